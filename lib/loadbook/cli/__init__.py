@@ -1,0 +1,86 @@
+"""Floor 7: how is it asked? Thin commands, one file per group, each imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from loadbook.core.errors import LoadbookError
+
+# command -> module of this folder that holds a click command of that name (dashes become underscores)
+COMMANDS = {
+    "doctor": "hosts",
+    "lab": "lab",
+    "hosts": "hosts",
+    "plan": "study",
+    "run": "study",
+    "ingest": "study",
+    "parse": "parse",
+    "compare": "compare",
+    "report": "report",
+}
+
+
+class LazyGroup(click.Group):
+    """Lists commands without importing them, so that --help answers at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which they are used."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"loadbook.cli.{COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the one-line summaries that stand in SUMMARIES, importing nothing."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, SUMMARIES[name]) for name in COMMANDS])
+
+
+SUMMARIES = {
+    "doctor": "What is missing, on which host, and how to get it",
+    "lab": "The loopback lab: up, down, status",
+    "hosts": "Trust host keys; list hosts",
+    "plan": "Trials, hours and the difference that so many blocks can detect; no network",
+    "run": "Run a study's plan on hosts, or resume it",
+    "ingest": "Raw outputs -> tidy tables",
+    "parse": "One raw tool output -> measurement rows",
+    "compare": "The statistics on any table",
+    "report": "Notebooks -> HTML, and the index page",
+}
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="loadbook")
+def cli() -> None:
+    """Loadbook: benchmarks of web servers and load balancers, with verdicts that can be defended.
+
+    Results go to stdout, progress to stderr. Exit codes: 0 fine, 1 a verdict the study declared unacceptable,
+    2 usage or bad spec, 3 a host or tool failed, 4 data invalid, 130 interrupted.
+    """
+
+
+def main() -> None:
+    """Run the command line; errors of ours become a message and their exit code, never a traceback."""
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except LoadbookError as error:
+        click.echo(f"loadbook: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"  next: {error.hint}", err=True)
+        sys.exit(error.exit_code)

@@ -1,0 +1,119 @@
+"""Every way in which loadbook can fail, with the exit code that the command line gives it.
+
+A message says what failed and where (host, trial, file, key path); ``hint`` says what to do next.
+Exit codes are those of docs/architecture.md: 2 usage or bad spec, 3 a host or tool failed, 4 data invalid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class LoadbookError(Exception):
+    """Base of all errors that a user may see without a traceback.
+
+    Parameters
+    ----------
+    message : what failed, and where.
+    hint : what to do next; shown on a line of its own.
+    """
+
+    exit_code = 3
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(LoadbookError):
+    """A wrong argument, parameter or name given by the user."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class SpecProblem:
+    """One mistake in a spec: the key path (``workload.duration_s``) and what is wrong with it."""
+
+    path: str
+    message: str
+
+
+class StudyError(UsageError):
+    """A study, hosts or service file that cannot be used; names every problem at once."""
+
+    def __init__(self, source: str, problems: Sequence[SpecProblem], hint: str | None = None) -> None:
+        lines = [f"{source}: {len(problems)} problem{'s' if len(problems) != 1 else ''}"]
+        lines += [f"  {p.path}: {p.message}" for p in problems]
+        super().__init__("\n".join(lines), hint)
+        self.source = source
+        self.problems = tuple(problems)
+
+
+class HostError(LoadbookError):
+    """Something failed on or on the way to a host; ``transient`` errors may be tried again."""
+
+    transient = False
+
+    def __init__(self, host: str, message: str, hint: str | None = None) -> None:
+        super().__init__(f"host {host}: {message}", hint)
+        self.host = host
+
+
+class HostKeyError(HostError):
+    """The host's key is unknown, changed or revoked; no command was run."""
+
+
+class AuthError(HostError):
+    """The host refused our login."""
+
+
+class UnreachableError(HostError):
+    """No connection could be made within the limit."""
+
+    transient = True
+
+
+class LostError(HostError):
+    """An open connection died."""
+
+    transient = True
+
+
+class HostTimeoutError(HostError):
+    """A bounded wait on a host ran out."""
+
+    transient = True
+
+
+class CommandError(HostError):
+    """A command on a host ended with a code that means failure."""
+
+
+class ToolError(LoadbookError):
+    """A load generator is missing, too old, or cannot do what the workload asks."""
+
+    exit_code = 2
+
+
+class ParseError(LoadbookError):
+    """A tool's output that cannot be read: tool, file and line (1-based; 0 for the file as a whole)."""
+
+    exit_code = 4
+
+    def __init__(self, tool: str, file: str, line: int, message: str) -> None:
+        where = f"{file}:{line}" if line else file
+        super().__init__(f"{tool}: {where}: {message}")
+        self.tool, self.file, self.line, self.reason = tool, file, line, message
+
+
+class DataError(LoadbookError):
+    """Kept data that is missing, torn, changed, or does not fit its declared schema."""
+
+    exit_code = 4
+
+
+class ReportError(LoadbookError):
+    """A notebook or page could not be made."""

@@ -1,0 +1,70 @@
+"""The registry of metrics: unit, which way is better, meaning (docs/data-format.md is made from it).
+
+Tables, colours and words such as "faster" come only from here. Units are base units: s, B, 1/s, B/s and 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from loadbook.core.errors import UsageError
+
+Direction = Literal["higher", "lower"]
+Kind = Literal["rate", "time", "errors", "other"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One quantity that loadbook knows.
+
+    ``better`` is None where neither way is better; ``kind`` chooses the words (faster / shorter / fewer).
+    """
+
+    name: str
+    unit: str
+    better: Direction | None
+    meaning: str
+    kind: Kind = "other"
+    default_statistic: str = "value"
+    margin: float = 0.02
+
+
+_ALL = (
+    Metric("requests", "1", "higher", "responses the tool completed, whatever their status", "other", "count"),
+    Metric("ok", "1", "higher", "responses of status 2xx or 3xx that the tool does not call failed", "other", "count"),
+    Metric("requests_per_s", "1/s", "higher", "`requests` / `duration` as the tool defines it", "rate"),
+    Metric("ok_per_s", "1/s", "higher", "`ok` / `duration`: the throughput that verdicts use", "rate"),
+    Metric("offered_per_s", "1/s", None, "the rate asked for (open loop only)"),
+    Metric("duration", "s", None, "seconds of measurement by the tool's own account"),
+    Metric("errors", "1", "lower", "failed attempts, all classes together", "errors", "count"),
+    Metric("errors_connect", "1", "lower", "connect failed or refused", "errors", "count"),
+    Metric("errors_timeout", "1", "lower", "time-outs", "errors", "count"),
+    Metric("errors_read", "1", "lower", "reset or failed receive", "errors", "count"),
+    Metric("errors_write", "1", "lower", "failed send", "errors", "count"),
+    Metric("errors_status", "1", "lower", "responses with status >= 400", "errors", "count"),
+    Metric("errors_length", "1", "lower", "responses of the wrong length", "errors", "count"),
+    Metric("errors_driver", "1", "lower", "the driver's own limits (file descriptors, ports)", "errors", "count"),
+    Metric("errors_other", "1", "lower", "every other failed attempt", "errors", "count"),
+    *(Metric(f"status_{c}xx", "1", None, f"responses of class {c}xx", "other", "count") for c in range(1, 6)),
+    Metric("bytes_read", "B", None, "bytes received, as the tool counts them", "other", "count"),
+    Metric("bytes_per_s", "B/s", "higher", "bytes received per second, as the tool counts them", "rate"),
+    Metric("latency", "s", "lower", "request latency of a closed-loop tool as it prints it", "time", "p50", 0.05),
+    Metric("latency_intended", "s", "lower", "latency from the intended start (wrk2 -L)", "time", "p50", 0.05),
+    Metric("service_time", "s", "lower", "time from the actual start (wrk2 -U)", "time", "p50", 0.05),
+    Metric("connect_time", "s", "lower", "time to open a connection", "time", "mean", 0.05),
+    Metric("ttfb", "s", "lower", "time to the first byte", "time", "mean", 0.05),
+    Metric("connection_time", "s", "lower", "life of a connection (httperf)", "time", "p50", 0.05),
+    Metric("driver_cpu", "1", None, "share of one CPU that the driver process used"),
+)
+
+METRICS: dict[str, Metric] = {m.name: m for m in _ALL}
+ERROR_CLASSES = tuple(m.name for m in _ALL if m.name.startswith("errors_"))
+
+
+def metric(name: str) -> Metric:
+    """Return the metric called `name`; an unknown name raises UsageError that lists the known ones."""
+    try:
+        return METRICS[name]
+    except KeyError:
+        raise UsageError(f"unknown metric {name!r}", f"known metrics: {', '.join(METRICS)}") from None

@@ -1,0 +1,80 @@
+"""Strict text -> base units, and numbers -> display text. The only place that knows prefixes.
+
+Base units are s, B, 1/s, B/s and 1. An unknown suffix is an error: jc-style letter stripping turns
+1.2s, 1.2ms and 1.2k all into 1.2.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+MINUS, NBSP = "\u2212", "\u00a0"
+TIME_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+COUNT = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+BYTES = {"B": 1.0, "KB": 1024.0, "MB": 1024.0**2, "GB": 1024.0**3, "TB": 1024.0**4}
+
+_NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<suffix>[A-Za-z]*)\Z")
+
+
+def parse(text: str, units: dict[str, float]) -> float:
+    """Return `text` (a plain decimal number and a suffix of `units`) in base units; ValueError for anything else."""
+    match = _NUMBER.match(text.strip())
+    if not match or match["suffix"] not in units:
+        raise ValueError(f"{text!r} is not a number with one of the units {sorted(units)}")
+    return float(match["number"]) * units[match["suffix"]]
+
+
+def percent(ratio_minus_1: float, decimals: int = 1, signed: bool = True) -> str:
+    """Return a ratio minus 1 as percent with U+2212 for minus and a no-break space before the sign %."""
+    value = round(ratio_minus_1 * 100, decimals) + 0.0
+    sign = MINUS if value < 0 else ("+" if signed and value > 0 else "")
+    return f"{sign}{abs(value):.{decimals}f}{NBSP}%"
+
+
+def decimals_for(half_width: float) -> int:
+    """Return how many decimals a value deserves whose interval has this half-width (report.md section 6).
+
+    Two significant digits of the half-width when its first is 1 or 2, else one; never negative.
+    """
+    if not math.isfinite(half_width) or half_width <= 0:
+        return 1
+    exponent = math.floor(math.log10(half_width))
+    first = int(half_width / 10**exponent + 1e-9)
+    return max(0, -exponent + (1 if first <= 2 else 0))
+
+
+def seconds(value_s: float) -> str:
+    """Return a duration for readers: 850 us, 12.3 ms, 1.50 s, 4 min, 1 h 5 min."""
+    if value_s < 1:
+        scaled, unit = (value_s * 1e6, "µs") if value_s < 1e-3 else (value_s * 1e3, "ms")
+        return f"{scaled:.3g}{NBSP}{unit}"
+    if value_s < 120:
+        return f"{value_s:.3g}{NBSP}s"
+    minutes = round(value_s / 60)
+    return f"{minutes}{NBSP}min" if minutes < 60 else f"{minutes // 60}{NBSP}h {minutes % 60}{NBSP}min"
+
+
+def size(value_b: float) -> str:
+    """Return bytes for readers in binary units: 5 B, 64.0 KiB, 1.2 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value_b) < 1024 or unit == "GiB":
+            return f"{value_b:.0f}{NBSP}{unit}" if unit == "B" else f"{value_b:.1f}{NBSP}{unit}"
+        value_b /= 1024
+    raise AssertionError
+
+
+def level(value: float, half_width: float | None = None) -> str:
+    """Return a rate or count with thousands commas, rounded to the place of its half-width where that is known."""
+    places = 0 if half_width is None else -math.floor(math.log10(half_width)) if half_width > 0 else 0
+    rounded = round(value, min(places, 3))
+    return f"{rounded:,.{max(0, min(places, 3))}f}".replace("-", MINUS)
+
+
+def p_value(p: float | None) -> str:
+    """Return a p-value for readers: three decimals, two above 0.1, never 0.000."""
+    if p is None:
+        return "–"
+    if p < 0.001:
+        return "<" + NBSP + "0.001"
+    return f"{p:.3f}" if p <= 0.1 else f"{p:.2f}"

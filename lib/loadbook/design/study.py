@@ -1,0 +1,311 @@
+"""The study file: question, roles, factors, treatments, load, margin. Every mistake is named at once, by key path."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.core.metrics import METRICS
+from loadbook.design.workload import Workload
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
+Level = str | int | float | bool
+MAX_BYTES = 1_000_000
+SMOKE = "-smoke"
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Role(_Spec):
+    """What a host does in the study; a role with a `service` runs it with `vars` (the baseline's values)."""
+
+    service: Name | None = None
+    vars: dict[Ident, Level] = Field(default_factory=dict)
+    external: str | None = Field(None, description="host:port of something that is measured, not configured")
+
+
+class Factor(_Spec):
+    """A variable of a role's service that treatments set; `levels` lists the allowed values."""
+
+    role: str = "web"
+    var: Ident | None = Field(None, description="the service's variable; default: the factor's own name")
+    levels: Annotated[tuple[Level, ...], Field(min_length=2)]
+
+
+class Treatment(_Spec):
+    """One combination of levels: what it sets differs from the roles' vars; `same_as` repeats another exactly.
+
+    `check` makes it a check of the laboratory instead of a treatment: "aa" (a duplicate of the baseline) or
+    "control" (a cost known to be real, `expect` being its sign).
+    """
+
+    label: str | None = None
+    set: dict[str, Level] = Field(default_factory=dict)
+    same_as: str | None = None
+    check: Literal["aa", "control"] | None = None
+    expect: Literal["better", "worse"] | None = None
+    expect_effect: float | None = Field(None, description="known effect, ratio minus 1, drawn as a tick")
+    note: str | None = None
+
+
+class Claim(_Spec):
+    """One published sentence with its two numbers, drawn beside ours."""
+
+    claim: str
+    treatment: str
+    against: str
+    value: float
+    against_value: float
+    metric: str = "requests_per_s"
+    errors: int | None = None
+    against_errors: int | None = None
+    offered_per_s: float | None = None
+
+
+class Published(_Spec):
+    """What an article measured: its source, its file beside the study, its claims."""
+
+    source: str
+    file: str | None = None
+    claims: tuple[Claim, ...] = ()
+
+
+class Monitors(_Spec):
+    """Traces of every host of the trial; `interval_s` between samples."""
+
+    interval_s: Annotated[float, Field(ge=0.05, le=60)] = 0.25
+
+
+class Gates(_Spec):
+    """Thresholds of the validity rules; the defaults are the one place where they stand."""
+
+    max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    doubt_error_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    driver_cpu: Annotated[float, Field(gt=0, le=1)] = 0.95
+    driver_cpu_doubt: Annotated[float, Field(gt=0, le=1)] = 0.90
+    offered_ceiling: Annotated[float, Field(gt=0, le=1)] = 0.98
+    offered_shortfall: Annotated[float, Field(gt=0, le=1)] = 0.95
+    steal: Annotated[float, Field(ge=0, le=1)] = 0.02
+    foreign_cpu: Annotated[float, Field(ge=0)] = 0.10
+    aa_p: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    trace_coverage: Annotated[float, Field(gt=0, le=1)] = 0.95
+
+
+class Reset(_Spec):
+    """When a host counts as back at rest before a trial; `wait_s` bounds the wait."""
+
+    wait_s: Annotated[float, Field(ge=0, le=600)] = 10.0
+    settle_s: Annotated[float, Field(ge=0, le=60)] = 0.1
+    max_time_wait: Annotated[int, Field(ge=0)] = 5000
+
+
+class Study(_Spec):
+    """One question and everything needed to answer it again."""
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    name: Name
+    question: Annotated[str, Field(min_length=3, max_length=90)]
+    background: str | None = None
+    notebooks: tuple[str, ...] = ("config_effects", "run_quality")
+    metric: str = "ok_per_s"
+    baseline: str
+    margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
+    blocks: Annotated[int, Field(ge=1, le=1000)] = 10
+    seed: int = 1
+    subset: str = "default"
+    roles: dict[Ident, Role]
+    workload: Workload
+    factors: dict[Ident, Factor] = Field(default_factory=dict)
+    treatments: Annotated[dict[Name, Treatment], Field(min_length=1)]
+    subsets: dict[Name, tuple[str, ...]] = Field(default_factory=dict)
+    monitors: Monitors = Monitors()
+    reset: Reset = Reset()
+    gates: Gates = Gates()
+    published: Published | None = None
+
+    def levels_of(self, treatment: str) -> dict[str, Level]:
+        """Return every factor's level under `treatment`; what it does not set has the role's value."""
+        spec = self.treatments[treatment]
+        given = self.levels_of(spec.same_as) if spec.same_as else {}
+        base = {n: self.roles[f.role].vars.get(f.var or n, f.levels[0]) for n, f in self.factors.items()}
+        return base | given | spec.set
+
+    def vars_of(self, treatment: str, role: str) -> dict[str, Level]:
+        """Return the service variables of `role` under `treatment`."""
+        levels = self.levels_of(treatment)
+        own = {(f.var or n): levels[n] for n, f in self.factors.items() if f.role == role}
+        return dict(self.roles[role].vars) | own
+
+    def label(self, treatment: str) -> str:
+        """Return the name of a treatment as readers see it."""
+        return self.treatments[treatment].label or treatment
+
+    def in_subset(self, subset: str | None = None) -> tuple[str, ...]:
+        """Return the treatments of a subset in file order; "all" is every treatment."""
+        wanted = subset or self.subset
+        if wanted == "all" or (wanted == "default" and wanted not in self.subsets):
+            return tuple(self.treatments)
+        if wanted not in self.subsets:
+            raise UsageError(
+                f"study {self.name!r} has no subset {wanted!r}", f"subsets: {', '.join([*self.subsets, 'all'])}"
+            )
+        return self.subsets[wanted]
+
+
+def read_study(path: Path) -> Study:
+    """Read, merge and check a study file; StudyError names every mistake with its key path."""
+    raw = read_raw(path)
+    problems: list[SpecProblem] = []
+    try:
+        study = Study.model_validate(raw)
+    except ValidationError as error:
+        problems = [SpecProblem(_key_path(e["loc"]), _message(e)) for e in error.errors()]
+        problems += [p for p in _cross_checks_raw(raw) if p.path not in {q.path for q in problems}]
+        raise StudyError(str(path), problems) from error
+    problems = _cross_checks_raw(raw)
+    if problems:
+        raise StudyError(str(path), problems)
+    return study
+
+
+def find_study(studies: Path, name: str) -> Study:
+    """Return the study called `name`: a path, a file in `studies`, or `<name>-smoke`, which comes by rule."""
+    direct = Path(name)
+    if direct.suffix == ".toml":
+        return read_study(direct)
+    path = studies / f"{name}.toml"
+    if path.is_file():
+        return read_study(path)
+    if name.endswith(SMOKE) and (studies / f"{name.removesuffix(SMOKE)}.toml").is_file():
+        return smoke(read_study(studies / f"{name.removesuffix(SMOKE)}.toml"))
+    known = sorted(p.stem for p in studies.glob("*.toml"))
+    raise UsageError(f"no study {name!r} in {studies}", f"studies: {', '.join(known) or 'none'}")
+
+
+def smoke(study: Study) -> Study:
+    """Return the short variant of a study: baseline, its checks and one treatment, 6 blocks of 1 s."""
+    chosen = study.in_subset()
+    checks = [t for t in chosen if study.treatments[t].check]
+    others = [t for t in chosen if t not in checks and t != study.baseline]
+    few = (study.baseline, *others[:1], *checks)
+    return study.model_copy(
+        update={
+            "name": study.name + SMOKE,
+            "blocks": 6,
+            "subset": "default",
+            "subsets": {"default": few},
+            "treatments": {n: t for n, t in study.treatments.items() if n in few or _needed(study, n, few)},
+            "workload": study.workload.model_copy(update={"duration_s": 1.0, "warmup_s": 0.3}),
+        }
+    )
+
+
+def _needed(study: Study, name: str, few: tuple[str, ...]) -> bool:
+    return any(study.treatments[t].same_as == name for t in few)
+
+
+def read_raw(path: Path, depth: int = 0) -> dict[str, Any]:
+    """Return the file's tables with its `include` (a file beside it) merged under them."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"study file {path}: {error.strerror}") from error
+    if len(data) > MAX_BYTES:
+        raise StudyError(str(path), [SpecProblem("file", f"larger than {MAX_BYTES} bytes")])
+    try:
+        raw = tomllib.loads(data.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
+    include = raw.pop("include", None)
+    if include is None:
+        return raw
+    if depth > 4 or not isinstance(include, str) or "/" in include:
+        raise StudyError(str(path), [SpecProblem("include", "must name one file beside this one, four deep at most")])
+    return _merge(read_raw(path.parent / include, depth + 1), raw)
+
+
+def _merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(under)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _key_path(loc: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in loc if part != "[key]") or "file"
+
+
+def _message(error: Any) -> str:
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        return "unknown key"
+    if error["type"] == "missing":
+        return "is required"
+    shown = repr(error["input"])
+    return f"{message} (is {shown[:60]})" if len(shown) < 200 and not isinstance(error["input"], dict) else message
+
+
+def _cross_checks_raw(raw: dict[str, Any]) -> list[SpecProblem]:
+    """Return what is wrong between the tables, reading only those that have the right shape."""
+    roles, factors, treatments = (_table(raw, k) for k in ("roles", "factors", "treatments"))
+    workload, subsets = _table(raw, "workload"), _table(raw, "subsets")
+    found: list[SpecProblem] = []
+
+    def must(ok: bool, path: str, message: str) -> None:
+        if not ok:
+            found.append(SpecProblem(path, message))
+
+    def known(names: Any) -> str:
+        return ", ".join(map(str, names)) or "none"
+
+    if isinstance(raw.get("baseline"), str):
+        must(raw["baseline"] in treatments, "baseline", f"no treatment {raw['baseline']!r}; known: {known(treatments)}")
+    metric = raw.get("metric", "ok_per_s")
+    must(metric in METRICS, "metric", f"unknown metric {metric!r}; known: {known(METRICS)}")
+    for key, default in (("role", "driver"), ("target", "web")):
+        name = workload.get(key, default)
+        must(name in roles, f"workload.{key}", f"no role {name!r}; known: {known(roles)}")
+    for name, factor in factors.items():
+        role = factor.get("role", "web") if isinstance(factor, dict) else "web"
+        must(role in roles, f"factors.{name}.role", f"no role {role!r}; known: {known(roles)}")
+    for name, treatment in treatments.items():
+        found += _treatment_problems(name, treatment, treatments, factors)
+    for name, members in subsets.items():
+        for member in members if isinstance(members, list) else []:
+            must(member in treatments, f"subsets.{name}", f"no treatment {member!r}; known: {known(treatments)}")
+        if isinstance(members, list) and isinstance(raw.get("baseline"), str):
+            must(raw["baseline"] in members, f"subsets.{name}", f"lacks the baseline {raw['baseline']!r}")
+    wanted = raw.get("subset", "default")
+    must(wanted in ("default", "all") or wanted in subsets, "subset", f"no subset {wanted!r}")
+    return found
+
+
+def _table(raw: dict[str, Any], key: str) -> dict[str, Any]:
+    value = raw.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _treatment_problems(name: str, treatment: Any, treatments: Any, factors: Any) -> list[SpecProblem]:
+    if not isinstance(treatment, dict):
+        return []
+    path, found = f"treatments.{name}", []
+    same_as = treatment.get("same_as")
+    if same_as is not None and (same_as not in treatments or same_as == name or "same_as" in treatments[same_as]):
+        found.append(SpecProblem(f"{path}.same_as", f"{same_as!r} is no other treatment with levels of its own"))
+    settings = treatment.get("set", {})
+    for factor, level in settings.items() if isinstance(settings, dict) else []:
+        if factor not in factors:
+            known = ", ".join(factors) or "none"
+            found.append(SpecProblem(f"{path}.set.{factor}", f"no factor {factor!r}; known: {known}"))
+        elif isinstance(factors[factor], dict) and level not in factors[factor].get("levels", [level]):
+            allowed = factors[factor]["levels"]
+            found.append(SpecProblem(f"{path}.set.{factor}", f"{level!r} is not one of its levels {allowed}"))
+    return found

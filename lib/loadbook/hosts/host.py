@@ -1,0 +1,133 @@
+"""What loadbook needs of a host. `remote` keeps it over SSH (Fabric), `replay` from a recorded run.
+
+Every call is bounded in time. Commands are argument lists; quoting happens in one place inside the implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+class Completed(NamedTuple):
+    """A control command that ended: exit code (128 + n for signal n) and its capped output."""
+
+    rc: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Answer(NamedTuple):
+    """An HTTP response as seen from the host."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Clock(NamedTuple):
+    """Host clock minus ours and the round trip of the best probe, seconds."""
+
+    offset_s: float
+    rtt_s: float
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program that runs detached on the host, in its own process group, until it ends or its lease does.
+
+    Parameters
+    ----------
+    name : unique on the host within the run; names the job's folder ``<workdir>/jobs/<name>``.
+    steps : argument lists run one after the other; step k writes ``stdout.<k>``, ``stderr.<k>``, ``times.<k>``
+        (start and end, epoch seconds by the host's clock) and ``rc.<k>`` in the job's folder. The job's
+        file ``rc`` is written last (the last step's code) and means: everything beside it is complete.
+    lease_s : seconds after which the host itself ends the whole group, whatever became of us.
+    files : put beside the steps first (relative names).
+    ends_with_us : end the group as soon as our control connection to the host is closed from our side or we die.
+    """
+
+    name: str
+    steps: tuple[tuple[str, ...], ...]
+    lease_s: float
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    ends_with_us: bool = True
+
+
+class JobState(NamedTuple):
+    """`running` until `rc` is known; `pid` is the leader of the job's process group."""
+
+    pid: int | None
+    rc: int | None
+    running: bool
+
+
+class Host(Protocol):
+    """One host of a run. Raises only HostError and its children."""
+
+    alias: str
+    address: str
+    workdir: str
+
+    def open(self) -> None:
+        """Connect, prove the host key, create `workdir`; calling it again does nothing."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; jobs that end with us end."""
+        ...
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> Completed:
+        """Run a short control command; with `check`, a code other than 0 raises CommandError."""
+        ...
+
+    def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> Completed:
+        """Run a POSIX-sh script of ours with `args` as $1...; for several commands in one round trip."""
+        ...
+
+    def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Write a file whole or not at all, making its folders; relative paths start at `workdir`."""
+        ...
+
+    def get(self, path: str, *, max_bytes: int) -> bytes:
+        """Read a file; one larger than `max_bytes` raises HostError."""
+        ...
+
+    def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
+        """Copy a file byte for byte to a new local file, compare sha256 with the host's, and return it (hex)."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a path is there."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file or folder below `workdir`; a path outside it raises HostError."""
+        ...
+
+    def start(self, job: Job) -> int:
+        """Start a detached job and return the process id of its leader."""
+        ...
+
+    def state(self, name: str) -> JobState:
+        """Tell how a job stands; survives a reconnect, reads only files on the host."""
+        ...
+
+    def wait(self, name: str, *, timeout_s: float) -> int:
+        """Wait for a job's end and return its rc; HostTimeoutError when the time is up."""
+        ...
+
+    def stop(self, name: str, *, grace_s: float = 5.0) -> None:
+        """End a job's whole process group: TERM, `grace_s`, KILL; a job that has ended is fine."""
+        ...
+
+    def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> Answer:
+        """Ask a web server once, through the host's own network (an SSH channel), needing nothing installed there."""
+        ...
+
+    def clock(self, probes: int = 10) -> Clock:
+        """Measure the host's clock against ours: the probe with the shortest round trip."""
+        ...

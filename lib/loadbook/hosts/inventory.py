@@ -1,0 +1,63 @@
+"""hosts.toml: aliases, roles, work folders. Connection details come from the user's ~/.ssh/config."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.records.layout import NAME
+
+Alias = Annotated[str, Field(pattern=NAME.pattern.replace(r"\Z", "$"))]
+
+
+class HostEntry(BaseModel):
+    """One host: what cannot be known from ~/.ssh/config.
+
+    `address` is what the driver aims its load at (default: the name that ssh connects to); `ssh` is the name looked
+    up in ~/.ssh/config (default: the alias). The fields host_name to known_hosts override ~/.ssh/config.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    roles: tuple[str, ...]
+    ssh: str | None = None
+    address: str | None = None
+    workdir: str | None = Field(None, description="absolute folder on the host; default /tmp/loadbook-<user>")
+    host_name: str | None = None
+    port: Annotated[int, Field(gt=0, lt=65536)] | None = None
+    user: str | None = None
+    identity_file: str | None = None
+    service_port: Annotated[int, Field(gt=1023, lt=65536)] = 18080
+    cpus: tuple[int, ...] | None = Field(None, description="CPU mask that everything we start there gets")
+
+
+class HostsFile(BaseModel):
+    """A whole hosts.toml; `known_hosts` is the file of trusted keys (default: beside hosts.toml)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    known_hosts: str | None = None
+    hosts: dict[Alias, HostEntry]
+
+    def with_role(self, role: str) -> list[str]:
+        """Return the aliases of hosts that have `role`, in file order."""
+        return [alias for alias, entry in self.hosts.items() if role in entry.roles]
+
+
+def read_hosts(path: Path) -> HostsFile:
+    """Read and check a hosts file; StudyError names every mistake with its key path."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"hosts file {path} is not there", "loadbook lab up makes one for the lab") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
+    try:
+        return HostsFile.model_validate(raw)
+    except ValidationError as error:
+        problems = [SpecProblem(".".join(str(p) for p in e["loc"]) or "file", e["msg"]) for e in error.errors()]
+        raise StudyError(str(path), problems) from error

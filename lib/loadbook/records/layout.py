@@ -1,0 +1,141 @@
+"""The only place that builds paths under data/, reports/ and the cache."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadbook.core.errors import UsageError
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return `name` if it is safe as a folder, host or treatment name, else raise UsageError."""
+    if not NAME.match(name) or ".." in name:
+        raise UsageError(f"{kind} name {name!r} is not allowed", "use letters, digits, '.', '_' and '-' (at most 63)")
+    return name
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """Where one run of a study lives, raw and processed."""
+
+    raw: Path
+    processed: Path
+
+    @property
+    def study_toml(self) -> Path:
+        """Exact copy of the study file, includes resolved by hash in run.json."""
+        return self.raw / "study.toml"
+
+    @property
+    def plan(self) -> Path:
+        """Trials in order, seed."""
+        return self.raw / "plan.json"
+
+    @property
+    def run_json(self) -> Path:
+        """Versions, revision, hosts by alias, schema version."""
+        return self.raw / "run.json"
+
+    @property
+    def ledger(self) -> Path:
+        """Append-only account of every trial's state."""
+        return self.raw / "ledger.jsonl"
+
+    @property
+    def facts(self) -> Path:
+        """Folder of <host>-before.json and <host>-after.json."""
+        return self.raw / "facts"
+
+    @property
+    def trials(self) -> Path:
+        """Folder of published trials."""
+        return self.raw / "trials"
+
+    @property
+    def failed(self) -> Path:
+        """Folder of failed attempts, <trial>-attempt<k>."""
+        return self.raw / "failed"
+
+    def trial(self, trial: str) -> Path:
+        """Folder of one published trial."""
+        return self.trials / check_name("trial", trial)
+
+    def table(self, name: str) -> Path:
+        """Parquet file of one table (trials, measurements, samples, traces, problems)."""
+        return self.processed / f"{check_name('table', name)}.parquet"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All paths of a project below its `root` (the folder that holds studies/ and notebooks/)."""
+
+    root: Path
+
+    @property
+    def studies(self) -> Path:
+        """Study files."""
+        return self.root / "studies"
+
+    @property
+    def notebooks(self) -> Path:
+        """Notebooks as committed."""
+        return self.root / "notebooks"
+
+    @property
+    def reports(self) -> Path:
+        """Exported HTML and the index page."""
+        return self.root / "reports"
+
+    @property
+    def lab(self) -> Path:
+        """State of the loopback lab (keys, sshd configurations, work folders)."""
+        return self.root / ".cache" / "lab"
+
+    def study_raw(self, study: str) -> Path:
+        """Folder of all runs of a study."""
+        return self.root / "data" / "raw" / check_name("study", study)
+
+    def run(self, study: str, run: str) -> RunPaths:
+        """Paths of one run."""
+        processed = self.root / "data" / "processed" / check_name("study", study) / check_name("run", run)
+        return RunPaths(self.study_raw(study) / run, processed)
+
+    def runs(self, study: str) -> list[str]:
+        """Run ids of a study that have a plan, oldest first (ids sort by time)."""
+        folder = self.study_raw(study)
+        return sorted(p.parent.name for p in folder.glob("*/plan.json")) if folder.is_dir() else []
+
+    def resolve_run(self, study: str, run: str = "latest") -> str:
+        """Turn "latest" into the newest run id; an unknown run raises UsageError naming those there are."""
+        known = self.runs(study)
+        if not known:
+            raise UsageError(f"study {study!r} has no run under {self.study_raw(study)}", f"loadbook run {study}")
+        if run == "latest":
+            return known[-1]
+        if run not in known:
+            raise UsageError(f"study {study!r} has no run {run!r}", f"runs: {', '.join(known)}")
+        return run
+
+
+def find_root(start: Path | None = None) -> Path:
+    """Return the project folder: $LOADBOOK_HOME, else the nearest folder above `start` with studies/ and notebooks/."""
+    given = os.environ.get("LOADBOOK_HOME")
+    if given:
+        return Path(given).resolve()
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "studies").is_dir() and (folder / "notebooks").is_dir():
+            return folder
+    raise UsageError(
+        f"no loadbook project at or above {here}", "run it inside the checkout, or set LOADBOOK_HOME to its folder"
+    )
+
+
+def layout(start: Path | None = None) -> Layout:
+    """Return the layout of the project that `start` (default: the current folder) lies in."""
+    return Layout(find_root(start))

@@ -1,0 +1,203 @@
+"""trial.json: what one trial was, how it ended, and the sha256 of every file beside it.
+
+Conditions are read only from here; folder names are opaque. Written last into a staged folder
+that then appears under its final name by one rename: a trial is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from loadbook.core.errors import DataError
+from loadbook.records.schema import SCHEMA_VERSION
+
+Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled"]
+NAME = "trial.json"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class FileRecord(_Record):
+    """Size in bytes and sha256 (hex) of one file of the trial."""
+
+    size: int
+    sha256: str
+
+
+class DriverRecord(_Record):
+    """One load generator process: times are epoch seconds by that host's clock and by ours."""
+
+    host: str
+    argv: list[str]
+    rc: int | None
+    started_host: float | None = None
+    ended_host: float | None = None
+    started_ours: float | None = None
+    ended_ours: float | None = None
+    stdout: str = Field(description="file name in the trial folder")
+    stderr: str
+    files: dict[str, str] = Field(default_factory=dict, description="tool file name -> file name in the trial folder")
+
+
+class ClockRecord(_Record):
+    """Host clock minus ours, seconds, with the round trip (s) of the best probe; before and after the load."""
+
+    offset_before_s: float
+    rtt_before_s: float
+    offset_after_s: float | None = None
+    rtt_after_s: float | None = None
+
+
+class MonitorRecord(_Record):
+    """One sampler's output; `file` in the trial folder, `interval_s` as asked."""
+
+    host: str
+    role: str
+    file: str
+    interval_s: float
+    pids: dict[str, list[int]] = Field(default_factory=dict, description="process label -> pids watched")
+    cpus: list[int] = Field(default_factory=list, description="CPU mask of the host as the sampler saw it")
+
+
+class ServiceRecord(_Record):
+    """One service under test: which configuration it was proven to run."""
+
+    host: str
+    role: str
+    service: str
+    version: str | None = None
+    config_sha256: str
+    live: bool | None = Field(None, description="did the live process answer with this configuration's id?")
+    live_evidence: str | None = None
+    pids: list[int] = Field(default_factory=list)
+    config_files: list[str] = Field(default_factory=list, description="rendered files kept in the trial folder")
+    effective: str | None = Field(None, description="the service's own dump of its configuration, file name")
+    cpus: list[int] = Field(default_factory=list)
+
+
+class ResponseRecord(_Record):
+    """What the page answered when asked once from the driver."""
+
+    status: int
+    bytes: int
+    sha256: str
+
+
+class TrialRecord(_Record):
+    """One attempt at one trial, whole."""
+
+    schema_version: int = SCHEMA_VERSION
+    study: str
+    run: str
+    trial: str
+    treatment: str
+    factors: dict[str, str]
+    block: int
+    slot: int
+    attempt: int
+    status: Status
+    reason: str | None = None
+    started: float | None = Field(None, description="epoch seconds, our clock")
+    duration_s: float | None = Field(None, description="whole trial, reset to collection, our monotonic clock")
+    phases_s: dict[str, float] = Field(default_factory=dict, description="seconds by phase, in order")
+    tool: str
+    tool_version: str | None = None
+    workload: dict[str, Any]
+    window: tuple[float, float] | None = Field(None, description="measurement, epoch seconds by our clock")
+    drivers: list[DriverRecord] = Field(default_factory=list)
+    services: list[ServiceRecord] = Field(default_factory=list)
+    monitors: list[MonitorRecord] = Field(default_factory=list)
+    clocks: dict[str, ClockRecord] = Field(default_factory=dict)
+    boot_ids: dict[str, str] = Field(default_factory=dict)
+    response_before: ResponseRecord | None = None
+    response_after: ResponseRecord | None = None
+    reset: dict[str, dict[str, float]] = Field(default_factory=dict, description="host -> state before the trial")
+    reconnects: int = 0
+    files: dict[str, FileRecord] = Field(default_factory=dict)
+
+
+def sha256_file(path: Path) -> str:
+    """Return the hex sha256 of a file, read in blocks."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def seal(folder: Path, record: TrialRecord) -> TrialRecord:
+    """Hash every file in `folder` into `record`, write trial.json last, fsync, and return the sealed record."""
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name != NAME)
+    files = {n: FileRecord(size=(folder / n).stat().st_size, sha256=sha256_file(folder / n)) for n in names}
+    sealed = record.model_copy(update={"files": files})
+    write_atomic(folder / NAME, (sealed.model_dump_json(indent=1) + "\n").encode())
+    return sealed
+
+
+def publish(staged: Path, final: Path) -> None:
+    """Make a sealed folder appear under its final name by one rename; refuses to replace anything."""
+    if final.exists():
+        raise DataError(f"{final} is already there", "a published trial is never overwritten")
+    final.parent.mkdir(parents=True, exist_ok=True)
+    staged.rename(final)
+    _fsync_folder(final.parent)
+
+
+def read(folder: Path) -> TrialRecord:
+    """Read and validate a trial's record; anything else raises DataError naming the file."""
+    path = folder / NAME
+    try:
+        return TrialRecord.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise DataError(f"{path} is not there", "an incomplete folder: the trial will be repeated") from None
+    except (ValidationError, ValueError) as error:
+        raise DataError(f"{path} is not a trial record: {str(error).splitlines()[0]}", "loadbook verify") from error
+
+
+def changed_files(folder: Path, record: TrialRecord) -> list[str]:
+    """Return the names of files of the trial that are missing or no longer match their sha256."""
+    return [n for n, f in record.files.items() if not _matches(folder / n, f)]
+
+
+def _matches(path: Path, record: FileRecord) -> bool:
+    return path.is_file() and path.stat().st_size == record.size and sha256_file(path) == record.sha256
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: temporary name, fsync, rename, fsync of the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with part.open("wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+    part.replace(path)
+    _fsync_folder(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON, atomically."""
+    write_atomic(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of ours; a missing or torn one raises DataError."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise DataError(f"{path} is not there") from None
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON: {error}") from error
+
+
+def _fsync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,76 @@
+"""One run, loaded: its study, plan, facts and the five tables as pandas frames."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.errors import DataError, UsageError
+from loadbook.core.metrics import metric as metric_of
+from loadbook.design.study import Study
+from loadbook.records.layout import Layout, RunPaths
+from loadbook.records.manifest import read_json
+from loadbook.records.schema import TABLES, read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class RunData:
+    """Everything that reports and statistics read about one run; nothing here touches a host."""
+
+    study: Study
+    run: str
+    paths: RunPaths
+    plan: dict[str, Any]
+    run_json: dict[str, Any]
+    facts: dict[str, dict[str, Any]]
+    trials: pd.DataFrame
+    measurements: pd.DataFrame
+    samples: pd.DataFrame
+    traces: pd.DataFrame
+    problems: pd.DataFrame
+
+    def values(self, metric: str, statistic: str | None = None) -> pd.DataFrame:
+        """Return one row per planned and executed trial: trial, treatment, block, slot, status, valid, value.
+
+        `value` (base units, total over drivers) is NaN where the trial has no such measurement.
+        """
+        return trial_values(self.trials, self.measurements, metric, statistic)
+
+
+def trial_values(
+    trials: pd.DataFrame, measurements: pd.DataFrame, metric: str, statistic: str | None = None
+) -> pd.DataFrame:
+    """Join one metric's total (driver "*") to the trials; see `RunData.values`."""
+    wanted = statistic or metric_of(metric).default_statistic
+    rows = measurements[
+        (measurements["metric"] == metric) & (measurements["statistic"] == wanted) & (measurements["driver"] == "*")
+    ]
+    columns = ["trial", "treatment", "block", "slot", "status", "valid"]
+    joined = trials[columns].merge(rows[["trial", "value"]], on="trial", how="left", validate="one_to_one")
+    return joined.sort_values("slot", ignore_index=True)
+
+
+def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:
+    """Load a run that was ingested; UsageError or DataError says what is missing and how to get it."""
+    run = layout.resolve_run(study, run)
+    paths = layout.run(study, run)
+    frames = {name: read_table(paths.table(name), name) for name in TABLES}
+    facts = {p.stem: read_json(p) for p in sorted(paths.facts.glob("*.json"))} if paths.facts.is_dir() else {}
+    return RunData(
+        _recorded_study(paths), run, paths, read_json(paths.plan), read_json(paths.run_json), facts, **frames
+    )
+
+
+def _recorded_study(paths: RunPaths) -> Study:
+    """Return the study as it was when the run was planned (plan.json keeps it whole, includes resolved)."""
+    recorded = read_json(paths.plan).get("study_spec")
+    if recorded is None:
+        raise DataError(f"{paths.plan} holds no study_spec", "the plan was made by another version of loadbook")
+    try:
+        return Study.model_validate_json(json.dumps(recorded))
+    except ValueError as error:
+        raise UsageError(f"{paths.plan}: the study in it cannot be read: {error}") from error

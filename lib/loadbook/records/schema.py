@@ -1,0 +1,113 @@
+"""The tables (docs/data-format.md), their arrow schemas, and parquet that is written whole or not at all.
+
+A trials table has one more column `factor_<name>` (text) per factor of its study. Units are base units.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+SCHEMA_VERSION = 1
+STATUSES = ("ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled")
+
+# name -> arrow type, in column order; "?" marks columns that may be null
+TABLES: dict[str, dict[str, str]] = {
+    "trials": {
+        "study": "string", "run": "string", "trial": "string", "treatment": "string",
+        "block": "int32", "slot": "int32", "status": "string", "attempt": "int32",
+        "started": "float64?", "duration_s": "float64?",
+        "tool": "string", "tool_version": "string?", "load_model": "string",
+        "offered_per_s": "float64?", "concurrency": "int32?", "drivers": "int32",
+        "valid": "bool", "gates": "list<string>", "reason": "string?",
+        "response_status": "int32?", "response_bytes": "int64?", "response_sha256": "string?",
+        "config_live": "bool?",
+    },
+    "measurements": {
+        "study": "string", "run": "string", "trial": "string", "driver": "string",
+        "metric": "string", "statistic": "string", "value": "float64", "unit": "string", "text": "string?",
+    },
+    "samples": {
+        "study": "string", "run": "string", "trial": "string", "driver": "string", "series": "string",
+        "metric": "string", "x": "float64", "x_unit": "string", "value": "float64", "unit": "string",
+    },
+    "traces": {
+        "study": "string", "run": "string", "trial": "string", "host": "string", "role": "string",
+        "t_s": "float64", "metric": "string", "item": "string", "value": "float64", "unit": "string",
+    },
+    "problems": {
+        "study": "string", "run": "string", "trial": "string?", "host": "string?", "file": "string?",
+        "line": "int32?", "name": "string", "level": "string", "message": "string",
+    },
+}  # fmt: skip
+# "unchecked": a gate that had no evidence to read (no monitor on the balancer, say)
+LEVELS = ("invalid", "doubt", "note", "unchecked")
+
+
+def arrow_schema(table: str, factors: tuple[str, ...] = ()) -> pa.Schema:
+    """Return the arrow schema of `table`; `factors` adds the trials table's factor columns."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "float64": pa.float64(),
+        "bool": pa.bool_(), "list<string>": pa.list_(pa.string()),
+    }  # fmt: skip
+    fields = [pa.field(n, types[t.rstrip("?")], nullable=t.endswith("?")) for n, t in TABLES[table].items()]
+    if table == "trials":
+        fields += [pa.field(f"factor_{name}", pa.string(), nullable=True) for name in factors]
+    return pa.schema(fields, metadata={"loadbook_schema": str(SCHEMA_VERSION)})
+
+
+def write_table(path: Path, table: str, rows: list[dict[str, Any]], factors: tuple[str, ...] = ()) -> None:
+    """Write `rows` as the parquet file `path`, atomically and byte for byte reproducibly.
+
+    Raises
+    ------
+    DataError : a row lacks a required value or has one of another type.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = arrow_schema(table, factors)
+    try:
+        data = pa.Table.from_pylist(rows, schema=schema)
+        data.validate(full=True)
+        _no_nulls(data)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+        raise DataError(f"table {table} ({path.name}): {error}") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    pq.write_table(data, part, compression="zstd")
+    with part.open("rb") as handle:
+        os.fsync(handle.fileno())
+    part.replace(path)
+
+
+def _no_nulls(data: pa.Table) -> None:
+    for field in data.schema:
+        if not field.nullable and data[field.name].null_count:
+            raise ValueError(f"column {field.name} holds {data[field.name].null_count} nulls")
+
+
+def read_table(path: Path, table: str) -> pd.DataFrame:
+    """Read a table as a pandas frame; a missing or foreign file raises DataError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise DataError(f"{path} is not there", "loadbook ingest STUDY")
+    try:
+        data = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path} is not a readable table: {error}", "loadbook ingest STUDY rebuilds it") from error
+    missing = [name for name in TABLES[table] if name not in data.schema.names]
+    if missing:
+        raise DataError(f"{path} lacks the columns {', '.join(missing)}", "loadbook ingest STUDY rebuilds it")
+    return data.to_pandas()

@@ -1,0 +1,1 @@
+"""Floor 4: against what? One folder per server software; one module that runs any of them."""

@@ -1,0 +1,116 @@
+"""The values that statistics return. Effects and interval bounds are ratios to the baseline minus 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Interval = tuple[float, float]
+Method = Literal["blocked-rank", "paired-t", "signed-rank"]
+VerdictKind = Literal["better", "worse", "small", "equivalent", "undecided", "invalid"]
+RowKind = Literal["baseline", "treatment", "aa", "control"]
+
+# the order in which figure, sentences and table list comparisons (report.md section 7)
+VERDICT_ORDER: tuple[VerdictKind, ...] = ("better", "worse", "small", "equivalent", "undecided", "invalid")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A treatment against a baseline over complete blocks; None where it could not be computed."""
+
+    treatment: str
+    baseline: str
+    metric: str
+    statistic: str
+    blocks: int
+    excluded: int
+    method: Method | None
+    effect: float | None
+    ci95: Interval | None
+    ci90: Interval | None
+    p: float | None
+    p_adjusted: float | None = None
+    ci_family: Interval | None = None
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How many more blocks would decide: `about`, in the range `low` to `high`; None of them: not reachable."""
+
+    about: int | None
+    low: int | None
+    high: int | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a comparison allows to be said, given the margin (ratio minus 1) declared before the run."""
+
+    kind: VerdictKind
+    comparison: Comparison
+    margin: float
+    forecast: Forecast | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class ErrorSummary:
+    """Errors of one treatment: trials with any error of trials in all, and the verdict on runs against the baseline.
+
+    `upper_share` bounds the share of trials that could have errors although none did (one-sided 95 %).
+    """
+
+    treatment: str
+    trials: int
+    trials_with_errors: int
+    errors: int
+    requests: int
+    by_class: dict[str, int]
+    p: float | None = None
+    kind: Literal["more", "fewer", "undecided", "none", "baseline"] = "none"
+    upper_share: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """All that is said about one treatment, rounded nowhere: every view takes its numbers from here."""
+
+    treatment: str
+    label: str
+    kind: RowKind
+    level: float | None
+    level_half_width: float | None
+    trials: int
+    valid_trials: int
+    verdict: Verdict | None
+    errors: ErrorSummary
+    passed: bool | None = None
+    expected_effect: float | None = None
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The answer to a study's question on one metric: rows in the order in which they are shown, checks last.
+
+    `laboratory` is the sentence that voids every verdict (the A/A arm differs), None when the checks passed.
+    """
+
+    baseline: str
+    metric: str
+    statistic: str
+    margin: float
+    level: float
+    rows: tuple[Row, ...]
+    best: str | None = None
+    tied_with_best: tuple[str, ...] = ()
+    laboratory: str | None = None
+    planned_blocks: int = 0
+
+    def row(self, treatment: str) -> Row:
+        """Return one treatment's row."""
+        return next(r for r in self.rows if r.treatment == treatment)
+
+    def of_kind(self, *kinds: RowKind) -> tuple[Row, ...]:
+        """Return the rows of these kinds, in order."""
+        return tuple(r for r in self.rows if r.kind in kinds)

@@ -1,0 +1,97 @@
+"""What a load generator must offer. One file per tool beside this one; `TOOL` is its instance.
+
+Pure: bytes and values in, values out; no files, no network, no pandas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from loadbook.design.workload import Workload
+
+
+class Target(NamedTuple):
+    """Where the load goes: an address that the driver can reach, a TCP port, and the URL scheme."""
+
+    address: str
+    port: int
+    scheme: str = "http"
+
+
+class Measurement(NamedTuple):
+    """One row of the measurements table without its keys; `text` is the value as printed, None when derived."""
+
+    metric: str
+    statistic: str
+    value: float
+    unit: str
+    text: str | None
+
+
+class Sample(NamedTuple):
+    """One row of the samples table without its keys (per-second series, histogram bins)."""
+
+    series: str
+    metric: str
+    x: float
+    x_unit: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What one execution of a tool left behind, byte for byte.
+
+    `rc` is None where it is not known; `files` holds the tool's own files by the names that `expected_files` gave.
+    """
+
+    stdout: bytes
+    stderr: bytes = b""
+    rc: int | None = None
+    argv: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """Rows of one report, and doubts (name, message) that gates read, such as connections not as asked."""
+
+    rows: tuple[Measurement, ...]
+    samples: tuple[Sample, ...] = ()
+    doubts: tuple[tuple[str, str], ...] = ()
+
+
+class Tool(Protocol):
+    """One load generator."""
+
+    name: str
+    binary: str
+    package: str
+    load_models: frozenset[str]
+    version_argv: tuple[str, ...]
+
+    def version(self, stdout: bytes, stderr: bytes) -> str:
+        """Return the version from what `version_argv` printed (exit codes are not to be trusted), else ToolError."""
+        ...
+
+    def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
+        """Return the argument list that puts this load on the target for about `duration_s` seconds.
+
+        Used for warm-up and measurement alike. Raises ToolError for what the tool cannot do, naming tools that can.
+        """
+        ...
+
+    def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
+        """Return files that the command needs beside it in its working folder (a Lua script, say)."""
+        ...
+
+    def expected_files(self, workload: Workload) -> Sequence[str]:
+        """Return the names of files that the tool writes into its working folder and that must be collected."""
+        ...
+
+    def parse(self, captured: Captured) -> Parsed:
+        """Return the report's rows; raises ParseError, never returns zeros or NaN for a report that is not there."""
+        ...
