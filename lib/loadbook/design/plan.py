@@ -1,0 +1,115 @@
+"""The plan: every trial of a run, in order, before the first one starts (statistics.md 3.1).
+
+Randomised complete blocks. Each block draws its order from a generator of its own, seeded by (seed, block), so that
+asking for more blocks later leaves the earlier ones as they were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from loadbook.core.errors import DataError, UsageError
+from loadbook.design.study import Study
+
+# measured in the lab by benchmarks/overhead.py, rounded up; only the estimate of hours and disk uses them
+OVERHEAD_S = 1.0
+TRIAL_BYTES, SAMPLE_BYTES = 30_000, 4_000
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """One trial to be done: `slot` is its 1-based position in the whole run."""
+
+    trial: str
+    treatment: str
+    block: int
+    slot: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All trials of a run in the order of execution, and what they were drawn from."""
+
+    study: Study
+    subset: str
+    seed: int
+    blocks: int
+    treatments: tuple[str, ...]
+    trials: tuple[PlannedTrial, ...]
+
+    @property
+    def trial_s(self) -> float:
+        """Expected seconds of one trial: reset, warm-up, measurement and everything around them."""
+        work = self.study.workload
+        return self.study.reset.settle_s + work.warmup_s + work.duration_s + OVERHEAD_S
+
+    @property
+    def hours(self) -> float:
+        """Expected hours of the whole plan."""
+        return len(self.trials) * self.trial_s / 3600
+
+    @property
+    def disk_bytes(self) -> int:
+        """Expected bytes under data/raw for the whole plan (rough: traces are most of it)."""
+        samples = self.trial_s / self.study.monitors.interval_s * len(self.study.roles)
+        return int(len(self.trials) * (TRIAL_BYTES + samples * SAMPLE_BYTES))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of plan.json."""
+        return {
+            "study": self.study.name,
+            "study_spec": spec_of(self.study),
+            "study_sha256": study_sha256(self.study),
+            "subset": self.subset,
+            "seed": self.seed,
+            "blocks": self.blocks,
+            "treatments": list(self.treatments),
+            "trials": [asdict(t) for t in self.trials],
+        }
+
+
+def make_plan(study: Study, subset: str | None = None, blocks: int | None = None, seed: int | None = None) -> Plan:
+    """Return the plan of `study`; None takes the study's own subset, number of blocks and seed.
+
+    Raises
+    ------
+    UsageError : unknown subset, or fewer than one block.
+    """
+    chosen = study.in_subset(subset)
+    blocks = study.blocks if blocks is None else blocks
+    seed = study.seed if seed is None else seed
+    if blocks < 1:
+        raise UsageError(f"a plan needs at least one block, not {blocks}")
+    drawn = [(block, name) for block in range(1, blocks + 1) for name in _order(chosen, seed, block)]
+    trials = tuple(PlannedTrial(f"t{i:04d}", name, block, i) for i, (block, name) in enumerate(drawn, 1))
+    return Plan(study, subset or study.subset, seed, blocks, tuple(chosen), trials)
+
+
+def read_plan(raw: dict[str, Any], source: str) -> Plan:
+    """Return the plan that plan.json (`raw`) holds; DataError names `source` when it does not hold one."""
+    try:
+        study = Study.model_validate_json(json.dumps(raw["study_spec"]))
+        trials = tuple(PlannedTrial(**t) for t in raw["trials"])
+        return Plan(study, raw["subset"], raw["seed"], raw["blocks"], tuple(raw["treatments"]), trials)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{source} is not a plan: {error}", "it was made by another version of loadbook") from error
+
+
+def spec_of(study: Study) -> dict[str, Any]:
+    """Return the whole spec as JSON values, includes resolved."""
+    return study.model_dump(mode="json", by_alias=True)
+
+
+def study_sha256(study: Study) -> str:
+    """Return the sha256 of what the study means: comments, order and formatting of its file do not count."""
+    return hashlib.sha256(json.dumps(spec_of(study), sort_keys=True).encode()).hexdigest()
+
+
+def _order(treatments: tuple[str, ...], seed: int, block: int) -> list[str]:
+    order = list(treatments)
+    random.Random(f"loadbook {seed} {block}").shuffle(order)
+    return order

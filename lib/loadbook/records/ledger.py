@@ -1,0 +1,124 @@
+"""The append-only account of a run: one JSON line per event, one write and one fsync each, with a checksum.
+
+What became of a trial is derived from these lines and from published folders, never from memory or notebooks.
+A last line that was torn by a crash is ignored (and cut off by the next writer); any other bad line is an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from loadbook.core.errors import DataError
+
+Event = Literal["run-started", "run-resumed", "run-ended", "started", "ended"]
+SUM_LENGTH = 16
+
+
+@dataclass(frozen=True)
+class TrialState:
+    """Where a trial stands: `status` is None while its last attempt has no recorded end."""
+
+    attempt: int
+    status: str | None
+    reason: str | None = None
+
+
+class Ledger:
+    """Writer of one ledger file; use it as a context manager.
+
+    Parameters
+    ----------
+    path : the file; it is created, and a torn last line is cut off before anything is appended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.entries, whole = _scan(path)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        os.ftruncate(self._fd, whole)
+        os.lseek(self._fd, whole, os.SEEK_SET)
+
+    def append(self, event: Event, **fields: Any) -> None:
+        """Write one event; when this returns, it is on the disk."""
+        entry = {"n": len(self.entries) + 1, "event": event} | fields
+        os.write(self._fd, _line(entry))
+        os.fsync(self._fd)
+        self.entries.append(entry)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def read_ledger(path: Path) -> list[dict[str, Any]]:
+    """Return the ledger's events, oldest first; a missing file has none.
+
+    Raises
+    ------
+    DataError : a line other than a torn last one is damaged, missing or out of order; the message has its number.
+    """
+    return _scan(path)[0]
+
+
+def states(entries: Iterable[dict[str, Any]]) -> dict[str, TrialState]:
+    """Return every trial's state by trial id; trials that were never started are not in it."""
+    found: dict[str, TrialState] = {}
+    for entry in entries:
+        if entry["event"] == "started":
+            found[entry["trial"]] = TrialState(entry["attempt"], None)
+        elif entry["event"] == "ended":
+            found[entry["trial"]] = TrialState(entry["attempt"], entry["status"], entry.get("reason"))
+    return found
+
+
+def _scan(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Return the good entries and the number of bytes that they take."""
+    data = path.read_bytes() if path.exists() else b""
+    lines = data.splitlines(keepends=True)
+    entries: list[dict[str, Any]] = []
+    whole = 0
+    for number, line in enumerate(lines, 1):
+        entry = _parse(line, number)
+        if entry is None:
+            if number < len(lines):
+                raise DataError(f"{path}:{number}: damaged line in the ledger", "restore the file from a backup")
+            break
+        entries.append(entry)
+        whole += len(line)
+    return entries, whole
+
+
+def _line(entry: dict[str, Any]) -> bytes:
+    text = json.dumps(entry, ensure_ascii=True, allow_nan=False)
+    return f'{text[:-1]}, "sum": "{_sum(text)}"}}\n'.encode()
+
+
+def _parse(line: bytes, number: int) -> dict[str, Any] | None:
+    """Return the entry of a line, None unless it is whole, unchanged and the `number`-th of its file."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        entry: dict[str, Any] = json.loads(line)
+        given = entry.pop("sum")
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return None
+    good = given == _sum(json.dumps(entry, ensure_ascii=True)) and entry.get("n") == number
+    return entry if good else None
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:SUM_LENGTH]
