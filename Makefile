@@ -1,0 +1,45 @@
+# make report: everything, from a bare machine to an HTML verdict · make test · make lab · make lock
+SHELL := /bin/sh
+STUDY ?= nginx-directives
+LOADBOOK := .venv/bin/loadbook
+TOOLS := nginx=nginx-light wrk=wrk httperf=httperf sshd=openssh-server ssh-keyscan=openssh-client taskset=util-linux git=git
+
+.PHONY: help setup setup-dev report test check lab lock clean
+help:
+	@echo 'make report   install what is missing, run the study $(STUDY) in the lab, write reports/'
+	@echo 'make test     install what is missing, run every test'
+	@echo 'make lab      open JupyterLab on the notebooks'
+	@echo 'make clean    take the lab down and remove the environment (data/ and reports/ stay)'
+
+setup:
+	@scripts/setup.sh requirements.lock $(TOOLS)
+
+setup-dev:
+	@scripts/setup.sh requirements-dev.lock $(TOOLS) chromium=chromium busybox=busybox dash=dash
+
+report: setup
+	@$(LOADBOOK) lab up
+	@$(LOADBOOK) run $(STUDY)
+	@$(LOADBOOK) report $(STUDY)
+
+test: setup-dev check
+	@.venv/bin/pytest
+
+check:
+	@.venv/bin/ruff check lib tests benchmarks
+	@.venv/bin/ruff format --check lib tests benchmarks
+	@.venv/bin/mypy
+
+lab: setup
+	@$(LOADBOOK) lab up
+	@cd notebooks && ../.venv/bin/python -m jupyterlab --ServerApp.ip=127.0.0.1 --LabApp.news_url= $(JUPYTER_ARGS)
+
+# Needs uv. Locks hold hashes and no address of any index, so that they work with every mirror.
+LOCK := uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml
+lock:
+	@$(LOCK) -o requirements.lock
+	@$(LOCK) --extra dev -o requirements-dev.lock
+
+clean:
+	@test ! -x $(LOADBOOK) || $(LOADBOOK) lab down
+	@rm -rf .venv .cache .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,85 @@
+#!/bin/sh
+# Makes a bare Debian or Ubuntu machine ready: host tools by apt, then the virtual environment from a hashed lock.
+# Usage: scripts/setup.sh LOCK [COMMAND=PACKAGE ...]   (the pairs: commands that must be on PATH and their packages)
+# Exit 2, with the exact command to type and nothing half done, when packages are missing and we may not install them.
+set -eu
+lock=$1
+shift
+PATH=$PATH:/usr/sbin:/sbin
+export PATH
+
+say() { printf '%s\n' "setup: $*" >&2; }
+
+python_ok() { "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+python=
+for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11 /usr/bin/python3; do
+    if [ -n "$candidate" ] && python_ok "$candidate"; then
+        python=$candidate
+        break
+    fi
+done
+
+missing=
+[ -n "$python" ] || missing="python3 python3-venv"
+for pair in "$@"; do
+    command -v "${pair%%=*}" >/dev/null 2>&1 || missing="$missing ${pair#*=}"
+done
+
+install() {
+    # $1: "" as root, "sudo -n" otherwise. Services of the packages are neither started nor enabled: a laboratory
+    # must not open ports on its user's machine.
+    policy=/usr/sbin/policy-rc.d
+    made=
+    if [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' | $1 tee $policy >/dev/null && $1 chmod 755 $policy && made=1
+    fi
+    status=0
+    $1 apt-get update -qq && $1 env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing || status=$?
+    [ -z "$made" ] || $1 rm -f $policy
+    [ $status -eq 0 ] || exit 3
+    if [ -d /run/systemd/system ]; then
+        for package in $missing; do
+            case $package in
+                nginx-light) $1 systemctl disable --quiet nginx.service 2>/dev/null || true ;;
+                openssh-server) $1 systemctl disable --quiet ssh.service ssh.socket 2>/dev/null || true ;;
+            esac
+        done
+    fi
+}
+
+if [ -n "$missing" ]; then
+    if ! command -v apt-get >/dev/null 2>&1; then
+        say "missing:$missing (names of Debian packages); this machine has no apt: install them by hand, then run again"
+        exit 2
+    elif [ "$(id -u)" = 0 ]; then
+        say "installing$missing"
+        install "" >&2
+    elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+        say "installing$missing (sudo)"
+        install "sudo -n" >&2
+    else
+        say "missing on this machine, and we may not install it. Type this, then run again:"
+        printf '  sudo apt-get update && sudo apt-get install -y --no-install-recommends%s\n' " $(echo $missing)" >&2
+        exit 2
+    fi
+    if [ -z "$python" ]; then
+        python=python3
+        python_ok $python || { say "Python 3.11 or newer is needed; this machine's apt has $(python3 --version)"; exit 2; }
+    fi
+fi
+
+# One stamp per lock; the development lock holds everything that the runtime lock does.
+want=$(cat "$lock" pyproject.toml | sha256sum | cut -d' ' -f1)
+stamp=.venv/.installed-$(basename "$lock")
+if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then
+    say "making .venv"
+    rm -rf .venv
+    "$python" -m venv .venv
+fi
+if [ "$(cat "$stamp" 2>/dev/null)" != "$want" ]; then
+    say "installing Python packages from $lock (about a minute)"
+    .venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r "$lock" >&2
+    .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
+    echo "$want" >"$stamp"
+fi
