@@ -1,0 +1,135 @@
+"""Colours, marks and words of verdicts: report.md section 5, the only place where they stand.
+
+Colour means verdict and nothing else; which treatment it is, position, marker shape and a direct label say.
+The fills keep 3:1 on white and on the margin band, texts 4.5:1, and any two fills a CIE Lab distance of 15 for
+readers with protan, deutan and tritan vision (tests/report/test_palette.py proves it from these constants).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loadbook.core.metrics import Metric
+from loadbook.stats.result import Row, VerdictKind
+
+INK = "#1A1A1A"
+SOFT = "#5F5F5F"
+GROUND = "#FFFFFF"
+TINT = "#F6F6F3"
+BLOCK_TINT = "#EEEEEE"
+WINDOW_TINT = "#E9ECEE"
+BAND = "#ECE9DC"
+DOUBT_BOX = "#FBF3E2"
+GRID = "#E3E3DF"
+RULE = "#9A9A9A"
+FAINT = "#BDBDBD"
+LINK = "#00508F"
+DOUBT = "#A86F00"
+DOUBT_TEXT = "#7A5200"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one class of rows looks: `marker` is matplotlib's, `hollow` marks are white with an ink edge."""
+
+    fill: str
+    text: str
+    glyph: str
+    marker: str
+    hollow: bool = False
+
+    @property
+    def face(self) -> str:
+        """The colour inside the mark."""
+        return GROUND if self.hollow else self.fill
+
+    @property
+    def edge(self) -> str:
+        """The colour of the mark's edge and of its interval."""
+        return self.fill
+
+
+VERDICTS: dict[VerdictKind, Style] = {
+    "better": Style("#0067B9", "#0067B9", "▲", "^"),
+    "worse": Style("#B93A00", "#B93A00", "▼", "v"),
+    "small": Style("#B05FA5", "#8E4385", "◆", "D"),
+    "equivalent": Style("#00573F", "#00573F", "■", "s"),
+    "undecided": Style("#7F7F7F", "#5F5F5F", "●", "o"),
+    "invalid": Style(INK, INK, "✕", "", hollow=True),
+}
+BASELINE = Style(INK, INK, "●", "o")
+AA = Style(INK, SOFT, "○", "o", hollow=True)
+CONTROL = Style(INK, SOFT, "□", "s", hollow=True)
+PUBLISHED = Style(INK, SOFT, "◇", "D", hollow=True)
+FAILED_GLYPH = "✕"
+DOUBT_GLYPH = "!"
+# markers for a second, third, ... treatment of one class; × stays free for trials that are not counted
+SPARE_MARKERS = ("P", "p", "h", "<", ">", "*", "d", "8")
+
+# the words of a metric's kind: value above the baseline, value below it
+DIRECTIONS: dict[str, tuple[str, str]] = {
+    "rate": ("faster", "slower"),
+    "time": ("longer", "shorter"),
+    "errors": ("more", "fewer"),
+    "other": ("higher", "lower"),
+}
+CLASS_WORDS = {"small": "real, but small", "equivalent": "equivalent", "undecided": "undecided", "invalid": "invalid"}
+
+
+def direction(metric: Metric, effect: float) -> str:
+    """Return the word for a value `effect` (ratio minus 1) above or below the baseline: faster, shorter, more."""
+    above, below = DIRECTIONS[metric.kind]
+    return above if effect > 0 else below
+
+
+def verdict_word(kind: VerdictKind, metric: Metric) -> str:
+    """Return the word that stands behind the glyph of a verdict class, by the metric's kind."""
+    if kind not in ("better", "worse"):
+        return CLASS_WORDS[kind]
+    above, below = DIRECTIONS[metric.kind]
+    good_is_up = metric.better != "lower"
+    return above if (kind == "better") == good_is_up else below
+
+
+def style_of(row: Row) -> Style:
+    """Return how a row looks: its check or baseline look, else that of its verdict."""
+    if row.kind != "treatment":
+        return {"baseline": BASELINE, "aa": AA, "control": CONTROL}[row.kind]
+    return VERDICTS[row.verdict.kind if row.verdict else "invalid"]
+
+
+def word_of(row: Row, metric: Metric) -> str:
+    """Return the word of a row: its verdict, or passed / failed for a check of the laboratory."""
+    if row.kind == "baseline":
+        return "reference"
+    if row.kind in ("aa", "control"):
+        return {True: "passed", False: "failed", None: "not judged"}[row.passed]
+    return verdict_word(row.verdict.kind if row.verdict else "invalid", metric)
+
+
+def glyph_of(row: Row) -> str:
+    """Return the glyph that stands before the word; a failed check has the cross."""
+    return FAILED_GLYPH if row.passed is False else style_of(row).glyph
+
+
+def text_colour(row: Row) -> str:
+    """Return the colour of a row's word; a failed check speaks in ink."""
+    return INK if row.passed is False else style_of(row).text
+
+
+def contrast(first: str, second: str) -> float:
+    """Return the contrast ratio of two `#RRGGBB` colours (WCAG 2.2, relative luminance)."""
+    lighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def linear_rgb(colour: str) -> tuple[float, float, float]:
+    """Return the linear-light red, green and blue (0 to 1) of `#RRGGBB` (IEC 61966-2-1)."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return red, green, blue
+
+
+def _luminance(colour: str) -> float:
+    red, green, blue = linear_rgb(colour)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
