@@ -35,7 +35,7 @@ lab: setup
 	@cd notebooks && ../.venv/bin/python -m jupyterlab --ServerApp.ip=127.0.0.1 --LabApp.news_url= $(JUPYTER_ARGS)
 
 # Needs uv. Locks hold hashes and no address of any index, so that they work with every mirror.
-LOCK := uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml
+LOCK := uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --extra build pyproject.toml
 lock:
 	@$(LOCK) -o requirements.lock
 	@$(LOCK) --extra dev -o requirements-dev.lock

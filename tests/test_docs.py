@@ -34,7 +34,7 @@ def commands() -> list[str]:
     found: set[str] = set()
     for path in DOCS:
         for block in re.findall(r"```(?:sh|console)?\n(.*?)```", path.read_text(), re.DOTALL):
-            found |= {m for m in re.findall(r"^\$? ?loadbook ([a-z]+(?: [a-z]+)?)", block, re.MULTILINE)}
+            found |= set(re.findall(r"^\$? ?loadbook ([a-z]+(?: [a-z]+)?)", block, re.MULTILINE))
     return sorted(found)
 
 
