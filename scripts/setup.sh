@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes a bare Debian or Ubuntu machine ready: host tools by apt, then the virtual environment from a hashed lock.
-# Usage: scripts/setup.sh LOCK [COMMAND=PACKAGE ...]   (the pairs: commands that must be on PATH and their packages)
+# Usage: scripts/setup.sh LOCK [COMMAND=PACKAGE[,PACKAGE] ...]   (commands that must be on PATH and what brings them)
 # Exit 2, with the exact command to type and nothing half done, when packages are missing and we may not install them.
 set -eu
 lock=$1
@@ -23,7 +23,7 @@ done
 missing=
 [ -n "$python" ] || missing="python3 python3-venv"
 for pair in "$@"; do
-    command -v "${pair%%=*}" >/dev/null 2>&1 || missing="$missing ${pair#*=}"
+    command -v "${pair%%=*}" >/dev/null 2>&1 || missing="$missing $(echo "${pair#*=}" | tr , ' ')"
 done
 
 install() {
@@ -34,10 +34,17 @@ install() {
     if [ ! -e $policy ]; then
         printf '#!/bin/sh\nexit 101\n' | $1 tee $policy >/dev/null && $1 chmod 755 $policy && made=1
     fi
+    log=$(mktemp)
     status=0
-    $1 apt-get update -qq && $1 env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing || status=$?
+    { $1 apt-get update -qq && $1 env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends $missing; } >"$log" 2>&1 || status=$?
     [ -z "$made" ] || $1 rm -f $policy
-    [ $status -eq 0 ] || exit 3
+    if [ $status -ne 0 ]; then
+        cat "$log" >&2
+        say "apt could not install$missing: see above"
+        exit 3
+    fi
+    rm -f "$log"
     if [ -d /run/systemd/system ]; then
         for package in $missing; do
             case $package in
@@ -54,10 +61,10 @@ if [ -n "$missing" ]; then
         exit 2
     elif [ "$(id -u)" = 0 ]; then
         say "installing$missing"
-        install "" >&2
+        install ""
     elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
         say "installing$missing (sudo)"
-        install "sudo -n" >&2
+        install "sudo -n"
     else
         say "missing on this machine, and we may not install it. Type this, then run again:"
         printf '  sudo apt-get update && sudo apt-get install -y --no-install-recommends%s\n' " $(echo $missing)" >&2
