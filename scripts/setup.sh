@@ -21,7 +21,7 @@ for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11 /usr/bin
 done
 
 missing=
-[ -n "$python" ] || missing="python3 python3-venv"
+[ -n "$python" ] || missing=" python3 python3-venv"
 for pair in "$@"; do
     command -v "${pair%%=*}" >/dev/null 2>&1 || missing="$missing $(echo "${pair#*=}" | tr , ' ')"
 done
