@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import math
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
-from loadbook.core.metrics import METRICS
+from loadbook.design import problems
 from loadbook.design.workload import Workload
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
-Level = str | int | float | bool
 MAX_BYTES = 1_000_000
 SMOKE = "-smoke"
+INCLUDE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.toml\Z")
+
+
+def _finite_and_short(level: str | int | float | bool) -> str | int | float | bool:
+    if isinstance(level, str) and len(level) > 1000:
+        raise ValueError("a text of at most 1000 characters")
+    if not isinstance(level, str) and not (math.isfinite(level) and abs(level) < 2**63):
+        raise ValueError("a finite number of at most 64 bits")
+    return level
+
+
+Level = Annotated[str | int | float | bool, AfterValidator(_finite_and_short)]
+HostPort = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}$")]
 
 
 class _Spec(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Role(_Spec):
@@ -28,7 +42,7 @@ class Role(_Spec):
 
     service: Name | None = None
     vars: dict[Ident, Level] = Field(default_factory=dict)
-    external: str | None = Field(None, description="host:port of something that is measured, not configured")
+    external: HostPort | None = Field(None, description="host:port of something that is measured, not configured")
 
 
 class Factor(_Spec):
@@ -153,25 +167,22 @@ class Study(_Spec):
         if wanted == "all" or (wanted == "default" and wanted not in self.subsets):
             return tuple(self.treatments)
         if wanted not in self.subsets:
-            raise UsageError(
-                f"study {self.name!r} has no subset {wanted!r}", f"subsets: {', '.join([*self.subsets, 'all'])}"
-            )
+            hint = f"subsets: {', '.join([*self.subsets, 'all'])}"
+            raise UsageError(f"study {self.name!r} has no subset {wanted!r}", hint)
         return self.subsets[wanted]
 
 
 def read_study(path: Path) -> Study:
     """Read, merge and check a study file; StudyError names every mistake with its key path."""
-    raw = read_raw(path)
-    problems: list[SpecProblem] = []
+    raw, study = read_raw(path), None
+    found: list[SpecProblem] = []
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        problems = [SpecProblem(_key_path(e["loc"]), _message(e)) for e in error.errors()]
-        problems += [p for p in _cross_checks_raw(raw) if p.path not in {q.path for q in problems}]
-        raise StudyError(str(path), problems) from error
-    problems = _cross_checks_raw(raw)
-    if problems:
-        raise StudyError(str(path), problems)
+        found = problems.of_validation(error, Study)
+    found += [p for p in problems.of_meaning(raw) if p.path not in {q.path for q in found}]
+    if study is None or found:
+        raise StudyError(str(path), found)
     return study
 
 
@@ -186,7 +197,7 @@ def find_study(studies: Path, name: str) -> Study:
     if name.endswith(SMOKE) and (studies / f"{name.removesuffix(SMOKE)}.toml").is_file():
         return smoke(read_study(studies / f"{name.removesuffix(SMOKE)}.toml"))
     known = sorted(p.stem for p in studies.glob("*.toml"))
-    raise UsageError(f"no study {name!r} in {studies}", f"studies: {', '.join(known) or 'none'}")
+    raise UsageError(f"no study {problems.shown(name)} in {studies}{problems.suggest(name, known)}")
 
 
 def smoke(study: Study) -> Study:
@@ -195,20 +206,21 @@ def smoke(study: Study) -> Study:
     checks = [t for t in chosen if study.treatments[t].check]
     others = [t for t in chosen if t not in checks and t != study.baseline]
     few = (study.baseline, *others[:1], *checks)
+    kept = {*few, *(study.treatments[t].same_as for t in few)}
+    published = study.published and study.published.model_copy(
+        update={"claims": tuple(c for c in study.published.claims if {c.treatment, c.against} <= kept)}
+    )
     return study.model_copy(
         update={
             "name": study.name + SMOKE,
             "blocks": 6,
             "subset": "default",
             "subsets": {"default": few},
-            "treatments": {n: t for n, t in study.treatments.items() if n in few or _needed(study, n, few)},
+            "treatments": {n: t for n, t in study.treatments.items() if n in kept},
             "workload": study.workload.model_copy(update={"duration_s": 1.0, "warmup_s": 0.3}),
+            "published": published,
         }
     )
-
-
-def _needed(study: Study, name: str, few: tuple[str, ...]) -> bool:
-    return any(study.treatments[t].same_as == name for t in few)
 
 
 def read_raw(path: Path, depth: int = 0) -> dict[str, Any]:
@@ -221,13 +233,15 @@ def read_raw(path: Path, depth: int = 0) -> dict[str, Any]:
         raise StudyError(str(path), [SpecProblem("file", f"larger than {MAX_BYTES} bytes")])
     try:
         raw = tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number too long
         raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
     include = raw.pop("include", None)
     if include is None:
         return raw
-    if depth > 4 or not isinstance(include, str) or "/" in include:
-        raise StudyError(str(path), [SpecProblem("include", "must name one file beside this one, four deep at most")])
+    if depth > 3 or not isinstance(include, str) or not INCLUDE.match(include):
+        raise StudyError(
+            str(path), [SpecProblem("include", "must name a .toml file beside this one, four deep at most")]
+        )
     return _merge(read_raw(path.parent / include, depth + 1), raw)
 
 
@@ -237,75 +251,3 @@ def _merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         old = merged.get(key)
         merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return merged
-
-
-def _key_path(loc: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in loc if part != "[key]") or "file"
-
-
-def _message(error: Any) -> str:
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "extra_forbidden":
-        return "unknown key"
-    if error["type"] == "missing":
-        return "is required"
-    shown = repr(error["input"])
-    return f"{message} (is {shown[:60]})" if len(shown) < 200 and not isinstance(error["input"], dict) else message
-
-
-def _cross_checks_raw(raw: dict[str, Any]) -> list[SpecProblem]:
-    """Return what is wrong between the tables, reading only those that have the right shape."""
-    roles, factors, treatments = (_table(raw, k) for k in ("roles", "factors", "treatments"))
-    workload, subsets = _table(raw, "workload"), _table(raw, "subsets")
-    found: list[SpecProblem] = []
-
-    def must(ok: bool, path: str, message: str) -> None:
-        if not ok:
-            found.append(SpecProblem(path, message))
-
-    def known(names: Any) -> str:
-        return ", ".join(map(str, names)) or "none"
-
-    if isinstance(raw.get("baseline"), str):
-        must(raw["baseline"] in treatments, "baseline", f"no treatment {raw['baseline']!r}; known: {known(treatments)}")
-    metric = raw.get("metric", "ok_per_s")
-    must(metric in METRICS, "metric", f"unknown metric {metric!r}; known: {known(METRICS)}")
-    for key, default in (("role", "driver"), ("target", "web")):
-        name = workload.get(key, default)
-        must(name in roles, f"workload.{key}", f"no role {name!r}; known: {known(roles)}")
-    for name, factor in factors.items():
-        role = factor.get("role", "web") if isinstance(factor, dict) else "web"
-        must(role in roles, f"factors.{name}.role", f"no role {role!r}; known: {known(roles)}")
-    for name, treatment in treatments.items():
-        found += _treatment_problems(name, treatment, treatments, factors)
-    for name, members in subsets.items():
-        for member in members if isinstance(members, list) else []:
-            must(member in treatments, f"subsets.{name}", f"no treatment {member!r}; known: {known(treatments)}")
-        if isinstance(members, list) and isinstance(raw.get("baseline"), str):
-            must(raw["baseline"] in members, f"subsets.{name}", f"lacks the baseline {raw['baseline']!r}")
-    wanted = raw.get("subset", "default")
-    must(wanted in ("default", "all") or wanted in subsets, "subset", f"no subset {wanted!r}")
-    return found
-
-
-def _table(raw: dict[str, Any], key: str) -> dict[str, Any]:
-    value = raw.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _treatment_problems(name: str, treatment: Any, treatments: Any, factors: Any) -> list[SpecProblem]:
-    if not isinstance(treatment, dict):
-        return []
-    path, found = f"treatments.{name}", []
-    same_as = treatment.get("same_as")
-    if same_as is not None and (same_as not in treatments or same_as == name or "same_as" in treatments[same_as]):
-        found.append(SpecProblem(f"{path}.same_as", f"{same_as!r} is no other treatment with levels of its own"))
-    settings = treatment.get("set", {})
-    for factor, level in settings.items() if isinstance(settings, dict) else []:
-        if factor not in factors:
-            known = ", ".join(factors) or "none"
-            found.append(SpecProblem(f"{path}.set.{factor}", f"no factor {factor!r}; known: {known}"))
-        elif isinstance(factors[factor], dict) and level not in factors[factor].get("levels", [level]):
-            allowed = factors[factor]["levels"]
-            found.append(SpecProblem(f"{path}.set.{factor}", f"{level!r} is not one of its levels {allowed}"))
-    return found

@@ -18,7 +18,7 @@ class Workload(BaseModel):
     every second whatever the server does, `calls_per_connection` on each connection. Times are seconds.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     tool: str
     model: Literal["closed", "open"] = "closed"

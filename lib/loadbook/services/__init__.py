@@ -1,1 +1,45 @@
-"""Floor 4: against what? One folder per server software; one module that runs any of them."""
+"""Floor 5: against what? One folder per server software; one module that runs any of them.
+
+How a trial uses this floor (every call is bounded in time; errors are HostError, bad values are StudyError)::
+
+    folders = [layout.studies / "services"]                 # searched before the services that come with loadbook
+    problems = check_study(study, folders)                  # plan: every problem at once, with key paths
+    spec = load_service("nginx", folders)                   # ServiceSpec
+    version(host, spec)                                     # "1.22.1", or ServiceError with the package to install
+
+    place = Place.on(host, name="t0001-a1-web", port=18080) # folder, address and port on that host
+    rendered = render(spec, study.vars_of(treatment, "web"), place)
+    rendered.files, rendered.config_sha256, rendered.config_id      # what goes into the trial's record
+
+    web = Instance(host, spec, rendered, name="t0001-a1-web", lease_s=60.0)
+    web.check()                # put files, syntax check, effective dump: one script; ServiceError with the tool's words
+    pid = web.start()          # a fresh process as a Job of that name under a lease
+    web.ready(driver)          # the driver's http_get answers 200; a process that died raises with its log's end
+    proof = web.prove(driver)  # Proof(live: bool | None, evidence: str, pids: list[int]); trial is void when not live
+    web.pids()                 # the service's own processes, for the monitors
+    web.effective()            # bytes of the service's own dump (b"" when it has none)
+    web.log()                  # last bytes of stderr
+    web.stop()                 # idempotent; ends the processes and removes the folder; call it in `finally`
+
+    ready_at(driver, address, port, path, ...)              # an external service: an address only
+"""
+
+from loadbook.services.check import check_study
+from loadbook.services.instance import Instance, Proof, ServiceError, ready_at, version
+from loadbook.services.render import Place, Rendered, render
+from loadbook.services.spec import ServiceSpec, known_services, load_service
+
+__all__ = [
+    "Instance",
+    "Place",
+    "Proof",
+    "Rendered",
+    "ServiceError",
+    "ServiceSpec",
+    "check_study",
+    "known_services",
+    "load_service",
+    "ready_at",
+    "render",
+    "version",
+]

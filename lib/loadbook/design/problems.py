@@ -1,0 +1,192 @@
+"""What is wrong with a spec file, in words: key paths, what was meant, and what is wrong between its tables."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from loadbook.core.errors import SpecProblem
+from loadbook.core.metrics import METRICS
+
+_PLAIN = re.compile(r"[\w.-]{1,80}\Z", re.ASCII)
+_UNION_TAGS = frozenset({"str", "int", "float", "bool"})
+
+
+def of_validation(error: ValidationError, model: type[BaseModel]) -> list[SpecProblem]:
+    """Return pydantic's findings on `model` as problems, one per key path, in the file's order."""
+    found: dict[str, str] = {}
+    for detail in error.errors():
+        loc = [p for p in detail["loc"] if p != "[key]"]
+        if loc and loc[-1] in _UNION_TAGS and len(loc) > 1:
+            loc.pop()
+            found.setdefault(key_path(loc), f"must be a text, a number, true or false (is {shown(detail['input'])})")
+        else:
+            found.setdefault(key_path(loc), _message(detail, loc, model))
+    return [SpecProblem(path, message) for path, message in found.items()]
+
+
+def key_path(loc: Iterable[int | str]) -> str:
+    """Return `a.b.0.c`; a part that is no plain name is quoted, so that no control character reaches a terminal."""
+    parts = (str(part) if _PLAIN.match(str(part)) else json.dumps(str(part)[:80]) for part in loc)
+    return ".".join(parts) or "file"
+
+
+def shown(value: object) -> str:
+    """Return a short `repr` of any value that a TOML file can hold."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number too long for Python to print
+        return "a huge number"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def suggest(name: object, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` with the nearest known name, or `; known: x, y`."""
+    names = list(map(str, known))
+    near = difflib.get_close_matches(str(name)[:80], names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(names) or 'none'}"
+
+
+def _message(detail: Any, loc: list[int | str], model: type[BaseModel]) -> str:
+    if detail["type"] == "extra_forbidden":
+        return f"unknown key{suggest(loc[-1], _fields_at(model, loc[:-1]))}"
+    if detail["type"] == "missing":
+        return "is required"
+    if detail["type"] == "string_pattern_mismatch":
+        return f"must match {detail['ctx']['pattern']} (is {shown(detail['input'])})"
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    return message if isinstance(detail["input"], dict) else f"{message} (is {shown(detail['input'])})"
+
+
+def _fields_at(model: type[BaseModel], loc: Iterable[int | str]) -> list[str]:
+    for part in loc:
+        field = next((f for n, f in model.model_fields.items() if part in (n, f.alias)), None)
+        if field is not None:  # any other part is a key or an index inside the table that we are in
+            model = _model_in(field.annotation) or model
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((m for a in get_args(annotation) if (m := _model_in(a))), None)
+
+
+def of_meaning(raw: dict[str, Any]) -> list[SpecProblem]:
+    """Return what is wrong between the tables of a study; parts of the wrong shape are left to `of_validation`."""
+    return [
+        SpecProblem(path, message)
+        for check in (_references, _roles, _factors, _treatments, _subsets, _claims)
+        for path, message in check(raw)
+    ]
+
+
+Found = Iterator[tuple[str, str]]
+
+
+def _table(raw: object, key: str) -> dict[str, Any]:
+    value = raw.get(key) if isinstance(raw, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _list(raw: object, key: str) -> list[Any]:
+    value = raw.get(key) if isinstance(raw, dict) else None
+    return value if isinstance(value, list) else []
+
+
+def _unknown(kind: str, name: object, known: Iterable[str]) -> str | None:
+    names = list(known)
+    return None if not isinstance(name, str) or name in names else f"no {kind} {shown(name)}{suggest(name, names)}"
+
+
+def _references(raw: dict[str, Any]) -> Found:
+    workload, roles = _table(raw, "workload"), _table(raw, "roles")
+    wanted = (
+        ("baseline", "treatment", raw.get("baseline"), _table(raw, "treatments")),
+        ("metric", "metric", raw.get("metric"), METRICS),
+        ("subset", "subset", raw.get("subset"), {"default": 0, "all": 0, **_table(raw, "subsets")}),
+        ("workload.role", "role", workload.get("role", "driver"), roles),
+        ("workload.target", "role", workload.get("target", "web"), roles),
+    )
+    for path, kind, name, known in wanted:
+        if message := _unknown(kind, name, known):
+            yield path, message
+
+
+def _roles(raw: dict[str, Any]) -> Found:
+    roles = _table(raw, "roles")
+    for name, role in roles.items():
+        if isinstance(role, dict) and "external" in role and ("service" in role or "vars" in role):
+            yield key_path(("roles", name)), "an external address is measured, not configured: no service, no vars"
+    target = _table(raw, "workload").get("target", "web")
+    role = roles.get(target) if isinstance(target, str) else None
+    if isinstance(role, dict) and not role.get("service") and not role.get("external"):
+        yield key_path(("roles", target)), "gets the load, so it needs a service or an external address"
+
+
+def _factors(raw: dict[str, Any]) -> Found:
+    roles = _table(raw, "roles")
+    for name, factor in _table(raw, "factors").items():
+        role = factor.get("role", "web") if isinstance(factor, dict) else None
+        if message := _unknown("role", role, roles):
+            yield key_path(("factors", name, "role")), message
+        own, levels = _table(_table(roles, role) if isinstance(role, str) else {}, "vars"), _list(factor, "levels")
+        var = factor.get("var", name) if isinstance(factor, dict) else name
+        if isinstance(var, str) and var in own and levels and own[var] not in levels:
+            yield key_path(("factors", name, "levels")), f"lacks {shown(own[var])}, which roles.{role}.vars gives it"
+
+
+def _treatments(raw: dict[str, Any]) -> Found:
+    treatments, factors = _table(raw, "treatments"), _table(raw, "factors")
+    for name, treatment in treatments.items():
+        path = ("treatments", name)
+        for factor, level in _table(treatment, "set").items():
+            levels = _list(factors.get(factor), "levels")
+            if message := _unknown("factor", factor, factors):
+                yield key_path((*path, "set", factor)), message
+            elif levels and level not in levels:
+                yield key_path((*path, "set", factor)), f"{shown(level)} is not one of its levels {shown(levels)}"
+        if isinstance(treatment, dict):
+            for key, message in _treatment_rules(name, treatment, treatments, raw.get("baseline")):
+                yield key_path((*path, key)), message
+
+
+def _treatment_rules(name: str, treatment: dict[str, Any], treatments: dict[str, Any], baseline: object) -> Found:
+    same_as = treatment.get("same_as")
+    if isinstance(same_as, str):
+        other = treatments.get(same_as)
+        if same_as == name or not isinstance(other, dict) or "same_as" in other:
+            yield "same_as", f"{shown(same_as)} is no other treatment with levels of its own"
+    if treatment.get("check") == "aa" and (same_as != baseline or treatment.get("set")):
+        yield "check", "an A/A arm repeats the baseline: same_as = the baseline, and nothing set"
+    if treatment.get("check") == "control" and "expect" not in treatment:
+        yield "expect", 'a control needs the sign that is known: expect = "worse" or "better"'
+
+
+def _subsets(raw: dict[str, Any]) -> Found:
+    treatments, baseline = _table(raw, "treatments"), raw.get("baseline")
+    for name in _table(raw, "subsets"):
+        members, path = _list(raw["subsets"], name), key_path(("subsets", name))
+        if name == "all":
+            yield path, "the name 'all' means every treatment"
+        for number, member in enumerate(members):
+            if message := _unknown("treatment", member, treatments):
+                yield f"{path}.{number}", message
+            elif member in members[:number]:
+                yield f"{path}.{number}", f"{shown(member)} stands there twice"
+        if isinstance(baseline, str) and members and baseline not in members:
+            yield path, f"lacks the baseline {shown(baseline)}"
+
+
+def _claims(raw: dict[str, Any]) -> Found:
+    treatments = _table(raw, "treatments")
+    for number, claim in enumerate(_list(_table(raw, "published"), "claims")):
+        for key in ("treatment", "against"):
+            name = claim.get(key) if isinstance(claim, dict) else None
+            if message := _unknown("treatment", name, treatments):
+                yield f"published.claims.{number}.{key}", message
