@@ -1,0 +1,147 @@
+"""The lines of an httperf 0.9 report (httperf/httperf `src/stat/basic.c`, `src/stat/sess_stat.c`, `src/httperf.c`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from loadbook.tools.text import Form, Report
+
+SESSION = ("session_rate", "session", "lifetime", "failtime", "lengths")
+ERRORS = {  # ours -> httperf's
+    "connect": ("connrefused",),
+    "timeout": ("client_timo", "socket_timo"),
+    "read": ("connreset",),
+    "driver": ("fd_unavail", "addrunavail", "ftab_full"),
+    "other": ("other",),
+}
+
+_REAL = r"(?:\d+\.\d+|-?nan|-?inf)"
+
+
+def _fields(template: str) -> str:
+    """Return a regular expression for a printf-like template: ``{name:d}`` an integer, ``{name}`` a real."""
+    parts = re.split(r"\{(\w*)(:d)?\}", template)
+    out = re.escape(parts[0])
+    for name, integer, literal in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        number = r"\d+" if integer else _REAL
+        out += (f"(?P<{name}>{number})" if name else number) + re.escape(literal)
+    return out
+
+
+def _form(name: str, shows: str, start: str, template: str, optional: bool = False) -> Form:
+    return Form(name, shows, re.escape(start), _fields(template), optional)
+
+
+FORMS = (
+    # the effective command with defaults expanded
+    Form(
+        "echo",
+        "httperf --client=0/1 --server=... ",
+        "httperf(?= --)",
+        r"(?P<echo> .*--client=(?P<id>\d+)/(?P<clients>\d+) .*)",
+    ),
+    _form(
+        "total",
+        "Total: connections 300 requests 449 replies 222 test-duration 7.733 s",
+        "Total: connections",
+        " {connections:d} requests {sent:d} replies {replies:d} test-duration {duration} s",
+    ),
+    _form(
+        "connections",
+        "Connection rate: 38.8 conn/s (25.8 ms/conn, <=74 concurrent connections)",
+        "Connection rate:",
+        " {connection_rate} conn/s ({} ms/conn, <={:d} concurrent connections)",
+    ),
+    _form(
+        "life",
+        "Connection time [ms]: min 1054.5 avg 1654.3 max 1998.9 median 1683.5 stddev 208.5",
+        "Connection time [ms]: min",
+        " {min} avg {mean} max {max} median {p50} stddev {sd}",
+    ),
+    _form("connect", "Connection time [ms]: connect 0.0", "Connection time [ms]: connect", " {connect_time}"),
+    _form("length", "Connection length [replies/conn]: 1.490", "Connection length [replies/conn]:", " {length}"),
+    _form("request_rate", "Request rate: 58.1 req/s (17.2 ms/req)", "Request rate:", " {sent_rate} req/s ({} ms/req)"),
+    _form("request_size", "Request size [B]: 86.0", "Request size [B]:", " {}"),
+    _form(
+        "reply_rate",
+        "Reply rate [replies/s]: min 30.6 avg 30.6 max 30.6 stddev 0.0 (1 samples)",
+        "Reply rate [replies/s]:",
+        " min {rate_min} avg {rate_mean} max {rate_max} stddev {rate_sd} ({samples:d} samples)",
+    ),
+    _form(
+        "reply_time", "Reply time [ms]: response 767.8 transfer 0.0", "Reply time [ms]:", " response {ttfb} transfer {}"
+    ),
+    _form(
+        "reply_size",
+        "Reply size [B]: header 116.0 content 5.0 footer 0.0 (total 121.0)",
+        "Reply size [B]:",
+        " header {header} content {content} footer {footer} (total {size})",
+    ),
+    _form(
+        "status",
+        "Reply status: 1xx=0 2xx=222 3xx=0 4xx=0 5xx=0",
+        "Reply status:",
+        " 1xx={s1:d} 2xx={s2:d} 3xx={s3:d} 4xx={s4:d} 5xx={s5:d}",
+    ),
+    _form(
+        "cpu",
+        "CPU time [s]: user 0.25 system 7.48 (user 3.2% system 96.7% total 99.9%)",
+        "CPU time [s]:",
+        " user {} system {} (user {cpu_user}% system {cpu_system}% total {cpu}%)",
+    ),
+    _form("net", "Net I/O: 8.3 KB/s (0.1*10^6 bps)", "Net I/O:", " {net} KB/s ({}*10^6 bps)"),
+    _form(
+        "errors",
+        "Errors: total 227 client-timo 227 socket-timo 0 connrefused 0 connreset 0",
+        "Errors: total",
+        " {errors:d} client-timo {client_timo:d} socket-timo {socket_timo:d} connrefused {connrefused:d}"
+        " connreset {connreset:d}",
+    ),
+    _form(
+        "errors_2",
+        "Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0",
+        "Errors: fd-unavail",
+        " {fd_unavail:d} addrunavail {addrunavail:d} ftab-full {ftab_full:d} other {other:d}",
+    ),
+    _form(
+        "session_rate",
+        "Session rate [sess/s]: min 0.00 avg 41.57 max 0.00 stddev 0.00 (143/150)",
+        "Session rate [sess/s]:",
+        " min {} avg {} max {} stddev {} ({sessions_done:d}/{sessions:d})",
+        optional=True,
+    ),
+    _form("session", "Session: avg 1.48 connections/session", "Session: avg", " {} connections/session", optional=True),
+    _form("lifetime", "Session lifetime [s]: 0.5", "Session lifetime [s]:", " {}", optional=True),
+    _form("failtime", "Session failtime [s]: 0.1", "Session failtime [s]:", " {}", optional=True),
+    Form(
+        "lengths",
+        "Session length histogram: 5 0 1 143",
+        "Session length histogram:",
+        r"(?P<lengths>(?: \d+)+)",
+        optional=True,
+    ),
+)
+
+
+def options(report: Report) -> dict[str, str]:
+    """Return the options of the echoed command; the first of a name counts (a header's text may look like more)."""
+    pairs = re.findall(r" --([\w-]+)(?:=('.*?'(?= |\Z)|\S*))?", report.text("echo"))
+    return dict(reversed(pairs))
+
+
+def offered(asked: Mapping[str, str]) -> tuple[float, str | None] | None:
+    """Return requests asked for per second, and their text if printed as such; None for loads of no constant rate.
+
+    With several calls on a connection (or in a session) the load is open for connections, closed inside them.
+    """
+    calls = asked["wsess"].split(",")[1] if "wsess" in asked else asked.get("num-calls", "")
+    if "wsesslog" in asked or "wsesspage" in asked or not calls.isdigit():
+        return None
+    if "rate" in asked:
+        return float(asked["rate"]) * int(calls), asked["rate"] if calls == "1" else None
+    period = re.fullmatch(r"([ue])([\d.e+-]+)(?:,([\d.e+-]+))?", asked.get("period", ""))
+    if not period:
+        return None
+    mean_s = float(period[2]) if period[1] == "e" else (float(period[2]) + float(period[3] or 0)) / 2
+    return (int(calls) / mean_s, None) if mean_s > 0 else None

@@ -1,0 +1,66 @@
+"""What every tool checks before it builds a command: the workload must be one that the tool can really make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from loadbook.core.errors import ToolError
+from loadbook.design.workload import Workload
+from loadbook.tools import registry
+from loadbook.tools.base import Target, Tool
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a header field name, RFC 9110 section 5.1
+
+
+def check_model(tool: Tool, workload: Workload) -> None:
+    """Raise ToolError if the tool cannot make loads of this model, naming the tools that can."""
+    if workload.model not in tool.load_models:
+        able = ", ".join(registry.names(workload.model)) or "none yet"
+        raise ToolError(f"{tool.name} cannot make an {workload.model}-loop load", f"tools that can: {able}")
+
+
+def check_extra(tool: Tool, workload: Workload, owned: Sequence[str]) -> None:
+    """Raise ToolError if `extra` repeats an option that the workload's own fields decide.
+
+    `owned` holds option names as typed; an attached value (``-d5``, ``--rate=5``) and, for long options, the
+    unambiguous prefixes that getopt accepts (``--num-conn``) are recognised too.
+    """
+    for word in workload.extra:
+        name = word.partition("=")[0]
+        if word.startswith("--"):
+            clash = [o for o in owned if o.startswith("--") and len(name) > 2 and o.startswith(name)]
+        else:
+            clash = [o for o in owned if not o.startswith("--") and word.startswith(o)]
+        if clash:
+            raise ToolError(
+                f"workload.extra has {word!r}, but {clash[0]} of {tool.name} comes from the workload's own fields",
+                "set the field of the workload instead",
+            )
+
+
+def whole_seconds(tool: Tool, what: str, value_s: float) -> int:
+    """Return `value_s` as an integer of at least 1; ToolError for anything that is not whole seconds."""
+    if value_s != int(value_s) or value_s < 1:
+        raise ToolError(
+            f"{tool.name} takes whole seconds only: {what} = {value_s:g} s cannot be done",
+            f"use {max(1, int(value_s))} or {int(value_s) + 1} s",
+        )
+    return int(value_s)
+
+
+def headers(workload: Workload) -> dict[str, str]:
+    """Return the request headers, with ``Connection: close`` when connections are not kept alive."""
+    for name in workload.headers:
+        if not _TOKEN.match(name):
+            raise ToolError(f"workload.headers: {name!r} is not a header name", "use letters, digits and '-'")
+    asked = dict(workload.headers)
+    if not workload.keepalive:
+        asked = {k: v for k, v in asked.items() if k.lower() != "connection"} | {"Connection": "close"}
+    return asked
+
+
+def url(target: Target, path: str) -> str:
+    """Return the URL of `path` on the target; IPv6 addresses in brackets."""
+    host = f"[{target.address}]" if ":" in target.address else target.address
+    return f"{target.scheme}://{host}:{target.port}{path}"

@@ -1,0 +1,35 @@
+"""Which tools there are: every module of this folder that defines `TOOL`, so adding one file adds a tool."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import loadbook.tools
+from loadbook.core.errors import ToolError
+from loadbook.tools.base import Tool
+
+
+def load(name: str) -> Tool:
+    """Return the tool called `name`; ToolError that lists the known ones if there is none."""
+    tools = _discover()
+    if name not in tools:
+        raise ToolError(f"unknown tool {name!r}", f"known tools: {', '.join(tools)}")
+    return tools[name]
+
+
+def names(load_model: str | None = None) -> list[str]:
+    """Return the names of all tools, or of those that can make a load of this model, in alphabetical order."""
+    return [n for n, tool in _discover().items() if load_model is None or load_model in tool.load_models]
+
+
+def _discover() -> dict[str, Tool]:
+    """Import every module of `loadbook.tools.__path__` and collect its `TOOL`, by name."""
+    tools: dict[str, Tool] = {}
+    for module in sorted(pkgutil.iter_modules(loadbook.tools.__path__), key=lambda m: m.name):
+        tool: Tool | None = getattr(importlib.import_module(f"loadbook.tools.{module.name}"), "TOOL", None)
+        if tool is not None:
+            if tool.name in tools:
+                raise ToolError(f"two modules of loadbook.tools define a tool named {tool.name!r}", "rename one")
+            tools[tool.name] = tool
+    return dict(sorted(tools.items()))
