@@ -16,7 +16,13 @@ VERDICT_ORDER: tuple[VerdictKind, ...] = ("better", "worse", "small", "equivalen
 
 @dataclass(frozen=True)
 class Comparison:
-    """A treatment against a baseline over complete blocks; None where it could not be computed."""
+    """A treatment against a baseline over complete blocks; None where it could not be computed.
+
+    `ci95` and `p` belong together: 0 is outside `ci95` when p <= 1 - `level`. `ci90` is the interval of two one-sided
+    tests and decides equivalence. `level` is 0.95 unless the user asked for another; the two intervals are then at
+    `level` and 1 - 2 (1 - `level`). `ci_family` is at level 1 - (1 - `level`) / `family` where so many blocks can
+    have one. `sd_log` is the standard deviation of the paired log ratios, from which forecasts are made.
+    """
 
     treatment: str
     baseline: str
@@ -32,6 +38,9 @@ class Comparison:
     p_adjusted: float | None = None
     ci_family: Interval | None = None
     flags: tuple[str, ...] = ()
+    level: float = 0.95
+    family: int = 1
+    sd_log: float | None = None
 
 
 @dataclass(frozen=True)
@@ -45,20 +54,27 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a comparison allows to be said, given the margin (ratio minus 1) declared before the run."""
+    """What a comparison allows to be said, given the margin (ratio minus 1) declared before the run.
+
+    A margin of 0 means that none was declared. `decimals` is how many the analysis gives to every percentage, None to
+    let the interval decide.
+    """
 
     kind: VerdictKind
     comparison: Comparison
     margin: float
     forecast: Forecast | None = None
     reason: str | None = None
+    decimals: int | None = None
 
 
 @dataclass(frozen=True)
 class ErrorSummary:
     """Errors of one treatment: trials with any error of trials in all, and the verdict on runs against the baseline.
 
-    `upper_share` bounds the share of trials that could have errors although none did (one-sided 95 %).
+    `upper_share` bounds the share of trials that could have errors although none did (one-sided 95 %). `rate_ratio`
+    (errors per request against the baseline's, with its 95 % interval) is known only where both have at least five
+    trials with errors.
     """
 
     treatment: str
@@ -70,6 +86,8 @@ class ErrorSummary:
     p: float | None = None
     kind: Literal["more", "fewer", "undecided", "none", "baseline"] = "none"
     upper_share: float | None = None
+    rate_ratio: float | None = None
+    rate_ci95: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +112,8 @@ class Analysis:
     """The answer to a study's question on one metric: rows in the order in which they are shown, checks last.
 
     `laboratory` is the sentence that voids every verdict (the A/A arm differs), None when the checks passed.
+    `best` is named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that cannot
+    be told apart from the leader, and `ties_lead` says whether all of those are ahead of all the rest.
     """
 
     baseline: str
@@ -104,6 +124,7 @@ class Analysis:
     rows: tuple[Row, ...]
     best: str | None = None
     tied_with_best: tuple[str, ...] = ()
+    ties_lead: bool = False
     laboratory: str | None = None
     planned_blocks: int = 0
 

@@ -1,0 +1,257 @@
+"""One run's tables -> the Analysis that every view shows. Frames in, values out; no files, no host."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from loadbook.core.errors import UsageError
+from loadbook.core.metrics import Direction
+from loadbook.core.metrics import metric as metric_of
+from loadbook.records.rundata import trial_values
+from loadbook.stats import errors as error_counts
+from loadbook.stats.compare import compare
+from loadbook.stats.errors import Counts
+from loadbook.stats.family import compare_all, lead
+from loadbook.stats.reasons import counts, reason
+from loadbook.stats.result import VERDICT_ORDER, Analysis, Comparison, ErrorSummary, Row, RowKind, Verdict
+from loadbook.stats.sentences import laboratory_sentence
+from loadbook.stats.shown import common_decimals
+from loadbook.stats.verdict import decide, differs
+from loadbook.stats.words import direction
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.design.study import Study
+
+
+class RunTables(Protocol):
+    """What an analysis reads of a run (`records.rundata.RunData` is one)."""
+
+    @property
+    def study(self) -> Study:
+        """The question, its treatments and margin."""
+        ...
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """The trials table."""
+        ...
+
+    @property
+    def measurements(self) -> pd.DataFrame:
+        """The measurements table."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is asked of the run, defaults filled in, and the values that answer it."""
+
+    study: Study
+    baseline: str
+    metric: str
+    statistic: str
+    margin: float
+    level: float
+    better: Direction
+    values: pd.DataFrame
+    trials: pd.DataFrame
+    errors: dict[str, Counts]
+
+
+def analyse(
+    data: RunTables,
+    *,
+    baseline: str | None = None,
+    metric: str | None = None,
+    statistic: str | None = None,
+    margin: float | None = None,
+    level: float = 0.95,
+) -> Analysis:
+    """Answer the study's question on one metric.
+
+    Parameters
+    ----------
+    baseline, metric, margin : default: the study's (a metric that is not the study's has its own default margin).
+    statistic : of the metric; default: the metric's own.
+    level : confidence of the intervals.
+
+    Returns
+    -------
+    Rows in the order in which they are shown: baseline, treatments by verdict and size, checks. Only trials with
+    status ok that no gate called invalid enter a comparison; errors are counted in all trials that reported.
+
+    Raises
+    ------
+    UsageError : a baseline, metric or level that there is not.
+    """
+    asked = _ask(data, baseline, metric, statistic, margin, level)
+    checks = {name: t.check for name, t in asked.study.treatments.items() if t.check}
+    present = _treatments(data)
+    treatments = [name for name in present if name != asked.baseline and name not in checks]
+    found = compare_all(
+        asked.values, treatments, asked.baseline, metric=asked.metric, statistic=asked.statistic, level=asked.level
+    )
+    rows = [_row(asked, name, "treatment", one) for name, one in zip(treatments, found, strict=True)]
+    tests = [_check(asked, name) for name in present if name in checks]
+    laboratory = next((laboratory_sentence(r) for r in tests if r.kind == "aa" and r.passed is False), None)
+    if laboratory:
+        rows = [_void(row) for row in rows]
+    rows = _in_order([_baseline_row(asked), *_same_decimals(rows), *_same_decimals(tests)])
+    return _answer(asked, rows, laboratory, _planned_blocks(data))
+
+
+def _ask(
+    data: RunTables,
+    baseline: str | None,
+    metric: str | None,
+    statistic: str | None,
+    margin: float | None,
+    level: float,
+) -> _Question:
+    study, chosen = data.study, metric or data.study.metric
+    known = metric_of(chosen)
+    base = baseline or study.baseline
+    if base not in study.treatments:
+        raise UsageError(f"no treatment {base!r} in study {study.name!r}", f"treatments: {', '.join(study.treatments)}")
+    if not 0.5 < level < 1:
+        raise UsageError(f"level {level} is not between 0.5 and 1", "the usual level is 0.95")
+    if margin is None:
+        margin = study.margin if chosen == study.metric else known.margin
+    wanted = statistic or known.default_statistic
+    values = trial_values(data.trials, data.measurements, chosen, wanted)
+    values = values.assign(valid=counts(values))
+    errors = {name: error_counts.count(data.trials, data.measurements, name) for name in {*_treatments(data), base}}
+    return _Question(study, base, chosen, wanted, margin, level, direction(chosen), values, data.trials, errors)
+
+
+def _treatments(data: RunTables) -> list[str]:
+    """Return the treatments of the run in the study's order: those planned, else those that have trials."""
+    planned = getattr(data, "plan", {}).get("treatments") or list(data.trials["treatment"].unique())
+    return [name for name in data.study.treatments if name in planned]
+
+
+def _planned_blocks(data: RunTables) -> int:
+    return int(getattr(data, "plan", {}).get("blocks") or data.study.blocks)
+
+
+def _row(asked: _Question, name: str, kind: RowKind, comparison: Comparison | None) -> Row:
+    base = comparison.baseline if comparison else None
+    errors = error_counts.summarise(name, asked.errors[name], asked.errors[base] if base else None)
+    verdict = _decide(asked, comparison, errors) if comparison else None
+    own = asked.values[asked.values["treatment"] == name]
+    level, half_width = _level(own.loc[own["valid"], "value"].dropna(), asked.level)
+    spec = asked.study.treatments[name]
+    return Row(
+        treatment=name,
+        label=asked.study.label(name),
+        kind=kind,
+        level=level,
+        level_half_width=half_width,
+        trials=len(own),
+        valid_trials=int(own["valid"].sum()),
+        verdict=verdict,
+        errors=errors,
+        expected_effect=spec.expect_effect,
+    )
+
+
+def _decide(asked: _Question, comparison: Comparison, errors: ErrorSummary) -> Verdict:
+    why = reason(asked.trials, comparison, errors)
+    return decide(comparison, asked.margin, asked.better, reason=why)
+
+
+def _baseline_row(asked: _Question) -> Row:
+    return _row(asked, asked.baseline, "baseline", None)
+
+
+def _check(asked: _Question, name: str) -> Row:
+    """Return the row of a check, compared with the arm that it checks, and whether it passed (None: cannot tell)."""
+    spec = asked.study.treatments[name]
+    if spec.check == "aa":
+        twin = spec.same_as or asked.study.baseline
+        row = _row(asked, name, "aa", _compare(asked, name, twin))
+        return replace(row, passed=_aa_passed(row, asked.study.gates.aa_p))
+    row = _row(asked, name, "control", _compare(asked, name, asked.study.baseline))
+    return replace(row, passed=_control_passed(row, _expected_sign(asked, name)))
+
+
+def _compare(asked: _Question, name: str, against: str) -> Comparison:
+    return compare(asked.values, name, against, metric=asked.metric, statistic=asked.statistic, level=asked.level)
+
+
+def _aa_passed(row: Row, limit: float) -> bool | None:
+    if row.verdict is None or row.verdict.kind == "invalid" or row.verdict.comparison.p is None:
+        return None
+    return row.verdict.comparison.p >= limit
+
+
+def _control_passed(row: Row, sign: int) -> bool | None:
+    if row.verdict is None or row.verdict.kind == "invalid" or row.verdict.comparison.effect is None:
+        return None
+    return differs(row.verdict.comparison) and row.verdict.comparison.effect * sign > 0
+
+
+def _expected_sign(asked: _Question, name: str) -> int:
+    spec = asked.study.treatments[name]
+    if spec.expect_effect:
+        return 1 if spec.expect_effect > 0 else -1
+    return 1 if (spec.expect == "better") == (asked.better == "higher") else -1
+
+
+def _void(row: Row) -> Row:
+    if row.verdict is None:
+        return row
+    why = "the laboratory contradicts itself (the duplicate of the baseline differs from it)"
+    return replace(row, verdict=Verdict("invalid", row.verdict.comparison, row.verdict.margin, reason=why))
+
+
+def _same_decimals(rows: list[Row]) -> list[Row]:
+    digits = common_decimals(r.verdict.comparison for r in rows if r.verdict and r.verdict.kind != "invalid")
+    return [replace(r, verdict=replace(r.verdict, decimals=digits)) if r.verdict else r for r in rows]
+
+
+def _level(values: pd.Series, level: float) -> tuple[float | None, float | None]:
+    """Return the median and the half-width of the interval of the mean (t), in the metric's unit."""
+    if values.empty:
+        return None, None
+    if len(values) < 2:
+        return float(values.median()), None
+    from scipy.stats import t
+
+    error = float(values.std(ddof=1)) / math.sqrt(len(values))
+    return float(values.median()), float(t.ppf((1 + level) / 2, len(values) - 1)) * error
+
+
+def _in_order(rows: list[Row]) -> list[Row]:
+    """Sort rows for every view: baseline, treatments by verdict and falling size, A/A arms, controls."""
+    kinds = ("baseline", "treatment", "aa", "control")
+
+    def key(row: Row) -> tuple[int, int, float]:
+        if row.kind != "treatment" or row.verdict is None:
+            return kinds.index(row.kind), 0, 0.0
+        size = abs(math.log1p(row.verdict.comparison.effect or 0.0))
+        return kinds.index(row.kind), VERDICT_ORDER.index(row.verdict.kind), -size
+
+    return sorted(rows, key=key)
+
+
+def _answer(asked: _Question, rows: list[Row], laboratory: str | None, planned_blocks: int) -> Analysis:
+    arms = [r.treatment for r in rows if r.kind == "treatment" and r.verdict and r.verdict.kind != "invalid"]
+    leader = lead(asked.values, [asked.baseline, *arms], asked.baseline, better=asked.better, level=asked.level)
+    return Analysis(
+        baseline=asked.baseline,
+        metric=asked.metric,
+        statistic=asked.statistic,
+        margin=asked.margin,
+        level=asked.level,
+        rows=tuple(rows),
+        best=None if laboratory else leader.best,
+        tied_with_best=() if laboratory else leader.tied,
+        ties_lead=leader.ties_lead and not laboratory,
+        laboratory=laboratory,
+        planned_blocks=planned_blocks,
+    )

@@ -1,0 +1,108 @@
+"""Two arms over complete blocks -> a Comparison (statistics.md 3.2)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from loadbook.stats.methods import Tested, blocked_rank, paired_t, signed_rank, spread_differs
+from loadbook.stats.pairs import Pairs, pair
+from loadbook.stats.result import Comparison, Interval, Method
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIN_BLOCKS = 5
+MIN_RANK_BLOCKS = 8
+MIN_SIGNED_BLOCKS = 10
+_TESTS = {"blocked-rank": blocked_rank, "signed-rank": signed_rank, "paired-t": paired_t}
+
+UNEQUAL_SPREAD = "the arms scatter differently; compared within blocks only"
+IDENTICAL = "identical values; metric too coarse?"
+
+
+def compare(
+    values: pd.DataFrame,
+    treatment: str,
+    baseline: str,
+    *,
+    metric: str = "value",
+    statistic: str = "value",
+    level: float = 0.95,
+) -> Comparison:
+    """Compare a treatment with the baseline over the blocks in which both have a value.
+
+    Fewer than 5 blocks: no test. 5 to 7: paired t on logs. From 8: blocked rank test, exact up to 12 blocks; where
+    the arms scatter differently, signed ranks (from 10 blocks) or paired t.
+
+    Parameters
+    ----------
+    values : one row per trial: treatment, block, value (any unit) and, if there, valid.
+    level : of the two-sided interval; the second interval is that of two one-sided tests at the same level.
+    """
+    return compare_pairs(pair(values, treatment, baseline), metric=metric, statistic=statistic, level=level)
+
+
+def compare_pairs(
+    pairs: Pairs, *, metric: str = "value", statistic: str = "value", level: float = 0.95, family: int = 1
+) -> Comparison:
+    """Compare two arms that were paired already; `family` comparisons share the error rate of `ci_family`."""
+    method = choose(pairs)
+    ratios = pairs.other - pairs.base
+    alpha = 1 - level
+    alphas = [alpha, 2 * alpha] + ([alpha / family] if family > 1 else [])
+    tested = _TESTS[method](pairs.base, pairs.other, alphas) if method else _estimate_only(pairs)
+    ci95, ci90, *widened = [_ratios(interval) for interval in tested.intervals] or [None, None]
+    return Comparison(
+        treatment=pairs.treatment,
+        baseline=pairs.baseline,
+        metric=metric,
+        statistic=statistic,
+        blocks=len(pairs.blocks),
+        excluded=pairs.excluded,
+        method=method,
+        effect=None if math.isnan(tested.estimate) else math.expm1(tested.estimate),
+        ci95=ci95,
+        ci90=ci90,
+        p=tested.p if method else None,
+        ci_family=widened[0] if widened else None,
+        flags=_flags(pairs, method),
+        level=level,
+        family=family,
+        sd_log=float(ratios.std(ddof=1)) if len(ratios) > 1 else None,
+    )
+
+
+def choose(pairs: Pairs) -> Method | None:
+    """Return the test for these pairs; None below 5 complete blocks."""
+    blocks = len(pairs.blocks)
+    if blocks < MIN_BLOCKS:
+        return None
+    if blocks < MIN_RANK_BLOCKS:
+        return "paired-t"
+    if spread_differs(pairs.base, pairs.other):
+        return "signed-rank" if blocks >= MIN_SIGNED_BLOCKS else "paired-t"
+    return "blocked-rank"
+
+
+def _estimate_only(pairs: Pairs) -> Tested:
+    differences = np.subtract.outer(pairs.other, pairs.base)
+    return Tested(float(np.median(differences)) if differences.size else math.nan, math.nan, [])
+
+
+def _ratios(logs: Interval | None) -> Interval | None:
+    return None if logs is None else (math.expm1(logs[0]), math.expm1(logs[1]))
+
+
+def _flags(pairs: Pairs, method: Method | None) -> tuple[str, ...]:
+    flags = []
+    if pairs.unusable:
+        count = f"{pairs.unusable} value{'s' if pairs.unusable > 1 else ''}"
+        flags.append(f"{count} zero, negative, missing or not valid; the blocks were left out")
+    if method and len(pairs.blocks) >= MIN_RANK_BLOCKS and method != "blocked-rank":
+        flags.append(UNEQUAL_SPREAD)
+    if method and np.array_equal(pairs.base, pairs.other):
+        flags.append(IDENTICAL)
+    return tuple(flags)

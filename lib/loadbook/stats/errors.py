@@ -1,0 +1,123 @@
+"""Errors, counted per trial (statistics.md 3.7): the trial is the unit, since errors come in bursts."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from loadbook.core.metrics import ERROR_CLASSES
+from loadbook.stats.result import ErrorSummary, Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIN_ERROR_TRIALS = 5
+ALPHA = 0.05
+Kind = Literal["more", "fewer", "undecided", "none"]
+
+
+class Counts(NamedTuple):
+    """Errors and requests of each trial of one arm (equally long), and errors by class over all trials."""
+
+    errors: np.ndarray
+    requests: np.ndarray
+    by_class: dict[str, int]
+
+    @property
+    def trials(self) -> int:
+        """Trials that were counted."""
+        return len(self.errors)
+
+    @property
+    def failing(self) -> int:
+        """Trials with any error."""
+        return int((self.errors > 0).sum())
+
+
+def count(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: str) -> Counts:
+    """Count the errors of one treatment in all its trials that a tool reported on, also those that gates excluded.
+
+    A trial whose tool gave no total of errors has the sum of its classes; one with neither is not counted.
+    """
+    own = trials.loc[trials["treatment"] == treatment, "trial"]
+    rows = measurements[
+        measurements["trial"].isin(own) & (measurements["driver"] == "*") & (measurements["statistic"] == "count")
+    ]
+    table = rows.pivot_table(index="trial", columns="metric", values="value", aggfunc="sum")
+    classes = [c for c in ERROR_CLASSES if c in table]
+    errors = table["errors"] if "errors" in table else table[classes].sum(axis=1, min_count=1)
+    errors = errors.fillna(table[classes].sum(axis=1, min_count=1)).dropna()
+    requests = table["requests"].reindex(errors.index).fillna(0) if "requests" in table else errors * 0
+    totals = {c: int(table[c].sum()) for c in classes if table[c].sum() > 0}
+    return Counts(errors.to_numpy(float), requests.to_numpy(float), totals)
+
+
+def summarise(treatment: str, counts: Counts, baseline: Counts | None) -> ErrorSummary:
+    """Compare the errors of a treatment with the baseline's; `baseline` None says that this is the baseline."""
+    p = rate = interval = None
+    kind: Kind | Literal["baseline"] = "baseline"
+    if baseline is not None:
+        p = _fisher(counts, baseline)
+        rate, interval = rate_ratio(counts, baseline)
+        kind = _kind(counts, baseline, p, interval)
+    return ErrorSummary(
+        treatment=treatment,
+        trials=counts.trials,
+        trials_with_errors=counts.failing,
+        errors=int(counts.errors.sum()),
+        requests=int(counts.requests.sum()),
+        by_class=counts.by_class,
+        p=p,
+        kind=kind,
+        upper_share=zero_error_bound(counts.trials) if counts.trials and not counts.failing else None,
+        rate_ratio=rate,
+        rate_ci95=interval,
+    )
+
+
+def zero_error_bound(trials: int) -> float:
+    """Return the share of trials that could have errors although none of so many did (one-sided 95 %)."""
+    return float(1 - 0.05 ** (1 / trials))
+
+
+def _fisher(counts: Counts, baseline: Counts) -> float | None:
+    from scipy.stats import fisher_exact
+
+    if not counts.trials or not baseline.trials:
+        return None
+    table = [[c.failing, c.trials - c.failing] for c in (counts, baseline)]
+    return float(fisher_exact(table).pvalue)
+
+
+def _kind(counts: Counts, baseline: Counts, p: float | None, rate: Interval | None) -> Kind:
+    if p is not None and p < ALPHA:
+        return "more" if counts.failing / counts.trials > baseline.failing / baseline.trials else "fewer"
+    if rate is not None and not rate[0] <= 1 <= rate[1]:
+        return "more" if rate[0] > 1 else "fewer"
+    return "undecided" if counts.failing else "none"
+
+
+def rate_ratio(counts: Counts, baseline: Counts) -> tuple[float | None, Interval | None]:
+    """Return errors per attempt over the baseline's, with a quasi-Poisson 95 % interval (t, Pearson scale).
+
+    None unless both arms have at least five trials with errors.
+    """
+    if min(counts.failing, baseline.failing) < MIN_ERROR_TRIALS:
+        return None, None
+    import statsmodels.api as sm
+    from scipy.stats import t
+
+    errors = np.concatenate([counts.errors, baseline.errors])
+    attempts = errors + np.concatenate([counts.requests, baseline.requests])
+    used = attempts > 0
+    arm = np.repeat([1.0, 0.0], [counts.trials, baseline.trials])
+    design = np.column_stack([np.ones_like(arm), arm])[used]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a perfect fit: its interval is then a point, as it should be
+        model = sm.GLM(errors[used], design, family=sm.families.Poisson(), offset=np.log(attempts[used]))
+        fit = model.fit(scale="X2")
+    half = float(t.ppf(1 - ALPHA / 2, fit.df_resid) * fit.bse[1])
+    centre = float(fit.params[1])
+    return float(np.exp(centre)), (float(np.exp(centre - half)), float(np.exp(centre + half)))

@@ -1,0 +1,82 @@
+"""Did the host drift over the run? A description (statistics.md 3.11), never a licence to drop blocks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from loadbook.core.units import percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIN_BLOCKS = 5
+DRIFT_P = 0.05
+
+
+@dataclass(frozen=True)
+class Order:
+    """How values moved with the order of execution, treatments taken out.
+
+    Parameters
+    ----------
+    residuals : trial, slot, block, residual (ratio of the value to the median of its treatment, minus 1).
+    block_medians : median residual by block.
+    drift : change from the first to the last block by the Theil-Sen slope (ratio minus 1).
+    drift_p : Mann-Kendall test of the block medians. Both None below 5 blocks.
+    lag1 : correlation of the residuals of neighbouring slots, None below 5 trials.
+    """
+
+    residuals: pd.DataFrame
+    block_medians: pd.Series
+    drift: float | None
+    drift_p: float | None
+    lag1: float | None
+
+    @property
+    def sentence(self) -> str:
+        """What a reader is told."""
+        if self.drift is None or self.drift_p is None:
+            return "Too few blocks to see a drift."
+        if self.drift_p >= DRIFT_P:
+            return "No steady drift is visible over the run."
+        return (
+            f"The values moved by {percent(self.drift)} over the run; every block holds every treatment, "
+            "so this cancels in the comparisons."
+        )
+
+
+def describe(values: pd.DataFrame) -> Order:
+    """Describe drift and correlation of a run.
+
+    Parameters
+    ----------
+    values : trial, treatment, block, slot, status, valid, value (`RunData.values`); only valid positive values count.
+    """
+    usable = values[values["valid"].astype(bool) & (values["value"] > 0)].sort_values("slot")
+    logs = np.log(usable["value"])
+    residual = logs - logs.groupby(usable["treatment"]).transform("median")
+    medians = residual.groupby(usable["block"]).median()
+    drift, p = _trend(medians)
+    residuals = usable[["trial", "slot", "block"]].assign(residual=np.expm1(residual))
+    return Order(residuals, np.expm1(medians), drift, p, _lag1(residual.to_numpy()))
+
+
+def _trend(medians: pd.Series) -> tuple[float | None, float | None]:
+    from scipy.stats import kendalltau, theilslopes
+
+    if len(medians) < MIN_BLOCKS or medians.nunique() < 2:
+        return None, None
+    blocks = medians.index.to_numpy(float)
+    slope = float(theilslopes(medians.to_numpy(), blocks).slope)
+    return math.expm1(slope * (blocks[-1] - blocks[0])), float(kendalltau(blocks, medians.to_numpy()).pvalue)
+
+
+def _lag1(residuals: np.ndarray) -> float | None:
+    if len(residuals) < MIN_BLOCKS or float(np.std(residuals)) == 0:
+        return None
+    centred = residuals - residuals.mean()
+    return float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())

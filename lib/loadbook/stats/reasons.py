@@ -1,0 +1,115 @@
+"""Why two arms must not be compared, whatever their numbers say (statistics.md 5.3, `invalid`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from loadbook.stats.result import Comparison, ErrorSummary
+from loadbook.stats.verdict import too_little
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# columns of the trials table that must agree: the same load, made by the same tool
+LOAD_COLUMNS = {
+    "tool": "tool",
+    "load_model": "load model",
+    "offered_per_s": "offered rate",
+    "concurrency": "number of connections",
+    "drivers": "number of drivers",
+}
+COUNTS_ERRORS = ("requests_per_s", "requests")
+Answered = tuple[int | None, int | None]
+
+
+def reason(trials: pd.DataFrame, comparison: Comparison, errors: ErrorSummary) -> str | None:
+    """Return the first reason that forbids the comparison, or None.
+
+    Parameters
+    ----------
+    trials : trials table of the run; only rows with status ok and valid are compared.
+    """
+    own = trials[trials["treatment"] == comparison.treatment]
+    base = trials[trials["treatment"] == comparison.baseline]
+    used_own, used_base = own[counts(own)], base[counts(base)]
+    return (
+        _answers(used_own, used_base)
+        or _load(used_own, used_base)
+        or _too_little(comparison, own, base)
+        or _order(used_own, used_base)
+        or _errors(comparison.metric, errors)
+    )
+
+
+def counts(trials: pd.DataFrame) -> pd.Series:
+    """Tell, per trial, whether it may enter a comparison."""
+    return (trials["status"] == "ok") & trials["valid"].astype(bool)
+
+
+def answers_differ(own: Iterable[Answered], base: Iterable[Answered]) -> str | None:
+    """Say how two arms' usual answers (status, bytes) differ; None where they agree or are not known."""
+    own_seen, base_seen = (Counter(a for a in answers if a[0] is not None) for answers in (own, base))
+    if not own_seen or not base_seen:
+        return None
+    (status, size), (base_status, base_size) = own_seen.most_common(1)[0][0], base_seen.most_common(1)[0][0]
+    if status != base_status:
+        return f"it answers differently (status {status} where the baseline answers {base_status})"
+    if size != base_size:
+        return f"it answers differently ({size} bytes where the baseline sends {base_size})"
+    return None
+
+
+def _answers(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    return answers_differ(_answered(own), _answered(base))
+
+
+def _answered(trials: pd.DataFrame) -> list[Answered]:
+    known = trials.reindex(columns=["response_status", "response_bytes"]).dropna()
+    return [(int(status), int(size)) for status, size in known.itertuples(index=False)]
+
+
+def _load(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    for column, words in LOAD_COLUMNS.items():
+        if column in own and len(own) and len(base):
+            ours, theirs = own[column].iloc[0], base[column].iloc[0]
+            if ours != theirs and not (ours != ours and theirs != theirs):
+                return f"it was measured under another {words} ({ours} where the baseline has {theirs})"
+    return None
+
+
+def _too_little(comparison: Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    found = too_little(comparison)
+    if found is None:
+        return None
+    why = _why_excluded(own) or _why_excluded(base)
+    return f"{found} ({why})" if why else found
+
+
+def _why_excluded(trials: pd.DataFrame) -> str | None:
+    """Return the most frequent cause of trials that do not count: a gate, else how the trial ended."""
+    left_out = trials[~counts(trials)]
+    if left_out.empty:
+        return None
+    causes = Counter(
+        ", ".join(gates) if len(gates) else str(status)
+        for gates, status in zip(left_out["gates"], left_out["status"], strict=True)
+    )
+    cause, number = causes.most_common(1)[0]
+    return f"{number} of {len(trials)} trials excluded: {cause.replace('_', ' ')}"
+
+
+def _order(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    """Say so if one arm ran whole before the other: blocks that are real cannot give that order."""
+    if min(len(own), len(base)) < 2:
+        return None
+    if own["slot"].max() < base["slot"].min() or base["slot"].max() < own["slot"].min():
+        return "one arm ran whole before the other, so the order was not randomised in blocks"
+    return None
+
+
+def _errors(metric: str, errors: ErrorSummary) -> str | None:
+    if metric in COUNTS_ERRORS and errors.kind in ("more", "fewer"):
+        return f"{metric} counts error responses, and it has {errors.kind} of them; compare ok_per_s"
+    return None

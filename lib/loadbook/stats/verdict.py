@@ -1,0 +1,92 @@
+"""A Comparison and the margin declared before the run -> a Verdict (statistics.md 3.5 and 5.3).
+
+In a family "the interval excludes 0" also needs the adjusted p below 1 - level: the interval shown stays the plain
+one, `ci_family` stands beside it, and a difference that only the plain interval sees is undecided, with a flag.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from loadbook.core.metrics import Direction
+from loadbook.stats.compare import MIN_BLOCKS
+from loadbook.stats.plan import blocks_needed, smallest, t_quantile
+from loadbook.stats.result import Comparison, Forecast, Interval, Verdict
+
+MAX_INCOMPLETE = 0.20
+MAX_FORECAST = 60
+# a forecast from about ten blocks is itself uncertain by this much (statistics.md 3.9 c)
+FORECAST_RANGE = (0.46, 1.63)
+ONLY_ALONE = "differs if looked at alone, but not among all {family} comparisons (adjusted p {p:.2g})"
+
+
+def decide(
+    comparison: Comparison, margin: float, better: Direction = "higher", *, reason: str | None = None
+) -> Verdict:
+    """Return what may be said.
+
+    Parameters
+    ----------
+    margin : smallest difference that matters, ratio minus 1; 0 if none was declared (never small, never equivalent).
+    better : which direction of the metric is better.
+    reason : why the arms must not be compared, whatever the numbers say.
+    """
+    reason = reason or too_little(comparison)
+    if reason or comparison.effect is None or comparison.ci95 is None or comparison.ci90 is None:
+        return Verdict("invalid", comparison, margin, reason=reason or "no interval could be computed")
+    inside = within(comparison.ci90, margin)
+    if differs(comparison):
+        wanted = (comparison.effect > 0) == (better == "higher")
+        return Verdict("small" if inside else ("better" if wanted else "worse"), comparison, margin)
+    if excludes_zero(comparison.ci95):
+        flag = ONLY_ALONE.format(family=comparison.family, p=comparison.p_adjusted)
+        comparison = replace(comparison, flags=(*comparison.flags, flag))
+    if inside:
+        return Verdict("equivalent", comparison, margin)
+    return Verdict("undecided", comparison, margin, forecast=forecast(comparison, margin))
+
+
+def too_little(comparison: Comparison) -> str | None:
+    """Return why so few complete blocks allow no verdict, or None."""
+    complete, excluded = comparison.blocks, comparison.excluded
+    if complete < MIN_BLOCKS:
+        return f"only {complete} complete block{'' if complete == 1 else 's'}, {MIN_BLOCKS} are needed"
+    if excluded > MAX_INCOMPLETE * (complete + excluded):
+        return f"{excluded} of {complete + excluded} blocks are incomplete, more than {MAX_INCOMPLETE:.0%}"
+    return None
+
+
+def excludes_zero(interval: Interval) -> bool:
+    """Tell whether an interval of effects lies on one side of no difference."""
+    return interval[0] > 0 or interval[1] < 0
+
+
+def within(interval: Interval, margin: float) -> bool:
+    """Tell whether an interval of effects lies inside a factor 1 + margin in both directions."""
+    return 1 / (1 + margin) - 1 < interval[0] and interval[1] < margin
+
+
+def differs(comparison: Comparison) -> bool:
+    """Tell whether a difference is shown, after allowing for all comparisons of the family."""
+    if comparison.ci95 is None or not excludes_zero(comparison.ci95):
+        return False
+    return comparison.p_adjusted is None or comparison.p_adjusted < 1 - comparison.level
+
+
+def forecast(comparison: Comparison, margin: float) -> Forecast:
+    """Return how many more blocks would show the difference or exclude one beyond the margin, whichever comes first.
+
+    Up to 60 blocks in all; within a family the threshold is divided by the number of comparisons.
+    """
+    if comparison.effect is None or not comparison.sd_log:
+        return Forecast(None, None, None)
+    sd, alpha = comparison.sd_log, (1 - comparison.level) / comparison.family
+    room = math.log1p(margin) - abs(math.log1p(comparison.effect))
+    detect = blocks_needed(comparison.effect, sd, alpha=alpha, limit=MAX_FORECAST)
+    exclude = smallest(lambda n: t_quantile(comparison.level, n), room, sd, MAX_FORECAST)
+    total = min((n for n in (detect, exclude) if n is not None), default=None)
+    if total is None:
+        return Forecast(None, None, None)
+    about, low, high = (max(1, math.ceil(factor * total) - comparison.blocks) for factor in (1.0, *FORECAST_RANGE))
+    return Forecast(about, low, high)
