@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loadbook.core.metrics import Metric
+from loadbook.stats import words
 from loadbook.stats.result import Row, VerdictKind
 
 INK = "#1A1A1A"
@@ -22,7 +23,7 @@ BAND = "#ECE9DC"
 DOUBT_BOX = "#FBF3E2"
 GRID = "#E3E3DF"
 RULE = "#9A9A9A"
-FAINT = "#BDBDBD"
+OTHERS = "#8F8F8F"
 LINK = "#00508F"
 DOUBT = "#A86F00"
 DOUBT_TEXT = "#7A5200"
@@ -66,29 +67,15 @@ DOUBT_GLYPH = "!"
 # markers for a second, third, ... treatment of one class; × stays free for trials that are not counted
 SPARE_MARKERS = ("P", "p", "h", "<", ">", "*", "d", "8")
 
-# the words of a metric's kind: value above the baseline, value below it
-DIRECTIONS: dict[str, tuple[str, str]] = {
-    "rate": ("faster", "slower"),
-    "time": ("longer", "shorter"),
-    "errors": ("more", "fewer"),
-    "other": ("higher", "lower"),
-}
 CLASS_WORDS = {"small": "real, but small", "equivalent": "equivalent", "undecided": "undecided", "invalid": "invalid"}
-
-
-def direction(metric: Metric, effect: float) -> str:
-    """Return the word for a value `effect` (ratio minus 1) above or below the baseline: faster, shorter, more."""
-    above, below = DIRECTIONS[metric.kind]
-    return above if effect > 0 else below
 
 
 def verdict_word(kind: VerdictKind, metric: Metric) -> str:
     """Return the word that stands behind the glyph of a verdict class, by the metric's kind."""
     if kind not in ("better", "worse"):
         return CLASS_WORDS[kind]
-    above, below = DIRECTIONS[metric.kind]
-    good_is_up = metric.better != "lower"
-    return above if (kind == "better") == good_is_up else below
+    up = (kind == "better") == (words.direction(metric.name) == "higher")
+    return words.word(metric.name, 1.0 if up else -1.0)
 
 
 def style_of(row: Row) -> Style:

@@ -1,0 +1,313 @@
+"""What all figures share: the sheet in inches, text that is measured, names that can be drawn, bytes that repeat.
+
+A sheet counts inches from its top left corner, as one reads. Nothing here or in the figures touches pyplot: a figure
+is an object that its caller writes and forgets.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal, ParamSpec
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+from matplotlib.textpath import text_to_path
+
+from loadbook.core.metrics import Metric
+from loadbook.report import palette
+from loadbook.stats.result import Analysis, Row
+
+WIDE_IN, NARROW_IN = 8.75, 3.72
+WIDE_PT, NARROW_PT, SMALLEST_PT = 9.6, 8.6, 7.5
+FONT = "DejaVu Sans"
+LINE = 1.25
+_OWN_RC: dict[Any, Any] = {
+    "font.family": FONT,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "loadbook",
+    "text.parse_math": False,
+    "axes.unicode_minus": True,
+}
+P = ParamSpec("P")
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Draw by matplotlib's defaults and ours alone, whatever style the notebook has set."""
+    rc: dict[Any, Any] = {k: v for k, v in mpl.rcParamsDefault.items() if not k.startswith(("backend", "interactive"))}
+    with mpl.rc_context(rc | _OWN_RC):
+        yield
+
+
+def in_house_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Make a draw function independent of the style that the notebook has set."""
+
+    @functools.wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with house_style():
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def to_svg(figure: Figure) -> bytes:
+    """Return the figure as SVG with its letters as paths; the same bytes for the same figure, on every machine."""
+    out = io.BytesIO()
+    with house_style():
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()
+
+
+@functools.cache
+def _font(bold: bool, italic: bool = False) -> FontProperties:
+    return FontProperties(family=FONT, weight="bold" if bold else "normal", style="italic" if italic else "normal")
+
+
+@functools.lru_cache(8192)
+def text_width(text: str, size: float, bold: bool = False) -> float:
+    """Return the width of one line in inches; 2 % more than its outline, for renderers that hint."""
+    font = _font(bold).copy()
+    font.set_size(size)
+    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72 * 1.02
+
+
+def widest(texts: Sequence[str], size: float, bold: bool = False) -> float:
+    """Return the width in inches of the widest line among `texts`; 0 for none."""
+    return max((text_width(line, size, bold) for text in texts for line in text.split("\n")), default=0.0)
+
+
+@functools.cache
+def _drawable(character: str) -> bool:
+    return character == "\n" or all(get_font(findfont(_font(b))).get_char_index(ord(character)) for b in (False, True))
+
+
+def drawable(name: str, otherwise: str) -> str:
+    """Return `name` where the figures' font has all of its characters, else `otherwise`."""
+    name = " ".join(name.split())
+    return name if name and all(map(_drawable, name)) else "".join(c if _drawable(c) else "?" for c in otherwise)
+
+
+def names(analysis: Analysis) -> dict[str, str]:
+    """Return treatment -> the name that figures draw: its label, or its key where the font lacks a character."""
+    return {row.treatment: drawable(row.label, row.treatment) for row in analysis.rows}
+
+
+def wrap(text: str, width_in: float, size: float, bold: bool = False, lines: int = 2) -> str:
+    """Break `text` to at most `lines` lines of `width_in`, at spaces or signs where it can; the rest becomes `…`."""
+    if text_width(text, size, bold) <= width_in:
+        return text
+    done: list[str] = []
+    rest = text
+    while rest and len(done) < lines:
+        head = _head(rest, width_in, size, bold)
+        done.append(head.rstrip())
+        rest = rest[len(head) :].lstrip()
+    if rest:
+        last = done[-1]
+        while last and text_width(last + "…", size, bold) > width_in:
+            last = last[:-1]
+        done[-1] = last.rstrip() + "…"
+    return "\n".join(done)
+
+
+def _head(text: str, width_in: float, size: float, bold: bool) -> str:
+    """Return the longest start of `text` that fits, broken where a reader would break it if that is not too early."""
+    fits = len(text)
+    while fits > 1 and text_width(text[:fits].rstrip(), size, bold) > width_in:
+        fits -= 1
+    if fits == len(text):
+        return text
+    breaks = [i + 1 for i in range(fits) if text[i] in " _-,;/+:" and i + 1 >= 0.35 * fits]
+    if fits < len(text) and text[fits] == " ":
+        breaks.append(fits)
+    return text[: breaks[-1]] if breaks else text[:fits]
+
+
+def pushed_apart(wanted: Sequence[float], sizes: Sequence[float], low: float, high: float) -> list[float]:
+    """Return positions in the order of `wanted`, as near to it as boxes of these sizes within low..high allow."""
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    groups: list[tuple[list[int], float, float]] = []  # members, sum of (wanted - offset), size
+    for i in order:
+        members, total, size = [i], wanted[i] - sizes[i] / 2, sizes[i]
+        while groups and _start(groups[-1], low, high) + groups[-1][2] > _start((members, total, size), low, high):
+            before, sum_before, size_before = groups.pop()
+            total += sum_before - len(members) * size_before
+            members, size = before + members, size + size_before
+        groups.append((members, total, size))
+    places = [0.0] * len(wanted)
+    for group in groups:
+        edge = _start(group, low, high)
+        for i in group[0]:
+            places[i] = edge + sizes[i] / 2
+            edge += sizes[i]
+    return places
+
+
+def _start(group: tuple[list[int], float, float], low: float, high: float) -> float:
+    members, total, size = group
+    return max(low, min(total / len(members), high - size))
+
+
+class Sheet:
+    """A figure of fixed width whose places are given in inches from its top left corner."""
+
+    def __init__(self, narrow: bool, height_in: float) -> None:
+        self.narrow = narrow
+        self.width, self.height = (NARROW_IN if narrow else WIDE_IN), height_in
+        self.size = size_pt(narrow)
+        self.figure = Figure(figsize=(self.width, height_in), dpi=100, facecolor=palette.GROUND)
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        colour: str = palette.INK,
+        bold: bool = False,
+        italic: bool = False,
+        size: float | None = None,
+        at: Literal["left", "center", "right"] = "left",
+        va: Literal["center", "top", "bottom", "baseline"] = "center",
+        rotation: float = 0,
+    ) -> Text:
+        """Write `text` at (x, y) inches."""
+        font = _font(bold, italic).copy()
+        font.set_size(max(size or self.size, SMALLEST_PT))
+        place = (x / self.width, 1 - y / self.height)
+        return self.figure.text(
+            *place, text, color=colour, fontproperties=font, ha=at, va=va, rotation=rotation,
+            linespacing=1.15, rotation_mode="anchor",
+        )  # fmt: skip
+
+    def rule(self, left: float, right: float, y: float, colour: str = palette.RULE, width_pt: float = 0.8) -> None:
+        """Draw a horizontal line."""
+        self.line([left, right], [y, y], colour, width_pt)
+
+    def line(self, xs: Sequence[float], ys: Sequence[float], colour: str, width_pt: float) -> None:
+        """Draw a line through these places."""
+        heights = [self.height - y for y in ys]
+        line = Line2D(list(xs), heights, color=colour, linewidth=width_pt, solid_capstyle="butt")
+        line.set_transform(self.figure.dpi_scale_trans)
+        self.figure.add_artist(line)
+
+    def box(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
+        """Fill a rectangle behind everything."""
+        patch = Rectangle((left, self.height - bottom), right - left, bottom - top, facecolor=colour, linewidth=0)
+        patch.set(transform=self.figure.dpi_scale_trans, zorder=-5)
+        self.figure.add_artist(patch)
+
+    def mark(self, x: float, y: float, style: palette.Style, size_pt: float = 6.0) -> None:
+        """Draw one mark of a style, as a key beside its label."""
+        line = Line2D([x], [self.height - y], **mark_props(style, size_pt))
+        line.set_transform(self.figure.dpi_scale_trans)
+        self.figure.add_artist(line)
+
+    def panel(self, left: float, top: float, right: float, bottom: float) -> Axes:
+        """Return axes over this rectangle with a bottom spine only; ticks have our letters and colours."""
+        place = (left / self.width, 1 - bottom / self.height)
+        axes = self.figure.add_axes((*place, (right - left) / self.width, (bottom - top) / self.height))
+        axes.set_facecolor("none")
+        for side, spine in axes.spines.items():
+            spine.set_visible(side == "bottom")
+            spine.set(color=palette.RULE, linewidth=0.8)
+        axes.tick_params(labelsize=self.size, labelcolor=palette.SOFT, color=palette.RULE, length=3, width=0.8, pad=3)
+        return axes
+
+
+def size_pt(narrow: bool) -> float:
+    """Return the letter size of a rendering in points."""
+    return NARROW_PT if narrow else WIDE_PT
+
+
+def marks(analysis: Analysis) -> dict[str, palette.Style]:
+    """Return each treatment's look among others: its class's colour, and a marker that no other treatment has."""
+    given: dict[str, palette.Style] = {}
+    spare = iter(palette.SPARE_MARKERS * (1 + len(analysis.rows) // len(palette.SPARE_MARKERS)))
+    for row in analysis.rows:
+        style = palette.style_of(row)
+        taken = any((s.marker, s.hollow) == (style.marker, style.hollow) for s in given.values())
+        given[row.treatment] = replace(style, marker=next(spare)) if taken or not style.marker else style
+    return given
+
+
+def rows_in_reading_order(analysis: Analysis) -> list[Row]:
+    """Return the rows of figures that show the trials: the baseline, its duplicate, the treatments, the control."""
+    return [row for kind in ("baseline", "aa", "treatment", "control") for row in analysis.rows if row.kind == kind]
+
+
+def line_in(size: float, lines: int = 1) -> float:
+    """Return the height in inches of so many lines of letters of `size` points."""
+    return size * LINE * lines / 72
+
+
+# shapes of equal diameter do not look equally large
+_OPTICAL = {"^": 1.15, "v": 1.15, "<": 1.15, ">": 1.15, "P": 1.2, "p": 1.1, "*": 1.4, "s": 0.92, "D": 0.85, "d": 1.1}
+
+
+def mark_props(style: palette.Style, size_pt: float) -> dict[str, Any]:
+    """Return Line2D properties of a mark: filled with a white rim, or hollow with an ink edge."""
+    hollow = style.hollow
+    return {
+        "marker": style.marker,
+        "markersize": size_pt * _OPTICAL.get(style.marker, 1.0) * (0.88 if hollow else 1.0),
+        "markerfacecolor": style.face,
+        "markeredgecolor": style.edge if hollow else palette.GROUND,
+        "markeredgewidth": 1.2 if hollow else 0.6,
+        "linestyle": "none",
+    }
+
+
+def joined(words: Sequence[str], last: str = "and") -> str:
+    """Return "a", "a and b" or "a, b and c"."""
+    return ", ".join(words[:-1]) + f" {last} {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return "1 trial" or "12 trials"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def listed(items: Sequence[str], most: int, noun: str) -> str:
+    """Return the items joined, or the first ones and how many more there are."""
+    if len(items) <= most:
+        return joined(items)
+    return ", ".join(items[: most - 1]) + f" and {len(items) - most + 1} other {noun}"
+
+
+QUANTITIES: Mapping[str, str] = {
+    "ok_per_s": "ok responses per second",
+    "requests_per_s": "requests per second",
+    "bytes_per_s": "bytes received per second",
+    "latency": "latency",
+    "latency_intended": "latency from the intended start",
+    "service_time": "service time",
+    "connect_time": "time to connect",
+    "ttfb": "time to the first byte",
+    "connection_time": "life of a connection",
+    "errors": "errors",
+}
+
+
+def quantity(metric: Metric, statistic: str | None = None) -> str:
+    """Return a metric's name as axes write it, with the statistic where it is not the plain value."""
+    name = QUANTITIES.get(metric.name, metric.name.replace("_", " "))
+    return name if statistic in (None, "value", "count") else f"{name} ({statistic})"
+
+
+def blocks_text(analysis: Analysis) -> str:
+    """Return "12 blocks" or "11 to 12 blocks": what the analysis' comparisons rest on."""
+    counts = [r.verdict.comparison.blocks for r in analysis.rows if r.verdict and r.verdict.comparison.blocks]
+    if not counts:
+        return counted(analysis.planned_blocks, "block") + " planned"
+    low, high = min(counts), max(counts)
+    return counted(high, "block") if low == high else f"{low} to {high} blocks"

@@ -1,0 +1,325 @@
+"""Figure 1, the effect plot.
+
+In five seconds: which treatments matter, which way, and did the checks of the laboratory pass?
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from loadbook.core.metrics import metric as metric_of
+from loadbook.report import palette
+from loadbook.report.figures import scales
+from loadbook.report.figures.common import (
+    NARROW_IN,
+    WIDE_IN,
+    Sheet,
+    blocks_text,
+    in_house_style,
+    line_in,
+    listed,
+    names,
+    quantity,
+    size_pt,
+    text_width,
+    widest,
+    wrap,
+)
+from loadbook.stats.headline import nothing_won
+from loadbook.stats.result import Analysis, Row, VerdictKind
+from loadbook.stats.sentences import margin_text
+from loadbook.stats.shown import numbers
+from loadbook.stats.words import predicate, words
+
+ROW_IN, LANE_IN, HEAD_IN, FOOT_IN, CHECKS_IN = 0.34, 0.25, 0.34, 0.68, 0.28
+NAME_IN, REASON_IN, EDGE_IN = 2.35, 2.05, 0.05
+_SIDES: tuple[VerdictKind, ...] = ("better", "worse")
+NOT_COMPARED = "no interval: not compared"
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One row of the figure: its texts, wrapped, and its height in inches."""
+
+    row: Row
+    name: str
+    verdict: str
+    change: str
+    height: float
+    own_line: bool = False
+
+    @property
+    def check(self) -> bool:
+        return self.row.kind != "treatment"
+
+
+@in_house_style
+def draw(analysis: Analysis, narrow: bool = False) -> Figure:
+    """Draw one row per comparison: name, interval on a log axis of ratios, verdict, change and blocks."""
+    lines = [(_narrow_line if narrow else _wide_line)(row, analysis) for row in _rows(analysis)]
+    checks = any(line.check for line in lines)
+    height = HEAD_IN + sum(line.height for line in lines) + CHECKS_IN * checks + FOOT_IN
+    sheet = Sheet(narrow, height)
+    left, right = _plot_edges(lines, sheet)
+    scale = _scale(analysis)
+    panel = sheet.panel(left, HEAD_IN, right, height - FOOT_IN)
+    panel.set_ylim(height - FOOT_IN, HEAD_IN)
+    panel.set_yticks([])
+    ticks = scales.ratio_axis(panel, scale, right - left, sheet.size, analysis.margin)
+    if not narrow:
+        _ground(panel, analysis.margin, ticks, HEAD_IN, height - FOOT_IN)
+    _head(sheet, analysis, scale, left, right)
+    _draw_lines(sheet, panel, scale, analysis.margin, ticks, lines, (left, right))
+    _foot(sheet, analysis, left, right)
+    return sheet.figure
+
+
+def _rows(analysis: Analysis) -> list[Row]:
+    return [*analysis.of_kind("treatment"), *analysis.of_kind("aa", "control")]
+
+
+def _scale(analysis: Analysis) -> scales.RatioScale:
+    shown = [r for r in _rows(analysis) if r.verdict and (r.verdict.kind != "invalid" or r.kind != "treatment")]
+    compared = [r.verdict.comparison for r in shown if r.verdict]
+    intervals = [c.ci_family or c.ci95 for c in compared if c.ci95]
+    decided = [
+        r.verdict.comparison.effect or 0.0
+        for r in shown
+        if r.verdict and (r.kind != "treatment" or r.verdict.kind in ("better", "worse", "small"))
+    ]
+    truths = [r.expected_effect for r in shown if r.expected_effect is not None]
+    return scales.ratio_scale(intervals, truths, [*decided, *truths], analysis.margin)
+
+
+def _wide_line(row: Row, analysis: Analysis) -> _Line:
+    size = size_pt(False)
+    bold = row.kind == "treatment"
+    said = _change(row)
+    if not _compared(row):
+        said = wrap(said, REASON_IN, size - 0.8)
+    name = wrap(names(analysis)[row.treatment], NAME_IN, size, bold)
+    height = ROW_IN + 0.07 * ("\n" in name or "\n" in said)
+    return _Line(row, name, _verdict(row, analysis), said, height)
+
+
+def _narrow_line(row: Row, analysis: Analysis) -> _Line:
+    size, bold, room = size_pt(True), row.kind == "treatment", NARROW_IN - 0.12
+    verdict, said, name = _verdict(row, analysis), _change(row, blocks=False), names(analysis)[row.treatment]
+    said = said if _compared(row) else ""
+    needs = text_width(name, size, bold) + 0.14 + text_width(f"{verdict} {said}", size)
+    name = wrap(name, room, size, bold)
+    own_line = needs > room
+    lane = LANE_IN if _compared(row) else line_in(size - 0.6, _reason_lines(row).count("\n") + 1) + 0.06
+    return _Line(row, name, verdict, said, lane + 0.12 + line_in(size, name.count("\n") + 1 + own_line), own_line)
+
+
+def _reason_lines(row: Row) -> str:
+    reason = (row.verdict.reason if row.verdict else None) or NOT_COMPARED
+    return wrap(reason, NARROW_IN - 0.16, size_pt(True) - 0.6)
+
+
+def _compared(row: Row) -> bool:
+    if row.verdict is None or row.verdict.comparison.effect is None:
+        return False
+    return row.kind != "treatment" or row.verdict.kind != "invalid"
+
+
+def _verdict(row: Row, analysis: Analysis) -> str:
+    return f"{palette.glyph_of(row)} {palette.word_of(row, metric_of(analysis.metric))}"
+
+
+def _change(row: Row, blocks: bool = True) -> str:
+    if _compared(row) and row.verdict:
+        texts = numbers(row)
+        return f"{texts.change} ({texts.interval_number})" + (f", {texts.blocks}" if blocks else "")
+    return (row.verdict.reason if row.verdict else None) or "not compared"
+
+
+def _plot_edges(lines: list[_Line], sheet: Sheet) -> tuple[float, float]:
+    if sheet.narrow:
+        return 0.08, NARROW_IN - 0.08
+    name = max((widest([line.name], sheet.size, not line.check) for line in lines), default=1.0)
+    return max(name, 1.0) + 0.22, WIDE_IN - EDGE_IN - _right_columns(lines, sheet.size) - 0.12
+
+
+def _right_columns(lines: list[_Line], size: float) -> float:
+    """Return the width of the verdicts and the changes."""
+    said = [widest([line.change], size if _compared(line.row) else size - 0.8) for line in lines]
+    changes = max([*said, text_width("change (95 % interval), blocks", size - 0.6)])
+    return max([widest([line.verdict], size, True) for line in lines] + [0.6]) + 0.2 + changes
+
+
+def _ground(panel: Axes, margin: float, ticks: list[float], top: float, bottom: float) -> None:
+    """Draw grid, margin band and zero line between two heights."""
+    for tick in filter(None, ticks):
+        panel.plot([scales.position(tick)] * 2, [top, bottom], color=palette.GRID, linewidth=0.8, zorder=-4)
+    low, high = scales.position(-margin), scales.position(margin)
+    panel.add_patch(Rectangle((low, top), high - low, bottom - top, facecolor=palette.BAND, linewidth=0, zorder=-3))
+    panel.plot([0, 0], [top, bottom], color=palette.INK, linewidth=1.1, zorder=-2, solid_capstyle="butt")
+
+
+def _head(sheet: Sheet, analysis: Analysis, scale: scales.RatioScale, left: float, right: float) -> None:
+    size, y = sheet.size - 0.6, HEAD_IN - 0.14
+    zero = scale.inch(0, left, right)
+    margin = f"margin ±{margin_text(analysis.margin)}"
+    above, below, _ = words(analysis.metric)
+    half = text_width(margin, size) / 2
+    zero = min(max(zero, half + 0.75), sheet.width - half - 0.75)
+    y += 0.04
+    sheet.text(zero, y, margin, size=size, colour=palette.SOFT, at="center", va="baseline")
+    for word, at, ha in ((f"← {below}", max(left, zero - half - 0.9), "left"), (f"{above} →", 0, "right")):
+        place = at if ha == "left" else min(right, zero + half + 0.9)
+        sheet.text(place, y, word, size=size, colour=palette.SOFT, at=ha, va="baseline")  # type: ignore[arg-type]
+    if not sheet.narrow:
+        sheet.text(right + 0.12, y, "verdict", size=size, colour=palette.SOFT, va="baseline")
+        head = "change (95 % interval), blocks"
+        sheet.text(WIDE_IN - EDGE_IN, y, head, size=size, colour=palette.SOFT, at="right", va="baseline")
+
+
+def _draw_lines(
+    sheet: Sheet, panel: Axes, scale: scales.RatioScale, margin: float, ticks: list[float],
+    lines: list[_Line], edges: tuple[float, float],
+) -> None:  # fmt: skip
+    y, checks_begun = HEAD_IN, False
+    for line in lines:
+        if line.check and not checks_begun:
+            checks_begun = True
+            y += CHECKS_IN
+            sheet.text(EDGE_IN, y - 0.12, "checks of the laboratory", size=sheet.size - 0.6, colour=palette.SOFT)
+            sheet.rule(EDGE_IN, sheet.width - EDGE_IN, y - 0.01)
+        lane = y + line.height - LANE_IN / 2 - 0.08 if sheet.narrow else y + line.height / 2
+        if sheet.narrow and _compared(line.row):
+            _ground(panel, margin, ticks, lane - LANE_IN / 2, lane + LANE_IN / 2)
+        if _compared(line.row):
+            _interval(panel, scale, line.row, lane)
+        else:
+            _no_interval(sheet, scale, margin, line.row, lane, edges)
+        (_narrow_texts if sheet.narrow else _wide_texts)(sheet, line, y, edges)
+        y += line.height
+
+
+def _interval(panel: Axes, scale: scales.RatioScale, row: Row, y: float) -> None:
+    if row.verdict:
+        scales.draw_interval(panel, scale, y, row, row.verdict.comparison, tick=0.075)
+    if row.expected_effect is not None and scale.inside(scales.position(row.expected_effect)):
+        truth = scales.position(row.expected_effect)
+        panel.plot([truth] * 2, [y - 0.11, y + 0.11], color=palette.INK, linewidth=1.1)
+
+
+def _no_interval(
+    sheet: Sheet, scale: scales.RatioScale, margin: float, row: Row, y: float, edges: tuple[float, float]
+) -> None:
+    """Say beside the band that there is nothing to draw; on a narrow sheet the reason stands here."""
+    size, (left, right) = sheet.size - 0.6, edges
+    if sheet.narrow:
+        said = _reason_lines(row)
+        y += 0.1 - line_in(size, said.count("\n") + 1)
+        sheet.text(left, y, said, size=size, italic=True, colour=palette.SOFT, va="top")
+        return
+    need = text_width(NOT_COMPARED, size) + 0.06
+    before, after = (scale.inch(scales.position(m), left, right) for m in (-margin, margin))
+    place, at = (before - 0.06, "right") if before - left > need else (after + 0.06, "left")
+    if max(before - left, right - after) > need:
+        sheet.text(place, y, NOT_COMPARED, size=size, italic=True, colour=palette.SOFT, at=at)  # type: ignore[arg-type]
+
+
+def _wide_texts(sheet: Sheet, line: _Line, y: float, edges: tuple[float, float]) -> None:
+    middle = y + line.height / 2
+    compared = _compared(line.row)
+    sheet.text(edges[0] - 0.14, middle, line.name, bold=not line.check, at="right")
+    sheet.text(edges[1] + 0.12, middle, line.verdict, bold=True, colour=palette.text_colour(line.row))
+    size = sheet.size if compared else sheet.size - 0.8
+    sheet.text(WIDE_IN - EDGE_IN, middle, line.change, size=size, at="right")
+
+
+def _narrow_texts(sheet: Sheet, line: _Line, y: float, edges: tuple[float, float]) -> None:
+    step = line_in(sheet.size)
+    name_lines = line.name.count("\n") + 1
+    sheet.text(edges[0], y + 0.04, line.name, bold=not line.check, va="top")
+    at = y + 0.04 + step * (name_lines if line.own_line else 0)
+    said = sheet.text(edges[1], at, line.change, at="right", va="top") if line.change else None
+    right = edges[1] - (text_width(line.change, sheet.size) + 0.08 if said else 0)
+    sheet.text(right, at, line.verdict, colour=palette.text_colour(line.row), at="right", va="top", bold=False)
+
+
+def _foot(sheet: Sheet, analysis: Analysis, left: float, right: float) -> None:
+    metric = metric_of(analysis.metric)
+    title = f"change in {quantity(metric, analysis.statistic)} against the baseline (ratio, log scale)"
+    if sheet.narrow:
+        title += f", {blocks_text(analysis)}"
+    half = max((right - left) / 2, 1.4)
+    middle = min((left + right) / 2, sheet.width - half)
+    lines = wrap(title, 2 * half, sheet.size)
+    sheet.text(middle, sheet.height - FOOT_IN + 0.27, lines, colour=palette.SOFT, at="center", va="top")
+
+
+def answer(analysis: Analysis) -> str:
+    """Return which treatments are better or worse, in one sentence."""
+    if analysis.laboratory:
+        return analysis.laboratory
+    treatments = analysis.of_kind("treatment")
+    if treatments and not any(map(_compared, treatments)):
+        return "No treatment could be compared."
+    won = [said for kind in _SIDES if (said := _side(analysis, kind))]
+    if not won:
+        return nothing_won(analysis)
+    decided = [r for r in treatments if r.verdict and r.verdict.kind in _SIDES]
+    rest = (
+        nothing_won(analysis).replace("No treatment", "; no other treatment") if len(decided) < len(treatments) else "."
+    )
+    return "; ".join(won) + rest
+
+
+def _side(analysis: Analysis, kind: VerdictKind) -> str:
+    rows = [r for r in analysis.of_kind("treatment") if r.verdict and r.verdict.kind == kind]
+    if not rows or not rows[0].verdict:
+        return ""
+    shown, sizes = names(analysis), [numbers(r).size for r in rows]
+    does = predicate(analysis.metric, rows[0].verdict.comparison.effect or 0.0, len(rows))
+    if len(rows) == 1:
+        return f"{shown[rows[0].treatment]} {does} by {sizes[0]}"
+    said = [f"{shown[r.treatment]} (by {size})" for r, size in zip(rows, sizes, strict=True)]
+    return f"{listed(said, 3, 'treatments')} {does}"
+
+
+def how(analysis: Analysis) -> str:
+    """Return how the figure is read, naming only the marks that it has."""
+    shown = [(row, row.verdict) for row in _rows(analysis) if row.verdict and _compared(row)]
+    family = sum(1 for _, verdict in shown if verdict.comparison.ci_family)
+    said = ["Thick line: 95 % interval"] if shown else []
+    if family > 1:
+        said.append(f"thin line: widened for {family} comparisons")
+    if any(v.kind in ("equivalent", "small") and r.kind == "treatment" for r, v in shown):
+        said.append("short ticks: 90 % interval, which decides equivalence")
+    if any(r.expected_effect is not None for r, _ in shown):
+        said.append("long tick: the true size of the known effect")
+    if _clipped(analysis):
+        said.append("arrow head: the interval goes on beyond the axis")
+    said.append(
+        f"shaded: differences below ±{margin_text(analysis.margin)}, declared before the run as too small to matter"
+    )
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _clipped(analysis: Analysis) -> bool:
+    scale = _scale(analysis)
+    shown = [r.verdict.comparison for r in _rows(analysis) if r.verdict and _compared(r)]
+    bounds = [bound for c in shown for bound in (c.ci_family or c.ci95 or ())]
+    return not all(scale.inside(scales.position(bound)) for bound in bounds)
+
+
+def alt(analysis: Analysis) -> str:
+    """Return the answer and every row's numbers in words."""
+    metric, shown = metric_of(analysis.metric), names(analysis)
+    against = shown.get(analysis.baseline, analysis.baseline)
+    head = f"Effect of each treatment on {quantity(metric, analysis.statistic)} against {against}."
+    rows = [
+        f"{shown[r.treatment]}: {palette.word_of(r, metric)}, {_change(r)}{' blocks' if _compared(r) else ''}"
+        for r in _rows(analysis)
+    ]
+    return " ".join([head, answer(analysis), "; ".join(rows) + "."])
