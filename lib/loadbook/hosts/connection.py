@@ -1,0 +1,199 @@
+"""One SSH connection by Fabric, made safe: strict host keys, bounded waits, a watchdog for dead peers.
+
+Fabric alone accepts any host key, waits for ever for a peer that has died, and pays 45 ms per command to Nagle
+(reliability.md section 1). Everything that undoes this is here.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import fabric
+import paramiko
+from paramiko.ssh_exception import (
+    AuthenticationException,
+    BadHostKeyException,
+    PasswordRequiredException,
+    SSHException,
+)
+
+from loadbook.core.errors import AuthError, HostError, HostKeyError, HostTimeoutError, LostError, UnreachableError
+from loadbook.hosts.known_hosts import fingerprint, lookup_name, trusted_keys
+from loadbook.hosts.ssh_config import Endpoint
+
+CONNECT_S = 5.0
+ANSWER_S = 10.0
+PROBE_EVERY_S = 2.0
+PROBE_DEADLINE_S = 6.0
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+def open_connection(end: Endpoint) -> fabric.Connection:
+    """Log in to `end`, through its jump hosts, and start the watchdog; every key on the way is proven first.
+
+    Raises
+    ------
+    HostKeyError : a key is unknown, changed or revoked; nothing was run and no login tried.
+    AuthError, UnreachableError : the login was refused; no connection within the limits.
+    """
+    gateway = open_connection(end.jump) if end.jump else None
+    try:
+        connection = _prepared(end, gateway)
+        with _login_errors(end):
+            connection.open()
+    except BaseException:
+        if gateway:
+            gateway.close()
+        raise
+    Watchdog(connection.transport, gateway).start()
+    return connection
+
+
+def _prepared(end: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
+    limits = {"banner_timeout": ANSWER_S, "auth_timeout": ANSWER_S, "channel_timeout": ANSWER_S}
+    identity = {
+        "key_filename": list(end.identity_files),
+        "allow_agent": end.use_agent,
+        "look_for_keys": not end.identity_files,
+    }
+    way = {} if gateway or end.proxy_command else {"sock": _tcp_socket(end)}
+    connection = fabric.Connection(
+        host=end.host_name,
+        user=end.user,
+        port=end.port,
+        config=fabric.Config(overrides={"load_ssh_configs": False}, lazy=True),
+        gateway=gateway or end.proxy_command,
+        connect_timeout=int(ANSWER_S),
+        connect_kwargs=limits | identity | way,
+    )
+    connection.client.set_missing_host_key_policy(_Refuse())
+    name = lookup_name(end.host_name, end.port)
+    for key in trusted_keys(end.known_hosts, end.key_name, end.port):
+        connection.client.get_host_keys().add(name, key.get_name(), key)
+    return connection
+
+
+class _UnknownKeyError(Exception):
+    def __init__(self, key: paramiko.PKey) -> None:
+        super().__init__("unknown host key")
+        self.key = key
+
+
+class _Refuse(paramiko.MissingHostKeyPolicy):
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        raise _UnknownKeyError(key)
+
+
+def _tcp_socket(end: Endpoint) -> socket.socket:
+    try:
+        sock = socket.create_connection((end.host_name, end.port), timeout=CONNECT_S)
+    except socket.gaierror as error:
+        raise UnreachableError(
+            end.alias, f"the name {end.host_name!r} does not resolve ({error.strerror})", "check ~/.ssh/config"
+        ) from error
+    except OSError as error:
+        what = error.strerror or f"no answer within {CONNECT_S:g} s"
+        raise UnreachableError(end.alias, f"cannot connect to {end.host_name}:{end.port}: {what}", _UP) from error
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    linux = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
+    for option, value in linux.items():
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return sock
+
+
+_UP = "is the host up, and sshd running there? (lab: loadbook lab up)"
+
+
+@contextmanager
+def _login_errors(end: Endpoint) -> Iterator[None]:
+    """Turn what Fabric and Paramiko raise during a login into our errors."""
+    try:
+        yield
+    except _UnknownKeyError as error:
+        shown = f"{error.key.get_name()} {fingerprint(error.key)}"
+        raise HostKeyError(
+            end.alias, f"{end.host_name}:{end.port} shows a key that is not trusted: {shown}", _TRUST
+        ) from None
+    except BadHostKeyException as error:
+        shown = f"{error.key.get_name()} {fingerprint(error.key)}"
+        known = f"{error.expected_key.get_name()} {fingerprint(error.expected_key)}"
+        raise HostKeyError(
+            end.alias,
+            f"{end.host_name}:{end.port} shows ANOTHER key than the trusted one: {shown}, trusted is {known}",
+            f"someone may be in between; if the host was reinstalled: {_TRUST} --replace",
+        ) from None
+    except PasswordRequiredException as error:
+        raise AuthError(end.alias, f"the key for {end.shown} is locked by a passphrase", "ssh-add it") from error
+    except AuthenticationException as error:
+        raise AuthError(
+            end.alias, f"login as {end.shown} refused: {error}", f"try: ssh -p {end.port} {end.user}@{end.host_name}"
+        ) from error
+    except (SSHException, OSError, EOFError) as error:
+        raise UnreachableError(end.alias, f"no SSH login at {end.shown}: {error}", _UP) from error
+
+
+_TRUST = "loadbook hosts trust"
+
+
+@contextmanager
+def talk_errors(alias: str, doing: str) -> Iterator[None]:
+    """Turn what Paramiko raises on an open connection into LostError, HostTimeoutError or HostError."""
+    try:
+        yield
+    except HostError:
+        raise
+    except FileNotFoundError as error:
+        raise HostError(alias, f"{doing}: there is no such file") from error
+    except TimeoutError as error:
+        raise HostTimeoutError(alias, f"{doing}: no answer within {ANSWER_S:g} s") from error
+    except paramiko.ChannelException as error:
+        raise HostError(alias, f"{doing}: {error}", "sshd's MaxSessions on that host may be too small") from error
+    except (SSHException, EOFError) as error:
+        raise LostError(alias, f"{doing}: the connection was lost ({error or 'end of file'})") from error
+    except PermissionError as error:
+        raise HostError(alias, f"{doing}: permission denied") from error
+    except OSError as error:
+        if isinstance(error, ConnectionError) or error.errno in _GONE or str(error) == "Socket is closed":
+            raise LostError(alias, f"{doing}: the connection was lost ({error})") from error
+        raise HostError(alias, f"{doing}: {error}", "is a disk full? (sftp says only 'Failure')") from error
+
+
+_GONE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF, errno.ENOTCONN)
+
+
+class Watchdog(threading.Thread):
+    """Asks the peer for a sign of life and closes the transport of one that gives none.
+
+    TCP cannot see a stopped sshd, whose kernel still answers; closing the transport frees every waiting thread.
+    """
+
+    def __init__(self, transport: paramiko.Transport, gateway: fabric.Connection | None) -> None:
+        super().__init__(name="loadbook-watchdog", daemon=True)
+        self._transport, self._gateway = transport, gateway
+
+    def run(self) -> None:
+        """Probe until the connection is gone."""
+        while self._transport.is_active():
+            answered = threading.Event()
+            threading.Thread(target=self._probe, args=(answered,), daemon=True).start()
+            if not answered.wait(PROBE_DEADLINE_S):
+                break
+            self._transport.join(PROBE_EVERY_S)
+        self._transport.close()
+        if self._gateway:
+            self._gateway.close()
+
+    def _probe(self, answered: threading.Event) -> None:
+        try:
+            self._transport.global_request("keepalive@openssh.com", wait=True)
+        except (SSHException, OSError, EOFError):
+            self._transport.close()
+        answered.set()

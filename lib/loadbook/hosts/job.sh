@@ -1,0 +1,223 @@
+#!/bin/sh
+# Jobs on a host, for dash, bash and busybox sh. Needs setsid, mkdir, mv, rm, date, sleep; no pty, no root.
+#
+#   job.sh run DIR LEASE_S      run DIR/cmd.1, DIR/cmd.2, ... in turn; the process that runs this leads the job's group
+#   job.sh state DIR            print "<pid or -> <rc or -> <running 1|0> <boot id when it started or ->"
+#   job.sh end DIR GRACE_S      end the job's group: TERM, after GRACE_S seconds KILL
+#   job.sh watch SESSION        dead-man switch: when stdin ends, end the session's shell and jobs
+#   job.sh sweep [all]          end the jobs whose session is over (or all), and forget those sessions
+#
+# Run in the work folder; a session is a folder below sessions/, a job a folder below jobs/. A job that ends with
+# its session holds the session's name in its file `session`. Paths may be relative.
+
+export LC_ALL=C TZ=UTC
+reconnect_s=3
+end_grace_s=2
+
+# dash refuses "kill -s TERM -PID", busybox refuses "kill -s TERM -- -PID"
+signal_group() {
+    kill -s "$1" "-$2" 2>/dev/null || kill -s "$1" -- "-$2" 2>/dev/null
+}
+
+# sets born: the start time of process $1 in ticks since boot, empty if it is gone; tells a reused pid
+find_born() {
+    born=
+    { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
+    line=${line##*) }
+    # shellcheck disable=SC2086
+    set -- $line
+    born=${20}
+}
+
+find_now() {
+    now=$(date +%s.%N)
+    case $now in *N*) now=${now%%.*} ;; esac
+}
+
+pause() { # a tenth of a second
+    sleep 0.1 2>/dev/null || sleep 1
+}
+
+read_file() { # NAME FILE: first line of FILE into the variable NAME; empty if there is none
+    eval "$1="
+    { read -r "$1" <"$2"; } 2>/dev/null
+}
+
+# is the group that job folder $1 tells of still the one that we started? sets pid
+group_lives() {
+    read_file leader "$1/pid"
+    # shellcheck disable=SC2086
+    set -- $leader
+    pid=$1
+    [ -n "$pid" ] || return 1
+    read_file boot /proc/sys/kernel/random/boot_id
+    [ "$boot" = "$3" ] || return 1
+    # a leader of another age: the number was reused, which cannot happen while our group has a member
+    find_born "$pid" && [ "$born" != "$2" ] && return 1
+    signal_group 0 "$pid"
+}
+
+guard() { # part of the job's group, deaf to TERM: only the KILL at the job's end, or the lease, ends it
+    trap '' TERM INT HUP
+    sleep "$1"
+    end . 5
+}
+
+run() {
+    cd "$1" || exit 1
+    ending=
+    trap 'ending=1' TERM INT HUP
+    find_born $$
+    read_file boot /proc/sys/kernel/random/boot_id
+    echo "$$ $born $boot" >pid
+    read_file session session
+    guard "$2" </dev/null >/dev/null 2>&1 &
+    [ -z "$session" ] || session_takes_jobs "../../sessions/$session" || ending=1
+    k=1
+    rc=0
+    while [ -e "cmd.$k" ] && [ -z "$ending" ]; do
+        find_now
+        start=$now
+        (
+            trap - TERM INT HUP
+            read -r own rest </proc/self/stat
+            echo "$own" >step
+            . "./cmd.$k"
+        ) </dev/null >"stdout.$k" 2>"stderr.$k"
+        rc=$?
+        find_now
+        echo "$start $now" >"times.$k"
+        echo "$rc" >"rc.$k"
+        k=$((k + 1))
+    done
+    [ -e "cmd.$k" ] && rc=143
+    finish .
+    signal_group KILL $$
+}
+
+session_takes_jobs() { # FOLDER
+    [ -e "$1/watcher" ] && [ ! -e "$1/over" ]
+}
+
+finish() { # DIR: the rc, last, by rename
+    echo "$rc" >"$1/rc.part" && mv "$1/rc.part" "$1/rc"
+}
+
+await() { # DIR SECONDS: until the job has its rc or its group is gone
+    tries=$(($2 * 10 + 1))
+    while [ ! -e "$1/rc" ] && [ "$tries" -gt 0 ] && signal_group 0 "$pid"; do
+        tries=$((tries - 1))
+        pause
+    done
+}
+
+end() {
+    [ -e "$1/cmd.1" ] || return 0
+    if [ ! -e "$1/rc" ] && group_lives "$1"; then
+        signal_group TERM "$pid"
+        await "$1" "$2"
+        read_file step "$1/step"
+        [ -e "$1/rc" ] || [ -z "$step" ] || kill -s KILL "$step" 2>/dev/null
+        await "$1" 1
+        rc=137
+        [ -e "$1/rc" ] || finish "$1"
+        signal_group KILL "$pid"
+    elif [ ! -e "$1/rc" ] && [ -e "$1/pid" ]; then
+        rc=137
+        finish "$1"
+    fi
+    return 0
+}
+
+state() {
+    read_file leader "$1/pid"
+    read_file rc "$1/rc"
+    running=1
+    # a job without a pid has only just been started
+    if [ -n "$rc" ]; then
+        running=0
+    elif [ -n "$leader" ] && ! group_lives "$1"; then
+        read_file rc "$1/rc"
+        running=0
+    fi
+    # shellcheck disable=SC2086
+    set -- $leader
+    echo "${1:--} ${rc:--} $running ${3:--}"
+}
+
+end_jobs_of() { # SESSION: all at once
+    for job in jobs/*/session; do
+        read_file owner "$job"
+        if [ "$owner" = "$1" ]; then
+            end "${job%/session}" "$end_grace_s" &
+        fi
+    done
+    wait
+}
+
+end_session() { # SESSION
+    : >"sessions/$1/over"
+    end_jobs_of "$1"
+    rm -rf "sessions/$1"
+}
+
+watch() {
+    session=$1
+    home=sessions/$session
+    mkdir -p "$home" || exit 1
+    trap '' HUP INT TERM
+    find_born $$
+    echo "$$ $born" >"$home/watcher"
+    rm -f "$home/lost"
+    echo "watching $$"
+    shell= bye=
+    while read -r verb value; do
+        case $verb in
+        shell) shell=$value ;;
+        kill) signal_group KILL "$value" || kill -s KILL "$value" 2>/dev/null ;;
+        bye) bye=1 && break ;;
+        esac
+    done
+    exec >/dev/null 2>&1
+    [ -z "$shell" ] || signal_group KILL "$shell"
+    [ -n "$bye" ] || lost
+    end_session "$session"
+}
+
+lost() { # the line broke: our controller may be back at once under a watcher of its own, which then owns the session
+    : >"$home/lost"
+    tries=$((reconnect_s * 10))
+    while [ "$tries" -gt 0 ]; do
+        pause
+        tries=$((tries - 1))
+        read_file watcher "$home/watcher"
+        [ "${watcher%% *}" = $$ ] || exit 0
+    done
+}
+
+session_lives() { # SESSION
+    [ ! -e "sessions/$1/lost" ] || return 1
+    read_file watcher "sessions/$1/watcher"
+    find_born "${watcher%% *}" && [ "$born" = "${watcher##* }" ]
+}
+
+sweep() {
+    for folder in sessions/*/; do
+        folder=${folder%/}
+        session=${folder#sessions/}
+        [ "$session" != '*' ] || continue
+        [ "$1" != all ] && session_lives "$session" || end_session "$session"
+    done
+    [ "$1" = all ] || return 0
+    for job in jobs/*/; do
+        end "${job%/}" "$end_grace_s" &
+    done
+    wait
+}
+
+verb=$1
+shift
+case $verb in
+run | state | end | watch | sweep) "$verb" "$@" ;;
+*) echo "job.sh: unknown verb $verb" >&2 && exit 2 ;;
+esac

@@ -1,0 +1,245 @@
+"""A host over SSH: the Host protocol on a session that is opened again when its connection was lost."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from loadbook.core.errors import CommandError, HostError, HostTimeoutError, LostError, UnreachableError
+from loadbook.hosts import jobs, web
+from loadbook.hosts.connection import talk_errors
+from loadbook.hosts.host import Answer, Clock, Completed, Job, JobState
+from loadbook.hosts.inventory import HostEntry
+from loadbook.hosts.session import Session
+from loadbook.hosts.shell import sh_join
+from loadbook.hosts.ssh_config import Endpoint
+
+CONTROL_S = 15.0
+RECONNECT_S = 60.0
+_NEAR_S = 0.02
+
+T = TypeVar("T")
+
+
+class RemoteHost:
+    """One host of a run over SSH; safe to use from several threads.
+
+    A call that finds the connection lost opens it again first. One during which it is lost raises LostError if
+    repeating it could do harm (run, script, put, remove, start), else it goes on, for up to RECONNECT_S seconds.
+    `reconnects` counts.
+    """
+
+    def __init__(self, end: Endpoint, entry: HostEntry, run_id: str) -> None:
+        self.alias = end.alias
+        self.address = entry.address or end.host_name
+        self.workdir = entry.workdir or f"/tmp/loadbook-{end.user}"  # noqa: S108 (the session checks that it is ours)
+        if not self.workdir.startswith("/"):
+            raise HostError(self.alias, f"work folder {self.workdir!r} is not an absolute path")
+        self.reconnects = 0
+        self._end, self._entry = end, entry
+        self._name = f"{run_id}-{secrets.token_hex(6)}"
+        self._session: Session | None = None
+        self._closed = False
+        self._lock = threading.RLock()
+
+    def open(self) -> None:
+        """Connect, prove the host key, create `workdir`; calling it again does nothing."""
+        with self._lock:
+            self._closed = False
+            self._ready()
+
+    def close(self) -> None:
+        """Close the connection; jobs that end with us have ended when this returns (or 8 s later)."""
+        with self._lock:
+            self._closed = True
+            session, self._session = self._session, None
+        if session:
+            try:
+                with talk_errors(self.alias, "closing"):
+                    session.close(farewell=True)
+            except HostError:
+                session.close(farewell=False)
+
+    def _ready(self) -> Session:
+        if self._closed:
+            raise HostError(self.alias, "the connection was closed by us")
+        if self._session is None or not self._session.alive:
+            dead = self._session
+            if dead:
+                dead.close(farewell=False)
+            self._session = Session(self._end, self._name, self.workdir, self._entry.cpus, fresh=dead is None)
+            self.reconnects += dead is not None
+        return self._session
+
+    def _once(self, doing: str, what: Callable[[Session], T]) -> T:
+        with self._lock, talk_errors(self.alias, doing):
+            return what(self._ready())
+
+    def _again(self, doing: str, what: Callable[[Session], T]) -> T:
+        """Do what may be repeated, over new connections if need be."""
+        deadline = time.monotonic() + RECONNECT_S
+        while True:
+            try:
+                return self._once(doing, what)
+            except (LostError, UnreachableError):
+                if time.monotonic() > deadline or self._closed:
+                    raise
+                time.sleep(0.2)
+
+    def path(self, path: str) -> str:
+        """Return `path` as an absolute one; relative paths start at `workdir`."""
+        return str(PurePosixPath(self.workdir, path))
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> Completed:
+        """Run a short control command in `workdir`; with `check`, a code other than 0 raises CommandError."""
+        try:
+            command = f"exec {sh_join(argv)}"
+        except ValueError as error:
+            raise HostError(self.alias, str(error)) from error
+        source = self._keep(stdin) if stdin else "/dev/null"
+        shown = shlex.join(argv)[:200]
+        done = self._once(shown, lambda s: s.call(command, timeout_s=timeout_s, stdin=source))
+        if stdin:
+            self.remove(source)
+        if check and done.rc:
+            raise CommandError(self.alias, f"{shown}: exit code {done.rc}\n{_last(done.stderr or done.stdout)}")
+        return done
+
+    def _keep(self, data: bytes) -> str:
+        path = self.path(f"stdin-{secrets.token_hex(6)}")
+        self.put(path, data, 0o600)
+        return path
+
+    def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> Completed:
+        """Run a POSIX-sh script of ours with `args` as $1...; for several commands in one round trip."""
+        return self.run(["/bin/sh", "-c", text, "sh", *args], timeout_s=timeout_s, check=check)
+
+    def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Write a file whole or not at all, making its folders; relative paths start at `workdir`."""
+        target = self.path(path)
+
+        def write(session: Session) -> None:
+            try:
+                session.files.put(target, data, mode)
+            except FileNotFoundError:
+                session.files.make_folders(str(PurePosixPath(target).parent))
+                session.files.put(target, data, mode)
+
+        self._once(f"writing {target}", write)
+
+    def get(self, path: str, *, max_bytes: int) -> bytes:
+        """Read a file; one larger than `max_bytes` raises HostError."""
+        return self._again(f"reading {path}", lambda s: s.files.get(self.path(path), max_bytes))
+
+    def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
+        """Copy a file byte for byte to a new local file, compare sha256 with the host's, and return it (hex)."""
+        local.parent.mkdir(parents=True, exist_ok=True)
+        return self._again(f"fetching {path}", lambda s: s.files.fetch(self.path(path), local, max_bytes))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a path is there."""
+        return self._again(f"looking for {path}", lambda s: s.files.exists(self.path(path)))
+
+    def remove(self, path: str) -> None:
+        """Remove a file or folder below `workdir`; a path outside it raises HostError."""
+        target = PurePosixPath(self.path(path))
+        if ".." in target.parts or PurePosixPath(self.workdir) not in target.parents:
+            raise HostError(self.alias, f"refuses to remove {target}: not below {self.workdir}")
+        self.run(["rm", "-rf", str(target)], timeout_s=CONTROL_S, check=True)
+
+    def start(self, job: Job) -> int:
+        """Start a detached job and return the process id of its leader."""
+        folder = jobs.folder(job.name)
+        try:
+            prepare = jobs.prepare_text(job, self._name)
+        except ValueError as error:
+            raise HostError(self.alias, f"job {job.name}: {error}") from error
+        launch = jobs.launch_text(job, jobs.launcher()[0])
+        if job.files:
+            self._started(job, self.script(prepare, timeout_s=CONTROL_S))
+            for name, data in job.files.items():
+                self.put(f"{folder}/{name}", data)
+            prepare = ":"
+        return int(self._started(job, self.script(f"{prepare}\n{launch}", timeout_s=CONTROL_S)).stdout)
+
+    def _started(self, job: Job, done: Completed) -> Completed:
+        if done.rc == jobs.NAME_TAKEN:
+            raise HostError(self.alias, f"there is already a job {job.name}", "job names are used once in a run")
+        if done.rc:
+            raise CommandError(self.alias, f"job {job.name} could not be started: {_last(done.stderr)}")
+        return done
+
+    def state(self, name: str) -> JobState:
+        """Tell how a job stands; survives a reconnect, reads only files on the host."""
+        argv = ["/bin/sh", jobs.launcher()[0], "state", jobs.folder(name)]
+        text = sh_join(argv)
+        done = self._again(f"state of {name}", lambda s: s.call(text, timeout_s=CONTROL_S))
+        return jobs.read_state(done.stdout)
+
+    def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
+        """Wait for a job's end and return its rc; HostTimeoutError when the time is up.
+
+        `expect_s` is how long it should take from now: until shortly before, the host is asked about once a
+        second (one SFTP stat), so that the wait does not disturb a measurement. LostError: it ended without a code.
+        """
+        started = time.monotonic()
+        rc_path = f"{jobs.folder(name)}/rc"
+        looks = 0
+        while not self.exists(rc_path):
+            looks += 1
+            waited = time.monotonic() - started
+            if waited > timeout_s:
+                raise HostTimeoutError(self.alias, f"job {name} did not end within {timeout_s:g} s")
+            if looks % 20 == 0:
+                self._check_runs(name)
+            time.sleep(min(_pause_s(waited, expect_s), max(0.0, timeout_s - waited) + _NEAR_S))
+        return int(self.get(rc_path, max_bytes=20))
+
+    def _check_runs(self, name: str) -> None:
+        state = self.state(name)
+        if not state.running and state.rc is None:
+            raise LostError(self.alias, f"job {name} ended without an exit code", "was the host restarted?")
+
+    def stop(self, name: str, *, grace_s: float = 5.0) -> None:
+        """End a job's whole process group: TERM, `grace_s`, KILL; a job that has ended is fine."""
+        argv = ["/bin/sh", jobs.launcher()[0], "end", jobs.folder(name), str(max(0, round(grace_s)))]
+        text = sh_join(argv)
+        self._again(f"stopping {name}", lambda s: s.call(text, timeout_s=grace_s + CONTROL_S))
+
+    def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> Answer:
+        """Ask a web server once, through the host's own network (an SSH channel), needing nothing installed there."""
+        with self._lock:
+            transport = self._ready().transport
+        return web.get(self.alias, transport, web.Url(scheme, address, port, path), timeout_s)
+
+    def clock(self, probes: int = 10) -> Clock:
+        """Measure the host's clock against ours: the probe with the shortest round trip."""
+        return min((self._probe() for _ in range(probes)), key=lambda clock: clock.rtt_s)
+
+    def _probe(self) -> Clock:
+        before = time.time()
+        answer = self._again("reading its clock", lambda s: s.call("exec date +%s.%N", timeout_s=CONTROL_S)).stdout
+        after = time.time()
+        whole, _, fraction = answer.decode("ascii", "replace").strip().partition(".")
+        coarse = not fraction.isdigit()  # busybox date knows whole seconds only: half a second off on average
+        theirs = int(whole) + (0.5 if coarse else float(f"0.{fraction}"))
+        return Clock(theirs - (before + after) / 2, after - before + (1.0 if coarse else 0.0))
+
+
+def _pause_s(waited_s: float, expect_s: float | None) -> float:
+    """Return how long to sleep before the next look at a job: dense at the start and where its end is expected."""
+    if expect_s is None:
+        return min(0.25, max(_NEAR_S, waited_s / 20))
+    left = expect_s - waited_s
+    if left > _NEAR_S:
+        return min(1.0, max(_NEAR_S, left - _NEAR_S))
+    return min(0.25, max(_NEAR_S, -left / 5))
+
+
+def _last(output: bytes, limit: int = 2000) -> str:
+    return output[-limit:].decode("utf-8", "replace").rstrip()

@@ -1,0 +1,141 @@
+"""One open connection to a host: its shell, its files, and the dead-man switch that ends our jobs when we are gone."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Sequence
+
+from paramiko import Channel
+
+from loadbook.core.errors import HostError, HostTimeoutError
+from loadbook.hosts.connection import ANSWER_S, open_connection, talk_errors
+from loadbook.hosts.files import Files
+from loadbook.hosts.host import Completed
+from loadbook.hosts.jobs import launcher
+from loadbook.hosts.shell import START_S, Shell, sh_join
+from loadbook.hosts.ssh_config import Endpoint
+
+FAREWELL_S = 8.0
+_FOREIGN = 3
+
+
+class Session:
+    """A connection with everything on it. `name` is that of the session's folder, the same after a reconnect.
+
+    With `fresh`, jobs whose controller died are ended first; a session that is resumed leaves them alone.
+    """
+
+    def __init__(self, end: Endpoint, name: str, workdir: str, cpus: Sequence[int] | None, *, fresh: bool) -> None:
+        self._end, self.name, self.workdir, self._cpus = end, name, workdir, cpus
+        self.connection = open_connection(end)
+        self.transport = self.connection.transport
+        try:
+            with talk_errors(end.alias, "opening a session"):
+                self._open(fresh)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _open(self, fresh: bool) -> None:
+        shells = [Shell(self.transport.open_session()) for _ in range(2)]  # both run their login files at once
+        self._shell = self._ready(shells[0])
+        self.files = Files(self._end.alias, self.transport, self._sha256)
+        self.script = f"{self.workdir}/{self._install_launcher()}"
+        if fresh:
+            self.call(sh_join(["/bin/sh", self.script, "sweep"]), timeout_s=START_S)
+        self._ready(shells[1])
+        self._watcher = Watcher(shells[1].channel, self.script, self.name)
+        self._watcher.tell(f"shell {self._shell.pid}")
+
+    def _ready(self, shell: Shell) -> Shell:
+        allowed = shell.prepare(self._cpus)
+        if self._cpus and allowed != set(self._cpus):
+            raise HostError(
+                self._end.alias, f"cannot keep to CPUs {list(self._cpus)}: may use {sorted(allowed)}",
+                "taskset (apt install util-linux) must be there, and `cpus` in the hosts file name CPUs that are",
+            )  # fmt: skip
+        where = shlex.quote(self.workdir)
+        text = f"mkdir -p -m 700 {where} && cd {where} && {{ [ -O . ] || (exit {_FOREIGN}); }}"
+        made = shell.call(text, timeout_s=START_S)
+        if made.rc == _FOREIGN:
+            raise HostError(self._end.alias, f"{self.workdir} belongs to another user", "set `workdir` for this host")
+        if made.rc:
+            raise HostError(self._end.alias, f"work folder {self.workdir}: {made.stderr.decode(errors='replace')}")
+        return shell
+
+    def _install_launcher(self) -> str:
+        name, text = launcher()
+        path = f"{self.workdir}/{name}"
+        if not self.files.exists(path):
+            self.files.make_folders(f"{self.workdir}/bin")
+            self.files.put(path, text, 0o755)
+        return name
+
+    def _sha256(self, path: str) -> str:
+        with talk_errors(self._end.alias, f"sha256sum {path}"):
+            done = self.call(sh_join(["sha256sum", path]), timeout_s=60)
+        return done.stdout.decode("ascii", "replace").removeprefix("\\").split(" ")[0]
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether commands can still be sent."""
+        return self.transport.is_active() and self._watcher.alive
+
+    def call(self, command: str, *, timeout_s: float, stdin: str = "/dev/null") -> Completed:
+        """Run quoted shell text in a subshell of the persistent shell; one that overstays is killed with its group."""
+        if not self._shell.alive and self.transport.is_active():
+            self._replace_shell()
+        try:
+            return self._shell.call(f"( {command}\n) <{shlex.quote(stdin)}", timeout_s=timeout_s)
+        except TimeoutError:
+            self._watcher.tell(f"kill {self._shell.pid}")
+            self._shell.close()
+            raise HostTimeoutError(
+                self._end.alias, f"command took longer than {timeout_s:g} s: {command[:200]}"
+            ) from None
+
+    def _replace_shell(self) -> None:
+        self._shell = self._ready(Shell(self.transport.open_session()))
+        self._watcher.tell(f"shell {self._shell.pid}")
+
+    def close(self, *, farewell: bool) -> None:
+        """Close the connection; with `farewell`, wait until the host has ended our jobs (at most FAREWELL_S)."""
+        if farewell and self.alive:
+            self._watcher.farewell()
+        self.connection.close()
+        if self.connection.gateway and not isinstance(self.connection.gateway, str):
+            self.connection.gateway.close()
+
+
+class Watcher:
+    """`job.sh watch` on the host, holding the other end of our channel: our death is its end of file."""
+
+    def __init__(self, channel: Channel, script: str, session: str) -> None:
+        self._channel = channel
+        channel.settimeout(ANSWER_S)
+        channel.sendall(f"exec {sh_join(['/bin/sh', script, 'watch', session])}\n".encode())
+        answer = b""
+        while not re.search(rb"watching \d+\n", answer):
+            data = channel.recv(4096)
+            if not data:
+                raise HostError(session, f"job.sh did not start: {answer[-300:].decode(errors='replace')}")
+            answer += data
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the switch is armed."""
+        return not (self._channel.closed or self._channel.eof_received)
+
+    def tell(self, line: str) -> None:
+        """Send one command line."""
+        self._channel.sendall(f"{line}\n".encode())
+
+    def farewell(self) -> None:
+        """Have the session's jobs ended now, and wait for it."""
+        self.tell("bye")
+        deadline = time.monotonic() + FAREWELL_S
+        self._channel.status_event.wait(FAREWELL_S)
+        while self.alive and time.monotonic() < deadline:
+            time.sleep(0.01)

@@ -1,0 +1,128 @@
+"""One persistent /bin/sh per host for control commands, and the only place where arguments are quoted.
+
+A login shell may cost 200 ms and print banners; a command through a shell that already runs costs a few
+milliseconds. stdout and stderr stay apart and byte-exact: each ends with a line that only we could have written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shlex
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from loadbook.hosts.host import Completed
+
+if TYPE_CHECKING:
+    from paramiko import Channel
+
+MAX_OUTPUT = 1 << 20
+START_S = 15.0
+_CHUNK = 1 << 16
+
+PREAMBLE = 'export LC_ALL=C TZ=UTC PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"; unset CDPATH ENV'
+_MASK = 'while read -r key value; do [ "$key" = Cpus_allowed_list: ] && echo "$value"; done </proc/$$/status'
+
+
+def sh_join(argv: Sequence[str]) -> str:
+    """Quote an argument list for POSIX sh; ValueError for what no program can be given."""
+    if not argv or not argv[0] or argv[0].startswith("-"):
+        raise ValueError(f"{list(argv)!r} names no program")
+    if any("\0" in arg for arg in argv):
+        raise ValueError("an argument holds a NUL character")
+    return shlex.join(argv)
+
+
+def cpu_list(text: str) -> set[int]:
+    """Read the kernel's list form of a CPU set: "0,2-3" -> {0, 2, 3}."""
+    spans = [part.partition("-") for part in text.strip().split(",") if part]
+    return {cpu for first, _, last in spans for cpu in range(int(first), int(last or first) + 1)}
+
+
+class Shell:
+    """A /bin/sh at the other end of a channel; not shared between threads.
+
+    Raises TimeoutError (the command still runs: the caller must kill `pid`'s group and drop this shell) and
+    EOFError (the shell or the connection ended).
+    """
+
+    pid = 0
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        channel.settimeout(START_S)
+        channel.exec_command("exec /bin/sh")
+
+    def prepare(self, cpus: Sequence[int] | None) -> set[int]:
+        """Skip what login files printed, set the environment and the CPU mask, learn the shell's pid.
+
+        Returns the CPUs that the shell really may use, whether or not taskset was there to ask for them.
+        """
+        mask = ",".join(map(str, cpus or ()))
+        pin = f"command -v taskset >/dev/null && taskset -cp {mask} $$" if mask else ":"
+        answer = self.call(f"{PREAMBLE}; ({pin}) >/dev/null 2>&1; echo $$; {_MASK}", timeout_s=START_S)
+        pid, allowed = answer.stdout.decode().splitlines()[-2:]
+        self.pid = int(pid)
+        return cpu_list(allowed)
+
+    def call(self, command: str, *, timeout_s: float) -> Completed:
+        """Run `command` (shell text that this package quoted itself) and return its code and capped output."""
+        deadline = time.monotonic() + timeout_s
+        mark = os.urandom(16).hex()
+        # two literals, so that a shell that echoes its input (set -x, set -v) cannot forge the mark
+        tell = f"printf '%s%s %d\\n' {mark[:16]} {mark[16:]} \"$r\""
+        text = f"{command}\nr=$?; {tell}; {tell} >&2\n"
+        self.channel.settimeout(timeout_s)
+        self.channel.sendall(text.encode("utf-8", "surrogateescape"))
+        out, err = _Stream(mark), _Stream(mark)
+        while out.rc is None or err.rc is None:
+            self._feed(out, err, deadline)
+        return Completed(out.rc, bytes(out.kept), bytes(err.kept))
+
+    def _feed(self, out: _Stream, err: _Stream, deadline: float) -> None:
+        channel = self.channel
+        if channel.recv_stderr_ready():
+            err.feed(channel.recv_stderr(_CHUNK))
+        elif channel.recv_ready():
+            out.feed(channel.recv(_CHUNK))
+        elif channel.closed or channel.eof_received:
+            raise EOFError("the shell ended")
+        else:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            poll = select.poll()
+            poll.register(channel.fileno(), select.POLLIN)
+            poll.poll(left * 1000)
+
+    def close(self) -> None:
+        """Close the channel; the shell ends when it has nothing more to read."""
+        self.channel.close()
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the channel is still open."""
+        return not (self.channel.closed or self.channel.eof_received)
+
+
+class _Stream:
+    """One output stream up to its end mark; keeps MAX_OUTPUT bytes, drops the rest, never grows further."""
+
+    def __init__(self, mark: str) -> None:
+        self._end = re.compile(mark.encode() + rb" (\d+)\n")
+        self._room = len(mark) + 8
+        self._tail = b""
+        self.kept = bytearray()
+        self.rc: int | None = None
+
+    def feed(self, data: bytes) -> None:
+        window = self._tail + data
+        found = self._end.search(window)
+        if found:
+            self.rc, window, self._tail = int(found[1]), window[: found.start()], b""
+        else:
+            window, self._tail = window[: -self._room], window[-self._room :]
+        self.kept += window[: MAX_OUTPUT - len(self.kept)]

@@ -1,0 +1,179 @@
+"""One sshd of the lab: its configuration, its process, and the end of everything that it started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadbook.core.errors import HostError
+from loadbook.hosts.jobs import launcher
+from loadbook.records.manifest import write_atomic
+
+READY_S = 10.0
+STOP_S = 2.0
+
+CONFIG = """\
+Port {port}
+ListenAddress {address}
+HostKey "{folder}/host_key"
+PidFile none
+AuthorizedKeysFile "{keys}/user_key.pub"
+StrictModes no
+UsePAM {pam}
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+PrintMotd no
+PrintLastLog no
+UseDNS no
+X11Forwarding no
+AllowTcpForwarding yes
+MaxSessions 100
+MaxStartups 100
+Subsystem sftp internal-sftp
+"""
+
+
+@dataclass(frozen=True)
+class Sshd:
+    """One server: where it listens, its CPUs (None: no mask), and its folder below the lab's."""
+
+    alias: str
+    address: str
+    port: int
+    service_port: int
+    cpus: tuple[int, ...] | None
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        """Return its configuration file, whose path tells its process from all others."""
+        return self.folder / "sshd_config"
+
+    @property
+    def workdir(self) -> Path:
+        """Return the work folder that runs use."""
+        return self.folder / "work"
+
+    def pid(self) -> int | None:
+        """Return the process that listens, found by its command line: nothing recorded that could be stale."""
+        wanted = os.fsencode(self.config)
+        found = {pid: parent for pid, parent, line in _processes() if wanted in line and b"sshd" in line}
+        listeners = [pid for pid, parent in found.items() if parent not in found]
+        return listeners[0] if listeners else None
+
+    def answers(self, within_s: float = 1.0) -> bool:
+        """Tell whether an SSH server greets at its address."""
+        with suppress(OSError), socket.create_connection((self.address, self.port), timeout=within_s) as sock:
+            return sock.recv(8) == b"SSH-2.0-"
+        return False
+
+    def start(self) -> None:
+        """Start it under its CPU mask and wait for its greeting; HostError tells what its log says."""
+        self.workdir.mkdir(mode=0o700, exist_ok=True)
+        text = CONFIG.format(
+            port=self.port, address=self.address, folder=self.folder, keys=self.folder.parent, pam=_pam()
+        )
+        write_atomic(self.config, text.encode())
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        log = self.folder / "sshd.log"
+        log.unlink(missing_ok=True)
+        command = [program("sshd"), "-f", str(self.config), "-E", str(log)]
+        with _mask(self.cpus):
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=READY_S, check=False)
+        deadline = time.monotonic() + READY_S
+        while not self.answers():
+            if done.returncode or time.monotonic() > deadline:
+                said = (done.stderr.decode(errors="replace") + _text(log))[-1000:]
+                raise HostError(self.alias, f"sshd did not start on {self.address}:{self.port}: {said}", f"see {log}")
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """End the listener, its sessions, and the jobs and watchers that those left behind."""
+        listener = self.pid()
+        below = _descendants(listener) if listener else []
+        end_processes([listener, *below] if listener else [])
+        script = self.workdir / launcher()[0]
+        if script.is_file():
+            command = ["/bin/sh", str(script), "sweep", "all"]
+            subprocess.run(command, cwd=self.workdir, stdin=subprocess.DEVNULL, timeout=30, check=False)
+
+
+def program(name: str) -> str:
+    """Return the absolute path of a program (sshd insists on one), also from the sbin folders."""
+    path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin")
+    if path is None:
+        raise HostError("lab", f"{name} is not installed here", "apt install openssh-server openssh-client")
+    return path
+
+
+def end_processes(pids: list[int]) -> None:
+    """TERM, and KILL for those that are left after STOP_S seconds; stopped ones are woken for it."""
+    for sign in (signal.SIGTERM, signal.SIGCONT):
+        for pid in pids:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, sign)
+    deadline = time.monotonic() + STOP_S
+    while any(map(_lives, pids)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for pid in filter(_lives, pids):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _lives(pid: int) -> bool:
+    return "\nState:\tZ" not in _text(Path(f"/proc/{pid}/status"), "\nState:\tZ")
+
+
+def _processes() -> Iterator[tuple[int, int, bytes]]:
+    """Yield (pid, parent, command line) of every process that can be read."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError, ValueError, IndexError):
+                line = (folder / "cmdline").read_bytes()
+                stat = (folder / "stat").read_text(errors="replace")
+                yield int(folder.name), int(stat.rpartition(")")[2].split()[1]), line
+
+
+def _descendants(pid: int) -> list[int]:
+    parents = {child: parent for child, parent, _ in _processes()}
+    found, level = [], {pid}
+    while level:
+        level = {child for child, parent in parents.items() if parent in level}
+        found += sorted(level)
+    return found
+
+
+@contextmanager
+def _mask(cpus: tuple[int, ...] | None) -> Iterator[None]:
+    """Have processes that this thread starts inherit a CPU mask."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus or before)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _pam() -> str:
+    """Return "yes" where only PAM lets us in: without it sshd refuses a locked password (Ubuntu's root has one)."""
+    if os.geteuid() != 0 or not Path("/etc/pam.d/sshd").is_file():
+        return "no"
+    lines = _text(Path("/etc/shadow")).splitlines()
+    return "yes" if any(line.startswith("root:!") for line in lines) else "no"
+
+
+def _text(path: Path, default: str = "") -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return default

@@ -1,0 +1,71 @@
+"""One HTTP request from a host's own network: an SSH channel as the socket of the standard library's client."""
+
+from __future__ import annotations
+
+import http.client
+from typing import TYPE_CHECKING, NamedTuple
+
+from loadbook.core.errors import HostError, HostTimeoutError, UnreachableError
+from loadbook.hosts.host import Answer
+
+if TYPE_CHECKING:
+    from paramiko import Channel, Transport
+
+MAX_BODY = 16 << 20
+_PROHIBITED = 1
+
+
+class Url(NamedTuple):
+    """What is asked for."""
+
+    scheme: str
+    address: str
+    port: int
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.address}:{self.port}{self.path}"
+
+
+def get(alias: str, transport: Transport, url: Url, timeout_s: float) -> Answer:
+    """Ask once, without redirects; the body is read whole.
+
+    Raises
+    ------
+    UnreachableError : nothing listens there. HostTimeoutError : no answer in time.
+    HostError : forwarding is switched off in sshd, the answer is no HTTP, or its body exceeds MAX_BODY.
+    """
+    if url.scheme != "http":
+        raise HostError(alias, f"{url}: only plain http is asked through the host")
+    client = http.client.HTTPConnection(url.address, url.port)
+    client.sock = _channel(alias, transport, url, timeout_s)  # type: ignore[assignment]
+    try:
+        client.request("GET", url.path, headers={"Connection": "close", "User-Agent": "loadbook"})
+        response = client.getresponse()
+        body = response.read(MAX_BODY + 1)
+        if len(body) > MAX_BODY:
+            raise HostError(alias, f"{url}: the body exceeds {MAX_BODY} bytes")
+        return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, body)
+    except TimeoutError as error:
+        raise HostTimeoutError(alias, f"{url}: no answer within {timeout_s:g} s") from error
+    except (http.client.HTTPException, OSError, EOFError, ValueError) as error:
+        raise HostError(alias, f"{url}: no usable answer ({error or type(error).__name__})") from error
+    finally:
+        client.close()
+
+
+def _channel(alias: str, transport: Transport, url: Url, timeout_s: float) -> Channel:
+    from paramiko import ChannelException
+    from paramiko.ssh_exception import SSHException
+
+    try:
+        channel = transport.open_channel("direct-tcpip", (url.address, url.port), ("127.0.0.1", 0), timeout=timeout_s)
+    except ChannelException as error:
+        if error.code == _PROHIBITED:
+            hint = "set `AllowTcpForwarding yes` (or `local`) in that host's sshd_config"
+            raise HostError(alias, f"sshd refuses to open a connection to {url}", hint) from error
+        raise UnreachableError(alias, f"nothing answers at {url} ({error.text})") from error
+    except (SSHException, EOFError) as error:
+        raise HostTimeoutError(alias, f"{url}: no connection within {timeout_s:g} s ({error})") from error
+    channel.settimeout(timeout_s)
+    return channel

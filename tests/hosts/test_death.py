@@ -1,0 +1,107 @@
+"""No load program survives its controller, and a dead peer blocks nobody."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from loadbook.core.errors import HostError, LostError
+from loadbook.hosts.host import Job
+
+pytestmark = pytest.mark.lab
+
+CONTROLLER = """
+import sys, time
+from pathlib import Path
+from loadbook.hosts import connect
+from loadbook.hosts.host import Job
+host = connect(Path(sys.argv[1]), "driver", "killed")
+deaf = ("sh", "-c", "trap '' TERM; while :; do sleep 1; done")
+host.start(Job("plain", (("sleep", "300"),), 600))
+host.start(Job("deaf", (deaf,), 600))
+host.start(Job("tree", (("sh", "-c", "sleep 301 & sleep 302 & wait"),), 600))
+host.start(Job("stays", (("sleep", "303"),), 600, ends_with_us=False))
+print("started", flush=True)
+host.run(["sleep", "299"], timeout_s=400)
+"""
+
+
+def processes_below(folder: Path) -> list[str]:
+    """Command lines of processes whose working folder is in `folder`, other than sshd."""
+    found = []
+    for proc in Path("/proc").iterdir():
+        try:
+            if proc.name.isdigit() and Path(os.readlink(proc / "cwd")).is_relative_to(folder):
+                found.append((proc / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def wait_until(condition, limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert condition()
+
+
+def test_kill_9_of_the_controller_leaves_nothing(lab, connect_lab):
+    work = lab.folder / "driver" / "work"
+    controller = subprocess.Popen(
+        [sys.executable, "-c", CONTROLLER, str(lab.hosts_file)], stdout=subprocess.PIPE, text=True
+    )
+    assert controller.stdout.readline() == "started\n"
+    wait_until(lambda: sum("sleep" in line for line in processes_below(work)) >= 6, 5)
+    controller.send_signal(signal.SIGKILL)
+    controller.wait()
+    try:
+        wait_until(
+            lambda: not [p for p in processes_below(work) if "stays" not in p and "303" not in p and "600" not in p], 12
+        )
+        left = processes_below(work)
+        assert any("sleep 303" in line for line in left)
+        assert not any("deaf" in line or "watch" in line or "sleep 30" in line.replace("303", "") for line in left)
+    finally:
+        host = connect_lab()
+        host.stop("stays", grace_s=1)
+    assert host.state("plain").rc == 143
+    assert host.state("deaf").rc in (137, 143)
+    wait_until(lambda: not any("303" in line for line in processes_below(work)), 3)
+
+
+def test_a_lost_connection_does_not_lose_a_job(connect_lab):
+    host = connect_lab()
+    host.start(Job("reattached", (("sh", "-c", "sleep 1.5; echo done; exit 7"),), 30))
+    os.kill(sshd_session_of(host), signal.SIGKILL)
+    assert host.wait("reattached", timeout_s=20, expect_s=1.5) == 7
+    assert host.get("jobs/reattached/stdout.1", max_bytes=100) == b"done\n"
+    assert host.reconnects == 1
+
+
+def sshd_session_of(host) -> int:
+    """Process id of the sshd that serves this host's connection: the parent of its shell."""
+    shell = int(host.script("echo $PPID", timeout_s=5).stdout)
+    return int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_stopped_peer_is_found_and_blocks_nobody(connect_lab):
+    host = connect_lab("web")
+    server = sshd_session_of(host)
+    os.kill(server, signal.SIGSTOP)
+    started = time.monotonic()
+    try:
+        with pytest.raises(LostError):
+            host.run(["true"], timeout_s=60)
+        assert time.monotonic() - started < 10
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert host.run(["echo", "back"], timeout_s=5).stdout == b"back\n"
+    host.close()
+    with pytest.raises(HostError, match="closed by us"):
+        host.run(["true"], timeout_s=5)
