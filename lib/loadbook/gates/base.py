@@ -1,0 +1,106 @@
+"""What a rule reads and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import Any, Literal
+
+from loadbook.design.study import Gates
+from loadbook.gates.registry import GATES
+from loadbook.records.manifest import MonitorRecord, TrialRecord
+
+Level = Literal["invalid", "doubt", "note", "unchecked"]
+Row = Mapping[str, Any]
+TOTAL = "*"
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A rule that spoke, or ("unchecked") had nothing to read; `trial` is None for a hit on the whole run."""
+
+    name: str
+    level: Level
+    trial: str | None
+    treatment: str | None
+    host: str | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that is known of one trial: its record, measurement rows, trace rows (t_s from the window's start)."""
+
+    record: TrialRecord
+    rows: Sequence[Row]
+    traces: Sequence[Row]
+    thresholds: Gates
+
+    def total(self, metric: str, statistic: str | None = None) -> float | None:
+        """Return a metric's total over drivers, None where there is none."""
+        return next(
+            (
+                float(row["value"])
+                for row in self.rows
+                if row["driver"] == TOTAL
+                and row["metric"] == metric
+                and (statistic is None or row["statistic"] == statistic)
+            ),
+            None,
+        )
+
+    @property
+    def window_s(self) -> float | None:
+        """Length of the measurement window, seconds."""
+        window = self.record.window
+        return window[1] - window[0] if window else None
+
+    @cached_property
+    def _series(self) -> dict[tuple[str, str], dict[str, list[tuple[float, float]]]]:
+        """Trace points (t_s, value) in the window by host and metric, then by item."""
+        end = self.window_s
+        found: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
+        for row in self.traces:
+            if end is not None and 0 <= row["t_s"] <= end:
+                items = found.setdefault((row["host"], row["metric"]), {})
+                items.setdefault(row["item"], []).append((float(row["t_s"]), float(row["value"])))
+        return found
+
+    def means(self, host: str, metric: str) -> dict[str, float]:
+        """Return, by item, the mean of a trace of a host over the measurement window."""
+        series = self._series.get((host, metric), {})
+        return {item: fmean(value for _, value in points) for item, points in series.items()}
+
+    def cpu_means(self, monitor: MonitorRecord, metric: str) -> dict[str, float]:
+        """Return the means of a per-CPU trace for the CPUs that are this host's own (its mask, else all)."""
+        own = {f"cpu{number}" for number in monitor.cpus}
+        means = self.means(monitor.host, metric)
+        return {item: mean for item, mean in means.items() if (item in own if own else item != "all")}
+
+    def times(self, host: str) -> list[float]:
+        """Return the instants (s since the window opened) at which a host was sampled within the window."""
+        return sorted(
+            {
+                t
+                for (name, _), items in self._series.items()
+                if name == host
+                for points in items.values()
+                for t, _ in points
+            }
+        )
+
+    def hit(self, name: str, level: Level, seen: str, host: str | None = None) -> Hit:
+        """Return a hit whose message says what was seen, why it matters and what to change."""
+        return Hit(name, level, self.record.trial, self.record.treatment, host, message(name, seen))
+
+    def unchecked(self, name: str, lacking: str, host: str | None = None) -> Hit:
+        """Return the hit of a rule that had no evidence."""
+        return Hit(name, "unchecked", self.record.trial, self.record.treatment, host, f"not checked: {lacking}")
+
+
+def message(name: str, seen: str) -> str:
+    """Return what was seen, why it matters, what to change, as one line."""
+    info = GATES[name]
+    return f"{seen}: {info.why}; {info.remedy}."

@@ -1,0 +1,90 @@
+"""Rules about the load: whether the driver could give it, whether it was met, and which CPUs it shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loadbook.gates.base import Evidence, Hit
+from loadbook.records.manifest import MonitorRecord
+
+# tools that poll without pause: their CPU is always full and says nothing (httperf(1))
+SPINNING_TOOLS = ("httperf",)
+
+
+def driver_saturated(evidence: Evidence) -> Iterator[Hit]:
+    """Judge the busiest CPU of each driver host over the measurement window."""
+    for host in drivers(evidence):
+        if evidence.record.tool in SPINNING_TOOLS:
+            yield evidence.unchecked("driver_saturated", f"{evidence.record.tool} fills its CPU by design", host)
+            continue
+        monitor = monitor_of(evidence, host)
+        busy = evidence.cpu_means(monitor, "cpu_busy") if monitor else {}
+        if not busy:
+            yield evidence.unchecked("driver_saturated", "no CPU trace of the driver", host)
+            continue
+        cpu = max(busy, key=lambda item: busy[item])
+        seen = f"{cpu} of the driver was {busy[cpu]:.0%} busy while measuring"
+        if busy[cpu] >= evidence.thresholds.driver_cpu:
+            yield evidence.hit("driver_saturated", "invalid", seen, host)
+        elif busy[cpu] >= evidence.thresholds.driver_cpu_doubt:
+            yield evidence.hit("driver_saturated", "doubt", seen, host)
+
+
+def shared_cores(evidence: Evidence) -> Iterator[Hit]:
+    """Find driver and service on one machine (same boot id) without disjoint CPU masks."""
+    boots = evidence.record.boot_ids
+    for host in drivers(evidence):
+        for service in evidence.record.services:
+            if host not in boots or service.host not in boots:
+                yield evidence.unchecked("shared_cores", "a boot id is not known", host)
+            elif boots[host] == boots[service.host]:
+                monitor, other = monitor_of(evidence, host), monitor_of(evidence, service.host)
+                own = set(monitor.cpus) if monitor else set()
+                its = set(service.cpus) or (set(other.cpus) if other else set())
+                shared = sorted(own & its)
+                if shared or not own or not its:
+                    which = f"CPU {', '.join(map(str, shared))}" if shared else "no CPU mask separates them"
+                    seen = f"the driver and {service.service} run on one machine ({which})"
+                    yield evidence.hit("shared_cores", "doubt", seen, host)
+
+
+def offered_ceiling(evidence: Evidence) -> Iterator[Hit]:
+    """Find open load that was served whole: the rate is the generator's setting."""
+    offered, achieved = _rates(evidence)
+    if offered is None:
+        return
+    if achieved is None:
+        yield evidence.unchecked("offered_ceiling", "the tool reports no rate")
+    elif achieved >= evidence.thresholds.offered_ceiling * offered and not evidence.total("errors", "count"):
+        seen = f"{achieved:,.0f} of {offered:,.0f} offered requests/s were served without error"
+        yield evidence.hit("offered_ceiling", "doubt", seen)
+
+
+def offered_shortfall(evidence: Evidence) -> Iterator[Hit]:
+    """Find open load of which a part was not served."""
+    offered, achieved = _rates(evidence)
+    if offered is None:
+        return
+    if achieved is None:
+        yield evidence.unchecked("offered_shortfall", "the tool reports no rate")
+    elif achieved < evidence.thresholds.offered_shortfall * offered:
+        seen = f"{achieved:,.0f} of {offered:,.0f} offered requests/s were answered ({achieved / offered:.0%})"
+        yield evidence.hit("offered_shortfall", "doubt", seen)
+
+
+def drivers(evidence: Evidence) -> list[str]:
+    """Return the hosts that generated load."""
+    return list(dict.fromkeys(driver.host for driver in evidence.record.drivers))
+
+
+def monitor_of(evidence: Evidence, host: str) -> MonitorRecord | None:
+    """Return the monitor of a host."""
+    return next((monitor for monitor in evidence.record.monitors if monitor.host == host), None)
+
+
+def _rates(evidence: Evidence) -> tuple[float | None, float | None]:
+    """Return offered (None for closed load) and achieved requests per second."""
+    if evidence.record.workload.get("model") != "open":
+        return None, None
+    offered = evidence.record.workload.get("rate_per_s") or evidence.total("offered_per_s")
+    return (float(offered) if offered else None), evidence.total("requests_per_s")

@@ -1,0 +1,89 @@
+"""Rules about the hosts while they were measured: other load, gaps, clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from loadbook.gates.base import Evidence, Hit
+from loadbook.records.manifest import MonitorRecord
+
+MAX_CLOCK_STEP_S = 0.1
+ABSURD_DURATION = 10.0
+
+
+def stolen_cpu(evidence: Evidence) -> Iterator[Hit]:
+    """Judge the steal time of the host's own CPUs."""
+    for monitor in evidence.record.monitors:
+        steal = evidence.cpu_means(monitor, "cpu_steal")
+        if not steal:
+            yield evidence.unchecked("stolen_cpu", "no steal trace", monitor.host)
+        elif max(steal.values()) > evidence.thresholds.steal:
+            cpu = max(steal, key=lambda item: steal[item])
+            yield evidence.hit("stolen_cpu", "doubt", f"{steal[cpu]:.1%} of {cpu} was stolen", monitor.host)
+
+
+def foreign_cpu(evidence: Evidence) -> Iterator[Hit]:
+    """Judge the CPU time on a host's own CPUs that no watched process used, in CPUs.
+
+    Hosts may share a machine (the lab): only CPUs of the host's mask are counted, and where masks overlap the
+    processes watched for the other host are no strangers. Interrupts belong to nobody.
+    """
+    for monitor in evidence.record.monitors:
+        busy = evidence.cpu_means(monitor, "cpu_busy")
+        watched = [evidence.means(m.host, "process_cpu") for m in _neighbours(evidence, monitor)]
+        if not busy or not any(watched):
+            yield evidence.unchecked("foreign_cpu", "no trace of CPUs and processes", monitor.host)
+            continue
+        nobody = evidence.cpu_means(monitor, "cpu_irq")
+        foreign = sum(busy.values()) - sum(nobody.values()) - sum(sum(means.values()) for means in watched)
+        if foreign > evidence.thresholds.foreign_cpu:
+            seen = f"processes that are neither driver nor service used {foreign:.0%} of a CPU"
+            yield evidence.hit("foreign_cpu", "doubt", seen, monitor.host)
+
+
+def _neighbours(evidence: Evidence, monitor: MonitorRecord) -> list[MonitorRecord]:
+    """Return the monitors whose processes may run on this host's CPUs, itself among them."""
+    boots = evidence.record.boot_ids
+
+    def shares(other: MonitorRecord) -> bool:
+        same = boots.get(other.host) == boots.get(monitor.host) is not None
+        return same and (not other.cpus or not monitor.cpus or bool(set(other.cpus) & set(monitor.cpus)))
+
+    return [other for other in evidence.record.monitors if other.host == monitor.host or shares(other)]
+
+
+def monitor_gaps(evidence: Evidence) -> Iterator[Hit]:
+    """Judge the share of the window that samples cover."""
+    window = evidence.window_s
+    if not evidence.record.monitors or not window:
+        yield evidence.unchecked("monitor_gaps", "no monitor was running" if window else "no measurement window")
+        return
+    for monitor in evidence.record.monitors:
+        times = evidence.times(monitor.host)
+        edges = [0.0, *times, window]
+        longest = [later - earlier for earlier, later in pairwise(edges)]
+        lost = sum(gap - monitor.interval_s for gap in longest if gap > 2 * monitor.interval_s)
+        covered = max(0.0, 1 - lost / window) if times else 0.0
+        if covered < evidence.thresholds.trace_coverage:
+            seen = f"samples cover {covered:.0%} of the measurement"
+            yield evidence.hit("monitor_gaps", "doubt", seen, monitor.host)
+
+
+def clock(evidence: Evidence) -> Iterator[Hit]:
+    """Find durations that cannot be, and host clocks that moved against ours during the trial."""
+    duration, window = evidence.total("duration"), evidence.window_s
+    if duration is not None and duration <= 0:
+        yield evidence.hit("clock", "invalid", f"the tool measured for {duration:g} s")
+    elif duration is not None and window and duration > ABSURD_DURATION * max(window, 1.0):
+        seen = f"the tool says it measured for {duration:g} s, our clock says {window:.1f} s"
+        yield evidence.hit("clock", "invalid", seen)
+    if not evidence.record.clocks:
+        yield evidence.unchecked("clock", "no clock was compared")
+    for host, known in evidence.record.clocks.items():
+        if known.offset_after_s is None:
+            yield evidence.unchecked("clock", "the clock was not compared after the load", host)
+            continue
+        step = abs(known.offset_after_s - known.offset_before_s)
+        if step > MAX_CLOCK_STEP_S + known.rtt_before_s + (known.rtt_after_s or 0.0):
+            yield evidence.hit("clock", "doubt", f"the host's clock moved by {step:.2f} s against ours", host)

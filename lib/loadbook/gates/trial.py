@@ -1,0 +1,57 @@
+"""All rules on one trial. To add a rule: a function beside its like, a line here, an entry in `registry`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from loadbook.design.study import Gates
+from loadbook.gates import answers, load, machine
+from loadbook.gates.base import Evidence, Hit, Row
+from loadbook.gates.registry import GATES
+from loadbook.records.manifest import TrialRecord
+
+MEASURED = ("ok", "partial", "invalid")
+RULES: tuple[Callable[[Evidence], Iterator[Hit]], ...] = (
+    answers.zero_work,
+    answers.error_responses,
+    answers.socket_errors,
+    answers.driver_limits,
+    answers.wrong_response,
+    answers.config_not_live,
+    load.driver_saturated,
+    load.shared_cores,
+    load.offered_ceiling,
+    load.offered_shortfall,
+    machine.stolen_cpu,
+    machine.foreign_cpu,
+    machine.monitor_gaps,
+    machine.clock,
+)
+
+
+def check_trial(
+    record: TrialRecord,
+    rows: Sequence[Row],
+    traces: Sequence[Row],
+    doubts: Sequence[tuple[str, str]],
+    thresholds: Gates,
+) -> list[Hit]:
+    """Return every hit on one trial; a trial that measured nothing (lost, timed out, ...) has none.
+
+    Parameters
+    ----------
+    rows : its measurements (driver, metric, statistic, value, unit).
+    traces : its traces (host, t_s, metric, item, value), t_s in seconds since the measurement window opened.
+    doubts : name and message of what the tool's parser doubts; one that a rule has judged already is not repeated.
+    """
+    if record.status not in MEASURED:
+        return []
+    evidence = Evidence(record, rows, traces, thresholds)
+    hits = [hit for rule in RULES for hit in rule(evidence)]
+    judged = {hit.name for hit in hits if hit.level in ("invalid", "doubt")}
+    return hits + [_doubt(record, name, said) for name, said in doubts if name not in judged]
+
+
+def _doubt(record: TrialRecord, name: str, said: str) -> Hit:
+    known = name if name in GATES else "tool_doubt"
+    return Hit(known, "doubt", record.trial, record.treatment, None, said)
