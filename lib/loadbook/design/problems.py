@@ -24,7 +24,9 @@ def of_validation(error: ValidationError, model: type[BaseModel]) -> list[SpecPr
         loc = [p for p in detail["loc"] if p != "[key]"]
         if loc and loc[-1] in _UNION_TAGS and len(loc) > 1:
             loc.pop()
-            found.setdefault(key_path(loc), f"must be a text, a number, true or false (is {shown(detail['input'])})")
+            found.setdefault(
+                key_path(loc), f"must be a text, a finite number, true or false (is {shown(detail['input'])})"
+            )
         else:
             found.setdefault(key_path(loc), _message(detail, loc, model))
     return [SpecProblem(path, message) for path, message in found.items()]
@@ -49,7 +51,9 @@ def suggest(name: object, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` with the nearest known name, or `; known: x, y`."""
     names = list(map(str, known))
     near = difflib.get_close_matches(str(name)[:80], names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(names) or 'none'}"
+    if near:
+        return f"; did you mean {shown(near[0])}?"
+    return f"; known: {', '.join(key_path([n]) for n in names) or 'none'}"
 
 
 def _message(detail: Any, loc: list[int | str], model: type[BaseModel]) -> str:
@@ -135,10 +139,13 @@ def _factors(raw: dict[str, Any]) -> Found:
         role = factor.get("role", "web") if isinstance(factor, dict) else None
         if message := _unknown("role", role, roles):
             yield key_path(("factors", name, "role")), message
-        own, levels = _table(_table(roles, role) if isinstance(role, str) else {}, "vars"), _list(factor, "levels")
-        var = factor.get("var", name) if isinstance(factor, dict) else name
+        if not isinstance(role, str):
+            continue
+        own, levels = _table(_table(roles, role), "vars"), _list(factor, "levels")
+        var = factor.get("var", name)
         if isinstance(var, str) and var in own and levels and own[var] not in levels:
-            yield key_path(("factors", name, "levels")), f"lacks {shown(own[var])}, which roles.{role}.vars gives it"
+            where = key_path(("roles", role, "vars"))
+            yield key_path(("factors", name, "levels")), f"lacks {shown(own[var])}, which {where} gives it"
 
 
 def _treatments(raw: dict[str, Any]) -> Found:

@@ -16,7 +16,8 @@ How a trial uses this floor (every call is bounded in time; errors are HostError
     pid = web.start()          # a fresh process as a Job of that name under a lease
     web.ready(driver)          # the driver's http_get answers 200; a process that died raises with its log's end
     proof = web.prove(driver)  # Proof(live: bool | None, evidence: str, pids: list[int]); trial is void when not live
-    web.pids()                 # the service's own processes, for the monitors
+    web.pids()                 # the service's own processes, for the monitors: ask after the warm-up, since a server
+                               # may answer before its last worker is forked
     web.effective()            # bytes of the service's own dump (b"" when it has none)
     web.log()                  # last bytes of stderr
     web.stop()                 # idempotent; ends the processes and removes the folder; call it in `finally`

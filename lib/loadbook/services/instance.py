@@ -189,7 +189,7 @@ class Instance:
 
     def log(self) -> bytes:
         """Return the last bytes that the service wrote to stderr; empty when there is nothing."""
-        path = f"{self.host.workdir}/jobs/{self.name}/stderr.0"
+        path = f"{self.host.workdir}/jobs/{self.name}/stderr.1"
         return self.host.run(["tail", "-c", str(LOG_BYTES), path], timeout_s=CONTROL_S).stdout
 
     def _last_words(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -210,14 +210,17 @@ class ServiceSpec(_Model):
         return {name: var.accept(given.get(name, var.default)) for name, var in self.vars.items()}
 
 
-def _folders(folders: Sequence[Path]) -> Iterator[Path]:
-    yield from folders
-    yield Path(__file__).parent
+def _service_files(folders: Sequence[Path]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for folder in (*folders, Path(__file__).parent):
+        for path in sorted(folder.glob("*/service.toml")):
+            found.setdefault(path.parent.name, path)
+    return found
 
 
 def known_services(folders: Sequence[Path] = ()) -> list[str]:
     """Return the names of all services that can be loaded."""
-    return sorted({p.parent.name for f in _folders(folders) for p in f.glob("*/service.toml")})
+    return sorted(_service_files(folders))
 
 
 def load_service(name: str, folders: Sequence[Path] = ()) -> ServiceSpec:
@@ -225,11 +228,10 @@ def load_service(name: str, folders: Sequence[Path] = ()) -> ServiceSpec:
 
     Raises UsageError for a name that nobody knows and StudyError, naming every key, for a bad file.
     """
-    for folder in _folders(folders):
-        path = folder / name / "service.toml"
-        if path.is_file():
-            return _read(path)
-    raise UsageError(f"no service {name!r}{suggest(name, known_services(folders))}")
+    files = _service_files(folders)
+    if name not in files:
+        raise UsageError(f"no service {shown(name)}{suggest(name, files)}")
+    return _read(files[name])
 
 
 def _read(path: Path) -> ServiceSpec:

@@ -1,0 +1,104 @@
+"""The host that the tests run on, as a Host: real processes, real files, no SSH."""
+
+import contextlib
+import http.client
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from loadbook.core.errors import HostError, HostTimeoutError, UnreachableError
+from loadbook.hosts.host import Answer, Clock, Completed, JobState
+
+
+class LocalHost:
+    alias = "here"
+    address = "127.0.0.1"
+
+    def __init__(self, workdir: Path) -> None:
+        self.workdir = str(workdir)
+        self.jobs: dict[str, subprocess.Popen[bytes]] = {}
+
+    def open(self) -> None:
+        pass
+
+    def close(self) -> None:
+        for name in self.jobs:
+            self.stop(name, grace_s=0.5)
+
+    def run(self, argv, *, timeout_s, stdin=b"", check=False):
+        try:
+            done = subprocess.run(list(argv), input=stdin, capture_output=True, timeout=timeout_s, check=False)
+        except FileNotFoundError as error:
+            return Completed(127, b"", str(error).encode())
+        return Completed(done.returncode, done.stdout, done.stderr)
+
+    def script(self, text, args=(), *, timeout_s, check=False):
+        return self.run(["sh", "-c", text, "sh", *args], timeout_s=timeout_s)
+
+    def _path(self, path: str) -> Path:
+        return Path(self.workdir, path)
+
+    def put(self, path, data, mode=0o644):
+        self._path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._path(path).write_bytes(data)
+
+    def get(self, path, *, max_bytes):
+        return self._path(path).read_bytes()
+
+    def fetch(self, path, local, *, max_bytes):
+        raise NotImplementedError
+
+    def exists(self, path):
+        return self._path(path).exists()
+
+    def remove(self, path):
+        target = self._path(path).resolve()
+        if not target.is_relative_to(Path(self.workdir).resolve()):
+            raise HostError(self.alias, f"{path} is outside {self.workdir}")
+        shutil.rmtree(target, ignore_errors=True)
+
+    def start(self, job):
+        folder = self._path(f"jobs/{job.name}")
+        folder.mkdir(parents=True)
+        assert len(job.steps) == 1
+        with (folder / "stdout.1").open("wb") as out, (folder / "stderr.1").open("wb") as err:
+            process = subprocess.Popen(job.steps[0], stdout=out, stderr=err, cwd=folder, start_new_session=True)
+        self.jobs[job.name] = process
+        return process.pid
+
+    def state(self, name):
+        process = self.jobs[name]
+        rc = process.poll()
+        return JobState(process.pid, rc, rc is None)
+
+    def wait(self, name, *, timeout_s):
+        try:
+            return self.jobs[name].wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise HostTimeoutError(self.alias, str(error)) from None
+
+    def stop(self, name, *, grace_s=5.0):
+        process = self.jobs[name]
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(grace_s)
+                return
+
+    def http_get(self, address, port, path, *, timeout_s, scheme="http"):
+        connection = http.client.HTTPConnection(address, port, timeout=timeout_s)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        except OSError as error:
+            raise UnreachableError(self.alias, str(error)) from None
+        finally:
+            connection.close()
+
+    def clock(self, probes=10):
+        return Clock(time.time() - time.time(), 0.0)

@@ -1,0 +1,229 @@
+"""One module runs any service: real processes on this machine, started, asked, proven and stopped."""
+
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from localhost import LocalHost
+
+from loadbook.core.errors import HostError, UnreachableError
+from loadbook.services import Instance, Place, ServiceError, ServiceSpec, load_service, ready_at, render, version
+
+NGINX = load_service("nginx")
+
+TOY = """
+name = "toy"
+about = "a folder over HTTP, by Python's own server"
+binary = "python3"
+package = "python3"
+[version]
+argv = ["python3", "-V"]
+pattern = 'Python ([0-9.]+)'
+[files]
+"www/index.html" = "index.html.j2"
+"www/id.txt" = "id.j2"
+[commands]
+start = ["sh", "-c", "exec python3 {{ options }} -m http.server -b {{ address }} -d {{ dir }}/www {{ port }}"]
+[ready]
+path = "/index.html"
+[prove]
+path = "/id.txt"
+[vars.options]
+type = "text"
+pattern = '-[A-Z]'
+default = "-B"
+about = "an option of python3"
+[vars.greeting]
+type = "enum"
+values = ["hello", "goodbye"]
+default = "hello"
+about = "what the page says"
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> ServiceSpec:
+    folder = tmp_path / "services" / "toy"
+    folder.mkdir(parents=True)
+    (folder / "service.toml").write_text(TOY)
+    (folder / "index.html.j2").write_text("{{ greeting }}\n")
+    (folder / "id.j2").write_text("{{ config_id }}\n")
+    return load_service("toy", [tmp_path / "services"])
+
+
+def instance(
+    host: LocalHost, spec: ServiceSpec, port: int, name: str = "t0001-a1-web", **values: str | int
+) -> Instance:
+    return Instance(host, spec, render(spec, values, Place.on(host, name, port)), name=name, lease_s=30.0)
+
+
+def wait_for_pids(web: Instance, count: int) -> list[int]:
+    """The first worker may answer before the last one is forked."""
+    deadline = time.monotonic() + 20
+    while len(web.pids()) < count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    pids = web.pids()
+    assert len(pids) == count
+    return pids
+
+
+def run_through(web: Instance, host: LocalHost) -> None:
+    web.check()
+    leader = web.start()
+    try:
+        assert web.ready(host).status == 200
+        proof = web.prove(host)
+        assert proof.live, proof.evidence
+        assert web.rendered.config_id in proof.evidence
+        assert proof.pids and leader in proof.pids
+    finally:
+        web.stop()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in proof.pids)
+    assert not host.exists(web.rendered.place.dir)
+    web.stop()
+
+
+def test_nginx_runs_proves_itself_and_leaves_nothing(here: LocalHost, port: int) -> None:
+    web = instance(here, NGINX, port, worker_processes=2, tcp_nopush="on", sendfile="on")
+    run_through(web, here)
+    assert b"tcp_nopush on;" in web.effective()
+    assert web.rendered.config_id.encode() in web.effective()
+
+
+def test_a_toy_service_needs_no_python_here(here: LocalHost, port: int, toy: ServiceSpec) -> None:
+    run_through(instance(here, toy, port, greeting="goodbye"), here)
+    assert version(here, toy).startswith("3.")
+
+
+def test_nginx_pids_are_master_and_workers_of_this_instance_only(here: LocalHost, port: int) -> None:
+    web = instance(here, NGINX, port, worker_processes=3)
+    assert web.pids() == []
+    web.check()
+    leader = web.start()
+    web.ready(here)
+    pids = wait_for_pids(web, 4)
+    assert pids[0] == leader
+    other = instance(here, NGINX, port, name="other")
+    assert other.pids() == []
+    web.stop()
+    assert web.pids() == []
+
+
+def test_the_page_has_the_bytes_that_were_asked_for(here: LocalHost, port: int) -> None:
+    web = instance(here, NGINX, port, page_bytes=70_000)
+    web.check()
+    web.start()
+    try:
+        assert len(web.ready(here).body) == 70_000
+    finally:
+        web.stop()
+
+
+def test_a_configuration_that_the_service_refuses_is_not_started(here: LocalHost, port: int, tmp_path: Path) -> None:
+    folder = tmp_path / "services" / "nginx"
+    folder.mkdir(parents=True)
+    for name in ("service.toml", "index.html.j2", "nginx.conf.j2"):
+        (folder / name).write_text((NGINX.folder / name).read_text())
+    (folder / "nginx.conf.j2").write_text((NGINX.folder / "nginx.conf.j2").read_text() + "nonsense on;\n")
+    web = instance(here, load_service("nginx", [tmp_path / "services"]), port)
+    with pytest.raises(
+        ServiceError, match=r"(?s)host here: nginx refuses its configuration.*unknown directive .nonsense"
+    ):
+        web.check()
+    web.stop()
+    assert not here.jobs
+
+
+def test_a_port_that_another_server_holds_is_found(here: LocalHost, port: int) -> None:
+    old = instance(here, NGINX, port, name="old", tcp_nopush="on")
+    old.check()
+    old.start()
+    old.ready(here)
+    new = instance(here, NGINX, port, name="new", tcp_nopush="on")
+    try:
+        new.check()
+        new.start()
+        new.ready(here)  # the old server answers in its place: that alone proves nothing
+        proof = new.prove(here)
+        assert proof.live is False
+        assert old.rendered.config_id in proof.evidence and new.rendered.config_id in proof.evidence
+        assert old.rendered.config_sha256 == new.rendered.config_sha256
+    finally:
+        new.stop()
+        assert old.prove(here).live
+        old.stop()
+
+
+def test_a_foreign_server_on_the_port_is_found(here: LocalHost, port: int, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("hello")
+    argv = ["python3", "-m", "http.server", "-b", "127.0.0.1", "-d", str(tmp_path), str(port)]
+    other = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    web = instance(here, NGINX, port)
+    try:
+        ready_at(here, "127.0.0.1", port)
+        web.check()
+        web.start()
+        web.ready(here)
+        assert "answered 404" in web.prove(here).evidence
+    finally:
+        web.stop()
+        other.terminate()
+        other.wait()
+
+
+def test_a_server_that_dies_at_once_says_why(here: LocalHost, tmp_path: Path, port: int, toy: ServiceSpec) -> None:
+    web = instance(here, toy, port, options="-Z")
+    web.check()
+    web.start()
+    with pytest.raises(ServiceError, match=r"(?s)toy ended with exit code 2: .*[Uu]nknown option"):
+        web.ready(here)
+    assert web.prove(here).live is False
+    web.stop()
+
+
+def test_a_server_that_never_answers_is_an_error_in_bounded_time(here: LocalHost, toy: ServiceSpec) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        began = time.monotonic()
+        with pytest.raises(ServiceError, match=r"did not answer 200 within 0\.2 s"):
+            ready_at(here, "127.0.0.1", silent.getsockname()[1], timeout_s=0.2)
+        assert time.monotonic() - began < 30
+
+
+def test_a_missing_binary_names_the_package(here: LocalHost, port: int, toy: ServiceSpec) -> None:
+    argv = ("/nonexistent/toy", "-V")
+    gone = toy.model_copy(update={"version": toy.version.model_copy(update={"argv": argv})})
+    with pytest.raises(ServiceError) as caught:
+        version(here, gone)
+    assert caught.value.hint == "apt-get install python3"
+
+
+def test_version_of_nginx(here: LocalHost) -> None:
+    assert version(here, NGINX).count(".") == 2
+
+
+def test_stop_cleans_up_when_the_start_failed(here: LocalHost, port: int) -> None:
+    web = instance(here, NGINX, port)
+    web.check()
+    here.start = lambda job: (_ for _ in ()).throw(UnreachableError("here", "gone"))  # type: ignore[method-assign]
+    with pytest.raises(HostError):
+        web.start()
+    web.stop()
+    assert not here.exists(web.rendered.place.dir)
+
+
+def test_an_ordinary_user_can_run_it(here: LocalHost, port: int) -> None:
+    """As root the workers must still be able to read a private folder."""
+    Path(here.workdir).mkdir(mode=0o700)
+    web = instance(here, NGINX, port)
+    web.check()
+    web.start()
+    try:
+        assert web.ready(here).body == b"hello"
+        assert os.getpid() not in web.pids()
+    finally:
+        web.stop()

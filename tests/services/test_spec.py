@@ -1,0 +1,141 @@
+"""Services as data: what a folder may say, and which values get through to a template."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loadbook.core.errors import StudyError, UsageError
+from loadbook.services import Place, known_services, load_service, render
+
+NGINX = load_service("nginx")
+PLACE = Place("/srv/work/services/t1", "127.0.0.1", 18080)
+HOSTILE = ["80;} server {", "on\n", "on;", "$(reboot)", "`id`", "../../etc", "on #", '"', "'", "\\", "on\x00", "", "ON"]
+
+
+def conf(**values: str | int) -> str:
+    return render(NGINX, values, PLACE, token="t").files["nginx.conf"].decode()
+
+
+def test_unset_leaves_the_directive_out() -> None:
+    for name in ("tcp_nopush", "tcp_nodelay", "multi_accept", "worker_rlimit_nofile", "keepalive_timeout", "sendfile"):
+        assert name not in conf()
+    assert "use epoll" not in conf()
+    assert "worker_processes" not in conf(worker_processes="unset")
+
+
+def test_values_become_directives() -> None:
+    text = conf(tcp_nopush=True, tcp_nodelay="off", worker_processes="auto", worker_rlimit_nofile=8096, use_epoll="on")
+    wanted = ("tcp_nopush on;", "tcp_nodelay off;", "worker_processes auto;", "worker_rlimit_nofile 8096;")
+    assert all(f"\n{line}\n" in text for line in (*wanted, "use epoll;"))
+
+
+@pytest.mark.parametrize("access_log, lines", [("off", 0), ("buffered", 3), ("unbuffered", 3)])
+def test_access_logs(access_log: str, lines: int) -> None:
+    text = conf(access_log=access_log, access_logs=3)
+    assert text.count("combined") == lines
+    assert text.count("buffer=64k") == (3 if access_log == "buffered" else 0)
+
+
+@pytest.mark.parametrize("name", NGINX.vars)
+@pytest.mark.parametrize("value", HOSTILE)
+def test_hostile_values_never_reach_a_template(name: str, value: str) -> None:
+    with pytest.raises(StudyError, match=rf"vars\.{name}: .*must"):
+        render(NGINX, {name: value}, PLACE)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(sorted(NGINX.vars)), st.text(max_size=20) | st.integers() | st.booleans()))
+def test_any_value_is_refused_or_adds_no_syntax(values: dict[str, str | int | bool]) -> None:
+    try:
+        text = conf(**{**values, "page_bytes": 5})
+    except StudyError as error:
+        assert {p.path.removeprefix("vars.") for p in error.problems} <= set(values)
+        return
+    assert text.count("{") == text.count("}") == 4 and text.count("server {") == 1
+    assert "\x00" not in text and "`" not in text and "$" not in text
+
+
+def test_every_problem_at_once_and_what_was_meant() -> None:
+    with pytest.raises(StudyError) as caught:
+        render(NGINX, {"tcp_nopuhs": "on", "gzip": "maybe", "worker_connections": 3}, PLACE)
+    assert [p.path for p in caught.value.problems] == ["vars.tcp_nopuhs", "vars.gzip", "vars.worker_connections"]
+    assert "did you mean 'tcp_nopush'?" in caught.value.message
+    assert "must be on or off or unset (is 'maybe')" in caught.value.message
+
+
+def test_the_same_configuration_has_the_same_sha256_anywhere_and_its_own_id_each_time() -> None:
+    one = render(NGINX, {"tcp_nopush": "on"}, PLACE)
+    two = render(NGINX, {"tcp_nopush": "on"}, Place("/elsewhere", "10.0.0.1", 80))
+    assert one.config_sha256 == two.config_sha256
+    assert one.config_id != two.config_id
+    assert one.config_id.startswith(one.config_sha256[:16])
+    assert one.config_id in one.files["nginx.conf"].decode()
+    assert render(NGINX, {}, PLACE).config_sha256 != one.config_sha256
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 13, 14, 4096])
+def test_page_has_exactly_the_asked_bytes(size: int) -> None:
+    page = render(NGINX, {"page_bytes": size}, PLACE).files["html/index.html"]
+    assert len(page) == size
+    assert page == (b"hello, world\n" * size)[:size]
+
+
+def test_unknown_service_says_what_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no service 'ngnix'; did you mean 'nginx'"):
+        load_service("ngnix", [tmp_path])
+    assert "nginx" in known_services()
+    with pytest.raises(UsageError):
+        load_service("../services/nginx", [tmp_path])
+
+
+SPEC = """
+name = "{name}"
+about = "x"
+binary = "sh"
+package = "dash"
+[version]
+argv = ["sh"]
+pattern = "x"
+[commands]
+start = ["sh", "-c", "{start}"]
+"""
+
+
+def service(folder: Path, text: str, name: str = "toy") -> Path:
+    (folder / name).mkdir()
+    (folder / name / "service.toml").write_text(text)
+    return folder
+
+
+def test_a_folder_beside_the_study_comes_first(tmp_path: Path) -> None:
+    service(tmp_path, SPEC.format(name="nginx", start="true"), "nginx")
+    assert load_service("nginx", [tmp_path]).about == "x"
+
+
+@pytest.mark.parametrize(
+    "change, path",
+    [
+        ("bianry = 1\n", "bianry"),
+        ("[vars.dir]\ntype='int'\nmin=1\nmax=2\ndefault=1\nabout=''", "file"),
+        ("[vars.n]\ntype='int'\nmin=1\nmax=2\ndefault=7\nabout=''", "file"),
+        ("[vars.n]\ntype='integer'\nabout=''\ndefault=1", "vars.n"),
+        ("[files]\n'a.conf' = 'not-there.j2'", "files"),
+        ("[files]\n'../a' = 'x'", r"files.\"../a\""),
+        ("[", "file"),
+    ],
+)
+def test_a_bad_service_file_names_its_key(tmp_path: Path, change: str, path: str) -> None:
+    text = SPEC.format(name="toy", start="true")
+    head = change if change.startswith("bianry") else ""
+    service(tmp_path, head + text + ("" if head else change))
+    with pytest.raises(StudyError) as caught:
+        load_service("toy", [tmp_path])
+    assert path.replace("\\", "") in {p.path for p in caught.value.problems}
+
+
+def test_a_template_that_names_an_unknown_variable_is_an_error_not_an_empty_text(tmp_path: Path) -> None:
+    spec = load_service("toy", [service(tmp_path, SPEC.format(name="toy", start="{{ nope }}"))])
+    with pytest.raises(StudyError, match="start: UndefinedError: 'nope' is undefined"):
+        render(spec, {}, PLACE)
