@@ -34,7 +34,8 @@ def decide(
     """
     reason = reason or too_little(comparison)
     if reason or comparison.effect is None or comparison.ci95 is None or comparison.ci90 is None:
-        return Verdict("invalid", comparison, margin, reason=reason or "no interval could be computed")
+        too_sharp = f"{comparison.blocks} blocks are too few for a {comparison.level:.4g} interval"
+        return Verdict("invalid", comparison, margin, reason=reason or too_sharp)
     inside = within(comparison.ci90, margin)
     if differs(comparison):
         wanted = (comparison.effect > 0) == (better == "higher")
