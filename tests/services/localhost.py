@@ -81,6 +81,8 @@ class LocalHost:
             raise HostTimeoutError(self.alias, str(error)) from None
 
     def stop(self, name, *, grace_s=5.0):
+        if name not in self.jobs:
+            return
         process = self.jobs[name]
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):

@@ -8,50 +8,17 @@ from pathlib import Path
 
 import pytest
 from localhost import LocalHost
+from toy import toy_service
 
 from loadbook.core.errors import HostError, UnreachableError
 from loadbook.services import Instance, Place, ServiceError, ServiceSpec, load_service, ready_at, render, version
 
 NGINX = load_service("nginx")
 
-TOY = """
-name = "toy"
-about = "a folder over HTTP, by Python's own server"
-binary = "python3"
-package = "python3"
-[version]
-argv = ["python3", "-V"]
-pattern = 'Python ([0-9.]+)'
-[files]
-"www/index.html" = "index.html.j2"
-"www/id.txt" = "id.j2"
-[commands]
-start = ["sh", "-c", "exec python3 {{ options }} -m http.server -b {{ address }} -d {{ dir }}/www {{ port }}"]
-[ready]
-path = "/index.html"
-[prove]
-path = "/id.txt"
-[vars.options]
-type = "text"
-pattern = '-[A-Z]'
-default = "-B"
-about = "an option of python3"
-[vars.greeting]
-type = "enum"
-values = ["hello", "goodbye"]
-default = "hello"
-about = "what the page says"
-"""
-
 
 @pytest.fixture
 def toy(tmp_path: Path) -> ServiceSpec:
-    folder = tmp_path / "services" / "toy"
-    folder.mkdir(parents=True)
-    (folder / "service.toml").write_text(TOY)
-    (folder / "index.html.j2").write_text("{{ greeting }}\n")
-    (folder / "id.j2").write_text("{{ config_id }}\n")
-    return load_service("toy", [tmp_path / "services"])
+    return toy_service(tmp_path)
 
 
 def instance(
@@ -175,7 +142,7 @@ def test_a_foreign_server_on_the_port_is_found(here: LocalHost, port: int, tmp_p
 
 
 def test_a_server_that_dies_at_once_says_why(here: LocalHost, tmp_path: Path, port: int, toy: ServiceSpec) -> None:
-    web = instance(here, toy, port, options="-Z")
+    web = instance(here, toy, port, option="-Z")
     web.check()
     web.start()
     with pytest.raises(ServiceError, match=r"(?s)toy ended with exit code 2: .*[Uu]nknown option"):

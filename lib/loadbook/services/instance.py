@@ -131,7 +131,6 @@ class Instance:
 
     def start(self) -> int:
         """Start a fresh process and return the id of its job's leader; it ends with its lease or with us."""
-        self._touched = True
         job = Job(self.name, (self.rendered.commands["start"],), self.lease_s, ends_with_us=True)
         self._leader = self.host.start(job)
         return self._leader
@@ -160,20 +159,27 @@ class Instance:
 
     def prove(self, asker: Host) -> Proof:
         """Ask the live server, from `asker`, which configuration it runs, and look whether the process is ours."""
+        live, evidence = self._asked(asker)
         pids = self.pids()
-        if not pids:
-            return Proof(False, f"no process {self.spec.process_name} of ours is running: {self._last_words()}", pids)
+        if live and pids:
+            evidence += f"; process {pids[0]} was started for it"
+        elif not pids:
+            live = False
+            evidence += f"; no process {self.spec.process_name} of ours is running: {self._last_words()}"
+        return Proof(live, evidence, pids)
+
+    def _asked(self, asker: Host) -> tuple[bool | None, str]:
         if self.spec.prove is None:
-            return Proof(None, f"{self.spec.name} has no way to tell its configuration", pids)
+            return None, f"{self.spec.name} has no way to tell its configuration"
         url = f"http://{self.address}:{self.port}{self.spec.prove.path}"
         answer, seen = _ask(asker, self.address, self.port, self.spec.prove.path)
         if answer is None:
-            return Proof(False, f"{url}: {seen}", pids)
+            return False, f"{url}: {seen}"
         said = answer.body[:100].decode(errors="replace").strip()
         if answer.status == 200 and said == self.rendered.config_id:
-            return Proof(True, f"{url} answered {said}, as rendered; process {pids[0]} was started for it", pids)
+            return True, f"{url} answered {said}, as rendered"
         words = f"{answer.status} {said!r}, not {self.rendered.config_id!r}"
-        return Proof(False, f"{url} answered {words}: another server, or an older configuration", pids)
+        return False, f"{url} answered {words}: another server, or an older configuration"
 
     def pids(self) -> list[int]:
         """Return the ids of the service's own processes, oldest first; empty when it is not running."""
@@ -200,8 +206,7 @@ class Instance:
         if not self._touched:
             return
         try:
-            if self._leader is not None:
-                self.host.stop(self.name, grace_s=self.spec.stop_grace_s)
+            self.host.stop(self.name, grace_s=self.spec.stop_grace_s)
         finally:
             self.host.remove(self.rendered.place.dir)
         self._leader, self._touched = None, False

@@ -7,6 +7,8 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -78,15 +80,7 @@ def render(spec: ServiceSpec, values: Mapping[str, Level], place: Place, token: 
 def _rendered(
     spec: ServiceSpec, typed: Mapping[str, Any], place: Place, config_id: str
 ) -> tuple[dict[str, bytes], dict[str, tuple[str, ...]]]:
-    # Templates are code of the repository, values are typed: escaping for HTML would only corrupt configurations.
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(spec.folder),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,  # noqa: S701
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = _environment(spec.folder)
     context = {**typed, **vars(place), "config_id": config_id, "binary": spec.binary}
     given = {k: v for k, v in spec.commands.model_dump().items() if v is not None}
     where = ""
@@ -100,3 +94,16 @@ def _rendered(
     except (jinja2.TemplateError, TypeError, ValueError) as error:
         raise StudyError(f"service {spec.name}", [SpecProblem(where, f"{type(error).__name__}: {error}")]) from error
     return files, commands
+
+
+@cache
+def _environment(folder: Path) -> jinja2.Environment:
+    # Templates are code of the repository, values are typed: escaping for HTML would only corrupt configurations.
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # noqa: S701
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )

@@ -1,0 +1,70 @@
+"""The same over SSH: the service on one host of the lab, asked from another."""
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+from toy import toy_service
+
+from loadbook.hosts.host import Host
+from loadbook.services import Instance, Place, ServiceError, ServiceSpec, load_service, render, version
+
+pytestmark = pytest.mark.lab
+Connect = Callable[..., Host]
+NGINX = load_service("nginx")
+PORT = 18080
+_number = count()
+
+
+def instance(host: Host, spec: ServiceSpec, **values: str | int) -> Instance:
+    name = f"services-{next(_number)}-web"
+    return Instance(host, spec, render(spec, values, Place.on(host, name, PORT)), name=name, lease_s=60.0)
+
+
+@pytest.mark.parametrize("kind", ["nginx", "toy"])
+def test_a_service_runs_proves_itself_and_leaves_nothing(connect_lab: Connect, tmp_path: Path, kind: str) -> None:
+    driver, host = connect_lab("driver"), connect_lab("web")
+    spec = NGINX if kind == "nginx" else toy_service(tmp_path)
+    assert version(host, spec)[0].isdigit()
+    web = instance(host, spec)
+    try:
+        web.check()
+        web.start()
+        assert web.ready(driver).status == 200
+        proof = web.prove(driver)
+        assert proof.live, proof.evidence
+        assert proof.pids
+    finally:
+        web.stop()
+    assert web.pids() == []
+    assert not any(Path(f"/proc/{pid}").exists() for pid in proof.pids)
+    assert not host.exists(web.rendered.place.dir)
+
+
+def test_the_old_server_on_the_port_is_found_though_every_command_returned_0(connect_lab: Connect) -> None:
+    driver, host = connect_lab("driver"), connect_lab("web")
+    old, new = instance(host, NGINX), instance(host, NGINX)
+    try:
+        for web in (old, new):
+            web.check()
+            web.start()
+            web.ready(driver)
+        proof = new.prove(driver)
+        assert proof.live is False and old.rendered.config_id in proof.evidence
+        assert old.prove(driver).live
+    finally:
+        new.stop()
+        old.stop()
+
+
+def test_a_server_that_dies_says_why(connect_lab: Connect, tmp_path: Path) -> None:
+    driver, host = connect_lab("driver"), connect_lab("web")
+    web = instance(host, toy_service(tmp_path), option="-Z")
+    try:
+        web.check()
+        web.start()
+        with pytest.raises(ServiceError, match=r"(?s)host web: toy ended with exit code 2: .*[Uu]nknown option"):
+            web.ready(driver)
+    finally:
+        web.stop()
