@@ -1,0 +1,34 @@
+"""The service and the study that docs/extending shows are whole: they load and fit each other's rules."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from loadbook.design.study import read_study
+from loadbook.services import check_study, load_service
+
+DOCS = sorted((Path(__file__).parents[2] / "docs").glob("extending*.md"))
+BLOCKS = [b for path in DOCS for b in re.findall(r"```toml\n(.*?)```", path.read_text(), re.DOTALL)]
+SERVICES = [b for b in BLOCKS if "[commands]" in b]
+STUDIES = [b for b in BLOCKS if "[treatments." in b]
+
+
+def test_there_are_examples() -> None:
+    assert SERVICES and STUDIES
+
+
+@pytest.mark.parametrize("text", SERVICES)
+def test_the_example_service_loads(tmp_path: Path, text: str) -> None:
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "service.toml").write_text(text)
+    for template in ("index.html.j2", "id.j2"):
+        (tmp_path / "toy" / template).write_text("x")
+    assert load_service("toy", [tmp_path]).files
+
+
+@pytest.mark.parametrize("text", STUDIES)
+def test_the_example_study_loads(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "nopush.toml"
+    path.write_text(text)
+    assert check_study(read_study(path)) == []
