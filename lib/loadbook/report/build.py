@@ -1,0 +1,126 @@
+"""A study's report: ingest if needed, execute its notebooks, export them, and write the index over all studies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loadbook.core.errors import LoadbookError, UsageError
+from loadbook.design.plan import Plan, read_plan
+from loadbook.records.layout import Layout, RunPaths
+from loadbook.records.manifest import read_json
+from loadbook.records.schema import TABLES
+from loadbook.report import html, index, notebooks, parameters
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Built:
+    """What came of one study: its run, the summary that the index shows, its pages, and what failed."""
+
+    study: str
+    run: str
+    summary: dict[str, Any]
+    pages: list[Path] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+def build(layout: Layout, study: str, run: str, pairs: Sequence[str], say: Say) -> Built:
+    """Make the report of one run; a notebook that fails is a line of `failed`, the others go on.
+
+    Parameters
+    ----------
+    pairs : ``name=value`` texts for the notebooks' parameters; each must be known to at least one notebook.
+    say : is told of progress, one line at a time.
+
+    Raises
+    ------
+    UsageError : no such study, run, notebook or parameter; nothing was executed.
+    DataError : the run's raw data cannot be ingested.
+    """
+    run = layout.resolve_run(study, run)
+    paths = layout.run(study, run)
+    plan = read_plan(read_json(paths.plan), str(paths.plan))
+    given = given_to(layout, plan.study.notebooks, {"study": study, "run": run}, pairs)
+    refresh(paths, say)
+    built = Built(study, run, _known(plan, paths))
+    for name in plan.study.notebooks:
+        _page(layout, plan, built, name, given[name], say)
+    built.summary |= {"failed": built.failed}
+    index.keep(layout.reports, built.summary)
+    return built
+
+
+def given_to(
+    layout: Layout, names: Sequence[str], fixed: Mapping[str, Any], pairs: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return notebook -> its parameters: the fixed ones, and those of `pairs` that it declares."""
+    declared = {name: notebooks.declared(notebooks.find(layout, name)) for name in names}
+    known = {key: value for each in declared.values() for key, value in each.items()}
+    values = parameters.from_text(known, pairs)
+    clash = sorted(set(values) & set(fixed))
+    if clash:
+        raise UsageError(f"parameter {clash[0]!r} is given by the command line already")
+    parameters.check("report", known, values)
+    return {name: {k: v for k, v in {**fixed, **values}.items() if k in own} for name, own in declared.items()}
+
+
+def refresh(paths: RunPaths, say: Say) -> None:
+    """Ingest the run if a table is missing or older than what is recorded."""
+    tables = [paths.table(name) for name in TABLES]
+    recorded = [p.stat().st_mtime for p in (paths.plan, paths.run_json, paths.trials, paths.failed) if p.exists()]
+    if all(t.is_file() for t in tables) and min(t.stat().st_mtime for t in tables) >= max(recorded):
+        return
+    from loadbook.trials.ingest import ingest
+
+    say(f"{paths.raw.parent.name}: ingesting run {paths.raw.name}")
+    ingest(paths)
+
+
+def page_name(study: str, notebook: str, first: bool) -> str:
+    """Return the file name of a page: <study>.html for its first notebook, <study>-quality.html for run_quality."""
+    return f"{study}.html" if first else f"{study}-{notebook.removeprefix('run_').replace('_', '-')}.html"
+
+
+def _page(layout: Layout, plan: Plan, built: Built, name: str, given: Mapping[str, Any], say: Say) -> None:
+    study, names = plan.study.name, plan.study.notebooks
+    out = layout.run(study, built.run).processed / "notebooks" / f"{name}.ipynb"
+    page = layout.reports / page_name(study, name, name == names[0])
+    say(f"{study}: notebook {name}")
+    try:
+        executed = notebooks.execute(layout, name, given, out)
+        html.export(executed.path, page, f"{plan.study.question} · {study}", _crumbs(plan, built.run, name))
+    except LoadbookError as error:
+        built.failed.append(error.message)
+        say(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+        return
+    built.pages.append(page)
+    if name == names[0]:
+        built.summary |= {**executed.done, "page": page.name}
+    else:
+        built.summary.setdefault("more", {})[name.removeprefix("run_").replace("_", " ")] = page.name
+
+
+def _crumbs(plan: Plan, run: str, name: str) -> list[tuple[str, str | None]]:
+    study, names = plan.study.name, plan.study.notebooks
+    others = [(_link_text(n, names), page_name(study, n, n == names[0])) for n in names if n != name]
+    return [("All studies", "index.html"), (study, None), (f"run {run}", None), *others]
+
+
+def _link_text(name: str, names: Sequence[str]) -> str:
+    return "verdicts" if name == names[0] else name.removeprefix("run_").replace("_", " ")
+
+
+def _known(plan: Plan, paths: RunPaths) -> dict[str, Any]:
+    """Return what is known of a run before any notebook is executed."""
+    run = read_json(paths.run_json)
+    return {
+        "study": plan.study.name,
+        "run": paths.raw.name,
+        "question": plan.study.question,
+        "started": run["started"],
+        "ended": run["ended"],
+    }

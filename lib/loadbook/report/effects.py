@@ -1,0 +1,151 @@
+"""The page that answers a study's question: verdicts first, then what could explain them away."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.metrics import metric as metric_of
+from loadbook.report import trials, trust, verdicts
+from loadbook.report.blocks import Block, block, clean, render
+from loadbook.report.page import Page, load, nothing
+from loadbook.report.show import drawn, markup, show
+from loadbook.report.tables import plain, safe_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.stats.result import Analysis, Row
+
+PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
+LATENCY_NAMES = ("latency_intended", "latency", "service_time", "connection_time")
+QUANTITIES = {
+    "wrk": "wrk’s “Latency Distribution”, closed loop, with wrk’s own correction for stalls",
+    "wrk2": "wrk2’s latency from the intended start",
+    "ab": "ab’s “Percentage of the requests served within a certain time”, whole ms",
+    "jmeter": "JMeter’s elapsed time of all samples",
+    "httperf": "httperf’s connection time",
+}
+
+
+class EffectsPage(Page):
+    """Which treatments matter, and by how much; see `effects_page`."""
+
+    notebook = "config_effects"
+
+    def answer(self) -> Block:
+        """Show the headline verdict, one supporting sentence, and how many treatments are in each class."""
+        said = verdicts.answer(self.analysis)
+        return block("answer.html.j2", "\n".join([said.headline, *said.support]), said=said)
+
+    def trust(self) -> Block:
+        """Show in four cells whether the instrument works: A/A arm, known effect, trials that count, doubts."""
+        cells = trust.trust(self.data, self.analysis)
+        return block("trust.html.j2", "\n".join(f"{c.glyph} {c.title}: {c.text}" for c in cells), cells=cells)
+
+    def effects(self) -> Block:
+        """Show the effect plot, a sentence per treatment, and the table behind them."""
+        from loadbook.report.figures import effects
+
+        said, table = verdicts.sentences(self.analysis), verdicts.table(self.analysis, self.labels)
+        html = render(
+            "effects.html.j2", figure=markup(drawn(effects, self.analysis)), said=said, table=safe_table(table)
+        )
+        text = "\n".join(f"{s.glyph} {s.name}{s.text}" for s in said)
+        return Block(str(html), str(clean(f"{text}\n\n{plain(table)}")))
+
+    def single_blocks(self) -> Block:
+        """Show the pairs behind the headline's comparison; those of the other treatments are one click away."""
+        from loadbook.report.figures import pairs
+
+        chosen = pairs.choose(self.analysis)
+        if chosen is None:
+            return nothing("No comparison has complete blocks.")
+        first = drawn(pairs, self.analysis, chosen, self.values)
+        others = [r.treatment for r in self.analysis.of_kind("treatment") if r.treatment != chosen and _drawable(r)]
+        rest = [markup(drawn(pairs, self.analysis, name, self.values)) for name in others]
+        html = markup(first) + (render("more.html.j2", summary="The other treatments", inside=rest) if rest else "")
+        return Block(str(html), str(clean(f"{first.answer}\n{first.alt}")))
+
+    def latency(self) -> Block:
+        """Show the latency percentiles of every trial, each percentile with verdicts of its own."""
+        from loadbook.report.figures import latency
+
+        if not self.panels:
+            return nothing(f"{self.data.study.workload.tool} prints no percentiles.")
+        tool = self.data.study.workload.tool
+        shown = drawn(latency, self.analysis, panels=self.panels, quantity=QUANTITIES.get(tool, f"as {tool} prints it"))
+        table = verdicts.latency_table(self.panels, self.labels)
+        return Block(str(markup(shown) + safe_table(table)), str(clean(f"{shown.answer}\n{plain(table)}")))
+
+    @cached_property
+    def panels(self) -> dict[str, tuple[pd.DataFrame, Analysis]]:
+        """Percentile -> its values and its own analysis, for those that most trials have."""
+        found = {}
+        name, statistics = self._percentiles()
+        for statistic in statistics:
+            values = self.data.values(name, statistic)
+            found[statistic] = (values, self.analyse(name, statistic))
+        return found
+
+    def _percentiles(self) -> tuple[str, list[str]]:
+        printed = self.data.measurements[["metric", "statistic"]].drop_duplicates()
+        for name in LATENCY_NAMES:
+            there = set(printed.loc[printed["metric"] == name, "statistic"])
+            if there & set(PERCENTILES):
+                return name, [p for p in PERCENTILES if p in there]
+        return "latency", []
+
+    def published(self) -> Block:
+        """Show what the article said beside what was measured here."""
+        from loadbook.report.figures import published
+
+        if not published.needed(self.data.study):
+            return nothing("Nothing published stands beside this study.")
+        shown = show(published, self.data.study, self.analysis)
+        source = self.data.study.published.source if self.data.study.published else ""
+        return Block(
+            shown.html + str(render("note.html.j2", text=f"Source: {source}.")), f"{shown.text}\nSource: {source}"
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the index and the command line say: headline, sentences, checks."""
+        said = verdicts.answer(self.analysis)
+        checks = {kind: [r.passed for r in self.analysis.of_kind(kind)] for kind in ("aa", "control")}
+        verdict = {"kind": said.kind, "glyph": said.glyph, "word": said.word, "sentence": said.headline}
+        return (
+            super().summary()
+            | {
+                "verdict": verdict,
+                "sentences": [
+                    said.headline,
+                    *(f"{s.glyph} {s.name}{s.text}" for s in verdicts.sentences(self.analysis)),
+                ],
+                "doubts": len(trials.doubts(self.data)),
+                "metric": metric_of(self.metric).name,
+            }
+            | {kind: all(found) if found and None not in found else None for kind, found in checks.items()}
+        )
+
+
+def effects_page(
+    study: str, run: str = "latest", baseline: str = "", metric: str = "", level: float = 0.95
+) -> EffectsPage:
+    """Return the page that answers a study's question from one recorded run.
+
+    Parameters
+    ----------
+    study, run : names; "latest" is the newest run.
+    baseline, metric : names; empty for the study's own.
+    level : of the intervals, 0.95 for 95 %.
+
+    Raises
+    ------
+    UsageError : an unknown name, or a level that is not between 0.5 and 1.
+    DataError : the run was not ingested, or its tables cannot be read.
+    """
+    return EffectsPage(load(study, run), baseline, metric, level)
+
+
+def _drawable(row: Row) -> bool:
+    return row.verdict is not None and row.verdict.kind != "invalid" and row.verdict.comparison.effect is not None

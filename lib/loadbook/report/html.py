@@ -1,0 +1,120 @@
+"""An executed notebook as one self-contained HTML file: no script, no request, nothing from outside.
+
+The content security policy forbids scripts and requests, and the scan forbids them again: what does not pass is not
+written. The template is ours (templates/page.html.j2); nbconvert renders it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from loadbook.core.errors import ReportError
+from loadbook.records.manifest import write_atomic
+from loadbook.report.blocks import EMPTY, TEMPLATES, URGENT, clean, notebook_style, stylesheet
+
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; base-uri 'none'; form-action 'none'"
+)
+MAX_BYTES = 3_000_000
+ONLY_IN_NOTEBOOK = "notebook-only"
+_ACTIVE = {"script", "iframe", "object", "embed", "link", "base", "form", "applet", "frame", "svg", "math", "video"}
+_STYLE_REQUEST = re.compile(r"@import|url\s*\(|expression\s*\(|\\", re.IGNORECASE)
+_INNER_LINK = re.compile(r"#[\w-]+|[A-Za-z0-9][\w.-]*\.html(#[\w-]+)?")
+
+Crumbs = Sequence[tuple[str, str | None]]
+
+
+def export(notebook: Path, out: Path, title: str, crumbs: Crumbs = ()) -> None:
+    """Write the executed `notebook` as the HTML file `out`; `crumbs` are (text, file name or None) above it.
+
+    Raises
+    ------
+    ReportError : the page holds something active or external, or is larger than 3 MB; `out` is left as it was.
+    """
+    import nbformat
+
+    page = to_html(nbformat.read(notebook, as_version=4), title, crumbs)
+    found = forbidden(page)
+    if found:
+        raise ReportError(f"{out.name}: not exported, it would hold {'; '.join(found[:5])}")
+    data = page.encode()
+    if len(data) > MAX_BYTES:
+        raise ReportError(f"{out.name}: {len(data):,} bytes, more than {MAX_BYTES:,}", "fewer marks, or fewer blocks")
+    write_atomic(out, data)
+
+
+def to_html(notebook: Any, title: str, crumbs: Crumbs = ()) -> str:
+    """Return an executed notebook as a page; the same notebook always gives the same page."""
+    from nbconvert import HTMLExporter
+
+    exporter = HTMLExporter(template_file=str(TEMPLATES / "page.html.j2"), exclude_anchor_links=True)
+    exporter.register_filter("clean", clean)
+    shown = [c for c in notebook.cells if ONLY_IN_NOTEBOOK not in c.metadata.get("tags", [])]
+    notebook.cells = arranged(shown)
+    values = {"policy": POLICY, "style": stylesheet(), "title": title, "crumbs": list(crumbs)}
+    page, _ = exporter.from_notebook_node(notebook, resources={"loadbook": values})
+    return str(page).replace(notebook_style(), "")
+
+
+def arranged(cells: list[Any]) -> list[Any]:
+    """Return the cells with empty sections left out, and those marked `URGENT` before the first section.
+
+    A section begins at a heading; what a section is, its blocks have said in their outputs.
+    """
+    sections: list[list[Any]] = [[]]
+    for cell in cells:
+        if cell.cell_type == "markdown" and cell.source.startswith("#"):
+            sections.append([])
+        sections[-1].append(cell)
+    head, *rest = sections
+    kept = [section for section in rest if not any(_marked(cell, EMPTY) for cell in section)]
+    kept.sort(key=lambda section: not any(_marked(cell, URGENT) for cell in section))
+    return [cell for section in (head, *kept) for cell in section]
+
+
+def _marked(cell: Any, mark: str) -> bool:
+    return any(mark in output.get("data", {}) for output in cell.get("outputs", []))
+
+
+class _Scan(HTMLParser):
+    """Collects what must not be in an exported page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._in_style = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _ACTIVE:
+            self.found.append(f"<{tag}>")
+        self._in_style = tag == "style"
+        self.found += [f"{name}={value!r}"[:80] for name, value in attrs if _bad_attribute(name, value or "")]
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_style = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_style and _STYLE_REQUEST.search(data):
+            self.found.append("a style that may load something")
+
+
+def _bad_attribute(name: str, value: str) -> bool:
+    if name in ("src", "srcset"):
+        return not value.startswith("data:image/")
+    if name == "href":
+        return not _INNER_LINK.fullmatch(value)
+    if name == "style":
+        return bool(_STYLE_REQUEST.search(value))
+    return name.startswith("on") or name in ("action", "formaction", "background", "poster", "ping", "srcdoc")
+
+
+def forbidden(page: str) -> list[str]:
+    """Return every script, event handler, active element and address outside the page, empty for a good page."""
+    scan = _Scan()
+    scan.feed(page)
+    scan.close()
+    return scan.found

@@ -1,0 +1,67 @@
+"""reports/index.html: one row per study, newest run first, failed notebooks as rows too. Our own page, autoescaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from loadbook.core.errors import DataError, ReportError
+from loadbook.core.units import seconds
+from loadbook.records.manifest import read_json, write_atomic, write_json
+from loadbook.report.blocks import render, stylesheet
+from loadbook.report.html import POLICY, forbidden
+
+SUFFIX = ".summary.json"
+GLYPHS = {True: "✓", False: "✕", None: "–"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row: what a page's summary says, made ready to be shown."""
+
+    summary: dict[str, Any]
+
+    @property
+    def date(self) -> str:
+        """The day on which the run began, UTC."""
+        return datetime.fromtimestamp(self.summary["started"], UTC).strftime("%Y-%m-%d %H:%M")
+
+    @property
+    def duration(self) -> str:
+        """How long the run took; a dash for one that never ended."""
+        ended = self.summary.get("ended")
+        return seconds(ended - self.summary["started"]) if ended else "–"
+
+    @property
+    def checks(self) -> str:
+        """The A/A arm's and the positive control's glyph."""
+        return " ".join(GLYPHS[self.summary.get(name)] for name in ("aa", "control"))
+
+
+def keep(reports: Path, summary: dict[str, Any]) -> None:
+    """Write a study's summary beside its pages; the index is made from these files alone."""
+    write_json(reports / f"{summary['study']}{SUFFIX}", summary)
+
+
+def write_index(reports: Path) -> Path:
+    """Write index.html over every summary in `reports` and return its path."""
+    entries = sorted(_entries(reports), key=lambda e: (-e.summary["started"], e.summary["study"]))
+    page = str(render("index.html.j2", entries=entries, style=stylesheet(), policy=POLICY))
+    found = forbidden(page)
+    if found:
+        raise ReportError(f"index.html: not written, it would hold {'; '.join(found[:5])}")
+    write_atomic(reports / "index.html", page.encode())
+    return reports / "index.html"
+
+
+def _entries(reports: Path) -> Sequence[Entry]:
+    found = []
+    for path in sorted(reports.glob(f"*{SUFFIX}")):
+        try:
+            found.append(Entry(read_json(path)))
+        except DataError:
+            path.unlink()  # ours, torn by a full disk, say; the next report of that study writes it again
+    return found

@@ -1,0 +1,69 @@
+"""How much trials of one treatment scatter, and what so many blocks can detect at that noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from loadbook.core.units import percent
+from loadbook.report.tables import DASH, Column, Table
+from loadbook.stats.plan import detectable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.stats.result import Analysis
+
+MIN_TRIALS = 3
+
+
+def table(values: pd.DataFrame, labels: Mapping[str, str]) -> Table:
+    """Return per treatment: valid trials, coefficient of variation, and that which blocks do not explain."""
+    rows = []
+    left = residuals(values)
+    for name, own in values.groupby("treatment", sort=False):
+        valid = own.loc[own["valid"], "value"].dropna()
+        inside = left.loc[left["treatment"] == name, "residual"]
+        rows.append([labels[str(name)], f"{len(valid)} of {len(own)}", _cv(valid), _sd(inside)])
+    columns = [
+        Column("Treatment"), Column("Valid trials", True), Column("Scatter of trials (CV)", True),
+        Column("Scatter within blocks", True),
+    ]  # fmt: skip
+    return Table("Noise", columns, rows)
+
+
+def residuals(values: pd.DataFrame) -> pd.DataFrame:
+    """Return log values of valid trials less their treatment's median and their block's median (`residual`)."""
+    import numpy as np
+
+    kept = values[values["valid"] & (values["value"] > 0)].copy()
+    logs = np.log(kept["value"])
+    logs -= logs.groupby(kept["treatment"]).transform("median")
+    kept["residual"] = logs - logs.groupby(kept["block"]).transform("median")
+    return kept
+
+
+def sentence(values: pd.DataFrame, analysis: Analysis) -> str:
+    """Return the smallest difference that this run's blocks find with a probability of 80 %."""
+    spreads = [
+        c.sd_log for r in analysis.of_kind("treatment", "aa") if r.verdict and (c := r.verdict.comparison).sd_log
+    ]
+    blocks = analysis.planned_blocks
+    if not spreads or blocks < 2:
+        return "Too few valid trials to measure the noise."
+    middle = sorted(spreads)[len(spreads) // 2]
+    found = percent(detectable(blocks, middle), 1, signed=False)
+    return (
+        f"At this noise {blocks} blocks find a difference of {found} with a probability of 80 % "
+        f"(standard deviation of a block’s ratio: {percent(math.expm1(middle), 1, signed=False)})."
+    )
+
+
+def _cv(values: pd.Series) -> str:
+    enough = len(values) >= MIN_TRIALS and values.mean() > 0
+    return percent(float(values.std() / values.mean()), 1, signed=False) if enough else DASH
+
+
+def _sd(logs: pd.Series) -> str:
+    return percent(math.expm1(float(logs.std())), 1, signed=False) if len(logs) >= MIN_TRIALS else DASH

@@ -1,0 +1,135 @@
+"""Notebooks executed by papermill, safely: ours only, known parameters only, and success only if the end was reached.
+
+papermill and nbclient call a notebook with a dead kernel complete; so the last cell of every notebook of ours leaves
+a sentinel (`DONE`), and what lacks it failed, whatever the exit code says.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loadbook.core.errors import ReportError, UsageError
+from loadbook.records.layout import Layout
+from loadbook.report import parameters
+
+DONE = "application/vnd.loadbook.done+json"
+TIMEOUT_S = 600
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A notebook that ran to its end: its file and what its last cell said about the run."""
+
+    path: Path
+    done: Mapping[str, Any]
+
+
+def find(layout: Layout, name: str) -> Path:
+    """Return the file of the notebook `name` under notebooks/; anything else is refused (a notebook is code)."""
+    path = layout.notebooks / f"{name}.ipynb"
+    known = sorted(p.stem for p in layout.notebooks.glob("*.ipynb"))
+    if name not in known or path.resolve().parent != layout.notebooks.resolve():
+        raise UsageError(f"no notebook {name!r} under {layout.notebooks}", f"notebooks: {', '.join(known) or 'none'}")
+    return path
+
+
+def declared(path: Path) -> dict[str, Any]:
+    """Return the parameters of a notebook with their defaults, from its cell tagged ``parameters``."""
+    tagged = [c for c in _read(path)["cells"] if "parameters" in c["metadata"].get("tags", [])]
+    if len(tagged) != 1:
+        raise UsageError(f"{path} has {len(tagged)} cells tagged 'parameters', it needs exactly one")
+    return parameters.literals(tagged[0]["source"])
+
+
+def execute(
+    layout: Layout, name: str, given: Mapping[str, Any], out: Path, timeout_s: float | None = TIMEOUT_S
+) -> Executed:
+    """Execute the notebook `name` into the file `out`, whole or not at all.
+
+    Raises
+    ------
+    UsageError : unknown notebook or parameter; nothing was executed.
+    ReportError : a cell failed, the kernel died, or a cell took over `timeout_s` seconds; what there is of the
+        notebook is then in ``<out stem>.failed.ipynb``.
+    """
+    source = find(layout, name)
+    parameters.check(f"notebook {name}", declared(source), given)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_name(f".{out.stem}-{uuid.uuid4().hex[:8]}.ipynb")
+    try:
+        reason = _run(layout, source, given, part, timeout_s)
+        done = _sentinel(part) if reason is None else None
+        if done is None:
+            raise _failure(name, out, part, reason or "it ended without reaching its last cell")
+        part.replace(out)
+        failed_path(out).unlink(missing_ok=True)
+        return Executed(out, done)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def failed_path(out: Path) -> Path:
+    """Return where a notebook that failed is kept."""
+    return out.with_name(f"{out.stem}.failed.ipynb")
+
+
+def _run(layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None) -> str | None:
+    """Let papermill execute `source` into `part`; return the reason why it failed, None if it says it did not."""
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel is this interpreter's, not one of the user's home
+    try:
+        papermill.execute_notebook(
+            _unformatted(source),
+            _unformatted(part),
+            parameters=dict(given),
+            kernel_name="python3",
+            progress_bar=False,
+            request_save_on_cell_execute=False,
+            execution_timeout=timeout_s,
+            cwd=layout.root,
+            extra_arguments=["--log-level=CRITICAL"],
+        )
+    except PapermillExecutionError as error:
+        return f"cell {error.cell_index + 1} failed: {error.ename}: {error.evalue}"
+    except Exception as error:  # a dead kernel, a time-out and a port race have no common base class
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _unformatted(path: Path) -> str:
+    """Escape braces: papermill passes every path through str.format."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def _failure(name: str, out: Path, part: Path, reason: str) -> ReportError:
+    kept = failed_path(out)
+    if part.is_file():
+        part.replace(kept)
+        return ReportError(f"notebook {name}: {reason}", f"see {kept}")
+    return ReportError(f"notebook {name}: {reason}")
+
+
+def _sentinel(path: Path) -> Mapping[str, Any] | None:
+    """Return what the last code cell left, None if it did not run or any cell holds an error."""
+    code = [c for c in _read(path)["cells"] if c["cell_type"] == "code"]
+    outputs = [o for c in code for o in c["outputs"]]
+    if any(o["output_type"] == "error" for o in outputs) or not code:
+        return None
+    found = [o["data"][DONE] for o in code[-1]["outputs"] if DONE in o.get("data", {})]
+    return found[-1] if found else None
+
+
+def _read(path: Path) -> Any:
+    import nbformat
+
+    try:
+        return nbformat.read(path, as_version=4)
+    except (OSError, ValueError, nbformat.reader.NotJSONError) as error:
+        raise ReportError(f"{path} is not a readable notebook: {error}") from error

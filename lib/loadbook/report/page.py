@@ -1,0 +1,167 @@
+"""What every page begins and ends with: question, scope, trust, doubts, which trials count, set-up, provenance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.units import NBSP, seconds, size
+from loadbook.records.layout import layout
+from loadbook.records.rundata import RunData, load_run
+from loadbook.report import setup, trials, trust, verdicts
+from loadbook.report.blocks import EMPTY, URGENT, Block, block, clean, notebook_style, render
+from loadbook.report.notebooks import DONE
+from loadbook.report.show import drawn, markup, show
+from loadbook.report.tables import plain, safe_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.stats.result import Analysis
+
+
+class Page:
+    """One run of one study, with the blocks that all of its pages share; every method returns what a cell shows."""
+
+    notebook = ""
+
+    def __init__(self, data: RunData, baseline: str = "", metric: str = "", level: float = 0.95) -> None:
+        self.data = data
+        self.baseline = baseline or data.study.baseline
+        self.metric = metric or data.study.metric
+        self.level = level
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """The answer to the study's question on the page's metric."""
+        return self.analyse(self.metric)
+
+    @cached_property
+    def values(self) -> pd.DataFrame:
+        """The page's metric, one row per trial."""
+        return self.data.values(self.metric)
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """Each treatment as readers see it."""
+        return {name: self.data.study.label(name) for name in self.data.study.treatments}
+
+    def scope(self) -> Block:
+        """Show the question and, in one line, what was done to answer it."""
+        question, line = self.data.study.question, " · ".join(scope_parts(self.data, self.analysis.margin))
+        shown = block("scope.html.j2", f"{question}\n{line}", question=question, line=line)
+        return Block(notebook_style() + shown.html, shown.text)
+
+    def analyse(self, metric: str, statistic: str | None = None) -> Analysis:
+        """Return the analysis of another metric by the same rules."""
+        from loadbook.stats.analyse import analyse
+
+        return analyse(self.data, metric=metric, statistic=statistic, baseline=self.baseline, level=self.level)
+
+    def order(self) -> Block:
+        """Show every trial by its place in the order of execution, and the drift below."""
+        from loadbook.report.figures import order
+
+        return show(order, self.analysis, self.values, reasons=trials.reasons(self.data))
+
+    def errors(self) -> Block:
+        """Show errors per trial; first on the page when a treatment is shown to have more than the baseline."""
+        from loadbook.report.figures import errors
+
+        if not errors.needed(self.analysis):
+            return note(verdicts.no_errors(self.analysis))
+        table = verdicts.error_table(self.analysis, self.labels)
+        shown = drawn(errors, self.analysis, self.data.values("errors"), self.data.values("requests"))
+        urgent = {URGENT: True} if verdicts.errors_matter(self.analysis) else {}
+        return Block(str(markup(shown) + safe_table(table)), str(clean(f"{shown.answer}\n{plain(table)}")), urgent)
+
+    def limit(self) -> Block:
+        """Show the traces of the median block, which say what resource was full, and whether it was the driver's."""
+        from loadbook.report.figures import traces
+
+        data = self.data
+        if not traces.needed(data.traces):
+            return note("Not known: no monitor recorded anything.")
+        return show(traces, data.traces, data.trials, hosts=data.run_json["hosts"], labels=self.labels)
+
+    def doubts(self) -> Block:
+        """Show in words what could still be wrong, one line each."""
+        lines = [*trials.doubts(self.data), *trust.notes(self.analysis)]
+        text = "\n".join(f"- {d.title}: {d.text}" for d in lines) or "No gate had a doubt."
+        return block("doubts.html.j2", text, doubts=lines)
+
+    def which_count(self) -> Block:
+        """Show the gate matrix and, below it, a sentence of each gate that spoke."""
+        from loadbook.report.figures import gates
+
+        return trials.gate_block(self.data, gates, self.labels)
+
+    def setup(self) -> Block:
+        """Show how treatments differ, on which hosts they ran, and what changed there during the run."""
+        data = self.data
+        tables = [safe_table(t) for t in (setup.differences(data), setup.hosts(data), setup.fact_changes(data))]
+        differences, hosts, changes = tables
+        return block(
+            "setup.html.j2",
+            plain(setup.differences(data)),
+            differences=differences,
+            diffs=setup.config_diffs(data),
+            hosts=hosts,
+            changes=changes if setup.fact_changes(data).rows else None,
+            study_note=data.study.background,
+        )
+
+    def every_trial(self) -> Block:
+        """Show every trial in order of execution, the excluded ones with their reason."""
+        table = trials.every_trial(self.data, self.metric, self.labels)
+        html = render("details.html.j2", summary=f"Every trial ({len(table.rows)})", inside=safe_table(table))
+        return Block(str(html), plain(table))
+
+    def provenance(self) -> Block:
+        """Show where the page comes from; as the last block it also tells the runner that the end was reached."""
+        pairs = setup.provenance(self.data)
+        shown = block("provenance.html.j2", "\n".join(f"{k}: {v}" for k, v in pairs), pairs=pairs)
+        return Block(shown.html, shown.text, {DONE: self.summary()})
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the index page and the command line say about this run."""
+        return {
+            "notebook": self.notebook,
+            "study": self.data.study.name,
+            "run": self.data.run,
+            "question": self.data.study.question,
+            "started": self.data.run_json["started"],
+            "ended": self.data.run_json["ended"],
+        } | trials.count(self.data)
+
+
+def note(text: str) -> Block:
+    """Return one sentence as a block."""
+    return Block(str(render("note.html.j2", text=text)), str(clean(text)))
+
+
+def nothing(text: str) -> Block:
+    """Return the block of a section that has nothing to say; exported pages leave the section out."""
+    return replace(note(text), data={EMPTY: True})
+
+
+def load(study: str, run: str = "latest") -> RunData:
+    """Load a run of the project that the current folder lies in."""
+    return load_run(layout(), study, run)
+
+
+def scope_parts(data: RunData, margin: float) -> list[str]:
+    """Return the parts of the scope line: load, page and service, margin, trials, duration."""
+    work, run = data.study.workload, data.run_json
+    closed, open_loop = f"closed loop, {work.connections} connections", f"{work.rate_per_s or 0:,.0f} requests/s"
+    services = sorted(set(run["service_versions"].values()))
+    served = data.trials["response_bytes"].dropna()
+    page = f"page of {size(served.mode().iloc[0])}" if len(served) else f"page {work.path}"
+    last = run["ended"] or data.trials["started"].max()
+    return [
+        f"{work.tool}, {closed if work.model == 'closed' else open_loop}",
+        " on ".join([page, *services[:2]]),
+        f"margin ±{margin * 100:g}{NBSP}%, declared before the run",
+        f"{len(data.plan['treatments'])} treatments × {data.plan['blocks']} blocks, {seconds(last - run['started'])}",
+    ]

@@ -1,0 +1,114 @@
+"""Parameters of notebooks: what a notebook declares, what was given, and every misfit named at once.
+
+papermill only warns about an unknown name and never looks at types; both are errors here, in our runner as well as
+inside the notebook, for people who call papermill themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import keyword
+import math
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from loadbook.core.errors import UsageError
+
+Scalar = str | int | float | bool | None
+INJECTED = "# Parameters"  # the comment that papermill puts on top of the cell it injects
+_WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
+
+
+def literals(source: str) -> dict[str, Any]:
+    """Return the names that a cell assigns literals to; UsageError for a cell that does anything else."""
+    found: dict[str, Any] = {}
+    try:
+        for statement in ast.parse(source).body:
+            if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+                raise ValueError(f"line {statement.lineno} is no assignment")
+            found[statement.targets[0].id] = ast.literal_eval(statement.value)
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"a parameters cell must hold plain assignments only: {error}") from error
+    return found
+
+
+def problems(declared: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return one sentence per given parameter that is unknown, unsafe as a name, or of another type."""
+    return [text for name, value in given.items() if (text := _problem(declared, name, value))]
+
+
+def check(notebook: str, declared: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise UsageError naming every misfit and the parameters that `notebook` knows."""
+    found = problems(declared, given)
+    if found:
+        known = ", ".join(f"{name} ({_type_word(value)})" for name, value in declared.items())
+        raise UsageError(f"{notebook}: " + "; ".join(found), f"parameters: {known or 'none'}")
+
+
+def from_text(declared: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, Any]:
+    """Return ``name=value`` texts as values of the declared types; UsageError for a text that does not fit."""
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise UsageError(f"parameter {pair!r} is not name=value")
+        given[name] = _convert(name, declared[name], text) if name in declared else text
+    return given
+
+
+def check_parameters() -> None:
+    """Check, inside a notebook, the parameters that papermill injected; without papermill there is nothing to check."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is not None:
+        check_injected(shell.user_ns.get("In", []))
+
+
+def check_injected(cells: Sequence[str]) -> None:
+    """Check the cell that papermill injected against the parameters cell before it; no such cell, nothing to check.
+
+    `cells` are the sources executed so far, as IPython keeps them in ``In``.
+    """
+    positions = [k for k, source in enumerate(cells) if source.startswith(INJECTED)]
+    if positions:
+        declared = literals(cells[positions[-1] - 1])
+        check("notebook", declared, literals(cells[positions[-1]]))
+
+
+def _problem(declared: Mapping[str, Any], name: str, value: Any) -> str | None:
+    if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name) or name.startswith("_"):
+        return f"parameter {name!r} is not a usable name"
+    if name not in declared:
+        near = get_close_matches(name, declared, 1)
+        return f"unknown parameter {name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
+    if not _fits(declared[name], value):
+        return f"parameter {name!r} must be {_type_word(declared[name])}, is {value!r}"[:300]
+    return None
+
+
+def _fits(default: Any, value: Any) -> bool:
+    if isinstance(value, str) and any(0xD800 <= ord(c) <= 0xDFFF for c in value):
+        return False
+    if isinstance(default, list):
+        return isinstance(value, list) and all(isinstance(v, str | int | float) for v in value)
+    if isinstance(default, float):
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return type(value) is type(default)
+
+
+def _type_word(default: Any) -> str:
+    return _WORDS[type(default)]
+
+
+def _convert(name: str, default: Any, text: str) -> Any:
+    if isinstance(default, bool):
+        return {"true": True, "false": False}.get(text.lower(), text)
+    if isinstance(default, list):
+        return [part for part in text.split(",") if part]
+    try:
+        return type(default)(text)
+    except ValueError:
+        return text

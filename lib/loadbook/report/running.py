@@ -1,0 +1,96 @@
+"""The verbs of the notebook run_study: plan, run or resume, ingest, state. What they do, trials and design do."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from loadbook.core.units import percent, seconds, size
+from loadbook.design.plan import Plan, make_plan
+from loadbook.records.layout import layout
+from loadbook.records.rundata import load_run
+from loadbook.report.blocks import Block, render
+from loadbook.report.notebooks import DONE
+from loadbook.report.page import note
+from loadbook.report.tables import Column, Table, plain, safe_table
+from loadbook.stats.plan import detectable
+from loadbook.trials.api import load_study, run_study
+from loadbook.trials.ingest import ingest as ingest_run
+from loadbook.trials.progress import Progress
+
+# standard deviation of a block's log ratio between two pinned arms, lab_facts: used before a study has a run of its own
+USUAL_SD = 0.03
+
+
+def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
+    """Show what a new run would do: treatments, trials, hours, disk, and the difference it can detect; no network."""
+    planned = make_plan(load_study(layout(), study), subset or None, blocks or None)
+    rows = [
+        ["treatments", ", ".join(planned.study.label(name) for name in planned.treatments)],
+        ["trials", f"{len(planned.trials)} ({planned.blocks} blocks of {len(planned.treatments)})"],
+        ["takes about", seconds(planned.hours * 3600)],
+        ["disk", f"about {size(planned.disk_bytes)}"],
+        ["can detect", _detects(planned)],
+    ]
+    table = Table("Plan", [Column(study), Column("", wrap=True)], rows)
+    return Block(str(safe_table(table)), plain(table))
+
+
+def run(study: str, hosts: str = "", subset: str = "", resume: str = "", execute: bool = False) -> Block:
+    """Run a study, or go on with its unfinished run; without `execute` only say so.
+
+    Parameters
+    ----------
+    hosts : hosts file, by its path from the project's folder; empty is the loopback lab.
+    subset, resume : names; empty for the study's own subset and for the latest unfinished run.
+    """
+    if not execute:
+        return note("Nothing was executed. With execute = True the study is run, or its unfinished run resumed.")
+    home = layout()
+    file = home.root / Path(hosts) if hosts else None
+    done = run_study(home, study, hosts=file, subset=subset or None, resume=resume or None, on_event=_say)
+    return note(f"Run {done} of {study} is complete.")
+
+
+def ingest(study: str, run: str = "latest") -> Block:
+    """Rebuild the tables of a run from its raw data and show how many trials they hold."""
+    home = layout()
+    if not home.runs(study):
+        return note(f"{study} has no run yet.")
+    found = ingest_run(home.run(study, home.resolve_run(study, run)))
+    problems = ", ".join(f"{n} {level}" for level, n in found.problems.items()) or "none"
+    return note(f"{found.trials} of {found.planned} trials are there, {found.valid} count. Problems: {problems}.")
+
+
+def state(study: str, run: str = "latest") -> Block:
+    """Show per treatment how many trials were planned, ended well, and count."""
+    home = layout()
+    done = {"notebook": "run_study", "study": study, "run": None}
+    if not home.runs(study):
+        return replace(note("The first run is one parameter away: execute = True."), data={DONE: done})
+    data = load_run(home, study, run)
+    planned = [t["treatment"] for t in data.plan["trials"]]
+    rows = []
+    for name in data.plan["treatments"]:
+        own = data.trials[data.trials["treatment"] == name]
+        ok = int((own["status"] == "ok").sum())
+        rows.append([data.study.label(name), *map(str, (planned.count(name), len(own), ok, int(own["valid"].sum())))])
+    heads = ("Planned", "Executed", "Ended well", "Count")
+    table = Table("State", [Column("Treatment"), *(Column(h, True) for h in heads)], rows)
+    html = safe_table(table) + render("note.html.j2", text=f"Run {data.run} of {study}.")
+    return Block(str(html), plain(table), {DONE: done | {"run": data.run}})
+
+
+def _detects(planned: Plan) -> str:
+    if planned.blocks < 2:
+        return "nothing: one block has nothing to be compared with"
+    found = percent(detectable(planned.blocks, USUAL_SD), 1, signed=False)
+    return f"a difference of about {found} (probability 80 %, if a block’s ratio scatters by {USUAL_SD:.0%})"
+
+
+def _say(event: Progress) -> None:
+    """Write notes and the end of each block to stderr; a line per trial would fill the notebook."""
+    last_of_block = event.blocks and event.total and event.done % max(1, event.total // event.blocks) == 0
+    if event.kind == "note" or (event.kind == "trial-ended" and last_of_block):
+        print(event.line(), file=sys.stderr, flush=True)

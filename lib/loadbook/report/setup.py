@@ -1,0 +1,158 @@
+"""What the run was made on: configuration differences first, then hosts, versions, facts that changed, provenance."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from loadbook.core.errors import DataError
+from loadbook.core.units import size
+from loadbook.records import manifest
+from loadbook.records.rundata import RunData
+from loadbook.report.tables import DASH, Column, Table
+
+BEFORE, AFTER = "-before", "-after"
+MAX_DIFF_LINES = 40
+
+
+def started_text(data: RunData) -> str:
+    """Return the date and time at which the run began, UTC."""
+    return datetime.fromtimestamp(data.run_json["started"], UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def differences(data: RunData) -> Table:
+    """Return the factors in which treatments differ from the baseline, one row per treatment."""
+    study, base = data.study, data.study.levels_of(data.study.baseline)
+    levels = {name: study.levels_of(name) for name in data.plan["treatments"]}
+    varied = [f for f in study.factors if any(row[f] != base[f] for row in levels.values())]
+    rows = [
+        [study.label(name), *(_level(row[f], base[f], name == study.baseline) for f in varied)]
+        for name, row in levels.items()
+    ]
+    columns = [Column("Treatment"), *(Column(f) for f in varied)]
+    return Table("Configuration differences", columns, rows)
+
+
+def _level(value: Any, base: Any, is_baseline: bool) -> str:
+    shown = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    return shown if is_baseline or value != base else "="
+
+
+def config_diffs(data: RunData) -> dict[str, str]:
+    """Return treatment label -> the lines of rendered configuration that differ from the baseline's (- and +).
+
+    Lines that also differ between two trials of the baseline (ports, ids, folders) are no part of the treatment.
+    """
+    texts = {name: _configs(data, name) for name in data.plan["treatments"]}
+    base = texts[data.study.baseline]
+    if not base:
+        return {}
+    noise = set(_changed(base[0], base[-1]))
+    found = {}
+    for name, own in texts.items():
+        lines = [line for line in _changed(base[0], own[0]) if line not in noise] if own else []
+        if lines:
+            found[data.study.label(name)] = "\n".join(lines[:MAX_DIFF_LINES])
+    return found
+
+
+def _configs(data: RunData, treatment: str) -> list[list[str]]:
+    """Return the configuration lines of the first and the last recorded trial of a treatment."""
+    trials = [t["trial"] for t in data.plan["trials"] if t["treatment"] == treatment]
+    folders = [data.paths.trial(t) for t in trials if data.paths.trial(t).is_dir()]
+    chosen = [folders[0], folders[-1]] if folders else []
+    return [list(_config_lines(folder)) for folder in chosen]
+
+
+def _config_lines(folder: Path) -> Iterator[str]:
+    for service in manifest.read(folder).services:
+        for name in service.config_files:
+            text = (folder / name).read_text(encoding="utf-8", errors="replace")
+            yield from (line.strip() for line in text.splitlines() if line.strip())
+
+
+def _changed(before: list[str], after: list[str]) -> list[str]:
+    lines = difflib.unified_diff(before, after, n=0, lineterm="")
+    return [line for line in lines if line[:1] in "+-" and not line.startswith(("+++", "---"))]
+
+
+def hosts(data: RunData) -> Table:
+    """Return one row per recorded host: roles, CPUs, what it runs, and its identity facts."""
+    aliases = list(data.run_json["hosts"])
+    facts = {a: data.facts.get(a + BEFORE, {}) for a in aliases}
+    names = [n for n in dict.fromkeys(n for f in facts.values() for n in f) if _telling(facts, n)]
+    entries = data.run_json["hosts"]
+    rows = [
+        ["roles", *(", ".join(entries[a]["roles"]) for a in aliases)],
+        ["CPUs in use", *(_cpus(entries[a].get("cpus")) for a in aliases)],
+        ["tool", *(data.run_json["tool_versions"].get(a, DASH) for a in aliases)],
+        ["service", *(data.run_json["service_versions"].get(a, DASH) for a in aliases)],
+        *([n.replace("_", " "), *(fact_text(n, facts[a].get(n)) for a in aliases)] for n in names),
+    ]
+    return Table("Hosts", [Column("Host"), *(Column(a, wrap=True) for a in aliases)], rows)
+
+
+def _telling(facts: dict[str, dict[str, Any]], name: str) -> bool:
+    return any(f[name]["kind"] in ("identity", "tolerance") for f in facts.values() if name in f)
+
+
+def _cpus(cpus: list[int] | None) -> str:
+    return "all" if cpus is None else ", ".join(map(str, cpus))
+
+
+def fact_text(name: str, fact: Any) -> str:
+    """Return a recorded fact for readers; a fact that could not be had is a dash."""
+    value = fact["value"] if isinstance(fact, dict) else fact
+    if value is None:
+        return DASH
+    if name.endswith(("_b", "_bytes")) and isinstance(value, int | float):
+        return size(value)
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+def fact_changes(data: RunData) -> Table:
+    """Return the facts that were not the same before and after the run."""
+    rows = []
+    for alias in data.run_json["hosts"]:
+        before, after = data.facts.get(alias + BEFORE, {}), data.facts.get(alias + AFTER, {})
+        for name in dict.fromkeys([*before, *after]) if after else ():
+            old, new = (fact_text(name, facts.get(name)) for facts in (before, after))
+            if old != new:
+                kind = (before.get(name) or after[name])["kind"]
+                rows.append([f"{alias}: {name.replace('_', ' ')}", kind, old, new])
+    rows.sort(key=lambda row: ("identity", "tolerance", "info").index(row[1]))
+    columns = [Column("Fact"), Column("Kind"), Column("Before", wrap=True), Column("After", wrap=True)]
+    return Table("Facts that changed", columns, rows)
+
+
+def verified(data: RunData) -> str:
+    """Re-hash every file of every recorded trial and return the result as a sentence."""
+    folders = [p for p in sorted(data.paths.trials.glob("*")) if p.is_dir()]
+    changed, files = [], 0
+    for folder in folders:
+        try:
+            record = manifest.read(folder)
+        except DataError:
+            changed.append(f"{folder.name}/trial.json")
+            continue
+        files += len(record.files)
+        changed += [f"{folder.name}/{name}" for name in manifest.changed_files(folder, record)]
+    if changed:
+        return f"raw data NOT as recorded: {', '.join(changed[:5])} ({len(changed)} of {files} files)"
+    return f"raw data verified: {files:,} files of {len(folders):,} trials match their sha256"
+
+
+def provenance(data: RunData) -> list[tuple[str, str]]:
+    """Return where this page comes from, as pairs of name and value."""
+    run = data.run_json
+    revision = (run.get("git_revision") or "not under git")[:12] + (" (with changes)" if run.get("git_dirty") else "")
+    return [
+        ("study", f"{data.study.name} (sha256 {run['study_sha256'][:12]})"),
+        ("run", f"{data.run}, started {started_text(data)}" + (", in the loopback lab" if run.get("lab") else "")),
+        ("seed", str(run["seed"])),
+        ("loadbook", f"{run['loadbook_version']}, revision {revision}"),
+        ("data", verified(data)),
+    ]

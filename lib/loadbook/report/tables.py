@@ -1,0 +1,78 @@
+"""Tables of a page: cells as text, escaped in one place, numbers right, the verdict in the second column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from loadbook.core.metrics import metric as metric_of
+from loadbook.report import palette
+from loadbook.report.blocks import render
+from loadbook.stats.result import Row
+
+DASH = "–"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's head (with its unit) and how its cells are set; `wrap` is for sentences."""
+
+    head: str
+    numeric: bool = False
+    wrap: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under columns; `rules` are the positions of rows with a line above them."""
+
+    name: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+    rules: frozenset[int] = field(default_factory=frozenset)
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A verdict as readers meet it: glyph before the word, both in the verdict's colour."""
+
+    css: str
+    glyph: str
+    word: str
+
+    def __html__(self) -> str:
+        return str(render("said.html.j2", verdict=self))
+
+    def __str__(self) -> str:
+        return f"{self.glyph} {self.word}"
+
+
+def said(row: Row, metric: str) -> Said | str:
+    """Return the verdict cell of a row; the baseline has none."""
+    if row.kind == "baseline":
+        return "(reference)"
+    kind = row.verdict.kind if row.verdict and row.kind == "treatment" else "check"
+    return Said(f"v-{kind}", palette.glyph_of(row), palette.word_of(row, metric_of(metric)))
+
+
+def safe_table(table: Table) -> Markup:
+    """Return a table as markup; every cell is escaped unless it is markup of ours."""
+    for row in table.rows:
+        if len(row) != len(table.columns):
+            raise ValueError(f"table {table.name!r}: a row of {len(row)} cells under {len(table.columns)} columns")
+    return render("table.html.j2", table=table)
+
+
+def plain(table: Table) -> str:
+    """Return a table as text, columns aligned, for terminals and diffs."""
+    lines = [[c.head for c in table.columns], *[[str(cell) for cell in row] for row in table.rows]]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(table.columns))]
+    return "\n".join("  ".join(map(_aligned, table.columns, widths, line)) for line in lines)
+
+
+def _aligned(column: Column, width: int, text: str) -> str:
+    return text.rjust(width) if column.numeric else text.ljust(width)

@@ -1,0 +1,96 @@
+"""The trust strip: does the instrument work, how many trials count, what is in doubt. It stands beside the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loadbook.core.units import percent
+from loadbook.records.rundata import RunData
+from loadbook.report import palette, trials
+from loadbook.report.tables import DASH
+from loadbook.stats.result import Analysis
+from loadbook.stats.shown import numbers
+
+TITLES = {"aa": "Same against same", "control": "Known effect found"}
+FAILED = {"aa": "Same differs from same", "control": "Known effect NOT found"}
+MISSING = {"aa": "no A/A arm in this study", "control": "no positive control in this study"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the trust strip."""
+
+    css: str
+    glyph: str
+    title: str
+    text: str
+    link: str | None = None
+
+
+def trust(data: RunData, analysis: Analysis) -> list[Cell]:
+    """Return the four cells: same against same, known effect, trials that count, doubts."""
+    return [_check(analysis, "aa"), _check(analysis, "control"), _counted(data), _doubts(data, analysis)]
+
+
+def _check(analysis: Analysis, kind: str) -> Cell:
+    rows = analysis.of_kind(kind)  # type: ignore[arg-type]
+    if not rows:
+        return Cell("doubt", "!", TITLES[kind], MISSING[kind])
+    row = next((r for r in rows if r.passed is False), rows[0])
+    shown = numbers(row)
+    seen = f"{shown.change} ({shown.interval})" if shown.change != DASH else "could not be compared"
+    if kind == "aa":
+        text = f"A/A arm {seen}"
+    else:
+        known = f"built in {percent(row.expected_effect, 0)}, " if row.expected_effect is not None else ""
+        text = f"{known}seen {seen}"
+    if row.passed is None:
+        return Cell("doubt", "!", f"{TITLES[kind]}: not checked", text)
+    if not row.passed:
+        return Cell(
+            "failed",
+            palette.FAILED_GLYPH,
+            FAILED[kind],
+            text,
+        )
+    return Cell("", "✓", TITLES[kind], text)
+
+
+def _counted(data: RunData) -> Cell:
+    number, reasons = trials.count(data), trials.excluded(data)
+    left = number["planned"] - number["valid"]
+    why = ", ".join(f"{n} {_inside(reason)}" if len(reasons) > 1 else _inside(reason) for reason, n in reasons[:2])
+    more = f" and {len(reasons) - 2} other reasons" if len(reasons) > 2 else ""
+    text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + "random order within blocks"
+    return Cell("" if number["valid"] else "failed", "✓" if number["valid"] else "✕",
+                f"{number['valid']} of {number['planned']} trials count", text)  # fmt: skip
+
+
+def _inside(title: str) -> str:
+    """Return a title as it stands inside a sentence; abbreviations (CPU) keep their capitals."""
+    return title if title[1:2].isupper() else title[:1].lower() + title[1:]
+
+
+def _doubts(data: RunData, analysis: Analysis) -> Cell:
+    found = [*trials.doubts(data), *notes(analysis)]
+    doubts = [d for d in found if d.level == "doubt"]
+    unchecked = [d for d in found if d.level == "unchecked"]
+    if not doubts and not unchecked:
+        return Cell("", "✓", "No doubts", "every gate was checked")
+    title = f"{len(doubts)} doubt{'' if len(doubts) == 1 else 's'}" if doubts else f"{len(unchecked)} not checked"
+    named = [d.title for d in doubts or unchecked]
+    text = "; ".join(named[:2]) + (f"; {len(named) - 2} more" if len(named) > 2 else "")
+    return Cell("doubt", "!", title, text, "#doubts")
+
+
+def notes(analysis: Analysis) -> list[trials.Spoken]:
+    """Return what the comparisons themselves say that a reader should know, and checks that the study lacks."""
+    found = [
+        trials.Spoken("comparison", row.label, "note", 0, "; ".join(row.verdict.comparison.flags))
+        for row in analysis.rows
+        if row.verdict and row.verdict.comparison.flags
+    ]
+    if not analysis.of_kind("aa"):
+        text = "nothing in this run shows that the laboratory calls the same configuration the same"
+        found.append(trials.Spoken("no-aa", "No A/A arm", "doubt", 0, text))
+    return found

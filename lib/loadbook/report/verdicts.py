@@ -1,0 +1,191 @@
+"""An analysis as texts and tables. Numbers come only from stats.shown, sentences only from stats.sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loadbook.core.metrics import metric as metric_of
+from loadbook.core.units import percent
+from loadbook.report import palette
+from loadbook.report.tables import DASH, Column, Said, Table, said
+from loadbook.stats import headline as first
+from loadbook.stats.result import VERDICT_ORDER, Analysis, Row, VerdictKind
+from loadbook.stats.sentences import CLASS_WORDS, aa_sentence, control_sentence, errors_sentence, phrase
+from loadbook.stats.shown import numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEVEL_HEADS = {"ok_per_s": "ok/s", "requests_per_s": "requests/s", "bytes_per_s": "B/s"}
+ERROR_GLYPHS = {"more": ("v-worse", "▼"), "fewer": ("v-better", "▲"), "undecided": ("v-undecided", "●")}
+Panels = Mapping[str, tuple["pd.DataFrame", Analysis]]
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many treatments have one class of verdict."""
+
+    kind: VerdictKind
+    glyph: str
+    number: int
+    word: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer block: headline, supporting sentences, counts; `kind` gives the bar its colour."""
+
+    kind: str
+    glyph: str
+    word: str
+    headline: str
+    support: tuple[str, ...]
+    counts: tuple[Count, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One verdict sentence: glyph, the treatment's name (set in bold), and what is said of it."""
+
+    kind: str
+    glyph: str
+    name: str
+    text: str
+
+
+def answer(analysis: Analysis) -> Answer:
+    """Return the answer block; a laboratory that contradicts itself replaces every verdict."""
+    metric = metric_of(analysis.metric)
+    found: dict[VerdictKind, int] = {} if analysis.laboratory else first.counts(analysis)
+    counts = tuple(Count(k, palette.VERDICTS[k].glyph, n, palette.verdict_word(k, metric)) for k, n in found.items())
+    kind: VerdictKind = next((k for k in VERDICT_ORDER if k in found), "invalid")
+    if "undecided" in found and kind in ("small", "equivalent"):
+        kind = "undecided"
+    word = "no verdict" if analysis.laboratory else palette.verdict_word(kind, metric)
+    support = [*_more_errors(analysis), first.supporting(analysis)]
+    return Answer(kind, palette.VERDICTS[kind].glyph, word, _headline(analysis), tuple(filter(None, support)), counts)
+
+
+def _headline(analysis: Analysis) -> str:
+    """Return the headline, with interval and blocks where they leave it one line."""
+    line = first.headline(analysis)
+    full = [f"{r.label}{phrase(r.verdict)}" for r in analysis.of_kind("treatment") if r.verdict]
+    longer = [text for text in full if text.startswith(line.rstrip(".")) and len(text) <= first.MAX_LENGTH]
+    return longer[0] if longer else line
+
+
+def _more_errors(analysis: Analysis) -> list[str]:
+    worse = [r for r in analysis.of_kind("treatment") if r.errors.kind == "more"]
+    return [f"{r.label}: {errors_sentence(r.errors, analysis.row(analysis.baseline).errors)}" for r in worse[:2]]
+
+
+def sentences(analysis: Analysis) -> list[Line]:
+    """Return one line per treatment, then the checks of the laboratory, in the order of the figure."""
+    return [_line(analysis, row) for row in analysis.rows if row.kind != "baseline"]
+
+
+def _line(analysis: Analysis, row: Row) -> Line:
+    glyph = palette.glyph_of(row)
+    if row.kind == "treatment" and row.verdict:
+        text = phrase(row.verdict)
+        if row.errors.trials_with_errors:
+            text += f" {errors_sentence(row.errors)[:1].upper()}{errors_sentence(row.errors)[1:]}"
+        return Line(row.verdict.kind, glyph, row.label, text)
+    if row.kind == "aa":
+        return Line("check", glyph, row.label, _after(row, aa_sentence(row, analysis.row(analysis.baseline).label)))
+    return Line("check", glyph, row.label, _after(row, control_sentence(row)))
+
+
+def _after(row: Row, sentence: str) -> str:
+    return sentence.removeprefix(row.label)
+
+
+def table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
+    """Return the table behind the effect plot: verdict second, checks below a rule."""
+    family = any(r.verdict and r.verdict.comparison.p_adjusted is not None for r in analysis.rows)
+    unit = metric_of(analysis.metric).unit
+    head = LEVEL_HEADS.get(analysis.metric, f"{analysis.metric} {analysis.statistic}, {'ms' if unit == 's' else unit}")
+    columns = [
+        Column("Treatment"), Column("Verdict"), Column("Change, %", True),
+        Column(f"{analysis.level * 100:g} % interval, %", True), Column("Blocks", True),
+        Column("p, adj." if family else "p", True), Column(head, True), Column("With errors", True),
+    ]  # fmt: skip
+    rows = [*analysis.of_kind("baseline"), *(r for r in analysis.rows if r.kind != "baseline")]
+    checks = [k for k, row in enumerate(rows) if row.kind in ("aa", "control")]
+    cells = [[_name(r, labels), said(r, analysis.metric), *_numbers(r, family, unit)] for r in rows]
+    return Table("Effects", columns, cells, frozenset(checks[:1]))
+
+
+def _name(row: Row, labels: Mapping[str, str]) -> str:
+    """Return the label, with the key beside it where figures have to use the key (letters their font lacks)."""
+    from loadbook.report.figures.common import drawable
+
+    label = labels.get(row.treatment, row.label)
+    return label if drawable(label, row.treatment) == " ".join(label.split()) else f"{label} ({row.treatment})"
+
+
+def _numbers(row: Row, family: bool, unit: str) -> list[str]:
+    shown = numbers(row)
+    p = "check" if row.kind in ("aa", "control") else shown.p_adjusted if family else shown.p
+    level = milliseconds(row.level) if unit == "s" else shown.level
+    return [shown.change_number, shown.interval_number, shown.blocks, p, level, shown.trials_with_errors]
+
+
+def milliseconds(value_s: float | None) -> str:
+    """Return seconds as milliseconds with three significant digits, for a column whose head has the unit."""
+    return DASH if value_s is None else f"{value_s * 1e3:.3g}"
+
+
+def errors_matter(analysis: Analysis) -> bool:
+    """Tell whether any treatment is shown to have errors in more trials than the baseline."""
+    return any(row.errors.kind == "more" for row in analysis.of_kind("treatment"))
+
+
+def no_errors(analysis: Analysis) -> str:
+    """Return the sentence for a run without any error."""
+    measured = [row for row in analysis.rows if row.errors.trials]
+    if not measured:
+        return "Errors were not measured: no trial has a count of them."
+    least = min(measured, key=lambda row: row.errors.trials)
+    total = sum(row.errors.trials for row in measured)
+    share = percent(least.errors.upper_share or 0, 0, signed=False)
+    return f"No errors in {total} of {total} trials (up to {share} of a treatment’s trials could still have some)."
+
+
+def error_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
+    """Return errors by treatment and class, the error verdict second."""
+    columns = [Column("Treatment"), Column("Errors"), Column("Trials with errors", True), Column("Failed", True),
+               Column("Responses", True), Column("Classes", wrap=True)]  # fmt: skip
+    rows = [
+        [_name(r, labels), _error_said(r), numbers(r).trials_with_errors, f"{r.errors.errors:,}",
+         f"{r.errors.requests:,}", _classes(r)]
+        for r in analysis.rows
+    ]  # fmt: skip
+    return Table("Errors", columns, rows)
+
+
+def _classes(row: Row) -> str:
+    return ", ".join(f"{n:,} {CLASS_WORDS[c][n != 1]}" for c, n in row.errors.by_class.items()) or DASH
+
+
+def _error_said(row: Row) -> Said | str:
+    if row.errors.kind not in ERROR_GLYPHS:
+        return "(reference)" if row.errors.kind == "baseline" else "none" if row.errors.trials else "not measured"
+    css, glyph = ERROR_GLYPHS[row.errors.kind]
+    return Said(css, glyph, row.errors.kind)
+
+
+def latency_table(panels: Panels, labels: Mapping[str, str]) -> Table:
+    """Return the level (ms, median over trials) and the change of every percentile, treatments down."""
+    columns: list[Column] = [Column("Treatment")]
+    cells: dict[str, list[str]] = {}
+    for statistic, (_, analysis) in panels.items():
+        columns += [Column(f"{statistic}, ms", True), Column("Change, %", True)]
+        for row in analysis.rows:
+            shown = numbers(row)
+            change = shown.change_number if shown.change == DASH else f"{shown.change_number} ({shown.interval_number})"
+            cells.setdefault(row.treatment, [_name(row, labels)]).extend([milliseconds(row.level), change])
+    order = [row.treatment for row in next(iter(panels.values()))[1].rows]
+    return Table("Latency", columns, [cells[name] for name in order])
