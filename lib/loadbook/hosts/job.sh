@@ -2,7 +2,7 @@
 # Jobs on a host, for dash, bash and busybox sh. Needs setsid, mkdir, mv, rm, date, sleep; no pty, no root.
 #
 #   job.sh run DIR LEASE_S      run DIR/cmd.1, DIR/cmd.2, ... in turn; the process that runs this leads the job's group
-#   job.sh state DIR            print "<pid or -> <rc or -> <running 1|0> <boot id when it started or ->"
+#   job.sh state DIR            print "<pid or -> <rc or -> <1 while running, else 0>"
 #   job.sh end DIR GRACE_S      end the job's group: TERM, after GRACE_S seconds KILL
 #   job.sh watch SESSION        dead-man switch: when stdin ends, end the session's shell and jobs
 #   job.sh sweep [all]          end the jobs whose session is over (or all), and forget those sessions
@@ -34,8 +34,9 @@ find_now() {
     case $now in *N*) now=${now%%.*} ;; esac
 }
 
-pause() { # a tenth of a second
-    sleep 0.1 2>/dev/null || sleep 1
+pause() { # a fiftieth of a second, one of `tries`; a sleep that knows whole seconds only takes fifty
+    tries=$((tries - 1))
+    sleep 0.02 2>/dev/null || { sleep 1 && tries=$((tries - 49)); }
 }
 
 read_file() { # NAME FILE: first line of FILE into the variable NAME; empty if there is none
@@ -104,9 +105,8 @@ finish() { # DIR: the rc, last, by rename
 }
 
 await() { # DIR SECONDS: until the job has its rc or its group is gone
-    tries=$(($2 * 10 + 1))
+    tries=$(($2 * 50 + 1))
     while [ ! -e "$1/rc" ] && [ "$tries" -gt 0 ] && signal_group 0 "$pid"; do
-        tries=$((tries - 1))
         pause
     done
 }
@@ -142,7 +142,7 @@ state() {
     fi
     # shellcheck disable=SC2086
     set -- $leader
-    echo "${1:--} ${rc:--} $running ${3:--}"
+    echo "${1:--} ${rc:--} $running"
 }
 
 end_jobs_of() { # SESSION: all at once
@@ -186,10 +186,9 @@ watch() {
 
 lost() { # the line broke: our controller may be back at once under a watcher of its own, which then owns the session
     : >"$home/lost"
-    tries=$((reconnect_s * 10))
+    tries=$((reconnect_s * 50))
     while [ "$tries" -gt 0 ]; do
         pause
-        tries=$((tries - 1))
         read_file watcher "$home/watcher"
         [ "${watcher%% *}" = $$ ] || exit 0
     done

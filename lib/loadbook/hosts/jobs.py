@@ -9,24 +9,14 @@ import shlex
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
 
 from loadbook.core.errors import UsageError
-from loadbook.hosts.host import Job
+from loadbook.hosts.host import Job, JobState
 from loadbook.hosts.shell import sh_join
 from loadbook.records.layout import check_name
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 NAME_TAKEN = 9
-
-
-class State(NamedTuple):
-    """A job as its host sees it: `boot_id` is the one it was started under."""
-
-    pid: int | None
-    rc: int | None
-    running: bool
-    boot_id: str | None
 
 
 @cache
@@ -67,7 +57,7 @@ def _step_text(step: tuple[str, ...], env: Mapping[str, str]) -> str:
     return f"{exports}exec {sh_join(step)}\n"
 
 
-def read_state(answer: bytes) -> State:
-    """Read what `job.sh state` prints: pid, rc and boot id, "-" where not known, and 1 while running."""
-    pid, rc, running, boot = (None if f == "-" else f for f in answer.decode("ascii", "replace").split())
-    return State(int(pid) if pid else None, int(rc) if rc else None, running == "1", boot)
+def read_state(answer: bytes) -> JobState:
+    """Read what `job.sh state` prints: pid and rc, "-" where not known, and 1 while running."""
+    pid, rc, running = (None if f == "-" else int(f) for f in answer.split(b"\n")[0].decode().split())
+    return JobState(pid, rc, running == 1)

@@ -38,7 +38,7 @@ def get(alias: str, transport: Transport, url: Url, timeout_s: float) -> Answer:
     if url.scheme != "http":
         raise HostError(alias, f"{url}: only plain http is asked through the host")
     client = http.client.HTTPConnection(url.address, url.port)
-    client.sock = _channel(alias, transport, url, timeout_s)  # type: ignore[assignment]
+    client.sock = _channel(alias, transport, url, timeout_s)
     try:
         client.request("GET", url.path, headers={"Connection": "close", "User-Agent": "loadbook"})
         response = client.getresponse()

@@ -1,0 +1,108 @@
+"""What a host is: kernel, CPU, memory, limits, the sysctls that matter to web load. No name, no address, no id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import NamedTuple
+
+from loadbook.hosts.host import Host
+from loadbook.hosts.shell import cpu_list
+
+Fact = dict[str, str | float | int | None]
+
+# facts whose change is only shown, and those that may vary a little; every other one must stay as it is
+INFO = frozenset({"cpu_mhz", "memory_available_b", "load_1min"})
+TOLERANCE = frozenset({"memory_total_b", "swap_total_b"})
+TOLERATED = 0.02
+
+_SYSCTLS = (
+    "net/core/somaxconn", "net/core/netdev_max_backlog", "net/core/rmem_max", "net/core/wmem_max",
+    "net/core/default_qdisc", "net/core/busy_poll",
+    "net/ipv4/ip_local_port_range", "net/ipv4/tcp_tw_reuse", "net/ipv4/tcp_fin_timeout",
+    "net/ipv4/tcp_max_syn_backlog", "net/ipv4/tcp_max_tw_buckets", "net/ipv4/tcp_syncookies",
+    "net/ipv4/tcp_congestion_control", "net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem",
+    "net/ipv4/tcp_slow_start_after_idle", "net/ipv4/tcp_fastopen", "net/ipv4/tcp_keepalive_time",
+    "net/netfilter/nf_conntrack_max", "vm/swappiness", "fs/file-max", "fs/nr_open", "kernel/pid_max",
+)  # fmt: skip
+_PLAIN = (
+    "kernel", "arch", "os", "cpu_model", "cpu_mhz", "virtual", "cpus_online", "cpus_allowed", "cpu_governor",
+    "cpu_no_turbo", "cpu_smt", "clock_source", "transparent_hugepage", "memory_total", "memory_available",
+    "swap_total", "boot_id", "machine", "load", "nofile_soft", "nofile_hard",
+)  # fmt: skip
+
+
+class Difference(NamedTuple):
+    """A fact that changed; `kind` as in the facts."""
+
+    name: str
+    before: str | float | None
+    after: str | float | None
+    kind: str
+
+
+def facts(host: Host) -> dict[str, Fact]:
+    """Ask a host for all facts in one round trip: name -> {"value", "kind"}; what it cannot tell is None.
+
+    Kind "identity" must match between trials that are compared, "tolerance" within TOLERATED, "info" is only shown.
+    """
+    text = files("loadbook.hosts").joinpath("facts.sh").read_text(encoding="utf-8")
+    return read(host.script(text, _SYSCTLS, timeout_s=15, check=True).stdout)
+
+
+def read(answer: bytes) -> dict[str, Fact]:
+    """Turn what facts.sh printed into facts."""
+    pairs = (line.split("\t", 1) for line in answer.decode("utf-8", "replace").splitlines() if "\t" in line)
+    raw = dict(pairs)
+    found = dict(_fact(name, raw.get(name)) for name in (*_PLAIN, *_SYSCTLS))
+    online = raw.get("cpus_online")
+    found["cores"] = {"value": len(cpu_list(online)) if online else None, "kind": "identity"}
+    return found
+
+
+def _fact(name: str, text: str | None) -> tuple[str, Fact]:
+    """Give a fact its final name, unit and type."""
+    value: str | float | int | None = " ".join(text.split()) if text else None
+    if name in _SYSCTLS:
+        name = name.replace("/", ".")
+    elif name in ("memory_total", "memory_available", "swap_total"):
+        name, value = f"{name}_b", _kilobytes(value)
+    elif name == "load":
+        name, value = "load_1min", value and str(value).split()[0]
+    elif name == "machine":
+        value = value and str(value)[:16]
+    elif name == "transparent_hugepage":
+        value = value and re.sub(r".*\[(\w+)\].*", r"\1", str(value))
+    kind = "info" if name in INFO else "tolerance" if name in TOLERANCE else "identity"
+    text_only = name in ("boot_id", "machine", "kernel", "cpus_online", "cpus_allowed")
+    return name, {"value": value if text_only else _number(value), "kind": kind}
+
+
+def _kilobytes(value: str | float | None) -> int | None:
+    found = re.fullmatch(r"(\d+) kB", str(value))
+    return int(found[1]) * 1024 if found else None
+
+
+def _number(value: str | float | None) -> str | float | int | None:
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        return int(value)
+    if isinstance(value, str) and re.fullmatch(r"-?\d+\.\d+", value):
+        return float(value)
+    return value
+
+
+def differences(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> list[Difference]:
+    """Return the facts that differ by more than their kind allows; "info" facts never do."""
+    found = []
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name, {}).get("value"), after.get(name, {}).get("value")
+        kind = str((after.get(name) or before[name]).get("kind"))
+        if kind != "info" and old != new and not (kind == "tolerance" and _close(old, new)):
+            found.append(Difference(name, old, new, kind))
+    return found
+
+
+def _close(old: str | float | None, new: str | float | None) -> bool:
+    numbers = isinstance(old, int | float) and isinstance(new, int | float)
+    return numbers and abs(float(new) - float(old)) <= TOLERATED * abs(float(old))  # type: ignore[arg-type]

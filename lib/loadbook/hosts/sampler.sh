@@ -1,0 +1,40 @@
+# sampler.sh INTERVAL_S COUNT [LABEL=PIDFILE ...]
+#
+# Prints COUNT samples of what the kernel counts, INTERVAL_S apart, for POSIX sh with nothing installed: two forks a
+# sample (cat, sleep). A PIDFILE's first word is the id of a process that is watched with all below it; it is read
+# for every sample and may appear late. A sample starts with "@ N LABEL:PID ..." and is whole if "." ends it.
+
+interval=$1 count=$2
+shift 2
+hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
+page=$(getconf PAGESIZE 2>/dev/null) || page=4096
+now=$(date +%s.%N)
+read -r up idle </proc/uptime
+case $now in *N*) now=${now%%.*} ;; esac
+echo "loadbook-sampler 1 $now $up $hz $page $interval"
+
+add() { # PID LABEL: the process and all below it
+    pids="$pids $2:$1" stats="$stats /proc/$1/stat"
+    kids=
+    { read -r kids <"/proc/$1/task/$1/children"; } 2>/dev/null
+    for kid in $kids; do
+        add "$kid" "$2"
+    done
+}
+
+n=0
+while [ "$n" -lt "$count" ]; do
+    pids= stats=
+    for watch; do
+        pid=
+        { read -r pid rest <"${watch#*=}"; } 2>/dev/null
+        case $pid in '' | *[!0-9]*) continue ;; esac
+        add "$pid" "${watch%%=*}"
+    done
+    echo "@ $n$pids"
+    # shellcheck disable=SC2086
+    cat /proc/uptime /proc/stat /proc/meminfo /proc/net/dev /proc/loadavg /proc/net/sockstat $stats 2>/dev/null
+    echo .
+    n=$((n + 1))
+    sleep "$interval"
+done
