@@ -26,6 +26,15 @@ def test_states_follow_the_last_attempt(path):
     assert states(entries[:3])["t0001"].reason == "ligne coup\u00e9e"
 
 
+def test_a_final_trial_stays_so_until_it_is_reopened(path):
+    with Ledger(path) as ledger:
+        ledger.append("ended", trial="t0001", attempt=2, status="lost", reason="gone", final=True)
+        assert states(ledger.entries)["t0001"].final
+        ledger.append("reopened", trial="t0001")
+    state = states(read_ledger(path))["t0001"]
+    assert (state.status, state.attempt, state.final) == ("lost", 2, False)
+
+
 def test_a_missing_ledger_is_empty(tmp_path):
     assert read_ledger(tmp_path / "no.jsonl") == []
 

@@ -10,24 +10,28 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 from loadbook.core.errors import DataError
 
-Event = Literal["run-started", "run-resumed", "run-ended", "started", "ended"]
+Event = Literal["run-started", "run-resumed", "run-ended", "started", "ended", "reopened"]
 SUM_LENGTH = 16
 
 
 @dataclass(frozen=True)
 class TrialState:
-    """Where a trial stands: `status` is None while its last attempt has no recorded end."""
+    """Where a trial stands: `status` is None while its last attempt has no recorded end.
+
+    A trial that is not `final` will be attempted again, by this process or the one that resumes the run.
+    """
 
     attempt: int
     status: str | None
     reason: str | None = None
+    final: bool = False
 
 
 class Ledger:
@@ -81,7 +85,10 @@ def states(entries: Iterable[dict[str, Any]]) -> dict[str, TrialState]:
         if entry["event"] == "started":
             found[entry["trial"]] = TrialState(entry["attempt"], None)
         elif entry["event"] == "ended":
-            found[entry["trial"]] = TrialState(entry["attempt"], entry["status"], entry.get("reason"))
+            how = (entry["attempt"], entry["status"], entry.get("reason"), entry.get("final", False))
+            found[entry["trial"]] = TrialState(*how)
+        elif entry["event"] == "reopened":
+            found[entry["trial"]] = replace(found[entry["trial"]], final=False)
     return found
 
 

@@ -1,0 +1,57 @@
+"""The door to running studies, for the command line and for notebooks: one call resumes or starts, and never mixes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loadbook.records.layout import Layout
+from loadbook.records.ledger import Ledger
+from loadbook.trials.attempts import Keeper
+from loadbook.trials.choose import Wish, choose
+from loadbook.trials.execute import execute
+from loadbook.trials.lock import only_runner
+from loadbook.trials.progress import OnEvent, Progress, silent
+from loadbook.trials.session import Session
+from loadbook.trials.studies import load_study, study_file
+
+
+def run_study(
+    layout: Layout,
+    study_name: str,
+    hosts: Path | None = None,
+    subset: str | None = None,
+    blocks: int | None = None,
+    new: bool = False,
+    resume: str | None = None,
+    on_event: OnEvent = silent,
+) -> str:
+    """Do a study's plan on hosts and return the run's id; an unfinished run is resumed exactly as it was planned.
+
+    Parameters
+    ----------
+    study_name : a name in studies/, a path to a .toml file, or `<name>-smoke`.
+    hosts : hosts file; None is the loopback lab, which is brought up when it is not.
+    subset, blocks : of a new run; None takes the study's own.
+    new : start a new run although the last one is unfinished.
+    resume : id of the unfinished run to go on with; None is the latest.
+    on_event : is told of everything that happens (see `progress.Progress`).
+
+    Raises
+    ------
+    UsageError : unknown names, a study that changed since the unfinished run was planned, a second runner.
+    StudyError : everything that is wrong with the study or hosts file.
+    LoadbookError : the run could not start or had to stop; the same call goes on with it.
+    KeyboardInterrupt : the trial under way was stopped and recorded as cancelled.
+    """
+    study = load_study(layout, study_name)
+    with only_runner(layout.study_raw(study.name)):
+        chosen = choose(layout, study, Wish(subset, blocks, new, resume))
+        on_event(Progress("note", chosen.why))
+        with Session(layout, chosen, hosts, on_event) as session:
+            session.prepare(study_file(layout, study_name))
+            with Ledger(chosen.paths.ledger) as ledger:
+                keeper = Keeper(session.bench, chosen.paths, ledger)
+                session.settle(keeper)
+                execute(session.bench, keeper, on_event)
+                session.finish(keeper)
+    return chosen.run

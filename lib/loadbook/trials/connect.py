@@ -1,0 +1,99 @@
+"""From a hosts file, or the lab, to the bench of a run: who drives, who serves, what the load is aimed at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from loadbook.core.errors import UsageError
+from loadbook.design.plan import Plan
+from loadbook.hosts.host import Host
+from loadbook.hosts.inventory import HostsFile, read_hosts
+from loadbook.records.layout import Layout
+from loadbook.services import load_service
+from loadbook.tools import registry
+from loadbook.tools.base import Target
+from loadbook.trials.bench import Bench, Seat
+from loadbook.trials.preflight import check_roles
+from loadbook.trials.studies import service_folders
+
+THREADS = 16
+HTTP_PORT = 80
+LAB_RECORD = "lab.json"
+
+
+def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) -> Bench:
+    """Return the bench of a run, its hosts opened; without a hosts file it is the lab's, brought up.
+
+    Raises
+    ------
+    HostError : a host cannot be reached, or its key is not the trusted one.
+    PreflightError, UsageError, ToolError : a role without a host, an unknown service, tool or target.
+    """
+    path = hosts_file or _lab_up(layout)
+    inventory = read_hosts(path)
+    check_roles(plan, inventory)
+    seats = seat_all(plan, inventory, service_folders(layout))
+    tool, aim = registry.load(plan.study.workload.tool), target_of(plan, seats)
+    hosts = _opened(path, [a for a, entry in inventory.hosts.items() if set(entry.roles) & set(plan.study.roles)], run)
+    return Bench(
+        plan=plan,
+        run=run,
+        lab=(path.parent / LAB_RECORD).is_file(),
+        hosts=hosts,
+        inventory=inventory,
+        drivers=(inventory.with_role(plan.study.workload.role)[0],),
+        seats=seats,
+        target=aim if isinstance(aim, Target) else Target(hosts[aim.alias].address, aim.port),
+        tool=tool,
+        pool=ThreadPoolExecutor(THREADS, thread_name_prefix="bench"),
+    )
+
+
+def _lab_up(layout: Layout) -> Path:
+    from loadbook.hosts.lab import Lab
+
+    lab = Lab(layout.lab)
+    lab.up()
+    return lab.hosts_file
+
+
+def _opened(hosts_file: Path, aliases: Sequence[str], run: str) -> dict[str, Host]:
+    """Open all hosts, one after the other: the first key that is not trusted ends it before anything is run."""
+    from loadbook.hosts import connect
+
+    hosts: dict[str, Host] = {}
+    try:
+        for alias in aliases:
+            hosts[alias] = connect(hosts_file, alias, run)
+    except BaseException:
+        for host in hosts.values():
+            host.close()
+        raise
+    return hosts
+
+
+def seat_all(plan: Plan, inventory: HostsFile, folders: Sequence[Path]) -> tuple[Seat, ...]:
+    """Place every service of the study on the hosts of its role; two on one host get ports one apart."""
+    taken: dict[str, int] = {}
+    seats = []
+    for role, spec in plan.study.roles.items():
+        for alias in inventory.with_role(role) if spec.service else []:
+            port = inventory.hosts[alias].service_port + taken.get(alias, 0)
+            taken[alias] = taken.get(alias, 0) + 1
+            seats.append(Seat(role, alias, load_service(str(spec.service), folders), port))
+    return tuple(seats)
+
+
+def target_of(plan: Plan, seats: Sequence[Seat]) -> Seat | Target:
+    """Return what the load is aimed at: the first service of the workload's target role, or its external address."""
+    role = plan.study.workload.target
+    external = plan.study.roles[role].external
+    if external is not None:
+        address, _, port = external.partition(":")
+        return Target(address, int(port or HTTP_PORT))
+    seat = next((seat for seat in seats if seat.role == role), None)
+    if seat is None:
+        raise UsageError(f"the load's target {role!r} has neither a service nor an external address")
+    return seat

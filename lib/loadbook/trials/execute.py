@@ -1,0 +1,108 @@
+"""The loop over a plan: every trial ends in exactly one recorded state, and a trial that fails does not end the run.
+
+Only transient failures (a lost connection, a time-out) are tried again. Several trials lost in a row are the fault of
+a host, not of a treatment: the run stops, and the same command later repeats them and goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from loadbook.core.errors import HostError, LoadbookError
+from loadbook.design.plan import PlannedTrial
+from loadbook.records.manifest import TrialRecord
+from loadbook.trials.attempts import Keeper
+from loadbook.trials.bench import Bench
+from loadbook.trials.progress import Kind, OnEvent, Progress
+from loadbook.trials.trial import Attempt
+
+MAX_ATTEMPTS = 2
+MAX_LOST_IN_A_ROW = 3
+HOST_REASONS = ("lost", "timeout")
+
+
+def execute(bench: Bench, keeper: Keeper, on_event: OnEvent) -> None:
+    """Do every trial of the plan that has no final end yet.
+
+    Raises
+    ------
+    LoadbookError : three trials in a row were lost; they are open again for whoever resumes the run.
+    KeyboardInterrupt : the trial under way is recorded as cancelled first.
+    """
+    lost: list[TrialRecord] = []
+    clock = _Clock(bench, len(list(keeper.pending())))
+    for planned in keeper.pending():
+        on_event(clock.event(planned, "trial-started", "running"))
+        record = _do(bench, keeper, planned, on_event)
+        clock.left -= 1
+        on_event(clock.event(planned, "trial-ended", _said(record), record))
+        lost = [*lost, record] if record.status in HOST_REASONS else []
+        if len(lost) == MAX_LOST_IN_A_ROW:
+            raise _stopped(keeper, lost)
+
+
+def _do(bench: Bench, keeper: Keeper, planned: PlannedTrial, on_event: OnEvent) -> TrialRecord:
+    """Attempt one trial until it ends or may not be tried again, and return its last record."""
+    for left in reversed(range(MAX_ATTEMPTS)):
+        number, folder = keeper.begin(planned)
+        attempt = Attempt(bench, planned, number, folder)
+        try:
+            record = attempt.run()
+        except KeyboardInterrupt:
+            keeper.end(attempt.record, folder, final=False)
+            raise
+        again = attempt.retry and left > 0
+        keeper.end(record, folder, final=not again)
+        if not again:
+            return record
+        on_event(Progress("note", f"{planned.trial}: {record.status} ({record.reason}); trying again"))
+        _reconnect(bench)
+    raise AssertionError("the last attempt always returns")
+
+
+def _reconnect(bench: Bench) -> None:
+    """Open new connections; a host that cannot be reached will say so in the next attempt."""
+    for host in bench.hosts.values():
+        host.close()
+        with contextlib.suppress(HostError):
+            host.open()
+
+
+def _stopped(keeper: Keeper, lost: list[TrialRecord]) -> LoadbookError:
+    for record in lost:
+        keeper.ledger.append("reopened", trial=record.trial)
+    return LoadbookError(
+        f"stopped: {len(lost)} trials in a row were lost, the last because {lost[-1].reason}",
+        "see to the host (loadbook doctor), then give the same command again: it goes on from here",
+    )
+
+
+def _said(record: TrialRecord) -> str:
+    return record.status if record.status == "ok" else f"{record.status}: {record.reason}"
+
+
+class _Clock:
+    """Estimates the time that is left from what trials took so far."""
+
+    def __init__(self, bench: Bench, left: int) -> None:
+        self.plan, self.left = bench.plan, left
+        self.took: list[float] = []
+
+    def event(self, planned: PlannedTrial, kind: Kind, message: str, record: TrialRecord | None = None) -> Progress:
+        """Return the event of one trial."""
+        if record and record.duration_s is not None:
+            self.took.append(record.duration_s)
+        each_s = sum(self.took) / len(self.took) if self.took else self.plan.trial_s
+        total = len(self.plan.trials)
+        return Progress(
+            kind,
+            message,
+            planned.trial,
+            planned.treatment,
+            planned.block,
+            self.plan.blocks,
+            total - self.left,
+            total,
+            record.status if record else None,
+            self.left * each_s,
+        )

@@ -1,0 +1,66 @@
+"""What an attempt is called: its jobs on the hosts, its folders here, and its record before anything is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from loadbook.design.plan import PlannedTrial
+from loadbook.records.layout import RunPaths
+from loadbook.records.manifest import TrialRecord
+from loadbook.trials.bench import Bench
+
+
+def job_stem(run: str, trial: str, attempt: int) -> str:
+    """Return what the names of all jobs of one attempt begin with."""
+    return f"{run}-{trial}-a{attempt}"
+
+
+def load_name(stem: str) -> str:
+    """Return the name of the load's job."""
+    return f"{stem}-load"
+
+
+def monitor_name(stem: str) -> str:
+    """Return the name of the monitors' job."""
+    return f"{stem}-monitor"
+
+
+def service_name(stem: str, role: str) -> str:
+    """Return the name of a service's job and folder."""
+    return f"{stem}-{role}"
+
+
+def job_names(stem: str, roles: Iterable[str]) -> list[str]:
+    """Return the names of all jobs that an attempt may have on a host."""
+    return [load_name(stem), monitor_name(stem), *(service_name(stem, role) for role in roles)]
+
+
+def staging(paths: RunPaths, trial: str, attempt: int) -> Path:
+    """Return the folder in which an attempt is put together; it vanishes when the attempt is published."""
+    return paths.raw / "staging" / f"{trial}-attempt{attempt}"
+
+
+def failed(paths: RunPaths, trial: str, attempt: int) -> Path:
+    """Return the folder in which a failed attempt is kept."""
+    return paths.failed / f"{trial}-attempt{attempt}"
+
+
+def blank_record(bench: Bench, planned: PlannedTrial, attempt: int) -> TrialRecord:
+    """Return the record of an attempt of which nothing is known but that it was begun."""
+    study = bench.plan.study
+    return TrialRecord(
+        study=study.name,
+        run=bench.run,
+        trial=planned.trial,
+        treatment=planned.treatment,
+        factors={name: str(level) for name, level in study.levels_of(planned.treatment).items()},
+        block=planned.block,
+        slot=planned.slot,
+        attempt=attempt,
+        status="lost",
+        reason="the controller ended during this attempt",
+        tool=study.workload.tool,
+        tool_version=next(iter(bench.tool_versions.values()), None),
+        workload=study.workload.model_dump(mode="json"),
+    )

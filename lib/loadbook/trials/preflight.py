@@ -1,0 +1,153 @@
+"""Everything that can be known before the first trial, and all that is wrong with it at once."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from loadbook.core.errors import LoadbookError, ToolError
+from loadbook.core.units import size
+from loadbook.design.plan import Plan
+from loadbook.hosts.inventory import HostsFile
+from loadbook.services import Instance, Place, render, version
+from loadbook.trials.bench import Bench, Seat
+from loadbook.trials.load import Load
+
+PROBE_S = 20.0
+CHECK_LEASE_S = 60.0
+# the plan's estimate is rough, and a full disk costs more than a refusal
+DISK_FACTOR = 2
+HOST_MIN_BYTES = 50_000_000
+
+# $1 is a folder that may not exist yet, $2 an address as /proc/net/tcp has it (empty: any), the rest ports likewise
+_STATE = """
+folder=$1
+while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
+df -Pk "$folder" | tail -n 1 | { read -r device total used free rest; echo "free_kb $free"; }
+echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
+address=${2:-[0-9A-F]*}
+shift 2
+for port; do
+  if cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
+    grep -qE " (0{8}|0{32}|$address):$port [0-9A-F]+:0000 0A "; then echo "listening $port"; fi
+done
+"""
+
+
+class PreflightError(LoadbookError):
+    """The run cannot start; every reason is in the message, a line each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(["the run cannot start:", *(f"  {p}" for p in problems)]), "loadbook doctor")
+        self.problems = problems
+
+
+def check_roles(plan: Plan, inventory: HostsFile) -> None:
+    """See that every role of the study has a host; PreflightError names all that have none."""
+    roles = plan.study.roles
+    empty = [r for r, spec in roles.items() if spec.external is None and not inventory.with_role(r)]
+    if empty:
+        known = {alias: ", ".join(entry.roles) for alias, entry in inventory.hosts.items()}
+        raise PreflightError([f"no host has the role {role!r} (hosts file: {known})" for role in empty])
+
+
+def preflight(bench: Bench, data: Path) -> None:
+    """Check tools, services, every treatment's configuration, ports and disks; fill in versions and boot ids.
+
+    Parameters
+    ----------
+    data : folder on our side that will receive the run.
+
+    Raises
+    ------
+    PreflightError : with everything that is wrong, on all hosts.
+    """
+    checks: list[Callable[[], None]] = [lambda: _check_ours(bench, data)]
+    checks += [partial(_check_driver, bench, alias) for alias in bench.drivers]
+    checks += [partial(_check_host, bench, alias) for alias in bench.hosts]
+    checks += [partial(_check_seat, bench, seat) for seat in bench.seats]
+    problems = [p for group in bench.each(_problems, checks).values() for p in group]
+    if problems:
+        raise PreflightError(problems)
+
+
+def _problems(check: Callable[[], None]) -> list[str]:
+    """Run one check and return what it found wrong."""
+    try:
+        check()
+    except PreflightError as error:
+        return error.problems
+    except LoadbookError as error:
+        return [f"{error.message} ({error.hint})" if error.hint else error.message]
+    return []
+
+
+def _check_ours(bench: Bench, data: Path) -> None:
+    """See that our disk has room and that the tool can put this load on the target."""
+    data.mkdir(parents=True, exist_ok=True)
+    free, need = shutil.disk_usage(data).free, bench.plan.disk_bytes * DISK_FACTOR
+    if free < need:
+        raise PreflightError([f"{data}: {size(free)} free, the plan needs about {size(need)}"])
+    _ = Load(bench.tool, bench.plan.study.workload, bench.target, "preflight").steps
+
+
+def _check_driver(bench: Bench, alias: str) -> None:
+    """Learn the version of the tool on a driver; ToolError when it is missing or cannot be used."""
+    done = bench.hosts[alias].run(bench.tool.version_argv, timeout_s=PROBE_S)
+    try:
+        bench.tool_versions[alias] = bench.tool.version(done.stdout, done.stderr)
+    except ToolError as error:
+        hint = f"on {alias}: apt-get install {bench.tool.package}"
+        raise ToolError(f"host {alias}: {error.message}", hint) from error
+
+
+def _check_host(bench: Bench, alias: str) -> None:
+    """Learn the boot id of a host and see that its disk has room and its service ports are free."""
+    host = bench.hosts[alias]
+    ports = [f"{seat.port:04X}" for seat in bench.seats if seat.alias == alias]
+    done = host.script(_STATE, [host.workdir, _hex_address(host.address), *ports], timeout_s=PROBE_S, check=True)
+    words = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
+    facts = {name: value for name, value in words if name != "listening"}
+    bench.boot_ids[alias] = facts["boot_id"]
+    problems = [f"host {alias}: port {int(p, 16)} is in use" for name, p in words if name == "listening"]
+    free = int(facts["free_kb"]) * 1024
+    if free < HOST_MIN_BYTES:
+        problems.append(f"host {alias}: {size(free)} free at {host.workdir}, {size(HOST_MIN_BYTES)} needed")
+    if problems:
+        raise PreflightError(problems)
+
+
+def _check_seat(bench: Bench, seat: Seat) -> None:
+    """Learn a service's version and let it check the configuration of every treatment, each once."""
+    host, study, name = bench.hosts[seat.alias], bench.plan.study, f"{bench.run}-preflight-{seat.role}"
+    bench.service_versions[seat] = version(host, seat.spec)
+    problems, seen = [], set()
+    for treatment in bench.plan.treatments:
+        try:
+            rendered = render(seat.spec, study.vars_of(treatment, seat.role), Place.on(host, name, seat.port))
+            if rendered.config_sha256 not in seen:
+                seen.add(rendered.config_sha256)
+                _syntax(Instance(host, seat.spec, rendered, name=name, lease_s=CHECK_LEASE_S))
+        except LoadbookError as error:
+            problems.append(f"treatment {treatment}, role {seat.role}: {error.message}")
+    if problems:
+        raise PreflightError(problems)
+
+
+def _syntax(instance: Instance) -> None:
+    try:
+        instance.check()
+    finally:
+        instance.stop()
+
+
+def _hex_address(address: str) -> str:
+    """Return an IPv4 address as /proc/net/tcp writes it, empty for anything else."""
+    try:
+        return socket.inet_pton(socket.AF_INET, address)[:: 1 if sys.byteorder == "big" else -1].hex().upper()
+    except OSError:
+        return ""

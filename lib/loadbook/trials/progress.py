@@ -1,0 +1,42 @@
+"""What a run tells while it runs: one small value per event, for the terminal, a log or a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from loadbook.core.units import seconds
+
+Kind = Literal["note", "trial-started", "trial-ended"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One event; `remaining_s` is the expected time (s) to the end of the plan, None where it is not known."""
+
+    kind: Kind
+    message: str
+    trial: str | None = None
+    treatment: str | None = None
+    block: int = 0
+    blocks: int = 0
+    done: int = 0
+    total: int = 0
+    status: str | None = None
+    remaining_s: float | None = None
+
+    def line(self) -> str:
+        """Return the event as one line of plain text."""
+        if self.kind == "note":
+            return self.message
+        left = f", {seconds(self.remaining_s)} left" if self.remaining_s is not None else ""
+        where = f"[{self.done}/{self.total}] block {self.block} of {self.blocks}"
+        return f"{where}  {self.trial}  {self.treatment}: {self.message}{left}"
+
+
+OnEvent = Callable[[Progress], None]
+
+
+def silent(event: Progress) -> None:
+    """Do nothing with an event."""

@@ -1,0 +1,54 @@
+"""Back to rest before a trial: wait, bounded, until what the last one left behind is gone (statistics.md 3.1)."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from loadbook.core.errors import CommandError
+from loadbook.design.study import Reset
+from loadbook.hosts.host import Host
+
+POLL_S = 0.25
+CONTROL_S = 20.0
+_SCRIPT = """
+time_wait=$(sed -n 's/^TCP:.* tw \\([0-9][0-9]*\\).*/\\1/p' /proc/net/sockstat)
+read -r load1 load5 rest < /proc/loadavg
+read -r open_files rest < /proc/sys/fs/file-nr
+conntrack=$(cat /proc/sys/net/netfilter/nf_conntrack_count 2>/dev/null)
+echo "time_wait ${time_wait:-0}"
+echo "load1 $load1"
+echo "open_files $open_files"
+[ -z "$conntrack" ] || echo "conntrack $conntrack"
+echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
+"""
+
+
+class Rest(NamedTuple):
+    """A host's state when the wait ended (`waited_s`, `at_rest` 1 or 0, counts) and the id of its boot."""
+
+    state: dict[str, float]
+    boot_id: str
+
+
+def reset(host: Host, rule: Reset) -> Rest:
+    """Let `host` settle, wait until it is at rest by `rule` (at most `wait_s` seconds), return how it stands."""
+    begun = time.monotonic()
+    time.sleep(rule.settle_s)
+    while True:
+        rest = _look(host)
+        waited_s = time.monotonic() - begun
+        at_rest = rest.state["time_wait"] <= rule.max_time_wait
+        if at_rest or waited_s >= rule.wait_s:
+            return Rest(rest.state | {"waited_s": round(waited_s, 3), "at_rest": float(at_rest)}, rest.boot_id)
+        time.sleep(POLL_S)
+
+
+def _look(host: Host) -> Rest:
+    done = host.script(_SCRIPT, timeout_s=CONTROL_S, check=True)
+    try:
+        words = dict(line.split(" ", 1) for line in done.stdout.decode().splitlines())
+        boot_id = words.pop("boot_id")
+        return Rest({name: float(text) for name, text in words.items()}, boot_id)
+    except (ValueError, KeyError) as error:
+        raise CommandError(host.alias, f"its state under /proc cannot be read: {done.stdout[:200]!r}") from error

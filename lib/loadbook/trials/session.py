@@ -1,0 +1,144 @@
+"""One sitting at a run: hosts opened, leftovers of a dead controller stopped, everything checked, and recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import time
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from loadbook.core.errors import HostError
+from loadbook.design.plan import study_sha256
+from loadbook.hosts.facts import facts
+from loadbook.records.layout import Layout, RunPaths
+from loadbook.records.ledger import Ledger
+from loadbook.records.manifest import read_json, write_json
+from loadbook.records.schema import SCHEMA_VERSION
+from loadbook.trials.attempts import Keeper
+from loadbook.trials.bench import Bench
+from loadbook.trials.choose import Chosen
+from loadbook.trials.connect import make_bench
+from loadbook.trials.names import job_names, job_stem, service_name
+from loadbook.trials.preflight import preflight
+from loadbook.trials.progress import OnEvent, Progress
+
+
+class Session:
+    """Context manager of one sitting; `bench` is there once it is entered."""
+
+    bench: Bench
+
+    def __init__(self, layout: Layout, chosen: Chosen, hosts: Path | None, on_event: OnEvent) -> None:
+        self.layout, self.chosen, self.hosts_file, self.on_event = layout, chosen, hosts, on_event
+        self.paths = chosen.paths
+
+    def __enter__(self) -> Session:
+        self.bench = make_bench(self.layout, self.chosen.plan, self.chosen.run, self.hosts_file)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """Close every connection, which frees whoever still waits on one and ends jobs that end with us."""
+        for host in self.bench.hosts.values():
+            with contextlib.suppress(HostError):
+                host.close()
+        self.bench.pool.shutdown(wait=False, cancel_futures=True)
+
+    def prepare(self, study_file: Path) -> None:
+        """Stop leftovers, check everything, and make the run's folder when it is a new one."""
+        if self.chosen.resumed:
+            self._stop_leftovers()
+        self.on_event(Progress("note", f"checking {', '.join(self.bench.hosts)} and every configuration"))
+        preflight(self.bench, self.layout.study_raw(self.chosen.plan.study.name))
+        if self.chosen.resumed:
+            with Ledger(self.paths.ledger) as ledger:
+                ledger.append("run-resumed")
+            run = read_json(self.paths.run_json)
+            write_json(self.paths.run_json, run | {"resumed": run["resumed"] + 1})
+        else:
+            self._make_run(study_file)
+
+    def _stop_leftovers(self) -> None:
+        """Stop what a dead controller may have left running on the hosts, by the names of its unfinished attempts."""
+        with Ledger(self.paths.ledger) as ledger:
+            open_attempts = Keeper(self.bench, self.paths, ledger).unfinished()
+        stems = [job_stem(self.chosen.run, planned.trial, attempt) for planned, attempt in open_attempts]
+        self.bench.each(lambda alias: self._clear(alias, stems), self.bench.hosts)
+
+    def _clear(self, alias: str, stems: list[str]) -> None:
+        host, roles = self.bench.hosts[alias], self.chosen.plan.study.roles
+        for stem in stems:
+            for name in job_names(stem, roles):
+                host.stop(name, grace_s=1.0)
+            for role in roles:
+                host.remove(f"{host.workdir}/services/{service_name(stem, role)}")
+
+    def settle(self, keeper: Keeper) -> None:
+        """Give every attempt of a dead controller its recorded end, and say so."""
+        for planned, attempt in keeper.unfinished():
+            record = keeper.settle(planned, attempt)
+            self.on_event(Progress("note", f"{planned.trial}, attempt {attempt}: {record.status} ({record.reason})"))
+
+    def finish(self, keeper: Keeper) -> None:
+        """Read the hosts' facts again and account for the run's end."""
+        self._keep_facts(self.paths.raw, "after")
+        write_json(self.paths.run_json, read_json(self.paths.run_json) | {"ended": time.time()})
+        keeper.ledger.append("run-ended")
+
+    def _make_run(self, study_file: Path) -> None:
+        """Make the run's folder under another name first, so that a run is there whole or not at all."""
+        part = self.paths.raw.with_name(f".{self.chosen.run}.part")
+        for leftover in part.parent.glob(".*.part"):
+            shutil.rmtree(leftover)
+        part.mkdir(parents=True)
+        new = RunPaths(part, part)
+        shutil.copyfile(study_file, new.study_toml)
+        self._keep_facts(part, "before")
+        write_json(new.plan, self.chosen.plan.to_json())
+        write_json(new.run_json, self._run_json())
+        with Ledger(new.ledger) as ledger:
+            ledger.append("run-started", trials=len(self.chosen.plan.trials))
+        part.rename(self.paths.raw)
+
+    def _keep_facts(self, raw: Path, when: str) -> None:
+        found = self.bench.each(lambda alias: facts(self.bench.hosts[alias]), self.bench.hosts)
+        for alias, values in found.items():
+            write_json(raw / "facts" / f"{alias}-{when}.json", values)
+
+    def _run_json(self) -> dict[str, Any]:
+        plan, bench = self.chosen.plan, self.bench
+        git_revision, git_dirty = _git(self.layout.root)
+        return {
+            "study": plan.study.name,
+            "run": self.chosen.run,
+            "subset": plan.subset,
+            "schema_version": SCHEMA_VERSION,
+            "started": time.time(),
+            "ended": None,
+            "loadbook_version": version("loadbook"),
+            "git_revision": git_revision,
+            "git_dirty": git_dirty,
+            "study_sha256": study_sha256(plan.study),
+            "seed": plan.seed,
+            "blocks": plan.blocks,
+            "hosts": {a: {"roles": list(bench.roles_of(a)), "cpus": bench.cpus_of(a) or None} for a in bench.hosts},
+            "tool_versions": {a: f"{bench.tool.name} {v}" for a, v in bench.tool_versions.items()},
+            "service_versions": {s.alias: f"{s.spec.name} {v}" for s, v in bench.service_versions.items()},
+            "lab": bench.lab,
+            "resumed": 0,
+        }
+
+
+def _git(root: Path) -> tuple[str | None, bool | None]:
+    """Return revision and whether files differ from it; None each where `root` is no checkout."""
+    try:
+        done = [
+            subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=20, check=True)
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        ]
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+    return done[0].stdout.strip(), bool(done[1].stdout.strip())

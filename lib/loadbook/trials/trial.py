@@ -1,0 +1,211 @@
+"""One attempt at one trial: reset, configure, start, prove, ask, load, ask again, collect, stop.
+
+Whatever happens, everything that was started is stopped and the attempt ends in exactly one status with a reason.
+Web hosts and drivers are served at the same time where neither needs the other; while the load runs nothing is asked
+of anybody, because in the lab controller, driver and server share one machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from loadbook.core.errors import HostError, HostTimeoutError, LoadbookError, LostError, ToolError
+from loadbook.design.plan import PlannedTrial
+from loadbook.hosts.host import Host
+from loadbook.records.manifest import ClockRecord, Status, TrialRecord
+from loadbook.services import Instance, Place, render
+from loadbook.trials.bench import Bench, Seat
+from loadbook.trials.evidence import InvalidTrial, ask, keep, service_record, window, wrong_answer
+from loadbook.trials.load import Load, forget_job
+from loadbook.trials.names import blank_record, job_stem, load_name, monitor_name, service_name
+from loadbook.trials.reset import reset
+from loadbook.trials.watch import Watch
+
+SERVICE_LEASE_EXTRA_S = 60.0
+# a wall clock that moved against the monotonic one by more than this spoils the trial's times
+MAX_CLOCK_STEP_S = 1.0
+
+
+class Attempt:
+    """One attempt; `folder` receives its files. `retry` tells, after `run`, whether another may do better."""
+
+    def __init__(self, bench: Bench, planned: PlannedTrial, attempt: int, folder: Path) -> None:
+        self.bench, self.planned, self.folder = bench, planned, folder
+        self.study = bench.plan.study
+        self.stem = job_stem(bench.run, planned.trial, attempt)
+        self.record = blank_record(bench, planned, attempt)
+        self.load = Load(bench.tool, self.study.workload, bench.target, load_name(self.stem))
+        self.watch = Watch(bench, monitor_name(self.stem), self.load.patience_s, self._watched_jobs())
+        self.instances: dict[Seat, Instance] = {}
+        self.retry = False
+        self._phase = "reset"
+
+    def _watched_jobs(self) -> dict[str, dict[str, str]]:
+        """Return host -> label -> job of the processes that count as ours: load generator and services."""
+        jobs: dict[str, dict[str, str]] = {
+            alias: {self.bench.tool.name: self.load.name} for alias in self.bench.drivers
+        }
+        for seat in self.bench.seats:
+            jobs.setdefault(seat.alias, {})[seat.spec.name] = service_name(self.stem, seat.role)
+        return jobs
+
+    @property
+    def asker(self) -> Host:
+        """The driver that asks for the page before and after the load."""
+        return self.bench.hosts[self.bench.drivers[0]]
+
+    def run(self) -> TrialRecord:
+        """Do everything and return the record, not yet sealed; only KeyboardInterrupt and local errors get out."""
+        begun_s, self.record.started = time.monotonic(), time.time()
+        connected = self._connections()
+        try:
+            self._run_phases()
+            self._end("ok", None)
+            self._judge(time.time() - self.record.started - (time.monotonic() - begun_s))
+        except KeyboardInterrupt:
+            self._end("cancelled", "interrupted by the user")
+            raise
+        except LoadbookError as error:
+            self._end(_status_of(error, self._phase), f"{self._phase}: {error.message}")
+            self.retry = isinstance(error, HostError) and error.transient
+            self._keep_outputs()
+        finally:
+            with self._timed("stop"):
+                self._stop()
+            self.record.reconnects = self._connections() - connected
+            self.record.duration_s = round(time.monotonic() - begun_s, 4)
+        return self.record
+
+    def _run_phases(self) -> None:
+        phases = (self._reset, self._configure, self._start, self._ask_before, self._load, self._ask_after)
+        for phase in (*phases, self._collect):
+            with self._timed(phase.__name__.strip("_")):
+                phase()
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        begun, self._phase = time.monotonic(), name
+        try:
+            yield
+        finally:
+            self.record.phases_s[name] = round(time.monotonic() - begun, 4)
+
+    def _connections(self) -> int:
+        """Return how often hosts had to be connected again so far; hosts that cannot lose us do not count."""
+        return sum(getattr(host, "reconnects", 0) for host in self.bench.hosts.values())
+
+    def _end(self, status: Status, reason: str | None) -> None:
+        self.record.status, self.record.reason = status, reason
+
+    def _reset(self) -> None:
+        rests = self.bench.each(lambda alias: reset(self.bench.hosts[alias], self.study.reset), self.bench.hosts)
+        self.record.reset = {alias: rest.state for alias, rest in rests.items()}
+        self.record.boot_ids = {alias: rest.boot_id for alias, rest in rests.items()}
+        for alias, boot_id in self.record.boot_ids.items():
+            before, self.bench.boot_ids[alias] = self.bench.boot_ids.get(alias, boot_id), boot_id
+            if before != boot_id:
+                raise LostError(alias, "was rebooted since the last trial")
+
+    def _configure(self) -> None:
+        lease_s = self.load.patience_s + SERVICE_LEASE_EXTRA_S
+        for seat in self.bench.seats:
+            host, name = self.bench.hosts[seat.alias], service_name(self.stem, seat.role)
+            values = self.study.vars_of(self.planned.treatment, seat.role)
+            rendered = render(seat.spec, values, Place.on(host, name, seat.port))
+            self.instances[seat] = Instance(host, seat.spec, rendered, name=name, lease_s=lease_s)
+        self.bench.each(lambda seat: self.instances[seat].check(), self.instances)
+
+    def _start(self) -> None:
+        """Start the services in the study's order and prove each; the clocks are read meanwhile."""
+        clocks = self.bench.begin(lambda alias: self.bench.hosts[alias].clock(), self.bench.hosts)
+        for seat, instance in self.instances.items():
+            instance.start()
+            instance.ready(self.asker)
+            proof = instance.prove(self.asker)
+            cpus, version = self.bench.cpus_of(seat.alias), self.bench.service_versions.get(seat)
+            self.record.services.append(service_record(seat, instance, proof, self.folder, version=version, cpus=cpus))
+            if proof.live is False:
+                raise InvalidTrial(f"{seat.role} does not run this treatment's configuration: {proof.evidence}")
+        for alias, clock in self.bench.results(clocks).items():
+            self.record.clocks[alias] = ClockRecord(offset_before_s=clock.offset_s, rtt_before_s=clock.rtt_s)
+
+    def _ask_before(self) -> None:
+        """See that the page is right while the monitors start."""
+        started = self.bench.pool.submit(self.watch.start)
+        try:
+            self.record.response_before = ask(self.asker, self.bench.target, self.study.workload.path)
+        finally:
+            started.result()
+        wrong = wrong_answer(self.study.workload, self.record.response_before)
+        if wrong:
+            raise InvalidTrial(f"before the load {wrong}", "correct workload.path or workload.expect_*")
+
+    def _load(self) -> None:
+        drivers = [self.bench.hosts[alias] for alias in self.bench.drivers]
+        self.bench.each(self.load.start, drivers)
+        self.bench.each(self.load.wait, drivers)
+
+    def _ask_after(self) -> None:
+        self._watched = self.bench.pool.submit(self.watch.collect, self.folder, self.record.services)
+        clocks = self.bench.begin(lambda alias: self.bench.hosts[alias].clock(), self.bench.hosts)
+        self.record.response_after = ask(self.asker, self.bench.target, self.study.workload.path)
+        for alias, clock in self.bench.results(clocks).items():
+            ours = self.record.clocks[alias]
+            ours.offset_after_s, ours.rtt_after_s = clock.offset_s, clock.rtt_s
+
+    def _collect(self) -> None:
+        drivers = self.bench.each(lambda a: self.load.collect(self.bench.hosts[a], self.folder), self.bench.drivers)
+        self.record.drivers = list(drivers.values())
+        self.record.monitors = self._watched.result()
+        self.record.window = window(self.record.drivers, self.record.clocks)
+
+    def _judge(self, clock_step_s: float) -> None:
+        """Lower the status of a whole trial whose clock, page or tool was not right."""
+        if abs(clock_step_s) > MAX_CLOCK_STEP_S:
+            self._end("partial", f"the controller's clock jumped by {clock_step_s:.1f} s during the trial")
+        answer = self.record.response_after
+        wrong = wrong_answer(self.study.workload, answer) if answer else None
+        if wrong:
+            self._end("invalid", f"after the load {wrong}")
+        for driver in self.record.drivers:
+            if driver.rc != 0:
+                self._end("tool_failed", f"host {driver.host}: {self.record.tool} ended with exit code {driver.rc}")
+
+    def _keep_outputs(self) -> None:
+        """Keep what a failed attempt left on its drivers, as far as they can still be reached."""
+        for alias in self.load.started:
+            with contextlib.suppress(LoadbookError):
+                self.bench.hosts[alias].stop(self.load.name, grace_s=1.0)
+                self.record.drivers.append(self.load.collect(self.bench.hosts[alias], self.folder))
+
+    def _stop(self) -> None:
+        """End everything that was started; what cannot be reached any more ends by its lease."""
+        self.load.cancel()
+        ends: list[Callable[[], None]] = [partial(self._end_service, seat) for seat in self.instances]
+        ends += [partial(self.load.end, self.bench.hosts[alias]) for alias in self.load.started]
+        for ended in [self.bench.pool.submit(end) for end in (*ends, self.watch.end)]:
+            with contextlib.suppress(HostError):
+                ended.result()
+
+    def _end_service(self, seat: Seat) -> None:
+        """Keep the end of a service's log, then stop it."""
+        instance = self.instances[seat]
+        try:
+            keep(self.folder / f"log-{seat.alias}-{seat.role}", instance.log())
+        finally:
+            instance.stop()
+            forget_job(self.bench.hosts[seat.alias], instance.name)
+
+
+def _status_of(error: LoadbookError, phase: str) -> Status:
+    """Return how an attempt ended that this error ended."""
+    if isinstance(error, ToolError):
+        return "tool_failed"
+    if isinstance(error, HostTimeoutError) and phase == "load":
+        return "timeout"
+    return "lost" if isinstance(error, HostError) and error.transient else "invalid"

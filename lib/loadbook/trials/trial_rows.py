@@ -1,0 +1,135 @@
+"""One recorded trial -> rows of measurements, samples and traces, and what was wrong. Pure but for reading its files.
+
+A file that no longer matches its sha256 is not read; an output that cannot be parsed gives a problem and no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loadbook.core.errors import ParseError
+from loadbook.hosts import monitors
+from loadbook.records.manifest import DriverRecord, TrialRecord, changed_files
+from loadbook.tools import registry
+from loadbook.tools.base import Captured, Measurement, Parsed
+
+Row = dict[str, Any]
+TOTAL = "*"
+READABLE = ("ok", "partial", "invalid")
+SUMMED_UNITS = ("1", "B", "1/s", "B/s")
+POINT = ("metric", "item", "value", "unit")
+TIME_DIGITS = 4
+# a share of one CPU: its sum over drivers means nothing
+NEVER_SUMMED = ("driver_cpu",)
+
+
+@dataclass
+class TrialRows:
+    """What one trial contributes to the tables, without the columns study, run and trial."""
+
+    record: TrialRecord
+    measurements: list[Row] = field(default_factory=list)
+    samples: list[Row] = field(default_factory=list)
+    traces: list[Row] = field(default_factory=list)
+    problems: list[Row] = field(default_factory=list)
+    doubts: list[tuple[str, str]] = field(default_factory=list)
+
+    def problem(
+        self,
+        name: str,
+        message: str,
+        *,
+        level: str = "invalid",
+        host: str | None = None,
+        file: str | None = None,
+        line: int | None = None,
+    ) -> None:
+        """Note one problem of this trial."""
+        found = {"host": host, "file": file, "line": line, "name": name, "level": level, "message": message}
+        self.problems.append(found)
+
+
+def rows_of(folder: Path, record: TrialRecord) -> TrialRows:
+    """Read one trial's folder; see TrialRows."""
+    rows = TrialRows(record)
+    changed = changed_files(folder, record)
+    for name in changed:
+        rows.problem("changed-file", f"{name} is missing or no longer matches its sha256; it was not used", file=name)
+    if record.status not in READABLE:
+        return rows
+    parsed = {d.host: p for d in record.drivers if (p := _parse(folder, d, changed, rows)) is not None}
+    if len(parsed) == len(record.drivers):
+        _add_measurements(rows, parsed)
+    _add_traces(rows, folder, changed)
+    return rows
+
+
+def _parse(folder: Path, driver: DriverRecord, changed: list[str], rows: TrialRows) -> Parsed | None:
+    if {driver.stdout, driver.stderr, *driver.files.values()} & set(changed):
+        return None
+    captured = Captured(
+        stdout=(folder / driver.stdout).read_bytes(),
+        stderr=(folder / driver.stderr).read_bytes(),
+        rc=driver.rc,
+        argv=tuple(driver.argv),
+        files={name: (folder / kept).read_bytes() for name, kept in sorted(driver.files.items())},
+    )
+    try:
+        parsed = registry.load(rows.record.tool).parse(captured)
+    except ParseError as error:
+        file = driver.files.get(error.file, driver.stdout)
+        rows.problem("unreadable-output", error.message, host=driver.host, file=file, line=error.line or None)
+        return None
+    rows.doubts += parsed.doubts
+    return parsed
+
+
+def _add_measurements(rows: TrialRows, parsed: dict[str, Parsed]) -> None:
+    per_driver = [(driver, m) for driver, p in parsed.items() for m in p.rows]
+    totals = [(TOTAL, m) for m in total([p.rows for p in parsed.values()])]
+    rows.measurements = [{"driver": driver, **m._asdict()} for driver, m in per_driver + totals]
+    rows.samples = [{"driver": driver, **s._asdict()} for driver, p in parsed.items() for s in p.samples]
+
+
+def total(reports: list[tuple[Measurement, ...]]) -> list[Measurement]:
+    """Return the trial's totals over its drivers.
+
+    One driver's rows are the totals. Of several, counts and rates that every driver reports are summed; times are
+    left out, since percentiles cannot be averaged; the duration is the longest.
+    """
+    if len(reports) == 1:
+        return list(reports[0])
+    tables = [{(m.metric, m.statistic): m for m in rows} for rows in reports]
+    shared = [m for m in reports[0] if all((m.metric, m.statistic) in t for t in tables)] if reports else []
+    found = []
+    for m in shared:
+        values = [t[m.metric, m.statistic].value for t in tables]
+        if m.metric == "duration":
+            found.append(m._replace(value=max(values), text=None))
+        elif m.unit in SUMMED_UNITS and m.metric not in NEVER_SUMMED:
+            found.append(m._replace(value=sum(values), text=None))
+    return found
+
+
+def _add_traces(rows: TrialRows, folder: Path, changed: Iterable[str]) -> None:
+    """Place every host's samples by our clock, 0 being the start of the measurement."""
+    record = rows.record
+    if record.window is None:
+        return
+    for monitor in record.monitors:
+        if monitor.file in changed:
+            continue
+        clock = record.clocks.get(monitor.host)
+        opened = record.window[0] + (clock.offset_before_s if clock else 0.0)
+        parsed = monitors.parse((folder / monitor.file).read_bytes())
+        keys = {"host": monitor.host, "role": monitor.role}
+        for point in parsed.rows:
+            t_s = round(float(point["t"]) - opened, TIME_DIGITS)
+            rows.traces.append(keys | {"t_s": t_s} | {name: point[name] for name in POINT})
+        for problem in parsed.problems:
+            # the load generator is meant to end before its monitor does
+            if not (problem.name == "process_gone" and problem.message.startswith(f"{record.tool}:")):
+                rows.problem(problem.name, problem.message, level="note", host=monitor.host, file=monitor.file)
