@@ -18,8 +18,10 @@ from loadbook.tools.httperf_forms import ERRORS, FORMS, SESSION, offered, option
 from loadbook.tools.text import Report
 
 RATE_INTERVAL_S = 5.0  # httperf.c: one reply-rate sample every 5 s
-OWNED: tuple[str, ...] = ("--server", "--port", "--uri", "--rate", "--period", "--num-conns", "--num-calls", "--timeout")
-OWNED += ("--runtime", "--client", "--wsess", "--wsesslog", "--wsesspage", "--add-header", "--help", "--version", "-h", "-V")
+OWNED = (
+    *("--server", "--port", "--uri", "--rate", "--period", "--num-conns", "--num-calls", "--timeout", "--client"),
+    *("--wsess", "--wsesslog", "--wsesspage", "--add-header", "--runtime", "--help", "--version", "-h", "-V"),
+)
 HISTOGRAM = "Connection lifetime histogram (time in ms):"
 
 
