@@ -61,7 +61,7 @@ def _by_block(values: pd.DataFrame, treatment: str) -> pd.Series:
     rows = values[values["treatment"] == treatment]
     repeated = rows[rows["block"].duplicated()]
     if len(repeated):
-        raise DataError(f"treatment {treatment!r} has more than one row in block {repeated['block'].iloc[0]!r}")
+        raise DataError(f"treatment {treatment!r} has more than one row in block {repeated['block'].iloc[0]}")
     series = rows.set_index("block")["value"].astype(float)
     if "valid" in rows:
         series = series.where(rows.set_index("block")["valid"].astype(bool))

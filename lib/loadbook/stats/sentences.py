@@ -134,7 +134,8 @@ def _more(verdict: Verdict, block_s: float | None) -> str:
     if forecast is None or forecast.about is None:
         remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"
         return f"Not reachable at this noise (over 60 blocks): {remedy}."
-    time = f"; {_count(forecast.about, 'block')} take {seconds(forecast.about * block_s)}" if block_s else ""
+    takes = "takes" if forecast.about == 1 else "take"
+    time = f"; {_count(forecast.about, 'block')} {takes} {seconds(forecast.about * block_s)}" if block_s else ""
     return f"About {forecast.about} more {_blocks(forecast.about)} would decide (up to {forecast.high}){time}."
 
 

@@ -1,0 +1,266 @@
+"""From tables to the Analysis: order of rows, checks, reasons, headline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from loadbook.core.errors import UsageError
+from loadbook.design.study import Study
+from loadbook.stats import order
+from loadbook.stats.analyse import analyse
+from loadbook.stats.headline import counts, headline, supporting
+from loadbook.stats.sentences import aa_sentence, control_sentence
+from loadbook.stats.shown import numbers
+
+ARMS = {
+    "base": {},
+    "noisy": {"effect": 0.012, "sd": 0.06},
+    "slow": {"effect": -0.047},
+    "fast": {"effect": 0.06, "label": "tcp_nopush on"},
+    "even": {"effect": 0.0, "sd": 0.002},
+    "again": {"check": "aa", "same_as": "base", "label": "A/A: baseline again"},
+    "log": {"effect": -0.10, "check": "control", "expect": "worse", "expect_effect": -0.10},
+}
+
+
+@dataclass
+class Run:
+    study: Study
+    trials: pd.DataFrame
+    measurements: pd.DataFrame
+    plan: dict = field(default_factory=dict)
+
+
+def make_run(arms=ARMS, blocks: int = 12, seed: int = 5, drift: float = 0.0, **study) -> Run:
+    """A run with known effects, in randomised blocks, as the tables hold it."""
+    rng = np.random.default_rng(seed)
+    keys = ("label", "check", "same_as", "expect", "expect_effect")
+    spec = {
+        "schema": 1, "name": "s", "question": "Which directive?", "baseline": next(iter(arms)), "blocks": blocks,
+        "roles": {"driver": {}, "web": {}}, "workload": {"tool": "wrk"},
+        "treatments": {name: {k: v for k, v in arm.items() if k in keys} for name, arm in arms.items()},
+    }  # fmt: skip
+    trials, rows = [], []
+    for block in range(1, blocks + 1):
+        common = rng.normal(0, 0.02) + drift * block
+        for name in rng.permutation(list(arms)):
+            slot, trial = len(trials) + 1, f"t{len(trials) + 1:04}"
+            rate = 40_000 * np.exp(common + arms[name].get("effect", 0.0) + rng.normal(0, arms[name].get("sd", 0.006)))
+            trials.append({
+                "trial": trial, "treatment": name, "block": block, "slot": slot, "status": "ok", "valid": True,
+                "gates": [], "reason": None, "tool": "wrk", "load_model": "closed", "offered_per_s": None,
+                "concurrency": 50, "drivers": 1, "response_status": 200, "response_bytes": 5,
+            })  # fmt: skip
+            rows += [(trial, "ok_per_s", "value", rate), (trial, "requests", "count", rate * 10)]
+            rows += [(trial, "errors", "count", 0), (trial, "latency", "p50", 50 / rate)]
+    measurements = pd.DataFrame(rows, columns=["trial", "metric", "statistic", "value"]).assign(driver="*")
+    return Run(Study.model_validate(spec | study), pd.DataFrame(trials), measurements)
+
+
+@pytest.fixture(scope="module")
+def usual() -> Run:
+    return make_run()
+
+
+def test_rows_come_in_the_order_in_which_they_are_shown(usual: Run) -> None:
+    found = analyse(usual)
+    assert [r.treatment for r in found.rows] == ["base", "fast", "slow", "even", "noisy", "again", "log"]
+    assert [r.verdict.kind for r in found.of_kind("treatment")] == ["better", "worse", "equivalent", "undecided"]
+    assert [r.passed for r in found.rows] == [None] * 5 + [True, True]
+    assert (found.laboratory, found.best, found.planned_blocks) == (None, "fast", 12)
+
+
+def test_checks_are_not_in_the_family(usual: Run) -> None:
+    found = analyse(usual)
+    assert {r.verdict.comparison.family for r in found.of_kind("treatment")} == {4}
+    assert {r.verdict.comparison.family for r in found.of_kind("aa", "control")} == {1}
+
+
+def test_levels_are_medians_with_their_half_width(usual: Run) -> None:
+    row = analyse(usual).row("fast")
+    rates = usual.measurements.merge(usual.trials).query("treatment == 'fast' and metric == 'ok_per_s'")["value"]
+    assert row.level == pytest.approx(rates.median())
+    assert 0 < row.level_half_width < 0.03 * row.level
+    assert numbers(row).level == f"{round(row.level, -2):,.0f}"
+    assert numbers(row).trials_with_errors == "0 of 12"
+
+
+def test_all_rows_of_an_analysis_have_the_same_decimals(usual: Run) -> None:
+    texts = [numbers(r).change_number for r in analyse(usual).of_kind("treatment")]
+    assert {len(t.partition(".")[2]) for t in texts} == {1}
+
+
+def test_headline_and_supporting_sentence(usual: Run) -> None:
+    found = analyse(usual)
+    assert headline(found).startswith("tcp_nopush on is faster by ")
+    assert len(headline(found)) < 90
+    assert headline(found, {"fast": "x" * 120}).startswith("x" * 40)
+    assert len(headline(found, {"fast": "x" * 120})) < 90
+    assert "slow is slower by" in supporting(found)
+    assert "No other treatment is shown to change the rate by 2\u00a0% or more." in supporting(found)
+    assert counts(found) == {"better": 1, "worse": 1, "equivalent": 1, "undecided": 1}
+
+
+def test_checks_are_told_as_passed(usual: Run) -> None:
+    found = analyse(usual)
+    assert aa_sentence(found.row("again"), "base").startswith("A/A: baseline again: passed. Same against same")
+    assert control_sentence(found.row("log")).startswith("log: passed. The known effect was found: −")
+
+
+def test_latency_is_better_when_shorter(usual: Run) -> None:
+    found = analyse(usual, metric="latency")
+    assert found.row("fast").verdict.kind == "better"
+    assert found.row("slow").verdict.kind == "worse"
+    assert found.margin == 0.05
+    assert found.row("log").passed
+
+
+def test_another_baseline_makes_the_old_one_a_treatment(usual: Run) -> None:
+    found = analyse(usual, baseline="fast")
+    assert [r.treatment for r in found.of_kind("baseline")] == ["fast"]
+    assert found.row("base").verdict.kind == "worse"
+    assert found.row("again").passed
+    assert found.row("log").passed
+
+
+def test_an_aa_arm_that_differs_voids_every_verdict() -> None:
+    found = analyse(make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.05}}))
+    assert found.laboratory.startswith("No verdict: the laboratory contradicts itself. A/A: baseline again")
+    assert {r.verdict.kind for r in found.of_kind("treatment")} == {"invalid"}
+    assert (found.row("again").passed, found.best, found.tied_with_best) == (False, None, ())
+    assert headline(found) == "No verdict: the laboratory contradicts itself."
+    assert aa_sentence(found.row("again"), "base").startswith("A/A: baseline again: failed.")
+
+
+def test_a_control_that_is_not_found_fails() -> None:
+    found = analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}}))
+    assert found.row("log").passed is False
+    assert "failed. The known effect was not found" in control_sentence(found.row("log"))
+    assert analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.1}})).row("log").passed is False
+
+
+def test_too_few_blocks_leave_everything_open() -> None:
+    found = analyse(make_run(blocks=3))
+    assert {r.verdict.kind for r in found.of_kind("treatment")} == {"invalid"}
+    assert (found.row("again").passed, found.row("log").passed) == (None, None)
+    assert aa_sentence(found.row("again"), "base").endswith("not checked, only 3 complete blocks, 5 are needed.")
+    assert headline(found) == "No verdict: no treatment could be compared."
+
+
+def test_excluded_trials_are_named_by_their_gate() -> None:
+    run = make_run()
+    bad = (run.trials["treatment"] == "fast") & (run.trials["block"] > 4)
+    run.trials.loc[bad, "valid"] = False
+    run.trials.loc[bad, "gates"] = run.trials.loc[bad, "gates"].map(lambda _: ["driver_saturated"])
+    row = analyse(run).row("fast")
+    assert (row.valid_trials, row.trials, row.verdict.kind) == (4, 12, "invalid")
+    assert row.verdict.reason == ("only 4 complete blocks, 5 are needed (8 of 12 trials excluded: driver saturated)")
+
+
+def test_failed_trials_do_not_enter() -> None:
+    run = make_run()
+    run.trials.loc[(run.trials["treatment"] == "fast") & (run.trials["block"] == 2), "status"] = "tool_failed"
+    found = analyse(run).row("fast").verdict.comparison
+    assert (found.blocks, found.excluded) == (11, 1)
+
+
+def test_an_arm_that_answers_differently_is_not_compared() -> None:
+    run = make_run()
+    run.trials.loc[run.trials["treatment"] == "fast", "response_bytes"] = 24
+    verdict = analyse(run).row("fast").verdict
+    assert verdict.reason == "it answers differently (24 bytes where the baseline sends 5)"
+
+
+def test_an_arm_under_another_load_is_not_compared() -> None:
+    run = make_run()
+    run.trials.loc[run.trials["treatment"] == "fast", "concurrency"] = 100
+    assert "another number of connections" in analyse(run).row("fast").verdict.reason
+
+
+def test_an_order_that_no_block_can_give_is_not_compared() -> None:
+    run = make_run()
+    run.trials["slot"] = run.trials.sort_values(["treatment", "block"]).reset_index().sort_values("index").index + 1
+    assert "not randomised in blocks" in analyse(run).row("fast").verdict.reason
+
+
+def test_more_errors_forbid_a_rate_that_counts_them() -> None:
+    run = make_run(metric="requests_per_s")
+    run.measurements = run.measurements.replace({"metric": {"ok_per_s": "requests_per_s"}})
+    fast = run.trials.loc[run.trials["treatment"] == "fast", "trial"]
+    run.measurements.loc[run.measurements["trial"].isin(fast) & (run.measurements["metric"] == "errors"), "value"] = 50
+    row = analyse(run).row("fast")
+    assert (row.verdict.kind, row.errors.kind) == ("invalid", "more")
+    assert row.verdict.reason.startswith("requests_per_s counts error responses")
+
+
+def test_a_planned_treatment_without_trials_keeps_its_row() -> None:
+    run = make_run()
+    run.plan = {"treatments": list(ARMS), "blocks": 15}
+    run.trials = run.trials[run.trials["treatment"] != "even"]
+    row = analyse(run).row("even")
+    assert (row.trials, row.level, row.verdict.kind) == (0, None, "invalid")
+    assert analyse(run).planned_blocks == 15
+
+
+def test_a_run_without_any_trial_is_an_analysis_too() -> None:
+    run = make_run()
+    run.trials, run.measurements = run.trials.iloc[:0], run.measurements.iloc[:0]
+    run.plan = {"treatments": list(ARMS), "blocks": 12}
+    found = analyse(run)
+    assert {r.verdict.kind for r in found.of_kind("treatment")} == {"invalid"}
+    assert numbers(found.row("base")).level == "–"
+
+
+def test_all_undecided_says_so() -> None:
+    found = analyse(make_run({"base": {"sd": 0.08}, "a": {"sd": 0.08}, "b": {"sd": 0.08}}))
+    assert headline(found) == "No treatment is shown to change the rate by 2\u00a0% or more."
+    assert supporting(found) == "All 2 are undecided."
+
+
+def test_one_treatment_alone_has_its_own_headline() -> None:
+    assert headline(analyse(make_run({"base": {}, "a": {"effect": 0.1}}))).startswith("a is faster by ")
+    assert headline(analyse(make_run({"base": {}, "a": {"sd": 0.1}}))).startswith("a: undecided, ")
+    even = headline(analyse(make_run({"base": {}, "a": {"sd": 0.001}})))
+    assert even.startswith("a: no difference larger than 2\u00a0% (90\u00a0% interval ")
+
+
+def test_sixteen_treatments_with_two_leaders() -> None:
+    arms = {"base": {}} | {f"t{k}": {"effect": 0.05 if k < 2 else 0.0} for k in range(16)}
+    found = analyse(make_run(arms))
+    assert headline(found).startswith("2 of 16 treatments are faster")
+    assert (found.best, set(found.tied_with_best), found.ties_lead) == (None, {"t0", "t1"}, True)
+    assert "cannot be told apart; all are ahead of the rest." in supporting(found)
+
+
+@pytest.mark.parametrize("wrong", [{"baseline": "nobody"}, {"metric": "no_metric"}, {"level": 95.0}, {"level": 0.2}])
+def test_wrong_arguments_are_usage_errors(usual: Run, wrong: dict) -> None:
+    with pytest.raises(UsageError):
+        analyse(usual, **wrong)
+
+
+def test_another_level_widens_the_interval(usual: Run) -> None:
+    usual95, wide = (analyse(usual, level=level).row("slow").verdict.comparison for level in (0.95, 0.99))
+    assert wide.ci95[0] < usual95.ci95[0] < usual95.ci95[1] < wide.ci95[1]
+    assert wide.level == 0.99
+
+
+def values_of(run: Run) -> pd.DataFrame:
+    rates = run.measurements.query("metric == 'ok_per_s'")[["trial", "value"]]
+    return run.trials.merge(rates, on="trial")
+
+
+def test_drift_is_described() -> None:
+    found = order.describe(values_of(make_run(drift=-0.03)))
+    assert found.drift == pytest.approx(np.exp(-0.03 * 11) - 1, abs=0.1)
+    assert found.drift_p < 0.01
+    assert found.sentence.startswith("The values moved by −")
+    assert found.lag1 > 0.5
+
+
+def test_no_drift_is_said_carefully() -> None:
+    assert order.describe(values_of(make_run())).sentence == "No steady drift is visible over the run."
+    assert order.describe(values_of(make_run(blocks=3))).sentence == "Too few blocks to see a drift."

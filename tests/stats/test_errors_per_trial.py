@@ -1,0 +1,68 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from loadbook.stats.errors import Counts, count, rate_ratio, summarise, zero_error_bound
+
+
+def counts(errors: list[int], requests: int = 10_000) -> Counts:
+    return Counts(np.array(errors, float), np.full(len(errors), float(requests)), {})
+
+
+CLEAN, ALL_BAD = counts([0] * 12), counts([100, 3, 7, 250, 1, 9, 40, 12, 6, 88, 31, 2])
+
+
+def test_runs_with_errors_are_compared_by_fishers_test() -> None:
+    found = summarise("t", ALL_BAD, CLEAN)
+    assert (found.trials_with_errors, found.trials, found.kind) == (12, 12, "more")
+    assert found.p == pytest.approx(stats.fisher_exact([[12, 0], [0, 12]]).pvalue)
+    assert summarise("t", CLEAN, ALL_BAD).kind == "fewer"
+
+
+def test_one_burst_decides_nothing_however_large() -> None:
+    found = summarise("t", counts([0] * 11 + [9000]), CLEAN)
+    assert (found.kind, found.upper_share) == ("undecided", None)
+
+
+def test_none_and_baseline() -> None:
+    assert summarise("t", CLEAN, CLEAN).kind == "none"
+    base = summarise("b", CLEAN, None)
+    assert (base.kind, base.p) == ("baseline", None)
+
+
+@pytest.mark.parametrize(("trials", "share"), [(1, 0.95), (5, 0.45), (10, 0.26), (20, 0.14), (30, 0.10), (59, 0.05)])
+def test_zero_errors_leave_room_for_some(trials: int, share: float) -> None:
+    assert zero_error_bound(trials) == pytest.approx(share, abs=0.005)
+    assert summarise("t", counts([0] * trials), CLEAN).upper_share == zero_error_bound(trials)
+
+
+def test_rates_are_compared_only_where_both_arms_have_errors_in_five_trials() -> None:
+    few = counts([5, 9, 2, 7, 0, 0, 0, 0])
+    assert rate_ratio(ALL_BAD, few) == (None, None)
+    ratio, (low, high) = rate_ratio(counts([50, 60, 55, 52, 48, 61]), counts([10, 12, 9, 11, 13, 10]))
+    assert low < ratio < high
+    assert ratio == pytest.approx(326 / 65, rel=0.02)
+    found = summarise("t", counts([50, 60, 55, 52, 48, 61]), counts([10, 12, 9, 11, 13, 10]))
+    assert (found.kind, found.p) == ("more", 1.0)
+
+
+def test_counting_reads_totals_of_all_trials_of_the_treatment() -> None:
+    trials = pd.DataFrame(
+        {"trial": ["t1", "t2", "t3", "t4"], "treatment": ["a", "a", "a", "b"], "valid": [True, False, True, True]}
+    )
+    rows = [
+        ("t1", "*", "requests", 1000), ("t1", "*", "errors", 3), ("t1", "*", "errors_timeout", 3),
+        ("t1", "d1", "errors", 3), ("t2", "*", "requests", 900), ("t2", "*", "errors_status", 7),
+        ("t4", "*", "requests", 900), ("t4", "*", "errors", 50),
+    ]  # fmt: skip
+    measurements = pd.DataFrame(rows, columns=["trial", "driver", "metric", "value"]).assign(statistic="count")
+    found = count(trials, measurements, "a")
+    assert (found.trials, found.failing, found.errors.sum(), found.requests.sum()) == (2, 2, 10, 1900)
+    assert found.by_class == {"errors_timeout": 3, "errors_status": 7}
+
+
+def test_a_treatment_nobody_measured_has_no_trials() -> None:
+    empty = pd.DataFrame({"trial": [], "driver": [], "metric": [], "statistic": [], "value": []})
+    found = count(pd.DataFrame({"trial": ["t1"], "treatment": ["a"]}), empty, "a")
+    assert summarise("a", found, found).p is None

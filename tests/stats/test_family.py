@@ -1,0 +1,118 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from statdata import frame, noisy
+from statsmodels.stats.multitest import multipletests
+
+from loadbook.stats.compare import compare
+from loadbook.stats.family import compare_all, lead
+from loadbook.stats.methods import rank_differences
+from loadbook.stats.pairs import pair
+
+EFFECTS = {"base": 0.0, "x": 0.03, "y": 0.004, "z": -0.01}
+OTHERS = ["x", "y", "z"]
+
+
+def step_down_by_hand(values, names, baseline) -> list[float]:
+    """Every sign vector one by one, as 3.4 writes it down."""
+    z = []
+    for name in names:
+        found = pair(values, name, baseline)
+        d = rank_differences(found.base, found.other)
+        z.append(d / np.sqrt((d**2).sum()))
+    z = np.array(z)
+    observed = np.abs(z.sum(axis=1))
+    signs = np.array(list(itertools.product([1, -1], repeat=z.shape[1])))
+    order, adjusted, last = np.argsort(-observed), np.empty(len(names)), 0.0
+    for rank, k in enumerate(order):
+        largest = np.abs(signs @ z[order[rank:]].T).max(axis=1)
+        last = max(last, float((largest >= observed[k] - 1e-9).mean()))
+        adjusted[k] = last
+    return list(adjusted)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_step_down_is_what_the_definition_says(seed: int) -> None:
+    values = noisy(9, EFFECTS, seed=seed)
+    found = compare_all(values, OTHERS, "base")
+    expected = [max(p, c.p) for p, c in zip(step_down_by_hand(values, OTHERS, "base"), found, strict=True)]
+    assert [c.p_adjusted for c in found] == pytest.approx(expected)
+
+
+def test_few_blocks_use_holm() -> None:
+    values = noisy(6, EFFECTS)
+    found = compare_all(values, OTHERS, "base")
+    plain = [compare(values, name, "base").p for name in OTHERS]
+    assert [c.p_adjusted for c in found] == pytest.approx(list(multipletests(plain, method="holm")[1]))
+
+
+def test_a_single_comparison_has_no_adjusted_p() -> None:
+    assert compare_all(noisy(10, {"base": 0, "x": 0.03}), ["x"], "base")[0].p_adjusted is None
+
+
+def test_the_plain_numbers_stay_and_the_family_interval_is_wider() -> None:
+    values = noisy(10, EFFECTS)
+    for found in compare_all(values, OTHERS, "base"):
+        alone = compare(values, found.treatment, "base")
+        assert (found.p, found.ci95, found.ci90, found.effect) == (alone.p, alone.ci95, alone.ci90, alone.effect)
+        assert found.ci_family[0] <= found.ci95[0] < found.ci95[1] <= found.ci_family[1]
+        assert found.family == 3
+
+
+def test_no_family_interval_where_so_few_blocks_cannot_have_one() -> None:
+    many = {"base": 0.0} | {f"t{k}": 0.01 * k for k in range(8)}
+    found = compare_all(noisy(8, many), list(many)[1:], "base")
+    ranked = [c for c in found if c.method == "blocked-rank"]
+    assert len(ranked) >= 6
+    assert all(c.ci_family is None and c.ci95 for c in ranked)
+
+
+def test_a_treatment_without_enough_blocks_is_not_in_the_family() -> None:
+    values = noisy(10, EFFECTS)
+    values = values[(values["treatment"] != "z") | (values["block"] < 4)]
+    found = compare_all(values, OTHERS, "base")
+    assert [c.family for c in found] == [2, 2, 1]
+    assert found[2].p_adjusted is None
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(OTHERS), st.integers(8, 14), st.integers(0, 50))
+def test_the_order_of_treatments_does_not_matter(order, blocks: int, seed: int) -> None:
+    values = noisy(blocks, EFFECTS, seed=seed)
+    one = {c.treatment: c.p_adjusted for c in compare_all(values, OTHERS, "base")}
+    other = {c.treatment: c.p_adjusted for c in compare_all(values, order, "base")}
+    assert one == pytest.approx(other)
+    assert all(c.p_adjusted >= c.p for c in compare_all(values, OTHERS, "base"))
+
+
+def test_best_is_only_what_beats_every_other() -> None:
+    arms = {"base": 0.0, "x": 0.06, "y": 0.03, "z": -0.03}
+    assert lead(noisy(12, arms), list(arms), "base").best == "x"
+    assert lead(noisy(12, arms), list(arms), "base", better="lower").best == "z"
+
+
+def test_ties_with_the_leader_are_listed_and_compared_with_the_rest() -> None:
+    arms = {"base": 0.0, "x": 0.06, "y": 0.0601, "z": -0.03}
+    found = lead(noisy(12, arms), list(arms), "base")
+    assert (found.best, set(found.tied), found.ties_lead) == (None, {"x", "y"}, True)
+
+
+def test_two_arms_have_no_best() -> None:
+    assert lead(noisy(12, {"base": 0, "x": 0.1}), ["base", "x"], "base").best is None
+
+
+def test_missing_blocks_of_one_treatment_keep_the_others_exact() -> None:
+    values = noisy(10, EFFECTS)
+    values = values[(values["treatment"] != "z") | (values["block"] != 4)]
+    found = {c.treatment: c for c in compare_all(values, OTHERS, "base")}
+    assert (found["z"].blocks, found["z"].excluded, found["x"].blocks) == (9, 1, 10)
+    assert all(0 < c.p_adjusted <= 1 for c in found.values())
+
+
+def test_identical_arms_do_not_break_the_family() -> None:
+    same = [5.0] * 10
+    found = compare_all(frame({"base": same, "x": same, "y": [6.0] * 10}), ["x", "y"], "base")
+    assert [c.p_adjusted for c in found] == [1.0, pytest.approx(2 / 1024)]
