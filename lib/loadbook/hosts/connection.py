@@ -62,7 +62,7 @@ def _prepared(end: Endpoint, gateway: fabric.Connection | None) -> fabric.Connec
         "allow_agent": end.use_agent,
         "look_for_keys": not end.identity_files,
     }
-    way = {} if gateway or end.proxy_command else {"sock": _tcp_socket(end)}
+    way = {} if gateway or end.proxy_command else {"sock": tcp_socket(end)}
     connection = fabric.Connection(
         host=end.host_name,
         user=end.user,
@@ -90,7 +90,8 @@ class _Refuse(paramiko.MissingHostKeyPolicy):
         raise _UnknownKeyError(key)
 
 
-def _tcp_socket(end: Endpoint) -> socket.socket:
+def tcp_socket(end: Endpoint) -> socket.socket:
+    """Connect within CONNECT_S, without Nagle, with a kernel that notices a cut line."""
     try:
         sock = socket.create_connection((end.host_name, end.port), timeout=CONNECT_S)
     except socket.gaierror as error:

@@ -116,8 +116,11 @@ class Host(Protocol):
         """Tell how a job stands; survives a reconnect, reads only files on the host."""
         ...
 
-    def wait(self, name: str, *, timeout_s: float) -> int:
-        """Wait for a job's end and return its rc; HostTimeoutError when the time is up."""
+    def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
+        """Wait for a job's end and return its rc; HostTimeoutError when the time is up.
+
+        `expect_s` is how long it should take from now; until then the host is asked about once a second only.
+        """
         ...
 
     def stop(self, name: str, *, grace_s: float = 5.0) -> None:

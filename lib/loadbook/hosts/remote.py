@@ -41,6 +41,7 @@ class RemoteHost:
         if not self.workdir.startswith("/"):
             raise HostError(self.alias, f"work folder {self.workdir!r} is not an absolute path")
         self.reconnects = 0
+        self.shown = end.shown
         self._end, self._entry = end, entry
         self._name = f"{run_id}-{secrets.token_hex(6)}"
         self._session: Session | None = None
@@ -216,6 +217,18 @@ class RemoteHost:
         with self._lock:
             transport = self._ready().transport
         return web.get(self.alias, transport, web.Url(scheme, address, port, path), timeout_s)
+
+    def may_forward(self) -> bool:
+        """Tell whether sshd lets us open connections from the host, as `http_get` needs."""
+        with self._lock:
+            transport = self._ready().transport
+        try:
+            web.open_channel(self.alias, transport, web.Url("tcp", "127.0.0.1", 1, ""), CONTROL_S).close()
+        except UnreachableError:  # it tried, and nothing listens on port 1
+            return True
+        except HostError:
+            return False
+        return True
 
     def clock(self, probes: int = 10) -> Clock:
         """Measure the host's clock against ours: the probe with the shortest round trip."""

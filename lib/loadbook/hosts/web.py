@@ -38,7 +38,7 @@ def get(alias: str, transport: Transport, url: Url, timeout_s: float) -> Answer:
     if url.scheme != "http":
         raise HostError(alias, f"{url}: only plain http is asked through the host")
     client = http.client.HTTPConnection(url.address, url.port)
-    client.sock = _channel(alias, transport, url, timeout_s)
+    client.sock = open_channel(alias, transport, url, timeout_s)
     try:
         client.request("GET", url.path, headers={"Connection": "close", "User-Agent": "loadbook"})
         response = client.getresponse()
@@ -54,7 +54,8 @@ def get(alias: str, transport: Transport, url: Url, timeout_s: float) -> Answer:
         client.close()
 
 
-def _channel(alias: str, transport: Transport, url: Url, timeout_s: float) -> Channel:
+def open_channel(alias: str, transport: Transport, url: Url, timeout_s: float) -> Channel:
+    """Open a TCP connection from the host; UnreachableError: nothing listens, HostError: sshd does not allow it."""
     from paramiko import ChannelException
     from paramiko.ssh_exception import SSHException
 

@@ -1,0 +1,136 @@
+"""What `loadbook doctor` asks of every host: the way in, and everything that a run needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from loadbook.core.errors import HostError
+from loadbook.core.units import seconds, size
+from loadbook.hosts import connect
+from loadbook.hosts.inventory import HostsFile
+from loadbook.hosts.remote import RemoteHost
+
+State = Literal["ok", "doubt", "missing"]
+MIN_DISK_B, GOOD_DISK_B = 100 << 20, 1 << 30
+GOOD_NOFILE = 4096
+GOOD_OFFSET_S = 1.0
+
+_LOOK = """
+df -Pk . | while read -r device all used free rest; do echo "free $free"; done
+echo "nofile $(ulimit -n)"
+read -r boot </proc/sys/kernel/random/boot_id
+echo "boot $boot"
+for name; do echo "program:$name $(command -v "$name")"; done
+"""
+
+
+class Program(NamedTuple):
+    """A program that a host should have, and the apt package that brings it; what is not `needed` may be missing."""
+
+    binary: str
+    package: str
+    needed: bool = True
+
+
+class Check(NamedTuple):
+    """One line of the doctor's table; `fix` says what to do where it is not ok."""
+
+    where: str
+    what: str
+    state: State
+    seen: str
+    fix: str = ""
+
+
+ALWAYS = (
+    Program("setsid", "util-linux"),
+    Program("sha256sum", "coreutils"),
+    Program("date", "coreutils"),
+)
+
+
+def check_hosts(path: Path, hosts: HostsFile, wanted: Mapping[str, Sequence[Program]]) -> list[Check]:
+    """Log in to every host at the same time and look; `wanted` is alias -> the programs its roles ask for."""
+    with ThreadPoolExecutor(max(1, len(hosts.hosts))) as pool:
+        found = list(pool.map(lambda alias: _check_host(path, hosts, alias, wanted.get(alias, ())), hosts.hosts))
+    boots = {alias: boot for alias, (_, boot) in zip(hosts.hosts, found, strict=True) if boot}
+    return [check for checks, _ in found for check in checks] + list(_shared_machines(hosts, boots))
+
+
+def _check_host(path: Path, hosts: HostsFile, alias: str, wanted: Sequence[Program]) -> tuple[list[Check], str | None]:
+    try:
+        host = connect(path, alias, "doctor", hosts=hosts)
+    except HostError as error:
+        return [Check(alias, "login", "missing", error.message, error.hint or "")], None
+    try:
+        return _look(host, hosts, [*ALWAYS, *wanted])
+    except HostError as error:
+        return [Check(alias, "commands", "missing", error.message, error.hint or "")], None
+    finally:
+        host.close()
+
+
+def _look(host: RemoteHost, hosts: HostsFile, programs: Sequence[Program]) -> tuple[list[Check], str | None]:
+    answer = host.script(_LOOK, [p.binary for p in programs], timeout_s=20).stdout.decode(errors="replace")
+    said = {line.partition(" ")[0]: line.partition(" ")[2] for line in answer.splitlines()}
+    mask = hosts.hosts[host.alias].cpus
+    checks = [
+        Check(host.alias, "login", "ok", f"{host.shown}, host key trusted"),
+        Check(host.alias, "CPU mask", "ok", ", ".join(map(str, mask)) if mask else "none"),
+        *(_program(host.alias, p, said.get(f"program:{p.binary}", "")) for p in programs),
+        _clock(host),
+        _disk(host, said.get("free", "")),
+        _nofile(host.alias, said.get("nofile", "")),
+        _forwarding(host),
+    ]
+    return checks, said.get("boot")
+
+
+def _program(alias: str, program: Program, path: str) -> Check:
+    if path:
+        return Check(alias, program.binary, "ok", path)
+    state: State = "missing" if program.needed else "doubt"
+    return Check(alias, program.binary, state, "not installed", f"apt-get install {program.package}")
+
+
+def _clock(host: RemoteHost) -> Check:
+    clock = host.clock()
+    ok = abs(clock.offset_s) < GOOD_OFFSET_S
+    seen = f"{seconds(abs(clock.offset_s))} {'ahead of' if clock.offset_s > 0 else 'behind'} ours"
+    return Check(host.alias, "clock", "ok" if ok else "doubt", seen, "" if ok else "traces are shifted; better run NTP")
+
+
+def _disk(host: RemoteHost, free: str) -> Check:
+    if not free.isdigit():
+        return Check(host.alias, "disk", "doubt", "free space unknown", "df -Pk gave no number")
+    left = int(free) * 1024
+    state: State = "ok" if left >= GOOD_DISK_B else "doubt" if left >= MIN_DISK_B else "missing"
+    return Check(
+        host.alias, "disk", state, f"{size(left)} free at {host.workdir}", "" if state == "ok" else "free some"
+    )
+
+
+def _nofile(alias: str, limit: str) -> Check:
+    ok = limit == "unlimited" or (limit.isdigit() and int(limit) >= GOOD_NOFILE)
+    fix = "" if ok else "many connections need more: raise nofile in /etc/security/limits.conf"
+    return Check(alias, "open files", "ok" if ok else "doubt", f"limit {limit}", fix)
+
+
+def _forwarding(host: RemoteHost) -> Check:
+    ok = host.may_forward()
+    fix = "" if ok else "set `AllowTcpForwarding local` in its sshd_config: the page is checked through it"
+    return Check(host.alias, "forwarding", "ok" if ok else "missing", "allowed" if ok else "refused by sshd", fix)
+
+
+def _shared_machines(hosts: HostsFile, boots: Mapping[str, str]) -> Iterator[Check]:
+    """Doubt hosts that are one machine without CPU masks that keep them apart."""
+    aliases = list(boots)
+    for i, one in enumerate(aliases):
+        for other in aliases[i + 1 :]:
+            masks = hosts.hosts[one].cpus, hosts.hosts[other].cpus
+            if boots[one] == boots[other] and not (masks[0] and masks[1] and set(masks[0]).isdisjoint(masks[1])):
+                fix = "give them disjoint `cpus` in the hosts file"
+                yield Check(f"{one}, {other}", "machine", "doubt", "one machine, CPUs shared", fix)
