@@ -37,11 +37,13 @@ def get(alias: str, transport: Transport, url: Url, timeout_s: float) -> Answer:
     """
     if url.scheme != "http":
         raise HostError(alias, f"{url}: only plain http is asked through the host")
-    client = http.client.HTTPConnection(url.address, url.port)
-    client.sock = open_channel(alias, transport, url, timeout_s)
+    channel = open_channel(alias, transport, url, timeout_s)
     try:
-        client.request("GET", url.path, headers={"Connection": "close", "User-Agent": "loadbook"})
-        response = client.getresponse()
+        channel.sendall(_request(url))
+        # Not HTTPConnection: it closes its socket as soon as the headers are read, and a closed channel, unlike
+        # a closed socket with an open makefile(), drops the body that has not arrived yet.
+        response = http.client.HTTPResponse(channel, method="GET")
+        response.begin()
         body = response.read(MAX_BODY + 1)
         if len(body) > MAX_BODY:
             raise HostError(alias, f"{url}: the body exceeds {MAX_BODY} bytes")
@@ -51,7 +53,12 @@ def get(alias: str, transport: Transport, url: Url, timeout_s: float) -> Answer:
     except (http.client.HTTPException, OSError, EOFError, ValueError) as error:
         raise HostError(alias, f"{url}: no usable answer ({error or type(error).__name__})") from error
     finally:
-        client.close()
+        channel.close()
+
+
+def _request(url: Url) -> bytes:
+    lines = (f"GET {url.path} HTTP/1.1", f"Host: {url.address}:{url.port}", "User-Agent: loadbook", "Connection: close")
+    return "\r\n".join((*lines, "", "")).encode("ascii")
 
 
 def open_channel(alias: str, transport: Transport, url: Url, timeout_s: float) -> Channel:
