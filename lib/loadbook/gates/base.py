@@ -69,9 +69,14 @@ class Evidence:
         return found
 
     def means(self, host: str, metric: str) -> dict[str, float]:
-        """Return, by item, the mean of a trace of a host over the measurement window."""
+        """Return, by item, the mean of a trace of a host over the measurement window.
+
+        A point stands for the interval before it, so one that began before the window counts only if there is no other.
+        """
+        interval = next((m.interval_s for m in self.record.monitors if m.host == host), 0.0)
         series = self._series.get((host, metric), {})
-        return {item: fmean(value for _, value in points) for item, points in series.items()}
+        whole = {item: [v for t, v in points if t >= interval] for item, points in series.items()}
+        return {item: fmean(whole[item] or [v for _, v in points]) for item, points in series.items()}
 
     def cpu_means(self, monitor: MonitorRecord, metric: str) -> dict[str, float]:
         """Return the means of a per-CPU trace for the CPUs that are this host's own (its mask, else all)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loadbook.gates.base import Evidence, Hit
-from loadbook.records.manifest import MonitorRecord
+from loadbook.records.manifest import MonitorRecord, ServiceRecord
 
 # tools that poll without pause: their CPU is always full and says nothing (httperf(1))
 SPINNING_TOOLS = ("httperf",)
@@ -34,18 +34,24 @@ def shared_cores(evidence: Evidence) -> Iterator[Hit]:
     """Find driver and service on one machine (same boot id) without disjoint CPU masks."""
     boots = evidence.record.boot_ids
     for host in drivers(evidence):
+        monitor = monitor_of(evidence, host)
         for service in evidence.record.services:
             if host not in boots or service.host not in boots:
                 yield evidence.unchecked("shared_cores", "a boot id is not known", host)
-            elif boots[host] == boots[service.host]:
-                monitor, other = monitor_of(evidence, host), monitor_of(evidence, service.host)
-                own = set(monitor.cpus) if monitor else set()
-                its = set(service.cpus) or (set(other.cpus) if other else set())
-                shared = sorted(own & its)
-                if shared or not own or not its:
-                    which = f"CPU {', '.join(map(str, shared))}" if shared else "no CPU mask separates them"
-                    seen = f"the driver and {service.service} run on one machine ({which})"
-                    yield evidence.hit("shared_cores", "doubt", seen, host)
+            elif boots[host] == boots[service.host] and monitor is None:
+                yield evidence.unchecked("shared_cores", "the driver's CPU mask is not known", host)
+            elif boots[host] == boots[service.host] and monitor:
+                yield from _same_machine(evidence, monitor, service)
+
+
+def _same_machine(evidence: Evidence, driver: MonitorRecord, service: ServiceRecord) -> Iterator[Hit]:
+    other = monitor_of(evidence, service.host)
+    own, its = set(driver.cpus), set(service.cpus) or set(other.cpus if other else ())
+    shared = sorted(own & its)
+    if shared or not own or not its:
+        which = f"CPU {', '.join(map(str, shared))}" if shared else "no CPU mask separates them"
+        seen = f"the driver and {service.service} run on one machine ({which})"
+        yield evidence.hit("shared_cores", "doubt", seen, driver.host)
 
 
 def offered_ceiling(evidence: Evidence) -> Iterator[Hit]:

@@ -27,7 +27,7 @@ def foreign_cpu(evidence: Evidence) -> Iterator[Hit]:
     """Judge the CPU time on a host's own CPUs that no watched process used, in CPUs.
 
     Hosts may share a machine (the lab): only CPUs of the host's mask are counted, and where masks overlap the
-    processes watched for the other host are no strangers. Interrupts belong to nobody.
+    processes watched for the other host are no strangers. Stolen time, part of busy, is another rule's.
     """
     for monitor in evidence.record.monitors:
         busy = evidence.cpu_means(monitor, "cpu_busy")
@@ -35,8 +35,8 @@ def foreign_cpu(evidence: Evidence) -> Iterator[Hit]:
         if not busy or not any(watched):
             yield evidence.unchecked("foreign_cpu", "no trace of CPUs and processes", monitor.host)
             continue
-        nobody = evidence.cpu_means(monitor, "cpu_irq")
-        foreign = sum(busy.values()) - sum(nobody.values()) - sum(sum(means.values()) for means in watched)
+        stolen = evidence.cpu_means(monitor, "cpu_steal")
+        foreign = sum(busy.values()) - sum(stolen.values()) - sum(sum(means.values()) for means in watched)
         if foreign > evidence.thresholds.foreign_cpu:
             seen = f"processes that are neither driver nor service used {foreign:.0%} of a CPU"
             yield evidence.hit("foreign_cpu", "doubt", seen, monitor.host)
