@@ -146,7 +146,7 @@ def mock(case: str = "plain") -> Mock:
         values.loc[values.sample(20, random_state=3).index, "valid"] = False
     if case == "all_invalid":
         values["valid"] = False
-    reasons = {t: "driver crashed" for t in values.loc[~values["valid"], "trial"]}
+    reasons = dict.fromkeys(values.loc[~values["valid"], "trial"], "driver crashed")
     analysis = _analysis(arms, values, name, margin, blocks)
     if case == "aa_failed":
         said = "No verdict: the laboratory contradicts itself (the A/A arm differs from the baseline)."

@@ -126,10 +126,12 @@ def _head(text: str, width_in: float, size: float, bold: bool) -> str:
         fits -= 1
     if fits == len(text):
         return text
-    breaks = [i + 1 for i in range(fits) if text[i] in " _-,;/+:" and i + 1 >= 0.35 * fits]
-    if fits < len(text) and text[fits] == " ":
-        breaks.append(fits)
-    return text[: breaks[-1]] if breaks else text[:fits]
+    early = 0.35 * fits
+    for signs in (" ", "_-,;/+:"):
+        breaks = [i + 1 for i in range(fits + 1) if text[i] in signs and i >= early and (i < fits or signs == " ")]
+        if breaks:
+            return text[: breaks[-1]]
+    return text[:fits]
 
 
 def pushed_apart(wanted: Sequence[float], sizes: Sequence[float], low: float, high: float) -> list[float]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from loadbook.core.metrics import metric as metric_of
 from loadbook.report import palette
@@ -71,7 +70,7 @@ def draw(analysis: Analysis, narrow: bool = False) -> Figure:
     panel.set_yticks([])
     ticks = scales.ratio_axis(panel, scale, right - left, sheet.size, analysis.margin)
     if not narrow:
-        _ground(panel, analysis.margin, ticks, HEAD_IN, height - FOOT_IN)
+        scales.ratio_ground(panel, analysis.margin, ticks, HEAD_IN, height - FOOT_IN)
     _head(sheet, analysis, scale, left, right)
     _draw_lines(sheet, panel, scale, analysis.margin, ticks, lines, (left, right))
     _foot(sheet, analysis, left, right)
@@ -153,15 +152,6 @@ def _right_columns(lines: list[_Line], size: float) -> float:
     return max([widest([line.verdict], size, True) for line in lines] + [0.6]) + 0.2 + changes
 
 
-def _ground(panel: Axes, margin: float, ticks: list[float], top: float, bottom: float) -> None:
-    """Draw grid, margin band and zero line between two heights."""
-    for tick in filter(None, ticks):
-        panel.plot([scales.position(tick)] * 2, [top, bottom], color=palette.GRID, linewidth=0.8, zorder=-4)
-    low, high = scales.position(-margin), scales.position(margin)
-    panel.add_patch(Rectangle((low, top), high - low, bottom - top, facecolor=palette.BAND, linewidth=0, zorder=-3))
-    panel.plot([0, 0], [top, bottom], color=palette.INK, linewidth=1.1, zorder=-2, solid_capstyle="butt")
-
-
 def _head(sheet: Sheet, analysis: Analysis, scale: scales.RatioScale, left: float, right: float) -> None:
     size, y = sheet.size - 0.6, HEAD_IN - 0.14
     zero = scale.inch(0, left, right)
@@ -193,7 +183,7 @@ def _draw_lines(
             sheet.rule(EDGE_IN, sheet.width - EDGE_IN, y - 0.01)
         lane = y + line.height - LANE_IN / 2 - 0.08 if sheet.narrow else y + line.height / 2
         if sheet.narrow and _compared(line.row):
-            _ground(panel, margin, ticks, lane - LANE_IN / 2, lane + LANE_IN / 2)
+            scales.ratio_ground(panel, margin, ticks, lane - LANE_IN / 2, lane + LANE_IN / 2)
         if _compared(line.row):
             _interval(panel, scale, line.row, lane)
         else:

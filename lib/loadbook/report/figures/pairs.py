@@ -5,6 +5,8 @@ In five seconds: do the single blocks agree, or does one block make the effect?
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -30,7 +32,7 @@ from loadbook.stats.shown import numbers
 from loadbook.stats.words import predicate
 
 TITLE_IN, FOOT_IN, LEFT_IN, TALL_IN = 0.62, 0.62, 0.62, 2.1
-CROSS = {"color": palette.INK, "markersize": 5, "markeredgewidth": 1.3}
+CROSS: dict[str, Any] = {"color": palette.INK, "markersize": 5, "markeredgewidth": 1.3}
 PLAIN = palette.Style(palette.INK, palette.INK, "", "p", hollow=True)  # a treatment that has no verdict
 
 
@@ -106,7 +108,7 @@ def _draw_values(
     panel.set_xticks([])
     agree, _ = _split(analysis, treatment, pairs)
     for block, agrees in agree.items():
-        ends = np.log(pairs.loc[block, ["base", "own"]].astype(float))
+        ends = np.log(pairs.loc[[block], ["base", "own"]].to_numpy(float)[0])
         colour, width = (palette.OTHERS, 0.9) if agrees else (palette.INK, 1.8)
         panel.plot([0, 1], ends, color=colour, linewidth=width, zorder=1 if agrees else 2)
     looks = (palette.BASELINE, _look(analysis, treatment))

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 
 from loadbook.core.metrics import Metric
@@ -33,6 +35,11 @@ class RatioScale:
 
     low: float
     high: float
+
+    @property
+    def air(self) -> float:
+        """How far from its ends the axis keeps lines that go on beyond it."""
+        return 0.02 * (self.high - self.low)
 
     def inside(self, position: float) -> bool:
         """Say whether a position lies on the axis."""
@@ -110,6 +117,15 @@ def ratio_axis(
     return ticks
 
 
+def ratio_ground(axes: Axes, margin: float, ticks: Sequence[float], top: float, bottom: float) -> None:
+    """Draw grid, margin band and zero line of a ratio axis between two heights."""
+    for tick in filter(None, ticks):
+        axes.plot([position(tick)] * 2, [top, bottom], color=palette.GRID, linewidth=0.8, zorder=-4)
+    low, high = position(-margin), position(margin)
+    axes.add_patch(Rectangle((low, top), high - low, bottom - top, facecolor=palette.BAND, linewidth=0, zorder=-3))
+    axes.plot([0, 0], [top, bottom], color=palette.INK, linewidth=1.1, zorder=-2, solid_capstyle="butt")
+
+
 def set_ticks(axis: Axis, places: Sequence[float], labels: Sequence[str]) -> None:
     """Set exactly these ticks and labels and no minor ones."""
     axis.set_major_locator(FixedLocator(list(places)))
@@ -127,7 +143,7 @@ def value_ticks(low: float, high: float, most: int = 6) -> list[float]:
         ticks = [d * 10.0**e for e in decades for d in digits if low <= d * 10.0**e <= high]
         if len(ticks) <= most:
             break
-    return ticks[:: math.ceil(len(ticks) / most)] if ticks else [low, high]
+    return list(ticks[:: math.ceil(len(ticks) / most)]) or [low, high]
 
 
 @dataclass(frozen=True)
@@ -182,25 +198,31 @@ def draw_interval(axes: Axes, scale: RatioScale, y: float, row: Row, comparison:
     style = palette.style_of(row)
     check = row.kind in ("aa", "control")
     if comparison.ci95 is not None:
-        _line(axes, scale, y, comparison.ci_family or comparison.ci95, style.edge, 1.3)
-        _line(axes, scale, y, comparison.ci95, style.edge, 2.0 if check else 5.0)
+        widest = comparison.ci_family or comparison.ci95
+        _line(axes, scale, y, widest, style.edge, 1.3)
+        _line(axes, scale, y, comparison.ci95, style.edge, 2.0 if check else 4.6)
+        _heads(axes, scale, y, widest, style.edge)
     if comparison.ci90 and row.verdict and row.verdict.kind in ("equivalent", "small") and not check:
         for bound in filter(scale.inside, map(position, comparison.ci90)):
             axes.plot([bound] * 2, [y - tick, y + tick], color=style.edge, linewidth=1.4, solid_capstyle="butt")
     if comparison.effect is not None and scale.inside(position(comparison.effect)):
-        axes.plot([position(comparison.effect)], [y], zorder=4, **mark_props(style, 6.5))
+        axes.plot([position(comparison.effect)], [y], zorder=4, **mark_props(style, 7.4))
 
 
 def _line(axes: Axes, scale: RatioScale, y: float, interval: Interval, colour: str, width_pt: float) -> None:
-    low, high = position(interval[0]), position(interval[1])
-    air = 0.02 * (scale.high - scale.low)
-    left, right = max(low, scale.low + air), min(high, scale.high - air)
+    left = max(position(interval[0]), scale.low + scale.air)
+    right = min(position(interval[1]), scale.high - scale.air)
     if left < right:
         axes.plot([left, right], [y, y], color=colour, linewidth=width_pt, solid_capstyle="butt", zorder=3)
-    for beyond, edge, marker in ((low < scale.low, scale.low, "<"), (high > scale.high, scale.high, ">")):
-        if beyond:
-            inner = edge + (air if marker == "<" else -air)
-            axes.plot([inner], [y], marker=marker, markersize=6.5, color=colour, markeredgewidth=0, zorder=3)
+
+
+def _heads(axes: Axes, scale: RatioScale, y: float, interval: Interval, colour: str) -> None:
+    """Draw an arrow head at each end of the axis that the interval crosses."""
+    head: dict[str, Any] = {"markersize": 6.5, "color": colour, "markeredgewidth": 0, "zorder": 3}
+    if position(interval[0]) < scale.low:
+        axes.plot([scale.low + scale.air], [y], "<", **head)
+    if position(interval[1]) > scale.high:
+        axes.plot([scale.high - scale.air], [y], ">", **head)
 
 
 def tint_blocks(axes: Axes, values: pd.DataFrame) -> None:
@@ -211,7 +233,7 @@ def tint_blocks(axes: Axes, values: pd.DataFrame) -> None:
 
 
 def blocks_on_x(axes: Axes, values: pd.DataFrame, width_in: float, size: float) -> None:
-    """Number the blocks below a panel whose x axis counts slots."""
+    """Write the blocks' numbers below a panel whose x axis counts slots."""
     low, high = values["slot"].min() - 0.8, values["slot"].max() + 0.8
     axes.set_xlim(low, high)
     middles = values.groupby("block")["slot"].agg(lambda s: (s.min() + s.max()) / 2)

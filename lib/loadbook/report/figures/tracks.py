@@ -1,0 +1,186 @@
+"""What figure 7 shows: the resources of one block, on one clock, with the numbers that its titles and caption say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from loadbook.core.units import NBSP
+from loadbook.report.figures.common import drawable
+
+FULL = 0.90  # of a capacity: from here on a resource counts as full
+ROLES = ("driver", "balancer", "lb", "proxy", "web", "backend", "db")
+SHOWN = ("cpu_busy", "memory_used", "net_tx", "sockets_tcp_tw")
+MOST_TRACKS = 8
+Hosts = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial of the block: its start and the opening of its measurement window in seconds since the block began."""
+
+    name: str
+    treatment: str
+    valid: bool
+    start: float
+    opens: float
+    window: float
+
+
+@dataclass(frozen=True)
+class Track:
+    """One panel: samples (trial, t_s, value) in its unit, its capacity, and from where on it is full.
+
+    `noun` names the resource in a sentence; `mean` are the samples of the mean of several cores.
+    """
+
+    title: str
+    noun: str
+    driver: bool
+    data: pd.DataFrame
+    capacity: float | None = None
+    words: str = ""
+    mean: pd.DataFrame | None = None
+
+    @property
+    def full(self) -> float | None:
+        """From which value on the resource is full; None where its capacity is not known."""
+        return None if self.capacity is None else FULL * self.capacity
+
+
+@dataclass(frozen=True)
+class Block:
+    """The trials and tracks of one block of a run."""
+
+    number: int
+    trials: tuple[Trial, ...]
+    tracks: tuple[Track, ...]
+
+    @property
+    def end(self) -> float:
+        """Seconds from the block's first start to the end of its last sample or window."""
+        last = {t.name: t.opens for t in self.trials}
+        samples = [float((k.data["t_s"] + k.data["trial"].map(last).astype(float)).max()) for k in self.tracks]
+        return max([1.0, *(t.opens + t.window for t in self.trials), *(s for s in samples if np.isfinite(s))])
+
+    def measured(self, track: Track) -> pd.Series:
+        """Return a track's values within the measurement windows of the trials that count."""
+        window = {t.name: t.window for t in self.trials if t.valid}
+        data = track.data[track.data["trial"].isin(list(window))]
+        return data.loc[(data["t_s"] >= 0) & (data["t_s"] <= data["trial"].map(window).astype(float)), "value"]
+
+    def full_share(self, track: Track) -> float | None:
+        """Return the share of the measured samples at which the resource was full; None where that is not known."""
+        values = self.measured(track)
+        return None if track.full is None or values.empty else float((values >= track.full).mean())
+
+    def number_of(self, track: Track) -> str:
+        """Return what a panel's title says: how often the resource was full, or how much was used at most."""
+        values, share = self.measured(track), self.full_share(track)
+        if values.empty:
+            return "not measured" + ("" if len(track.data) else ": no monitor")
+        highest = float(values.max())
+        if share is None:
+            return f"at most {highest:,.3g}{track.words}"
+        if share:
+            return f"at or above {track.full:,.0f} in {max(1, round(100 * share))}{NBSP}% of the measured time"
+        if track.title.endswith("%"):
+            return f"never at {track.full:,.0f} (at most {highest:,.0f})"
+        return f"at most {100 * highest / (track.capacity or 1):.0f}{NBSP}% of {track.capacity:,.0f}"
+
+
+def median_block(trials: pd.DataFrame) -> int:
+    """Return the number of the block in the middle of the run."""
+    blocks = sorted({int(b) for b in trials["block"]})
+    return blocks[(len(blocks) - 1) // 2] if blocks else 1
+
+
+def read_block(
+    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, links: Mapping[str, float] | None,
+    windows: Mapping[str, float] | None, block: int | None,
+) -> Block:  # fmt: skip
+    """Take one block (default: the one in the middle) out of a run's tables; see `traces.draw`."""
+    number = median_block(trials) if block is None else block
+    mine = trials[trials["block"] == number].sort_values("slot")
+    own = traces[traces["trial"].isin(list(mine["trial"]))]
+    return Block(number, tuple(_trials(own, mine, windows or {})), tuple(_tracks(own, hosts, links or {})))
+
+
+def _trials(own: pd.DataFrame, mine: pd.DataFrame, windows: Mapping[str, float]) -> list[Trial]:
+    """Lay the trials on one clock; a trial's first sample is taken as its start (the table's `started`)."""
+    firsts, lasts = (own.groupby("trial")["t_s"].agg(f) for f in ("min", "max"))
+    begun, found, free = float(mine["started"].min()), [], 0.0
+    columns = (mine[c] for c in ("trial", "treatment", "valid", "started"))
+    for name, treatment, valid, started in zip(*columns, strict=True):
+        start = float(started) - begun if np.isfinite(started) else free
+        window = float(windows.get(name, max(0.0, float(lasts.get(name, 0.0)))))
+        opens = start - min(0.0, float(firsts.get(name, 0.0)))
+        found.append(Trial(str(name), str(treatment), bool(valid), start, opens, window))
+        free = opens + window
+    return found
+
+
+def _tracks(own: pd.DataFrame, hosts: Hosts, links: Mapping[str, float]) -> list[Track]:
+    """Return the tracks in the order of a request: CPU from driver to server, then the servers' other resources."""
+    order = sorted(hosts, key=lambda h: _rank(hosts[h].get("roles", [])))
+    servers = [h for h in order if "driver" not in hosts[h].get("roles", [])]
+    tracks: list[Track | None] = [_cpu(own, h, hosts[h]) for h in order]
+    tracks += [_network(own, h, hosts[h], links.get(h)) for h in servers]
+    tracks += [f(own, h, hosts[h]) for f in (_memory, _sockets) for h in servers]
+    return [t for t in tracks if t is not None][:MOST_TRACKS]
+
+
+def _rank(roles: Sequence[str]) -> int:
+    return min((ROLES.index(r) for r in roles if r in ROLES), default=len(ROLES))
+
+
+def who(host: Mapping[str, Any], alias: str) -> str:
+    """Return what a host is called: by its roles, never by its address."""
+    return drawable("/".join(host.get("roles", [])) or alias, alias)
+
+
+def _of(own: pd.DataFrame, host: str, metric: str) -> pd.DataFrame:
+    return own[(own["host"] == host) & (own["metric"] == metric)]
+
+
+def _summed(samples: pd.DataFrame, factor: float) -> pd.DataFrame:
+    return samples.assign(value=samples["value"] * factor).groupby(["trial", "t_s"])["value"].sum().reset_index()
+
+
+def _cpu(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track:
+    """Return the busiest of the cores that the host may use, and their mean; empty without a monitor."""
+    cores, name, allowed = _of(own, alias, "cpu_busy"), who(host, alias), host.get("cpus")
+    items = {f"cpu{n}" for n in allowed} if allowed else set(cores["item"]) - {"all"}
+    cores = cores[cores["item"].isin(list(items))]
+    by_time = cores.assign(value=100 * cores["value"]).groupby(["trial", "t_s"])["value"]
+    which = "busiest core" if len(items) > 1 else "core"
+    mean = by_time.mean().reset_index() if len(items) > 1 else None
+    driver = "driver" in host.get("roles", [])
+    return Track(f"{name}: {which}, %", f"the {name}’s {which}", driver, by_time.max().reset_index(), 100.0, "", mean)
+
+
+def _network(own: pd.DataFrame, alias: str, host: Mapping[str, Any], link: float | None) -> Track | None:
+    sent, name = _of(own, alias, "net_tx"), who(host, alias)
+    if sent.empty:
+        return None
+    capacity, words = (link * 8e-6, "") if link else (None, "; link rate not known")
+    return Track(f"{name}: network out, Mbit/s", f"the {name}’s network", False, _summed(sent, 8e-6), capacity, words)
+
+
+def _memory(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | None:
+    used, total, name = _of(own, alias, "memory_used"), _of(own, alias, "memory_total"), who(host, alias)
+    if used.empty:
+        return None
+    capacity = float(total["value"].max()) / 1024**2 if len(total) else None
+    return Track(f"{name}: memory in use, MiB", f"the {name}’s memory", False, _summed(used, 1 / 1024**2), capacity)
+
+
+def _sockets(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | None:
+    waiting, name = _of(own, alias, "sockets_tcp_tw"), who(host, alias)
+    if waiting.empty:
+        return None
+    return Track(f"{name}: sockets in TIME-WAIT", f"the {name}’s sockets", False, _summed(waiting, 1.0))

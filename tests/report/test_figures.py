@@ -1,0 +1,359 @@
+"""Every figure at both widths with the hard cases of report.md section 9; all data is mock data (mockdata.py)."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mockdata import CASES, Mock, mock
+
+from loadbook.core.metrics import metric
+from loadbook.report import palette
+from loadbook.report.figures import common, effects, errors, gates, latency, order, pairs, published, scales, traces
+from loadbook.stats.shown import numbers
+
+FIGURES = ("effects", "order", "pairs", "errors", "latency", "traces", "gates", "published")
+FEWER = ("plain", "all_invalid", "one_treatment", "sixteen", "long_names", "japanese", "five_blocks", "many_excluded")
+HARD = {
+    **dict.fromkeys(("effects", "order"), CASES),
+    **dict.fromkeys(FIGURES[2:], FEWER),
+    "traces": (*FEWER, "no_monitor"),
+    "gates": (*FEWER, "no_monitor"),
+}
+PAIRS = [(figure, case) for figure in FIGURES for case in HARD[figure]]
+FORBIDDEN = re.compile(r"significant|\bsame\b|proves?\b|no effect|\bnan\b|\bNone of\b(?! the)", re.IGNORECASE)
+
+
+def data_of(figure: str, m: Mock) -> tuple:
+    first = next(r.treatment for r in m.analysis.rows if r.kind == "treatment")
+    return {
+        "effects": (m.analysis,),
+        "order": (m.analysis, m.values, m.reasons),
+        "pairs": (m.analysis, first, m.values),
+        "errors": (m.analysis, m.errors, m.requests),
+        "latency": (m.analysis, m.panels),
+        "traces": (m.traces, m.trials, m.hosts, m.labels),
+        "gates": (m.trials, m.problems, m.titles, m.labels),
+        "published": (m.study, m.analysis),
+    }[figure]
+
+
+def module_of(figure: str):
+    return importlib.import_module(f"loadbook.report.figures.{figure}")
+
+
+def draw(figure: str, case: str, narrow: bool):
+    return module_of(figure).draw(*data_of(figure, mock(case)), narrow=narrow)
+
+
+def texts(figure) -> list[Text]:
+    return [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
+
+
+def words(figure) -> list[str]:
+    return [t.get_text() for t in texts(figure)]
+
+
+def boxes(figure):
+    figure.draw_without_rendering()
+    return [(t, t.get_window_extent()) for t in texts(figure)]
+
+
+@pytest.mark.parametrize(("figure", "case"), PAIRS)
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+def test_texts_are_whole_apart_and_large_enough(figure, case, narrow):
+    drawn = draw(figure, case, narrow)
+    found, canvas = boxes(drawn), drawn.bbox
+    assert drawn.get_figwidth() == (common.NARROW_IN if narrow else common.WIDE_IN)
+    for text, box in found:
+        assert text.get_fontsize() >= common.SMALLEST_PT, text
+        inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= canvas.x1 + 1 and box.y1 <= canvas.y1 + 1
+        assert inside, (text.get_text(), box, canvas)
+    for (one, first), (two, second) in itertools.combinations(found, 2):
+        wide = min(first.x1, second.x1) - max(first.x0, second.x0)
+        tall = min(first.y1, second.y1) - max(first.y0, second.y0)
+        assert wide <= 1.5 or tall <= 2.5, (one.get_text(), two.get_text(), wide, tall)
+
+
+@pytest.mark.parametrize(("figure", "case"), PAIRS)
+def test_words_beside_a_figure_are_honest_and_enough(figure, case):
+    module, data = module_of(figure), data_of(figure, mock(case))
+    answer, how, alt = module.answer(*data), module.how(*data), module.alt(*data)
+    assert answer.endswith(".") and len(answer) > 15
+    assert how.endswith(".")
+    assert len(alt) > 40 and answer in alt
+    own = [w for label in mock(case).labels.values() for w in label.split()]
+    for text in (answer, how, alt):
+        said = FORBIDDEN.search(text)
+        assert said is None or said.group() in own, text
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+def test_bytes_repeat_whatever_style_is_set(figure, narrow):
+    import matplotlib as mpl
+
+    first = common.to_svg(draw(figure, "plain", narrow))
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "none", "text.parse_math": True}):
+        second = common.to_svg(draw(figure, "plain", narrow))
+    assert first == second
+    assert first.startswith(b"<?xml") and b"<text" not in first and b"<script" not in first
+    assert len(first) < 150_000
+
+
+def test_no_pyplot_figure_stays_open():
+    import matplotlib.pyplot as plt
+
+    before = plt.get_fignums()
+    for figure in FIGURES:
+        draw(figure, "plain", False)
+    assert plt.get_fignums() == before
+
+
+# figure 1
+
+
+def test_effects_lists_rows_in_the_order_of_the_analysis():
+    m = mock("plain")
+    found = {t.get_text(): t.get_window_extent().y0 for t, _ in boxes(effects.draw(m.analysis))}
+    shown = [found[r.label] for r in (*m.analysis.of_kind("treatment"), *m.analysis.of_kind("aa", "control"))]
+    assert shown == sorted(shown, reverse=True)
+
+
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+@pytest.mark.parametrize("case", ["plain", "latency", "huge_effects", "tiny_effects"])
+def test_effects_prints_the_rounded_numbers_of_the_table_and_glyphs_before_words(case, narrow):
+    m = mock(case)
+    said = words(effects.draw(m.analysis, narrow=narrow))
+    for row in m.analysis.of_kind("treatment", "aa", "control"):
+        word = f"{palette.glyph_of(row)} {palette.word_of(row, metric(m.analysis.metric))}"
+        assert word in said
+        if row.verdict.kind != "invalid":
+            change = f"{numbers(row).change} ({numbers(row).interval_number})"
+            assert any(text.startswith(change) for text in said)
+
+
+def _panel_marks(axes) -> list[str]:
+    return [line.get_marker() for line in axes.lines if line.get_marker() not in ("None", "", None)]
+
+
+def test_effects_draws_no_mark_for_what_was_not_compared():
+    marks = _panel_marks(effects.draw(mock("plain").analysis).axes[0])
+    compared = [r for r in mock("plain").analysis.rows if r.verdict and r.verdict.kind != "invalid"]
+    assert len(marks) == len(compared)
+    assert _panel_marks(effects.draw(mock("all_invalid").analysis).axes[0]) == []
+
+
+def test_effects_ends_a_very_wide_interval_in_arrow_heads_and_says_so():
+    m = mock("wide_interval")
+    marks = _panel_marks(effects.draw(m.analysis).axes[0])
+    assert marks.count("<") == marks.count(">") == 1
+    assert "arrow head" in effects.how(m.analysis)
+    assert "arrow head" not in effects.how(mock("plain").analysis)
+
+
+def test_effects_says_that_a_check_failed_and_gives_no_verdict():
+    m = mock("aa_failed")
+    assert "✕ failed" in words(effects.draw(m.analysis))
+    assert effects.answer(m.analysis) == m.analysis.laboratory
+
+
+def test_effects_names_blocks_at_both_widths():
+    assert any(text.endswith(", 12") for text in words(effects.draw(mock("plain").analysis)))
+    assert any(
+        "11 to 12 blocks" in text.replace("\n", " ")
+        for text in words(effects.draw(mock("plain").analysis, narrow=True))
+    )
+
+
+# figures 2 and 3
+
+
+def test_order_draws_every_trial_and_crosses_for_those_not_counted():
+    m = mock("plain")
+    drawn = order.draw(m.analysis, m.values, m.reasons)
+    crosses = [line for line in drawn.axes[0].lines if line.get_marker() == "x"]
+    marks = [line for line in drawn.axes[0].lines if line.get_marker() not in ("x", "None", "")]
+    assert sum(len(line.get_xdata()) for line in crosses) == (~m.values["valid"]).sum() == 2
+    assert sum(len(line.get_xdata()) for line in marks) == m.values["valid"].sum()
+    assert sum("driver crashed: not counted" in text for text in words(drawn)) == 2
+
+
+def test_order_gives_each_treatment_its_own_shape():
+    looks = common.marks(mock("plain").analysis).values()
+    assert len({(s.marker, s.hollow) for s in looks}) == len(looks)
+
+
+def test_order_keeps_four_arms_of_many():
+    said = words(order.draw(mock("sixteen").analysis, mock("sixteen").values))
+    assert "15 others" in said and "baseline" in said and "A/A: baseline again" in said
+
+
+def test_order_reports_the_drift_it_finds():
+    m = mock("plain")
+    jumped = m.values.assign(value=m.values["value"] * np.where(m.values["block"] > 6, 1.5, 1.0))
+    assert "drifted by 49.3" in order.answer(m.analysis, jumped)
+
+
+def test_order_admits_incomplete_blocks():
+    m = mock("plain")
+    assert order.answer(m.analysis, m.values[m.values["slot"] != 5]).startswith("Hardly")
+
+
+def test_pairs_counts_agreeing_blocks_and_inks_the_others():
+    m = mock("all_undecided")
+    treatment = pairs.choose(m.analysis)
+    drawn = pairs.draw(m.analysis, treatment, m.values)
+    lines = [line for line in drawn.axes[0].lines if line.get_linestyle() == "-"]
+    against = sum(line.get_color() == palette.INK for line in lines)
+    assert f"{len(lines) - against} of {len(lines)} blocks agree in direction" in words(drawn)
+    assert 0 < against < len(lines)
+
+
+def test_pairs_chooses_only_what_was_compared():
+    assert pairs.choose(mock("plain").analysis) == "tcp_nopush-on"
+    assert pairs.choose(mock("all_invalid").analysis) is None
+
+
+# figures 4 and 5
+
+
+def test_errors_are_needed_only_where_there_are_some():
+    assert errors.needed(mock("plain").analysis)
+    assert not errors.needed(mock("zero_errors").analysis)
+    m = mock("zero_errors")
+    assert errors.answer(m.analysis, m.errors, m.requests) == "No errors in any of 108 trials."
+
+
+def test_errors_separates_zero_from_the_log_axis():
+    m = mock("plain")
+    zero, axis = errors.draw(m.analysis, m.errors, m.requests).axes
+    dots = sum(len(line.get_xdata()) for line in zero.lines)
+    beyond = sum(len(line.get_xdata()) for line in axis.lines if line.get_marker() != "None")
+    assert (dots, beyond) == ((m.errors["value"] == 0).sum(), (m.errors["value"] > 0).sum())
+    assert any("14 time-outs" in text for text in words(errors.draw(m.analysis, m.errors, m.requests)))
+
+
+def test_latency_colours_each_panel_by_its_own_verdict():
+    m = mock("plain")
+    drawn = latency.draw(m.analysis, m.panels)
+    kinds = {name: own.row("tcp_nopush-on").verdict.kind for name, (_, own) in m.panels.items()}
+    assert len(set(kinds.values())) > 1
+    for panel, kind in zip(drawn.axes, kinds.values(), strict=True):
+        assert palette.VERDICTS[kind].fill in {line.get_color() for line in panel.lines}
+
+
+def test_latency_without_percentiles_says_so():
+    assert latency.answer(mock("plain").analysis, {}) == "This tool prints no percentiles."
+
+
+# figure 7
+
+
+def test_traces_start_at_zero_and_show_the_capacity():
+    m = mock("plain")
+    panels = traces.draw(m.traces, m.trials, m.hosts, m.labels).axes
+    assert all(panel.get_ylim()[0] == 0 for panel in panels)
+    assert [panel.get_ylim()[1] >= 100 for panel in panels[:2]] == [True, True]
+
+
+def test_traces_name_the_full_resource_and_what_was_not_watched():
+    m, silent = mock("plain"), mock("no_monitor")
+    assert traces.answer(m.traces, m.trials, m.hosts, m.labels).startswith("At its limit: the web’s core (100")
+    assert "No monitor on: web" in traces.how(silent.traces, silent.trials, silent.hosts, silent.labels)
+    assert "not measured: no monitor" in words(traces.draw(silent.traces, silent.trials, silent.hosts, silent.labels))
+
+
+def test_traces_blame_the_driver_when_it_was_full():
+    m = mock("plain")
+    swapped = {"gen": {"roles": ["web"], "cpus": [0]}, "www": {"roles": ["driver"], "cpus": None}}
+    assert "the tool" in traces.answer(m.traces, m.trials, swapped, m.labels)
+
+
+def test_traces_do_not_join_gaps():
+    m = mock("plain")
+    network = traces.draw(m.traces, m.trials, m.hosts, m.labels).axes[2]
+    line = max(network.lines, key=lambda one: len(one.get_xdata()))
+    assert np.isnan(line.get_ydata()).sum() == 2 * m.trials["treatment"].nunique()
+
+
+def test_traces_take_windows_and_an_empty_table():
+    m = mock("plain")
+    nothing = m.traces.iloc[:0]
+    assert not traces.needed(nothing) and traces.needed(m.traces)
+    assert traces.answer(nothing, m.trials, m.hosts, m.labels).startswith("Not known")
+    windows = dict.fromkeys(m.trials["trial"], 3.0)
+    drawn = traces.draw(m.traces, m.trials, m.hosts, m.labels, windows=windows, narrow=True)
+    assert drawn.axes
+
+
+# figures 10 and 13
+
+
+def test_gates_draw_hits_only_and_hatch_what_was_not_checked():
+    m = mock("no_monitor")
+    drawn = gates.draw(m.trials, m.problems, m.titles, m.labels)
+    crosses = [line for line in drawn.axes[0].lines if line.get_marker() == "x"]
+    assert sum(len(line.get_xdata()) for line in crosses) == (~m.trials["valid"]).sum()
+    said = words(drawn)
+    assert "not checked: no monitor on the driver" in said
+    assert "106 of 108 trials count" in said
+    assert any(text.replace("\n", " ").endswith("12, all gzip on") for text in said)
+
+
+def test_gates_explain_a_trial_that_no_gate_excluded():
+    m = mock("plain")
+    nothing = m.problems.iloc[:0]
+    assert "did not end" in gates.answer(m.trials, nothing, m.titles)
+
+
+def test_published_draws_no_interval_for_the_article():
+    m = mock("all_invalid")
+    panel = published.draw(m.study, m.analysis).axes[0]
+    assert _panel_marks(panel).count("D") == len(m.study.published.claims)
+    assert "not yet run here" in words(published.draw(m.study, m.analysis))
+
+
+def test_published_judges_direction_before_size():
+    m = mock("plain")
+    said = published.answer(m.study, m.analysis)
+    assert said == (
+        "Of 4 claims: 2 reproduced in direction, not in size; "
+        "1 without evidence either way (both values lie at the offered rate); 1 not decided here."
+    )
+
+
+# shared helpers
+
+
+def test_names_fall_back_to_the_key_where_a_letter_is_missing():
+    assert common.names(mock("japanese").analysis)["use-epoll"] == "use-epoll"
+    assert common.names(mock("dollar").analysis)["tcp_nopush-on"] == "cost $5 < $6 & more"
+
+
+def test_wrapping_keeps_the_width_and_marks_what_it_cuts():
+    text = common.wrap("keepalive_requests 1000000, keepalive_timeout 75s and much more", 1.5, 9.6)
+    assert text.count("\n") == 1 and text.endswith("…")
+    assert common.widest([text], 9.6) <= 1.5
+
+
+def test_pushing_apart_keeps_order_size_and_limits():
+    wanted, sizes = [0.1, 0.1, 0.12, 3.0], [0.3, 0.3, 0.3, 0.3]
+    places = common.pushed_apart(wanted, sizes, 0.0, 3.0)
+    assert places == sorted(places)
+    assert all(b - a >= 0.3 - 1e-9 for a, b in itertools.pairwise(places))
+    assert places[0] >= 0.15 - 1e-9 and places[-1] <= 2.85 + 1e-9
+
+
+@pytest.mark.parametrize(("low", "high"), [(36, 47), (0.9, 1.1), (1, 50), (0.01, 5000), (40_000, 41_000)])
+def test_a_log_axis_always_has_ticks(low, high):
+    ticks = scales.value_ticks(low, high)
+    assert len(ticks) >= 2 and all(low <= t <= high for t in ticks)

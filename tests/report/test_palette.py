@@ -1,0 +1,87 @@
+"""The palette's promises, computed from its constants: contrast (WCAG 2.2) and distance for colour-blind readers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from loadbook.core.metrics import metric
+from loadbook.report import palette
+from loadbook.stats.result import VERDICT_ORDER
+
+# Machado, Oliveira, Fernandes 2009, severity 1.0; they apply to linear RGB
+MATRICES = {
+    "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protan": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deutan": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    "tritan": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+}
+XYZ = ((0.4124564, 0.3575761, 0.1804375), (0.2126729, 0.7151522, 0.0721750), (0.0193339, 0.1191920, 0.9503041))
+WHITE = (0.95047, 1.0, 1.08883)
+STYLES = {**palette.VERDICTS, "baseline": palette.BASELINE, "aa": palette.AA, "control": palette.CONTROL}
+GROUNDS = (palette.GROUND, palette.BAND, palette.BLOCK_TINT, palette.WINDOW_TINT)
+
+
+def _times(matrix, vector):
+    return tuple(sum(m * v for m, v in zip(row, vector, strict=True)) for row in matrix)
+
+
+def _lab(colour: str, vision: str) -> tuple[float, float, float]:
+    seen = tuple(min(1.0, max(0.0, c)) for c in _times(MATRICES[vision], palette.linear_rgb(colour)))
+    x, y, z = (v / w for v, w in zip(_times(XYZ, seen), WHITE, strict=True))
+    f = [v ** (1 / 3) if v > (6 / 29) ** 3 else v * (29 / 6) ** 2 / 3 + 4 / 29 for v in (x, y, z)]
+    return 116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])
+
+
+@pytest.mark.parametrize("vision", MATRICES)
+def test_verdict_fills_stay_apart_for_every_reader(vision):
+    fills = {kind: style.fill for kind, style in palette.VERDICTS.items() if kind != "invalid"}
+    for (one, first), (two, second) in itertools.combinations(fills.items(), 2):
+        assert math.dist(_lab(first, vision), _lab(second, vision)) >= 15, (vision, one, two)
+
+
+def test_contrast_formula_agrees_with_known_values():
+    assert palette.contrast("#000000", "#FFFFFF") == pytest.approx(21)
+    assert palette.contrast("#767676", "#FFFFFF") == pytest.approx(4.54, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", STYLES)
+def test_marks_and_words_keep_their_contrast(kind):
+    style = STYLES[kind]
+    assert palette.contrast(style.text, palette.GROUND) >= 4.5
+    assert all(palette.contrast(style.edge, ground) >= 3.0 for ground in GROUNDS)
+
+
+@pytest.mark.parametrize("ground", [palette.GROUND, palette.TINT])
+def test_other_texts_keep_their_contrast(ground):
+    for text in (palette.INK, palette.SOFT, palette.LINK, palette.DOUBT_TEXT):
+        assert palette.contrast(text, ground) >= 4.5
+    assert palette.contrast(palette.DOUBT_TEXT, palette.DOUBT_BOX) >= 4.5
+
+
+def test_lines_that_carry_meaning_keep_their_contrast():
+    assert palette.contrast(palette.DOUBT, palette.GROUND) >= 3.0
+    assert palette.contrast(palette.DOUBT, palette.WINDOW_TINT) >= 3.0
+    assert palette.contrast(palette.OTHERS, palette.GROUND) >= 3.0
+
+
+def test_every_class_has_its_own_glyph_and_marker():
+    glyphs = [s.glyph for kind, s in STYLES.items() if kind != "baseline"]
+    assert len(set(glyphs)) == len(glyphs)
+    marks = [(s.marker, s.hollow) for kind, s in palette.VERDICTS.items() if kind != "invalid"]
+    marks += [(palette.AA.marker, True), (palette.CONTROL.marker, True), (palette.PUBLISHED.marker, True)]
+    assert len(set(marks)) == len(marks)
+    assert not {m for m, _ in marks} & set(palette.SPARE_MARKERS)
+    assert "x" not in palette.SPARE_MARKERS
+
+
+@pytest.mark.parametrize(
+    ("name", "better", "worse"),
+    [("ok_per_s", "faster", "slower"), ("latency", "shorter", "longer"), ("errors", "fewer", "more")],
+)
+def test_words_follow_the_metric(name, better, worse):
+    assert palette.verdict_word("better", metric(name)) == better
+    assert palette.verdict_word("worse", metric(name)) == worse
+    assert len({palette.verdict_word(kind, metric(name)) for kind in VERDICT_ORDER}) == len(VERDICT_ORDER)
