@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MIN_BLOCKS = 5
 MIN_RANK_BLOCKS = 8
 MIN_SIGNED_BLOCKS = 10
-_TESTS = {"blocked-rank": blocked_rank, "signed-rank": signed_rank, "paired-t": paired_t}
+TESTS = {"blocked-rank": blocked_rank, "signed-rank": signed_rank, "paired-t": paired_t}
 
 UNEQUAL_SPREAD = "the arms scatter differently; compared within blocks only"
 IDENTICAL = "identical values; metric too coarse?"
@@ -53,7 +53,7 @@ def compare_pairs(
     ratios = pairs.other - pairs.base
     alpha = 1 - level
     alphas = [alpha, 2 * alpha] + ([alpha / family] if family > 1 else [])
-    tested = _TESTS[method](pairs.base, pairs.other, alphas) if method else _estimate_only(pairs)
+    tested = TESTS[method](pairs.base, pairs.other, alphas) if method else _estimate_only(pairs)
     ci95, ci90, *widened = [_ratios(interval) for interval in tested.intervals] or [None, None]
     return Comparison(
         treatment=pairs.treatment,
