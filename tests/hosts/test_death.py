@@ -37,7 +37,7 @@ def processes_below(folder: Path) -> list[str]:
     found = []
     for proc in Path("/proc").iterdir():
         try:
-            if proc.name.isdigit() and Path(os.readlink(proc / "cwd")).is_relative_to(folder):
+            if proc.name.isdigit() and (proc / "cwd").readlink().is_relative_to(folder):
                 found.append((proc / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         except OSError:
             continue

@@ -11,7 +11,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import fabric
 import paramiko
@@ -29,7 +29,7 @@ from loadbook.hosts.ssh_config import Endpoint
 CONNECT_S = 5.0
 ANSWER_S = 10.0
 PROBE_EVERY_S = 2.0
-PROBE_DEADLINE_S = 6.0
+PROBE_DEADLINE_S = 5.0
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
@@ -49,10 +49,18 @@ def open_connection(end: Endpoint) -> fabric.Connection:
             connection.open()
     except BaseException:
         if gateway:
-            gateway.close()
+            close_connection(gateway)
         raise
-    Watchdog(connection.transport, gateway).start()
+    Watchdog(connection.transport).start()
     return connection
+
+
+def close_connection(connection: fabric.Connection) -> None:
+    """Close a connection and those on the way to it, in whatever state they are."""
+    with suppress(SSHException, OSError, EOFError):
+        connection.close()
+    if isinstance(connection.gateway, fabric.Connection):
+        close_connection(connection.gateway)
 
 
 def _prepared(end: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
@@ -129,7 +137,7 @@ def _login_errors(end: Endpoint) -> Iterator[None]:
         raise HostKeyError(
             end.alias,
             f"{end.host_name}:{end.port} shows ANOTHER key than the trusted one: {shown}, trusted is {known}",
-            f"someone may be in between; if the host was reinstalled: {_TRUST} --replace",
+            "someone may be in between; if the host was reinstalled: loadbook hosts trust --replace [--hosts FILE]",
         ) from None
     except PasswordRequiredException as error:
         raise AuthError(end.alias, f"the key for {end.shown} is locked by a passphrase", "ssh-add it") from error
@@ -141,7 +149,7 @@ def _login_errors(end: Endpoint) -> Iterator[None]:
         raise UnreachableError(end.alias, f"no SSH login at {end.shown}: {error}", _UP) from error
 
 
-_TRUST = "loadbook hosts trust"
+_TRUST = "compare the fingerprint with the host's own, then: loadbook hosts trust [--hosts FILE]"
 
 
 @contextmanager
@@ -176,9 +184,9 @@ class Watchdog(threading.Thread):
     TCP cannot see a stopped sshd, whose kernel still answers; closing the transport frees every waiting thread.
     """
 
-    def __init__(self, transport: paramiko.Transport, gateway: fabric.Connection | None) -> None:
+    def __init__(self, transport: paramiko.Transport) -> None:
         super().__init__(name="loadbook-watchdog", daemon=True)
-        self._transport, self._gateway = transport, gateway
+        self._transport = transport
 
     def run(self) -> None:
         """Probe until the connection is gone."""
@@ -188,13 +196,12 @@ class Watchdog(threading.Thread):
             if not answered.wait(PROBE_DEADLINE_S):
                 break
             self._transport.join(PROBE_EVERY_S)
-        self._transport.close()
-        if self._gateway:
-            self._gateway.close()
+        with suppress(SSHException, OSError, EOFError):  # its jump host may have gone at the same time
+            self._transport.close()
 
     def _probe(self, answered: threading.Event) -> None:
         try:
             self._transport.global_request("keepalive@openssh.com", wait=True)
         except (SSHException, OSError, EOFError):
-            self._transport.close()
+            return
         answered.set()

@@ -19,14 +19,16 @@ signal_group() {
     kill -s "$1" "-$2" 2>/dev/null || kill -s "$1" -- "-$2" 2>/dev/null
 }
 
-# sets born: the start time of process $1 in ticks since boot, empty if it is gone; tells a reused pid
+# sets born: the start time of process $1 in ticks since boot, which tells a reused pid; alive: "" if it is gone
+# or dead and only waits for its parent
 find_born() {
-    born=
+    born= alive=
     { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
     line=${line##*) }
     # shellcheck disable=SC2086
     set -- $line
     born=${20}
+    case $1 in Z | X) ;; *) alive=1 ;; esac
 }
 
 find_now() {
@@ -44,7 +46,7 @@ read_file() { # NAME FILE: first line of FILE into the variable NAME; empty if t
     { read -r "$1" <"$2"; } 2>/dev/null
 }
 
-# is the group that job folder $1 tells of still the one that we started? sets pid
+# is the group that job folder $1 tells of still the one that we started? sets pid, and alive for its leader
 group_lives() {
     read_file leader "$1/pid"
     # shellcheck disable=SC2086
@@ -136,7 +138,7 @@ state() {
     # a job without a pid has only just been started
     if [ -n "$rc" ]; then
         running=0
-    elif [ -n "$leader" ] && ! group_lives "$1"; then
+    elif [ -n "$leader" ] && ! { group_lives "$1" && [ -n "$alive" ]; }; then
         read_file rc "$1/rc"
         running=0
     fi

@@ -7,48 +7,17 @@ counters that went back and torn samples there is no row, but a problem: nothing
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import NamedTuple
 
 from loadbook.hosts.host import Job
+from loadbook.hosts.samples import Header, Problem, Sample, read_header, read_samples
 from loadbook.records.layout import check_name
 
 GAP = 3.0  # an interval longer than GAP times the one asked for is a gap
 
 Row = dict[str, str | float]
-
-
-@dataclass
-class Sample:
-    """One whole sample: counters by name. `t` is epoch seconds by the host's clock."""
-
-    t: float
-    cpus: dict[str, list[int]] = field(default_factory=dict)
-    memory: dict[str, int] = field(default_factory=dict)
-    net: dict[str, tuple[int, int]] = field(default_factory=dict)
-    levels: dict[str, float] = field(default_factory=dict)
-    processes: dict[str, Process] = field(default_factory=dict)
-
-
-class Process(NamedTuple):
-    """CPU time used (ticks), resident pages, and the start time that tells a reused id."""
-
-    ticks: int
-    pages: int
-    born: int
-
-
-class Header(NamedTuple):
-    """First line of a capture: clock (epoch s) and uptime (s) at one instant, ticks per s, bytes per page."""
-
-    now: float
-    uptime: float
-    hz: float
-    page: float
-    interval_s: float
 
 
 @dataclass(frozen=True)
@@ -62,14 +31,6 @@ class Traces:
     times: list[float]
     interval_s: float
     problems: list[Problem]
-
-
-class Problem(NamedTuple):
-    """What could not be read or does not add up; `t` (epoch s, host clock) where it has a time."""
-
-    name: str
-    message: str
-    t: float | None = None
 
 
 def sampler_job(name: str, *, interval_s: float, limit_s: float, watch: Mapping[str, str] | None = None) -> Job:
@@ -101,11 +62,11 @@ def parse(data: bytes) -> Traces:
     process_cpu (1 is one CPU busy; item "<label>:<pid>"), process_rss (B).
     """
     lines = data.decode("utf-8", "replace").split("\n")
-    header = _header(lines[0])
+    header = read_header(lines[0])
     if header is None:
         return Traces([], [], 0.0, [Problem("no_sampler_output", f"starts with {lines[0][:60]!r}")])
     problems: list[Problem] = []
-    samples = list(_samples(lines[1:], header, problems))
+    samples = list(read_samples(lines[1:], header, problems))
     rows: list[Row] = []
     for before, now in zip([None, *samples], samples, strict=False):
         rows += _levels(now, header)
@@ -114,74 +75,6 @@ def parse(data: bytes) -> Traces:
     if len(samples) < 2:
         problems.append(Problem("too_few_samples", f"{len(samples)} whole samples"))
     return Traces(rows, [s.t for s in samples], header.interval_s, problems)
-
-
-def _header(line: str) -> Header | None:
-    numbers = re.fullmatch(r"loadbook-sampler 1((?: \d+(?:\.\d+)?){5})", line)
-    if not numbers:
-        return None
-    header = Header(*map(float, numbers[1].split()))
-    return header if min(header.hz, header.page, header.interval_s) > 0 else None
-
-
-def _samples(lines: Sequence[str], header: Header, problems: list[Problem]) -> Iterator[Sample]:
-    """Yield whole samples in order of time; torn or unreadable ones become problems."""
-    last = -math.inf
-    block: list[str] = []
-    for number, line in enumerate([*lines, "@"], 2):
-        if line == "." and block:
-            sample = _sample(block, header)
-            if sample is None or sample.t <= last:
-                problems.append(Problem("unreadable_sample", f"the sample that ends in line {number}"))
-            else:
-                last = sample.t
-                yield sample
-            block = []
-        elif line.startswith("@"):
-            if block:
-                problems.append(Problem("torn_sample", f"the sample before line {number} has no end"))
-            block = [line]
-        elif block:
-            block.append(line)
-
-
-_NET = re.compile(r"\s*(\S+):((?:\s+\d+){16})\s*")
-_MEMORY = re.compile(r"(\w+):\s+(\d+) kB")
-_LOAD = re.compile(r"(\d+\.\d+) \d+\.\d+ \d+\.\d+ \d+/\d+ \d+")
-
-
-def _sample(block: list[str], header: Header) -> Sample | None:
-    """Read one sample's lines; None if they hold no time or anything else than numbers where those belong."""
-    labels = dict(reversed(word.rpartition(":")[::2]) for word in block[0].split()[2:])
-    try:
-        sample = Sample(header.now + float(block[1].split()[0]) - header.uptime)
-        for line in block[2:]:
-            _read_line(line, sample, labels)
-    except (ValueError, IndexError):
-        return None
-    return sample if sample.cpus and math.isfinite(sample.t) else None
-
-
-def _read_line(line: str, sample: Sample, labels: Mapping[str, str]) -> None:
-    word = line.partition(" ")[0]
-    if line.startswith("cpu"):
-        sample.cpus["all" if word == "cpu" else word] = [int(n) for n in line.split()[1:9]]
-    elif found := _MEMORY.fullmatch(line):
-        sample.memory[found[1]] = int(found[2]) * 1024
-    elif found := _NET.fullmatch(line):
-        counters = found[2].split()
-        sample.net[found[1]] = (int(counters[0]), int(counters[8]))
-    elif found := _LOAD.fullmatch(line):
-        sample.levels["load1"] = float(found[1])
-    elif line.startswith("TCP:"):
-        fields = line.split()
-        sample.levels["sockets_tcp_inuse"] = int(fields[fields.index("inuse") + 1])
-        sample.levels["sockets_tcp_tw"] = int(fields[fields.index("tw") + 1])
-    elif word in labels and ") " in line:
-        rest = line.rpartition(") ")[2].split()
-        sample.processes[f"{labels[word]}:{word}"] = Process(
-            int(rest[11]) + int(rest[12]), int(rest[21]), int(rest[19])
-        )
 
 
 def _levels(now: Sample, header: Header) -> Iterator[Row]:

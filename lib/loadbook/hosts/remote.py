@@ -94,6 +94,8 @@ class RemoteHost:
 
     def path(self, path: str) -> str:
         """Return `path` as an absolute one; relative paths start at `workdir`."""
+        if "\0" in path or not path.isprintable():
+            raise HostError(self.alias, f"{path!r} is not a path that loadbook uses")
         return str(PurePosixPath(self.workdir, path))
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> Completed:

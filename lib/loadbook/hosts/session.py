@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from paramiko import Channel
 
 from loadbook.core.errors import HostError, HostTimeoutError
-from loadbook.hosts.connection import ANSWER_S, open_connection, talk_errors
+from loadbook.hosts.connection import ANSWER_S, close_connection, open_connection, talk_errors
 from loadbook.hosts.files import Files
 from loadbook.hosts.host import Completed
 from loadbook.hosts.jobs import launcher
@@ -35,7 +35,7 @@ class Session:
             with talk_errors(end.alias, "opening a session"):
                 self._open(fresh)
         except BaseException:
-            self.connection.close()
+            close_connection(self.connection)
             raise
 
     def _open(self, fresh: bool) -> None:
@@ -104,9 +104,7 @@ class Session:
         """Close the connection; with `farewell`, wait until the host has ended our jobs (at most FAREWELL_S)."""
         if farewell and self.alive:
             self._watcher.farewell()
-        self.connection.close()
-        if self.connection.gateway and not isinstance(self.connection.gateway, str):
-            self.connection.gateway.close()
+        close_connection(self.connection)
 
 
 class Watcher:

@@ -33,6 +33,8 @@ def sh_join(argv: Sequence[str]) -> str:
         raise ValueError(f"{list(argv)!r} names no program")
     if any("\0" in arg for arg in argv):
         raise ValueError("an argument holds a NUL character")
+    for arg in argv:
+        arg.encode("utf-8", "surrogateescape")  # UnicodeEncodeError is a ValueError
     return shlex.join(argv)
 
 

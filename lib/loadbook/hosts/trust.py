@@ -11,7 +11,7 @@ from paramiko.ssh_exception import SSHException
 
 from loadbook.core.errors import UnreachableError
 from loadbook.hosts import known_hosts
-from loadbook.hosts.connection import ANSWER_S, open_connection, tcp_socket
+from loadbook.hosts.connection import ANSWER_S, close_connection, open_connection, tcp_socket
 from loadbook.hosts.ssh_config import Endpoint
 from loadbook.records.manifest import write_atomic
 
@@ -63,7 +63,7 @@ def offered_keys(end: Endpoint) -> list[paramiko.PKey]:
         keys = [_key_of(end, kind, gateway.transport if gateway else None) for kind in KEY_TYPES]
     finally:
         if gateway:
-            gateway.close()
+            close_connection(gateway)
     found = [key for key in keys if key is not None]
     if not found:
         raise UnreachableError(end.alias, f"{end.host_name}:{end.port} shows no host key", "is that an SSH server?")

@@ -1,0 +1,215 @@
+"""job.sh by itself, under every shell that a host may have as /bin/sh."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from loadbook.hosts.jobs import launcher
+
+SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request) -> list[str]:
+    return SHELLS[request.param]
+
+
+@pytest.fixture
+def work(tmp_path) -> Path:
+    (tmp_path / "job.sh").write_bytes(launcher()[1])
+    return tmp_path
+
+
+def prepare(work: Path, name: str, *steps: str, session: str | None = None) -> Path:
+    folder = work / "jobs" / name
+    folder.mkdir(parents=True)
+    for number, step in enumerate(steps, 1):
+        (folder / f"cmd.{number}").write_text(step + "\n")
+    if session:
+        (folder / "session").write_text(session + "\n")
+    return folder
+
+
+def call(shell: list[str], work: Path, *args: str) -> str:
+    done = subprocess.run([*shell, "job.sh", *args], cwd=work, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def start(shell: list[str], work: Path, name: str, lease_s: int = 60) -> subprocess.Popen:
+    return subprocess.Popen(
+        [*shell, "job.sh", "run", f"jobs/{name}", str(lease_s)],
+        cwd=work,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def until(condition, limit_s: float = 10.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert condition()
+
+
+def group_is_gone(pid: int) -> bool:
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if group == str(pid) and state != "Z":
+            return False
+    return True
+
+
+def test_steps_run_in_order_and_leave_their_codes(shell, work):
+    folder = prepare(
+        work, "a", "exec printf 'out\\n'", "echo err >&2; exit 3", "kill -9 $(cat step)", "exec no-such-tool"
+    )
+    leader = start(shell, work, "a")
+    leader.wait(10)
+    assert [(folder / f"rc.{k}").read_text().strip() for k in (1, 2, 3, 4)] == ["0", "3", "137", "127"]
+    assert (folder / "rc").read_text() == "127\n"
+    assert (folder / "stdout.1").read_bytes() == b"out\n"
+    assert (folder / "stderr.2").read_bytes() == b"err\n"
+    times = [float(t) for k in (1, 2, 3, 4) for t in (folder / f"times.{k}").read_text().split()]
+    assert times == sorted(times)
+    assert call(shell, work, "state", "jobs/a").split() == [str(leader.pid), "127", "0"]
+    assert group_is_gone(leader.pid)
+
+
+def test_nothing_of_the_group_outlives_the_job(shell, work):
+    prepare(work, "a", "sleep 100 & sleep 101 & exit 0")
+    leader = start(shell, work, "a")
+    leader.wait(10)
+    until(lambda: group_is_gone(leader.pid))
+
+
+def test_the_lease_ends_a_job_that_nobody_waits_for(shell, work):
+    folder = prepare(work, "a", "sleep 100", "echo never")
+    leader = start(shell, work, "a", lease_s=1)
+    leader.wait(10)
+    assert (folder / "rc").read_text() == "143\n"
+    assert not (folder / "rc.2").exists()
+    assert group_is_gone(leader.pid)
+
+
+def test_end_kills_what_does_not_heed_term(shell, work):
+    folder = prepare(work, "a", "trap '' TERM; while :; do sleep 0.1; done")
+    leader = start(shell, work, "a")
+    until((folder / "step").exists)
+    assert call(shell, work, "state", "jobs/a").split() == [str(leader.pid), "-", "1"]
+    call(shell, work, "end", "jobs/a", "0")
+    assert (folder / "rc").read_text() == "137\n"
+    leader.wait(5)
+    until(lambda: group_is_gone(leader.pid))
+    call(shell, work, "end", "jobs/a", "0")
+
+
+def test_a_leader_that_was_killed_is_not_running_and_its_group_can_be_ended(shell, work):
+    folder = prepare(work, "a", "sleep 100 & sleep 101")
+    leader = start(shell, work, "a")
+    until((folder / "step").exists)
+    os.kill(leader.pid, signal.SIGKILL)
+    leader.wait()
+    assert call(shell, work, "state", "jobs/a").split()[1:] == ["-", "0"]
+    assert not group_is_gone(leader.pid)
+    call(shell, work, "end", "jobs/a", "1")
+    assert group_is_gone(leader.pid)
+    assert call(shell, work, "state", "jobs/a").split()[1:] == ["137", "0"]
+
+
+def test_a_reused_process_id_is_left_alone(shell, work):
+    folder = prepare(work, "a", "true")
+    foreign = subprocess.Popen(["sleep", "100"], start_new_session=True)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    (folder / "pid").write_text(f"{foreign.pid} 1 {boot}\n")
+    assert call(shell, work, "state", "jobs/a").split() == [str(foreign.pid), "-", "0"]
+    call(shell, work, "end", "jobs/a", "0")
+    assert foreign.poll() is None
+    foreign.kill()
+    foreign.wait()
+
+
+def test_a_job_of_an_earlier_boot_is_over(shell, work):
+    folder = prepare(work, "a", "true")
+    (folder / "pid").write_text(f"{os.getpid()} 1 another-boot\n")
+    assert call(shell, work, "state", "jobs/a").split() == [str(os.getpid()), "-", "0"]
+
+
+class Watch:
+    def __init__(self, shell: list[str], work: Path) -> None:
+        self.process = subprocess.Popen(
+            [*shell, "job.sh", "watch", "s1"],
+            cwd=work,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert self.process.stdout.readline().startswith("watching ")
+
+    def end(self, last_words: str = "") -> None:
+        self.process.stdin.write(last_words)
+        self.process.stdin.close()
+
+
+@pytest.mark.parametrize("last_words", ["", "bye\n"])
+def test_the_switch_ends_the_jobs_of_its_session_only(shell, work, last_words):
+    watch = Watch(shell, work)
+    prepare(work, "ours", "sleep 100", session="s1")
+    free = prepare(work, "free", "sleep 100")
+    jobs = {name: start(shell, work, name) for name in ("ours", "free")}
+    until(lambda: all((work / "jobs" / name / "step").exists() for name in jobs))
+    bystander = subprocess.Popen(["sleep", "100"], start_new_session=True)
+    watch.end(f"shell {bystander.pid}\n{last_words}")
+    assert watch.process.wait(12) == 0
+    assert bystander.wait(5) == -signal.SIGKILL
+    assert jobs["ours"].wait(5) is not None
+    assert (work / "jobs/ours/rc").read_text() == "143\n"
+    assert not (work / "sessions/s1").exists()
+    assert jobs["free"].poll() is None
+    call(shell, work, "sweep", "all")
+    assert (free / "rc").exists()
+    jobs["free"].wait(5)
+
+
+def test_a_job_that_starts_after_its_session_ended_runs_nothing(shell, work):
+    folder = prepare(work, "late", "echo ran", session="s1")
+    start(shell, work, "late").wait(5)
+    assert (folder / "rc").read_text() == "143\n"
+    assert not (folder / "stdout.1").exists()
+
+
+def test_a_watcher_that_was_replaced_leaves_the_jobs_alone(shell, work):
+    first = Watch(shell, work)
+    prepare(work, "a", "sleep 100", session="s1")
+    job = start(shell, work, "a")
+    until((work / "jobs/a/step").exists)
+    first.end()
+    second = Watch(shell, work)
+    assert first.process.wait(5) == 0
+    assert job.poll() is None
+    second.end("bye\n")
+    second.process.wait(5)
+    job.wait(5)
+
+
+def test_sweep_ends_jobs_whose_watcher_died(shell, work):
+    watch = Watch(shell, work)
+    prepare(work, "a", "sleep 100", session="s1")
+    job = start(shell, work, "a")
+    until((work / "jobs/a/step").exists)
+    call(shell, work, "sweep")
+    assert job.poll() is None
+    watch.process.kill()
+    watch.process.wait()
+    call(shell, work, "sweep")
+    assert job.wait(5) is not None

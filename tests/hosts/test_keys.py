@@ -1,0 +1,165 @@
+"""Host keys are proven before any command runs; only `hosts trust` accepts one."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from paramiko import HostKeys, PKey, SSHConfig
+
+from loadbook.cli.hosts import hosts as hosts_command
+from loadbook.core.errors import HostKeyError, UsageError
+from loadbook.hosts import connect, known_hosts, trust
+from loadbook.hosts.connection import close_connection, open_connection
+from loadbook.hosts.inventory import HostEntry, read_hosts
+from loadbook.hosts.ssh_config import resolve
+
+
+def make_key(folder: Path, name: str, kind: str = "ed25519") -> str:
+    """Make a key pair; return "type blob"."""
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(folder / name)], check=True)
+    return " ".join((folder / f"{name}.pub").read_text().split()[:2])
+
+
+def key_of(text: str) -> PKey:
+    line = known_hosts.parse_line(f"x {text}")
+    assert line is not None
+    return line.key
+
+
+@pytest.fixture
+def hosts_file(lab, tmp_path) -> Path:
+    """A copy of the lab's hosts file with no trusted keys."""
+    (tmp_path / "hosts.toml").write_text(lab.hosts_file.read_text())
+    return tmp_path / "hosts.toml"
+
+
+def logins(lab, alias: str) -> int:
+    return (lab.folder / alias / "sshd.log").read_text().count("Accepted publickey")
+
+
+def line_of(lab, alias: str) -> str:
+    return (lab.folder / "known_hosts").read_text().splitlines()[list(lab.hosts).index(alias)]
+
+
+@pytest.mark.lab
+def test_an_unknown_key_is_refused_before_the_login(lab, hosts_file):
+    before = logins(lab, "web")
+    with pytest.raises(HostKeyError) as caught:
+        connect(hosts_file, "web")
+    shown = known_hosts.fingerprint(key_of(line_of(lab, "web").split(" ", 1)[1]))
+    assert shown.startswith("SHA256:")
+    assert shown in caught.value.message
+    assert "host web" in caught.value.message
+    assert "loadbook hosts trust" in caught.value.hint
+    assert logins(lab, "web") == before
+
+
+@pytest.mark.lab
+def test_another_key_than_the_trusted_one_is_refused_before_the_login(lab, hosts_file, tmp_path):
+    place, other = line_of(lab, "web").split(" ")[0], make_key(tmp_path, "other")
+    (tmp_path / "known_hosts").write_text(f"{place} {other}\n")
+    before = logins(lab, "web")
+    with pytest.raises(HostKeyError, match="ANOTHER key") as caught:
+        connect(hosts_file, "web")
+    assert known_hosts.fingerprint(key_of(other)) in caught.value.message
+    assert "--replace" in caught.value.hint
+    assert logins(lab, "web") == before
+
+
+@pytest.mark.lab
+def test_a_revoked_key_is_refused(lab, hosts_file, tmp_path):
+    line = line_of(lab, "web")
+    (tmp_path / "known_hosts").write_text(f"{line}\n@revoked {line}\n")
+    with pytest.raises(HostKeyError, match="not trusted"):
+        connect(hosts_file, "web")
+
+
+@pytest.mark.lab
+def test_the_keys_of_jump_hosts_are_proven_too(lab, tmp_path):
+    near, far = (read_hosts(lab.hosts_file).hosts[a] for a in ("driver", "web"))
+    text = f"Host near\n HostName {near.address}\n Port {near.port}\n IdentityFile {near.identity_file}\n"
+    text += f"Host far\n HostName {far.address}\n Port {far.port}\n IdentityFile {far.identity_file}\n ProxyJump near\n"
+    end = resolve("far", HostEntry(roles=("web",)), tmp_path / "known_hosts", SSHConfig.from_text(text))
+    (tmp_path / "known_hosts").write_text(line_of(lab, "web") + "\n")
+    with pytest.raises(HostKeyError, match="host near"):
+        open_connection(end)
+    assert [hop.alias for hop in trust.way_to(end)] == ["near", "far"]
+    trust.store(tmp_path / "known_hosts", trust.way_to(end)[0], trust.offered_keys(trust.way_to(end)[0]), replace=False)
+    assert [offer.state for offer in trust.offers(end)] == ["trusted"]
+    connection = open_connection(end)
+    _, answer, _ = connection.client.exec_command("echo $SSH_CONNECTION", timeout=10)
+    assert str(far.address) in answer.read().decode()
+    close_connection(connection)
+
+
+@pytest.mark.lab
+def test_trust_shows_asks_stores_and_tells_changes(lab, hosts_file, tmp_path):
+    command = ["trust", "--hosts", str(hosts_file)]
+    asked = CliRunner().invoke(hosts_command, command)
+    assert isinstance(asked.exception, UsageError)
+    assert not (tmp_path / "known_hosts").exists()
+    done = CliRunner().invoke(hosts_command, [*command, "--yes"])
+    assert done.exit_code == 0
+    assert done.output.count("\tnew\tssh-ed25519 SHA256:") == 2
+    assert (tmp_path / "known_hosts").read_text() == (lab.folder / "known_hosts").read_text()
+    connect(hosts_file, "web").close()
+    assert CliRunner().invoke(hosts_command, command).output.count("\ttrusted\t") == 2
+
+    place, other = line_of(lab, "web").split(" ")[0], make_key(tmp_path, "other")
+    (tmp_path / "known_hosts").write_text(f"# mine\nelse.where {other}\n{place} {other}\n")
+    changed = CliRunner().invoke(hosts_command, [*command, "web", "--yes"])
+    assert isinstance(changed.exception, HostKeyError)
+    assert "\tCHANGED\t" in changed.output
+    assert CliRunner().invoke(hosts_command, [*command, "web", "--yes", "--replace"]).exit_code == 0
+    kept = f"# mine\nelse.where {other}\n{line_of(lab, 'web')}\n"
+    assert (tmp_path / "known_hosts").read_text() == kept
+    listed = CliRunner().invoke(hosts_command, ["list", "--hosts", str(hosts_file)]).output
+    assert "NOT trusted" in listed.splitlines()[0] and "1 trusted key" in listed.splitlines()[1]
+
+
+def test_known_hosts_files_are_read_line_by_line(tmp_path):
+    a, b, c = (make_key(tmp_path, name) for name in "abc")
+    hashed = HostKeys.hash_host("[hidden.org]:2222")
+    path = tmp_path / "known"
+    path.write_bytes(
+        f"plain.org,10.0.0.1 {a}\n[port.org]:2222 {b}\n*.wild.org,!not.wild.org {c}\n{hashed} {a}\n"
+        f"plain.org ssh-ed25519 torn\n@cert-authority *.org {b}\n|1|bad|line {a}\n# comment\n\nword\n".encode()
+        + b"\xff\xfe\n"
+    )
+
+    def trusted(host: str, port: int = 22) -> list[str]:
+        keys = known_hosts.trusted_keys([tmp_path / "missing", path], host, port)
+        return [f"{key.get_name()} {key.get_base64()}" for key in keys]
+
+    assert trusted("plain.org") == trusted("PLAIN.org") == trusted("10.0.0.1") == [a]
+    assert trusted("plain.org", 23) == []
+    assert trusted("port.org", 2222) == [b]
+    assert trusted("a.wild.org") == [c]
+    assert trusted("not.wild.org") == []
+    assert trusted("hidden.org", 2222) == [a]
+    assert trusted("other.org") == []
+
+
+def test_our_own_file_wins_over_others(tmp_path):
+    ours, theirs = make_key(tmp_path, "ours"), make_key(tmp_path, "theirs")
+    (tmp_path / "1").write_text(f"h {ours}\n")
+    (tmp_path / "2").write_text(f"h {theirs}\n")
+    keys = known_hosts.trusted_keys([tmp_path / "1", tmp_path / "2"], "h", 22)
+    assert [f"{k.get_name()} {k.get_base64()}" for k in keys] == [ours]
+
+
+def test_ssh_config_gives_what_the_hosts_file_does_not(tmp_path):
+    (tmp_path / "key").write_text("")
+    config = SSHConfig.from_text(
+        f"Host box\n HostName 10.1.2.3\n Port 2200\n User me\n IdentityFile {tmp_path}/key\n HostKeyAlias boxkey\n"
+        f" UserKnownHostsFile {tmp_path}/theirs\n StrictHostKeyChecking no\nHost circle\n ProxyJump circle\n"
+    )
+    end = resolve("web", HostEntry(roles=("web",), ssh="box", port=2300), tmp_path / "ours", config)
+    assert (end.host_name, end.port, end.user, end.key_name) == ("10.1.2.3", 2300, "me", "boxkey")
+    assert end.known_hosts == (tmp_path / "ours", tmp_path / "theirs")
+    assert end.identity_files == (str(tmp_path / "key"),)
+    with pytest.raises(UsageError, match="more than"):
+        resolve("circle", HostEntry(roles=("web",)), tmp_path / "ours", config)

@@ -1,0 +1,109 @@
+"""The lab survives what happens to it: calls in any order, a reboot, a taken port, a stopped server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from loadbook.cli.hosts import doctor
+from loadbook.cli.lab import lab as lab_command
+from loadbook.core.errors import UnreachableError
+from loadbook.hosts import connect, read_hosts
+from loadbook.hosts.host import Job
+from loadbook.hosts.lab import Lab, cpu_masks
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def own(tmp_path):
+    lab = Lab(tmp_path / "lab", hosts={"driver": ("driver",), "web": ("web",)}, net="127.250.9")
+    yield lab
+    lab.down()
+
+
+def test_up_down_up(own):
+    assert own.status() == []
+    first = own.up()
+    assert own.up() == first == own.status()
+    assert [s.address for s in first] == ["127.250.9.1", "127.250.9.2"]
+    hosts = read_hosts(own.hosts_file)
+    assert hosts.with_role("web") == ["web"]
+    for state in first:
+        assert state.cpus is None or os.sched_getaffinity(state.pid) == set(state.cpus)
+    host = connect(own.hosts_file, "web")
+    host.start(Job("stays", (("sleep", "200"),), 300, ends_with_us=False))
+    down = own.down()
+    assert [s.pid for s in down] == [None, None]
+    assert not list(processes_in(own.folder))
+    with pytest.raises(UnreachableError, match="cannot connect"):
+        host.run(["true"], timeout_s=5)
+    host.close()
+    again = own.up()
+    assert [(s.address, s.port) for s in again] == [(s.address, s.port) for s in first]
+    assert own.down() == down
+
+
+def processes_in(folder: Path):
+    for proc in Path("/proc").glob("[0-9]*"):
+        try:
+            line, state = (proc / "cmdline").read_bytes(), (proc / "stat").read_text().rpartition(")")[2].split()[0]
+            if state != "Z" and (str(folder).encode() in line or (proc / "cwd").readlink().is_relative_to(folder)):
+                yield line
+        except OSError:
+            continue
+
+
+def test_killed_stopped_and_displaced_servers_come_back(own):
+    first = own.up()
+    os.kill(first[0].pid, signal.SIGKILL)
+    os.kill(first[1].pid, signal.SIGSTOP)
+    second = own.up()
+    assert all(s.pid for s in second)
+    assert {s.pid for s in first}.isdisjoint({s.pid for s in second})
+    own.down()
+    with socket.socket() as taken:
+        taken.bind((first[0].address, first[0].port))
+        taken.listen()
+        third = own.up()
+    assert third[0].port != first[0].port
+    assert third[1].port == first[1].port
+
+
+def test_masks_are_disjoint(monkeypatch):
+    def masks(cpus: set[int], hosts: int):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: cpus)
+        return cpu_masks(hosts)
+
+    assert masks({0, 1}, 2) == [(0,), (1,)]
+    assert masks({0, 1, 2, 3, 5}, 2) == [(0, 1), (2, 3, 5)]
+    assert masks({4, 7}, 3) == [(4,), (7,), (7,)]
+    assert masks({0}, 2) == [None, None]
+
+
+def test_commands(tmp_path, monkeypatch):
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "studies" / "bad.toml").write_text("nonsense")
+    monkeypatch.setenv("LOADBOOK_HOME", str(tmp_path))
+    monkeypatch.setattr(Lab, "net", "127.250.10")
+    run = CliRunner().invoke
+    assert run(lab_command, ["status"]).exit_code == 3
+    try:
+        assert run(lab_command, ["up"]).output.count("\tup, process ") == 2
+        assert run(lab_command, ["status"]).exit_code == 0
+        well = run(doctor, [])
+        assert well.exit_code == 0, well.output
+        assert "host key trusted" in well.output
+        assert "study bad" in well.output
+        (tmp_path / ".cache/lab/known_hosts").write_text("")
+        ill = run(doctor, [])
+        assert ill.exit_code == 3
+        assert "hosts trust" in ill.output
+    finally:
+        assert run(lab_command, ["down"]).output.count("\tdown") == 2

@@ -1,0 +1,245 @@
+"""Control commands and files over a real sshd."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+
+import pytest
+
+from loadbook.core.errors import CommandError, HostError, HostTimeoutError, UnreachableError, UsageError
+from loadbook.hosts import connect, sshd
+from loadbook.hosts.host import Job
+from loadbook.hosts.lab import Lab
+
+pytestmark = pytest.mark.lab
+
+ALL_BYTES = bytes(range(256)) * 3
+HOSTILE = (
+    "$(touch PWN)", "; touch PWN #", "`touch PWN`", "-oProxyCommand=touch PWN", "--", "a\nb", "\r\n", "it's", '"', "\\",
+    "*", "~root", "!!", "x" * 300, "../../x", "\u202egnp", "\x1b]0;x\x07", "\udcff\udcfe", "", "FOO=bar",
+    "[sudo] password: ",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def host(lab):
+    shared = connect(lab.hosts_file, "driver")
+    yield shared
+    shared.close()
+
+
+def test_code_stdout_and_stderr_come_back_apart(host):
+    done = host.script('printf "out %s" "$1"; printf err >&2; exit 7', ["a b"], timeout_s=5)
+    assert done == (7, b"out a b", b"err")
+    assert host.run(["sh", "-c", "kill -9 $$"], timeout_s=5).rc == 137
+    assert host.run(["no-such-program"], timeout_s=5).rc == 127
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_arguments_arrive_as_they_are(host, text):
+    sent = text.encode("utf-8", "surrogateescape")
+    assert host.run(["printf", "%s", text], timeout_s=5).stdout == sent
+    assert host.script('printf %s "$1"', [text], timeout_s=5).stdout == sent
+    assert not host.exists("PWN")
+
+
+@pytest.mark.parametrize("argv", [["true", "a\0b"], ["true", "\ud800"], [], [""], ["-x"]])
+def test_what_no_program_can_be_given_is_refused(host, argv):
+    with pytest.raises(HostError):
+        host.run(argv, timeout_s=5)
+
+
+def test_a_command_cannot_disturb_the_shell_behind_it(host):
+    for text in ("exit 3", "set -x; set -v; cd /", "exec >/dev/null 2>&1", "trap '' EXIT; unset PATH", 'echo "'):
+        host.script(text, timeout_s=5)
+    host.run(["cd", "/"], timeout_s=5)
+    assert host.run(["pwd"], timeout_s=5).stdout.decode().strip() == host.workdir
+
+
+def test_binary_output_and_input_are_byte_exact(host):
+    host.put("all", ALL_BYTES)
+    assert host.run(["cat", "all"], timeout_s=5).stdout == ALL_BYTES
+    assert host.run(["cat"], timeout_s=5, stdin=ALL_BYTES).stdout == ALL_BYTES
+    assert host.get("all", max_bytes=len(ALL_BYTES)) == ALL_BYTES
+
+
+def test_output_is_capped_and_nothing_blocks(host):
+    done = host.script("head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2; exit 4", timeout_s=20)
+    assert (done.rc, len(done.stdout), len(done.stderr)) == (4, 1 << 20, 1 << 20)
+    assert host.run(["echo", "next"], timeout_s=5).stdout == b"next\n"
+
+
+def test_a_command_that_overstays_is_killed_and_the_next_one_works(host):
+    pid = host.script("sleep 77 & echo $!; true", timeout_s=5).stdout.strip().decode()
+    with pytest.raises(HostTimeoutError, match=r"longer than 0\.3 s"):
+        host.run(["sleep", "78"], timeout_s=0.3)
+    assert host.run(["echo", "next"], timeout_s=5).stdout == b"next\n"
+    assert host.script(f'read -r a b c d </proc/{pid}/stat && [ "$c" != Z ]', timeout_s=5).rc != 0
+
+
+def test_check_raises_with_the_words_of_the_command(host):
+    with pytest.raises(CommandError, match="exit code 2\nno way"):
+        host.script("echo no way >&2; exit 2", timeout_s=5, check=True)
+
+
+def test_environment_is_fixed(host):
+    answer = host.script('echo "$LC_ALL $TZ"; command -v sshd; taskset -cp $$', timeout_s=5).stdout.decode()
+    assert answer.startswith("C UTC\n/usr/sbin/sshd\n")
+
+
+def test_files_appear_whole_below_the_work_folder(host):
+    host.put("deep/er/file", b"one", mode=0o600)
+    host.put("deep/er/file", b"two")
+    assert host.get("deep/er/file", max_bytes=3) == b"two"
+    assert host.run(["ls", "-A", "deep/er"], timeout_s=5).stdout == b"file\n"
+    with pytest.raises(HostError, match="larger than the 2 bytes"):
+        host.get("deep/er/file", max_bytes=2)
+    with pytest.raises(HostError, match="no such file"):
+        host.get("missing", max_bytes=1)
+    host.remove("deep")
+    assert not host.exists("deep")
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", ".", "", "a\0b"])
+def test_nothing_outside_the_work_folder_is_removed(host, path):
+    with pytest.raises(HostError):
+        host.remove(path)
+
+
+def test_20_mb_are_fetched_and_proven(host, tmp_path):
+    host.run(["sh", "-c", "head -c 20000000 /dev/urandom >big"], timeout_s=20, check=True)
+    digest = host.fetch("big", tmp_path / "new" / "big", max_bytes=20_000_000)
+    assert digest == hashlib.sha256((tmp_path / "new" / "big").read_bytes()).hexdigest()
+    with pytest.raises(HostError, match="more than the 10 allowed"):
+        host.fetch("big", tmp_path / "other", max_bytes=10)
+    assert [p.name for p in tmp_path.iterdir()] == ["new"]
+    host.remove("big")
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_file(host):
+    if os.geteuid():
+        pytest.skip("needs root to mount a small tmpfs")
+    host.run(["mkdir", "-p", "small"], timeout_s=5)
+    if host.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "small"], timeout_s=5).rc:
+        pytest.skip("cannot mount here")
+    try:
+        host.put("small/file", b"old")
+        with pytest.raises(HostError, match=r"disk full|Failure|bytes arrived"):
+            host.put("small/file", b"x" * 1_000_000)
+        assert host.get("small/file", max_bytes=10) == b"old"
+        assert host.run(["ls", "-A", "small"], timeout_s=5).stdout == b"file\n"
+    finally:
+        host.run(["umount", "small"], timeout_s=5, check=True)
+
+
+def test_jobs_take_arguments_files_and_environment(host):
+    steps = (("cat", "data"), ("sh", "-c", 'printf %s "$V$1"', "sh", "$(touch PWN)\n"))
+    host.start(Job("full", steps, 20, files={"data": ALL_BYTES}, env={"V": "a 'b\n"}))
+    assert host.wait("full", timeout_s=10) == 0
+    assert host.get("jobs/full/stdout.1", max_bytes=1000) == ALL_BYTES
+    assert host.get("jobs/full/stdout.2", max_bytes=1000) == b"a 'b\n$(touch PWN)\n"
+    state = host.state("full")
+    assert (state.rc, state.running) == (0, False)
+    with pytest.raises(HostError, match="already a job full"):
+        host.start(Job("full", (("true",),), 20))
+    with pytest.raises(UsageError):
+        host.start(Job("../x", (("true",),), 20))
+    with pytest.raises(UsageError):
+        host.start(Job("bad-env", (("true",),), 20, env={"A;touch PWN": ""}))
+    assert not host.exists("PWN")
+
+
+def test_wait_is_bounded_and_stop_ends_the_group(host):
+    host.start(Job("long", (("sh", "-c", "sleep 88 & sleep 89"),), 200))
+    with pytest.raises(HostTimeoutError, match=r"job long did not end within 0\.2 s"):
+        host.wait("long", timeout_s=0.2)
+    host.stop("long", grace_s=1)
+    assert host.wait("long", timeout_s=1) == 143
+    host.stop("long", grace_s=1)
+
+
+def test_closing_ends_jobs_and_a_new_connection_sees_their_code(lab, connect_lab):
+    first = connect_lab(run_id="one")
+    first.start(Job("with-us", (("sleep", "90"),), 200))
+    first.start(Job("without-us", (("sleep", "91"),), 200, ends_with_us=False))
+    first.close()
+    second = connect(lab.hosts_file, "driver", "two")
+    try:
+        assert second.state("with-us").rc == 143
+        assert second.state("without-us").running
+        second.stop("without-us", grace_s=1)
+    finally:
+        second.close()
+
+
+def test_many_threads_share_a_host(host):
+    answers: list[bytes] = []
+    threads = [
+        threading.Thread(target=lambda k=k: answers.append(host.run(["echo", str(k)], timeout_s=10).stdout))
+        for k in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [b"%d\n" % k for k in range(8)]
+
+
+def test_the_clock_of_this_machine_is_ours(host):
+    clock = host.clock(5)
+    assert abs(clock.offset_s) <= clock.rtt_s
+    assert 0 < clock.rtt_s < 1
+
+
+SERVER = """
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+server = ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+def test_http_through_the_host(host):
+    host.start(Job("http", (("python3", "-c", SERVER),), 60, files={"page": b"hello"}))
+    port = 0
+    for _ in range(200):
+        answer = host.get("jobs/http/stdout.1", max_bytes=10) if host.exists("jobs/http/stdout.1") else b""
+        if answer.strip():
+            port = int(answer)
+            break
+        time.sleep(0.05)
+    got = host.http_get("127.0.0.1", port, "/page", timeout_s=5)
+    assert (got.status, got.body, got.headers["content-length"]) == (200, b"hello", "5")
+    assert host.http_get("127.0.0.1", port, "/none", timeout_s=5).status == 404
+    host.stop("http", grace_s=1)
+    with pytest.raises(UnreachableError, match="nothing answers"):
+        host.http_get("127.0.0.1", port, "/", timeout_s=5)
+
+
+NOISE = 'echo "noise $(head -c 3000 /dev/zero | tr "\\0" n)"; echo noise >&2; false'
+
+
+def test_noise_banners_locale_and_closed_forwarding(tmp_path, monkeypatch):
+    """A login that prints, another locale, a banner: nothing of it reaches an answer."""
+    (tmp_path / "noise").write_text(NOISE)
+    extra = f"SetEnv BASH_ENV={tmp_path}/noise LC_ALL=de_DE.UTF-8 TZ=Asia/Tokyo\nBanner {tmp_path}/noise\n"
+    forwarding = sshd.CONFIG.replace("AllowTcpForwarding yes", "AllowTcpForwarding no")
+    monkeypatch.setattr(sshd, "CONFIG", forwarding + extra)
+    noisy = Lab(tmp_path / "lab", hosts={"noisy": ("web",)}, net="127.251.7")
+    try:
+        noisy.up()
+        host = connect(noisy.hosts_file, "noisy")
+        assert host.run(["sh", "-c", "echo $LC_ALL $TZ"], timeout_s=5) == (0, b"C UTC\n", b"")
+        host.start(Job("quiet", (("echo", "only this"),), 10))
+        assert host.wait("quiet", timeout_s=5) == 0
+        assert host.get("jobs/quiet/stdout.1", max_bytes=100) == b"only this\n"
+        assert not host.may_forward()
+        with pytest.raises(HostError, match="sshd refuses") as caught:
+            host.http_get("127.0.0.1", 80, "/", timeout_s=5)
+        assert "AllowTcpForwarding" in caught.value.hint
+        host.close()
+    finally:
+        noisy.down()
