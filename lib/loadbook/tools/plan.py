@@ -17,7 +17,7 @@ def check_model(tool: Tool, workload: Workload) -> None:
     """Raise ToolError if the tool cannot make loads of this model, naming the tools that can."""
     if workload.model not in tool.load_models:
         able = ", ".join(registry.names(workload.model)) or "none yet"
-        raise ToolError(f"{tool.name} cannot make an {workload.model}-loop load", f"tools that can: {able}")
+        raise ToolError(f"{tool.name} cannot make {workload.model}-loop loads", f"tools that can: {able}")
 
 
 def check_extra(tool: Tool, workload: Workload, owned: Sequence[str]) -> None:

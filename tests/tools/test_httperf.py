@@ -1,0 +1,175 @@
+"""httperf: what is asked of it, and the traps of its text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tool_cases import FIXTURES, capture, check_sane, table
+
+from loadbook.core.errors import ParseError, ToolError
+from loadbook.design.workload import Workload
+from loadbook.tools import httperf_forms, registry
+from loadbook.tools.base import Captured, Target
+
+WEB = Target("127.0.0.2", 8080)
+HTTPERF = registry.load("httperf")
+
+
+def case(name: str) -> Captured:
+    return capture(FIXTURES / "httperf" / f"0.9.0--{name}.json")
+
+
+def changed(name: str, *swaps: tuple[str, str]) -> Captured:
+    text = case(name).stdout.decode()
+    for old, new in swaps:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return replace(case(name), stdout=text.encode())
+
+
+def values(captured: Captured) -> dict[tuple[str, str], float]:
+    parsed = HTTPERF.parse(captured)
+    check_sane(parsed)
+    return {key: row.value for key, row in table(parsed.rows).items()}
+
+
+def load(**asked: object) -> Workload:
+    return Workload.model_validate({"tool": "httperf", "model": "open", "rate_per_s": 1000.0} | asked)
+
+
+def test_rate_is_in_requests_and_the_options_in_connections() -> None:
+    assert HTTPERF.command(load(calls_per_connection=5, path="/i?a=1", timeout_s=0.5, extra=("--hog",)), WEB, 4.0) == [
+        *(
+            "httperf",
+            "--server",
+            "127.0.0.2",
+            "--port",
+            "8080",
+            "--uri",
+            "/i?a=1",
+            "--rate",
+            "200",
+            "--num-conns",
+            "800",
+        ),
+        *("--num-calls", "5", "--timeout", "0.5", "--hog"),
+    ]
+    assert "--ssl" in HTTPERF.command(load(), Target("127.0.0.2", 443, "https"), 1)
+    assert not HTTPERF.extra_files(load()) and not HTTPERF.expected_files(load())
+
+
+def test_headers_become_one_option_with_httperfs_escapes() -> None:
+    argv = HTTPERF.command(load(headers={"Host": "foo", "X-A": r"a\b", "Y": ""}, keepalive=False), WEB, 1)
+    assert argv[-4:] == ["--server-name", "foo", "--add-header", r"X-A: a\\b\nY: \nConnection: close\n"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "target", "duration_s", "says"),
+    [
+        ({"model": "closed", "rate_per_s": None}, WEB, 1, "cannot make closed-loop loads"),
+        ({"threads": 2}, WEB, 1, "one thread"),
+        ({"keepalive": False, "calls_per_connection": 2}, WEB, 1, "contradicts"),
+        ({}, Target("::1", 80), 1, "IPv4 only"),
+        ({"rate_per_s": 0.4}, WEB, 1, "would start no connection"),
+        ({"extra": ("--num-conn", "5")}, WEB, 1, "--num-conns of httperf comes from"),
+        ({"extra": ("--rate=7",)}, WEB, 1, "--rate of httperf comes from"),
+    ],
+)
+def test_what_httperf_cannot_do_is_refused_when_planning(
+    asked: dict[str, object], target: Target, duration_s: float, says: str
+) -> None:
+    with pytest.raises(ToolError, match=says) as refusal:
+        HTTPERF.command(load(**asked), target, duration_s)
+    assert refusal.value.hint
+    if "model" in asked:
+        assert "wrk" in refusal.value.hint
+
+
+def test_the_version_probe_never_loads_anything() -> None:
+    """-V alone goes on to load localhost:80 in httperf 0.9.0; -h ends it."""
+    assert HTTPERF.version_argv == ("httperf", "-V", "-h")
+    assert HTTPERF.version(case("version").stdout, b"") == "0.9.0"
+    with pytest.raises(ToolError, match="no version"):
+        HTTPERF.version(case("help").stdout, b"")
+
+
+def test_offered_rate_follows_the_command_that_httperf_echoes() -> None:
+    assert values(case("r8000_n40000"))["offered_per_s", "value"] == 40_000
+    assert values(case("period_e"))["offered_per_s", "value"] == pytest.approx(200)
+    assert values(case("period_u"))["offered_per_s", "value"] == pytest.approx(50)
+    assert values(case("wsess"))["offered_per_s", "value"] == 500
+    assert values(case("headers"))["offered_per_s", "value"] == 20  # its header text holds --rate=999
+    for closed in ("sequential", "wsesslog"):
+        assert ("offered_per_s", "value") not in values(case(closed))
+
+
+def test_verbose_samples_and_histogram_are_kept() -> None:
+    samples = HTTPERF.parse(case("verbose")).samples
+    assert [(s.series, s.x, s.value) for s in samples] == [("reply_rate", 5.0, 120.0), ("reply_rate", 10.0, 120.0)]
+    assert [s.x for s in HTTPERF.parse(case("client_1_of_2")).samples] == [5.0]
+    lives = [s for s in HTTPERF.parse(case("verbose_verbose")).samples if s.series == "lifetime"]
+    assert sum(s.value for s in lives) == 120 and lives[0][2:] == (0.0755, "s", 1, "1")
+
+
+def test_reply_rate_without_a_sample_is_absent_not_zero() -> None:
+    assert values(case("close_10"))["requests_per_s", "value"] == pytest.approx(3722 / 4.996)
+    assert {s for m, s in values(case("close_10")) if m == "requests_per_s"} == {"value"}
+    assert {s for m, s in values(case("fcgi")) if m == "requests_per_s"} == {"value", "mean", "min", "max"}
+
+
+def test_division_by_no_time_gives_no_rate() -> None:
+    """A test of 0 s prints inf and nan where it divides."""
+    none = changed(
+        "one_one",
+        *(("3401.7 conn/s", "inf conn/s"), ("3401.7 req/s", "inf req/s"), ("996.6 KB/s (8.2", "inf KB/s (inf")),
+        ("(user 14.3% system 0.0% total 14.3%)", "(user -nan% system -nan% total -nan%)"),
+    )
+    assert {m for m, _ in values(none)} & {"requests_per_s", "ok_per_s", "bytes_per_s", "driver_cpu"} == set()
+    assert values(none)["requests", "count"] == 1
+
+
+def test_no_connection_at_all_is_a_report_of_zeros() -> None:
+    none = changed(
+        "connrefused",
+        *(
+            ("connections 300 requests", "connections 0 requests"),
+            ("2.990 s", "0.000 s"),
+            ("100.3 conn/s", "-nan conn/s"),
+        ),
+        ("0.0 req/s", "-nan req/s"),
+        *(("Errors: total 300", "Errors: total 0"), ("connrefused 300", "connrefused 0")),
+    )
+    assert values(none)["requests_per_s", "value"] == 0 and values(none)["errors", "count"] == 0
+
+
+def test_a_deviation_that_is_not_a_number_has_no_row() -> None:
+    odd = values(changed("s302", ("median 0.5 stddev 0.3", "median 0.5 stddev -nan")))
+    assert ("connection_time", "sd") not in odd and odd["connection_time", "mean"] == pytest.approx(0.2e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "swap", "says"),
+    [
+        ("s302", ("3xx=800", "3xx=801"), "801 replies by status, 800 in all"),
+        ("s302", ("Errors: total 0", "Errors: total 1"), "do not add up"),
+        ("s302", ("requests 800", "requests 801"), "400.9 does not follow from 801"),
+        ("s302", ("connections 400 ", "connections 40 "), "200.5 does not follow"),
+        ("s302", ("min 0.1 avg 0.2", "min 0.3 avg 0.2"), "do not ascend"),
+        ("s302", ("(total 343.0)", "(total 344.0)"), "do not add up"),
+        ("s302", ("Reply rate [replies/s]:", "Reply rate:"), "no line like 'Reply rate"),
+        ("s302", ("avg 0.2 max 4.1", "avg 0,2 max 4,1"), "line cut or changed"),
+        ("s302", ("test-duration 1.996 s", "test-duration -1.996 s"), "line cut or changed"),
+        ("wsess", ("Session failtime [s]: 0.0\n", ""), "no session block"),
+        ("wsess_fail", ("histogram: 5 0 1", "histogram: 5 0 2"), "number of sessions"),
+        ("verbose", ("reply-rate = 120.0   \nM", "M"), "1 reply-rate lines, 2 samples"),
+    ],
+)
+def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
+    with pytest.raises(ParseError, match=says):
+        HTTPERF.parse(changed(name, swap))
+
+
+@pytest.mark.parametrize("form", httperf_forms.FORMS, ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: httperf_forms.Form) -> None:
+    assert form.whole.fullmatch(form.shows)

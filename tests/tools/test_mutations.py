@@ -1,0 +1,123 @@
+"""A report that was cut, doubled, shuffled or mixed is refused or read right: never a wrong number, never NaN."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tool_cases import attempt, capture, good, table, with_stdout
+
+from loadbook.core.errors import ParseError
+from loadbook.tools import registry
+from loadbook.tools.base import Captured
+
+GOOD = {tool: [capture(path) for path in good(tool)] for tool in ("wrk", "httperf")}
+reports = st.sampled_from([(tool, captured) for tool, all_ in GOOD.items() for captured in all_])
+SMALL = [(tool, path) for tool in GOOD for path in good(tool) if path.with_suffix(".stdout").stat().st_size < 1500]
+NOISE = st.lists(
+    st.sampled_from(
+        [b"httperf: warning: open file limit\r\n", b"\n", b"\x1b[0m50%\n", b"RH0:HTTP/1.1 200 OK\r\n", b"\xff\xfe\n"]
+    ),
+    max_size=5,
+)
+
+
+def whole(tool: str, captured: Captured) -> dict[tuple[str, str], float]:
+    return {key: row.value for key, row in table(registry.load(tool).parse(captured).rows).items()}
+
+
+@pytest.mark.parametrize(("tool", "path"), SMALL, ids=[path.stem for _, path in SMALL])
+def test_cut_anywhere(tool: str, path: Path) -> None:
+    """Cut anywhere from the end, or whole lines from the start: refused, or exactly the rows of the whole."""
+    captured = capture(path)
+    expected = whole(tool, captured)
+    length = len(captured.stdout)
+    for size in {*range(0, length, 11), *range(length - 120, length)}:
+        parsed = attempt(tool, replace(captured, stdout=captured.stdout[:size]))
+        assert parsed is None or {key: row.value for key, row in table(parsed.rows).items()} == expected, size
+    lines = captured.stdout.splitlines(keepends=True)
+    for first in range(1, len(lines)):
+        parsed = attempt(tool, with_stdout(captured, lines[first:]))
+        assert parsed is None or {key: row.value for key, row in table(parsed.rows).items()} == expected, first
+
+
+@given(reports, st.data())
+@settings(max_examples=150, deadline=None)
+def test_lines_doubled_or_moved(report: tuple[str, Captured], data: st.DataObject) -> None:
+    tool, captured = report
+    every = captured.stdout.splitlines(keepends=True)
+    head, lines = every[:-60], every[-60:]
+    take, put = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
+    if data.draw(st.booleans()):
+        changed = [*lines[:put], lines[take], *lines[put:]]
+    else:
+        rest = lines[:take] + lines[take + 1 :]
+        changed = [*rest[:put], lines[take], *rest[put:]]
+    parsed = attempt(tool, with_stdout(captured, [*head, *changed]))
+    assert parsed is None or {key: row.value for key, row in table(parsed.rows).items()} == whole(tool, captured)
+
+
+@given(reports, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_lines_shuffled(report: tuple[str, Captured], random: object) -> None:
+    tool, captured = report
+    lines = captured.stdout.splitlines(keepends=True)
+    random.shuffle(lines)  # type: ignore[attr-defined]
+    parsed = attempt(tool, with_stdout(captured, lines))
+    assert parsed is None or {key: row.value for key, row in table(parsed.rows).items()} == whole(tool, captured)
+
+
+@given(reports, reports)
+@settings(max_examples=60, deadline=None)
+def test_two_reports_in_one_are_refused(one: tuple[str, Captured], other: tuple[str, Captured]) -> None:
+    tool, captured = one
+    if other[0] == tool:
+        assert attempt(tool, replace(captured, stdout=captured.stdout + other[1].stdout)) is None
+
+
+@given(reports, NOISE, st.sampled_from([b"\n", b"\r\n", b"\r\r\n"]), st.data())
+@settings(max_examples=150, deadline=None)
+def test_noise_between_lines_and_line_ends_change_nothing(
+    report: tuple[str, Captured], noise: list[bytes], end: bytes, data: st.DataObject
+) -> None:
+    tool, captured = report
+    lines = [re.sub(rb"[\r\n]+\Z", b"", line) + end for line in captured.stdout.splitlines(keepends=True)]
+    for line in noise:
+        lines.insert(data.draw(st.integers(0, len(lines))), line)
+    assert whole(tool, with_stdout(captured, lines)) == whole(tool, captured)
+
+
+@given(reports, reports, st.data())
+@settings(max_examples=100, deadline=None)
+def test_mixed_reports_never_give_nonsense(
+    one: tuple[str, Captured], other: tuple[str, Captured], data: st.DataObject
+) -> None:
+    lines = one[1].stdout.splitlines(keepends=True)[-40:]
+    for line in data.draw(st.lists(st.sampled_from(other[1].stdout.splitlines(keepends=True)), max_size=4)):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        lines[at : at + data.draw(st.integers(0, 1))] = [line]
+    attempt(one[0], with_stdout(one[1], lines))
+
+
+@given(reports, st.data())
+@settings(max_examples=200, deadline=None)
+def test_changed_bytes_never_give_nonsense(report: tuple[str, Captured], data: st.DataObject) -> None:
+    tool, captured = report
+    raw = bytearray(captured.stdout)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        raw[at : at + 1] = data.draw(
+            st.sampled_from([b"", b"-", b"9", b"nan", b"inf", b".", b"\n", b"\0", b"k", b"m", b"e9"])
+        )
+    attempt(tool, replace(captured, stdout=bytes(raw)))
+
+
+@given(st.binary(max_size=200), st.sampled_from(sorted(GOOD)))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_are_refused(data: bytes, tool: str) -> None:
+    with pytest.raises(ParseError):
+        registry.load(tool).parse(Captured(data))

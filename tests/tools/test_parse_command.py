@@ -1,0 +1,93 @@
+"""`loadbook parse`: rows on stdout or nothing; doubts and errors on stderr; exit 0, 2 or 4."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tool_cases import FIXTURES
+
+from loadbook.cli.parse import argv_of, captured
+
+
+def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    call = "from loadbook.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", call, "parse", *map(str, args)], capture_output=True, text=True)
+
+
+def folder(tmp_path: Path, tool: str, case: str) -> Path:
+    for path in (FIXTURES / tool).glob(f"*--{case}.*"):
+        if path.suffix != ".json":
+            shutil.copy(path, tmp_path / path.suffix[1:])
+    return tmp_path
+
+
+def test_json_is_an_array_of_rows_with_whole_counts(tmp_path: Path) -> None:
+    shown = run("wrk", folder(tmp_path, "wrk", "nofile_64"), "--json")
+    rows = json.loads(shown.stdout)
+    assert shown.returncode == 0 and shown.stderr.startswith("doubt: connections: 141 connects failed")
+    assert {tuple(row) for row in rows} == {("metric", "statistic", "value", "unit", "text")}
+    assert rows[0] == {"metric": "requests", "statistic": "count", "value": 121269, "unit": "1", "text": "121269"}
+    assert '"value": 121269,' in shown.stdout and "NaN" not in shown.stdout
+
+
+def test_a_file_alone_is_enough_and_the_table_is_for_readers() -> None:
+    shown = run("httperf", FIXTURES / "httperf" / "0.9.0--r8000_n40000.stdout")
+    assert shown.returncode == 0 and not shown.stderr
+    assert "offered_per_s" in shown.stdout and "40,000" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("tool", "case", "says"),
+    [
+        ("wrk", "usage_badopt", "printed its usage.*exit code 1.*invalid option"),
+        ("wrk", "sigkill_truncated", "empty: the tool was killed.*137"),
+        ("wrk", "ssh_tty_killed", "report is not complete"),
+        ("httperf", "slow_ms", "no report of httperf"),
+    ],
+)
+def test_no_report_is_exit_4_and_nothing_on_stdout(tmp_path: Path, tool: str, case: str, says: str) -> None:
+    there = folder(tmp_path, "wrk", case)
+    shown = run(tool, there, "--json")
+    assert (shown.returncode, shown.stdout) == (4, "")
+    assert str(there / "stdout") in shown.stderr and "Traceback" not in shown.stderr
+    assert re.search(says, shown.stderr)
+
+
+def test_a_folder_without_stdout_says_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "stdout-driver1").write_bytes(b"")
+    shown = run("wrk", tmp_path)
+    assert (shown.returncode, shown.stdout) == (4, "")
+    assert "no file named stdout" in shown.stderr and "stdout-driver1" in shown.stderr
+
+
+def test_wrong_arguments_are_exit_2(tmp_path: Path) -> None:
+    assert run("nope", tmp_path).returncode == 2
+    assert "known tools: httperf, wrk" in run("nope", tmp_path).stderr
+    assert run("wrk", tmp_path / "absent").returncode == 2
+
+
+def test_the_command_line_is_found_in_shell_and_ssh() -> None:
+    assert argv_of("ulimit -n 64; wrk -t2 'http://h/?a=1&b=2'", "wrk") == ("wrk", "-t2", "http://h/?a=1&b=2")
+    assert argv_of("ssh -tt driver 'cd x && /usr/bin/wrk -t2 http://h/'", "wrk") == ("/usr/bin/wrk", "-t2", "http://h/")
+    assert argv_of("echo 'unclosed", "wrk") == argv_of("", "wrk") == ()
+
+
+def test_a_folder_gives_all_it_holds(tmp_path: Path) -> None:
+    for name, text in (
+        ("stdout", "o"),
+        ("stderr", "e"),
+        ("rc", "137\n"),
+        ("cmd", "wrk -d1s"),
+        ("wall", "1"),
+        ("extra.tsv", "x"),
+    ):
+        (tmp_path / name).write_text(text)
+    read = captured(tmp_path, "wrk")
+    assert (read.stdout, read.stderr, read.rc, read.argv) == (b"o", b"e", 137, ("wrk", "-d1s"))
+    assert read.files == {"extra.tsv": b"x"}

@@ -1,0 +1,99 @@
+"""Adding one file adds a tool: to the registry, to `loadbook parse`, and to what error messages name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import loadbook.tools
+from loadbook.cli.parse import parse
+from loadbook.core.errors import ToolError
+from loadbook.design.workload import Workload
+from loadbook.tools import registry
+from loadbook.tools.base import Target
+
+TOY = '''
+"""toy: prints `toy: N answers in S s`."""
+
+from loadbook.core.units import TIME_S
+from loadbook.tools import plan, text
+from loadbook.tools.base import Measurement, Parsed
+
+FORMS = (text.Form("all", "toy: 12 answers in 3.5 s", "toy: ", r"(?P<n>\\d+) answers in (?P<s>\\d+\\.\\d) s"),)
+
+
+class Toy:
+    name = binary = package = "toy"
+    load_models = frozenset({"open"})
+    version_argv = ("toy", "--version")
+
+    def version(self, stdout, stderr):
+        return stdout.decode().strip()
+
+    def command(self, workload, target, duration_s):
+        plan.check_model(self, workload)
+        return ["toy", f"{duration_s:g}", plan.url(target, workload.path)]
+
+    def extra_files(self, workload):
+        return {}
+
+    def expected_files(self, workload):
+        return ()
+
+    def parse(self, captured):
+        report = text.read(self.name, text.lines(captured.stdout), FORMS)
+        n, duration = report.count("n"), report.value("s", TIME_S, "s")
+        return Parsed((Measurement("requests", "count", n, "1", report.text("n")),
+                       Measurement("duration", "value", duration, "s", report.text("s"))))
+
+
+TOOL = Toy()
+'''
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Iterator[str]:
+    """One file in one folder on the package's path, and nothing else."""
+    (tmp_path / "toy.py").write_text(TOY)
+    loadbook.tools.__path__.append(str(tmp_path))
+    yield "toy"
+    loadbook.tools.__path__.remove(str(tmp_path))
+    sys.modules.pop("loadbook.tools.toy", None)
+
+
+def test_known_tools() -> None:
+    assert registry.names() == ["httperf", "wrk"]
+    assert registry.names("open") == ["httperf"] and registry.names("closed") == ["wrk"]
+    for name in registry.names():
+        tool = registry.load(name)
+        assert tool.name == name and tool.version_argv[0] == tool.binary and tool.package
+
+
+def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ToolError, match="unknown tool 'wkr'") as refusal:
+        registry.load("wkr")
+    assert refusal.value.hint == "known tools: httperf, wrk"
+
+
+def test_one_file_adds_a_tool(toy: str, tmp_path: Path) -> None:
+    assert registry.names() == ["httperf", "toy", "wrk"]
+    load = Workload(tool=toy, model="open", rate_per_s=5, path="/a")
+    assert registry.load(toy).command(load, Target("h", 80), 2.5) == ["toy", "2.5", "http://h:80/a"]
+    with pytest.raises(ToolError, match="open-loop") as refusal:
+        registry.load("wrk").command(load, Target("h", 80), 2)
+    assert refusal.value.hint == "tools that can: httperf, toy"
+
+    (tmp_path / "out").write_text("toy: 12 answers in 3.5 s\n")
+    shown = CliRunner().invoke(parse, [toy, str(tmp_path / "out"), "--json"])
+    assert shown.exit_code == 0 and '"value": 12,' in shown.stdout and '"value": 3.5,' in shown.stdout
+
+
+def test_two_tools_of_one_name_are_refused(toy: str, tmp_path: Path) -> None:
+    (tmp_path / "toy_again.py").write_text(TOY)
+    with pytest.raises(ToolError, match="two modules"):
+        registry.names()
+    sys.modules.pop("loadbook.tools.toy_again")

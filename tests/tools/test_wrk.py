@@ -1,0 +1,169 @@
+"""wrk: what is asked of it, and the traps of its text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tool_cases import FIXTURES, capture, table
+
+from loadbook.core.errors import ParseError, ToolError
+from loadbook.design.workload import Workload
+from loadbook.tools import registry, wrk_forms
+from loadbook.tools.base import Captured, Target
+
+WEB = Target("127.0.0.2", 8080)
+WRK = registry.load("wrk")
+
+
+def case(name: str) -> Captured:
+    return capture(FIXTURES / "wrk" / f"4.1.0--{name}.json")
+
+
+def changed(name: str, *swaps: tuple[str, str]) -> Captured:
+    text = case(name).stdout.decode()
+    for old, new in swaps:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return replace(case(name), stdout=text.encode(), argv=())
+
+
+def values(captured: Captured) -> dict[tuple[str, str], float]:
+    return {key: row.value for key, row in table(WRK.parse(captured).rows).items()}
+
+
+def test_command_says_everything_asked() -> None:
+    load = Workload(
+        tool="wrk",
+        connections=20,
+        threads=2,
+        timeout_s=3,
+        keepalive=False,
+        headers={"X-A": 'q"$(x)'},
+        extra=("--x",),
+        path="/p?a=1",
+    )
+    assert WRK.command(load, WEB, 4.0) == [
+        *("wrk", "-t2", "-c20", "-d4s", "--timeout", "3s", "--latency", "-s", "loadbook.lua"),
+        *("-H", 'X-A: q"$(x)', "-H", "Connection: close", "--x", "http://127.0.0.2:8080/p?a=1"),
+    ]
+    assert "done(summary, latency, requests)" in WRK.extra_files(load)["loadbook.lua"].decode()
+    assert list(WRK.expected_files(load)) == []
+
+
+def test_command_brackets_ipv6_and_keeps_the_scheme() -> None:
+    argv = WRK.command(Workload(tool="wrk", connections=2), Target("::1", 443, "https"), 1)
+    assert argv[-1] == "https://[::1]:443/"
+
+
+@pytest.mark.parametrize(
+    ("asked", "duration_s", "says"),
+    [
+        ({"model": "open", "rate_per_s": 5.0}, 1, "wrk cannot make open-loop loads"),
+        ({}, 1.5, "wrk takes whole seconds only: duration = 1.5 s"),
+        ({}, 0.5, "whole seconds only"),
+        ({"timeout_s": 0.2}, 1, "timeout_s = 0.2 s"),
+        ({"connections": 10, "threads": 3}, 1, "9 of 10 connections"),
+        ({"connections": 2, "threads": 4}, 1, "0 of 2 connections"),
+        ({"calls_per_connection": 5}, 1, "calls_per_connection"),
+        ({"headers": {"a b": "c"}}, 1, "not a header name"),
+        ({"extra": ("-d5",)}, 1, "-d of wrk comes from the workload"),
+        ({"extra": ("--conn=7",)}, 1, "--connections of wrk comes from the workload"),
+    ],
+)
+def test_what_wrk_cannot_do_is_refused_when_planning(asked: dict[str, object], duration_s: float, says: str) -> None:
+    with pytest.raises(ToolError, match=says) as refusal:
+        WRK.command(Workload.model_validate({"tool": "wrk"} | asked), WEB, duration_s)
+    assert refusal.value.hint
+    if "model" in asked:
+        assert "httperf" in refusal.value.hint
+
+
+def test_version_is_read_whatever_the_build() -> None:
+    usage = b"Usage: wrk <options> <url>\n"
+    assert WRK.version(b"wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012 Will Glozer\n" + usage, b"") == "4.1.0"
+    assert WRK.version(b"", b"wrk 4.2.0 [epoll] Copyright\n" + usage) == "4.2.0"
+    for wrong in (b"", b"bash: wrk: command not found\n", b"wrk 4.0.0 [epoll] Copyright\n    -R, --rate        <T>\n"):
+        with pytest.raises(ToolError, match="no version found"):
+            WRK.version(wrong, b"")
+
+
+def test_minutes_are_minutes_and_milliseconds_are_not() -> None:
+    assert values(changed("minutes"))["duration", "value"] == 60.0
+    in_m = changed("slow_seconds", ("1.80s    58.54%", "1.20m    58.54%"), ("99%    1.80s", "99%    1.10m"))
+    assert values(in_m)["latency", "max"] == 72.0 and values(in_m)["latency", "p99"] == 66.0
+    assert values(case("nofile_64"))["latency", "mean"] == pytest.approx(0.94e-3)
+
+
+@pytest.mark.parametrize("unit", ["", "S", "min", "ns", "x", "M"])
+def test_an_unknown_unit_is_an_error(unit: str) -> None:
+    with pytest.raises(ParseError, match="stdout:10: line cut or changed") as error:
+        WRK.parse(changed("slow_ms", ("99%  149.66ms", f"99%  149.66{unit}")))
+    assert error.value.line == 10
+
+
+def test_a_mean_that_its_column_cut_is_still_a_second() -> None:
+    """print_units gives the mean 8 characters: 1000.00ms prints as 1000.00m."""
+    swaps = (("    1.65s ", "1000.00m"), ("1.66s", "1.00s"), ("1.73s", "1.00s"))
+    assert values(changed("slow_seconds", *swaps))["latency", "mean"] == 1.0
+
+
+def test_a_negative_counter_is_a_wrapped_one() -> None:
+    parsed = WRK.parse(changed("close_always", ("read 12490", "read -2147483640")))
+    assert table(parsed.rows)["errors_read", "count"].value == 2**31 + 8
+    assert "counter_wrapped" in dict(parsed.doubts)
+
+
+def test_the_total_of_errors_is_left_out_where_classes_overlap() -> None:
+    assert ("errors", "count") not in values(case("late_errors"))
+    assert values(case("lua_late"))["errors", "count"] == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "swap", "says"),
+    [
+        ("slow_ms", ("483 requests", "489 requests"), "155.95 does not follow from 489"),
+        ("slow_ms", ("57.07KB", "57.07MB"), "18.43KB does not follow"),
+        ("slow_ms", ("126.12ms", "149.80ms"), "do not ascend"),
+        ("slow_ms", ("125.43ms", "151.00ms"), "do not ascend"),
+        ("slow_ms", ("     75%  137.11ms\n", ""), "distribution is not complete"),
+        ("bad_gateway_502", ("responses: 57434", "responses: 57435"), "impossible"),
+        ("lua_clean", ("requests 132838\n", "requests 132837\n"), "132837 is not the 132838 of the text"),
+        ("lua_clean", ("p90 3932us", "p90 3939us"), "3939us is not the 3.93ms of the text"),
+        ("lua_clean", ("loadbook-end\n", ""), "no line like 'loadbook-end'"),
+        ("lua_clean", ("p99.9 138742us\n", ""), "latency statistics are not complete"),
+    ],
+)
+def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
+    with pytest.raises(ParseError, match=says):
+        WRK.parse(changed(name, swap))
+
+
+def test_the_lua_block_must_be_there_when_the_command_asked_for_it() -> None:
+    text = case("lua_clean").stdout.partition(b"loadbook-begin")[0]
+    assert ("latency", "p99.9") not in values(Captured(text))
+    with pytest.raises(ParseError, match="no line like 'loadbook-begin 1'"):
+        WRK.parse(replace(case("lua_clean"), stdout=text))
+
+
+def test_other_lua_output_disturbs_nothing() -> None:
+    noisy = changed("slow_ms", ("Requests/sec:", "Latency (custom): 3 ms\nRequests/sec:"))
+    noisy = replace(noisy, stdout=noisy.stdout + b'{"p50": 1.5}\n50%,126120\nTransfer rate: 3\nrequests 7\n')
+    assert values(noisy) == values(case("slow_ms"))
+
+
+def test_wrk2_is_told_apart() -> None:
+    with pytest.raises(ParseError, match="wrk2"):
+        WRK.parse(
+            changed("slow_ms", ("  Latency Distribution", "  Latency Distribution (HdrHistogram - Recorded Latency)"))
+        )
+
+
+def test_a_run_far_longer_than_asked_raises_the_clock() -> None:
+    late = changed("slow_ms", ("in 3.10s", "in 310.00m"), ("155.95", "0.03"), ("18.43KB", "3.14B"))
+    assert "clock" in dict(WRK.parse(late).doubts)
+
+
+@pytest.mark.parametrize("form", [*wrk_forms.FORMS, *wrk_forms.EXACT], ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: wrk_forms.Form) -> None:
+    assert form.whole.fullmatch(form.shows)

@@ -1,0 +1,73 @@
+"""The captures in tests/fixtures, as the parsers get them."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from loadbook.core.errors import ParseError
+from loadbook.core.metrics import METRICS
+from loadbook.tools import registry
+from loadbook.tools.base import Captured, Measurement, Parsed
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+Key = tuple[str, str]
+
+
+def cases(tool: str) -> list[Path]:
+    """Return the expectation files of a tool's captures."""
+    return sorted((FIXTURES / tool).glob("*.json"))
+
+
+def capture(expected: Path) -> Captured:
+    """Return the capture that belongs to an expectation file."""
+    read = {
+        s: p.read_bytes() for s in ("stdout", "stderr", "cmd", "rc") if (p := expected.with_suffix(f".{s}")).exists()
+    }
+    argv = tuple(shlex.split(read["cmd"].decode()))
+    return Captured(read["stdout"], read.get("stderr", b""), int(read.get("rc", b"0")), argv)
+
+
+def good(tool: str) -> list[Path]:
+    """Return the expectation files of captures that hold a report."""
+    return [path for path in cases(tool) if "rows" in json.loads(path.read_text())]
+
+
+def table(rows: Iterable[Measurement]) -> dict[Key, Measurement]:
+    """Return rows by metric and statistic, each of which may occur once."""
+    rows = list(rows)
+    found = {(row.metric, row.statistic): row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def check_sane(parsed: Parsed) -> None:
+    """Assert what holds for rows of any report whatever: finite, known metrics, their units, no negative number."""
+    for row in table(parsed.rows).values():
+        assert math.isfinite(row.value) and row.value >= 0, row
+        assert row.unit == METRICS[row.metric].unit, row
+        assert row.statistic != "count" or row.unit != "1" or float(row.value).is_integer(), row
+    values = {key[0]: row.value for key, row in table(parsed.rows).items() if key[1] in ("count", "value")}
+    assert values["ok"] <= values["requests"]
+    if values["requests"] == 0:
+        assert not [row for row in parsed.rows if row.unit == "s" and row.metric != "duration"]
+
+
+def attempt(tool: str, captured: Captured) -> Parsed | None:
+    """Return what a parser makes of an input, checked to be sane; None if it refused with a ParseError."""
+    try:
+        parsed = registry.load(tool).parse(captured)
+    except ParseError as error:
+        assert error.tool == tool and error.reason and error.line >= 0
+        return None
+    check_sane(parsed)
+    return parsed
+
+
+def with_stdout(captured: Captured, lines: Iterable[bytes]) -> Captured:
+    """Return the capture with other lines of stdout."""
+    return replace(captured, stdout=b"".join(lines))
