@@ -18,6 +18,7 @@ from mockdata import CASES, Mock, mock
 from loadbook.core.metrics import metric
 from loadbook.report import palette
 from loadbook.report.figures import common, effects, errors, gates, latency, order, pairs, published, scales, traces
+from loadbook.report.figures import text as lettering
 from loadbook.stats.shown import numbers
 
 FIGURES = ("effects", "order", "pairs", "errors", "latency", "traces", "gates", "published")
@@ -327,7 +328,7 @@ def test_published_judges_direction_before_size():
     said = published.answer(m.study, m.analysis)
     assert said == (
         "Of 4 claims: 2 reproduced in direction, not in size; "
-        "1 without evidence either way (both values lie at the offered rate); 1 not decided here."
+        "1 without evidence either way (both values lie at the offered rate); 1 not run or not decided here."
     )
 
 
@@ -340,14 +341,14 @@ def test_names_fall_back_to_the_key_where_a_letter_is_missing():
 
 
 def test_wrapping_keeps_the_width_and_marks_what_it_cuts():
-    text = common.wrap("keepalive_requests 1000000, keepalive_timeout 75s and much more", 1.5, 9.6)
+    text = lettering.wrap("keepalive_requests 1000000, keepalive_timeout 75s and much more", 1.5, 9.6)
     assert text.count("\n") == 1 and text.endswith("…")
-    assert common.widest([text], 9.6) <= 1.5
+    assert lettering.widest([text], 9.6) <= 1.5
 
 
 def test_pushing_apart_keeps_order_size_and_limits():
     wanted, sizes = [0.1, 0.1, 0.12, 3.0], [0.3, 0.3, 0.3, 0.3]
-    places = common.pushed_apart(wanted, sizes, 0.0, 3.0)
+    places = lettering.pushed_apart(wanted, sizes, 0.0, 3.0)
     assert places == sorted(places)
     assert all(b - a >= 0.3 - 1e-9 for a, b in itertools.pairwise(places))
     assert places[0] >= 0.15 - 1e-9 and places[-1] <= 2.85 + 1e-9

@@ -16,20 +16,18 @@ from typing import Any, Literal, ParamSpec
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
-from matplotlib.textpath import text_to_path
 
 from loadbook.core.metrics import Metric
+from loadbook.core.units import NBSP
 from loadbook.report import palette
+from loadbook.report.figures.text import FONT, counted, drawable, font
 from loadbook.stats.result import Analysis, Row
 
 WIDE_IN, NARROW_IN = 8.75, 3.72
 WIDE_PT, NARROW_PT, SMALLEST_PT = 9.6, 8.6, 7.5
-FONT = "DejaVu Sans"
-LINE = 1.25
 _OWN_RC: dict[Any, Any] = {
     "font.family": FONT,
     "svg.fonttype": "path",
@@ -67,96 +65,9 @@ def to_svg(figure: Figure) -> bytes:
     return out.getvalue()
 
 
-@functools.cache
-def _font(bold: bool, italic: bool = False) -> FontProperties:
-    return FontProperties(family=FONT, weight="bold" if bold else "normal", style="italic" if italic else "normal")
-
-
-@functools.lru_cache(8192)
-def text_width(text: str, size: float, bold: bool = False) -> float:
-    """Return the width of one line in inches; 2 % more than its outline, for renderers that hint."""
-    font = _font(bold).copy()
-    font.set_size(size)
-    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72 * 1.02
-
-
-def widest(texts: Sequence[str], size: float, bold: bool = False) -> float:
-    """Return the width in inches of the widest line among `texts`; 0 for none."""
-    return max((text_width(line, size, bold) for text in texts for line in text.split("\n")), default=0.0)
-
-
-@functools.cache
-def _drawable(character: str) -> bool:
-    return character == "\n" or all(get_font(findfont(_font(b))).get_char_index(ord(character)) for b in (False, True))
-
-
-def drawable(name: str, otherwise: str) -> str:
-    """Return `name` where the figures' font has all of its characters, else `otherwise`."""
-    name = " ".join(name.split())
-    return name if name and all(map(_drawable, name)) else "".join(c if _drawable(c) else "?" for c in otherwise)
-
-
 def names(analysis: Analysis) -> dict[str, str]:
     """Return treatment -> the name that figures draw: its label, or its key where the font lacks a character."""
     return {row.treatment: drawable(row.label, row.treatment) for row in analysis.rows}
-
-
-def wrap(text: str, width_in: float, size: float, bold: bool = False, lines: int = 2) -> str:
-    """Break `text` to at most `lines` lines of `width_in`, at spaces or signs where it can; the rest becomes `…`."""
-    if text_width(text, size, bold) <= width_in:
-        return text
-    done: list[str] = []
-    rest = text
-    while rest and len(done) < lines:
-        head = _head(rest, width_in, size, bold)
-        done.append(head.rstrip())
-        rest = rest[len(head) :].lstrip()
-    if rest:
-        last = done[-1]
-        while last and text_width(last + "…", size, bold) > width_in:
-            last = last[:-1]
-        done[-1] = last.rstrip() + "…"
-    return "\n".join(done)
-
-
-def _head(text: str, width_in: float, size: float, bold: bool) -> str:
-    """Return the longest start of `text` that fits, broken where a reader would break it if that is not too early."""
-    fits = len(text)
-    while fits > 1 and text_width(text[:fits].rstrip(), size, bold) > width_in:
-        fits -= 1
-    if fits == len(text):
-        return text
-    early = 0.35 * fits
-    for signs in (" ", "_-,;/+:"):
-        breaks = [i + 1 for i in range(fits + 1) if text[i] in signs and i >= early and (i < fits or signs == " ")]
-        if breaks:
-            return text[: breaks[-1]]
-    return text[:fits]
-
-
-def pushed_apart(wanted: Sequence[float], sizes: Sequence[float], low: float, high: float) -> list[float]:
-    """Return positions in the order of `wanted`, as near to it as boxes of these sizes within low..high allow."""
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    groups: list[tuple[list[int], float, float]] = []  # members, sum of (wanted - offset), size
-    for i in order:
-        members, total, size = [i], wanted[i] - sizes[i] / 2, sizes[i]
-        while groups and _start(groups[-1], low, high) + groups[-1][2] > _start((members, total, size), low, high):
-            before, sum_before, size_before = groups.pop()
-            total += sum_before - len(members) * size_before
-            members, size = before + members, size + size_before
-        groups.append((members, total, size))
-    places = [0.0] * len(wanted)
-    for group in groups:
-        edge = _start(group, low, high)
-        for i in group[0]:
-            places[i] = edge + sizes[i] / 2
-            edge += sizes[i]
-    return places
-
-
-def _start(group: tuple[list[int], float, float], low: float, high: float) -> float:
-    members, total, size = group
-    return max(low, min(total / len(members), high - size))
 
 
 class Sheet:
@@ -183,11 +94,11 @@ class Sheet:
         rotation: float = 0,
     ) -> Text:
         """Write `text` at (x, y) inches."""
-        font = _font(bold, italic).copy()
-        font.set_size(max(size or self.size, SMALLEST_PT))
+        letters = font(bold, italic).copy()
+        letters.set_size(max(size or self.size, SMALLEST_PT))
         place = (x / self.width, 1 - y / self.height)
         return self.figure.text(
-            *place, text, color=colour, fontproperties=font, ha=at, va=va, rotation=rotation,
+            *place, text, color=colour, fontproperties=letters, ha=at, va=va, rotation=rotation,
             linespacing=1.15, rotation_mode="anchor",
         )  # fmt: skip
 
@@ -247,11 +158,6 @@ def rows_in_reading_order(analysis: Analysis) -> list[Row]:
     return [row for kind in ("baseline", "aa", "treatment", "control") for row in analysis.rows if row.kind == kind]
 
 
-def line_in(size: float, lines: int = 1) -> float:
-    """Return the height in inches of so many lines of letters of `size` points."""
-    return size * LINE * lines / 72
-
-
 # shapes of equal diameter do not look equally large
 _OPTICAL = {"^": 1.15, "v": 1.15, "<": 1.15, ">": 1.15, "P": 1.2, "p": 1.1, "*": 1.4, "s": 0.92, "D": 0.85, "d": 1.1}
 
@@ -267,23 +173,6 @@ def mark_props(style: palette.Style, size_pt: float) -> dict[str, Any]:
         "markeredgewidth": 1.2 if hollow else 0.6,
         "linestyle": "none",
     }
-
-
-def joined(words: Sequence[str], last: str = "and") -> str:
-    """Return "a", "a and b" or "a, b and c"."""
-    return ", ".join(words[:-1]) + f" {last} {words[-1]}" if len(words) > 1 else "".join(words)
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Return "1 trial" or "12 trials"."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def listed(items: Sequence[str], most: int, noun: str) -> str:
-    """Return the items joined, or the first ones and how many more there are."""
-    if len(items) <= most:
-        return joined(items)
-    return ", ".join(items[: most - 1]) + f" and {len(items) - most + 1} other {noun}"
 
 
 QUANTITIES: Mapping[str, str] = {
@@ -304,6 +193,11 @@ def quantity(metric: Metric, statistic: str | None = None) -> str:
     """Return a metric's name as axes write it, with the statistic where it is not the plain value."""
     name = QUANTITIES.get(metric.name, metric.name.replace("_", " "))
     return name if statistic in (None, "value", "count") else f"{name} ({statistic})"
+
+
+def confidence(analysis: Analysis, one_sided: bool = False) -> str:
+    """Return "95 %", the level of the intervals; of those that decide equivalence "90 %"."""
+    return f"{(2 * analysis.level - 1 if one_sided else analysis.level) * 100:.4g}{NBSP}%"
 
 
 def blocks_text(analysis: Analysis) -> str:

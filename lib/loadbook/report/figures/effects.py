@@ -5,8 +5,6 @@ In five seconds: which treatments matter, which way, and did the checks of the l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -18,53 +16,45 @@ from loadbook.report.figures.common import (
     WIDE_IN,
     Sheet,
     blocks_text,
+    confidence,
     in_house_style,
-    line_in,
-    listed,
     names,
     quantity,
-    size_pt,
-    text_width,
-    widest,
-    wrap,
 )
+from loadbook.report.figures.effect_rows import (
+    LANE_IN,
+    NOT_COMPARED,
+    Line,
+    change_text,
+    clipped,
+    compared,
+    narrow_line,
+    reason_lines,
+    rows_of,
+    scale_of,
+    wide_line,
+)
+from loadbook.report.figures.intervals import draw_interval
+from loadbook.report.figures.text import line_in, listed, text_width, widest, wrap
 from loadbook.stats.headline import nothing_won
 from loadbook.stats.result import Analysis, Row, VerdictKind
 from loadbook.stats.sentences import margin_text
 from loadbook.stats.shown import numbers
 from loadbook.stats.words import predicate, words
 
-ROW_IN, LANE_IN, HEAD_IN, FOOT_IN, CHECKS_IN = 0.34, 0.25, 0.34, 0.68, 0.28
-NAME_IN, REASON_IN, EDGE_IN = 2.35, 2.05, 0.05
+HEAD_IN, FOOT_IN, CHECKS_IN, EDGE_IN = 0.34, 0.68, 0.28, 0.05
 _SIDES: tuple[VerdictKind, ...] = ("better", "worse")
-NOT_COMPARED = "no interval: not compared"
-
-
-@dataclass(frozen=True)
-class _Line:
-    """One row of the figure: its texts, wrapped, and its height in inches."""
-
-    row: Row
-    name: str
-    verdict: str
-    change: str
-    height: float
-    own_line: bool = False
-
-    @property
-    def check(self) -> bool:
-        return self.row.kind != "treatment"
 
 
 @in_house_style
 def draw(analysis: Analysis, narrow: bool = False) -> Figure:
     """Draw one row per comparison: name, interval on a log axis of ratios, verdict, change and blocks."""
-    lines = [(_narrow_line if narrow else _wide_line)(row, analysis) for row in _rows(analysis)]
+    lines = [(narrow_line if narrow else wide_line)(row, analysis) for row in rows_of(analysis)]
     checks = any(line.check for line in lines)
     height = HEAD_IN + sum(line.height for line in lines) + CHECKS_IN * checks + FOOT_IN
     sheet = Sheet(narrow, height)
-    left, right = _plot_edges(lines, sheet)
-    scale = _scale(analysis)
+    left, right = _plot_edges(analysis, lines, sheet)
+    scale = scale_of(analysis)
     panel = sheet.panel(left, HEAD_IN, right, height - FOOT_IN)
     panel.set_ylim(height - FOOT_IN, HEAD_IN)
     panel.set_yticks([])
@@ -77,79 +67,22 @@ def draw(analysis: Analysis, narrow: bool = False) -> Figure:
     return sheet.figure
 
 
-def _rows(analysis: Analysis) -> list[Row]:
-    return [*analysis.of_kind("treatment"), *analysis.of_kind("aa", "control")]
-
-
-def _scale(analysis: Analysis) -> scales.RatioScale:
-    shown = [r for r in _rows(analysis) if r.verdict and (r.verdict.kind != "invalid" or r.kind != "treatment")]
-    compared = [r.verdict.comparison for r in shown if r.verdict]
-    intervals = [c.ci_family or c.ci95 for c in compared if c.ci95]
-    decided = [
-        r.verdict.comparison.effect or 0.0
-        for r in shown
-        if r.verdict and (r.kind != "treatment" or r.verdict.kind in ("better", "worse", "small"))
-    ]
-    truths = [r.expected_effect for r in shown if r.expected_effect is not None]
-    return scales.ratio_scale(intervals, truths, [*decided, *truths], analysis.margin)
-
-
-def _wide_line(row: Row, analysis: Analysis) -> _Line:
-    size = size_pt(False)
-    bold = row.kind == "treatment"
-    said = _change(row)
-    if not _compared(row):
-        said = wrap(said, REASON_IN, size - 0.8)
-    name = wrap(names(analysis)[row.treatment], NAME_IN, size, bold)
-    height = ROW_IN + 0.07 * ("\n" in name or "\n" in said)
-    return _Line(row, name, _verdict(row, analysis), said, height)
-
-
-def _narrow_line(row: Row, analysis: Analysis) -> _Line:
-    size, bold, room = size_pt(True), row.kind == "treatment", NARROW_IN - 0.12
-    verdict, said, name = _verdict(row, analysis), _change(row, blocks=False), names(analysis)[row.treatment]
-    said = said if _compared(row) else ""
-    needs = text_width(name, size, bold) + 0.14 + text_width(f"{verdict} {said}", size)
-    name = wrap(name, room, size, bold)
-    own_line = needs > room
-    lane = LANE_IN if _compared(row) else line_in(size - 0.6, _reason_lines(row).count("\n") + 1) + 0.06
-    return _Line(row, name, verdict, said, lane + 0.12 + line_in(size, name.count("\n") + 1 + own_line), own_line)
-
-
-def _reason_lines(row: Row) -> str:
-    reason = (row.verdict.reason if row.verdict else None) or NOT_COMPARED
-    return wrap(reason, NARROW_IN - 0.16, size_pt(True) - 0.6)
-
-
-def _compared(row: Row) -> bool:
-    if row.verdict is None or row.verdict.comparison.effect is None:
-        return False
-    return row.kind != "treatment" or row.verdict.kind != "invalid"
-
-
-def _verdict(row: Row, analysis: Analysis) -> str:
-    return f"{palette.glyph_of(row)} {palette.word_of(row, metric_of(analysis.metric))}"
-
-
-def _change(row: Row, blocks: bool = True) -> str:
-    if _compared(row) and row.verdict:
-        texts = numbers(row)
-        return f"{texts.change} ({texts.interval_number})" + (f", {texts.blocks}" if blocks else "")
-    return (row.verdict.reason if row.verdict else None) or "not compared"
-
-
-def _plot_edges(lines: list[_Line], sheet: Sheet) -> tuple[float, float]:
+def _plot_edges(analysis: Analysis, lines: list[Line], sheet: Sheet) -> tuple[float, float]:
     if sheet.narrow:
         return 0.08, NARROW_IN - 0.08
     name = max((widest([line.name], sheet.size, not line.check) for line in lines), default=1.0)
-    return max(name, 1.0) + 0.22, WIDE_IN - EDGE_IN - _right_columns(lines, sheet.size) - 0.12
+    return max(name, 1.0) + 0.22, WIDE_IN - EDGE_IN - _right_columns(analysis, lines, sheet.size) - 0.12
 
 
-def _right_columns(lines: list[_Line], size: float) -> float:
+def _right_columns(analysis: Analysis, lines: list[Line], size: float) -> float:
     """Return the width of the verdicts and the changes."""
-    said = [widest([line.change], size if _compared(line.row) else size - 0.8) for line in lines]
-    changes = max([*said, text_width("change (95 % interval), blocks", size - 0.6)])
+    said = [widest([line.change], size if compared(line.row) else size - 0.8) for line in lines]
+    changes = max([*said, text_width(_change_head(analysis), size - 0.6)])
     return max([widest([line.verdict], size, True) for line in lines] + [0.6]) + 0.2 + changes
+
+
+def _change_head(analysis: Analysis) -> str:
+    return f"change ({confidence(analysis)} interval), blocks"
 
 
 def _head(sheet: Sheet, analysis: Analysis, scale: scales.RatioScale, left: float, right: float) -> None:
@@ -166,13 +99,13 @@ def _head(sheet: Sheet, analysis: Analysis, scale: scales.RatioScale, left: floa
         sheet.text(place, y, word, size=size, colour=palette.SOFT, at=ha, va="baseline")  # type: ignore[arg-type]
     if not sheet.narrow:
         sheet.text(right + 0.12, y, "verdict", size=size, colour=palette.SOFT, va="baseline")
-        head = "change (95 % interval), blocks"
+        head = _change_head(analysis)
         sheet.text(WIDE_IN - EDGE_IN, y, head, size=size, colour=palette.SOFT, at="right", va="baseline")
 
 
 def _draw_lines(
     sheet: Sheet, panel: Axes, scale: scales.RatioScale, margin: float, ticks: list[float],
-    lines: list[_Line], edges: tuple[float, float],
+    lines: list[Line], edges: tuple[float, float],
 ) -> None:  # fmt: skip
     y, checks_begun = HEAD_IN, False
     for line in lines:
@@ -182,9 +115,9 @@ def _draw_lines(
             sheet.text(EDGE_IN, y - 0.12, "checks of the laboratory", size=sheet.size - 0.6, colour=palette.SOFT)
             sheet.rule(EDGE_IN, sheet.width - EDGE_IN, y - 0.01)
         lane = y + line.height - LANE_IN / 2 - 0.08 if sheet.narrow else y + line.height / 2
-        if sheet.narrow and _compared(line.row):
+        if sheet.narrow and compared(line.row):
             scales.ratio_ground(panel, margin, ticks, lane - LANE_IN / 2, lane + LANE_IN / 2)
-        if _compared(line.row):
+        if compared(line.row):
             _interval(panel, scale, line.row, lane)
         else:
             _no_interval(sheet, scale, margin, line.row, lane, edges)
@@ -194,7 +127,7 @@ def _draw_lines(
 
 def _interval(panel: Axes, scale: scales.RatioScale, row: Row, y: float) -> None:
     if row.verdict:
-        scales.draw_interval(panel, scale, y, row, row.verdict.comparison, tick=0.075)
+        draw_interval(panel, scale, y, row, row.verdict.comparison, tick=0.075)
     if row.expected_effect is not None and scale.inside(scales.position(row.expected_effect)):
         truth = scales.position(row.expected_effect)
         panel.plot([truth] * 2, [y - 0.11, y + 0.11], color=palette.INK, linewidth=1.1)
@@ -206,7 +139,7 @@ def _no_interval(
     """Say beside the band that there is nothing to draw; on a narrow sheet the reason stands here."""
     size, (left, right) = sheet.size - 0.6, edges
     if sheet.narrow:
-        said = _reason_lines(row)
+        said = reason_lines(row)
         y += 0.1 - line_in(size, said.count("\n") + 1)
         sheet.text(left, y, said, size=size, italic=True, colour=palette.SOFT, va="top")
         return
@@ -217,16 +150,15 @@ def _no_interval(
         sheet.text(place, y, NOT_COMPARED, size=size, italic=True, colour=palette.SOFT, at=at)  # type: ignore[arg-type]
 
 
-def _wide_texts(sheet: Sheet, line: _Line, y: float, edges: tuple[float, float]) -> None:
+def _wide_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]) -> None:
     middle = y + line.height / 2
-    compared = _compared(line.row)
     sheet.text(edges[0] - 0.14, middle, line.name, bold=not line.check, at="right")
     sheet.text(edges[1] + 0.12, middle, line.verdict, bold=True, colour=palette.text_colour(line.row))
-    size = sheet.size if compared else sheet.size - 0.8
+    size = sheet.size if compared(line.row) else sheet.size - 0.8
     sheet.text(WIDE_IN - EDGE_IN, middle, line.change, size=size, at="right")
 
 
-def _narrow_texts(sheet: Sheet, line: _Line, y: float, edges: tuple[float, float]) -> None:
+def _narrow_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]) -> None:
     step = line_in(sheet.size)
     name_lines = line.name.count("\n") + 1
     sheet.text(edges[0], y + 0.04, line.name, bold=not line.check, va="top")
@@ -252,7 +184,7 @@ def answer(analysis: Analysis) -> str:
     if analysis.laboratory:
         return analysis.laboratory
     treatments = analysis.of_kind("treatment")
-    if treatments and not any(map(_compared, treatments)):
+    if treatments and not any(map(compared, treatments)):
         return "No treatment could be compared."
     won = [said for kind in _SIDES if (said := _side(analysis, kind))]
     if not won:
@@ -278,16 +210,16 @@ def _side(analysis: Analysis, kind: VerdictKind) -> str:
 
 def how(analysis: Analysis) -> str:
     """Return how the figure is read, naming only the marks that it has."""
-    shown = [(row, row.verdict) for row in _rows(analysis) if row.verdict and _compared(row)]
+    shown = [(row, row.verdict) for row in rows_of(analysis) if row.verdict and compared(row)]
     family = sum(1 for _, verdict in shown if verdict.comparison.ci_family)
-    said = ["Thick line: 95 % interval"] if shown else []
+    said = [f"Thick line: {confidence(analysis)} interval"] if shown else []
     if family > 1:
         said.append(f"thin line: widened for {family} comparisons")
     if any(v.kind in ("equivalent", "small") and r.kind == "treatment" for r, v in shown):
-        said.append("short ticks: 90 % interval, which decides equivalence")
+        said.append(f"short ticks: {confidence(analysis, one_sided=True)} interval, which decides equivalence")
     if any(r.expected_effect is not None for r, _ in shown):
         said.append("long tick: the true size of the known effect")
-    if _clipped(analysis):
+    if clipped(analysis):
         said.append("arrow head: the interval goes on beyond the axis")
     said.append(
         f"shaded: differences below ±{margin_text(analysis.margin)}, declared before the run as too small to matter"
@@ -296,20 +228,13 @@ def how(analysis: Analysis) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _clipped(analysis: Analysis) -> bool:
-    scale = _scale(analysis)
-    shown = [r.verdict.comparison for r in _rows(analysis) if r.verdict and _compared(r)]
-    bounds = [bound for c in shown for bound in (c.ci_family or c.ci95 or ())]
-    return not all(scale.inside(scales.position(bound)) for bound in bounds)
-
-
 def alt(analysis: Analysis) -> str:
     """Return the answer and every row's numbers in words."""
     metric, shown = metric_of(analysis.metric), names(analysis)
     against = shown.get(analysis.baseline, analysis.baseline)
     head = f"Effect of each treatment on {quantity(metric, analysis.statistic)} against {against}."
     rows = [
-        f"{shown[r.treatment]}: {palette.word_of(r, metric)}, {_change(r)}{' blocks' if _compared(r) else ''}"
-        for r in _rows(analysis)
+        f"{shown[r.treatment]}: {palette.word_of(r, metric)}, {change_text(r)}{' blocks' if compared(r) else ''}"
+        for r in rows_of(analysis)
     ]
     return " ".join([head, answer(analysis), "; ".join(rows) + "."])

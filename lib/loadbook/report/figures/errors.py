@@ -20,18 +20,13 @@ from loadbook.report.figures.common import (
     NARROW_IN,
     WIDE_IN,
     Sheet,
-    counted,
     in_house_style,
-    line_in,
-    listed,
     mark_props,
     names,
     rows_in_reading_order,
     size_pt,
-    text_width,
-    widest,
-    wrap,
 )
+from loadbook.report.figures.text import counted, line_in, listed, text_width, widest, wrap
 from loadbook.stats.result import Analysis, ErrorSummary, Row
 from loadbook.stats.sentences import CLASS_WORDS
 

@@ -15,20 +15,8 @@ from matplotlib.patches import Rectangle
 
 from loadbook.report import palette
 from loadbook.report.figures import scales
-from loadbook.report.figures.common import (
-    NARROW_IN,
-    WIDE_IN,
-    Sheet,
-    counted,
-    drawable,
-    in_house_style,
-    line_in,
-    listed,
-    size_pt,
-    text_width,
-    widest,
-    wrap,
-)
+from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, in_house_style, size_pt
+from loadbook.report.figures.text import counted, drawable, line_in, listed, text_width, widest, wrap
 
 LEVELS = ("invalid", "doubt", "note", "unchecked")
 ROW_IN, HEAD_IN, FOOT_IN, NAME_IN, SAID_IN = 0.28, 0.34, 0.5, 2.5, 2.0

@@ -21,14 +21,12 @@ from loadbook.report.figures.common import (
     Sheet,
     blocks_text,
     in_house_style,
-    joined,
     mark_props,
     names,
     rows_in_reading_order,
     size_pt,
-    widest,
-    wrap,
 )
+from loadbook.report.figures.text import joined, widest, wrap
 from loadbook.stats.result import Analysis, Row
 from loadbook.stats.sentences import margin_text
 from loadbook.stats.shown import numbers

@@ -15,17 +15,8 @@ from matplotlib.figure import Figure
 from loadbook.core.metrics import metric as metric_of
 from loadbook.report import palette
 from loadbook.report.figures import scales
-from loadbook.report.figures.common import (
-    NARROW_IN,
-    WIDE_IN,
-    Sheet,
-    counted,
-    in_house_style,
-    mark_props,
-    names,
-    widest,
-    wrap,
-)
+from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, confidence, in_house_style, mark_props, names
+from loadbook.report.figures.text import counted, widest, wrap
 from loadbook.stats.result import Analysis
 from loadbook.stats.sentences import margin_text
 from loadbook.stats.shown import numbers
@@ -190,7 +181,8 @@ def how(analysis: Analysis, treatment: str, values: pd.DataFrame) -> str:
     """Return how the figure is read."""
     pairs = _pairs(analysis, treatment, values)
     text = "Each line joins the two trials of one block; ink: a block that goes the other way."
-    text += " Coloured line and tint: estimate and 95 % interval. The axes are logarithmic and do not start at zero."
+    text += f" Coloured line and tint: estimate and {confidence(analysis)} interval."
+    text += " The axes are logarithmic and do not start at zero."
     lacking = int(pairs["change"].isna().sum())
     return text + (f" ✕: {counted(lacking, 'block')} not complete, left out of the comparison." if lacking else "")
 

@@ -5,51 +5,33 @@ In five seconds: which claims hold here, which not, and which could never have b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import level, percent
-from loadbook.design.study import Claim, Study
+from loadbook.core.units import percent
+from loadbook.design.study import Study
 from loadbook.report import palette
 from loadbook.report.figures import scales
+from loadbook.report.figures.claims import FATES, Line, compared, fate, lines_of
 from loadbook.report.figures.common import (
     NARROW_IN,
     WIDE_IN,
     Sheet,
     blocks_text,
-    counted,
-    drawable,
+    confidence,
     in_house_style,
-    line_in,
     mark_props,
     size_pt,
-    text_width,
-    widest,
-    wrap,
 )
-from loadbook.stats.result import Analysis, Row
+from loadbook.report.figures.intervals import draw_interval
+from loadbook.report.figures.text import counted, line_in, text_width, widest, wrap
+from loadbook.stats.result import Analysis
 from loadbook.stats.shown import numbers
 
-CEILING = 0.98  # of the offered rate: the tool's limit, not the server's (gates.md)
 HEAD_IN, FOOT_IN, LANE_IN, NAME_IN = 0.34, 0.66, 0.36, 3.0
-_UNITS = {"requests_per_s": " req/s", "ok_per_s": " req/s"}
-
-
-@dataclass(frozen=True)
-class _Line:
-    """One claim: its words and numbers, its ratio minus 1, what is wrong with it, and the row that stands beside."""
-
-    claim: Claim
-    title: str
-    numbers: str
-    effect: float | None
-    at_ceiling: bool
-    no_evidence: bool
-    row: Row | None
-    own_metric: bool
 
 
 def needed(study: Study) -> bool:
@@ -60,7 +42,7 @@ def needed(study: Study) -> bool:
 @in_house_style
 def draw(study: Study, analysis: Analysis, narrow: bool = False) -> Figure:
     """Draw each published ratio as a hollow diamond without interval, and ours below it with one."""
-    lines = _lines(study, analysis)
+    lines = lines_of(study, analysis)
     texts = [_texts(line, narrow) for line in lines]
     heights = [_height(text, narrow) for text in texts]
     sheet = Sheet(narrow, HEAD_IN + sum(heights) + FOOT_IN)
@@ -90,39 +72,7 @@ def draw(study: Study, analysis: Analysis, narrow: bool = False) -> Figure:
     return sheet.figure
 
 
-def _lines(study: Study, analysis: Analysis) -> list[_Line]:
-    return [_line(study, analysis, claim) for claim in (study.published.claims if study.published else ())]
-
-
-def _line(study: Study, analysis: Analysis, claim: Claim) -> _Line:
-    effect = claim.value / claim.against_value - 1 if claim.value > 0 and claim.against_value > 0 else None
-    ceiling = [
-        v >= CEILING * claim.offered_per_s if claim.offered_per_s else False for v in (claim.value, claim.against_value)
-    ]
-    rows = [r for r in analysis.rows if r.treatment == claim.treatment]
-    comparable = claim.against == analysis.baseline or (
-        study.treatments.get(claim.against, None) is not None
-        and (study.levels_of(claim.against) == study.levels_of(analysis.baseline))
-    )
-    kind = metric_of(claim.metric).kind if claim.metric else "other"
-    row = rows[0] if rows and comparable and rows[0].kind != "baseline" else None
-    return _Line(
-        claim, drawable(claim.claim, claim.treatment), _number_text(claim), effect, ceiling[0], all(ceiling), row,
-        kind == metric_of(analysis.metric).kind,
-    )  # fmt: skip
-
-
-def _number_text(claim: Claim) -> str:
-    """Return "17,688 → 23,872 req/s; errors 62,488 → 7,754"."""
-    unit = _UNITS.get(claim.metric, f" {metric_of(claim.metric).unit}" if metric_of(claim.metric).unit != "1" else "")
-    text = f"{level(claim.against_value)} → {level(claim.value)}{unit}"
-    if claim.errors is not None or claim.against_errors is not None:
-        before, after = ("–" if e is None else f"{e:,}" for e in (claim.against_errors, claim.errors))
-        text += f"; errors {before} → {after}"
-    return text
-
-
-def _texts(line: _Line, narrow: bool) -> tuple[str, str]:
+def _texts(line: Line, narrow: bool) -> tuple[str, str]:
     """Return the claim and its numbers, wrapped."""
     size, room = size_pt(narrow), NARROW_IN - 0.12 if narrow else NAME_IN
     return wrap(line.title, room, size, True), wrap(line.numbers, room, size - 0.8)
@@ -134,25 +84,20 @@ def _height(texts: tuple[str, str], narrow: bool) -> float:
     return tall + line_in(size_pt(True)) + LANE_IN + 0.14 if narrow else max(0.46, tall + 0.14)
 
 
-def _scale(lines: list[_Line], analysis: Analysis) -> scales.RatioScale:
-    ours = [line.row.verdict.comparison for line in lines if line.row and line.row.verdict and _compared(line)]
+def _scale(lines: list[Line], analysis: Analysis) -> scales.RatioScale:
+    ours = [line.row.verdict.comparison for line in lines if line.row and line.row.verdict and compared(line)]
     intervals = [c.ci95 for c in ours if c.ci95]
     published = [line.effect for line in lines if line.effect is not None]
     decided = [*published, *(c.effect for c in ours if c.effect is not None)]
     return scales.ratio_scale(intervals, published, decided, analysis.margin)
 
 
-def _compared(line: _Line) -> bool:
-    verdict = line.row.verdict if line.row else None
-    return verdict is not None and verdict.kind != "invalid" and verdict.comparison.effect is not None
-
-
-def _here(line: _Line, analysis: Analysis) -> tuple[str, str]:
+def _here(line: Line, analysis: Analysis) -> tuple[str, str]:
     """Return the words at the right, and their colour."""
     if line.row is None:
-        return "not yet run here", palette.SOFT
+        return line.absent, palette.SOFT
     word = f"{palette.glyph_of(line.row)} {palette.word_of(line.row, metric_of(analysis.metric))}"
-    if not _compared(line):
+    if not compared(line):
         return word, palette.text_colour(line.row)
     return f"{word} {numbers(line.row).change}", palette.text_colour(line.row)
 
@@ -164,8 +109,8 @@ def _edges(texts: list[tuple[str, str]], here: list[str], sheet: Sheet) -> tuple
     return left + 0.25, WIDE_IN - widest(here, sheet.size, True) - 0.2
 
 
-def _draw_line(panel: Axes, scale: scales.RatioScale, line: _Line, y: float) -> None:
-    above, below = (y - 0.09, y + 0.09) if _compared(line) else (y, y)
+def _draw_line(panel: Axes, scale: scales.RatioScale, line: Line, y: float) -> None:
+    above, below = (y - 0.09, y + 0.09) if compared(line) else (y, y)
     if line.effect is not None:
         at = scales.position(line.effect)
         panel.plot([at], [above], zorder=4, **mark_props(palette.PUBLISHED, 9))
@@ -175,9 +120,9 @@ def _draw_line(panel: Axes, scale: scales.RatioScale, line: _Line, y: float) -> 
             end = min(at + 0.09 * (scale.high - scale.low), scale.high)
             arrow = {"arrowstyle": "->", "color": palette.INK, "linewidth": 1.1, "shrinkA": 5, "shrinkB": 0}
             panel.annotate("", (end, above), (at, above), annotation_clip=False, zorder=3, arrowprops=arrow)
-    if line.row and line.row.verdict and _compared(line):
+    if line.row and line.row.verdict and compared(line):
         plain = replace(line.row.verdict.comparison, ci_family=None)
-        scales.draw_interval(panel, scale, below, line.row, plain, tick=0.06)
+        draw_interval(panel, scale, below, line.row, plain, tick=0.06)
 
 
 def _draw_texts(
@@ -195,7 +140,7 @@ def _draw_texts(
     half = line_in(sheet.size, title.count("\n") + 1 + said.count("\n") + 1) / 2
     sheet.text(0.05, middle - half, title, bold=True, va="top")
     sheet.text(0.05, middle + half, said, size=sheet.size - 0.8, colour=palette.SOFT, va="bottom")
-    sheet.text(right + 0.12, middle, word, bold=word != "not yet run here", colour=colour)
+    sheet.text(right + 0.12, middle, word, bold=colour != palette.SOFT, colour=colour)
 
 
 def _ours(analysis: Analysis) -> str:
@@ -213,50 +158,23 @@ def _head(sheet: Sheet, analysis: Analysis, right: float) -> None:
     sheet.text(0.05, 0.16, claim, size=size, colour=palette.SOFT)
 
 
-def _agrees(line: _Line, margin: float) -> str:
-    """Return how one claim fares here: not run, no evidence, direction (and size) reproduced or not."""
-    if line.row is None or not line.own_metric or not _compared(line) or line.effect is None or not line.row.verdict:
-        return "open"
-    kind, comparison = line.row.verdict.kind, line.row.verdict.comparison
-    if line.no_evidence:
-        return "blind"
-    claims_change = abs(line.effect) > margin
-    if kind == "undecided":
-        return "open"
-    if kind in ("equivalent", "small"):
-        return "direction not" if claims_change else "both"
-    if not claims_change or (comparison.effect or 0) * line.effect < 0:
-        return "direction not"
-    low, high = comparison.ci95 or (0.0, 0.0)
-    reached = low <= line.effect <= high or (line.at_ceiling and abs(comparison.effect or 0) > abs(line.effect))
-    return "both" if reached else "direction only"
-
-
-_FATES = {
-    "both": "reproduced in direction and size",
-    "direction only": "reproduced in direction, not in size",
-    "direction not": "not reproduced, not even in direction",
-    "blind": "without evidence either way (both values lie at the offered rate)",
-    "open": "not decided here",
-}
-
-
 def answer(study: Study, analysis: Analysis) -> str:
     """Return how many claims hold here: direction first, then size."""
-    lines = _lines(study, analysis)
+    lines = lines_of(study, analysis)
     if len(lines) == 1:
-        return f"The article’s claim “{lines[0].title}” is {_FATES[_agrees(lines[0], analysis.margin)]}."
-    fates = [_agrees(line, analysis.margin) for line in lines]
-    said = [f"{fates.count(fate)} {words}" for fate, words in _FATES.items() if fate in fates]
+        return f"The article’s claim “{lines[0].title}” is {FATES[fate(lines[0], analysis.margin)]}."
+    fates = [fate(line, analysis.margin) for line in lines]
+    said = [f"{fates.count(fate)} {words}" for fate, words in FATES.items() if fate in fates]
     return f"Of {counted(len(lines), 'claim')}: {'; '.join(said)}."
 
 
 def how(study: Study, analysis: Analysis) -> str:
     """Return how the figure is read, naming only the marks that it has."""
-    lines = _lines(study, analysis)
-    text = "◇: the article’s single value, so without an interval; below it ours with its 95 % interval."
+    lines = lines_of(study, analysis)
+    text = "◇: the article’s single value, so without an interval; "
+    text += f"below it ours with its {confidence(analysis)} interval."
     if any(line.at_ceiling and not line.no_evidence for line in lines):
-        text += " An arrow: the value lies within 2 % of the rate that the tool offered, hence “at least”."
+        text += " An arrow: the value lies within 2\u00a0% of the rate that the tool offered, hence “at least”."
     if any(line.no_evidence for line in lines):
         text += " A cross inside: both values lie there, so there is no evidence either way."
     return text + " Shaded: the margin. Other machines, other load: compare directions and verdicts, not rates."
@@ -265,7 +183,7 @@ def how(study: Study, analysis: Analysis) -> str:
 def alt(study: Study, analysis: Analysis) -> str:
     """Return the answer and each claim's change there and here."""
     said = []
-    for line in _lines(study, analysis):
+    for line in lines_of(study, analysis):
         there = percent(line.effect) if line.effect is not None else "no number"
         here, _ = _here(line, analysis)
         said.append(

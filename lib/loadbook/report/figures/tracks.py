@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from loadbook.core.units import NBSP
-from loadbook.report.figures.common import drawable
+from loadbook.report.figures.text import drawable
 
 FULL = 0.90  # of a capacity: from here on a resource counts as full
 ROLES = ("driver", "balancer", "lb", "proxy", "web", "backend", "db")

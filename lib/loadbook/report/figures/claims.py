@@ -1,0 +1,98 @@
+"""What figure 13 compares: each published claim, what is wrong with it, and our row beside it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from loadbook.core.metrics import metric as metric_of
+from loadbook.core.units import level
+from loadbook.design.study import Claim, Study
+from loadbook.report.figures.text import drawable
+from loadbook.stats.result import Analysis, Row
+
+CEILING = 0.98  # of the offered rate: the tool's limit, not the server's (gates.md)
+_UNITS = {"requests_per_s": " req/s", "ok_per_s": " req/s"}
+
+
+FATES = {
+    "both": "reproduced in direction and size",
+    "direction only": "reproduced in direction, not in size",
+    "direction not": "not reproduced, not even in direction",
+    "blind": "without evidence either way (both values lie at the offered rate)",
+    "open": "not run or not decided here",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One claim: its words and numbers, its ratio minus 1, what is wrong with it, and the row that stands beside.
+
+    `at_ceiling`: its value lies at the offered rate; `no_evidence`: both values do; `absent`: why there is no row.
+    """
+
+    title: str
+    numbers: str
+    effect: float | None
+    at_ceiling: bool
+    no_evidence: bool
+    row: Row | None
+    absent: str = ""
+
+
+def lines_of(study: Study, analysis: Analysis) -> list[Line]:
+    """Return the study's claims in the order of its file."""
+    return [_line(study, analysis, claim) for claim in (study.published.claims if study.published else ())]
+
+
+def _line(study: Study, analysis: Analysis, claim: Claim) -> Line:
+    usable = claim.value > 0 and claim.against_value > 0
+    effect = claim.value / claim.against_value - 1 if usable else None
+    ceiling = CEILING * claim.offered_per_s if claim.offered_per_s else math.inf
+    high, both = claim.value >= ceiling, min(claim.value, claim.against_value) >= ceiling
+    row, absent = _row(study, analysis, claim)
+    return Line(drawable(claim.claim, claim.treatment), _number_text(claim), effect, high, both, row, absent)
+
+
+def _row(study: Study, analysis: Analysis, claim: Claim) -> tuple[Row | None, str]:
+    """Return the row that compares what the claim compares, or why there is none."""
+    if metric_of(claim.metric).kind != metric_of(analysis.metric).kind:
+        return None, "another quantity here"
+    known = claim.against in study.treatments
+    if not known or study.levels_of(claim.against) != study.levels_of(analysis.baseline):
+        return None, "another baseline here"
+    row = next((r for r in analysis.rows if r.treatment == claim.treatment and r.kind != "baseline"), None)
+    return row, "" if row else "not yet run here"
+
+
+def _number_text(claim: Claim) -> str:
+    """Return "17,688 → 23,872 req/s; errors 62,488 → 7,754"."""
+    unit = _UNITS.get(claim.metric, f" {metric_of(claim.metric).unit}" if metric_of(claim.metric).unit != "1" else "")
+    text = f"{level(claim.against_value)} → {level(claim.value)}{unit}"
+    if claim.errors is not None or claim.against_errors is not None:
+        before, after = ("–" if e is None else f"{e:,}" for e in (claim.against_errors, claim.errors))
+        text += f"; errors {before} → {after}"
+    return text
+
+
+def compared(line: Line) -> bool:
+    """Say whether ours has an effect to draw."""
+    verdict = line.row.verdict if line.row else None
+    return verdict is not None and verdict.kind != "invalid" and verdict.comparison.effect is not None
+
+
+def fate(line: Line, margin: float) -> str:
+    """Return how one claim fares here, a key of `FATES`: direction first, then size."""
+    if line.no_evidence:
+        return "blind"
+    verdict = line.row.verdict if line.row and compared(line) else None
+    if verdict is None or line.effect is None or verdict.kind == "undecided":
+        return "open"
+    kind, comparison, claims_change = verdict.kind, verdict.comparison, abs(line.effect) > margin
+    if kind in ("equivalent", "small"):
+        return "direction not" if claims_change else "both"
+    if not claims_change or (comparison.effect or 0) * line.effect < 0:
+        return "direction not"
+    low, high = comparison.ci95 or (0.0, 0.0)
+    reached = low <= line.effect <= high or (line.at_ceiling and abs(comparison.effect or 0) > abs(line.effect))
+    return "both" if reached else "direction only"
