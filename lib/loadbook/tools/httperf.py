@@ -14,7 +14,7 @@ from loadbook.core.units import BYTES, COUNT, TIME_S
 from loadbook.design.workload import Workload
 from loadbook.tools import plan, text
 from loadbook.tools.base import Captured, Measurement, Parsed, Sample, Target
-from loadbook.tools.httperf_forms import ERRORS, FORMS, SESSION, offered, options
+from loadbook.tools.httperf_forms import ERRORS, FORMS, SESSION, number, offered, options
 from loadbook.tools.text import Report
 
 RATE_INTERVAL_S = 5.0  # httperf.c: one reply-rate sample every 5 s
@@ -143,7 +143,7 @@ def _rows(report: Report) -> Iterator[Measurement]:
     for metric, n in (("requests_per_s", replies), ("ok_per_s", ok)):
         if n == 0 or duration > 0:  # a test under half a millisecond prints 0.000 s: no rate, unless nothing came
             yield Measurement(metric, "value", n / duration if n else 0.0, "1/s", None)
-    rate = offered(options(report))
+    rate = offered(report)
     if rate is not None:
         yield Measurement("offered_per_s", "value", rate[0], "1/s", rate[1])
     yield Measurement("duration", "value", duration, "s", report.text("duration"))
@@ -236,7 +236,7 @@ def _doubts(report: Report, captured: Captured, lines: Sequence[str]) -> Iterato
     if cpu is not None and cpu < 90 and report.value("duration", TIME_S, "s") >= 1:
         yield "driver_disturbed", f"httperf got {cpu:g} % of a CPU; it polls without pause, so something took the rest"
     asked, started = options(report).get("num-conns", "0"), report.count("connections") + limits
-    if started < int(asked):
+    if started < number(report, asked):
         yield "stopped_early", f"{started} of {asked} connections were started"
     if captured.rc:
         yield "exit_code", f"httperf ended with exit code {captured.rc} although its report is complete"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from loadbook.tools.text import Form, Report
 
@@ -16,7 +15,7 @@ ERRORS = {  # ours -> httperf's
     "other": ("other",),
 }
 
-_REAL = r"(?:\d+\.\d+|-?nan|-?inf)"
+_REAL = r"(?:\d{1,20}\.\d+|-?nan|-?inf)"
 
 
 def _fields(template: str) -> str:
@@ -24,7 +23,7 @@ def _fields(template: str) -> str:
     parts = re.split(r"\{(\w*)(:d)?\}", template)
     out = re.escape(parts[0])
     for name, integer, literal in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-        number = r"\d+" if integer else _REAL
+        number = r"\d{1,20}" if integer else _REAL
         out += (f"(?P<{name}>{number})" if name else number) + re.escape(literal)
     return out
 
@@ -39,7 +38,7 @@ FORMS = (
         "echo",
         "httperf --client=0/1 --server=... ",
         "httperf(?= --)",
-        r"(?P<echo> .*--client=(?P<id>\d+)/(?P<clients>\d+) .*)",
+        r"(?P<echo> .*--client=(?P<id>\d{1,20})/(?P<clients>\d{1,20}) .*)",
     ),
     _form(
         "total",
@@ -118,7 +117,7 @@ FORMS = (
         "lengths",
         "Session length histogram: 5 0 1 143",
         "Session length histogram:",
-        r"(?P<lengths>(?: \d+)+)",
+        r"(?P<lengths>(?: \d{1,20})+)",
         optional=True,
     ),
 )
@@ -130,18 +129,27 @@ def options(report: Report) -> dict[str, str]:
     return dict(reversed(pairs))
 
 
-def offered(asked: Mapping[str, str]) -> tuple[float, str | None] | None:
+def offered(report: Report) -> tuple[float, str | None] | None:
     """Return requests asked for per second, and their text if printed as such; None for loads of no constant rate.
 
     With several calls on a connection (or in a session) the load is open for connections, closed inside them.
     """
-    calls = asked["wsess"].split(",")[1] if "wsess" in asked else asked.get("num-calls", "")
-    if "wsesslog" in asked or "wsesspage" in asked or not calls.isdigit():
+    asked = options(report)
+    calls = asked["wsess"].split(",")[1:2] if "wsess" in asked else [asked.get("num-calls", "")]
+    if "wsesslog" in asked or "wsesspage" in asked or calls == [""] or not {"rate", "period"} & set(asked):
         return None
     if "rate" in asked:
-        return float(asked["rate"]) * int(calls), asked["rate"] if calls == "1" else None
-    period = re.fullmatch(r"([ue])([\d.e+-]+)(?:,([\d.e+-]+))?", asked.get("period", ""))
-    if not period:
+        return number(report, asked["rate"]) * number(report, *calls), asked["rate"] if calls == ["1"] else None
+    if asked["period"][:1] not in ("u", "e"):  # v: a rate that varies
         return None
-    mean_s = float(period[2]) if period[1] == "e" else (float(period[2]) + float(period[3] or 0)) / 2
-    return (int(calls) / mean_s, None) if mean_s > 0 else None
+    periods = [number(report, text) for text in asked["period"][1:].split(",")]
+    return (number(report, *calls) * len(periods) / sum(periods), None) if sum(periods) > 0 else None
+
+
+def number(report: Report, *text: str) -> float:
+    """Return an option's number as printf %g writes it; ParseError for anything else."""
+    if len(text) != 1 or not re.fullmatch(r"\d{1,20}(?:\.\d+)?(?:e[+-]\d\d)?", text[0]):
+        raise report.wrong(
+            "echo", f"{' '.join(text) or 'nothing'!r} is not a number in the command that httperf echoes"
+        )
+    return float(text[0])

@@ -14,11 +14,11 @@ ERRORS = ("connect", "read", "write", "timeout", "status")
 # field in the forms below -> statistic, in the order in which wrk.lua prints them
 STATISTICS = {f: f for f in ("min", "mean", "sd", "max", "p50", "p75", "p90", "p99")} | {"p999": "p99.9"}
 
-_TIME = r"\d+\.\d\d(?:us|ms|s|m|h)"
+_TIME = r"\d{1,20}\.\d\d(?:us|ms|s|m|h)"
 _SPREAD = rf"(?:{_TIME}|-?nanu?s?)"
-_SIZE = r"\d+\.\d\d[KMGT]?B"
+_SIZE = r"\d{1,20}\.\d\d[KMGT]?B"
 _RATE = r"(?:\d+\.\d\d[kMGT]?|-?nan)"
-_INT = r"-?\d+"
+_INT = r"-?\d{1,20}"
 
 
 def _percentile(p: int, shows: str) -> Form:
@@ -26,12 +26,17 @@ def _percentile(p: int, shows: str) -> Form:
 
 
 FORMS = (
-    Form("head", "Running 3s test @ http://127.0.0.1:18090/", "Running ", r"(?P<asked>\d+[smh]) test @ (?P<url>\S.*)"),
+    Form(
+        "head",
+        "Running 3s test @ http://127.0.0.1:18090/",
+        "Running ",
+        r"(?P<asked>\d{1,20}[smh]) test @ (?P<url>\S.*)",
+    ),
     Form(
         "load",
         "  2 threads and 50 connections",
-        r"  (?P<threads>\d+) threads",
-        r" and (?P<connections>\d+) connections",
+        r"  (?P<threads>\d{1,20}) threads",
+        r" and (?P<connections>\d{1,20}) connections",
     ),
     Form(
         "columns",
@@ -60,7 +65,7 @@ FORMS = (
     Form(
         "total",
         "  129242 requests in 3.10s, 28.23MB read",
-        r"  (?P<requests>\d+) requests in",
+        r"  (?P<requests>\d{1,20}) requests in",
         rf" (?P<duration>{_TIME}), (?P<bytes>{_SIZE}) read",
     ),
     Form(
@@ -77,17 +82,17 @@ FORMS = (
         rf" or 3xx responses: (?P<status>{_INT})",
         optional=True,
     ),
-    Form("rate", "Requests/sec:  41695.86", "Requests/sec:", r" +(?P<rate>\d+\.\d\d)"),
+    Form("rate", "Requests/sec:  41695.86", "Requests/sec:", r" +(?P<rate>\d{1,20}\.\d\d)"),
     Form("transfer", "Transfer/sec:      9.11MB", "Transfer/sec:", rf" +(?P<transfer>{_SIZE})"),
 )
 EXACT = (
     Form("begin", BEGIN, re.escape(BEGIN)),
-    Form("duration", "duration 3099711us", "duration ", r"(?P<duration>\d+us)"),
-    Form("requests", "requests 129242", "requests ", r"(?P<requests>\d+)"),
-    Form("bytes", "bytes 29601300B", "bytes ", r"(?P<bytes>\d+B)"),
-    *(Form(name, f"{name} 0", f"{name} ", rf"(?P<{name}>\d+)") for name in ERRORS),
+    Form("duration", "duration 3099711us", "duration ", r"(?P<duration>\d{1,20}us)"),
+    Form("requests", "requests 129242", "requests ", r"(?P<requests>\d{1,20})"),
+    Form("bytes", "bytes 29601300B", "bytes ", r"(?P<bytes>\d{1,20}B)"),
+    *(Form(name, f"{name} 0", f"{name} ", rf"(?P<{name}>\d{{1,20}})") for name in ERRORS),
     *(
-        Form(field, f"{name} 830us", rf"{re.escape(name)} ", rf"(?P<{field}>\d+(?:\.\d+)?us)", optional=True)
+        Form(field, f"{name} 830us", rf"{re.escape(name)} ", rf"(?P<{field}>\d{{1,20}}(?:\.\d+)?us)", optional=True)
         for field, name in STATISTICS.items()
     ),
     Form("end", END, re.escape(END)),

@@ -1,0 +1,107 @@
+"""The real wrk and httperf put load on a real nginx of one page, by our commands, and what they print is read."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tool_cases import check_sane, table
+
+from loadbook.design.workload import Workload
+from loadbook.tools import registry
+from loadbook.tools.base import Captured, Target
+
+pytestmark = pytest.mark.lab
+
+CONF = """
+daemon off; worker_processes 1; pid nginx.pid; error_log error.log;
+events {{ }}
+http {{
+  access_log off; keepalive_requests 1000000;
+  client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t; scgi_temp_path t;
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{ return 200 "12345"; }}
+    location /seen {{ if ($http_x_asked = 'a "\\\\b" c;d') {{ return 204; }} return 400; }}
+    location /unlike {{ return 404; }}
+  }}
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    folder = tmp_path_factory.mktemp("nginx")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (folder / "nginx.conf").write_text(CONF.format(port=port))
+    binary = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
+    assert binary, "nginx is missing: apt install nginx-light"
+    server = subprocess.Popen([binary, "-p", f"{folder}/", "-c", "nginx.conf"], stderr=subprocess.DEVNULL)
+    try:
+        _wait(port)
+        yield Target("127.0.0.1", port)
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def _wait(port: int) -> None:
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError("nginx did not start")
+
+
+def measured(web: Target, folder: Path, workload: Workload, duration_s: float = 1.0) -> dict[tuple[str, str], float]:
+    """Return what one real run of the workload gave."""
+    tool = registry.load(workload.tool)
+    for name, data in tool.extra_files(workload).items():
+        (folder / name).write_bytes(data)
+    argv = tool.command(workload, web, duration_s)
+    done = subprocess.run(argv, cwd=folder, capture_output=True, timeout=60)
+    parsed = tool.parse(Captured(done.stdout, done.stderr, done.returncode, tuple(argv)))
+    check_sane(parsed)
+    return {key: row.value for key, row in table(parsed.rows).items()}
+
+
+def test_wrk(web: Target, tmp_path: Path) -> None:
+    got = measured(web, tmp_path, Workload(tool="wrk", connections=4, threads=2))
+    assert got["requests", "count"] > 100 and got["ok", "count"] == got["requests", "count"]
+    assert got["errors", "count"] == 0 and 0.9 < got["duration", "value"] < 5
+    assert {s for m, s in got if m == "latency"} == {"min", "mean", "sd", "max", "p50", "p75", "p90", "p99", "p99.9"}
+    assert got["bytes_read", "count"] % got["requests", "count"] == 0  # the script's counts are exact
+
+
+def test_httperf(web: Target, tmp_path: Path) -> None:
+    load = Workload(tool="httperf", model="open", rate_per_s=100, calls_per_connection=2)
+    got = measured(web, tmp_path, load)
+    assert got["requests", "count"] == got["status_2xx", "count"] == 100
+    assert got["offered_per_s", "value"] == 100 and got["errors", "count"] == 0
+
+
+@pytest.mark.parametrize(
+    "asked", [{"tool": "wrk", "connections": 1}, {"tool": "httperf", "model": "open", "rate_per_s": 20}]
+)
+def test_headers_arrive_as_asked_and_errors_are_counted(web: Target, tmp_path: Path, asked: dict[str, object]) -> None:
+    headers = {"X-Asked": r'a "\b" c;d', "X-Empty": ""}
+    load = Workload.model_validate(asked | {"headers": headers, "path": "/seen", "keepalive": False})
+    got = measured(web, tmp_path, load)
+    assert got["ok", "count"] == got["requests", "count"] > 0
+    got = measured(web, tmp_path, load.model_copy(update={"path": "/unlike"}))
+    assert got["errors_status", "count"] == got["requests", "count"] > 0 == got["ok", "count"]
+
+
+@pytest.mark.parametrize("name", ["wrk", "httperf"])
+def test_the_version_probe(name: str) -> None:
+    tool = registry.load(name)
+    done = subprocess.run(tool.version_argv, capture_output=True, timeout=10)
+    assert tool.version(done.stdout, done.stderr)[0].isdigit()
