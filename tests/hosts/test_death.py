@@ -84,6 +84,15 @@ def test_a_lost_connection_does_not_lose_a_job(connect_lab):
     assert host.reconnects == 1
 
 
+def test_a_lost_connection_is_opened_again_while_nobody_asks(connect_lab):
+    host = connect_lab()
+    host.start(Job("alone", (("sh", "-c", "sleep 5; exit 8"),), 30))
+    os.kill(sshd_session_of(host), signal.SIGKILL)
+    time.sleep(5)
+    assert host.wait("alone", timeout_s=10) == 8
+    assert host.reconnects == 1
+
+
 def sshd_session_of(host) -> int:
     """Process id of the sshd that serves this host's connection: the parent of its shell."""
     shell = int(host.script("echo $PPID", timeout_s=5).stdout)

@@ -7,6 +7,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -29,8 +30,9 @@ T = TypeVar("T")
 class RemoteHost:
     """One host of a run over SSH; safe to use from several threads.
 
-    A call that finds the connection lost opens it again first. One during which it is lost raises LostError if
-    repeating it could do harm (run, script, put, remove, start), else it goes on, for up to RECONNECT_S seconds.
+    A lost connection is opened again at once, so that jobs go on, and once more by the next call if need be. A
+    call during which it is lost raises LostError if repeating it could do harm (run, script, put, remove, start),
+    else it goes on, for up to RECONNECT_S seconds.
     `reconnects` counts.
     """
 
@@ -75,7 +77,15 @@ class RemoteHost:
                 dead.close(farewell=False)
             self._session = Session(self._end, self._name, self.workdir, self._entry.cpus, fresh=dead is None)
             self.reconnects += dead is not None
+            threading.Thread(target=self._follow, args=(self._session,), name="loadbook-follow", daemon=True).start()
         return self._session
+
+    def _follow(self, session: Session) -> None:
+        """Open a lost connection again at once, since the host ends our jobs when we stay away."""
+        session.transport.join()
+        with self._lock, suppress(HostError):
+            if self._session is session and not self._closed:
+                self._ready()
 
     def _once(self, doing: str, what: Callable[[Session], T]) -> T:
         with self._lock, talk_errors(self.alias, doing):
