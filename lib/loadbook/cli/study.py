@@ -122,8 +122,10 @@ def _interrupt(signum: int, frame: Any) -> None:
 @click.option("--run", "run_id", default="latest", show_default=True, metavar="RUN", help="Run id.")
 def ingest(study: str, run_id: str) -> None:
     """Raw outputs -> tidy tables in data/processed; touches no network, gives the same bytes every time."""
+    from loadbook.design.study import find_study
+
     here = layout()
-    name = Path(study).stem if study.endswith(".toml") else study
+    name = find_study(here.studies, study).name if study.endswith(".toml") else study
     resolved = here.resolve_run(name, run_id)
     click.echo(_ingested(here, name, resolved))
     click.echo(f"run {resolved}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from loadbook.core.errors import DataError
 from loadbook.records.layout import Layout
 from loadbook.records.ledger import Ledger
 from loadbook.trials.attempts import Keeper
@@ -40,18 +41,30 @@ def run_study(
     ------
     UsageError : unknown names, a study that changed since the unfinished run was planned, a second runner.
     StudyError : everything that is wrong with the study or hosts file.
+    DataError : a file on our side cannot be written (disk full).
     LoadbookError : the run could not start or had to stop; the same call goes on with it.
     KeyboardInterrupt : the trial under way was stopped and recorded as cancelled.
     """
     study = load_study(layout, study_name)
-    with only_runner(layout.study_raw(study.name)):
-        chosen = choose(layout, study, Wish(subset, blocks, new, resume))
-        on_event(Progress("note", chosen.why))
-        with Session(layout, chosen, hosts, on_event) as session:
-            session.prepare(study_file(layout, study_name))
-            with Ledger(chosen.paths.ledger) as ledger:
-                keeper = Keeper(session.bench, chosen.paths, ledger)
-                session.settle(keeper)
-                execute(session.bench, keeper, on_event)
-                session.finish(keeper)
+    try:
+        with only_runner(layout.study_raw(study.name)):
+            chosen = choose(layout, study, Wish(subset, blocks, new, resume))
+            on_event(Progress("note", chosen.why))
+            with Session(layout, chosen, hosts, on_event) as session:
+                _sit(session, study_file(layout, study_name))
+    except OSError as error:
+        where = error.filename or layout.study_raw(study.name)
+        raise DataError(
+            f"{where}: {error.strerror or error}", "set that right, then give the same command again"
+        ) from error
     return chosen.run
+
+
+def _sit(session: Session, file: Path) -> None:
+    """Do what is left of a run in one sitting."""
+    session.prepare(file)
+    with Ledger(session.paths.ledger) as ledger:
+        keeper = Keeper(session.bench, session.paths, ledger)
+        session.settle(keeper)
+        execute(session.bench, keeper, session.on_event)
+        session.finish(keeper)

@@ -97,7 +97,8 @@ def _gates(plan: Plan, found: list[TrialRows]) -> dict[str | None, list[Hit]]:
     for rows in found:
         hits += check_trial(rows.record, rows.measurements, rows.traces, rows.doubts, plan.study.gates)
     measured = [{"trial": r.record.trial, "treatment": r.record.treatment} | m for r in found for m in r.measurements]
-    hits += check_run(plan.study, [r.record for r in found], measured)
+    excluded = {hit.trial for hit in hits if hit.trial and hit.level == "invalid"}
+    hits += check_run(plan.study, [r.record for r in found], measured, excluded)
     by_trial: dict[str | None, list[Hit]] = {}
     for hit in hits:
         by_trial.setdefault(hit.trial, []).append(hit)

@@ -1,0 +1,116 @@
+"""kill -9 of `loadbook run` at random instants, each followed by the same command, until the study completes.
+
+Checks that the plan stays, that no published trial is lost, repeated or changed, that every trial ends in exactly one
+final state, and that 35 s after the last kill nothing of ours runs on the hosts.
+
+    python benchmarks/kill9.py --kills 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from loadbook.records import manifest
+from loadbook.records.layout import Layout
+from loadbook.records.ledger import read_ledger, states
+from project import lab_project
+
+STUDY = "aa"
+QUIET_S = 35.0
+
+
+def start(layout: Layout, hosts: Path) -> subprocess.Popen[bytes]:
+    """Start the command as a user would."""
+    command = [str(Path(sys.executable).with_name("loadbook")), "run", STUDY, "--hosts", str(hosts)]
+    return subprocess.Popen(command, env=os.environ | {"LOADBOOK_HOME": str(layout.root)}, stderr=subprocess.DEVNULL)
+
+
+def published(layout: Layout) -> dict[str, str]:
+    """Return the digests of every file of every published trial."""
+    files = layout.study_raw(STUDY).glob("*/trials/*/**/*")
+    return {str(f): manifest.sha256_file(f) for f in files if f.is_file()}
+
+
+def left_running(lab: Path) -> list[str]:
+    """Return the command lines of processes that run in a job's folder of the lab."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            where = str((folder / "cwd").readlink())
+            if where.startswith(f"{lab}/") and "/jobs/" in where:
+                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def kill_many(layout: Layout, hosts: Path, kills: int, draw: random.Random) -> list[str]:
+    """Kill so many controllers and return what was wrong in between."""
+    problems: list[str] = []
+    before: dict[str, str] = {}
+    for number in range(1, kills + 1):
+        controller = start(layout, hosts)
+        after_s = draw.uniform(0.3, 12)
+        try:
+            code = controller.wait(after_s)
+            print(f"kill {number}: the run was complete before {after_s:.1f} s (exit {code})")
+        except subprocess.TimeoutExpired:
+            controller.kill()
+            controller.wait()
+        now = published(layout)
+        problems += [f"kill {number}: {f} changed or vanished" for f, sha in before.items() if now.get(f) != sha]
+        before = now
+        print(f"kill {number} after {after_s:.1f} s: {len(layout.runs(STUDY))} runs, {len(now)} files published")
+    return problems
+
+
+def check_runs(layout: Layout) -> list[str]:
+    """Return what is wrong with the runs once all are complete."""
+    problems = []
+    for run in layout.runs(STUDY):
+        paths = layout.run(STUDY, run)
+        planned = {t["trial"]: t["treatment"] for t in manifest.read_json(paths.plan)["trials"]}
+        records = {p.name: manifest.read(p) for p in paths.trials.iterdir()}
+        entries = read_ledger(paths.ledger)
+        finals = Counter(e["trial"] for e in entries if e["event"] == "ended" and e["final"])
+        if set(records) != set(planned):
+            problems.append(f"{run}: published {sorted(records)} of {sorted(planned)}")
+        problems += [f"{run}: {t} has {n} final states" for t, n in finals.items() if n != 1]
+        problems += [f"{run}: {t} ended as {s.status}" for t, s in states(entries).items() if s.status != "ok"]
+        problems += [f"{run}: {t} is {r.treatment}" for t, r in records.items() if r.treatment != planned[t]]
+        problems += [
+            f"{run}: {t}: changed files" for t, r in records.items() if manifest.changed_files(paths.trial(t), r)
+        ]
+        print(f"{run}: {len(records)} trials, {sum(e['event'] == 'run-resumed' for e in entries)} times resumed")
+    return problems
+
+
+def main() -> None:
+    """Kill, complete, check; exit 1 with a line per problem."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    given = parser.parse_args()
+    print(f"seed {given.seed}")
+    with tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder, lab_project(Path(folder)) as (layout, hosts):
+        problems = kill_many(layout, hosts, given.kills, random.Random(given.seed))
+        time.sleep(QUIET_S)
+        problems += [f"{QUIET_S:g} s after the last kill: {line}" for line in left_running(hosts.parent)]
+        code = start(layout, hosts).wait()
+        problems += [f"the last command ended with {code}"] if code else []
+        problems += check_runs(layout)
+        problems += [f"after the run: {line}" for line in left_running(hosts.parent)]
+    print("\n".join(problems) or f"{given.kills} kills: nothing lost, repeated, changed or left running")
+    sys.exit(bool(problems))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""An empty project with the repository's studies and a lab of its own, for benchmarks."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from loadbook.hosts.lab import Lab
+from loadbook.records.layout import Layout
+
+REPO = Path(__file__).parent.parent
+
+
+@contextmanager
+def lab_project(root: Path) -> Iterator[tuple[Layout, Path]]:
+    """Yield a project below `root` and the hosts file of its lab, which is ended afterwards."""
+    for name in ("studies", "notebooks"):
+        shutil.copytree(REPO / name, root / "home" / name)
+    draw = random.Random(os.urandom(8))
+    lab = Lab(root / "lab", net=f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}")
+    try:
+        lab.up()
+        yield Layout(root / "home"), lab.hosts_file
+    finally:
+        lab.down()

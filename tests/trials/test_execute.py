@@ -1,0 +1,148 @@
+"""The loop and its book-keeping under every outcome of an attempt, and after a crash at every point of one."""
+
+from __future__ import annotations
+
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadbook.core.errors import LoadbookError
+from loadbook.design.plan import make_plan, read_plan
+from loadbook.hosts.inventory import HostsFile
+from loadbook.records import manifest
+from loadbook.records.layout import RunPaths
+from loadbook.records.ledger import Ledger, read_ledger, states
+from loadbook.records.manifest import DriverRecord, read_json
+from loadbook.tools import registry
+from loadbook.tools.base import Target
+from loadbook.trials import execute as loop
+from loadbook.trials.attempts import WHOLE, Keeper
+from loadbook.trials.bench import Bench
+from loadbook.trials.names import blank_record, failed, staging
+from loadbook.trials.progress import silent
+from recorded import STUDY, copy_recorded_run
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    layout = copy_recorded_run(tmp_path_factory.mktemp("recorded"))
+    paths = layout.run(STUDY, layout.resolve_run(STUDY))
+    return make_plan(read_plan(read_json(paths.plan), "plan.json").study, blocks=2)
+
+
+def bench_of(plan):
+    tool = registry.load("wrk")
+    return Bench(plan, "r1", False, {}, HostsFile(hosts={}), (), (), Target("a", 1), tool, ThreadPoolExecutor(1))
+
+
+class Scripted:
+    """An attempt whose end is written down beforehand: "interrupt", or a status, "~" before it for a transient one."""
+
+    script: ClassVar[list[str]] = []
+
+    def __init__(self, bench, planned, attempt, folder):
+        self.record = blank_record(bench, planned, attempt)
+        self.folder, self.retry = folder, False
+
+    def run(self):
+        word = self.script.pop(0) if self.script else "ok"
+        (self.folder / "stdout-driver").write_text(word)
+        if word == "interrupt":
+            self.record.status = "cancelled"
+            raise KeyboardInterrupt
+        self.retry = word.startswith("~")
+        self.record.status, self.record.reason = word.lstrip("~"), "scripted"
+        driver = DriverRecord(host="driver", argv=["wrk"], rc=0, stdout="stdout-driver", stderr="stdout-driver")
+        self.record.drivers = [driver] if self.record.status in WHOLE else []
+        return self.record
+
+
+def run_scripted(plan, raw, script, monkeypatch):
+    monkeypatch.setattr(loop, "Attempt", Scripted)
+    monkeypatch.setattr(Scripted, "script", list(script))
+    paths = RunPaths(raw, raw)
+    with Ledger(paths.ledger) as ledger:
+        loop.execute(bench_of(plan), Keeper(bench_of(plan), paths, ledger), silent)
+    return paths
+
+
+OUTCOMES = st.sampled_from(["ok", "partial", "invalid", "tool_failed", "~lost", "~timeout", "lost", "interrupt"])
+
+
+@given(st.lists(OUTCOMES, max_size=20))
+@settings(max_examples=20, deadline=None)
+def test_whatever_happens_every_trial_ends_in_one_final_state_that_is_on_disk(plan, script):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        raw, left = Path(folder, "run"), list(script)
+        for _ in range(len(script) + 1):
+            try:
+                paths = run_scripted(plan, raw, left, patch)
+                break
+            except (KeyboardInterrupt, LoadbookError):
+                left = Scripted.script
+        ended = states(read_ledger(paths.ledger))
+        assert set(ended) == {t.trial for t in plan.trials}
+        assert all(state.final for state in ended.values())
+        for trial, state in ended.items():
+            place = paths.trial(trial) if state.status in WHOLE else failed(paths, trial, state.attempt)
+            assert manifest.read(place).status == state.status
+        attempts = [e for e in read_ledger(paths.ledger) if e["event"] == "started"]
+        assert len(attempts) == len(list(paths.raw.glob("trials/*"))) + len(list(paths.raw.glob("failed/*")))
+        assert not list(paths.raw.glob("staging/*"))
+
+
+def test_a_transient_failure_is_tried_again_once_and_kept(plan, tmp_path, monkeypatch):
+    paths = run_scripted(plan, tmp_path, ["~lost", "ok", "~timeout", "~timeout", "tool_failed"], monkeypatch)
+    ended = states(read_ledger(paths.ledger))
+    assert [(s.attempt, s.status) for s in ended.values()][:4] == [
+        (2, "ok"), (2, "timeout"), (1, "tool_failed"), (1, "ok"),
+    ]  # fmt: skip
+    kept = sorted(p.name for p in paths.failed.iterdir())
+    assert kept == ["t0001-attempt1", "t0002-attempt1", "t0002-attempt2", "t0003-attempt1"]
+
+
+def test_three_lost_in_a_row_stop_the_run_and_are_repeated_later(plan, tmp_path, monkeypatch):
+    with pytest.raises(LoadbookError, match="3 trials in a row were lost, the last because scripted") as stopped:
+        run_scripted(plan, tmp_path, ["ok", *["~lost"] * 6], monkeypatch)
+    assert "same command" in stopped.value.hint
+    paths = run_scripted(plan, tmp_path, [], monkeypatch)
+    ended = states(read_ledger(paths.ledger))
+    assert [(s.attempt, s.status) for s in ended.values()] == [(1, "ok"), *[(3, "ok")] * 3, *[(1, "ok")] * 4]
+
+
+@pytest.mark.parametrize("crash", ["accounted", "files", "sealed", "published", "failed published"])
+def test_a_crash_at_any_point_leaves_one_recorded_end(plan, tmp_path, crash):
+    paths, bench = RunPaths(tmp_path, tmp_path), bench_of(plan)
+    planned = plan.trials[0]
+    with Ledger(paths.ledger) as ledger:
+        Keeper(bench, paths, ledger).begin(planned)
+    folder = staging(paths, planned.trial, 1)
+    if crash == "accounted":
+        folder.rmdir()
+    else:
+        attempt = Scripted(bench, planned, 1, folder)
+        Scripted.script = ["tool_failed" if crash.startswith("failed") else "ok"]
+        record = attempt.run()
+        if crash != "files":
+            manifest.seal(folder, record)
+        if crash.endswith("published"):
+            place = failed(paths, planned.trial, 1) if crash.startswith("failed") else paths.trial(planned.trial)
+            manifest.publish(folder, place)
+    with Ledger(paths.ledger) as ledger:
+        keeper = Keeper(bench, paths, ledger)
+        assert keeper.unfinished() == [(planned, 1)]
+        keeper.settle(planned, 1)
+        assert keeper.unfinished() == []
+        again = planned in keeper.pending()
+    counted = crash in ("sealed", "published")
+    assert again is not counted
+    state = states(read_ledger(paths.ledger))[planned.trial]
+    assert state.status == ("ok" if counted else "tool_failed" if crash.startswith("failed") else "lost")
+    place = paths.trial(planned.trial) if counted else failed(paths, planned.trial, 1)
+    assert manifest.read(place).attempt == 1
+    assert not list(paths.raw.glob("staging/*"))

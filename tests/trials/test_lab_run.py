@@ -1,0 +1,177 @@
+"""Whole runs over SSH in the lab: to the end, killed at any instant, interrupted, refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from loadbook.core.errors import UsageError
+from loadbook.records import manifest
+from loadbook.records.layout import Layout
+from loadbook.records.ledger import read_ledger, states
+from loadbook.trials.api import run_study
+from loadbook.trials.ingest import ingest
+from loadbook.trials.preflight import PreflightError
+from recorded import with_studies
+
+pytestmark = pytest.mark.lab
+PHASES = ["reset", "configure", "start", "ask_before", "load", "ask_after", "collect", "stop"]
+SMALL = """
+include = "aa.toml"
+name = "small"
+blocks = 2
+
+[workload]
+warmup_s = 0.2
+
+[reset]
+max_time_wait = 1000000
+"""
+
+
+@pytest.fixture
+def layout(tmp_path) -> Layout:
+    made = with_studies(tmp_path / "home")
+    (made.studies / "small.toml").write_text(SMALL)
+    return made
+
+
+def loadbook(layout: Layout, *words: str) -> subprocess.Popen[str]:
+    environment = os.environ | {"LOADBOOK_HOME": str(layout.root)}
+    command = [sys.executable, "-c", "from loadbook.cli import main; main()", *words]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def jobs_left(lab) -> list[str]:
+    """Command lines of processes whose working folder is in the lab, but for its sshd and their watchers."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            where = str((folder / "cwd").readlink())
+            if where.startswith(f"{lab.folder}/") and "/jobs/" in where:
+                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def digests(layout: Layout) -> dict[str, str]:
+    files = layout.study_raw("small").glob("*/trials/*/*")
+    return {str(f.relative_to(layout.root)): manifest.sha256_file(f) for f in files if f.is_file()}
+
+
+def test_a_run_is_whole_and_leaves_nothing_behind(lab, layout):
+    events = []
+    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    paths = layout.run("small", run)
+    records = [manifest.read(paths.trial(f"t000{i}")) for i in range(1, 5)]
+    assert [r.status for r in records] == ["ok"] * 4
+    assert all(list(r.phases_s) == PHASES for r in records)
+    assert all(r.services[0].live and r.services[0].version for r in records)
+    assert len({r.services[0].pids[0] for r in records}) == 4
+    assert all(r.response_before == r.response_after and r.response_after.bytes == 5 for r in records)
+    assert all({m.host for m in r.monitors} == {"driver", "web"} == set(r.clocks) for r in records)
+    assert all(r.window[1] - r.window[0] == pytest.approx(1, abs=0.5) for r in records)
+    assert [e.done for e in events if e.kind == "trial-ended"] == [1, 2, 3, 4]
+    assert json.loads(paths.run_json.read_bytes())["lab"] is True
+    assert {p.name for p in paths.facts.iterdir()} == {
+        "driver-before.json", "driver-after.json", "web-before.json", "web-after.json",
+    }  # fmt: skip
+    assert ingest(paths).trials == 4
+    assert jobs_left(lab) == []
+    assert not list(lab.folder.glob("*/work/jobs/*"))
+    assert not list(lab.folder.glob("*/work/services/*"))
+
+
+def test_killed_at_any_instant_the_same_command_completes(lab, layout):
+    seed = random.randrange(1 << 30)
+    draw, kept, plans = random.Random(seed), {}, set()
+    for _ in range(4):
+        controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
+        time.sleep(draw.uniform(0.5, 5))
+        controller.kill()
+        controller.communicate()
+        now = digests(layout)
+        assert kept.items() <= now.items(), f"seed {seed}: a published trial changed"
+        kept, plans = now, plans | {p.read_text() for p in layout.study_raw("small").glob("*/plan.json")}
+    deadline = time.monotonic() + 35
+    while jobs_left(lab) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert jobs_left(lab) == [], f"seed {seed}"
+    last = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
+    out, err = last.communicate(timeout=120)
+    assert last.returncode == 0, f"seed {seed}: {err}"
+    assert kept.items() <= digests(layout).items()
+    assert {p.read_text() for p in layout.study_raw("small").glob("*/plan.json")} >= plans
+    for run in layout.runs("small"):
+        paths = layout.run("small", run)
+        ended = states(read_ledger(paths.ledger))
+        assert {s.status for s in ended.values()} == {"ok"}
+        assert sorted(p.name for p in paths.trials.iterdir()) == ["t0001", "t0002", "t0003", "t0004"]
+        assert not list((paths.raw / "staging").glob("*"))
+    assert re.search(r"^run \d{8}-\d{6}(-\d+)?\ndata .*\n\Z", out, re.MULTILINE)
+
+
+def test_ctrl_c_records_the_trial_as_cancelled_and_says_so(lab, layout):
+    controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
+    for line in controller.stderr:
+        if "t0001" in line:
+            break
+    time.sleep(1.0)
+    begun = time.monotonic()
+    controller.send_signal(signal.SIGINT)
+    _, err = controller.communicate(timeout=30)
+    assert (controller.returncode, time.monotonic() - begun < 15) == (130, True)
+    assert "Traceback" not in err
+    assert jobs_left(lab) == []
+    paths = layout.run("small", layout.resolve_run("small"))
+    cancelled = [(t, s) for t, s in states(read_ledger(paths.ledger)).items() if s.status == "cancelled"]
+    assert len(cancelled) == 1
+    trial, state = cancelled[0]
+    kept = manifest.read(paths.failed / f"{trial}-attempt{state.attempt}")
+    assert (kept.status, kept.reason) == ("cancelled", "interrupted by the user")
+
+
+def test_everything_that_is_wrong_is_said_before_the_first_trial(lab, layout):
+    (layout.studies / "small.toml").write_text(SMALL + "\n[roles.store]\n[roles.balancer]\n")
+    with pytest.raises(PreflightError) as refused:
+        run_study(layout, "small", lab.hosts_file)
+    assert [p.split(" (")[0] for p in refused.value.problems] == [
+        "no host has the role 'store'",
+        "no host has the role 'balancer'",
+    ]
+    assert layout.runs("small") == []
+
+
+def test_a_taken_port_is_found_before_the_first_trial(lab, layout):
+    web = json.loads((lab.folder / "lab.json").read_text())["web"]
+    with socket.socket() as squatter:
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        squatter.bind((web["address"], web["service_port"]))
+        squatter.listen()
+        with pytest.raises(PreflightError, match=f"host web: port {web['service_port']} is in use"):
+            run_study(layout, "small", lab.hosts_file)
+
+
+def test_a_page_that_is_wrong_makes_an_invalid_trial_and_the_run_goes_on(lab, layout):
+    (layout.studies / "small.toml").write_text(SMALL.replace("[workload]", '[workload]\npath = "/nothing-here"'))
+    run = run_study(layout, "small", lab.hosts_file, blocks=1)
+    ended = states(read_ledger(layout.run("small", run).ledger))
+    assert {s.status for s in ended.values()} == {"invalid"}
+    assert all("/nothing-here answered 404" in s.reason and s.attempt == 1 for s in ended.values())
+    assert ingest(layout.run("small", run)).valid == 0
+
+
+def test_an_unknown_study_is_a_usage_error(lab, layout):
+    with pytest.raises(UsageError, match="no study 'smal'"):
+        run_study(layout, "smal", lab.hosts_file)
