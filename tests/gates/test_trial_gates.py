@@ -26,7 +26,7 @@ def test_a_trial_that_measured_nothing_is_not_judged() -> None:
 def test_error_responses_by_share() -> None:
     hit = only(check({("errors_status", "count"): 50}), "error_responses")
     assert (hit.level, hit.trial, hit.treatment) == ("invalid", "t0001", "base")
-    assert hit.message.startswith("50 of 100,000 responses were errors (0.05%): an error page is answered faster")
+    assert hit.message.startswith("50 of 100,000 responses were errors (0.05\u00a0%): an error page is answered faster")
     assert hit.message.endswith(".")
     lenient = {"max_error_share": 0.01, "doubt_error_share": 0.0001}
     assert only(check({("errors_status", "count"): 50}, gates=lenient), "error_responses").level == "doubt"
@@ -95,13 +95,20 @@ def test_driver_saturated_reads_only_the_drivers_own_cpu_in_the_window(busy: flo
     load = {("driver-1", "cpu_busy", "cpu1"): busy, ("driver-1", "process_cpu", "wrk:100"): busy - 0.02}
     hit = only(check(traced=load), "driver_saturated")
     assert (hit.level, hit.host) == (level, "driver-1")
-    assert hit.message.startswith(f"cpu1 of the driver was {busy:.0%} busy")
+    assert hit.message.startswith(f"cpu1 of the driver was {busy * 100:.0f}\u00a0% busy")
+
+
+def test_a_cpu_that_others_filled_is_a_doubt() -> None:
+    hits = check(traced={("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "process_cpu", "wrk:100"): 0.25})
+    (hit,) = named(hits, "driver_saturated")
+    assert (hit.level, "25\u00a0% of that with the load" in hit.message) == ("doubt", True)
+    assert named(hits, "foreign_cpu")[0].host == "driver-1"
 
 
 def test_without_a_mask_every_cpu_is_the_drivers_own() -> None:
     monitors = [CLEAN["monitors"][0] | {"cpus": []}]
     found = check(monitors=monitors, boot_ids={"driver-1": "b1", "web-1": "b2"})
-    assert named(found, "driver_saturated")[0].message.startswith("cpu0 of the driver was 97% busy")
+    assert named(found, "driver_saturated")[0].message.startswith("cpu0 of the driver was 97\u00a0% busy")
 
 
 def test_httperf_fills_its_cpu_by_design() -> None:
@@ -153,14 +160,14 @@ def test_closed_load_has_no_offered_rate() -> None:
 def test_stolen_cpu_of_the_own_cpus_only() -> None:
     hit = only(check(traced={("web-1", "cpu_steal", "cpu0"): 0.05, ("web-1", "cpu_busy", "cpu0"): 1.0}), "stolen_cpu")
     assert (hit.level, hit.host) == ("doubt", "web-1")
-    assert hit.message.startswith("5.0% of cpu0 was stolen")
+    assert hit.message.startswith("5.0\u00a0% of cpu0 was stolen")
     assert check(traced={("web-1", "cpu_steal", "cpu1"): 0.05}) == []
 
 
 def test_foreign_cpu_is_what_nobody_watched_used() -> None:
     hit = only(check(traced={("web-1", "process_cpu", "nginx:201"): 0.70}), "foreign_cpu")
     assert (hit.level, hit.host) == ("doubt", "web-1")
-    assert "used 25% of a CPU" in hit.message
+    assert "used 25\u00a0% of a CPU" in hit.message
 
 
 def test_a_neighbour_on_the_same_cpus_is_no_stranger() -> None:
@@ -179,7 +186,7 @@ def test_monitor_gaps() -> None:
     half = [k * 0.25 for k in range(-4, 20) if not 1.0 < k * 0.25 < 3.0]
     found = named(check(times=half), "monitor_gaps")
     assert [(hit.level, hit.host) for hit in found] == [("doubt", "driver-1"), ("doubt", "web-1")]
-    assert found[0].message.startswith("samples cover 56% of the measurement")
+    assert found[0].message.startswith("samples cover 56\u00a0% of the measurement")
     late = [k * 0.25 + 0.1 for k in range(-4, 20)]
     assert not named(check(times=late), "monitor_gaps")
 

@@ -33,6 +33,7 @@ class Run:
     trials: pd.DataFrame
     measurements: pd.DataFrame
     plan: dict = field(default_factory=dict)
+    problems: pd.DataFrame | None = None
 
 
 def make_run(arms=ARMS, blocks: int = 12, seed: int = 5, drift: float = 0.0, **study) -> Run:
@@ -117,6 +118,16 @@ def test_latency_is_better_when_shorter(usual: Run) -> None:
     assert found.row("slow").verdict.kind == "worse"
     assert found.margin == 0.05
     assert found.row("log").passed
+    assert found.row("log").expected_effect is None  # it is stated for the study's own metric
+
+
+def test_a_control_without_expectation_passes_on_any_difference() -> None:
+    vague = {k: v for k, v in ARMS["log"].items() if k not in ("expect", "expect_effect")}
+    assert analyse(make_run(ARMS | {"log": vague})).row("log").passed
+    size_only = {k: v for k, v in ARMS["log"].items() if k != "expect"}
+    run = make_run(ARMS | {"log": size_only})
+    assert analyse(run).row("log").passed
+    assert analyse(run, metric="latency").row("log").passed
 
 
 def test_another_baseline_makes_the_old_one_a_treatment(usual: Run) -> None:
@@ -159,6 +170,22 @@ def test_excluded_trials_are_named_by_their_gate() -> None:
     row = analyse(run).row("fast")
     assert (row.valid_trials, row.trials, row.verdict.kind) == (4, 12, "invalid")
     assert row.verdict.reason == ("only 4 complete blocks, 5 are needed (8 of 12 trials excluded: driver saturated)")
+
+
+def test_doubts_are_not_named_as_the_cause_of_exclusion() -> None:
+    run = make_run()
+    fast = run.trials["treatment"] == "fast"
+    run.trials.loc[fast, "valid"] = False
+    run.trials["gates"] = [["foreign_cpu", "zero_work"] if f else ["foreign_cpu"] for f in fast]
+    run.problems = pd.DataFrame(
+        [
+            (t, name, level)
+            for t in run.trials["trial"]
+            for name, level in (("zero_work", "invalid"), ("foreign_cpu", "doubt"))
+        ],
+        columns=["trial", "name", "level"],
+    )
+    assert analyse(run).row("fast").verdict.reason.endswith("(12 of 12 trials excluded: zero work)")
 
 
 def test_failed_trials_do_not_enter() -> None:

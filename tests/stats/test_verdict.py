@@ -45,7 +45,7 @@ def test_fewer_than_five_blocks_are_invalid() -> None:
 def test_more_than_a_fifth_of_the_blocks_incomplete_is_invalid() -> None:
     assert decide(comparison(blocks=8, excluded=2), 0.02).kind == "better"
     found = decide(comparison(blocks=8, excluded=3), 0.02)
-    assert (found.kind, found.reason) == ("invalid", "3 of 11 blocks are incomplete, more than 20%")
+    assert (found.kind, found.reason) == ("invalid", "3 of 11 blocks are incomplete, more than 20\u00a0%")
 
 
 def test_a_reason_given_wins_over_numbers() -> None:

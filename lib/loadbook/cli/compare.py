@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from loadbook.stats.result import Verdict
 
 
+# columns of a table that goes to a file or pipe
+WIDE = 200
+
+
 @click.command()
 @click.argument("csv", metavar="CSV", type=click.Path(path_type=Path))
 @click.option("--by", default="treatment", show_default=True, help="Column that names the treatment.")
@@ -116,6 +120,8 @@ def _show(verdicts: list[Verdict], baseline: str, metric: str) -> None:
         cells = (texts.change, texts.interval, texts.blocks, texts.p, texts.p_adjusted)
         table.add_row(Text(verdict.comparison.treatment), verdict.kind, *cells)
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDE
     console.print(table)
     console.print()
     for verdict in verdicts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from loadbook.core.units import percent
 from loadbook.gates.base import Evidence, Hit
 
 SOCKET_ERRORS = ("errors_connect", "errors_timeout", "errors_read", "errors_write", "errors_length", "errors_other")
@@ -30,7 +31,7 @@ def socket_errors(evidence: Evidence) -> Iterator[Hit]:
 
 def _by_share(evidence: Evidence, name: str, errors: float, of: float, what: str) -> Iterator[Hit]:
     share = errors / of
-    seen = f"{errors:,.0f} of {of:,.0f} {what} ({share:.2%})"
+    seen = f"{errors:,.0f} of {of:,.0f} {what} ({percent(share, 2, signed=False)})"
     if share > evidence.thresholds.max_error_share:
         yield evidence.hit(name, "invalid", seen)
     elif share > evidence.thresholds.doubt_error_share:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from loadbook.core.units import percent
 from loadbook.gates.base import Evidence, Hit
 from loadbook.records.manifest import MonitorRecord, ServiceRecord
 
 # tools that poll without pause: their CPU is always full and says nothing (httperf(1))
 SPINNING_TOOLS = ("httperf",)
+# a full CPU of which the generator has less than this share was filled by others
+MOSTLY_OWN = 0.5
 
 
 def driver_saturated(evidence: Evidence) -> Iterator[Hit]:
@@ -22,12 +25,21 @@ def driver_saturated(evidence: Evidence) -> Iterator[Hit]:
         if not busy:
             yield evidence.unchecked("driver_saturated", "no CPU trace of the driver", host)
             continue
-        cpu = max(busy, key=lambda item: busy[item])
-        seen = f"{cpu} of the driver was {busy[cpu]:.0%} busy while measuring"
-        if busy[cpu] >= evidence.thresholds.driver_cpu:
-            yield evidence.hit("driver_saturated", "invalid", seen, host)
-        elif busy[cpu] >= evidence.thresholds.driver_cpu_doubt:
-            yield evidence.hit("driver_saturated", "doubt", seen, host)
+        yield from _busiest(evidence, host, busy)
+
+
+def _busiest(evidence: Evidence, host: str, busy: dict[str, float]) -> Iterator[Hit]:
+    """Judge the busiest CPU: full of the generator's own work is invalid, full of others' work a doubt."""
+    cpu = max(busy, key=lambda item: busy[item])
+    if busy[cpu] < evidence.thresholds.driver_cpu_doubt:
+        return
+    seen = f"{cpu} of the driver was {percent(busy[cpu], 0, signed=False)} busy while measuring"
+    watched = evidence.means(host, "process_cpu")
+    own = sum(watched.values()) / sum(busy.values()) if watched else 1.0
+    if own < MOSTLY_OWN:
+        seen += f", {percent(own, 0, signed=False)} of that with the load"
+    full = busy[cpu] >= evidence.thresholds.driver_cpu and own >= MOSTLY_OWN
+    yield evidence.hit("driver_saturated", "invalid" if full else "doubt", seen, host)
 
 
 def shared_cores(evidence: Evidence) -> Iterator[Hit]:
@@ -74,7 +86,8 @@ def offered_shortfall(evidence: Evidence) -> Iterator[Hit]:
     if achieved is None:
         yield evidence.unchecked("offered_shortfall", "the tool reports no rate")
     elif achieved < evidence.thresholds.offered_shortfall * offered:
-        seen = f"{achieved:,.0f} of {offered:,.0f} offered requests/s were answered ({achieved / offered:.0%})"
+        seen = f"{achieved:,.0f} of {offered:,.0f} offered requests/s were answered "
+        seen += f"({percent(achieved / offered, 0, signed=False)})"
         yield evidence.hit("offered_shortfall", "doubt", seen)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from loadbook.core.units import percent
 from loadbook.gates.base import Evidence, Hit
 from loadbook.records.manifest import MonitorRecord
 
@@ -20,7 +21,9 @@ def stolen_cpu(evidence: Evidence) -> Iterator[Hit]:
             yield evidence.unchecked("stolen_cpu", "no steal trace", monitor.host)
         elif max(steal.values()) > evidence.thresholds.steal:
             cpu = max(steal, key=lambda item: steal[item])
-            yield evidence.hit("stolen_cpu", "doubt", f"{steal[cpu]:.1%} of {cpu} was stolen", monitor.host)
+            yield evidence.hit(
+                "stolen_cpu", "doubt", f"{percent(steal[cpu], 1, signed=False)} of {cpu} was stolen", monitor.host
+            )
 
 
 def foreign_cpu(evidence: Evidence) -> Iterator[Hit]:
@@ -38,7 +41,7 @@ def foreign_cpu(evidence: Evidence) -> Iterator[Hit]:
         stolen = evidence.cpu_means(monitor, "cpu_steal")
         foreign = sum(busy.values()) - sum(stolen.values()) - sum(sum(means.values()) for means in watched)
         if foreign > evidence.thresholds.foreign_cpu:
-            seen = f"processes that are neither driver nor service used {foreign:.0%} of a CPU"
+            seen = f"processes that are neither driver nor service used {percent(foreign, 0, signed=False)} of a CPU"
             yield evidence.hit("foreign_cpu", "doubt", seen, monitor.host)
 
 
@@ -66,7 +69,7 @@ def monitor_gaps(evidence: Evidence) -> Iterator[Hit]:
         lost = sum(gap - monitor.interval_s for gap in longest if gap > 2 * monitor.interval_s)
         covered = max(0.0, 1 - lost / window) if times else 0.0
         if covered < evidence.thresholds.trace_coverage:
-            seen = f"samples cover {covered:.0%} of the measurement"
+            seen = f"samples cover {percent(covered, 0, signed=False)} of the measurement"
             yield evidence.hit("monitor_gaps", "doubt", seen, monitor.host)
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from loadbook.core.metrics import metric as metric_of
+from loadbook.core.units import p_value, percent
 from loadbook.design.study import Study
 from loadbook.gates.base import TOTAL, Hit, Level, Row, message
 from loadbook.records.manifest import TrialRecord
@@ -90,7 +91,7 @@ def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Seque
             lacking = f"{blocks} complete blocks, 5 are needed"
             yield Hit("aa_differs", "unchecked", None, name, None, f"not checked: {lacking}")
         elif p < study.gates.aa_p:
-            seen = f"it differs from {twin} by {effect:+.1%} (p {p:.2g}, {blocks} blocks)"
+            seen = f"it differs from {twin} by {percent(effect)} (p {p_value(p)}, {blocks} blocks)"
             yield _on_treatment("aa_differs", "invalid", name, seen)
 
 

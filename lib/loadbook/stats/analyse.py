@@ -125,7 +125,17 @@ def _ask(
     values = trial_values(data.trials, data.measurements, chosen, wanted)
     values = values.assign(valid=counts(values))
     errors = {name: error_counts.count(data.trials, data.measurements, name) for name in {*_treatments(data), base}}
-    return _Question(study, base, chosen, wanted, margin, level, direction(chosen), values, data.trials, errors)
+    return _Question(study, base, chosen, wanted, margin, level, direction(chosen), values, _with_causes(data), errors)
+
+
+def _with_causes(data: RunTables) -> pd.DataFrame:
+    """Return the trials with only those gates that excluded them, as far as the problems are there to tell."""
+    problems = getattr(data, "problems", None)
+    if problems is None:
+        return data.trials
+    invalid = problems[problems["level"] == "invalid"]
+    names = invalid.groupby("trial")["name"].agg(lambda found: sorted(set(found)))
+    return data.trials.assign(gates=[names.get(trial, []) for trial in data.trials["trial"]])
 
 
 def _treatments(data: RunTables) -> list[str]:
@@ -155,7 +165,7 @@ def _row(asked: _Question, name: str, kind: RowKind, comparison: Comparison | No
         valid_trials=int(own["valid"].sum()),
         verdict=verdict,
         errors=errors,
-        expected_effect=spec.expect_effect,
+        expected_effect=spec.expect_effect if asked.metric == asked.study.metric else None,
     )
 
 
@@ -189,17 +199,21 @@ def _aa_passed(row: Row, limit: float) -> bool | None:
     return row.verdict.comparison.p >= limit
 
 
-def _control_passed(row: Row, sign: int) -> bool | None:
+def _control_passed(row: Row, sign: int | None) -> bool | None:
     if row.verdict is None or row.verdict.kind == "invalid" or row.verdict.comparison.effect is None:
         return None
-    return differs(row.verdict.comparison) and row.verdict.comparison.effect * sign > 0
+    return differs(row.verdict.comparison) and (sign is None or row.verdict.comparison.effect * sign > 0)
 
 
-def _expected_sign(asked: _Question, name: str) -> int:
+def _expected_sign(asked: _Question, name: str) -> int | None:
+    """Return the sign that a control's effect must have on this metric, None where the study expects none."""
     spec = asked.study.treatments[name]
-    if spec.expect_effect:
-        return 1 if spec.expect_effect > 0 else -1
-    return 1 if (spec.expect == "better") == (asked.better == "higher") else -1
+    if spec.expect:
+        return 1 if (spec.expect == "better") == (asked.better == "higher") else -1
+    if not spec.expect_effect:
+        return None
+    same = direction(asked.study.metric) == asked.better
+    return 1 if (spec.expect_effect > 0) == same else -1
 
 
 def _void(row: Row) -> Row:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from loadbook.core.metrics import Direction
-from loadbook.stats.compare import MIN_RANK_BLOCKS, compare_pairs
-from loadbook.stats.methods import rank_differences
+from loadbook.stats.compare import MIN_RANK_BLOCKS, TESTS, choose, compare_pairs
+from loadbook.stats.methods import Tested, rank_differences
 from loadbook.stats.pairs import Pairs, pair
 from loadbook.stats.result import Comparison
 from loadbook.stats.swaps import Floats, share, swap_signs
@@ -42,15 +42,18 @@ def compare_all(
     An adjusted p is never below the plain one (their methods differ where arms scatter differently).
     """
     pairs = [pair(values, name, baseline) for name in treatments]
-    plain = [compare_pairs(p, metric=metric, statistic=statistic, level=level) for p in pairs]
-    tested = [k for k, c in enumerate(plain) if c.p is not None]
-    if len(tested) < 2:
-        return plain
-    adjusted = _adjusted([pairs[k] for k in tested], [plain[k] for k in tested])
-    for k, p in zip(tested, adjusted, strict=True):
-        widened = compare_pairs(pairs[k], metric=metric, statistic=statistic, level=level, family=len(tested))
-        plain[k] = replace(widened, p_adjusted=max(p, widened.p or 0.0))
-    return plain
+    family = sum(choose(p) is not None for p in pairs)
+    found = [
+        compare_pairs(p, metric=metric, statistic=statistic, level=level, family=family if choose(p) else 1)
+        for p in pairs
+    ]
+    if family < 2:
+        return found
+    tested = [k for k, c in enumerate(found) if c.p is not None]
+    adjusted = _adjusted([pairs[k] for k in tested], [found[k] for k in tested])
+    for k, p_adjusted in zip(tested, adjusted, strict=True):
+        found[k] = replace(found[k], p_adjusted=max(p_adjusted, found[k].p or 0.0))
+    return found
 
 
 def _adjusted(pairs: list[Pairs], comparisons: list[Comparison]) -> list[float]:
@@ -100,11 +103,11 @@ def lead(
     arms : treatments that could be compared, the baseline among them.
     """
     sign = 1 if better == "higher" else -1
-    effects = {name: compare_pairs(pair(values, name, baseline), level=level).effect for name in arms}
-    known = [name for name in arms if effects[name] is not None]
+    estimates = {name: _tested(values, name, baseline) for name in arms}
+    known = {name: sign * found.estimate for name, found in estimates.items() if found}
     if len(known) < 3:
         return Leader(None, (), False)
-    leader = max(known, key=lambda name: sign * (effects[name] or 0.0))
+    leader = max(known, key=lambda name: known[name])
     others = [name for name in known if name != leader]
     tied = [name for name in others if not _beats(values, leader, name, sign, level)]
     if not tied:
@@ -114,6 +117,12 @@ def lead(
     return Leader(None, (leader, *tied), ahead)
 
 
+def _tested(values: pd.DataFrame, one: str, other: str) -> Tested | None:
+    pairs = pair(values, one, other)
+    method = choose(pairs)
+    return TESTS[method](pairs.base, pairs.other, []) if method else None
+
+
 def _beats(values: pd.DataFrame, one: str, other: str, sign: int, level: float) -> bool:
-    found = compare_pairs(pair(values, one, other), level=level)
-    return found.p is not None and found.p < 1 - level and sign * (found.effect or 0.0) > 0
+    found = _tested(values, one, other)
+    return found is not None and found.p < 1 - level and sign * found.estimate > 0

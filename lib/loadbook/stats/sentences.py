@@ -49,7 +49,7 @@ def short(verdict: Verdict) -> str:
     """Return the command line's form (statistics.md 5.3), in which ".." joins bounds and % follows at once."""
     found, margin = verdict.comparison, _tight(margin_text(verdict.margin))
     if verdict.kind == "invalid" or found.effect is None or found.ci95 is None:
-        return f"invalid: {verdict.reason}"
+        return f"invalid: {_tight(verdict.reason or '')}"
     digits = decimals(verdict)
     size, direction = _tight(comparison_texts(verdict).size), word(found.metric, found.effect)
     if verdict.kind == "better" or verdict.kind == "worse":

@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 
 from loadbook.core.metrics import Direction
+from loadbook.core.units import percent
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.plan import blocks_needed, smallest, t_quantile
 from loadbook.stats.result import Comparison, Forecast, Interval, Verdict
@@ -54,7 +55,8 @@ def too_little(comparison: Comparison) -> str | None:
     if complete < MIN_BLOCKS:
         return f"only {complete} complete block{'' if complete == 1 else 's'}, {MIN_BLOCKS} are needed"
     if excluded > MAX_INCOMPLETE * (complete + excluded):
-        return f"{excluded} of {complete + excluded} blocks are incomplete, more than {MAX_INCOMPLETE:.0%}"
+        most = percent(MAX_INCOMPLETE, 0, signed=False)
+        return f"{excluded} of {complete + excluded} blocks are incomplete, more than {most}"
     return None
 
 
