@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,43 +17,8 @@ from loadbook.design.workload import Workload
 from loadbook.tools import registry
 from loadbook.tools.base import Target
 
-TOY = '''
-"""toy: prints `toy: N answers in S s`."""
-
-from loadbook.core.units import TIME_S
-from loadbook.tools import plan, text
-from loadbook.tools.base import Measurement, Parsed
-
-FORMS = (text.Form("all", "toy: 12 answers in 3.5 s", "toy: ", r"(?P<n>\\d+) answers in (?P<s>\\d+\\.\\d) s"),)
-
-
-class Toy:
-    name = binary = package = "toy"
-    load_models = frozenset({"open"})
-    version_argv = ("toy", "--version")
-
-    def version(self, stdout, stderr):
-        return stdout.decode().strip()
-
-    def command(self, workload, target, duration_s):
-        plan.check_model(self, workload)
-        return ["toy", f"{duration_s:g}", plan.url(target, workload.path)]
-
-    def extra_files(self, workload):
-        return {}
-
-    def expected_files(self, workload):
-        return ()
-
-    def parse(self, captured):
-        report = text.read(self.name, text.lines(captured.stdout), FORMS)
-        n, duration = report.count("n"), report.value("s", TIME_S, "s")
-        return Parsed((Measurement("requests", "count", n, "1", report.text("n")),
-                       Measurement("duration", "value", duration, "s", report.text("s"))))
-
-
-TOOL = Toy()
-'''
+DOC = Path(__file__).parents[2] / "docs" / "extending.md"
+TOY = next(block for block in re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL) if "class Toy" in block)
 
 
 @pytest.fixture
