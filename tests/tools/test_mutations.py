@@ -36,7 +36,7 @@ def test_cut_anywhere(tool: str, path: Path) -> None:
     captured = capture(path)
     expected = whole(tool, captured)
     length = len(captured.stdout)
-    for size in {*range(0, length, 11), *range(length - 120, length)}:
+    for size in {*range(0, length, 17), *range(length - 120, length)}:
         parsed = attempt(tool, replace(captured, stdout=captured.stdout[:size]))
         assert parsed is None or {key: row.value for key, row in table(parsed.rows).items()} == expected, size
     lines = captured.stdout.splitlines(keepends=True)

@@ -51,6 +51,11 @@ def test_command_says_everything_asked() -> None:
     assert list(WRK.expected_files(load)) == []
 
 
+def test_a_script_of_the_users_own_replaces_ours() -> None:
+    argv = WRK.command(Workload(tool="wrk", connections=1, extra=("-s", "/srv/post.lua")), WEB, 1)
+    assert argv.count("-s") == 1 and "loadbook.lua" not in argv
+
+
 def test_command_brackets_ipv6_and_keeps_the_scheme() -> None:
     argv = WRK.command(Workload(tool="wrk", connections=2), Target("::1", 443, "https"), 1)
     assert argv[-1] == "https://[::1]:443/"

@@ -85,7 +85,7 @@ class Httperf:
     def parse(self, captured: Captured) -> Parsed:
         """Return the rows of one report, and the samples that ``--verbose`` prints."""
         lines = text.lines(captured.stdout)
-        text.require(self.name, captured, lines, r"httperf --")
+        text.require(self.name, captured, lines, "httperf --", "Errors: fd-unavail")
         report = text.read(self.name, lines, FORMS)
         _check(report)
         samples = (*_rate_samples(report, lines), *_lifetimes(report, lines))

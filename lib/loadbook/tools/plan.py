@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -44,7 +45,7 @@ def whole_seconds(tool: Tool, what: str, value_s: float) -> int:
     if value_s != int(value_s) or value_s < 1:
         raise ToolError(
             f"{tool.name} takes whole seconds only: {what} = {value_s:g} s cannot be done",
-            f"use {max(1, int(value_s))} or {int(value_s) + 1} s",
+            f"use {math.ceil(value_s)} s",
         )
     return int(value_s)
 

@@ -154,11 +154,13 @@ def _check_whole(
             raise ParseError(tool, file, 0, f"report is not complete: no line like {form.shows.strip()!r}")
 
 
-def require(tool: str, captured: Captured, text: Sequence[str], begins: str) -> None:
-    """Raise a ParseError that says why, unless some line begins as every report of the tool does."""
+def require(tool: str, captured: Captured, text: Sequence[str], begins: str, ends: str) -> None:
+    """Raise a ParseError that says why there is no report, unless lines match how reports begin and how they end."""
     if any(re.match(begins, line) for line in text):
-        return
-    if not any(text):
+        if any(re.match(ends, line) for line in text):
+            return
+        what = "report is not complete: the tool was killed or gave up, or its output was cut"
+    elif not any(text):
         what = "empty: the tool was killed or could not start"
     elif any(line.startswith("Usage:") for line in text):
         what = "the tool printed its usage: an argument was wrong"

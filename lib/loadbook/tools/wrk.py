@@ -55,13 +55,14 @@ class Wrk:
         argv = ["wrk", f"-t{workload.threads}", f"-c{workload.connections}"]
         argv += [f"-d{plan.whole_seconds(self, 'duration', duration_s)}s"]
         argv += ["--timeout", f"{plan.whole_seconds(self, 'timeout_s', workload.timeout_s)}s"]
-        argv += ["--latency", "-s", SCRIPT]
+        own_script = any(word.startswith(("-s", "--s")) for word in workload.extra)  # wrk runs one script only
+        argv += ["--latency"] if own_script else ["--latency", "-s", SCRIPT]
         for name, value in plan.headers(workload).items():
             argv += ["-H", f"{name}: {value}"]
         return [*argv, *workload.extra, plan.url(target, workload.path)]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
-        """Return the Lua script that prints results as integers once the run is over."""
+        """Return the Lua script that prints results exactly, once the run is over."""
         return {SCRIPT: (resources.files(__package__) / "wrk.lua").read_bytes()}
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
@@ -71,7 +72,7 @@ class Wrk:
     def parse(self, captured: Captured) -> Parsed:
         """Return the rows of one report: from the Lua block where there is one, checked against the human text."""
         lines = text.lines(captured.stdout)
-        text.require(self.name, captured, lines, "Running ")
+        text.require(self.name, captured, lines, "Running ", "Transfer/sec:")
         if any("HdrHistogram" in line or "Thread calibration" in line for line in lines):
             raise ParseError(self.name, "stdout", 0, "this is a report of wrk2: another tool, other definitions")
         report = text.read(self.name, lines, FORMS)
