@@ -160,6 +160,7 @@ def test_too_few_blocks_leave_everything_open() -> None:
     assert (found.row("again").passed, found.row("log").passed) == (None, None)
     assert aa_sentence(found.row("again"), "base").endswith("not checked, only 3 complete blocks, 5 are needed.")
     assert headline(found) == "No verdict: no treatment could be compared."
+    assert supporting(found).endswith("are not compared. Reason: only 3 complete blocks, 5 are needed.")
 
 
 def test_excluded_trials_are_named_by_their_gate() -> None:
@@ -245,7 +246,10 @@ def test_a_run_without_any_trial_is_an_analysis_too() -> None:
 def test_all_undecided_says_so() -> None:
     found = analyse(make_run({"base": {"sd": 0.08}, "a": {"sd": 0.08}, "b": {"sd": 0.08}}))
     assert headline(found) == "No treatment is shown to change the rate by 2\u00a0% or more."
-    assert supporting(found) == "All 2 are undecided."
+    assert supporting(found).startswith("All 2 are undecided. ")
+    assert "more blocks" in supporting(found).lower()
+    alone = analyse(make_run({"base": {"sd": 0.02}, "a": {"sd": 0.02, "effect": 0.01}}))
+    assert supporting(alone).startswith("About ")
 
 
 def test_one_treatment_alone_has_its_own_headline() -> None:

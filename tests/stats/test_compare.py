@@ -137,6 +137,11 @@ def test_coarse_values_with_many_ties_keep_estimate_inside_interval() -> None:
     assert found.ci95[0] <= found.effect <= found.ci95[1]
 
 
+def test_absurd_ratios_stay_finite() -> None:
+    found = compare(frame({"a": [1e-300] * 8, "b": [1e300] * 8}), "b", "a")
+    assert np.isfinite([found.effect, *found.ci95, *found.ci90]).all()
+
+
 def test_two_rows_of_one_arm_in_one_block_are_refused() -> None:
     values = noisy(8, {"a": 0, "b": 0})
     values.loc[0, "block"] = 2

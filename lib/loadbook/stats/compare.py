@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MIN_BLOCKS = 5
 MIN_RANK_BLOCKS = 8
 MIN_SIGNED_BLOCKS = 10
+LARGEST_LOG = 700.0  # beyond, a ratio is no floating point number
 TESTS = {"blocked-rank": blocked_rank, "signed-rank": signed_rank, "paired-t": paired_t}
 
 UNEQUAL_SPREAD = "the arms scatter differently; compared within blocks only"
@@ -63,7 +64,7 @@ def compare_pairs(
         blocks=len(pairs.blocks),
         excluded=pairs.excluded,
         method=method,
-        effect=None if math.isnan(tested.estimate) else math.expm1(tested.estimate),
+        effect=None if math.isnan(tested.estimate) else _ratio(tested.estimate),
         ci95=ci95,
         ci90=ci90,
         p=tested.p if method else None,
@@ -93,7 +94,11 @@ def _estimate_only(pairs: Pairs) -> Tested:
 
 
 def _ratios(logs: Interval | None) -> Interval | None:
-    return None if logs is None else (math.expm1(logs[0]), math.expm1(logs[1]))
+    return None if logs is None else (_ratio(logs[0]), _ratio(logs[1]))
+
+
+def _ratio(log: float) -> float:
+    return math.expm1(min(log, LARGEST_LOG))
 
 
 def _flags(pairs: Pairs, method: Method | None) -> tuple[str, ...]:

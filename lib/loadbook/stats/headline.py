@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loadbook.stats.result import VERDICT_ORDER, Analysis, Row, VerdictKind
-from loadbook.stats.sentences import best_sentence, margin_text, phrase
+from loadbook.stats.sentences import best_sentence, margin_text, more_blocks, phrase
 from loadbook.stats.shown import comparison_texts
 from loadbook.stats.words import name, predicate, word
 
@@ -55,7 +55,8 @@ def supporting(analysis: Analysis, labels: Mapping[str, str] | None = None) -> s
     if better or worse:
         quiet = len(rows) - len(better) - len(worse) - _count(rows, "invalid")
         parts.append(nothing_won(analysis).replace("No treatment", "No other treatment") if quiet else None)
-    parts += [_waiting(rows, "undecided", "undecided"), _waiting(rows, "invalid", "not compared")]
+    parts += [_waiting(rows, "undecided", "undecided"), _forecast(rows)]
+    parts += [_waiting(rows, "invalid", "not compared"), _why_none(rows)]
     return " ".join(part for part in parts if part)
 
 
@@ -107,6 +108,28 @@ def _waiting(rows: tuple[Row, ...], kind: VerdictKind, words: str) -> str | None
     if number == len(rows):
         return f"All {number} are {words}." if number > 1 else None
     return f"{number} of {len(rows)} {'is' if number == 1 else 'are'} {words}."
+
+
+def _forecast(rows: Sequence[Row]) -> str | None:
+    """Say what would decide the undecided ones: with one its forecast, with several the range of theirs."""
+    verdicts = [row.verdict for row in _of(rows, "undecided") if row.verdict]
+    if len(verdicts) <= 1:
+        return more_blocks(verdicts[0]) if verdicts else None
+    about = sorted(v.forecast.about for v in verdicts if v.forecast and v.forecast.about is not None)
+    if not about:
+        return "More blocks are out of reach at this noise (over 60): quieten the host or widen the margin."
+    spread = f"{about[0]}" if about[0] == about[-1] else f"{about[0]} to {about[-1]}"
+    return (
+        f"About {spread} more blocks would decide {'them' if len(about) == len(verdicts) else f'{len(about)} of them'}."
+    )
+
+
+def _why_none(rows: Sequence[Row]) -> str | None:
+    """Give the reason where no treatment at all could be compared."""
+    reasons = [row.verdict.reason for row in _of(rows, "invalid") if row.verdict and row.verdict.reason]
+    if not reasons or len(reasons) < len(rows):
+        return None
+    return f"Reason: {reasons[0]}." if len(set(reasons)) == 1 else f"First reason ({rows[0].label}): {reasons[0]}."
 
 
 def _fit(label: str, *forms: str) -> str:

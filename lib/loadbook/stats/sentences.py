@@ -34,7 +34,7 @@ def phrase(verdict: Verdict, *, block_s: float | None = None) -> str:
     if verdict.kind == "invalid":
         return f": not compared: {verdict.reason}."
     if verdict.kind == "undecided":
-        return f": undecided: {texts.interval}, {blocks}.{_alone(verdict)} {_more(verdict, block_s)}"
+        return f": undecided: {texts.interval}, {blocks}.{_alone(verdict)} {more_blocks(verdict, block_s)}"
     if verdict.kind == "equivalent":
         interval = f"{_confidence(found.level, one_sided=True)} interval {texts.interval90}"
         return f": no difference larger than {margin} ({interval}), {blocks}."
@@ -123,13 +123,8 @@ def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) 
     return f"{names}; all are ahead of the rest." if ties_lead else f"{names}."
 
 
-def margin_text(margin: float) -> str:
-    """Return a margin with as many decimals as it has (at most two): 2 %, 0.5 %."""
-    digits = next(d for d in range(3) if d == 2 or abs(margin * 100 - round(margin * 100, d)) < 1e-9)
-    return percent(margin, digits, signed=False)
-
-
-def _more(verdict: Verdict, block_s: float | None) -> str:
+def more_blocks(verdict: Verdict, block_s: float | None = None) -> str:
+    """Return how many more blocks would decide an undecided comparison, and how long they take (s per block)."""
     forecast = verdict.forecast
     if forecast is None or forecast.about is None:
         remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"
@@ -137,6 +132,12 @@ def _more(verdict: Verdict, block_s: float | None) -> str:
     takes = "takes" if forecast.about == 1 else "take"
     time = f"; {_count(forecast.about, 'block')} {takes} {seconds(forecast.about * block_s)}" if block_s else ""
     return f"About {forecast.about} more {_blocks(forecast.about)} would decide (up to {forecast.high}){time}."
+
+
+def margin_text(margin: float) -> str:
+    """Return a margin with as many decimals as it has (at most two): 2 %, 0.5 %."""
+    digits = next(d for d in range(3) if d == 2 or abs(margin * 100 - round(margin * 100, d)) < 1e-9)
+    return percent(margin, digits, signed=False)
 
 
 def _needs(verdict: Verdict) -> str:
