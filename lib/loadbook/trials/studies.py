@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from loadbook.core.errors import StudyError
-from loadbook.design.study import SMOKE, Study, find_study
+from loadbook.core.errors import LoadbookError, SpecProblem, StudyError
+from loadbook.design.study import SMOKE, Study, find_study, read_raw
 from loadbook.records.layout import Layout
-from loadbook.services import check_study
+from loadbook.services import check_study, load_service
 
 
 def load_study(layout: Layout, name: str) -> Study:
     """Return a study that its services accept, too; StudyError names every problem."""
-    study = find_study(layout.studies, name)
-    problems = check_study(study, service_folders(layout))
+    folders, file = service_folders(layout), study_file(layout, name)
+    try:
+        study = find_study(layout.studies, name)
+    except StudyError as error:
+        known = {problem.path for problem in error.problems}
+        more = [p for p in _vars_problems(file, folders) if p.path not in known]
+        raise StudyError(error.source, [*error.problems, *more], error.hint) from error
+    problems = check_study(study, folders)
     if problems:
-        raise StudyError(str(study_file(layout, name)), problems)
+        raise StudyError(str(file), problems)
     return study
 
 
@@ -30,3 +38,23 @@ def study_file(layout: Layout, name: str) -> Path:
 def service_folders(layout: Layout) -> list[Path]:
     """Return the folders that are searched for services before those that come with loadbook."""
     return [layout.studies / "services"]
+
+
+def _vars_problems(file: Path, folders: list[Path]) -> Iterator[SpecProblem]:
+    """Yield what services would refuse in a file that is wrong otherwise, so that both are told at once."""
+    try:
+        roles = read_raw(file).get("roles")
+    except LoadbookError:
+        return
+    for name, role in roles.items() if isinstance(roles, dict) else []:
+        service, given = _service_of(role)
+        try:
+            yield from load_service(service, folders).problems(f"roles.{name}.vars", given) if service else []
+        except LoadbookError as error:
+            yield SpecProblem(f"roles.{name}.service", error.message)
+
+
+def _service_of(role: Any) -> tuple[str, dict[str, Any]]:
+    """Return service and values of a raw role; empty ones where it holds something else."""
+    service, given = (role.get("service"), role.get("vars")) if isinstance(role, dict) else (None, None)
+    return service if isinstance(service, str) else "", given if isinstance(given, dict) else {}

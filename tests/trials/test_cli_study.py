@@ -1,0 +1,96 @@
+"""`loadbook plan` and `ingest` as a user types them, and what they say to a user who mistypes."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from loadbook.cli import main
+from recorded import STUDY, copy_recorded_run
+
+FIVE_MISTAKES = """
+schema = 1
+name = "mistaken"
+question = "Does it say everything that is wrong?"
+baseline = "base"
+blocks = 0
+
+[roles.driver]
+[roles.web]
+service = "nginx"
+vars = { worker_proceses = 2 }
+
+[workload]
+tool = "wrk"
+duration_s = "long"
+
+[treatments.one]
+set = { nosuch = 1 }
+"""
+
+
+@pytest.fixture
+def loadbook(tmp_path, monkeypatch, capsys):
+    """Call the command line; returns exit code, stdout and stderr."""
+    layout = copy_recorded_run(tmp_path)
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["loadbook", *words])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code
+        return (code, *capsys.readouterr())
+
+    call.layout = layout
+    return call
+
+
+def test_five_mistakes_get_five_messages_with_key_paths(loadbook, tmp_path):
+    (loadbook.layout.studies / "mistaken.toml").write_text(FIVE_MISTAKES)
+    for command in (["plan"], ["run", "--hosts", str(tmp_path / "none.toml")]):
+        code, out, err = loadbook(command[0], "mistaken", *command[1:])
+        assert (code, out) == (2, "")
+        said = err.splitlines()
+        assert said[0].endswith("mistaken.toml: 5 problems")
+        paths = {line.strip().split(":")[0] for line in said[1:6]}
+        assert paths == {
+            "baseline", "blocks", "roles.web.vars.worker_proceses", "workload.duration_s", "treatments.one.set.nosuch",
+        }  # fmt: skip
+
+
+def test_plan_says_trials_time_disk_and_detectable_difference(loadbook):
+    code, out, _ = loadbook("plan", "aa", "--blocks", "10")
+    assert code == 0
+    assert "20: 10 blocks of baseline, again" in out
+    assert "48\u00a0s" in out
+    assert "assumed: 2.5\u00a0% per trial" in out
+    assert "fewer than 5 blocks" in loadbook("plan", "aa", "--blocks", "4")[1]
+    plan = json.loads(loadbook("plan", "aa", "--json")[1])
+    assert len(plan["trials"]) == 16
+    assert 0.03 < plan["estimate"]["detectable"] < 0.06
+
+
+def test_plan_uses_the_scatter_of_the_last_run(loadbook):
+    assert loadbook("ingest", STUDY)[0] == 0
+    assert f"as seen in run {loadbook.layout.resolve_run(STUDY)}" in loadbook("plan", STUDY)[1]
+
+
+def test_ingest_says_where_the_tables_are(loadbook):
+    code, out, _ = loadbook("ingest", STUDY)
+    run = loadbook.layout.resolve_run(STUDY)
+    assert code == 0
+    assert out.splitlines()[1:] == [f"run {run}", f"tables {loadbook.layout.run(STUDY, run).processed}"]
+    assert loadbook("ingest", STUDY, "--run", "nope")[0] == 2
+    assert loadbook("ingest", "nosuch")[0] == 2
+
+
+def test_a_hosts_file_that_is_not_there_is_a_usage_error(loadbook, tmp_path):
+    code, _, err = loadbook("run", "aa", "--hosts", str(tmp_path / "none.toml"))
+    assert code == 2
+    assert "hosts file" in err
+    assert loadbook.layout.runs("aa") == []
