@@ -201,7 +201,8 @@ def test_order_keeps_four_arms_of_many():
 def test_order_reports_the_drift_it_finds():
     m = mock("plain")
     jumped = m.values.assign(value=m.values["value"] * np.where(m.values["block"] > 6, 1.5, 1.0))
-    assert "drifted by 49.3" in order.answer(m.analysis, jumped)
+    assert "not steady: block medians lie up to 49\u00a0% apart" in order.answer(m.analysis, jumped)
+    assert order.answer(m.analysis, m.values).startswith("No: block medians lie up to 4.3\u00a0% apart")
 
 
 def test_order_admits_incomplete_blocks():
@@ -310,6 +311,15 @@ def test_gates_draw_hits_only_and_hatch_what_was_not_checked():
     assert any(text.replace("\n", " ").endswith("12, all gzip on") for text in said)
 
 
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+def test_gates_name_many_clean_ones_in_words(narrow):
+    m = mock("plain")
+    titles = m.titles | {f"more-{n}": f"One more gate {n}" for n in range(20)}
+    drawn = gates.draw(m.trials, m.problems, titles, m.labels, narrow=narrow)
+    assert any(text.startswith("26 more gates, checked and clean: ") for text in words(drawn))
+    assert all(box.x1 <= drawn.bbox.x1 for _, box in boxes(drawn))
+
+
 def test_gates_explain_a_trial_that_no_gate_excluded():
     m = mock("plain")
     nothing = m.problems.iloc[:0]
@@ -344,6 +354,12 @@ def test_wrapping_keeps_the_width_and_marks_what_it_cuts():
     text = lettering.wrap("keepalive_requests 1000000, keepalive_timeout 75s and much more", 1.5, 9.6)
     assert text.count("\n") == 1 and text.endswith("…")
     assert lettering.widest([text], 9.6) <= 1.5
+
+
+def test_shortening_keeps_both_ends_of_a_name():
+    short = lettering.shortened("worker_processes_and_connections 32768", 1.2, 8.6)
+    assert short.startswith("worker") and short.endswith("32768") and "…" in short
+    assert lettering.widest([short], 8.6) <= 1.2
 
 
 def test_pushing_apart_keeps_order_size_and_limits():

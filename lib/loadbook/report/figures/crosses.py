@@ -42,7 +42,9 @@ def draw_excluded(
     heights = heights.fillna(low + NO_VALUE * span)
     panel.plot(out["slot"], heights, linestyle="none", marker="x", markersize=6, color=palette.INK, markeredgewidth=1.4)
     size, width = sheet.size - 0.8, frame.right - frame.left
-    said = [drawable(reasons.get(t) or s, s) for t, s in zip(out["trial"], out["status"], strict=True)]
+    said = [
+        drawable(reasons.get(t) or s, s) for t, s in zip(out["trial"], out["status"].str.replace("_", " "), strict=True)
+    ]
     texts = [wrap(f"{words}: not counted", 0.55 * width, size, lines=1) for words in said]
     sizes = [text_width(text, size) + 0.14 for text in texts]
     if len(texts) > MOST_REASONS or sum(sizes) > width:

@@ -26,7 +26,7 @@ from loadbook.report.figures.common import (
     rows_in_reading_order,
     size_pt,
 )
-from loadbook.report.figures.text import counted, line_in, listed, text_width, widest, wrap
+from loadbook.report.figures.text import counted, line_in, listed, shortened, text_width, widest, wrap
 from loadbook.stats.result import Analysis, ErrorSummary, Row
 from loadbook.stats.sentences import CLASS_WORDS
 
@@ -192,7 +192,7 @@ def _texts(sheet: Sheet, analysis: Analysis, row: Row, top: float, middle: float
         sheet.text(place.left - 0.12, middle, wrap(name, NAME_IN, sheet.size, bold), bold=bold, at="right")
         sheet.text(place.right + 0.15, middle, said, size=size, colour=colour)
         return
-    sheet.text(0.06, top + 0.06, wrap(name, NARROW_IN - 0.12, sheet.size, bold, lines=1), bold=bold, va="top")
+    sheet.text(0.06, top + 0.06, shortened(name, NARROW_IN - 0.12, sheet.size, bold), bold=bold, va="top")
     if _beside(analysis, row):
         sheet.text(NARROW_IN - 0.06, top + 0.06, said, size=size, colour=colour, at="right", va="top")
     else:

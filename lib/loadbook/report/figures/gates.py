@@ -20,6 +20,7 @@ from loadbook.report.figures.text import counted, drawable, line_in, listed, tex
 
 LEVELS = ("invalid", "doubt", "note", "unchecked")
 ROW_IN, HEAD_IN, FOOT_IN, NAME_IN, SAID_IN = 0.28, 0.34, 0.5, 2.5, 2.0
+MOST_CLEAN = 8  # rows without a hit; more of them are named in words
 _MARKS = {
     "invalid": {"marker": "x", "color": palette.INK, "markersize": 5, "markeredgewidth": 1.5, "zorder": 4},
     "doubt": {"marker": "o", "color": palette.DOUBT, "markersize": 4.5, "markeredgewidth": 0, "zorder": 3},
@@ -50,10 +51,12 @@ def draw(
     `trials` and `problems` are the run's tables, `titles` maps every gate to its title, `labels` treatments to names.
     """
     gates = _gates(trials, problems, titles, labels or {})
+    gates, clean = _shown(gates), _clean_text(gates, narrow)
     heights = [_height(gate, narrow) for gate in gates]
-    sheet = Sheet(narrow, HEAD_IN + sum(heights) + FOOT_IN)
+    size = size_pt(narrow) - 0.6
+    bottom = HEAD_IN + sum(heights)
+    sheet = Sheet(narrow, bottom + FOOT_IN + (line_in(size, clean.count("\n") + 1) + 0.08 if clean else 0))
     left, right = _edges(gates, sheet)
-    bottom = sheet.height - FOOT_IN
     panel = sheet.panel(left, HEAD_IN, right, bottom)
     panel.set_ylim(bottom, HEAD_IN)
     panel.set_yticks([])
@@ -69,8 +72,23 @@ def draw(
         top += height
     sheet.text(0.05, 0.13, _counted(trials), bold=True)
     words = f"block ({counted(len(trials), 'trial')} in order of execution)"
-    sheet.text((left + right) / 2, sheet.height - 0.13, words, colour=palette.SOFT, at="center")
+    sheet.text((left + right) / 2, bottom + 0.37, words, colour=palette.SOFT, at="center")
+    sheet.text(0.05, bottom + FOOT_IN + 0.04, clean, size=size, colour=palette.SOFT, va="top")
     return sheet.figure
+
+
+def _shown(gates: list[_Gate]) -> list[_Gate]:
+    """Return the gates that have a row: all, or those that spoke if the others would only make it long."""
+    loud = [gate for gate in gates if gate.level]
+    return gates if len(gates) - len(loud) <= MOST_CLEAN or not loud else loud
+
+
+def _clean_text(gates: list[_Gate], narrow: bool) -> str:
+    """Return the names of the clean gates that have no row, wrapped."""
+    silent = [gate.title for gate in gates if gate not in _shown(gates)]
+    words = f"{len(silent)} more gates, checked and clean: {', '.join(silent)}."
+    width = (NARROW_IN if narrow else WIDE_IN) - 0.25
+    return wrap(words, width, size_pt(narrow) - 0.6, lines=30) if silent else ""
 
 
 def _counted(trials: pd.DataFrame) -> str:

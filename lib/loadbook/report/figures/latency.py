@@ -26,7 +26,7 @@ from loadbook.report.figures.common import (
     rows_in_reading_order,
     size_pt,
 )
-from loadbook.report.figures.text import joined, widest, wrap
+from loadbook.report.figures.text import joined, shortened, widest, wrap
 from loadbook.stats.result import Analysis, Row
 from loadbook.stats.sentences import margin_text
 from loadbook.stats.shown import numbers
@@ -72,8 +72,10 @@ def _name_size(narrow: bool) -> float:
 
 
 def _names(analysis: Analysis, rows: list[Row], narrow: bool) -> list[str]:
-    room, size = (NAME_NARROW_IN, _name_size(True)) if narrow else (NAME_WIDE_IN, _name_size(False))
-    return [wrap(names(analysis)[r.treatment], room, size, lines=1 if narrow else 2) for r in rows]
+    shown, size = names(analysis), _name_size(narrow)
+    if narrow:
+        return [shortened(shown[r.treatment], NAME_NARROW_IN, size) for r in rows]
+    return [wrap(shown[r.treatment], NAME_WIDE_IN, size) for r in rows]
 
 
 def _limits(values: pd.DataFrame) -> tuple[float, float]:

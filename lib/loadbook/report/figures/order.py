@@ -29,10 +29,11 @@ from loadbook.report.figures.common import (
     size_pt,
 )
 from loadbook.report.figures.crosses import Frame, draw_excluded
-from loadbook.report.figures.text import counted, line_in, pushed_apart, text_width, widest, wrap
+from loadbook.report.figures.text import counted, line_in, pushed_apart, shortened, text_width, widest, wrap
 from loadbook.stats.result import Analysis
 
 MOST_ARMS, LABEL_IN = 8, 1.85
+UNSTEADY = 0.10  # range of the block medians from which on a reader should ask what disturbed the host
 LEFT_IN, TITLE_IN, GAP_IN, FOOT_IN = 0.62, 0.3, 0.34, 0.46
 OTHERS = palette.Style(palette.OTHERS, palette.SOFT, "", "o")
 
@@ -170,7 +171,7 @@ def _key_rows(analysis: Analysis, looks: dict[str, palette.Style]) -> list[list[
     """Return the narrow sheet's key: rows of (x in inches, name, look)."""
     size, rows, x = size_pt(True) - 0.4, [[]], 0.1  # type: ignore[var-annotated]
     for name, look in _shown(analysis, looks):
-        text = wrap(name, 1.9, size, lines=1)
+        text = shortened(name, 2.3, size)
         needs = text_width(text, size) + 0.34
         if x + needs > NARROW_IN and rows[-1]:
             rows.append([])
@@ -215,23 +216,23 @@ def _spread(values: pd.DataFrame) -> float:
 
 
 def answer(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] | None = None) -> str:
-    """Return whether the order of the trials could explain the effects, and by how much the host drifted."""
-    arms = values["treatment"].nunique()
-    per_block = values.groupby("block")["treatment"].nunique()
-    drift = percent(_spread(values), signed=False)
+    """Return whether the order of the trials could explain the effects, and how far the blocks lie apart."""
     if not values["valid"].any():
-        return f"None of the {len(values)} trials counts, so the order shows nothing."
+        return f"None of the {counted(len(values), 'trial')} counts, so the order shows nothing."
+    per_block = values.groupby("block")["treatment"].nunique()
     if len(per_block) < 2:
         return "It could: with one block, order and treatment cannot be told apart."
-    if (per_block == arms).all():
-        out = int((~values["valid"]).sum())
-        but = f"; {counted(out, 'trial')} not counted" if out else ""
-        return f"No: the host drifted by {drift}, but every block holds every treatment, so the drift cancels{but}."
-    lacking = int((per_block < arms).sum())
-    return (
-        f"Hardly: the host drifted by {drift}, and {lacking} of {len(per_block)} blocks lack a treatment; "
-        "each comparison uses only blocks that hold both of its sides."
-    )
+    spread = _spread(values)
+    drift = f"block medians lie up to {percent(spread, 1 if spread < UNSTEADY else 0, signed=False)} apart"
+    lacking = int((per_block < values["treatment"].nunique()).sum())
+    if lacking:
+        return (
+            f"Hardly: {drift}, and {lacking} of {len(per_block)} blocks lack a treatment; "
+            "each comparison uses only blocks that hold both of its sides."
+        )
+    if spread >= UNSTEADY:
+        return f"No, as every block holds every treatment; but the host was not steady: {drift}."
+    return f"No: {drift}, but every block holds every treatment, so the drift cancels."
 
 
 def how(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] | None = None) -> str:

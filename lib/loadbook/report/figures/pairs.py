@@ -112,7 +112,7 @@ def _draw_values(
         at = edges[0] + (edges[1] - edges[0]) * (x + 0.45) / 1.9
         text = wrap(shown.get(name, name), (edges[1] - edges[0]) / 2 - 0.02, sheet.size, True)
         sheet.text(at, TITLE_IN + TALL_IN + 0.08, text, bold=True, colour=look.text, at="center", va="top")
-    size = sheet.size - (1.0 if sheet.narrow else 0.6)
+    size = sheet.size - 1.0
     title = wrap(scales.value_title(metric, analysis.statistic, unit, True), edges[1] + 0.3, size)
     sheet.text(0.05, 0.4, title, size=size, colour=palette.SOFT)
 

@@ -139,7 +139,7 @@ def value_ticks(low: float, high: float, most: int = 6) -> list[float]:
         ticks = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
         return [float(t) for t in np.asarray(ticks) if low <= t <= high]
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for digits in ((1, 2, 5), (1, 3), (1,)):
+    for digits in ((1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [d * 10.0**e for e in decades for d in digits if low <= d * 10.0**e <= high]
         if len(ticks) <= most:
             break

@@ -60,6 +60,20 @@ def wrap(text: str, width_in: float, size: float, bold: bool = False, lines: int
     return "\n".join(done)
 
 
+def shortened(name: str, width_in: float, size: float, bold: bool = False) -> str:
+    """Return `name` in one line of `width_in`, cut in its middle: names of one study often differ at their ends."""
+    if text_width(name, size, bold) <= width_in:
+        return name
+    kept = len(name) - 1
+    while kept > 2 and text_width(_cut(name, kept), size, bold) > width_in:
+        kept -= 1
+    return _cut(name, kept)
+
+
+def _cut(name: str, kept: int) -> str:
+    return f"{name[: kept - kept // 2].rstrip()}…{name[len(name) - kept // 2 :].lstrip()}"
+
+
 def _head(text: str, width_in: float, size: float, bold: bool) -> str:
     """Return the longest start of `text` that fits, broken where a reader would break it if that is not too early."""
     fits = len(text)

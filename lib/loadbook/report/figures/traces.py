@@ -16,7 +16,7 @@ from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import SMALLEST_PT, WIDE_IN, Sheet, in_house_style, size_pt
-from loadbook.report.figures.text import drawable, joined, line_in, pushed_apart, text_width, widest, wrap
+from loadbook.report.figures.text import drawable, joined, line_in, pushed_apart, shortened, text_width, widest, wrap
 from loadbook.report.figures.tracks import SHOWN, Block, Hosts, Track, read_block, who
 
 LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.52, 0.3
@@ -73,7 +73,7 @@ def _draw_track(panel: Axes, track: Track, block: Block) -> None:
     limit = max(track.capacity or 0.0, highest) or 1.0
     panel.set_ylim(0, 1.06 * limit)
     ticks = [0.0, limit / 2, limit] if track.capacity else _round_ticks(limit)
-    scales.set_ticks(panel.yaxis, ticks, [f"{t:,.0f}" if t >= 1000 else f"{t:,.4g}" for t in ticks])
+    scales.set_ticks(panel.yaxis, ticks, [f"{t:,.0f}" if t >= 1000 else f"{t:,.3g}" for t in ticks])
     for trial in block.trials:
         tint = palette.WINDOW_TINT if trial.valid else palette.DOUBT_BOX
         panel.axvspan(trial.opens, trial.opens + trial.window, color=tint, linewidth=0, zorder=-3)
@@ -142,7 +142,7 @@ def _names(block: Block, labels: Mapping[str, str], narrow: bool) -> list[str]:
     room = _room_for_name(len(texts))
     short = [wrap(text, room, _letters(narrow), True, lines=3) for text in texts]
     upright = narrow or room < 0.55 or any("…" in text for text in short)
-    texts = [wrap(text, 1.35, _letters(narrow), lines=1) for text in texts] if upright else short
+    texts = [shortened(text, 1.5, _letters(narrow), True) for text in texts] if upright else short
     return [text + ("" if trial.valid else " ✕") for text, trial in zip(texts, block.trials, strict=True)]
 
 

@@ -16,6 +16,7 @@ FULL = 0.90  # of a capacity: from here on a resource counts as full
 ROLES = ("driver", "balancer", "lb", "proxy", "web", "backend", "db")
 SHOWN = ("cpu_busy", "memory_used", "net_tx", "sockets_tcp_tw")
 MOST_TRACKS = 8
+LARGE_B = 8 * 1024**3  # memory from which on GiB are easier to read than MiB
 Hosts = Mapping[str, Mapping[str, Any]]
 
 
@@ -85,12 +86,12 @@ class Block:
             return "not measured" + ("" if len(track.data) else ": no monitor")
         highest = float(values.max())
         if share is None:
-            return f"at most {highest:,.3g}{track.words}"
+            return f"at most {f'{highest:,.0f}' if highest >= 100 else f'{highest:.3g}'}{track.words}"
         if share:
             return f"at or above {track.full:,.0f} in {max(1, round(100 * share))}{NBSP}% of the measured time"
         if track.title.endswith("%"):
             return f"never at {track.full:,.0f} (at most {highest:,.0f})"
-        return f"at most {100 * highest / (track.capacity or 1):.0f}{NBSP}% of {track.capacity:,.0f}"
+        return f"at most {100 * highest / (track.capacity or 1):.0f}{NBSP}% of {track.capacity:,.4g}"
 
 
 def median_block(trials: pd.DataFrame) -> int:
@@ -175,8 +176,10 @@ def _memory(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | N
     used, total, name = _of(own, alias, "memory_used"), _of(own, alias, "memory_total"), who(host, alias)
     if used.empty:
         return None
-    capacity = float(total["value"].max()) / 1024**2 if len(total) else None
-    return Track(f"{name}: memory in use, MiB", f"the {name}’s memory", False, _summed(used, 1 / 1024**2), capacity)
+    installed = float(total["value"].max()) if len(total) else None
+    divisor, unit = (1024**3, "GiB") if (installed or 0) >= LARGE_B else (1024**2, "MiB")
+    capacity = installed / divisor if installed else None
+    return Track(f"{name}: memory in use, {unit}", f"the {name}’s memory", False, _summed(used, 1 / divisor), capacity)
 
 
 def _sockets(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | None:
