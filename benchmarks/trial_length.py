@@ -143,12 +143,22 @@ def _busy_s() -> float:
 
 
 def undisturbed(given: argparse.Namespace, condition: Condition) -> Seen:
-    """Measure again while others took more CPU than allowed, at most 10 times; return the least disturbed."""
+    """Wait for calm and measure; again when others came in between, at most 5 times. Return the least disturbed."""
     driver_cpu, server_cpu = map(int, given.cpus.split(","))
     tries: list[Seen] = []
-    while len(tries) < 10 and not any(t.foreign_cpu <= given.foreign for t in tries):
+    while len(tries) < 5 and not any(t.foreign_cpu <= given.foreign for t in tries):
+        _wait_for_calm(given.foreign)
         tries.append(measure(condition, driver_cpu, server_cpu, given.port))
     return min(tries, key=lambda t: t.foreign_cpu)
+
+
+def _wait_for_calm(foreign: float, at_most_s: float = 30.0) -> None:
+    deadline = time.monotonic() + at_most_s
+    while time.monotonic() < deadline:
+        before = _busy_s()
+        time.sleep(0.4)
+        if (_busy_s() - before) / 0.4 <= foreign:
+            return
 
 
 def _ticks(master: int) -> int:
