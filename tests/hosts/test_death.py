@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -114,3 +115,22 @@ def test_a_stopped_peer_is_found_and_blocks_nobody(connect_lab):
     host.close()
     with pytest.raises(HostError, match="closed by us"):
         host.run(["true"], timeout_s=5)
+
+
+def test_close_cuts_off_what_another_thread_waits_for(connect_lab):
+    host = connect_lab()
+    ended: list[Exception] = []
+
+    def wait_long() -> None:
+        try:
+            host.run(["sleep", "70"], timeout_s=100)
+        except HostError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=wait_long)
+    thread.start()
+    time.sleep(0.3)
+    host.close()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert len(ended) == 1

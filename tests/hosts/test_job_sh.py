@@ -82,7 +82,7 @@ def test_steps_run_in_order_and_leave_their_codes(shell, work):
     times = [float(t) for k in (1, 2, 3, 4) for t in (folder / f"times.{k}").read_text().split()]
     assert times == sorted(times)
     assert call(shell, work, "state", "jobs/a").split() == [str(leader.pid), "127", "0"]
-    assert group_is_gone(leader.pid)
+    until(lambda: group_is_gone(leader.pid))
 
 
 def test_nothing_of_the_group_outlives_the_job(shell, work):
@@ -98,7 +98,7 @@ def test_the_lease_ends_a_job_that_nobody_waits_for(shell, work):
     leader.wait(10)
     assert (folder / "rc").read_text() == "143\n"
     assert not (folder / "rc.2").exists()
-    assert group_is_gone(leader.pid)
+    until(lambda: group_is_gone(leader.pid))
 
 
 def test_end_kills_what_does_not_heed_term(shell, work):
@@ -122,7 +122,7 @@ def test_a_leader_that_was_killed_is_not_running_and_its_group_can_be_ended(shel
     assert call(shell, work, "state", "jobs/a").split()[1:] == ["-", "0"]
     assert not group_is_gone(leader.pid)
     call(shell, work, "end", "jobs/a", "1")
-    assert group_is_gone(leader.pid)
+    until(lambda: group_is_gone(leader.pid))
     assert call(shell, work, "state", "jobs/a").split()[1:] == ["137", "0"]
 
 

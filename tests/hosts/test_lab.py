@@ -68,6 +68,7 @@ def test_killed_stopped_and_displaced_servers_come_back(own):
     assert {s.pid for s in first}.isdisjoint({s.pid for s in second})
     own.down()
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind((first[0].address, first[0].port))
         taken.listen()
         third = own.up()

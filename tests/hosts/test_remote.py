@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import threading
 import time
 
@@ -203,7 +204,7 @@ server.serve_forever()
 
 
 def test_http_through_the_host(host):
-    host.start(Job("http", (("python3", "-c", SERVER),), 60, files={"page": b"hello"}))
+    host.start(Job("http", ((sys.executable, "-c", SERVER),), 60, files={"page": b"hello"}))
     port = 0
     for _ in range(200):
         answer = host.get("jobs/http/stdout.1", max_bytes=10) if host.exists("jobs/http/stdout.1") else b""

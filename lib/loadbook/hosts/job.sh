@@ -106,27 +106,39 @@ finish() { # DIR: the rc, last, by rename
     echo "$rc" >"$1/rc.part" && mv "$1/rc.part" "$1/rc"
 }
 
-await() { # DIR SECONDS: until the job has its rc or its group is gone
+await() { # DIR SECONDS SIGNAL: until the job has its rc or its group is gone; a signal that met a fork is repeated
     tries=$(($2 * 50 + 1))
     while [ ! -e "$1/rc" ] && [ "$tries" -gt 0 ] && signal_group 0 "$pid"; do
+        [ $((tries % 25)) -ne 0 ] || signal_group "$3" "$pid"
         pause
     done
 }
 
-end() {
-    [ -e "$1/cmd.1" ] || return 0
-    if [ ! -e "$1/rc" ] && group_lives "$1"; then
+await_pid() { # DIR: a job that has only just been started has none for a moment
+    tries=50
+    read_file leader "$1/pid"
+    while [ -z "$leader" ] && [ "$tries" -gt 0 ]; do
+        pause
+        read_file leader "$1/pid"
+    done
+}
+
+end() { # DIR GRACE_S; the rc is there afterwards, whoever wrote it
+    [ -e "$1/cmd.1" ] && [ ! -e "$1/rc" ] || return 0
+    await_pid "$1"
+    [ -n "$leader" ] || return 0
+    if group_lives "$1"; then
         signal_group TERM "$pid"
-        await "$1" "$2"
+        await "$1" "$2" TERM
         read_file step "$1/step"
         [ -e "$1/rc" ] || [ -z "$step" ] || kill -s KILL "$step" 2>/dev/null
-        await "$1" 1
+        await "$1" 1 0
         rc=137
         [ -e "$1/rc" ] || finish "$1"
         signal_group KILL "$pid"
-    elif [ ! -e "$1/rc" ] && [ -e "$1/pid" ]; then
+    else
         rc=137
-        finish "$1"
+        [ -e "$1/rc" ] || finish "$1"
     fi
     return 0
 }

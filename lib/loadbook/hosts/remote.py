@@ -4,103 +4,34 @@ from __future__ import annotations
 
 import secrets
 import shlex
-import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
 
 from loadbook.core.errors import CommandError, HostError, HostTimeoutError, LostError, UnreachableError
 from loadbook.hosts import jobs, web
-from loadbook.hosts.connection import talk_errors
 from loadbook.hosts.host import Answer, Clock, Completed, Job, JobState
 from loadbook.hosts.inventory import HostEntry
+from loadbook.hosts.link import Link
 from loadbook.hosts.session import Session
 from loadbook.hosts.shell import sh_join
 from loadbook.hosts.ssh_config import Endpoint
 
 CONTROL_S = 15.0
-RECONNECT_S = 60.0
 _NEAR_S = 0.02
 
-T = TypeVar("T")
 
-
-class RemoteHost:
+class RemoteHost(Link):
     """One host of a run over SSH; safe to use from several threads.
 
-    A lost connection is opened again at once, so that jobs go on, and once more by the next call if need be. A
-    call during which it is lost raises LostError if repeating it could do harm (run, script, put, remove, start),
-    else it goes on, for up to RECONNECT_S seconds.
-    `reconnects` counts.
+    A lost connection is opened again at once, so that jobs go on. A call during which it is lost raises LostError
+    if repeating it could do harm (run, script, put, remove, start), else it goes on, for up to a minute.
     """
 
     def __init__(self, end: Endpoint, entry: HostEntry, run_id: str) -> None:
-        self.alias = end.alias
         self.address = entry.address or end.host_name
-        self.workdir = entry.workdir or f"/tmp/loadbook-{end.user}"  # noqa: S108 (the session checks that it is ours)
-        if not self.workdir.startswith("/"):
-            raise HostError(self.alias, f"work folder {self.workdir!r} is not an absolute path")
-        self.reconnects = 0
-        self.shown = end.shown
-        self._end, self._entry = end, entry
-        self._name = f"{run_id}-{secrets.token_hex(6)}"
-        self._session: Session | None = None
-        self._closed = False
-        self._lock = threading.RLock()
-
-    def open(self) -> None:
-        """Connect, prove the host key, create `workdir`; calling it again does nothing."""
-        with self._lock:
-            self._closed = False
-            self._ready()
-
-    def close(self) -> None:
-        """Close the connection; jobs that end with us have ended when this returns (or 8 s later)."""
-        with self._lock:
-            self._closed = True
-            session, self._session = self._session, None
-        if session:
-            try:
-                with talk_errors(self.alias, "closing"):
-                    session.close(farewell=True)
-            except HostError:
-                session.close(farewell=False)
-
-    def _ready(self) -> Session:
-        if self._closed:
-            raise HostError(self.alias, "the connection was closed by us")
-        if self._session is None or not self._session.alive:
-            dead = self._session
-            if dead:
-                dead.close(farewell=False)
-            self._session = Session(self._end, self._name, self.workdir, self._entry.cpus, fresh=dead is None)
-            self.reconnects += dead is not None
-            threading.Thread(target=self._follow, args=(self._session,), name="loadbook-follow", daemon=True).start()
-        return self._session
-
-    def _follow(self, session: Session) -> None:
-        """Open a lost connection again at once, since the host ends our jobs when we stay away."""
-        session.transport.join()
-        with self._lock, suppress(HostError):
-            if self._session is session and not self._closed:
-                self._ready()
-
-    def _once(self, doing: str, what: Callable[[Session], T]) -> T:
-        with self._lock, talk_errors(self.alias, doing):
-            return what(self._ready())
-
-    def _again(self, doing: str, what: Callable[[Session], T]) -> T:
-        """Do what may be repeated, over new connections if need be."""
-        deadline = time.monotonic() + RECONNECT_S
-        while True:
-            try:
-                return self._once(doing, what)
-            except (LostError, UnreachableError):
-                if time.monotonic() > deadline or self._closed:
-                    raise
-                time.sleep(0.2)
+        workdir = entry.workdir or f"/tmp/loadbook-{end.user}"  # noqa: S108 (the session checks that it is ours)
+        super().__init__(end, workdir, entry.cpus, f"{run_id}-{secrets.token_hex(6)}")
 
     def path(self, path: str) -> str:
         """Return `path` as an absolute one; relative paths start at `workdir`."""

@@ -102,9 +102,11 @@ class Session:
 
     def close(self, *, farewell: bool) -> None:
         """Close the connection; with `farewell`, wait until the host has ended our jobs (at most FAREWELL_S)."""
-        if farewell and self.alive:
-            self._watcher.farewell()
-        close_connection(self.connection)
+        try:
+            if farewell and self.alive:
+                self._watcher.farewell()
+        finally:
+            close_connection(self.connection)
 
 
 class Watcher:
