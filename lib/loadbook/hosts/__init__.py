@@ -1,6 +1,20 @@
 """Floor 2: where? Hosts over SSH or from a record, the lab, facts and monitors.
 
-``connect(hosts_path, alias, run_id) -> Host`` opens a host of a hosts file; ``close()`` it when done.
+How other floors use this one (every call is bounded in time; errors are HostError and its children)::
+
+    host = connect(hosts_path, "driver", run_id)            # open RemoteHost; host.close() ends its jobs
+    host.run(argv, timeout_s=5, check=True)                 # Completed(rc, stdout, stderr), bytes
+    host.script(text, ["$1", "$2"], timeout_s=5)            # POSIX sh, one round trip, in host.workdir
+    host.start(Job("t1-load", (warmup, load), lease_s=60))  # detached; outputs in <workdir>/jobs/t1-load/
+    host.wait("t1-load", timeout_s=60, expect_s=10)         # rc; files stdout.2, stderr.2, times.2, rc.2 are whole
+    host.fetch("jobs/t1-load/stdout.2", local, max_bytes=n) # sha256; the file `step` names the running step's pid
+    host.reconnects, host.may_forward()
+
+    lab.Lab(layout.lab).up() / .down() / .status() / .hosts_file
+    facts.facts(host) -> {name: {"value", "kind"}}          facts.differences(before, after)
+    monitors.sampler_job(name, interval_s=, limit_s=, watch={label: pid file}) -> Job
+    monitors.parse(bytes) -> Traces(rows, times, interval_s, problems)   monitors.coverage(traces, start, end)
+    replay.ReplayHost(run_folder, alias, work_folder)       # plays recorded jobs back, needs no host
 """
 
 from __future__ import annotations

@@ -113,7 +113,9 @@ class Lab:
                     return old
                 if _is_free(address, old.port):
                     return Sshd(alias, address, old.port, old.service_port, cpus, folder)
-        port, service_port = _free_port(address, FIRST_PORT), _free_port(address, FIRST_SERVICE_PORT)
+        port = _free_port(address, FIRST_PORT)
+        # another lab on this address holds its SSH port all the time, but its service port during trials only
+        service_port = _free_port(address, FIRST_SERVICE_PORT + port - FIRST_PORT)
         return Sshd(alias, address, port, service_port, cpus, folder)
 
     def _record(self, servers: list[Sshd]) -> None:
