@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Literal, ParamSpec
 
 import matplotlib as mpl
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -40,9 +41,9 @@ P = ParamSpec("P")
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Draw by matplotlib's defaults and ours alone, whatever style the notebook has set."""
+    """Draw by seaborn's "ticks" style and ours alone, whatever style the notebook has set."""
     rc: dict[Any, Any] = {k: v for k, v in mpl.rcParamsDefault.items() if not k.startswith(("backend", "interactive"))}
-    with mpl.rc_context(rc | _OWN_RC):
+    with mpl.rc_context(rc | dict(sns.axes_style("ticks")) | _OWN_RC):
         yield
 
 
@@ -130,9 +131,8 @@ class Sheet:
         place = (left / self.width, 1 - bottom / self.height)
         axes = self.figure.add_axes((*place, (right - left) / self.width, (bottom - top) / self.height))
         axes.set_facecolor("none")
-        for side, spine in axes.spines.items():
-            spine.set_visible(side == "bottom")
-            spine.set(color=palette.RULE, linewidth=0.8)
+        sns.despine(ax=axes, left=True)
+        axes.spines["bottom"].set(color=palette.RULE, linewidth=0.8)
         axes.tick_params(labelsize=self.size, labelcolor=palette.SOFT, color=palette.RULE, length=3, width=0.8, pad=3)
         return axes
 
