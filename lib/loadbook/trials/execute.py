@@ -53,10 +53,11 @@ def _do(bench: Bench, keeper: Keeper, planned: PlannedTrial, on_event: OnEvent) 
             raise
         again = attempt.retry and left > 0
         keeper.end(record, folder, final=not again)
+        if attempt.retry:
+            _reconnect(bench)
         if not again:
             return record
         on_event(Progress("note", f"{planned.trial}: {record.status} ({record.reason}); trying again"))
-        _reconnect(bench)
     raise AssertionError("the last attempt always returns")
 
 

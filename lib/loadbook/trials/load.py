@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loadbook.core.errors import CommandError
+from loadbook.core.errors import CommandError, LostError
 from loadbook.design.workload import Workload
 from loadbook.hosts.host import Host, Job
 from loadbook.records.manifest import DriverRecord
@@ -85,6 +85,8 @@ class Load:
     def collect(self, host: Host, folder: Path) -> DriverRecord:
         """Copy the driver's outputs into `folder` byte for byte and return its record."""
         ended, last, jobs = time.time(), FIRST_STEP + len(self.steps) - 1, f"{host.workdir}/jobs/{self.name}"
+        if not host.exists(f"{jobs}/rc.{last}"):
+            raise LostError(host.alias, "the load was ended before its measurement was over", "was the host stopped?")
         record = DriverRecord(
             host=host.alias,
             argv=list(self.steps[-1]),

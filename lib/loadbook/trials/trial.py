@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from loadbook.core.errors import HostError, HostTimeoutError, LoadbookError, LostError, ToolError
+from loadbook.core.errors import HostError, HostTimeoutError, LoadbookError, LostError, ToolError, UnreachableError
 from loadbook.design.plan import PlannedTrial
 from loadbook.hosts.host import Host
 from loadbook.records.manifest import ClockRecord, Status, TrialRecord
@@ -73,7 +73,10 @@ class Attempt:
         except LoadbookError as error:
             self._end(_status_of(error, self._phase), f"{self._phase}: {error.message}")
             self.retry = isinstance(error, HostError) and error.transient
-            self._keep_outputs()
+            if isinstance(error, LostError | UnreachableError):
+                self._give_up(error.host)
+            else:
+                self._keep_outputs()
         finally:
             with self._timed("stop"):
                 self._stop()
@@ -175,6 +178,12 @@ class Attempt:
         for driver in self.record.drivers:
             if driver.rc != 0:
                 self._end("tool_failed", f"host {driver.host}: {self.record.tool} ended with exit code {driver.rc}")
+
+    def _give_up(self, alias: str) -> None:
+        """Ask nothing more of a host that is lost, every question would wait for it; its jobs end with the line."""
+        if alias in self.bench.hosts:
+            with contextlib.suppress(HostError):
+                self.bench.hosts[alias].close()
 
     def _keep_outputs(self) -> None:
         """Keep what a failed attempt left on its drivers, as far as they can still be reached."""
