@@ -152,3 +152,5 @@ _TOOL_DOUBTS = (
 )
 
 GATES: dict[str, GateInfo] = {info.name: info for info in (*_RULES, *_TOOL_DOUBTS)}
+# gates that look at every trial or run; the others speak only when a tool raises their doubt
+RULES = tuple(info.name for info in _RULES)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from loadbook.stats.result import Analysis, Row
 
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
+MAX_OTHERS = 5  # drawn in details; a page stays below 3 MB
 LATENCY_NAMES = ("latency_intended", "latency", "service_time", "connection_time")
 QUANTITIES = {
     "wrk": "wrk’s “Latency Distribution”, closed loop, with wrk’s own correction for stalls",
@@ -59,12 +60,13 @@ class EffectsPage(Page):
         from loadbook.report.figures import pairs
 
         chosen = pairs.choose(self.analysis)
-        if chosen is None:
+        if chosen is None or not _drawable(self.analysis.row(chosen)):
             return nothing("No comparison has complete blocks.")
         first = drawn(pairs, self.analysis, chosen, self.values)
         others = [r.treatment for r in self.analysis.of_kind("treatment") if r.treatment != chosen and _drawable(r)]
-        rest = [markup(drawn(pairs, self.analysis, name, self.values)) for name in others]
-        html = markup(first) + (render("more.html.j2", summary="The other treatments", inside=rest) if rest else "")
+        rest = [markup(drawn(pairs, self.analysis, name, self.values)) for name in others[:MAX_OTHERS]]
+        summary = "The other treatments" + (f": {len(rest)} of {len(others)}" if len(others) > len(rest) else "")
+        html = markup(first) + (render("more.html.j2", summary=summary, inside=rest) if rest else "")
         return Block(str(html), str(clean(f"{first.answer}\n{first.alt}")))
 
     def latency(self) -> Block:
@@ -76,7 +78,8 @@ class EffectsPage(Page):
         tool = self.data.study.workload.tool
         shown = drawn(latency, self.analysis, panels=self.panels, quantity=QUANTITIES.get(tool, f"as {tool} prints it"))
         table = verdicts.latency_table(self.panels, self.labels)
-        return Block(str(markup(shown) + safe_table(table)), str(clean(f"{shown.answer}\n{plain(table)}")))
+        numbers = render("details.html.j2", summary="The numbers behind this figure", inside=safe_table(table))
+        return Block(str(markup(shown) + numbers), str(clean(f"{shown.answer}\n{plain(table)}")))
 
     @cached_property
     def panels(self) -> dict[str, tuple[pd.DataFrame, Analysis]]:

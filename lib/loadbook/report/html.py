@@ -55,9 +55,10 @@ def to_html(notebook: Any, title: str, crumbs: Crumbs = ()) -> str:
     exporter.register_filter("clean", clean)
     shown = [c for c in notebook.cells if ONLY_IN_NOTEBOOK not in c.metadata.get("tags", [])]
     notebook.cells = arranged(shown)
-    values = {"policy": POLICY, "style": stylesheet(), "title": title, "crumbs": list(crumbs)}
+    style = {"style": stylesheet(), "notebook_style": notebook_style()}
+    values = {"policy": POLICY, "title": title, "crumbs": list(crumbs), **style}
     page, _ = exporter.from_notebook_node(notebook, resources={"loadbook": values})
-    return str(page).replace(notebook_style(), "")
+    return str(page)
 
 
 def arranged(cells: list[Any]) -> list[Any]:

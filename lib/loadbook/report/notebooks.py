@@ -97,10 +97,16 @@ def _run(layout: Layout, source: Path, given: Mapping[str, Any], part: Path, tim
             extra_arguments=["--log-level=CRITICAL"],
         )
     except PapermillExecutionError as error:
-        return f"cell {error.cell_index + 1} failed: {error.ename}: {error.evalue}"
+        return f"cell {error.cell_index + 1} failed: {_first_line(f'{error.ename}: {error.evalue}')}"
     except Exception as error:  # a dead kernel, a time-out and a port race have no common base class
-        return f"{type(error).__name__}: {error}"
+        return _first_line(f"{type(error).__name__}: {error}")
     return None
+
+
+def _first_line(text: str) -> str:
+    """Return what a message and an index row can hold; the kept notebook has the rest."""
+    line = text.strip().splitlines()[0]
+    return line if len(line) <= 300 else line[:299] + "…"
 
 
 def _unformatted(path: Path) -> str:

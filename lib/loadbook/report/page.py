@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from loadbook.core.errors import UsageError
 from loadbook.core.units import NBSP, seconds, size
 from loadbook.records.layout import layout
 from loadbook.records.rundata import RunData, load_run
-from loadbook.report import setup, trials, trust, verdicts
+from loadbook.report import figures, setup, trials, trust, verdicts
 from loadbook.report.blocks import EMPTY, URGENT, Block, block, clean, notebook_style, render
 from loadbook.report.notebooks import DONE
 from loadbook.report.show import drawn, markup, show
@@ -32,6 +35,11 @@ class Page:
         self.metric = metric or data.study.metric
         self.level = level
 
+    @property
+    def question(self) -> str:
+        """What the page answers: its first heading."""
+        return self.data.study.question
+
     @cached_property
     def analysis(self) -> Analysis:
         """The answer to the study's question on the page's metric."""
@@ -49,8 +57,8 @@ class Page:
 
     def scope(self) -> Block:
         """Show the question and, in one line, what was done to answer it."""
-        question, line = self.data.study.question, " · ".join(scope_parts(self.data, self.analysis.margin))
-        shown = block("scope.html.j2", f"{question}\n{line}", question=question, line=line)
+        line = " · ".join(scope_parts(self.data, self.analysis.margin))
+        shown = block("scope.html.j2", f"{self.question}\n{line}", question=self.question, line=line)
         return Block(notebook_style() + shown.html, shown.text)
 
     def analyse(self, metric: str, statistic: str | None = None) -> Analysis:
@@ -58,6 +66,10 @@ class Page:
         from loadbook.stats.analyse import analyse
 
         return analyse(self.data, metric=metric, statistic=statistic, baseline=self.baseline, level=self.level)
+
+    def figure(self, name: str, *data: Any, **options: Any) -> Block:
+        """Show the module `name` of report.figures with the data it documents; the door for figures of your own."""
+        return show(figure_module(name), *data, **options)
 
     def order(self) -> Block:
         """Show every trial by its place in the order of execution, and the drift below."""
@@ -100,16 +112,16 @@ class Page:
     def setup(self) -> Block:
         """Show how treatments differ, on which hosts they ran, and what changed there during the run."""
         data = self.data
-        tables = [safe_table(t) for t in (setup.differences(data), setup.hosts(data), setup.fact_changes(data))]
-        differences, hosts, changes = tables
+        changes, others = setup.fact_changes(data), setup.other_facts(data)
         return block(
             "setup.html.j2",
             plain(setup.differences(data)),
-            differences=differences,
+            background=data.study.background,
+            differences=safe_table(setup.differences(data)),
             diffs=setup.config_diffs(data),
-            hosts=hosts,
-            changes=changes if setup.fact_changes(data).rows else None,
-            study_note=data.study.background,
+            hosts=safe_table(setup.hosts(data)),
+            facts=safe_table(others) if others.rows else None,
+            changes=safe_table(changes) if changes.rows else None,
         )
 
     def every_trial(self) -> Block:
@@ -134,6 +146,15 @@ class Page:
             "started": self.data.run_json["started"],
             "ended": self.data.run_json["ended"],
         } | trials.count(self.data)
+
+
+def figure_module(name: str) -> Any:
+    """Return a module of report.figures that draws; UsageError for any other name."""
+    known = sorted(m.name for m in pkgutil.iter_modules(figures.__path__))
+    module = importlib.import_module(f"{figures.__name__}.{name}") if name in known else None
+    if not hasattr(module, "draw"):
+        raise UsageError(f"no figure {name!r}", f"modules of report.figures: {', '.join(known)}")
+    return module
 
 
 def note(text: str) -> Block:

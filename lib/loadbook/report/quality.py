@@ -15,10 +15,19 @@ class QualityPage(Page):
 
     notebook = "run_quality"
 
+    @property
+    def question(self) -> str:
+        """What the page answers, whatever the study asks."""
+        return "Can the data of this run be trusted?"
+
     def answer(self) -> Block:
         """Show how many trials count, what the checks of the laboratory said, and how many doubts there are."""
         number, cells = trials.count(self.data), trust.trust(self.data, self.analysis)
-        headline = f"{number['valid']} of {number['planned']} trials count."
+        checks = {"✓": "passed", "✕": "failed", "!": "not judged"}
+        said = ", ".join(
+            f"{name} {checks[cell.glyph]}" for name, cell in zip(("A/A arm", "control"), cells, strict=False)
+        )
+        headline = f"{number['valid']} of {number['planned']} trials count; {said}."
         return block("quality.html.j2", headline, headline=headline, cells=cells)
 
     def noise(self) -> Block:

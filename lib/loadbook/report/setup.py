@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,9 @@ from loadbook.report.tables import DASH, Column, Table
 
 BEFORE, AFTER = "-before", "-after"
 MAX_DIFF_LINES = 40
+FIRST_FACTS = ("os", "kernel", "cpu_model", "cpus_online", "memory_total_b", "virtual", "cpu_governor")
+PRIVATE_FACTS = ("boot_id", "machine")  # they identify a machine; a report is for others to read
+_ID = re.compile(r"\b[0-9a-f]{12,}\b(?:-[0-9a-f]+)*")  # ids of a rendered configuration, other in each trial
 
 
 def started_text(data: RunData) -> str:
@@ -71,7 +75,7 @@ def _config_lines(folder: Path) -> Iterator[str]:
     for service in manifest.read(folder).services:
         for name in service.config_files:
             text = (folder / name).read_text(encoding="utf-8", errors="replace")
-            yield from (line.strip() for line in text.splitlines() if line.strip())
+            yield from (_ID.sub("…", line.strip()) for line in text.splitlines() if line.strip())
 
 
 def _changed(before: list[str], after: list[str]) -> list[str]:
@@ -80,23 +84,37 @@ def _changed(before: list[str], after: list[str]) -> list[str]:
 
 
 def hosts(data: RunData) -> Table:
-    """Return one row per recorded host: roles, CPUs, what it runs, and its identity facts."""
-    aliases = list(data.run_json["hosts"])
-    facts = {a: data.facts.get(a + BEFORE, {}) for a in aliases}
-    names = [n for n in dict.fromkeys(n for f in facts.values() for n in f) if _telling(facts, n)]
-    entries = data.run_json["hosts"]
+    """Return what each recorded host is for, what it runs, and the facts that readers ask for first."""
+    entries, aliases = data.run_json["hosts"], list(data.run_json["hosts"])
     rows = [
         ["roles", *(", ".join(entries[a]["roles"]) for a in aliases)],
         ["CPUs in use", *(_cpus(entries[a].get("cpus")) for a in aliases)],
         ["tool", *(data.run_json["tool_versions"].get(a, DASH) for a in aliases)],
         ["service", *(data.run_json["service_versions"].get(a, DASH) for a in aliases)],
-        *([n.replace("_", " "), *(fact_text(n, facts[a].get(n)) for a in aliases)] for n in names),
+        *_fact_rows(data, [name for name in FIRST_FACTS if name in _fact_names(data)]),
     ]
     return Table("Hosts", [Column("Host"), *(Column(a, wrap=True) for a in aliases)], rows)
 
 
-def _telling(facts: dict[str, dict[str, Any]], name: str) -> bool:
-    return any(f[name]["kind"] in ("identity", "tolerance") for f in facts.values() if name in f)
+def other_facts(data: RunData) -> Table:
+    """Return every other recorded fact, except what would tell which machine it was."""
+    names = [name for name in _fact_names(data) if name not in (*FIRST_FACTS, *PRIVATE_FACTS)]
+    columns = [Column("Fact"), *(Column(a, wrap=True) for a in data.run_json["hosts"])]
+    return Table("Recorded facts", columns, _fact_rows(data, names))
+
+
+def _fact_names(data: RunData) -> list[str]:
+    return list(dict.fromkeys(n for a in data.run_json["hosts"] for n in data.facts.get(a + BEFORE, {})))
+
+
+def _fact_rows(data: RunData, names: list[str]) -> list[list[str]]:
+    facts = [data.facts.get(a + BEFORE, {}) for a in data.run_json["hosts"]]
+    return [[fact_name(n), *(fact_text(n, own.get(n)) for own in facts)] for n in names]
+
+
+def fact_name(name: str) -> str:
+    """Return a fact's name for readers; sysctls keep theirs."""
+    return name if "." in name else name.removesuffix("_b").replace("_", " ")
 
 
 def _cpus(cpus: list[int] | None) -> str:
@@ -120,9 +138,9 @@ def fact_changes(data: RunData) -> Table:
         before, after = data.facts.get(alias + BEFORE, {}), data.facts.get(alias + AFTER, {})
         for name in dict.fromkeys([*before, *after]) if after else ():
             old, new = (fact_text(name, facts.get(name)) for facts in (before, after))
-            if old != new:
+            if old != new and name not in PRIVATE_FACTS:
                 kind = (before.get(name) or after[name])["kind"]
-                rows.append([f"{alias}: {name.replace('_', ' ')}", kind, old, new])
+                rows.append([f"{alias}: {fact_name(name)}", kind, old, new])
     rows.sort(key=lambda row: ("identity", "tolerance", "info").index(row[1]))
     columns = [Column("Fact"), Column("Kind"), Column("Before", wrap=True), Column("After", wrap=True)]
     return Table("Facts that changed", columns, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -52,4 +53,31 @@ def show(module: FigureModule, *data: Any, **options: Any) -> Block:
 def _data_uri(figure: Any) -> str:
     from loadbook.report.figures.common import to_svg
 
-    return "data:image/svg+xml;base64," + base64.b64encode(to_svg(figure)).decode()
+    return "data:image/svg+xml;base64," + base64.b64encode(compact(to_svg(figure).decode()).encode()).decode()
+
+
+def compact(svg: str) -> str:
+    """Return a picture of matplotlib's in about half of its bytes, the same to the eye: a page holds up to thirty.
+
+    What goes: prologue, comments, metadata, names that nothing refers to, blanks, and digits below 1/100 of a point.
+    """
+    svg = _IDLE.sub("", svg)
+    svg = _LONG_NUMBER.sub(_rounded, svg)
+    svg = _PATH.sub(lambda path: _BLANKS_IN_PATH.sub("", path[0].replace("\n", " ")), svg)
+    return _BETWEEN_TAGS.sub("><", svg).replace("DejaVuSans", "f").replace("xlink:href", "href").strip()
+
+
+_IDLE = re.compile(
+    r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>"
+    r'| id="(?:text|line2d|patch|xtick|ytick|axes|figure|matplotlib\.axis|\w+Collection)_\d+"',
+    re.DOTALL,
+)
+_LONG_NUMBER = re.compile(r"(?<![\w.#])-?\d+\.\d{3,}")
+_PATH = re.compile(r'(?<= d=")[^"]*')
+_BLANKS_IN_PATH = re.compile(r"(?<=[A-Za-z]) +| +(?=[A-Za-z]|$)")
+_BETWEEN_TAGS = re.compile(r">\s+<")
+
+
+def _rounded(number: re.Match[str]) -> str:
+    value = float(number[0])
+    return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) >= 1 else f"{value:.4g}"

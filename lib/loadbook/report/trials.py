@@ -9,7 +9,7 @@ from typing import Any
 from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import level as level_text
 from loadbook.core.units import seconds
-from loadbook.gates.registry import GATES
+from loadbook.gates.registry import GATES, RULES
 from loadbook.records.rundata import RunData
 from loadbook.report.blocks import Block, clean, render
 from loadbook.report.show import FigureModule, drawn
@@ -29,9 +29,10 @@ class Spoken:
     text: str
 
 
-def titles() -> dict[str, str]:
-    """Return each gate's name -> its short title."""
-    return {name: gate.title for name, gate in GATES.items()}
+def titles(data: RunData) -> dict[str, str]:
+    """Return name -> short title of every gate that looked at this run, and of those that tools raised."""
+    raised = [name for name in data.problems["name"].unique() if name not in RULES]
+    return {name: title_of(name) for name in (*RULES, *raised)}
 
 
 def spoken(data: RunData, *levels: str) -> list[Spoken]:
@@ -86,7 +87,9 @@ def excluded(data: RunData) -> list[tuple[str, int]]:
         reason = reason_of(data, trial)
         reasons[reason] = reasons.get(reason, 0) + 1
     missing = len(data.plan["trials"]) - len(data.trials)
-    return sorted(reasons.items(), key=lambda r: -r[1]) + ([("not executed", missing)] if missing else [])
+    if missing:
+        reasons["Not executed"] = missing
+    return sorted(reasons.items(), key=lambda r: -r[1])
 
 
 def reason_of(data: RunData, trial: Any) -> str:
@@ -104,7 +107,7 @@ def reasons(data: RunData) -> dict[str, str]:
 
 def gate_block(data: RunData, figure: FigureModule, labels: Mapping[str, str]) -> Block:
     """Return the gate matrix with the sentences of the gates that spoke."""
-    shown = drawn(figure, data.trials, data.problems, titles=titles(), labels=labels)
+    shown = drawn(figure, data.trials, data.problems, titles=titles(data), labels=labels)
     said = spoken(data, "invalid", "doubt", "unchecked", "note")
     html = render("gates.html.j2", figure=shown, spoken=said)
     text = "\n".join([shown.answer, *(f"- {s.title} ({s.level}): {s.text}" for s in said)])

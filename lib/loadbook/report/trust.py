@@ -61,7 +61,7 @@ def _counted(data: RunData) -> Cell:
     left = number["planned"] - number["valid"]
     why = ", ".join(f"{n} {_inside(reason)}" if len(reasons) > 1 else _inside(reason) for reason, n in reasons[:2])
     more = f" and {len(reasons) - 2} other reasons" if len(reasons) > 2 else ""
-    text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + "random order within blocks"
+    text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + "random order"
     return Cell("" if number["valid"] else "failed", "✓" if number["valid"] else "✕",
                 f"{number['valid']} of {number['planned']} trials count", text)  # fmt: skip
 

@@ -113,17 +113,19 @@ def table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
         Column("p, adj." if family else "p", True), Column(head, True), Column("With errors", True),
     ]  # fmt: skip
     rows = [*analysis.of_kind("baseline"), *(r for r in analysis.rows if r.kind != "baseline")]
+    name = shown_names(analysis, labels)
     checks = [k for k, row in enumerate(rows) if row.kind in ("aa", "control")]
-    cells = [[_name(r, labels), said(r, analysis.metric), *_numbers(r, family, unit)] for r in rows]
+    cells = [[name[r.treatment], said(r, analysis.metric), *_numbers(r, family, unit)] for r in rows]
     return Table("Effects", columns, cells, frozenset(checks[:1]))
 
 
-def _name(row: Row, labels: Mapping[str, str]) -> str:
-    """Return the label, with the key beside it where figures have to use the key (letters their font lacks)."""
-    from loadbook.report.figures.common import drawable
+def shown_names(analysis: Analysis, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels, each with its key beside it where figures use the key (letters that their font lacks)."""
+    from loadbook.report.figures.common import names
 
-    label = labels.get(row.treatment, row.label)
-    return label if drawable(label, row.treatment) == " ".join(label.split()) else f"{label} ({row.treatment})"
+    drawn = names(analysis)
+    found = {row.treatment: labels.get(row.treatment, row.label) for row in analysis.rows}
+    return {key: text if drawn[key] == " ".join(text.split()) else f"{text} ({key})" for key, text in found.items()}
 
 
 def _numbers(row: Row, family: bool, unit: str) -> list[str]:
@@ -158,8 +160,9 @@ def error_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     """Return errors by treatment and class, the error verdict second."""
     columns = [Column("Treatment"), Column("Errors"), Column("Trials with errors", True), Column("Failed", True),
                Column("Responses", True), Column("Classes", wrap=True)]  # fmt: skip
+    name = shown_names(analysis, labels)
     rows = [
-        [_name(r, labels), _error_said(r), numbers(r).trials_with_errors, f"{r.errors.errors:,}",
+        [name[r.treatment], _error_said(r), numbers(r).trials_with_errors, f"{r.errors.errors:,}",
          f"{r.errors.requests:,}", _classes(r)]
         for r in analysis.rows
     ]  # fmt: skip
@@ -183,9 +186,10 @@ def latency_table(panels: Panels, labels: Mapping[str, str]) -> Table:
     cells: dict[str, list[str]] = {}
     for statistic, (_, analysis) in panels.items():
         columns += [Column(f"{statistic}, ms", True), Column("Change, %", True)]
+        name = shown_names(analysis, labels)
         for row in analysis.rows:
             shown = numbers(row)
             change = shown.change_number if shown.change == DASH else f"{shown.change_number} ({shown.interval_number})"
-            cells.setdefault(row.treatment, [_name(row, labels)]).extend([milliseconds(row.level), change])
+            cells.setdefault(row.treatment, [name[row.treatment]]).extend([milliseconds(row.level), change])
     order = [row.treatment for row in next(iter(panels.values()))[1].rows]
     return Table("Latency", columns, [cells[name] for name in order])

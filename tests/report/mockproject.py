@@ -127,7 +127,9 @@ def _write_raw(layout: Layout, plan: Plan, run: str) -> None:
         before = {
             "kernel": {"value": "6.1.0-31-amd64", "kind": "identity"},
             "cpu_model": {"value": "Some CPU <b>2.5 GHz</b>", "kind": "identity"},
-            "memory_b": {"value": 4 * 2**30, "kind": "tolerance"},
+            "memory_total_b": {"value": 4 * 2**30, "kind": "tolerance"},
+            "net.core.somaxconn": {"value": 4096, "kind": "identity"},
+            "boot_id": {"value": "b00t-1d", "kind": "identity"},
             "load_1min": {"value": 0.2, "kind": "info"},
         }
         manifest.write_json(paths.facts / f"{host}-before.json", before)
@@ -214,9 +216,11 @@ def _measure(arm: Arm, planned: Any, dice: random.Random) -> list[dict[str, Any]
 def _traces(planned: Any, dice: random.Random) -> list[dict[str, Any]]:
     rows = []
     for k in range(-2, 10):
-        t, busy = k * 0.5, 0.97 if 0 <= k < 8 else 0.05
-        for host, role, share in (("web-1", "web", busy), ("driver-1", "driver", busy * 0.6)):
-            noisy = min(1.0, share + dice.gauss(0, 0.01))
-            rows.append({"host": host, "role": role, "t_s": t, "metric": "cpu", "item": "cpu0", "value": noisy,
-                         "unit": "1"})  # fmt: skip
+        busy = 0.97 if 0 <= k < 8 else 0.05
+        for host, role, cpu, share in (("web-1", "web", "cpu0", busy), ("driver-1", "driver", "cpu1", busy * 0.6)):
+            key = {"host": host, "role": role, "t_s": k * 0.5}
+            used = min(1.0, max(0.0, share + dice.gauss(0, 0.01)))
+            rows.append(key | {"metric": "cpu_busy", "item": cpu, "value": used, "unit": "1"})
+            rows.append(key | {"metric": "cpu_busy", "item": "all", "value": used / 2, "unit": "1"})
+            rows.append(key | {"metric": "memory_used", "item": "all", "value": 9e8, "unit": "B"})
     return rows

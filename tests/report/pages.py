@@ -1,0 +1,23 @@
+"""A page as the exporter makes it, without a kernel: the notebook's cells are called here."""
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_output
+
+from loadbook.report import html
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+
+
+def page_html(page: Any) -> str:
+    """Return the HTML of the page's own notebook, every `page.<block>()` cell filled in."""
+    book = nbformat.read(NOTEBOOKS / f"{page.notebook}.ipynb", as_version=4)
+    for k, cell in enumerate(book.cells):
+        last = cell.source.splitlines()[-1]
+        if cell.cell_type == "code" and last.startswith("page."):
+            shown = getattr(page, last.removeprefix("page.").removesuffix("()"))()
+            data = new_output("execute_result", data=shown._repr_mimebundle_())
+            book.cells[k] = new_code_cell(cell.source, outputs=[data])
+    return html.to_html(book, page.data.study.question, [("All studies", "index.html")])

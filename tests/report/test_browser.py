@@ -1,0 +1,103 @@
+"""The report as readers meet it: in a real browser, on a laptop, on a phone, on paper."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from chrome import BINARY, Chrome
+from mockproject import Arm, make_project
+from pages import page_html
+
+from loadbook.records.rundata import load_run
+from loadbook.report.effects import EffectsPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(not BINARY, reason="Chromium is not installed")]
+
+PAGES = ("nginx-directives.html", "nginx-directives-quality.html", "index.html")
+SIZES = {"laptop": (1280, 720), "phone": (390, 844)}
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory):
+    with Chrome(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest.fixture(params=SIZES)
+def size(request):
+    return SIZES[request.param]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_it_opens_fits_and_complains_about_nothing(chrome, made, size, name, tmp_path):
+    chrome.open(made.layout.reports / name, *size)
+    assert chrome.complaints() == []
+    assert chrome.requests() == [(made.layout.reports / name).as_uri()]
+    assert chrome.value("document.documentElement.scrollWidth") <= size[0]
+    assert chrome.value("document.body.scrollWidth") <= size[0]
+    assert chrome.value("document.scripts.length") == 0
+    chrome.picture(tmp_path / "first.png")
+    chrome.picture(tmp_path / "full.png", full=True)
+    assert all((tmp_path / f"{part}.png").read_bytes().startswith(PNG) for part in ("first", "full"))
+
+
+def test_the_page_for_that_width_shows_its_own_figures(chrome, made):
+    shown = {}
+    for name, size in SIZES.items():
+        chrome.open(made.layout.reports / PAGES[0], *size)
+        shown[name] = chrome.value("document.querySelector('figure img').currentSrc.length")
+        assert chrome.value("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+    assert shown["laptop"] != shown["phone"]
+
+
+def test_above_the_fold(chrome, made):
+    """Laptop: answer, trust and five rows of figure 1; phone: two rows (report.md section 3)."""
+    top, height = (
+        "document.querySelector('figure img').getBoundingClientRect().top",
+        "document.querySelector('figure img').height",
+    )
+    chrome.open(made.layout.reports / PAGES[0], *SIZES["laptop"])
+    scale = 840 / (8.75 * 96)
+    assert chrome.value(top) + (0.34 + 5 * 0.34) * 96 * scale <= 720
+    chrome.open(made.layout.reports / PAGES[0], *SIZES["phone"])
+    assert chrome.value(top) + (0.34 + 2 * 0.52) * 96 <= 844
+    assert chrome.value(height) > 200
+
+
+def test_letters_are_legible_on_a_phone(chrome, made):
+    chrome.open(made.layout.reports / PAGES[0], *SIZES["phone"])
+    sizes = "[...document.querySelectorAll('main *')].map(e => parseFloat(getComputedStyle(e).fontSize))"
+    assert chrome.value(f"Math.min(...{sizes})") >= 12.9
+    assert chrome.value("document.querySelector('figure img').width / (3.72 * 72)") * 7.5 >= 9
+
+
+def test_everything_closed_opens_without_widening_the_page(chrome, made, size):
+    chrome.open(made.layout.reports / PAGES[0], *size)
+    chrome.value("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert chrome.value("document.documentElement.scrollWidth") <= size[0]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_it_prints(chrome, made, name, tmp_path):
+    chrome.open(made.layout.reports / name, *SIZES["laptop"])
+    chrome.pdf(tmp_path / "page.pdf")
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
+    if shutil.which("pdftotext"):
+        text = subprocess.run(
+            ["pdftotext", tmp_path / "page.pdf", "-"], capture_output=True, text=True, timeout=60
+        ).stdout
+        assert re.search(r"tcp_nopush on is\s+faster by|trials count", text)
+
+
+def test_a_hostile_study_runs_nothing(chrome, tmp_path):
+    nasty = '"><img src=x onerror="document.title=1"><script>document.title=1</script>'
+    arms = {"baseline": Arm(label=nasty), "one": Arm(0.06, label=nasty)}
+    layout = make_project(tmp_path, arms, name="hostile", question=nasty[:80], doubt=nasty, blocks=6, traces=False)
+    (tmp_path / "page.html").write_text(page_html(EffectsPage(load_run(layout, "hostile"))))
+    chrome.open(tmp_path / "page.html", 1280, 720)
+    assert chrome.complaints() == []
+    assert chrome.value("document.title") != "1"
+    assert chrome.value("document.scripts.length") == 0
+    assert nasty in chrome.value("document.body.innerText")

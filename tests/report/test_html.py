@@ -1,0 +1,206 @@
+"""The exported page: one file, no script, no request, its numbers the same wherever they stand."""
+
+import base64
+import json
+import re
+import shutil
+
+import nbformat
+import pytest
+from bs4 import BeautifulSoup
+
+from loadbook.core.errors import ReportError
+from loadbook.report import html
+from loadbook.report.blocks import EMPTY, URGENT
+from loadbook.report.html import MAX_BYTES, POLICY, forbidden
+
+
+@pytest.fixture(scope="module")
+def soup(made):
+    assert made.exit_code == 0, made.output
+    return BeautifulSoup(made.page(), "html.parser")
+
+
+@pytest.fixture(params=["nginx-directives.html", "nginx-directives-quality.html", "index.html"])
+def page(made, request):
+    return made.page(request.param)
+
+
+def test_nothing_external_nothing_active(page):
+    assert forbidden(page) == []
+    assert not re.search(r"https?://|<script|javascript:|@import|<link", page, re.IGNORECASE)
+
+
+def test_head(page):
+    soup = BeautifulSoup(page, "html.parser")
+    assert soup.html["lang"] == "en"
+    assert soup.title.string.strip()
+    assert soup.find("meta", attrs={"http-equiv": "Content-Security-Policy"})["content"] == POLICY
+    assert soup.find("meta", attrs={"name": "viewport"})
+    assert len(soup.find_all("style")) == 1
+    assert len(soup.find_all("h1")) == 1
+
+
+def test_size(page):
+    assert len(page.encode()) < MAX_BYTES
+
+
+def test_headings_are_questions(page):
+    headings = BeautifulSoup(page, "html.parser").find_all(re.compile("h[1-3]"))
+    assert all(h.get_text(strip=True).endswith("?") for h in headings), headings
+
+
+def test_every_figure_has_words_and_two_layouts(soup):
+    figures = soup.find_all("figure")
+    assert len(figures) >= 7
+    for figure in figures:
+        image, source = figure.img, figure.source
+        assert len(image["alt"]) > 40
+        assert source["media"] == "(max-width:600px)"
+        assert image["src"].startswith("data:image/svg+xml;base64,")
+        assert source["srcset"] != image["src"]
+        assert figure.figcaption.b.get_text(strip=True).endswith((".", "?", "!"))
+        assert b"<script" not in base64.b64decode(image["src"].split(",")[1])
+
+
+def test_code_is_one_closed_details_away(soup):
+    code = soup.find("details", class_="code")
+    assert "open" not in code.attrs
+    assert "lb.effects_page(" in code.get_text()
+    assert "lb.effects_page(" not in soup.get_text().replace(code.get_text(), "")
+
+
+def test_links_lead_to_pages_that_are_there(made, soup):
+    for link in soup.find_all("a"):
+        target, _, anchor = link["href"].partition("#")
+        assert not target or (made.layout.reports / target).is_file()
+        assert not anchor or soup.find(id=anchor)
+
+
+def test_no_cell_warned(soup):
+    assert soup.find_all("pre", class_="stream") == []
+
+
+def test_sentence_table_and_headline_agree(soup):
+    """Read the numbers back: the headline's and the sentences' are those of the table (report.md 9.4)."""
+    table = next(t for t in soup.find_all("table") if "Verdict" in t.get_text())
+    cells = {
+        r.th.get_text(strip=True): [c.get_text(strip=True) for c in r.find_all("td")]
+        for r in table.tbody.find_all("tr")
+    }
+    said = {li.b.get_text(strip=True): li.get_text(" ", strip=True) for li in soup.select("ul.verdicts li")}
+    figure = soup.figure.img["alt"]
+    assert set(said) | {"baseline"} == set(cells)
+    checked = 0
+    for name, (_, change, interval, *_rest) in cells.items():
+        if change == "–":
+            continue
+        assert f"{change}\u00a0% ({interval})" in figure, name
+        magnitude = change.lstrip("+−")
+        if "slower by" in said[name] or "faster by" in said[name]:
+            assert f"by {magnitude}\u00a0%" in said[name]
+            low, high = sorted((b.lstrip("+−") for b in interval.split(" to ")), key=float)
+            assert f"{low} to {high}\u00a0%" in said[name]
+            checked += 1
+        elif "undecided" in said[name]:
+            assert f"{interval}\u00a0%" in said[name]
+            checked += 1
+    headline = soup.select_one(".headline").get_text(strip=True)
+    assert any(headline == text.replace("▲ ", "") for text in said.values())
+    assert checked >= 4
+
+
+def test_the_same_notebook_gives_the_same_bytes(made, tmp_path):
+    notebook = made.layout.run("nginx-directives", "20261120T101500").processed / "notebooks" / "config_effects.ipynb"
+    for name in ("a.html", "b.html"):
+        html.export(notebook, tmp_path / name, "t")
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+    book = nbformat.read(notebook, as_version=4)
+    for cell in book.cells:  # what differs between two executions of the same data
+        cell.metadata.pop("papermill", None)
+        cell.metadata.pop("execution", None)
+        cell["execution_count"] = 99 if cell.cell_type == "code" else None
+    book.metadata.pop("papermill")
+    nbformat.write(book, tmp_path / "again.ipynb")
+    html.export(tmp_path / "again.ipynb", tmp_path / "c.html", "t")
+    assert (tmp_path / "c.html").read_bytes() == (tmp_path / "a.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "<script>1</script>", "<SCRIPT src=x>", '<img src="https://x/y.png">', '<img src="data:text/html,x">',
+        "<img src=data:image/png;base64,x onerror=alert(1)>", '<a href="https://x/">x</a>',
+        '<a href="javascript:x">x</a>', "<style>@import 'x'</style>", "<style>p{background:url(x)}</style>",
+        '<p style="background:url(x)">', '<iframe src="x">', '<form action="x">', '<link rel="stylesheet" href="x">',
+        '<base href="x">', '<object data="x">', "<svg onload=x>",
+        '<a href="//x/y">x</a>', '<a href="../../x.html">x</a>',
+    ],
+)  # fmt: skip
+def test_the_scan_refuses(bad, tmp_path):
+    assert forbidden(f"<html><body>{bad}</body></html>")
+    book = nbformat.v4.new_notebook(cells=[shown({"text/html": bad})])
+    nbformat.write(book, tmp_path / "n.ipynb")
+    with pytest.raises(ReportError, match="not exported"):
+        html.export(tmp_path / "n.ipynb", tmp_path / "n.html", "t")
+    assert not (tmp_path / "n.html").exists()
+
+
+def shown(data):
+    return nbformat.v4.new_code_cell("x", outputs=[nbformat.v4.new_output("display_data", data=data)])
+
+
+@pytest.mark.parametrize(
+    "good", ['<a href="#doubts">x</a>', '<a href="index.html">x</a>', '<img src="data:image/svg+xml;base64,x">']
+)
+def test_the_scan_lets_pass(good):
+    assert forbidden(good) == []
+
+
+def test_streams_errors_and_plain_text_are_escaped():
+    output = nbformat.v4.new_output
+    nasty = "<script>alert(1)</script>\x1b[31m\u202e"
+    cell = nbformat.v4.new_code_cell("nasty = '<script>'", outputs=[
+        output("stream", name="stderr", text=nasty), output("display_data", data={"text/plain": nasty}),
+        output("error", ename="E", evalue=nasty, traceback=[nasty]),
+    ])  # fmt: skip
+    page = html.to_html(nbformat.v4.new_notebook(cells=[cell]), nasty, [(nasty, "index.html")])
+    assert forbidden(page) == []
+    assert "&lt;script&gt;" in page
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+
+
+def test_an_urgent_section_comes_first_and_an_empty_one_goes():
+    markdown = nbformat.v4.new_markdown_cell
+    cells = [
+        shown({"text/plain": "head"}), markdown("## a?"), shown({"text/plain": "a"}), markdown("## b?"),
+        shown({"text/plain": "b", URGENT: True}), markdown("## c?"), shown({"text/plain": "c", EMPTY: True}),
+    ]  # fmt: skip
+    texts = [c.source if c.cell_type == "markdown" else c.outputs[0].data["text/plain"] for c in html.arranged(cells)]
+    assert texts == ["head", "## b?", "b", "## a?", "a"]
+
+
+def test_too_large_a_page_is_refused(tmp_path):
+    nbformat.write(nbformat.v4.new_notebook(cells=[shown({"text/html": "x" * MAX_BYTES})]), tmp_path / "n.ipynb")
+    with pytest.raises(ReportError, match="more than"):
+        html.export(tmp_path / "n.ipynb", tmp_path / "n.html", "t")
+
+
+def test_index_has_a_row_per_study_and_for_failures(made, tmp_path):
+    from loadbook.report import index
+
+    shutil.copytree(made.layout.reports, tmp_path / "reports")
+    summary = json.loads((made.layout.reports / "nginx-directives.summary.json").read_text())
+    hostile = '"><img src=x onerror=alert(1)>'
+    failed = {"study": "other", "run": "r", "question": f"Is {hostile} bad?", "started": summary["started"] + 9,
+              "ended": None, "failed": ["notebook config_effects: cell 7 failed: <script>"]}  # fmt: skip
+    index.keep(tmp_path / "reports", failed)
+    page = index.write_index(tmp_path / "reports").read_text()
+    assert forbidden(page) == []
+    rows = BeautifulSoup(page, "html.parser").tbody.find_all("tr")
+    assert [hostile in rows[0].get_text(), "cell 7 failed: <script>" in rows[0].get_text()] == [True, True]
+    assert "107 of 108" not in rows[0].get_text()
+    assert rows[1].a["href"] == "nginx-directives.html"
+    assert summary["verdict"]["sentence"] in rows[1].get_text()
+    assert "✓ ✓" in rows[1].get_text()

@@ -1,0 +1,125 @@
+"""Notebooks through papermill: ours only, known parameters only, and success means that the end was reached."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from mockproject import REPO, Arm, make_project
+from nbformat.v4 import new_code_cell, new_notebook
+
+from loadbook.core.errors import ReportError, UsageError
+from loadbook.records.layout import Layout
+from loadbook.report import notebooks
+
+FEW = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06, label="one")}
+DONE_CELL = f"from IPython.display import display; display({{'{notebooks.DONE}': {{'run': study}}}}, raw=True)"
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory):
+    return make_project(tmp_path_factory.mktemp("notebooks"), FEW, blocks=6)
+
+
+def write(layout, name, *cells):
+    first = new_code_cell('study = "s"\nlevel = 0.95', metadata={"tags": ["parameters"]})
+    book = new_notebook(cells=[first, *map(new_code_cell, cells)])
+    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(book, layout.notebooks / f"{name}.ipynb")
+    return layout.notebooks / f"{name}.ipynb"
+
+
+def test_it_runs_to_the_sentinel_with_this_interpreter(layout, tmp_path):
+    write(layout, "good", "import sys; print(sys.executable)", DONE_CELL)
+    out = tmp_path / "deep" / "a {b}.ipynb"
+    done = notebooks.execute(layout, "good", {"study": "x"}, out)
+    assert done.done == {"run": "x"}
+    cells = nbformat.read(out, as_version=4).cells
+    assert Path(cells[2].outputs[0].text.strip()).samefile(sys.executable)
+    assert sorted(p.name for p in out.parent.iterdir()) == [out.name]
+
+
+@pytest.mark.parametrize("name", ["absent", "../good", "https://example.com/x", "good.ipynb", ""])
+def test_only_our_own_notebooks(layout, tmp_path, name):
+    with pytest.raises(UsageError, match="no notebook"):
+        notebooks.execute(layout, name, {}, tmp_path / "o.ipynb")
+
+
+def test_a_link_to_a_notebook_elsewhere_is_refused(layout, tmp_path):
+    (tmp_path / "evil.ipynb").write_text((layout.notebooks / "run_study.ipynb").read_text())
+    (layout.notebooks / "evil.ipynb").symlink_to(tmp_path / "evil.ipynb")
+    with pytest.raises(UsageError, match="no notebook"):
+        notebooks.find(layout, "evil")
+
+
+def test_an_unknown_parameter_stops_before_any_kernel(layout, tmp_path):
+    with pytest.raises(UsageError, match=r"unknown parameter 'studdy' \(did you mean 'study'\?\)"):
+        notebooks.execute(layout, "config_effects", {"studdy": "x"}, tmp_path / "o.ipynb")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failing_cell_is_named_and_the_notebook_kept(layout, tmp_path):
+    write(layout, "bad", "1 / 0", DONE_CELL)
+    with pytest.raises(ReportError, match=r"notebook bad: cell \d failed: ZeroDivisionError"):
+        notebooks.execute(layout, "bad", {}, tmp_path / "o.ipynb")
+    assert [p.name for p in tmp_path.iterdir()] == ["o.failed.ipynb"]
+
+
+def test_a_dead_kernel_is_no_success(layout, tmp_path):
+    write(layout, "dead", "import os; os._exit(1)", DONE_CELL)
+    with pytest.raises(ReportError, match="notebook dead"):
+        notebooks.execute(layout, "dead", {}, tmp_path / "o.ipynb")
+    assert not (tmp_path / "o.ipynb").exists()
+
+
+def test_no_sentinel_is_no_success(layout, tmp_path):
+    write(layout, "short", "print(1)")
+    with pytest.raises(ReportError, match="without reaching its last cell"):
+        notebooks.execute(layout, "short", {}, tmp_path / "o.ipynb")
+
+
+def test_a_cell_that_hangs_is_ended(layout, tmp_path):
+    write(layout, "slow", "import time; time.sleep(60)", DONE_CELL)
+    with pytest.raises(ReportError, match=r"notebook slow: .*[Tt]ime"):
+        notebooks.execute(layout, "slow", {}, tmp_path / "o.ipynb", timeout_s=2)
+
+
+def papermill(layout, *arguments, cwd):
+    environment = {k: v for k, v in os.environ.items() if k != "LOADBOOK_HOME"}
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(("folder", "name"), [(".", "run_quality"), ("notebooks", "config_effects")])
+def test_plain_papermill_works_from_the_project_and_from_its_notebooks(layout, folder, name, tmp_path):
+    cwd, out = layout.root / folder, tmp_path / "o.ipynb"
+    source = os.path.relpath(layout.notebooks / f"{name}.ipynb", cwd)
+    done = papermill(layout, source, out, "-p", "study", "nginx-directives", cwd=cwd)
+    assert done.returncode == 0, done.stderr[-3000:]
+    last = nbformat.read(out, as_version=4).cells[-1]
+    assert last.outputs[0].data[notebooks.DONE]["study"] == "nginx-directives"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"), [("studdy", "x", "did you mean 'study'"), ("level", "high", "a number")]
+)
+def test_plain_papermill_refuses_a_misfit(layout, name, value, said, tmp_path):
+    done = papermill(layout, "notebooks/config_effects.ipynb", tmp_path / "o.ipynb", "-p", name, value, cwd=layout.root)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_run_study_is_safe_by_default(tmp_path):
+    for name in ("studies", "notebooks"):
+        shutil.copytree(REPO / name, tmp_path / name)
+    done = notebooks.execute(Layout(tmp_path), "run_study", {"study": "nginx-directives"}, tmp_path / "o.ipynb")
+    cells = nbformat.read(done.path, as_version=4).cells
+    text = "\n".join(o.data["text/plain"] for c in cells for o in c.get("outputs", []))
+    assert "Nothing was executed" in text
+    assert re.search(r"trials +\d+ \(\d+ blocks of \d+\)", text)
+    assert "a difference of about" in text
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,99 @@
+"""The rules of notebooks (design.md section 7), kept by every notebook in the repository."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from loadbook import _VERBS
+from loadbook.report.parameters import literals
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+FORBIDDEN = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.For, ast.While, ast.Try, ast.With, ast.If,
+)  # fmt: skip
+WORDS = re.compile(r"\b(subprocess|open|exec|eval|sys|os|re|Path|pathlib|glob|password|token)\b|[/~]")
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda p: p.stem)
+def notebook(request):
+    return nbformat.read(request.param, as_version=4)
+
+
+def code(notebook):
+    return [c for c in notebook.cells if c.cell_type == "code"]
+
+
+def test_the_three_notebooks_are_there():
+    assert {p.stem for p in NOTEBOOKS} >= {"run_study", "run_quality", "config_effects"}
+
+
+def test_it_is_a_valid_notebook_for_the_usual_kernel(notebook):
+    nbformat.validate(notebook)
+    assert notebook.metadata.kernelspec.name == "python3"
+
+
+def test_no_outputs_no_counts(notebook):
+    assert all(c.outputs == [] and c.execution_count is None for c in code(notebook))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_nbstripout_has_nothing_to_strip(path):
+    done = subprocess.run([sys.executable, "-m", "nbstripout", "--verify", str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_one_cell_of_parameters_holds_names_only(notebook):
+    tagged = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
+    assert len(tagged) == 1
+    declared = literals(tagged[0].source)
+    assert "study" in declared
+    for name, value in declared.items():
+        assert isinstance(value, str | bool | int | float), name
+        assert not re.search(r"[/\\~@]", str(value)), f"{name} is a path or an address"
+
+
+def test_parameters_are_checked_before_anything_is_done(notebook):
+    cells = [c.source for c in code(notebook)]
+    assert "lb.check_parameters()" in cells[1]
+    assert cells[1].startswith("import loadbook as lb")
+
+
+def test_cells_are_short_and_few(notebook):
+    cells = code(notebook)
+    assert len(cells) <= 22
+    assert all(len(c.source.splitlines()) <= 5 for c in cells)
+    assert sum(len(c.source.splitlines()) for c in cells) / len(cells) <= 3
+
+
+def test_every_cell_loads_makes_one_call_or_shows(notebook):
+    for cell in code(notebook):
+        tree = ast.parse(cell.source)
+        assert not [n for n in ast.walk(tree) if isinstance(n, FORBIDDEN)], cell.source
+        imports = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
+        assert all(isinstance(n, ast.Import) and n.names[0].name == "loadbook" for n in imports), cell.source
+        calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+        assert len(calls) <= 2, cell.source
+        if "parameters" not in cell.metadata.get("tags", []):
+            assert not WORDS.search(cell.source), cell.source
+
+
+def test_only_public_verbs_are_called(notebook):
+    used = {name for c in code(notebook) for name in re.findall(r"\blb\.(\w+)", c.source)}
+    assert used <= set(_VERBS)
+
+
+def test_headings_are_questions(notebook):
+    headings = [
+        line for c in notebook.cells if c.cell_type == "markdown" for line in c.source.splitlines() if line[:1] == "#"
+    ]
+    assert headings
+    assert all(line.endswith("?") for line in headings), headings
+
+
+def test_markdown_holds_no_markup(notebook):
+    assert not any(re.search(r"[<>]|\]\(", c.source) for c in notebook.cells if c.cell_type == "markdown")

@@ -1,0 +1,218 @@
+"""Pages: every block says what the run allows, in hard cases too, and hostile strings stay text."""
+
+import random
+import shutil
+
+import pytest
+from bs4 import BeautifulSoup
+from mockproject import Arm, make_project, usual_arms
+from pages import page_html
+
+from loadbook.core.errors import UsageError
+from loadbook.records.layout import Layout
+from loadbook.records.rundata import load_run
+from loadbook.report.blocks import clean
+from loadbook.report.effects import EffectsPage
+from loadbook.report.html import forbidden
+from loadbook.report.quality import QualityPage
+from loadbook.report.tables import Column, Table, plain, safe_table
+
+NASTY = '"><img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31mred\x1b]8;;http://x\x07\u202e$x_1$ {{7*7}}'
+INERT = '"><img src=x onerror=alert(1)><script>alert(2)</script>[31mred]8;;http://x$x_1$ {{7*7}}'
+
+
+def page_of(tmp_path, arms=None, kind=EffectsPage, **more):
+    name = more.pop("name", "mock")
+    layout = make_project(tmp_path, arms, name=name, **more)
+    return kind(load_run(layout, name))
+
+
+def text_of(page):
+    return BeautifulSoup(page, "html.parser").get_text(" ", strip=True)
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    return page_of(tmp_path_factory.mktemp("usual"), usual_arms(), name="usual", question="Which one is faster?")
+
+
+def test_scope_and_answer(usual):
+    assert usual.scope().text.startswith("Which one is faster?\nwrk, closed loop, 100 connections · page of 4")
+    assert len(usual.scope().text.splitlines()[1]) <= 160
+    assert usual.answer().text.startswith("tcp_nopush on is faster by ")
+    assert len(usual.answer().text.splitlines()[0]) <= 90
+
+
+def test_trust_strip(usual):
+    cells = usual.trust().text.splitlines()
+    assert cells[0].startswith("✓ Same against same: A/A arm ")
+    assert cells[1].startswith("✓ Known effect found: built in −10\u00a0%, seen −")
+    assert cells[2].startswith("✓ 95 of 108 trials count: 13 excluded: 12 answers differ")
+    assert cells[3].startswith("! 1 doubt")
+    assert 'href="#doubts"' in usual.trust().html
+
+
+def test_the_last_block_tells_the_runner(usual):
+    summary = usual.summary()
+    assert usual.provenance().data == {"application/vnd.loadbook.done+json": summary}
+    assert (summary["valid"], summary["planned"], summary["aa"], summary["control"]) == (95, 108, True, True)
+    assert summary["verdict"]["kind"] == "better"
+
+
+def test_setup_shows_differences_first_and_changed_facts(usual):
+    block = usual.setup()
+    assert block.html.index("How do the treatments differ") < block.html.index("On which hosts")
+    assert "load 1min" in block.html
+    assert "Some CPU &lt;b&gt;" in block.html
+
+
+def test_provenance_says_when_raw_data_changed(tmp_path):
+    page = page_of(tmp_path)
+    assert "raw data verified: 3 files of 3 trials" in page.provenance().text
+    (page.data.paths.trial("t0002") / "stdout-driver-1").write_text("changed")
+    assert "NOT as recorded: t0002/stdout-driver-1" in page.provenance().text
+
+
+def test_any_figure_can_be_shown_by_name(usual):
+    shown = usual.figure("effects", usual.analysis)
+    assert shown.html.count("data:image/svg+xml;base64,") == 2
+    for name in ("absent", "common", "../effects"):
+        with pytest.raises(UsageError, match="no figure"):
+            usual.figure(name)
+
+
+def test_unknown_names_are_errors_that_name_the_known_ones(usual):
+    with pytest.raises(UsageError, match="no treatment 'x'"):
+        EffectsPage(usual.data, baseline="x").answer()
+    with pytest.raises(UsageError, match="unknown metric 'speed'"):
+        EffectsPage(usual.data, metric="speed").answer()
+    with pytest.raises(UsageError, match="level"):
+        EffectsPage(usual.data, level=95).answer()
+
+
+def test_hostile_strings_are_text_everywhere(tmp_path):
+    arms = {
+        "baseline": Arm(label=NASTY),
+        "one": Arm(0.06, {"one": True}, NASTY, errors=5, error_share=0.5),
+        "gone": Arm(0.0, {"gone": True}, NASTY, invalid=NASTY),
+    }
+    published = {"source": NASTY, "claims": [{"claim": NASTY, "treatment": "one", "against": "baseline",
+                 "value": 2.0, "against_value": 1.0}]}  # fmt: skip
+    layout = make_project(tmp_path, arms, name="mock", question=NASTY[:88], doubt=NASTY, blocks=6, published=published,
+                          background=NASTY)  # fmt: skip
+    data = load_run(layout, "mock")
+    data.run_json["tool_versions"]["driver-1"] = data.run_json["service_versions"]["web-1"] = NASTY
+    data.facts["web-1-before"]["kernel"]["value"] = NASTY
+    for kind in (EffectsPage, QualityPage):
+        page = page_html(kind(data))
+        assert forbidden(page) == []
+        soup = BeautifulSoup(page, "html.parser")
+        assert INERT in soup.get_text()
+        assert not {"\x1b", "\x07", "\u202e"} & set(page)
+        assert "49" not in soup.h1.get_text()
+        assert all(image["src"].startswith("data:") for image in soup.find_all("img"))
+
+
+@pytest.mark.parametrize("value", ["a\x00b\x1b[0m\u200f\ud800c", "a\r\nb"])
+def test_control_characters_go(value):
+    assert not set(clean(value)) - set("ab[0mc\n")
+
+
+def test_tables_escape_cells_heads_and_captions():
+    table = Table(NASTY, [Column(NASTY), Column("n", numeric=True)], [[NASTY, NASTY]], caption=NASTY)
+    assert forbidden(str(safe_table(table))) == []
+    assert "<script>" not in safe_table(table)
+    assert NASTY in plain(table)
+    with pytest.raises(ValueError, match="1 cells under 2 columns"):
+        safe_table(Table("t", table.columns, [["x"]]))
+
+
+def test_all_undecided_no_monitors_no_errors_nothing_published(tmp_path):
+    arms = {"baseline": Arm(scatter=0.05), "aa": Arm(check="aa", scatter=0.05), "one": Arm(0.0, scatter=0.05),
+            "two": Arm(0.004, scatter=0.05)}  # fmt: skip
+    page = page_html(page_of(tmp_path, arms, traces=False, doubt=None))
+    text = text_of(page)
+    assert "No treatment is shown to change the rate by 2\u00a0% or more." in text
+    assert "No errors in" in text
+    assert "no monitor recorded anything" in text
+    assert "What did the article say?" not in text
+    assert "no positive control in this study" in text
+    assert 'class="answer bar-undecided"' in page
+
+
+def test_all_invalid(tmp_path):
+    arms = {"baseline": Arm(), "one": Arm(invalid="answers 24 bytes"), "two": Arm(invalid="zero work")}
+    text = text_of(page_html(page_of(tmp_path, arms, blocks=6)))
+    assert "No verdict: no treatment could be compared." in text
+    assert "No A/A arm" in text
+
+
+def test_a_failed_aa_arm_replaces_the_answer(tmp_path):
+    arms = {"baseline": Arm(), "aa": Arm(0.08, check="aa", label="A/A"), "one": Arm(0.06, label="one")}
+    page = page_of(tmp_path, arms)
+    text = text_of(page_html(page))
+    assert "No verdict: the laboratory contradicts itself." in text
+    assert "✕ Same differs from same" in text
+    assert "one is faster" not in text
+    assert page.summary()["aa"] is False
+
+
+def test_more_errors_are_said_first(tmp_path):
+    arms = {"baseline": Arm(), "aa": Arm(check="aa"), "bad": Arm(0.05, label="bad one", errors=40, error_share=0.9)}
+    page = page_of(tmp_path, arms)
+    html = page_html(page)
+    assert "bad one: more errors: " in page.answer().text
+    assert html.index("Were there errors?") < html.index("How large is each effect?")
+
+
+def test_sixteen_treatments_odd_names_and_sizes(tmp_path):
+    dice = random.Random(3)
+    labels = ["名前が日本語の設定", "a $dollar$ _name_", "x < y & z", "a name that is exactly forty letters long"]
+    arms = {"baseline": Arm()} | {
+        f"t{k:02d}": Arm(
+            dice.choice([0.001, 0.03, 4.0]), label=dict(enumerate(labels)).get(k), scatter=0.3 if k == 9 else 0.01
+        )
+        for k in range(16)
+    }
+    page = page_html(page_of(tmp_path, arms, blocks=6, traces=False))
+    assert forbidden(page) == []
+    assert len(page.encode()) < 3_000_000
+    text = text_of(page)
+    assert all(label in text for label in labels)
+    assert "名前が日本語の設定 (t00)" in text
+
+
+def test_five_blocks_are_compared_and_one_treatment_is_enough(tmp_path):
+    page = page_of(tmp_path, {"baseline": Arm(), "one": Arm(0.1, label="one")}, blocks=6)
+    assert "one is faster by" in text_of(page_html(page))
+    assert ", 5 blocks" in page.effects().text
+
+
+def test_quality_page(tmp_path):
+    text = text_of(page_html(page_of(tmp_path, usual_arms(), QualityPage, name="usual")))
+    assert "95 of 108 trials count; A/A arm passed, control passed." in text
+    assert "At this noise 12 blocks find a difference of" in text
+    assert "the driver crashed (signal 11)" in text
+
+
+def test_a_run_that_was_not_finished(tmp_path):
+    """Trials that were planned and never executed are counted as such, not forgotten."""
+    page = page_of(tmp_path, usual_arms(), name="usual")
+    page.data.run_json["ended"] = None
+    cut = page.data.trials[page.data.trials["slot"] <= 60]
+    object.__setattr__(page.data, "trials", cut)
+    assert "55 excluded: 48 not executed, 6 answers differ" in page.trust().text
+    assert page.summary()["trials"] == 60
+
+
+def test_pages_need_no_network_and_no_current_folder(tmp_path, monkeypatch):
+    make_project(tmp_path, blocks=5)
+    shutil.rmtree(Layout(tmp_path).notebooks)
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    import loadbook as lb
+
+    assert lb.effects_page("nginx-directives").data.paths.raw.is_relative_to(tmp_path)
+    assert lb.load("nginx-directives").run == "20261120T101500"
+    with pytest.raises(AttributeError, match="it has check_parameters, effects_page"):
+        lb.nothing_like_this  # noqa: B018

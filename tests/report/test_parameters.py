@@ -1,0 +1,91 @@
+"""Parameters: every misfit is an error that names what is known, in our runner and inside the notebook."""
+
+import keyword
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadbook.core.errors import UsageError
+from loadbook.report import parameters
+
+DECLARED = {"study": "s", "level": 0.95, "blocks": 3, "execute": False, "names": []}
+
+
+def test_literals_of_a_parameters_cell():
+    assert parameters.literals('study = "x"\nlevel = 0.95\nnothing = None') == {
+        "study": "x",
+        "level": 0.95,
+        "nothing": None,
+    }
+
+
+@pytest.mark.parametrize("source", ["import os", "x = open('/etc/passwd')", "x, y = 1, 2", "x =", "print(1)"])
+def test_anything_else_is_refused(source):
+    with pytest.raises(UsageError, match="plain assignments"):
+        parameters.literals(source)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("studdy", "x", "did you mean 'study'"),
+        ("level", "high", "must be a number"),
+        ("level", float("nan"), "must be a number"),
+        ("level", True, "must be a number"),
+        ("blocks", 2.5, "whole number"),
+        ("blocks", True, "whole number"),
+        ("execute", 1, "true or false"),
+        ("study", 20261120, "must be text"),
+        ("study", "\ud800", "must be text"),
+        ("print", 1, "not a usable name"),
+        ("class", 1, "not a usable name"),
+        ("a b\nc", 1, "not a usable name"),
+        ("__builtins__", 1, "not a usable name"),
+    ],
+)
+def test_misfits(name, value, said):
+    with pytest.raises(UsageError, match=said) as caught:
+        parameters.check("notebook x", DECLARED, {name: value})
+    assert "study (text)" in caught.value.hint
+
+
+def test_every_misfit_is_named_at_once():
+    with pytest.raises(UsageError) as caught:
+        parameters.check("notebook x", DECLARED, {"studdy": 1, "lvl": 2})
+    assert "studdy" in caught.value.message
+    assert "lvl" in caught.value.message
+
+
+@given(st.text(max_size=20), st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.none(), st.binary()))
+def test_only_known_names_of_the_declared_type_pass(name, value):
+    if not parameters.problems(DECLARED, {name: value}):
+        assert name in DECLARED
+        assert name.isidentifier()
+        assert not keyword.iskeyword(name)
+        assert type(value) is type(DECLARED[name]) or (name == "level" and isinstance(value, int))
+
+
+def test_texts_of_the_command_line_take_the_declared_type():
+    given = parameters.from_text(DECLARED, ["study=a=b", "level=0.9", "blocks=4", "execute=True", "names=a,b"])
+    assert given == {"study": "a=b", "level": 0.9, "blocks": 4, "execute": True, "names": ["a", "b"]}
+
+
+def test_a_text_that_does_not_fit_is_an_error_later():
+    with pytest.raises(UsageError, match="must be a number"):
+        parameters.check("x", DECLARED, parameters.from_text(DECLARED, ["level=high"]))
+    with pytest.raises(UsageError, match="not name=value"):
+        parameters.from_text(DECLARED, ["level"])
+
+
+def test_the_injected_cell_is_compared_with_the_declared_one():
+    cells = ["", 'study = "x"\nlevel = 0.95', '# Parameters\nstudy = "y"\n', "import loadbook"]
+    parameters.check_injected(cells)
+    with pytest.raises(UsageError, match="unknown parameter 'studdy'"):
+        parameters.check_injected([*cells[:2], '# Parameters\nstuddy = "y"\n'])
+    with pytest.raises(UsageError, match="must be a number"):
+        parameters.check_injected([*cells[:2], '# Parameters\nlevel = "y"\n'])
+
+
+def test_without_papermill_there_is_nothing_to_check():
+    parameters.check_injected(["", 'study = "x"', "study = 5"])

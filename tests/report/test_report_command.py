@@ -1,0 +1,98 @@
+"""`loadbook report`: what it prints, what it leaves, and how it ends."""
+
+import json
+import os
+import time
+
+import nbformat
+import pytest
+from making import make_report
+from mockproject import Arm, make_project
+
+from loadbook.core.errors import UsageError
+from loadbook.records.layout import Layout
+from loadbook.report.build import refresh
+
+FEW = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06, label="one")}
+QUICK = {"notebooks": ("run_quality",)}
+
+
+@pytest.fixture
+def layout(tmp_path):
+    return make_project(tmp_path, FEW, name="quick", blocks=6, **QUICK)
+
+
+def test_last_lines_are_the_verdicts_and_the_path(made):
+    lines = made.output.strip().splitlines()
+    assert made.exit_code == 0
+    assert lines[0].startswith("tcp_nopush on is faster by")
+    assert any(line.startswith("▲ tcp_nopush on is faster by") for line in lines)
+    assert lines[-2] == f"report: {made.layout.reports / 'nginx-directives.html'}"
+    assert lines[-1] == f"index: {made.layout.reports / 'index.html'}"
+
+
+def test_executed_notebooks_stay_with_the_processed_data(made):
+    folder = made.layout.run("nginx-directives", "20261120T101500").processed / "notebooks"
+    assert sorted(p.name for p in folder.iterdir()) == ["config_effects.ipynb", "run_quality.ipynb"]
+
+
+def test_parameters_reach_the_notebooks_that_declare_them(layout):
+    made = make_report(layout, "quick", "-p", "metric=latency")
+    assert made.exit_code == 0, made.output
+    book = nbformat.read(
+        layout.run("quick", "20261120T101500").processed / "notebooks" / "run_quality.ipynb", as_version=4
+    )
+    injected = next(c.source for c in book.cells if "injected-parameters" in c.metadata.get("tags", []))
+    assert 'metric = "latency"' in injected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-p", "studdy=x"], "unknown parameter 'studdy'"),
+        (["-p", "study=x"], "given by the command line already"),
+        (["-p", "metric"], "not name=value"),
+        (["absent"], "no run"),
+        (["quick", "--run", "absent"], "no run 'absent'"),
+        (["--run", "r", "quick", "quick"], "exactly one STUDY"),
+        (["../quick"], "not allowed"),
+    ],
+)
+def test_wrong_arguments_touch_nothing(layout, arguments, said):
+    with pytest.raises(UsageError, match=said):
+        make_report(layout, *arguments)
+    assert not layout.reports.exists()
+
+
+def test_no_run_at_all(tmp_path):
+    for folder in ("studies", "notebooks", "data/raw"):
+        (tmp_path / folder).mkdir(parents=True)
+    with pytest.raises(UsageError, match="no study has a run"):
+        make_report(Layout(tmp_path))
+
+
+def test_a_failed_notebook_is_a_row_and_exit_3_and_others_go_on(tmp_path):
+    layout = make_project(tmp_path, FEW, name="quick", blocks=6, **QUICK)
+    make_project(tmp_path, FEW, name="torn", blocks=6, **QUICK)
+    (layout.run("torn", "20261120T101500").table("trials")).write_bytes(b"not parquet")
+    made = make_report(layout)
+    assert made.exit_code == 3
+    index = (layout.reports / "index.html").read_text()
+    assert "no report:" in index
+    assert "run_quality: cell" in index
+    assert (layout.reports / "quick.html").is_file()
+    assert not (layout.reports / "torn.html").exists()
+    assert json.loads((layout.reports / "torn.summary.json").read_text())["failed"]
+
+
+def test_tables_older_than_the_raw_data_are_rebuilt(layout, monkeypatch):
+    ingested, said = [], []
+    monkeypatch.setattr("loadbook.trials.ingest.ingest", ingested.append)
+    paths = layout.run("quick", "20261120T101500")
+    refresh(paths, said.append)
+    assert (ingested, said) == ([], [])
+    later = time.time() + 60
+    os.utime(paths.trials, (later, later))
+    refresh(paths, said.append)
+    assert ingested == [paths]
+    assert said == ["quick: ingesting run 20261120T101500"]
