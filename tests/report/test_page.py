@@ -68,7 +68,7 @@ def test_setup_shows_differences_first_and_changed_facts(usual):
 
 def test_provenance_says_when_raw_data_changed(tmp_path):
     page = page_of(tmp_path)
-    assert "raw data verified: 3 files of 3 trials" in page.provenance().text
+    assert "raw data: verified: 3 files of 3 trials" in page.provenance().text
     (page.data.paths.trial("t0002") / "stdout-driver-1").write_text("changed")
     assert "NOT as recorded: t0002/stdout-driver-1" in page.provenance().text
 

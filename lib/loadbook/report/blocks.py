@@ -38,11 +38,13 @@ class Block:
 
 
 def clean(value: Any) -> Any:
-    """Return text without control characters and directional overrides (ANSI, NUL, bidi); other values as they are."""
-    if not isinstance(value, str):
+    """Return text without control characters and directional overrides (ANSI, NUL, bidi); other values as they are.
+
+    Markup was made here, of parts that are clean.
+    """
+    if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
         return value
-    kept = "".join(c for c in value if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
-    return Markup(kept) if isinstance(value, Markup) else kept  # noqa: S704 - it was markup before
+    return "".join(c for c in value if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
 
 
 @cache

@@ -28,6 +28,7 @@ class Page:
     """One run of one study, with the blocks that all of its pages share; every method returns what a cell shows."""
 
     notebook = ""
+    explained: tuple[str, ...] = ("invalid", "note")  # levels of gates that the gate block puts in words; doubts stand in their own
 
     def __init__(self, data: RunData, baseline: str = "", metric: str = "", level: float = 0.95) -> None:
         self.data = data
@@ -107,7 +108,7 @@ class Page:
         """Show the gate matrix and, below it, a sentence of each gate that spoke."""
         from loadbook.report.figures import gates
 
-        return trials.gate_block(self.data, gates, self.labels)
+        return trials.gate_block(self.data, gates, self.labels, self.explained)
 
     def setup(self) -> Block:
         """Show how treatments differ, on which hosts they ran, and what changed there during the run."""

@@ -14,6 +14,7 @@ class QualityPage(Page):
     """Can the data of a run be trusted? See `quality_page`."""
 
     notebook = "run_quality"
+    explained = ("invalid", "doubt", "unchecked", "note")
 
     @property
     def question(self) -> str:

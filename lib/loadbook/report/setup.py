@@ -159,18 +159,19 @@ def verified(data: RunData) -> str:
         files += len(record.files)
         changed += [f"{folder.name}/{name}" for name in manifest.changed_files(folder, record)]
     if changed:
-        return f"raw data NOT as recorded: {', '.join(changed[:5])} ({len(changed)} of {files} files)"
-    return f"raw data verified: {files:,} files of {len(folders):,} trials match their sha256"
+        return f"NOT as recorded: {', '.join(changed[:5])} ({len(changed)} of {files} files)"
+    return f"verified: {files:,} files of {len(folders):,} trials match their sha256"
 
 
 def provenance(data: RunData) -> list[tuple[str, str]]:
     """Return where this page comes from, as pairs of name and value."""
     run = data.run_json
-    revision = (run.get("git_revision") or "not under git")[:12] + (" (with changes)" if run.get("git_dirty") else "")
+    revision = run["git_revision"][:12] if run.get("git_revision") else "not known"
+    revision += " (with changes)" if run.get("git_dirty") else ""
     return [
         ("study", f"{data.study.name} (sha256 {run['study_sha256'][:12]})"),
         ("run", f"{data.run}, started {started_text(data)}" + (", in the loopback lab" if run.get("lab") else "")),
         ("seed", str(run["seed"])),
         ("loadbook", f"{run['loadbook_version']}, revision {revision}"),
-        ("data", verified(data)),
+        ("raw data", verified(data)),
     ]

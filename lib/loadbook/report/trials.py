@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,6 @@ from loadbook.records.rundata import RunData
 from loadbook.report.blocks import Block, clean, render
 from loadbook.report.show import FigureModule, drawn
 from loadbook.report.tables import DASH, Column, Table
-
-SEEN_IN_WORDS = 2
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,9 @@ def _summed(gate: str, messages: list[str]) -> str:
     """Return a gate's messages as one text, with why it matters and what to change said once."""
     end = f": {GATES[gate].why}; {GATES[gate].remedy}." if gate in GATES else ""
     seen = [text.removesuffix(end) for text in messages]
-    more = f"; and {len(seen) - SEEN_IN_WORDS} more like it" if len(seen) > SEEN_IN_WORDS else ""
+    more = f" (and {len(seen) - 1} more like it)" if len(seen) > 1 else ""
     ends = end if end and any(text.endswith(end) for text in messages) else ""
-    return "; ".join(seen[:SEEN_IN_WORDS]) + more + ends
+    return seen[0] + more + ends
 
 
 def doubts(data: RunData) -> list[Spoken]:
@@ -105,10 +103,10 @@ def reasons(data: RunData) -> dict[str, str]:
     return {t.trial: reason_of(data, t) for t in each(data.trials[~data.trials["valid"]])}
 
 
-def gate_block(data: RunData, figure: FigureModule, labels: Mapping[str, str]) -> Block:
-    """Return the gate matrix with the sentences of the gates that spoke."""
+def gate_block(data: RunData, figure: FigureModule, labels: Mapping[str, str], levels: Sequence[str]) -> Block:
+    """Return the gate matrix with the sentences of the gates that spoke at these levels."""
     shown = drawn(figure, data.trials, data.problems, titles=titles(data), labels=labels)
-    said = spoken(data, "invalid", "doubt", "unchecked", "note")
+    said = spoken(data, *levels)
     html = render("gates.html.j2", figure=shown, spoken=said)
     text = "\n".join([shown.answer, *(f"- {s.title} ({s.level}): {s.text}" for s in said)])
     return Block(str(html), str(clean(text)))

@@ -90,6 +90,12 @@ def notes(analysis: Analysis) -> list[trials.Spoken]:
         for row in analysis.rows
         if row.verdict and row.verdict.comparison.flags
     ]
+    for row in analysis.of_kind("control"):
+        if row.passed is False:
+            text = (
+                "a change that is known to matter was not seen, so smaller ones may be missed: more blocks, less noise"
+            )
+            found.append(trials.Spoken("control", "Known effect not found", "doubt", 0, text))
     if not analysis.of_kind("aa"):
         text = "nothing in this run shows that the laboratory calls the same configuration the same"
         found.append(trials.Spoken("no-aa", "No A/A arm", "doubt", 0, text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from matplotlib.font_manager import FontProperties, findfont, get_font
@@ -76,9 +77,8 @@ def _cut(name: str, kept: int) -> str:
 
 def _head(text: str, width_in: float, size: float, bold: bool) -> str:
     """Return the longest start of `text` that fits, broken where a reader would break it if that is not too early."""
-    fits = len(text)
-    while fits > 1 and text_width(text[:fits].rstrip(), size, bold) > width_in:
-        fits -= 1
+    starts = range(1, len(text) + 1)
+    fits = max(1, bisect_right(starts, width_in, key=lambda n: text_width(text[:n].rstrip(), size, bold)))
     if fits == len(text):
         return text
     early = 0.35 * fits
