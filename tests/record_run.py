@@ -36,7 +36,7 @@ interval_s = 0.5
 driver_cpu = 1.0
 """
 KILLED = "t0013"
-QUIET = 0.5
+QUIET = 0.8
 
 
 def kill_load(jobs: Path) -> None:
@@ -50,7 +50,7 @@ def kill_load(jobs: Path) -> None:
         time.sleep(0.01)
 
 
-def wait_for_quiet(limit_s: float = 4.0) -> None:
+def wait_for_quiet(limit_s: float = 10.0) -> None:
     """Wait, bounded, until both CPUs were idle for a moment: this machine may be doing other things."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:

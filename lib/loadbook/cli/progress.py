@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from loadbook.core.units import seconds
 from loadbook.trials.progress import Progress as Event
 
 
@@ -19,7 +18,14 @@ class Reporter:
     def __init__(self, stream: TextIO) -> None:
         self.console = Console(file=stream, highlight=False, soft_wrap=True)
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-        self.bar = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+        # no refresh by a clock: in the lab, drawing would take CPU from what is measured
+        self.bar = Progress(
+            *columns,
+            console=self.console,
+            transient=True,
+            auto_refresh=False,
+            disable=not self.console.is_terminal,
+        )
         self.task: TaskID | None = None
 
     def __call__(self, event: Event) -> None:
@@ -32,11 +38,11 @@ class Reporter:
             self._move(event)
 
     def _move(self, event: Event) -> None:
-        left = f", {seconds(event.remaining_s)} left" if event.remaining_s is not None else ""
-        text = f"block {event.block} of {event.blocks}  {event.trial} {event.treatment}{left}"
+        text = f"block {event.block} of {event.blocks}  {event.trial} {event.treatment}{event.left()}"
         if self.task is None:
             self.task = self.bar.add_task(text, total=event.total)
         self.bar.update(self.task, description=text, completed=event.done)
+        self.bar.refresh()
 
     def __enter__(self) -> Reporter:
         self.bar.start()

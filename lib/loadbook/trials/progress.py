@@ -30,9 +30,12 @@ class Progress:
         """Return the event as one line of plain text."""
         if self.kind == "note":
             return self.message
-        left = f", {seconds(self.remaining_s)} left" if self.remaining_s is not None else ""
         where = f"[{self.done}/{self.total}] block {self.block} of {self.blocks}"
-        return f"{where}  {self.trial}  {self.treatment}: {self.message}{left}"
+        return f"{where}  {self.trial}  {self.treatment}: {self.message}{self.left()}"
+
+    def left(self) -> str:
+        """Return the expected time to the end as words that follow others; nothing where it is not known or over."""
+        return f", {seconds(max(1, round(self.remaining_s)))} left" if self.remaining_s else ""
 
 
 OnEvent = Callable[[Progress], None]
