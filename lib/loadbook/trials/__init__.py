@@ -1,1 +1,13 @@
-"""Floor 5: how is it done? Preflight, the loop over trials, one trial; and, meeting them only in files, ingest."""
+"""Floor 6: how is it done? A study's plan, trial by trial, into data/raw; and data/raw into tables.
+
+The way through, each module importing only those before it::
+
+    studies    a study by name, accepted by its services       choose     resume or new: which run is meant
+    bench      hosts opened, drivers, seats, target            connect    hosts file or lab -> bench
+    preflight  all that is wrong before the first trial        session    one sitting: leftovers, checks, run.json
+    reset, load, watch, evidence -> trial (one attempt)        names, attempts -> execute (the loop, the ledger)
+    api        run_study, the door                             progress   what a run tells while it runs
+    trial_rows -> ingest, the other door                       scatter    noise of a finished run, for the plan
+
+`execute` and `ingest` never import each other: they meet in files.
+"""
