@@ -37,7 +37,7 @@ class EffectsPage(Page):
     def answer(self) -> Block:
         """Show the headline verdict, one supporting sentence, and how many treatments are in each class."""
         said = verdicts.answer(self.analysis)
-        return block("answer.html.j2", "\n".join([said.headline, *said.support]), said=said)
+        return block("answer.html.j2", "\n".join([*said.errors, said.headline, said.support]), said=said)
 
     def trust(self) -> Block:
         """Show in four cells whether the instrument works: A/A arm, known effect, trials that count, doubts."""

@@ -28,7 +28,10 @@ class Page:
     """One run of one study, with the blocks that all of its pages share; every method returns what a cell shows."""
 
     notebook = ""
-    explained: tuple[str, ...] = ("invalid", "note")  # levels of gates that the gate block puts in words; doubts stand in their own
+    explained: tuple[str, ...] = (
+        "invalid",
+        "note",
+    )  # levels of gates that the gate block puts in words; doubts stand in their own
 
     def __init__(self, data: RunData, baseline: str = "", metric: str = "", level: float = 0.95) -> None:
         self.data = data

@@ -10,10 +10,14 @@ from loadbook.report import palette, trials
 from loadbook.report.tables import DASH
 from loadbook.stats.result import Analysis
 from loadbook.stats.shown import numbers
+from loadbook.stats.verdict import MAX_INCOMPLETE
 
 TITLES = {"aa": "Same against same", "control": "Known effect found"}
 FAILED = {"aa": "Same differs from same", "control": "Known effect NOT found"}
-MISSING = {"aa": "no A/A arm in this study", "control": "no positive control in this study"}
+MISSING = {
+    "aa": ("No A/A arm", "same against same was not tried"),
+    "control": ("No positive control", "no known effect was tried"),
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ def trust(data: RunData, analysis: Analysis) -> list[Cell]:
 def _check(analysis: Analysis, kind: str) -> Cell:
     rows = analysis.of_kind(kind)  # type: ignore[arg-type]
     if not rows:
-        return Cell("doubt", "!", TITLES[kind], MISSING[kind])
+        return Cell("doubt", "!", *MISSING[kind])
     row = next((r for r in rows if r.passed is False), rows[0])
     shown = numbers(row)
     seen = f"{shown.change} ({shown.interval})" if shown.change != DASH else "could not be compared"
@@ -62,8 +66,8 @@ def _counted(data: RunData) -> Cell:
     why = ", ".join(f"{n} {_inside(reason)}" if len(reasons) > 1 else _inside(reason) for reason, n in reasons[:2])
     more = f" and {len(reasons) - 2} other reasons" if len(reasons) > 2 else ""
     text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + "random order"
-    return Cell("" if number["valid"] else "failed", "✓" if number["valid"] else "✕",
-                f"{number['valid']} of {number['planned']} trials count", text)  # fmt: skip
+    css, glyph = ("", "✓") if left <= MAX_INCOMPLETE * number["planned"] else ("doubt", "!")
+    return Cell(css, glyph, f"{number['valid']} of {number['planned']} trials count", text)
 
 
 def _inside(title: str) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LEVEL_HEADS = {"ok_per_s": "ok/s", "requests_per_s": "requests/s", "bytes_per_s": "B/s"}
+MAX_ERROR_LINES = 2
 ERROR_GLYPHS = {"more": ("v-worse", "▼"), "fewer": ("v-better", "▲"), "undecided": ("v-undecided", "●")}
 Panels = Mapping[str, tuple["pd.DataFrame", Analysis]]
 
@@ -35,13 +36,14 @@ class Count:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer block: headline, supporting sentences, counts; `kind` gives the bar its colour."""
+    """The answer block: `kind` gives the bar its colour; `errors` are said first, the headline is given them."""
 
     kind: str
     glyph: str
     word: str
     headline: str
-    support: tuple[str, ...]
+    support: str
+    errors: tuple[str, ...]
     counts: tuple[Count, ...]
 
 
@@ -64,8 +66,9 @@ def answer(analysis: Analysis) -> Answer:
     if "undecided" in found and kind in ("small", "equivalent"):
         kind = "undecided"
     word = "no verdict" if analysis.laboratory else palette.verdict_word(kind, metric)
-    support = [*_more_errors(analysis), first.supporting(analysis)]
-    return Answer(kind, palette.VERDICTS[kind].glyph, word, _headline(analysis), tuple(filter(None, support)), counts)
+    headline = _headline(analysis)
+    support = first.supporting(analysis).removeprefix(headline).strip()
+    return Answer(kind, palette.VERDICTS[kind].glyph, word, headline, support, _more_errors(analysis), counts)
 
 
 def _headline(analysis: Analysis) -> str:
@@ -76,9 +79,10 @@ def _headline(analysis: Analysis) -> str:
     return longer[0] if longer else line
 
 
-def _more_errors(analysis: Analysis) -> list[str]:
-    worse = [r for r in analysis.of_kind("treatment") if r.errors.kind == "more"]
-    return [f"{r.label}: {errors_sentence(r.errors, analysis.row(analysis.baseline).errors)}" for r in worse[:2]]
+def _more_errors(analysis: Analysis) -> tuple[str, ...]:
+    worse = [row for row in analysis.of_kind("treatment") if row.errors.kind == "more"]
+    base = analysis.row(analysis.baseline).errors
+    return tuple(f"{row.label}: {errors_sentence(row.errors, base)}" for row in worse[:MAX_ERROR_LINES])
 
 
 def sentences(analysis: Analysis) -> list[Line]:

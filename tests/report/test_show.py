@@ -1,0 +1,47 @@
+"""Pictures in a page: about half of matplotlib's bytes, and the same picture."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from matplotlib.figure import Figure
+
+from loadbook.report.figures.common import house_style, to_svg
+from loadbook.report.show import compact
+
+
+@pytest.fixture(scope="module")
+def svg():
+    with house_style():
+        figure = Figure(figsize=(4, 3))
+        axes = figure.add_subplot()
+        axes.plot([0, 1.2345678, 2], [0.001234567, -3, 1e5], marker="o")
+        axes.fill_between([0, 1], [0, 1], [2, 3])
+        axes.set_title("Text <b> & more − 5 %")
+    return to_svg(figure).decode()
+
+
+def numbers_of_paths(svg):
+    return [[float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", d)] for d in re.findall(r'\bd="([^"]*)"', svg)]
+
+
+def test_it_is_smaller_and_still_well_formed(svg):
+    small = compact(svg)
+    assert len(small) < 0.75 * len(svg)
+    ET.fromstring(small)
+    assert "\n<" not in small
+    assert compact(small) == small
+
+
+def test_no_point_moves_by_a_hundredth_of_a_point(svg):
+    before, after = numbers_of_paths(svg), numbers_of_paths(compact(svg))
+    assert [len(p) for p in before] == [len(p) for p in after]
+    assert max(abs(a - b) for p, q in zip(before, after, strict=True) for a, b in zip(p, q, strict=True)) <= 0.0051
+
+
+def test_every_reference_still_has_its_target(svg):
+    small = compact(svg)
+    ids = set(re.findall(r'\bid="([^"]+)"', small))
+    used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', small))
+    assert {a or b for a, b in used} <= ids
+    assert used
