@@ -77,5 +77,5 @@ def test_bad_subset_and_blocks():
 def test_estimates_grow_with_the_plan():
     short, long = make_plan(make_study(), blocks=2), make_plan(make_study(), blocks=4)
     assert long.hours == pytest.approx(2 * short.hours)
-    assert short.hours == pytest.approx(10 * (0.1 + 2 + 10 + 1) / 3600)
+    assert short.hours == pytest.approx(10 * (0.1 + 2 + 10 + 0.5) / 3600)
     assert long.disk_bytes > short.disk_bytes > 0

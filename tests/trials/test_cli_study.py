@@ -67,7 +67,7 @@ def test_plan_says_trials_time_disk_and_detectable_difference(loadbook):
     code, out, _ = loadbook("plan", "aa", "--blocks", "10")
     assert code == 0
     assert "20: 10 blocks of baseline, again" in out
-    assert "48\u00a0s" in out
+    assert "38\u00a0s" in out
     assert "assumed: 2.5\u00a0% per trial" in out
     assert "fewer than 5 blocks" in loadbook("plan", "aa", "--blocks", "4")[1]
     plan = json.loads(loadbook("plan", "aa", "--json")[1])

@@ -16,7 +16,7 @@ from loadbook.core.errors import DataError, UsageError
 from loadbook.design.study import Study
 
 # measured in the lab by benchmarks/overhead.py, rounded up; only the estimate of hours and disk uses them
-OVERHEAD_S = 1.0
+OVERHEAD_S = 0.5
 TRIAL_BYTES, SAMPLE_BYTES = 30_000, 4_000
 
 
