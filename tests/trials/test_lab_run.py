@@ -70,8 +70,13 @@ def digests(layout: Layout) -> dict[str, str]:
     return {str(f.relative_to(layout.root)): manifest.sha256_file(f) for f in files if f.is_file()}
 
 
+def job_folders(lab) -> set[Path]:
+    """Return the jobs that hosts of the lab hold; other tests of the session leave theirs."""
+    return set(lab.folder.glob("*/work/jobs/*"))
+
+
 def test_a_run_is_whole_and_leaves_nothing_behind(lab, layout):
-    events = []
+    events, jobs_before = [], job_folders(lab)
     run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
     paths = layout.run("small", run)
     records = [manifest.read(paths.trial(f"t000{i}")) for i in range(1, 5)]
@@ -89,7 +94,7 @@ def test_a_run_is_whole_and_leaves_nothing_behind(lab, layout):
     }  # fmt: skip
     assert ingest(paths).trials == 4
     assert jobs_left(lab) == []
-    assert not list(lab.folder.glob("*/work/jobs/*"))
+    assert job_folders(lab) == jobs_before
     assert not list(lab.folder.glob("*/work/services/*"))
 
 
