@@ -168,6 +168,7 @@ def test_best_sentence() -> None:
     assert best_sentence(["a", "b", "c"], None, True) == "a, b and c cannot be told apart; all are ahead of the rest."
     assert best_sentence(["a", "b"], None) == "a and b cannot be told apart."
     assert best_sentence([], None) is None
+    assert best_sentence(list("abcdef"), None) == "a, b, c and 3 others cannot be told apart."
 
 
 def test_margins_keep_their_decimals() -> None:

@@ -116,14 +116,13 @@ class EffectsPage(Page):
         said = verdicts.answer(self.analysis)
         checks = {kind: [r.passed for r in self.analysis.of_kind(kind)] for kind in ("aa", "control")}
         verdict = {"kind": said.kind, "glyph": said.glyph, "word": said.word, "sentence": said.headline}
+        lines = [f"{s.glyph} {s.name}{s.text}" for s in verdicts.sentences(self.analysis)]
+        first = [] if any(line.endswith(said.headline) for line in lines) else [said.headline]
         return (
             super().summary()
             | {
                 "verdict": verdict,
-                "sentences": [
-                    said.headline,
-                    *(f"{s.glyph} {s.name}{s.text}" for s in verdicts.sentences(self.analysis)),
-                ],
+                "sentences": [*first, *lines],
                 "doubts": len(trials.doubts(self.data)),
                 "metric": metric_of(self.metric).name,
             }

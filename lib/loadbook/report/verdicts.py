@@ -66,17 +66,9 @@ def answer(analysis: Analysis) -> Answer:
     if "undecided" in found and kind in ("small", "equivalent"):
         kind = "undecided"
     word = "no verdict" if analysis.laboratory else palette.verdict_word(kind, metric)
-    headline = _headline(analysis)
+    headline = first.headline(analysis)
     support = first.supporting(analysis).removeprefix(headline).strip()
     return Answer(kind, palette.VERDICTS[kind].glyph, word, headline, support, _more_errors(analysis), counts)
-
-
-def _headline(analysis: Analysis) -> str:
-    """Return the headline, with interval and blocks where they leave it one line."""
-    line = first.headline(analysis)
-    full = [f"{r.label}{phrase(r.verdict)}" for r in analysis.of_kind("treatment") if r.verdict]
-    longer = [text for text in full if text.startswith(line.rstrip(".")) and len(text) <= first.MAX_LENGTH]
-    return longer[0] if longer else line
 
 
 def _more_errors(analysis: Analysis) -> tuple[str, ...]:

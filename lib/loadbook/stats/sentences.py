@@ -10,6 +10,7 @@ from loadbook.stats.result import ErrorSummary, Forecast, Interval, Row, Verdict
 from loadbook.stats.shown import comparison_texts, decimals
 from loadbook.stats.words import predicate, word
 
+MAX_NAMES = 4  # of treatments that cannot be told apart
 CLASS_WORDS = {
     "errors_connect": ("failed connection", "failed connections"),
     "errors_timeout": ("time-out", "time-outs"),
@@ -119,7 +120,8 @@ def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) 
         return f"{best} is ahead of every other treatment; its own gain is likely a little overstated."
     if len(labels) < 2:
         return None
-    names = f"{', '.join(labels[:-1])} and {labels[-1]} cannot be told apart"
+    shown = labels if len(labels) <= MAX_NAMES else [*labels[: MAX_NAMES - 1], f"{len(labels) - MAX_NAMES + 1} others"]
+    names = f"{', '.join(shown[:-1])} and {shown[-1]} cannot be told apart"
     return f"{names}; all are ahead of the rest." if ties_lead else f"{names}."
 
 
