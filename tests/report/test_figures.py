@@ -6,6 +6,7 @@ import importlib
 import itertools
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,35 @@ def test_effects_prints_the_rounded_numbers_of_the_table_and_glyphs_before_words
             assert any(text.startswith(change) for text in said)
 
 
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+@pytest.mark.parametrize("case", [*CASES, "all_slower", "all_faster"])
+def test_effects_keeps_the_words_above_the_axis_apart(case, narrow):
+    analysis = (
+        one_sided(-0.4) if case == "all_slower" else one_sided(0.6) if case == "all_faster" else mock(case).analysis
+    )
+    found = boxes(effects.draw(analysis, narrow=narrow))
+    head = [(t, b) for t, b in found if re.match(r"margin ±|← |.* →$|verdict$|change \(", t.get_text())]
+    assert len(head) == (3 if narrow else 5)
+    for (one, first), (two, second) in itertools.combinations(head, 2):
+        beside = max(first.x0, second.x0) - min(first.x1, second.x1)
+        below = max(first.y0, second.y0) - min(first.y1, second.y1)
+        assert beside >= 10 or below >= 0, (one.get_text(), two.get_text(), beside)
+
+
+def one_sided(effect: float):
+    """Return an analysis whose treatments all lie far on one side of zero, so that zero is at an end of the axis."""
+    found = mock("plain").analysis
+    return replace(found, rows=tuple(moved(row, effect) if row.kind != "baseline" else row for row in found.rows))
+
+
+def moved(row, effect: float):
+    if row.verdict is None or row.verdict.comparison.effect is None:
+        return row
+    at = {"effect": effect, "ci95": (effect - 0.05, effect + 0.05), "ci90": None, "ci_family": None}
+    verdict = replace(row.verdict, comparison=replace(row.verdict.comparison, **at))
+    return replace(row, verdict=verdict, expected_effect=None)
+
+
 def _panel_marks(axes) -> list[str]:
     return [line.get_marker() for line in axes.lines if line.get_marker() not in ("None", "", None)]
 
@@ -251,6 +281,31 @@ def test_latency_colours_each_panel_by_its_own_verdict():
     assert len(set(kinds.values())) > 1
     for panel, kind in zip(drawn.axes, kinds.values(), strict=True):
         assert palette.VERDICTS[kind].fill in {line.get_color() for line in panel.lines}
+
+
+def test_latency_draws_six_panels_in_one_row_with_names_once():
+    m = mock("plain")
+    own = next(iter(m.panels.values()))
+    drawn = latency.draw(m.analysis, dict.fromkeys(("p50", "p75", "p90", "p95", "p99", "p99.9"), own))
+    assert len({round(panel.get_position().y0, 6) for panel in drawn.axes}) == 1
+    assert words(drawn).count("baseline") == 1
+
+
+def test_latency_says_each_direction_by_itself():
+    m = mock("plain")
+    values, own = next(iter(m.panels.values()))
+    name = own.rows[1].treatment
+    effects_by_panel = {"p50": 0.7, "p75": -0.5, "p90": -0.85, "p99": -0.6}
+    panels = {p: (values, replace(own, rows=tuple(
+        decided(r, e) if r.treatment == name else r for r in own.rows if r.treatment == name or r.kind != "treatment"
+    ))) for p, e in effects_by_panel.items()}  # fmt: skip
+    said = latency.answer(m.analysis, panels).replace("\u00a0", " ")
+    assert re.search(r": p50 longer \(\+70[.0]* %, .* to .* %\), p75 to p99 shorter, p90 most \(−85[.0]* %, ", said)
+
+
+def decided(row, effect: float):
+    found = moved(row, effect)
+    return replace(found, verdict=replace(found.verdict, kind="better" if effect < 0 else "worse", decimals=None))
 
 
 def test_latency_without_percentiles_says_so():

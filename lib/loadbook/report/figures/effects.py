@@ -42,7 +42,8 @@ from loadbook.stats.sentences import margin_text
 from loadbook.stats.shown import numbers
 from loadbook.stats.words import predicate, words
 
-HEAD_IN, FOOT_IN, CHECKS_IN, EDGE_IN = 0.34, 0.68, 0.28, 0.05
+HEAD_IN, FOOT_IN, CHECKS_IN, EDGE_IN = 0.4, 0.68, 0.28, 0.05
+REACH_IN, APART_IN = 0.9, 0.15  # of the direction words: how far from the margin's words they go, how near they come
 _SIDES: tuple[VerdictKind, ...] = ("better", "worse")
 
 
@@ -86,17 +87,21 @@ def _change_head(analysis: Analysis) -> str:
 
 
 def _head(sheet: Sheet, analysis: Analysis, scale: scales.RatioScale, left: float, right: float) -> None:
-    size, y = sheet.size - 0.6, HEAD_IN - 0.14
-    zero = scale.inch(0, left, right)
+    size, y = sheet.size - 0.6, HEAD_IN - 0.1
     margin = f"margin ±{margin_text(analysis.margin)}"
-    above, below, _ = words(analysis.metric)
     half = text_width(margin, size) / 2
-    zero = min(max(zero, half + 0.75), sheet.width - half - 0.75)
-    y += 0.04
+    zero = scale.inch(0, left, right)
+    zero = min(max(zero, half + EDGE_IN), right - half)
     sheet.text(zero, y, margin, size=size, colour=palette.SOFT, at="center", va="baseline")
-    for word, at, ha in ((f"← {below}", max(left, zero - half - 0.9), "left"), (f"{above} →", 0, "right")):
-        place = at if ha == "left" else min(right, zero + half + 0.9)
-        sheet.text(place, y, word, size=size, colour=palette.SOFT, at=ha, va="baseline")  # type: ignore[arg-type]
+    above, below, _ = words(analysis.metric)
+    slower, faster = f"← {below}", f"{above} →"
+    starts = max(left, zero - half - REACH_IN)
+    ends = min(right, zero + half + REACH_IN)
+    tight = starts + text_width(slower, size) > zero - half - APART_IN
+    tight |= ends - text_width(faster, size) < zero + half + APART_IN
+    line = y - line_in(size) if tight else y
+    sheet.text(starts, line, slower, size=size, colour=palette.SOFT, va="baseline")
+    sheet.text(ends, line, faster, size=size, colour=palette.SOFT, at="right", va="baseline")
     if not sheet.narrow:
         sheet.text(right + 0.12, y, "verdict", size=size, colour=palette.SOFT, va="baseline")
         head = _change_head(analysis)
@@ -200,11 +205,11 @@ def _side(analysis: Analysis, kind: VerdictKind) -> str:
     rows = [r for r in analysis.of_kind("treatment") if r.verdict and r.verdict.kind == kind]
     if not rows or not rows[0].verdict:
         return ""
-    shown, sizes = names(analysis), [numbers(r).size for r in rows]
+    shown, texts = names(analysis), [numbers(r) for r in rows]
     does = predicate(analysis.metric, rows[0].verdict.comparison.effect or 0.0, len(rows))
     if len(rows) == 1:
-        return f"{shown[rows[0].treatment]} {does} by {sizes[0]}"
-    said = [f"{shown[r.treatment]} (by {size})" for r, size in zip(rows, sizes, strict=True)]
+        return f"{shown[rows[0].treatment]} {does} by {texts[0].size} ({texts[0].bounds})"
+    said = [f"{shown[r.treatment]} (by {t.size}, {t.bounds})" for r, t in zip(rows, texts, strict=True)]
     return f"{listed(said, 3, 'treatments')} {does}"
 
 

@@ -6,7 +6,7 @@ In five seconds: does the tail move, and is it more than the scatter between tri
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -26,15 +26,15 @@ from loadbook.report.figures.common import (
     rows_in_reading_order,
     size_pt,
 )
-from loadbook.report.figures.text import joined, shortened, widest, wrap
+from loadbook.report.figures.text import counted, joined, shortened, widest, wrap
 from loadbook.stats.result import Analysis, Row
 from loadbook.stats.sentences import margin_text
 from loadbook.stats.shown import numbers
 from loadbook.stats.words import word
 
 Panels = Mapping[str, tuple[pd.DataFrame, Analysis]]
-MOST_IN_A_ROW, NAME_WIDE_IN, NAME_NARROW_IN = 4, 1.75, 1.4
-HEAD_IN, FOOT_IN, ROW_WIDE_IN, ROW_NARROW_IN, GAP_IN = 0.28, 0.54, 0.31, 0.21, 0.2
+MOST_IN_A_ROW, NAME_WIDE_IN, NAME_NARROW_IN = 6, 1.6, 1.4
+HEAD_IN, FOOT_IN, ROW_WIDE_IN, ROW_NARROW_IN, GAP_IN = 0.28, 0.54, 0.31, 0.21, 0.18
 PLAIN = palette.Style(palette.INK, palette.INK, "", "o", hollow=True)
 
 
@@ -131,19 +131,33 @@ def answer(analysis: Analysis, panels: Panels, quantity: str = "") -> str:
     if not moved:
         return f"No treatment is shown to change any percentile by {margin} or more."
     order = [r.treatment for r in analysis.of_kind("treatment") if r.treatment in moved]
-    said = [_moves(names(analysis)[t], moved[t], len(panels)) for t in order[:3]]
+    said = [_moves(names(analysis)[t], moved[t], list(panels)) for t in order[:3]]
     more = len(order) - len(said)
-    return "; ".join(said) + (f"; {more} more treatments move a percentile." if more else ".")
+    return "; ".join(said) + (f"; {counted(more, 'more treatment')} with a shift." if more else ".")
 
 
-def _moves(name: str, found: list[tuple[str, Row]], panels: int) -> str:
-    """Return "X: longer at every percentile, at p99 most (10.0 ms to 18.0 ms)"."""
-    largest, row = max(found, key=lambda item: abs(_effect(item[1])))
-    directions = {word(r.verdict.comparison.metric, _effect(r)) for _, r in found if r.verdict}
-    where = "every percentile" if len(found) == panels and panels > 1 else joined([p for p, _ in found])
-    how_much = numbers(row).change
-    most = f", at {largest} most ({how_much})" if len(found) > 1 else f" ({how_much})"
-    return f"{name}: {' and '.join(sorted(directions))} at {where}{most}"
+def _moves(name: str, found: list[tuple[str, Row]], panels: Sequence[str]) -> str:
+    """Return "X: p50 longer (+72 %, +60 to +80 %), p75 to p99 shorter, p90 most (...)": each direction by itself."""
+    directions = {p: word(r.verdict.comparison.metric, _effect(r)) for p, r in found if r.verdict}
+    said = []
+    for direction in dict.fromkeys(directions.values()):
+        group = [(p, r) for p, r in found if directions.get(p) == direction]
+        largest, row = max(group, key=lambda item: abs(math.log1p(_effect(item[1]))))
+        how_much = f"({numbers(row).change}, {numbers(row).interval})"
+        where = _where([p for p, _ in group], panels)
+        most = f", {largest} most {how_much}" if len(group) > 1 else f" {how_much}"
+        said.append(f"{where} {direction}{most}")
+    return f"{name}: {', '.join(said)}"
+
+
+def _where(found: list[str], panels: Sequence[str]) -> str:
+    """Return "every percentile", "p75 to p99" for neighbours of which there are more than two, else all of them."""
+    if len(found) == len(panels) > 1:
+        return "every percentile"
+    first = panels.index(found[0])
+    if len(found) > 2 and list(panels[first : first + len(found)]) == found:
+        return f"{found[0]} to {found[-1]}"
+    return joined(found)
 
 
 def _effect(row: Row) -> float:
