@@ -18,7 +18,19 @@ from mockdata import CASES, Mock, mock
 
 from loadbook.core.metrics import metric
 from loadbook.report import palette
-from loadbook.report.figures import common, effects, errors, gates, latency, order, pairs, published, scales, traces
+from loadbook.report.figures import (
+    claims,
+    common,
+    effects,
+    errors,
+    gates,
+    latency,
+    order,
+    pairs,
+    published,
+    scales,
+    traces,
+)
 from loadbook.report.figures import text as lettering
 from loadbook.stats.shown import numbers
 
@@ -385,7 +397,7 @@ def test_published_draws_no_interval_for_the_article():
     m = mock("all_invalid")
     panel = published.draw(m.study, m.analysis).axes[0]
     assert _panel_marks(panel).count("D") == len(m.study.published.claims)
-    assert "not yet run here" in words(published.draw(m.study, m.analysis))
+    assert "not run here" in words(published.draw(m.study, m.analysis))
 
 
 def test_published_judges_direction_before_size():
@@ -393,8 +405,33 @@ def test_published_judges_direction_before_size():
     said = published.answer(m.study, m.analysis)
     assert said == (
         "Of 4 claims: 2 reproduced in direction, not in size; "
-        "1 without evidence either way (both values lie at the offered rate); 1 not run or not decided here."
+        "1 without evidence either way (both values lie at the offered rate); 1 not compared here."
     )
+
+
+def test_published_compares_directly_what_a_claim_compares():
+    m = mock("plain")
+    claim = m.study.published.claims[0]
+    claims_made = [
+        claim.model_copy(update={"treatment": "access_log-on", "against": "tcp_nopush-on"}),
+        claim.model_copy(update={"treatment": "access_log-on", "against": "not-run"}),
+    ]
+    levels = {"set": {"tcp_nopush": "on"}}
+    study = m.study.model_copy(update={
+        "published": m.study.published.model_copy(update={"claims": tuple(claims_made)}),
+        "treatments": m.study.treatments | {n: m.study.treatments[n].model_copy(update=levels)
+                                            for n in ("tcp_nopush-on", "not-run")},
+    })  # fmt: skip
+    assert claims.other_baselines(study, m.analysis) == ["tcp_nopush-on"]
+    row = m.analysis.row("access_log-on")
+    against = replace(row.verdict.comparison, baseline="tcp_nopush-on", effect=-0.10, ci95=(-0.12, -0.08))
+    ours = replace(row, verdict=replace(row.verdict, comparison=against))
+    direct = {"tcp_nopush-on": replace(m.analysis, baseline="tcp_nopush-on", rows=(ours,))}
+    first, second = claims.lines_of(study, m.analysis, direct)
+    assert first.row is ours
+    assert (second.row, second.absent) == (None, "not run here")
+    said = words(published.draw(study, m.analysis, direct))
+    assert f"▼ slower {numbers(ours).change}" in said
 
 
 # shared helpers

@@ -101,12 +101,15 @@ class EffectsPage(Page):
 
     def published(self) -> Block:
         """Show what the article said beside what was measured here."""
-        from loadbook.report.figures import published
+        from loadbook.report.figures import claims, published
 
-        if not published.needed(self.data.study):
+        study = self.data.study
+        if not published.needed(study):
             return nothing("Nothing published stands beside this study.")
-        shown = show(published, self.data.study, self.analysis)
-        source = self.data.study.published.source if self.data.study.published else ""
+        others = claims.other_baselines(study, self.analysis)
+        direct = {name: self.analyse(self.metric, self.analysis.statistic, name) for name in others}
+        shown = show(published, study, self.analysis, direct=direct)
+        source = study.published.source if study.published else ""
         return Block(
             shown.html + str(render("note.html.j2", text=f"Source: {source}.")), f"{shown.text}\nSource: {source}"
         )

@@ -65,11 +65,13 @@ class Page:
         shown = block("scope.html.j2", f"{self.question}\n{line}", question=self.question, line=line)
         return Block(notebook_style() + shown.html, shown.text)
 
-    def analyse(self, metric: str, statistic: str | None = None) -> Analysis:
-        """Return the analysis of another metric by the same rules."""
+    def analyse(self, metric: str, statistic: str | None = None, baseline: str = "") -> Analysis:
+        """Return the analysis of another metric, or against another baseline, by the same rules."""
         from loadbook.stats.analyse import analyse
 
-        return analyse(self.data, metric=metric, statistic=statistic, baseline=self.baseline, level=self.level)
+        return analyse(
+            self.data, metric=metric, statistic=statistic, baseline=baseline or self.baseline, level=self.level
+        )
 
     def figure(self, name: str, *data: Any, **options: Any) -> Block:
         """Show the module `name` of report.figures with the data it documents; the door for figures of your own."""

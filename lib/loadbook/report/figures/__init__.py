@@ -16,7 +16,7 @@ module          data
 ``traces``      traces, trials, hosts=run.json "hosts", labels={treatment: label}, windows={trial: seconds measured},
                 links={host: B/s}, block=None
 ``gates``       trials, problems, titles={gate: title}, labels={treatment: label}
-``published``   study, analysis
+``published``   study, analysis, direct={treatment: analysis against it}, for claims.other_baselines
 ==============  ==========================================================================================
 
 `analysis` is a stats.result.Analysis; `values`, `errors` and `requests` are frames of RunData.values (metric of the

@@ -15,7 +15,7 @@ from loadbook.core.units import percent
 from loadbook.design.study import Study
 from loadbook.report import palette
 from loadbook.report.figures import scales
-from loadbook.report.figures.claims import FATES, Line, compared, fate, lines_of
+from loadbook.report.figures.claims import FATES, Direct, Line, compared, fate, lines_of
 from loadbook.report.figures.common import (
     NARROW_IN,
     WIDE_IN,
@@ -40,9 +40,12 @@ def needed(study: Study) -> bool:
 
 
 @in_house_style
-def draw(study: Study, analysis: Analysis, narrow: bool = False) -> Figure:
-    """Draw each published ratio as a hollow diamond without interval, and ours below it with one."""
-    lines = lines_of(study, analysis)
+def draw(study: Study, analysis: Analysis, direct: Direct | None = None, narrow: bool = False) -> Figure:
+    """Draw each published ratio as a hollow diamond without interval, and ours below it with one.
+
+    `direct` are analyses of the same run against the treatments of `other_baselines`: what some claims compare with.
+    """
+    lines = lines_of(study, analysis, direct)
     texts = [_texts(line, narrow) for line in lines]
     heights = [_height(text, narrow) for text in texts]
     sheet = Sheet(narrow, HEAD_IN + sum(heights) + FOOT_IN)
@@ -67,7 +70,7 @@ def draw(study: Study, analysis: Analysis, narrow: bool = False) -> Figure:
     _head(sheet, analysis, right)
     title = "change against the claim’s other value (ratio, log scale)"
     at = sheet.width / 2 if narrow else (left + right) / 2
-    title = wrap(title, max(right - left, 2.6), sheet.size)
+    title = wrap(title, max(right - left, 3.3), sheet.size)
     sheet.text(at, bottom + 0.28, title, colour=palette.SOFT, at="center", va="top")
     return sheet.figure
 
@@ -158,9 +161,9 @@ def _head(sheet: Sheet, analysis: Analysis, right: float) -> None:
     sheet.text(0.05, 0.16, claim, size=size, colour=palette.SOFT)
 
 
-def answer(study: Study, analysis: Analysis) -> str:
+def answer(study: Study, analysis: Analysis, direct: Direct | None = None) -> str:
     """Return how many claims hold here: direction first, then size."""
-    lines = lines_of(study, analysis)
+    lines = lines_of(study, analysis, direct)
     if len(lines) == 1:
         return f"The article’s claim “{lines[0].title}” is {FATES[fate(lines[0], analysis.margin)]}."
     fates = [fate(line, analysis.margin) for line in lines]
@@ -168,9 +171,9 @@ def answer(study: Study, analysis: Analysis) -> str:
     return f"Of {counted(len(lines), 'claim')}: {'; '.join(said)}."
 
 
-def how(study: Study, analysis: Analysis) -> str:
+def how(study: Study, analysis: Analysis, direct: Direct | None = None) -> str:
     """Return how the figure is read, naming only the marks that it has."""
-    lines = lines_of(study, analysis)
+    lines = lines_of(study, analysis, direct)
     text = "◇: the article’s single value, so without an interval; "
     text += f"below it ours with its {confidence(analysis)} interval."
     if any(line.at_ceiling and not line.no_evidence for line in lines):
@@ -180,13 +183,13 @@ def how(study: Study, analysis: Analysis) -> str:
     return text + " Shaded: the margin. Other machines, other load: compare directions and verdicts, not rates."
 
 
-def alt(study: Study, analysis: Analysis) -> str:
+def alt(study: Study, analysis: Analysis, direct: Direct | None = None) -> str:
     """Return the answer and each claim's change there and here."""
     said = []
-    for line in lines_of(study, analysis):
+    for line in lines_of(study, analysis, direct):
         there = percent(line.effect) if line.effect is not None else "no number"
         here, _ = _here(line, analysis)
         said.append(
             f"{line.title}: {there} in the article ({line.numbers}), {here if line.row is None else 'here ' + here}"
         )
-    return f"Published claims against this run. {answer(study, analysis)} {'; '.join(said)}."
+    return f"Published claims against this run. {answer(study, analysis, direct)} {'; '.join(said)}."
