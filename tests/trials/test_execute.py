@@ -24,7 +24,7 @@ from loadbook.trials import execute as loop
 from loadbook.trials.attempts import WHOLE, Keeper
 from loadbook.trials.bench import Bench
 from loadbook.trials.names import blank_record, failed, staging
-from loadbook.trials.progress import silent
+from loadbook.trials.progress import Progress, silent
 from recorded import STUDY, copy_recorded_run
 
 
@@ -60,6 +60,15 @@ class Scripted:
         driver = DriverRecord(host="driver", argv=["wrk"], rc=0, stdout="stdout-driver", stderr="stdout-driver")
         self.record.drivers = [driver] if self.record.status in WHOLE else []
         return self.record
+
+
+@pytest.mark.parametrize(
+    ("remaining_s", "words"),
+    [(None, ""), (0.0, ", done"), (0.2, ", 1 s left"), (49.6, ", 50 s left"), (119.0, ", 2 min left"),
+     (95.0, ", 2 min left"), (3900.0, ", 1 h 5 min left")],
+)  # fmt: skip
+def test_the_time_left_is_in_whole_seconds_or_minutes(remaining_s, words):
+    assert Progress("trial-ended", "ok", remaining_s=remaining_s).left().replace("\u00a0", " ") == words
 
 
 def run_scripted(plan, raw, script, monkeypatch):

@@ -62,8 +62,8 @@ SUMMARIES = {
 def cli() -> None:
     """Loadbook: benchmarks of web servers and load balancers, with verdicts that can be defended.
 
-    Results go to stdout, progress to stderr. Exit codes: 0 fine, 1 a verdict the study declared unacceptable,
-    2 usage or bad spec, 3 a host or tool failed, 4 data invalid, 130 interrupted.
+    Results go to stdout, progress to stderr. Exit codes: 0 fine, whatever the verdicts are; 2 usage or
+    bad spec, 3 a host or tool failed, 4 data invalid, 130 interrupted.
     """
 
 

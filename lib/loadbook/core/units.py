@@ -55,6 +55,14 @@ def seconds(value_s: float) -> str:
     return f"{minutes}{NBSP}min" if minutes < 60 else f"{minutes // 60}{NBSP}h {minutes % 60}{NBSP}min"
 
 
+def remaining(value_s: float) -> str:
+    """Return an expected time to the end for readers: done, 50 s left, 2 min left, 1 h 5 min left; never below 1 s."""
+    if value_s <= 0:
+        return "done"
+    whole = max(1, round(value_s))
+    return f"{f'{whole}{NBSP}s' if whole < 90 else seconds(max(whole, 120))} left"
+
+
 def size(value_b: float) -> str:
     """Return bytes for readers in binary units: 5 B, 64.0 KiB, 1.2 GiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):

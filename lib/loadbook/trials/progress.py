@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from loadbook.core.units import seconds
+from loadbook.core.units import remaining
 
 Kind = Literal["note", "trial-started", "trial-ended"]
 
@@ -34,8 +34,8 @@ class Progress:
         return f"{where}  {self.trial}  {self.treatment}: {self.message}{self.left()}"
 
     def left(self) -> str:
-        """Return the expected time to the end as words that follow others; nothing where it is not known or over."""
-        return f", {seconds(max(1, round(self.remaining_s)))} left" if self.remaining_s else ""
+        """Return the expected time to the end as words that follow others; nothing where it is not known."""
+        return "" if self.remaining_s is None else f", {remaining(self.remaining_s)}"
 
 
 OnEvent = Callable[[Progress], None]
