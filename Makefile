@@ -30,9 +30,11 @@ check:
 	@.venv/bin/ruff format --check lib tests benchmarks
 	@.venv/bin/mypy
 
+# Jupyter asks root for a word of consent; it listens on loopback only, with its token.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 lab: setup
 	@$(LOADBOOK) lab up
-	@cd notebooks && ../.venv/bin/python -m jupyterlab --ServerApp.ip=127.0.0.1 --LabApp.news_url= $(JUPYTER_ARGS)
+	@cd notebooks && ../.venv/bin/python -m jupyterlab --ServerApp.ip=127.0.0.1 --LabApp.news_url= $(AS_ROOT) $(JUPYTER_ARGS)
 
 # Needs uv. Locks hold hashes and no address of any index, so that they work with every mirror.
 LOCK := uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --extra build pyproject.toml
