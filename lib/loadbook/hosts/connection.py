@@ -146,8 +146,14 @@ def _login_errors(end: Endpoint) -> Iterator[None]:
             end.alias, f"login as {end.shown} refused: {error}", f"try: ssh -p {end.port} {end.user}@{end.host_name}"
         ) from error
     except (SSHException, OSError, EOFError) as error:
+        if str(error) == _NO_KEY:
+            raise AuthError(end.alias, f"no key to log in with as {end.shown}", _NO_KEY_HINT) from error
         raise UnreachableError(end.alias, f"no SSH login at {end.shown}: {error}", _UP) from error
 
+
+# what Paramiko raises when it found neither a key nor an agent
+_NO_KEY = "No authentication methods available"
+_NO_KEY_HINT = "name one in the hosts file (identity_file) or in ~/.ssh/config, or ssh-add it"
 
 _TRUST = "compare the fingerprint with the host's own, then: loadbook hosts trust [--hosts FILE]"
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.design import problems
 from loadbook.records.layout import NAME
 
 Alias = Annotated[str, Field(pattern=NAME.pattern.replace(r"\Z", "$"))]
@@ -26,7 +27,7 @@ class HostEntry(BaseModel):
     roles: tuple[str, ...]
     ssh: str | None = None
     address: str | None = None
-    workdir: str | None = Field(None, description="absolute folder on the host; default /tmp/loadbook-<user>")
+    workdir: str | None = Field(None, description="absolute folder on the host; default /tmp/loadbook-<user>-<alias>")
     host_name: str | None = None
     port: Annotated[int, Field(gt=0, lt=65536)] | None = None
     user: str | None = None
@@ -53,11 +54,11 @@ def read_hosts(path: Path) -> HostsFile:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UsageError(f"hosts file {path} is not there", "loadbook lab up makes one for the lab") from None
+        hint = "write one (README, `Your own hosts`); without --hosts it is the lab's, made by loadbook lab up"
+        raise UsageError(f"hosts file {path} is not there", hint) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
     try:
         return HostsFile.model_validate(raw)
     except ValidationError as error:
-        problems = [SpecProblem(".".join(str(p) for p in e["loc"]) or "file", e["msg"]) for e in error.errors()]
-        raise StudyError(str(path), problems) from error
+        raise StudyError(str(path), problems.of_validation(error, HostsFile)) from error

@@ -30,7 +30,8 @@ class RemoteHost(Link):
 
     def __init__(self, end: Endpoint, entry: HostEntry, run_id: str) -> None:
         self.address = entry.address or end.host_name
-        workdir = entry.workdir or f"/tmp/loadbook-{end.user}"  # noqa: S108 (the session checks that it is ours)
+        # one folder per alias, since two aliases may be one machine; the session checks that it is ours
+        workdir = entry.workdir or f"/tmp/loadbook-{end.user}-{end.alias}"  # noqa: S108
         super().__init__(end, workdir, entry.cpus, f"{run_id}-{secrets.token_hex(6)}")
 
     def path(self, path: str) -> str:

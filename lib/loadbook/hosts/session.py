@@ -62,7 +62,8 @@ class Session:
         if made.rc == _FOREIGN:
             raise HostError(self._end.alias, f"{self.workdir} belongs to another user", "set `workdir` for this host")
         if made.rc:
-            raise HostError(self._end.alias, f"work folder {self.workdir}: {made.stderr.decode(errors='replace')}")
+            said = made.stderr.decode(errors="replace").strip()
+            raise HostError(self._end.alias, f"work folder {self.workdir}: {said}", "set `workdir` for this host")
         return shell
 
     def _install_launcher(self) -> str:

@@ -59,6 +59,10 @@ def resolve(alias: str, entry: HostEntry, known_hosts: Path, config: SSHConfig |
     over = {"hostname": entry.host_name, "port": entry.port, "user": entry.user}
     found.update({k: str(v) for k, v in over.items() if v is not None})
     if entry.identity_file:
+        if not Path(entry.identity_file).expanduser().is_file():
+            raise UsageError(
+                f"host {alias}: identity_file {entry.identity_file} is not there", "correct the hosts file"
+            )
         found.update({"identityfile": [entry.identity_file], "identitiesonly": "yes"})
     jump = None if entry.host_name else _jump(found.get("proxyjump"), known_hosts, config, MAX_JUMPS)
     return _endpoint(alias, found, known_hosts, jump)

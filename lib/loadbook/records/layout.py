@@ -126,6 +126,8 @@ def find_root(start: Path | None = None) -> Path:
     """Return the project folder: $LOADBOOK_HOME, else the nearest folder above `start` with studies/ and notebooks/."""
     given = os.environ.get("LOADBOOK_HOME")
     if given:
+        if not Path(given).is_dir():
+            raise UsageError(f"LOADBOOK_HOME is {given!r}, which is no folder", "set it to the project's folder")
         return Path(given).resolve()
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
