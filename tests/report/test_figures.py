@@ -364,6 +364,29 @@ def test_traces_take_windows_and_an_empty_table():
     assert drawn.axes
 
 
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+def test_traces_begin_with_the_rate_that_was_answered(narrow):
+    m = mock("plain")
+    rates = dict(zip(m.values["trial"], m.values["value"], strict=True))
+    drawn = traces.draw(m.traces, m.trials, m.hosts, m.labels, rates=rates, narrow=narrow)
+    assert len(drawn.axes) == 1 + len(traces.draw(m.traces, m.trials, m.hosts, m.labels).axes)
+    own = m.values[m.values["block"] == 6].sort_values("slot")
+    line = max(drawn.axes[0].lines, key=lambda one: len(one.get_xdata()))
+    heights = line.get_ydata()[~np.isnan(line.get_ydata())]
+    assert sorted(heights) == pytest.approx(sorted(own["value"].repeat(2) / 1e3))
+    assert any(text.startswith("ok responses per second, thousands") for text in words(drawn))
+
+
+def test_traces_say_when_the_driver_was_full_for_a_moment():
+    m = mock("plain")
+    driver = next(alias for alias, host in m.hosts.items() if "driver" in host["roles"])
+    mine = m.traces["trial"].isin(m.trials.loc[m.trials["block"] == 6, "trial"])
+    cores = m.traces[mine & (m.traces["host"] == driver) & (m.traces["metric"] == "cpu_busy") & (m.traces["t_s"] > 0)]
+    full = m.traces.copy()
+    full.loc[cores.index[:1], "value"] = 1.0
+    assert "the driver had room except in" in traces.answer(full, m.trials, m.hosts, m.labels)
+
+
 # figures 10 and 13
 
 
@@ -431,7 +454,8 @@ def test_published_compares_directly_what_a_claim_compares():
     assert first.row is ours
     assert (second.row, second.absent) == (None, "not run here")
     said = words(published.draw(study, m.analysis, direct))
-    assert f"▼ slower {numbers(ours).change}" in said
+    assert f"▼ slower {numbers(ours).change} ({numbers(ours).interval_number})" in said
+    assert "the one that it names" in published.how(study, m.analysis, direct)
 
 
 # shared helpers

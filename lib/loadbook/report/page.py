@@ -101,7 +101,14 @@ class Page:
         data = self.data
         if not traces.needed(data.traces):
             return note("Not known: no monitor recorded anything.")
-        return show(traces, data.traces, data.trials, hosts=data.run_json["hosts"], labels=self.labels)
+        rates, windows = (self._known(name) for name in ("ok_per_s", "duration"))
+        hosts = data.run_json["hosts"]
+        return show(traces, data.traces, data.trials, hosts=hosts, labels=self.labels, windows=windows, rates=rates)
+
+    def _known(self, metric: str) -> dict[str, float]:
+        """Return trial -> value of a metric where there is one."""
+        values = self.data.values(metric).set_index("trial")["value"].dropna()
+        return {str(trial): float(value) for trial, value in values.items()}
 
     def doubts(self) -> Block:
         """Show in words what could still be wrong, one line each."""
@@ -185,10 +192,13 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     services = sorted(set(run["service_versions"].values()))
     served = data.trials["response_bytes"].dropna()
     page = f"page of {size(served.mode().iloc[0])}" if len(served) else f"page {work.path}"
+    trials_text = NBSP.join(map(str, [len(data.plan["treatments"]), "treatments", "×", data.plan["blocks"], "blocks"]))
     last = run["ended"] or data.trials["started"].max()
+    replayed = run.get("replay")
     return [
+        *([f"REPLAY of run {replayed}: nothing was measured anew"] if replayed else []),
         f"{work.tool}, {closed if work.model == 'closed' else open_loop}",
         " on ".join([page, *services[:2]]),
         f"margin ±{margin * 100:g}{NBSP}%, declared before the run",
-        f"{len(data.plan['treatments'])} treatments × {data.plan['blocks']} blocks, {seconds(last - run['started'])}",
+        f"{trials_text}, {seconds(last - run['started'])}",
     ]

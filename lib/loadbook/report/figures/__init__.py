@@ -14,7 +14,7 @@ module          data
 ``errors``      analysis, errors, requests
 ``latency``     analysis, panels={"p50": (values, analysis of that percentile), ...}, quantity="..."
 ``traces``      traces, trials, hosts=run.json "hosts", labels={treatment: label}, windows={trial: seconds measured},
-                links={host: B/s}, block=None
+                links={host: B/s}, block=None, rates={trial: 1/s}
 ``gates``       trials, problems, titles={gate: title}, labels={treatment: label}
 ``published``   study, analysis, direct={treatment: analysis against it}, for claims.other_baselines
 ==============  ==========================================================================================

@@ -68,7 +68,7 @@ def draw(study: Study, analysis: Analysis, direct: Direct | None = None, narrow:
         _draw_texts(sheet, text, words, top, middle, right)
         top += height
     _head(sheet, analysis, right)
-    title = "change against the claim’s other value (ratio, log scale)"
+    title = "change against the claim’s other value (log scale)"
     at = sheet.width / 2 if narrow else (left + right) / 2
     title = wrap(title, max(right - left, 3.3), sheet.size)
     sheet.text(at, bottom + 0.28, title, colour=palette.SOFT, at="center", va="top")
@@ -102,7 +102,8 @@ def _here(line: Line, analysis: Analysis) -> tuple[str, str]:
     word = f"{palette.glyph_of(line.row)} {palette.word_of(line.row, metric_of(analysis.metric))}"
     if not compared(line):
         return word, palette.text_colour(line.row)
-    return f"{word} {numbers(line.row).change}", palette.text_colour(line.row)
+    shown = numbers(line.row)
+    return f"{word} {shown.change} ({shown.interval_number})", palette.text_colour(line.row)
 
 
 def _edges(texts: list[tuple[str, str]], here: list[str], sheet: Sheet) -> tuple[float, float]:
@@ -180,6 +181,8 @@ def how(study: Study, analysis: Analysis, direct: Direct | None = None) -> str:
         text += " An arrow: the value lies within 2\u00a0% of the rate that the tool offered, hence “at least”."
     if any(line.no_evidence for line in lines):
         text += " A cross inside: both values lie there, so there is no evidence either way."
+    if direct:
+        text += " A claim about two treatments is compared with the one that it names, block by block."
     return text + " Shaded: the margin. Other machines, other load: compare directions and verdicts, not rates."
 
 

@@ -26,6 +26,7 @@ from loadbook.stats.result import Interval
 
 _UP = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 4, 9, 19, 49, 99, 999)
 _DOWN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)
+SHORT = 4.0  # a log axis whose ends have a smaller ratio has even steps
 EFFECTS = (*(-d for d in reversed(_DOWN)), 0.0, *_UP)
 
 
@@ -135,7 +136,7 @@ def set_ticks(axis: Axis, places: Sequence[float], labels: Sequence[str]) -> Non
 
 def value_ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Return round values for a log axis from low to high: even steps on a short axis, 1-2-5 on a long one."""
-    if high / low < 4:
+    if high / low < SHORT:
         ticks = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
         return [float(t) for t in np.asarray(ticks) if low <= t <= high]
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -169,7 +170,8 @@ def values_on_x(axes: Axes, limits: Interval, unit: Unit, width_in: float, size:
     """Make x a log axis of values (base units, > 0) written in `unit`, with labels that do not touch."""
     low, high = math.log(limits[0]), math.log(limits[1])
     axes.set_xlim(low, high)
-    ticks = value_ticks(limits[0] / unit.divisor, limits[1] / unit.divisor)
+    most = 9 if limits[1] / limits[0] < SHORT else 6  # more of them may be left out on a short axis
+    ticks = value_ticks(limits[0] / unit.divisor, limits[1] / unit.divisor, most)
     placed = [(math.log(t * unit.divisor), f"{t:,.6g}") for t in ticks]
     inch = width_in / (high - low)
     kept = [placed[i] for i in fit(placed, lambda at: (at - low) * inch, size, width_in)]

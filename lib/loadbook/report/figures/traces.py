@@ -34,7 +34,7 @@ def needed(traces: pd.DataFrame) -> bool:
 def draw(
     traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, labels: Mapping[str, str],
     links: Mapping[str, float] | None = None, windows: Mapping[str, float] | None = None, block: int | None = None,
-    narrow: bool = False,
+    rates: Mapping[str, float] | None = None, narrow: bool = False,
 ) -> Figure:  # fmt: skip
     """Draw small multiples over the time of one block, each resource from 0 to its capacity.
 
@@ -46,8 +46,9 @@ def draw(
     links : host -> capacity of its network in B/s, where it is known.
     windows : trial -> seconds of its measurement window (the metric "duration"); default: to the trace's last sample.
     block : default: the block in the middle of the run.
+    rates : trial -> good answers per second, drawn first where it is known.
     """
-    shown = read_block(traces, trials, hosts, links, windows, block)
+    shown = read_block(traces, trials, hosts, links, windows, block, rates)
     texts = _names(shown, labels, narrow)
     head = _head_in(texts, narrow)
     sheet = Sheet(narrow, head + max(1, len(shown.tracks)) * STEP_IN - GAP_IN + FOOT_IN)
@@ -105,7 +106,7 @@ def _draw_lines(panel: Axes, data: pd.DataFrame, block: Block, colour: str, widt
 
 def _round_ticks(limit: float) -> list[float]:
     step = 10 ** np.floor(np.log10(limit))
-    return [0.0, float(next(m * step for m in (5, 2, 1, 0.5) if m * step <= limit))]
+    return [0.0, float(next(m * step for m in (8, 6, 5, 4, 3, 2, 1, 0.5) if m * step <= limit))]
 
 
 def _title(sheet: Sheet, track: Track, block: Block, top: float) -> None:
@@ -179,26 +180,33 @@ def _draw_names(sheet: Sheet, block: Block, texts: list[str], end: float, head: 
 def answer(
     traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, labels: Mapping[str, str],
     links: Mapping[str, float] | None = None, windows: Mapping[str, float] | None = None, block: int | None = None,
+    rates: Mapping[str, float] | None = None,
 ) -> str:  # fmt: skip
     """Return which resource was full during the measured time, and whether it was the driver's."""
-    shown = read_block(traces, trials, hosts, links, windows, block)
+    shown = read_block(traces, trials, hosts, links, windows, block, rates)
     judged = [(t, share) for t in shown.tracks if (share := shown.full_share(t)) is not None]
     if not judged:
         return "Not known: no monitor recorded a resource whose capacity is known in this block."
     watched = [share for track, share in judged if track.driver]
-    driver = "the driver had room" if watched else "the driver was not watched"
+    driver = _room(max(watched)) if watched else "the driver was not watched"
     if any(share > SOME for share in watched):
         driver = "so the tool, not only the server, may have set the numbers"
     full = [f"{t.noun} ({round(100 * s)}{NBSP}% of the measured time)" for t, s in judged if s > SOME]
     return f"At its limit: {joined(full)}; {driver}." if full else f"Nothing that was watched was full; {driver}."
 
 
+def _room(share: float) -> str:
+    """Say that the driver was not the limit, and how often it was for a moment."""
+    return "the driver had room" + (f" except in {max(1, round(100 * share))}{NBSP}% of the time" if share else "")
+
+
 def how(
     traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, labels: Mapping[str, str],
     links: Mapping[str, float] | None = None, windows: Mapping[str, float] | None = None, block: int | None = None,
+    rates: Mapping[str, float] | None = None,
 ) -> str:  # fmt: skip
     """Return how the figure is read, and which hosts had no monitor."""
-    shown = read_block(traces, trials, hosts, links, windows, block)
+    shown = read_block(traces, trials, hosts, links, windows, block, rates)
     said = [
         f"Block {shown.number} of {trials['block'].nunique()}, all hosts on one clock;",
         "each axis starts at 0 and ends at the capacity where it is known.",
@@ -213,8 +221,11 @@ def how(
 def alt(
     traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, labels: Mapping[str, str],
     links: Mapping[str, float] | None = None, windows: Mapping[str, float] | None = None, block: int | None = None,
+    rates: Mapping[str, float] | None = None,
 ) -> str:  # fmt: skip
     """Return the answer and the number of every panel."""
-    shown = read_block(traces, trials, hosts, links, windows, block)
+    shown = read_block(traces, trials, hosts, links, windows, block, rates)
     said = "; ".join(f"{t.title.replace(', %', '')}: {shown.number_of(t)}" for t in shown.tracks)
-    return f"Resource traces of one block. {answer(traces, trials, hosts, labels, links, windows, block)} {said}."
+    return (
+        f"Resource traces of one block. {answer(traces, trials, hosts, labels, links, windows, block, rates)} {said}."
+    )

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import NBSP
+from loadbook.report.figures.scales import unit_for
 from loadbook.report.figures.text import drawable
 
 FULL = 0.90  # of a capacity: from here on a resource counts as full
@@ -102,13 +104,15 @@ def median_block(trials: pd.DataFrame) -> int:
 
 def read_block(
     traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, links: Mapping[str, float] | None,
-    windows: Mapping[str, float] | None, block: int | None,
+    windows: Mapping[str, float] | None, block: int | None, rates: Mapping[str, float] | None = None,
 ) -> Block:  # fmt: skip
     """Take one block (default: the one in the middle) out of a run's tables; see `traces.draw`."""
     number = median_block(trials) if block is None else block
     mine = trials[trials["block"] == number].sort_values("slot")
     own = traces[traces["trial"].isin(list(mine["trial"]))]
-    return Block(number, tuple(_trials(own, mine, windows or {})), tuple(_tracks(own, hosts, links or {})))
+    laid = tuple(_trials(own, mine, windows or {}))
+    rate, tracks = _rate(laid, rates or {}), _tracks(own, hosts, links or {})
+    return Block(number, laid, tuple([rate, *tracks] if rate and tracks else tracks))
 
 
 def _trials(own: pd.DataFrame, mine: pd.DataFrame, windows: Mapping[str, float]) -> list[Trial]:
@@ -133,6 +137,18 @@ def _tracks(own: pd.DataFrame, hosts: Hosts, links: Mapping[str, float]) -> list
     tracks += [_network(own, h, hosts[h], links.get(h)) for h in servers]
     tracks += [f(own, h, hosts[h]) for f in (_memory, _sockets) for h in servers]
     return [t for t in tracks if t is not None][:MOST_TRACKS]
+
+
+def _rate(laid: Sequence[Trial], rates: Mapping[str, float]) -> Track | None:
+    """Return each trial's rate of good answers as a line over its measurement window; its tool prints no other."""
+    known = [(t.name, at, rates[t.name]) for t in laid if t.name in rates for at in (0.0, t.window)]
+    if not known:
+        return None
+    data = pd.DataFrame(known, columns=["trial", "t_s", "value"])
+    unit = unit_for(metric_of("ok_per_s"), float(data["value"].max()))
+    title = ", ".join(filter(None, ["ok responses per second", unit.words]))
+    data["value"] /= unit.divisor
+    return Track(title, "the answered rate", False, data, words=" (one value per trial)")
 
 
 def _rank(roles: Sequence[str]) -> int:
