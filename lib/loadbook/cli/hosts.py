@@ -164,7 +164,10 @@ def _read(path: Path | None) -> tuple[Path, HostsFile]:
     from loadbook.hosts.inventory import read_hosts
 
     path = path or layout().lab / "hosts.toml"
-    return path, read_hosts(path)
+    known = read_hosts(path)
+    if known.replay is not None:
+        raise UsageError(f"{path} plays a recorded run back: there is no host to log in to", "loadbook run --hosts")
+    return path, known
 
 
 def _endpoints(path: Path, known: HostsFile) -> dict[str, Endpoint]:

@@ -14,7 +14,7 @@ How other floors use this one (every call is bounded in time; errors are HostErr
     facts.facts(host) -> {name: {"value", "kind"}}          facts.differences(before, after)
     monitors.sampler_job(name, interval_s=, limit_s=, watch={label: pid file}) -> Job
     monitors.parse(bytes) -> Traces(rows, times, interval_s, problems)   monitors.coverage(traces, start, end)
-    replay.ReplayHost(run_folder, alias, work_folder)       # plays recorded jobs back, needs no host
+    replay.ReplayHost(Recording(folder), alias, ...)        # answers as the recorded host did; needs no host
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from loadbook.design.plan import PlannedTrial
+
 
 class Completed(NamedTuple):
     """A control command that ended: exit code (128 + n for signal n) and its capped output."""
@@ -66,11 +68,15 @@ class JobState(NamedTuple):
 
 
 class Host(Protocol):
-    """One host of a run. Raises only HostError and its children."""
+    """One host of a run. Raises only HostError and its children.
+
+    `live` is False where nothing happens any more (a replay), so that there is nothing to wait for.
+    """
 
     alias: str
     address: str
     workdir: str
+    live: bool
 
     def open(self) -> None:
         """Connect, prove the host key, create `workdir`; calling it again does nothing."""
@@ -78,6 +84,14 @@ class Host(Protocol):
 
     def close(self) -> None:
         """Close the connection; jobs that end with us end."""
+        ...
+
+    def scene(self, planned: PlannedTrial | None) -> None:
+        """Say which trial the calls that follow belong to; None: to the run as a whole."""
+        ...
+
+    def token(self, name: str) -> str:
+        """Return a word that marks what we put on the host as `name`, unlike any before; a replay has the recorded."""
         ...
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> Completed:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -37,16 +39,26 @@ class HostEntry(BaseModel):
 
 
 class HostsFile(BaseModel):
-    """A whole hosts.toml; `known_hosts` is the file of trusted keys (default: beside hosts.toml)."""
+    """A whole hosts.toml; `known_hosts` is the file of trusted keys (default: beside hosts.toml).
+
+    `replay` is the folder of a recorded run, relative to the file: its hosts answer as they did then, without any host.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     known_hosts: str | None = None
+    replay: str | None = None
     hosts: dict[Alias, HostEntry]
 
     def with_role(self, role: str) -> list[str]:
         """Return the aliases of hosts that have `role`, in file order."""
         return [alias for alias, entry in self.hosts.items() if role in entry.roles]
+
+
+def entry_text(alias: str, values: Mapping[str, Any]) -> str:
+    """Return one host of a hosts file as TOML."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+    return "\n".join([f"[hosts.{json.dumps(alias)}]", *lines, ""])
 
 
 def read_hosts(path: Path) -> HostsFile:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import getpass
-import json
 import os
 import socket
 import subprocess
@@ -21,6 +20,7 @@ from typing import NamedTuple
 
 from loadbook.core.errors import UsageError
 from loadbook.hosts import connect
+from loadbook.hosts.inventory import entry_text
 from loadbook.hosts.sshd import Sshd, program
 from loadbook.records.layout import check_name
 from loadbook.records.manifest import read_json, write_atomic, write_json
@@ -139,8 +139,7 @@ class Lab:
             "workdir": str(server.workdir),
             "service_port": server.service_port,
         } | ({"cpus": list(server.cpus)} if server.cpus else {})
-        lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
-        return "\n".join([f"[hosts.{json.dumps(server.alias)}]", *lines, ""])
+        return entry_text(server.alias, values)
 
 
 def cpu_masks(hosts: int) -> list[tuple[int, ...] | None]:

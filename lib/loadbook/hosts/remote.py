@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from loadbook.core.errors import CommandError, HostError, HostTimeoutError, LostError, UnreachableError
+from loadbook.design.plan import PlannedTrial
 from loadbook.hosts import jobs, web
 from loadbook.hosts.host import Answer, Clock, Completed, Job, JobState
 from loadbook.hosts.inventory import HostEntry
@@ -28,11 +29,20 @@ class RemoteHost(Link):
     if repeating it could do harm (run, script, put, remove, start), else it goes on, for up to a minute.
     """
 
+    live = True
+
     def __init__(self, end: Endpoint, entry: HostEntry, run_id: str) -> None:
         self.address = entry.address or end.host_name
         # one folder per alias, since two aliases may be one machine; the session checks that it is ours
         workdir = entry.workdir or f"/tmp/loadbook-{end.user}-{end.alias}"  # noqa: S108
         super().__init__(end, workdir, entry.cpus, f"{run_id}-{secrets.token_hex(6)}")
+
+    def scene(self, planned: PlannedTrial | None) -> None:
+        """Do nothing: the host answers whatever it is asked for."""
+
+    def token(self, name: str) -> str:
+        """Return a random word."""
+        return secrets.token_hex(6)
 
     def path(self, path: str) -> str:
         """Return `path` as an absolute one; relative paths start at `workdir`."""

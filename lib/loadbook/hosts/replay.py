@@ -1,60 +1,133 @@
-"""A host that plays back a recorded run: its jobs leave behind what the recorded trial's jobs left behind.
+"""A host that plays back a recorded run: it answers, and its jobs leave behind, what was seen then, and nothing else.
 
-For trying, without any host, what starts load, waits for it and collects its outputs. Nothing is executed: control
-commands and HTTP requests were not recorded and raise HostError.
+So that everything but the network can be tried without any host: a whole run, with its plan, phases, tables and
+report. Nothing is executed; what was not recorded raises HostError.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from loadbook.core.errors import DataError, HostError, HostTimeoutError
+from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
+from loadbook.design.plan import PlannedTrial
 from loadbook.hosts.host import Answer, Clock, Completed, Job, JobState
-from loadbook.records.layout import check_name
-from loadbook.records.manifest import DriverRecord, TrialRecord, read, sha256_file
+from loadbook.hosts.tape import Question, Tape, question, tape_name
+from loadbook.records.layout import RunPaths, check_name
+from loadbook.records.manifest import DriverRecord, TrialRecord, changed_files, read, sha256_file
 
-NO_PID = 0
+_HINT = "a replay needs study and loadbook as they were when the run was recorded; else record it again"
+T = TypeVar("T")
+
+
+class Recording:
+    """A recorded run in the folder `run`: what every attempt that ended a trial left, by treatment and block."""
+
+    def __init__(self, run: Path) -> None:
+        self.run, paths = run, RunPaths(run, run)
+        failed = sorted(paths.failed.glob("*/trial.json"), key=lambda p: int(p.parent.name.rpartition("-attempt")[2]))
+        published = sorted(paths.trials.glob("*/trial.json"))
+        self._trials: dict[tuple[str, int], tuple[Path, TrialRecord]] = {}
+        for path in (*failed, *published):
+            record = read(path.parent)
+            self._trials[record.treatment, record.block] = path.parent, record
+        if not self._trials:
+            raise DataError(f"{run} holds no recorded trial")
+
+    @property
+    def id(self) -> str:
+        """Id of the recorded run."""
+        return self.run.name
+
+    def missing(self, trials: Iterable[PlannedTrial]) -> list[PlannedTrial]:
+        """Return the planned trials that were not recorded."""
+        return [t for t in trials if (t.treatment, t.block) not in self._trials]
+
+    def trial(self, planned: PlannedTrial) -> tuple[Path, TrialRecord]:
+        """Return folder and record of a trial; DataError when there is none or its files are not as recorded."""
+        found = self._trials.get((planned.treatment, planned.block))
+        if found is None:
+            raise DataError(f"run {self.id} has no trial of {planned.treatment} in block {planned.block}")
+        changed = changed_files(*found)
+        if changed:
+            raise DataError(f"{found[0] / changed[0]} is missing or no longer matches its sha256")
+        return found
 
 
 class ReplayHost:
-    """The host `alias` of the run recorded in `run`; its work folder is `folder`, a local one.
+    """The host `alias` of a recorded run.
 
-    A job belongs to the trial whose name is a part of its own ("r1-t0007-a1-load" to t0007). If the trial's driver
-    ran the program of the job's last step here, that is what is played back; a job of a shell script is the sampler;
-    any other job runs until it is stopped.
+    Parameters
+    ----------
+    address : the one that the load was aimed at.
+    folder : the host's work folder, a local one; it is made by `open` and removed by `close`.
+    run : id of the run that is made now, in which names of jobs and folders begin with it.
     """
 
-    def __init__(self, run: Path, alias: str, folder: Path) -> None:
-        self.alias, self.address, self.workdir = alias, "127.0.0.1", str(folder)
-        self._trials = {path.parent.name: path.parent for path in sorted(run.glob("trials/*/trial.json"))}
-        if not self._trials:
-            raise DataError(f"{run} holds no recorded trial")
-        self._clock = Clock(0.0, 0.0)
+    live = False
+
+    def __init__(self, recording: Recording, alias: str, address: str, folder: Path, run: str) -> None:
+        self.alias, self.address, self.workdir = alias, address, str(folder)
+        self._recording, self._run = recording, run
+        self._pids: dict[str, int] = {}
+        self._source: tuple[Path, TrialRecord] | None = None
+        self._whole_run = self._tape = Tape(recording.run / tape_name(alias))
 
     def open(self) -> None:
         """Make the work folder."""
         Path(self.workdir).mkdir(parents=True, exist_ok=True)
 
     def close(self) -> None:
-        """Do nothing; the work folder is the caller's."""
+        """Remove the work folder."""
+        shutil.rmtree(self.workdir, ignore_errors=True)
+
+    def scene(self, planned: PlannedTrial | None) -> None:
+        """Play back the recorded trial of the same treatment and block; None: what belongs to the run as a whole."""
+        self._source, self._tape = None, self._whole_run
+        if planned is not None:
+            try:
+                self._source = self._recording.trial(planned)
+            except DataError as error:
+                raise HostError(self.alias, f"replay of {planned.trial}: {error.message}") from error
+            self._tape = Tape(self._source[0] / tape_name(self.alias))
+
+    def _where(self) -> str:
+        trial = f", trial {self._source[1].trial}" if self._source else ""
+        return f"replay of run {self._recording.id}{trial}"
+
+    def _answer(self, look: Callable[[Question], T], call: str, words: Sequence[str]) -> T:
+        asked = question(call, words, self.workdir, self._run)
+        try:
+            return look(asked)
+        except KeyError:
+            raise HostError(self.alias, f"{self._where()}: not recorded: {' '.join(asked)[:160]}", _HINT) from None
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> Completed:
-        """Raise HostError: commands were not recorded."""
-        raise HostError(self.alias, f"a replay runs nothing, not even {' '.join(argv)[:80]!r}")
+        """Return what the command answered; with `check`, a code other than 0 raises CommandError."""
+        return self._checked(self._answer(self._tape.completed, "run", argv), check, argv[0])
 
     def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> Completed:
-        """Raise HostError: scripts were not recorded."""
-        return self.run(["sh", "-c", text, *args], timeout_s=timeout_s)
+        """Return what the script answered; with `check`, a code other than 0 raises CommandError."""
+        return self._checked(self._answer(self._tape.completed, "script", [text, *args]), check, "a script")
+
+    def _checked(self, done: Completed, check: bool, what: str) -> Completed:
+        if check and done.rc:
+            raise CommandError(self.alias, f"{self._where()}: {what} ended with exit code {done.rc}")
+        return done
 
     def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> Answer:
-        """Raise HostError: answers were not recorded, only their sizes and digests."""
-        raise HostError(self.alias, f"a replay asks no server, not even for {path!r}")
+        """Return what the server answered."""
+        return self._answer(self._tape.page, "http_get", [f"{address}:{port}{path}"])
 
     def clock(self, probes: int = 10) -> Clock:
-        """Return the offset recorded for the trial of the last job started."""
-        return self._clock
+        """Return what the clocks differed by."""
+        return Clock(*self._answer(self._tape.answer, "clock", []))
+
+    def token(self, name: str) -> str:
+        """Return the word that marked `name` then: the recorded server answers with it."""
+        return str(self._answer(self._tape.answer, "token", [name]))
 
     def _path(self, path: str) -> Path:
         return Path(self.workdir) / path
@@ -98,25 +171,21 @@ class ReplayHost:
             target.unlink(missing_ok=True)
 
     def start(self, job: Job) -> int:
-        """Lay down what the recorded job left behind; returns NO_PID, since no process runs."""
-        trial = next((name for name in self._trials if name in job.name.split("-")), None)
-        if trial is None:
-            raise HostError(self.alias, f"job {job.name}: no such trial was recorded")
+        """Lay down what the recorded job left behind and return its process id of then; no process is started."""
+        pid = int(self._answer(self._tape.answer, "start", [job.name, *job.steps[-1]]))
         folder = self._job(job.name)
         if folder.exists():
             raise HostError(self.alias, f"there is already a job {job.name}")
         folder.mkdir(parents=True)
-        source = self._trials[trial]
-        for name, data in self._left_behind(job, source, read(source)):
-            (folder / name).write_bytes(data)
-        return NO_PID
+        if self._source is not None:
+            for name, data in self._left_behind(job, *self._source):
+                (folder / name).write_bytes(data)
+        self._pids[job.name] = pid
+        return pid
 
     def _left_behind(self, job: Job, source: Path, record: TrialRecord) -> Iterator[tuple[str, bytes]]:
-        """Yield names and contents of the files of a job's folder."""
-        if self.alias in record.clocks:
-            clock = record.clocks[self.alias]
-            self._clock = Clock(clock.offset_before_s, clock.rtt_before_s)
-        driver = next((d for d in record.drivers if d.host == self.alias and d.argv[:1] == [job.steps[-1][0]]), None)
+        """Yield names and contents of the files of a job's folder: a load's, the sampler's, none of a service."""
+        driver = next((d for d in record.drivers if d.host == self.alias and tuple(d.argv) == job.steps[-1]), None)
         monitor = next((m for m in record.monitors if m.host == self.alias), None)
         if driver:
             yield from _load_files(driver, source, len(job.steps))
@@ -131,8 +200,8 @@ class ReplayHost:
         """Tell how a job stands: over when it was a recorded load, else running until it is stopped."""
         if not self._job(name).is_dir():
             return JobState(None, None, False)
-        rc = self._job(name) / "rc"
-        return JobState(NO_PID, int(rc.read_text()), False) if rc.is_file() else JobState(NO_PID, None, True)
+        rc, pid = self._job(name) / "rc", self._pids.get(name)
+        return JobState(pid, int(rc.read_text()), False) if rc.is_file() else JobState(pid, None, True)
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
         """Return the recorded rc at once; HostTimeoutError for a job that runs until it is stopped."""

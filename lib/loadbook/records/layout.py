@@ -42,6 +42,11 @@ class RunPaths:
         return self.raw / "run.json"
 
     @property
+    def hosts(self) -> Path:
+        """Hosts file that plays the run back."""
+        return self.raw / "hosts.toml"
+
+    @property
     def ledger(self) -> Path:
         """Append-only account of every trial's state."""
         return self.raw / "ledger.jsonl"
@@ -95,6 +100,11 @@ class Layout:
     def lab(self) -> Path:
         """State of the loopback lab (keys, sshd configurations, work folders)."""
         return self.root / ".cache" / "lab"
+
+    @property
+    def replay(self) -> Path:
+        """Work folders of hosts that are played back; they live as long as the run under way."""
+        return self.root / ".cache" / "replay"
 
     def study_raw(self, study: str) -> Path:
         """Folder of all runs of a study."""

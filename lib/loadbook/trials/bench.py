@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from loadbook.design.plan import Plan
-from loadbook.hosts.host import Host
+from loadbook.design.plan import Plan, PlannedTrial
 from loadbook.hosts.inventory import HostsFile
+from loadbook.hosts.tape import TapedHost
 from loadbook.services import ServiceSpec
 from loadbook.tools.base import Target, Tool
 
@@ -29,21 +29,30 @@ class Seat:
 
 @dataclass
 class Bench:
-    """What the trials of one run share; versions and boot ids are filled in by preflight."""
+    """What the trials of one run share; versions and boot ids are filled in by preflight.
+
+    `replay` is the id of the run that is played back, None where something really happens.
+    """
 
     plan: Plan
     run: str
     lab: bool
-    hosts: dict[str, Host]
+    hosts: dict[str, TapedHost]
     inventory: HostsFile
     drivers: tuple[str, ...]
     seats: tuple[Seat, ...]
     target: Target
     tool: Tool
     pool: ThreadPoolExecutor
+    replay: str | None = None
     tool_versions: dict[str, str] = field(default_factory=dict)
     service_versions: dict[Seat, str] = field(default_factory=dict)
     boot_ids: dict[str, str] = field(default_factory=dict)
+
+    def scene(self, planned: PlannedTrial | None) -> None:
+        """Tell every host which trial the calls that follow belong to; None: to the run as a whole."""
+        for host in self.hosts.values():
+            host.scene(planned)
 
     def begin(self, call: Callable[[K], T], keys: Iterable[K]) -> dict[K, Future[T]]:
         """Call `call` with every key at the same time, without waiting; `results` gives what comes of it."""

@@ -1,15 +1,18 @@
-"""From a hosts file, or the lab, to the bench of a run: who drives, who serves, what the load is aimed at."""
+"""From a hosts file (of real hosts or of a recording), or the lab, to the bench: who drives, who serves, the target."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from loadbook.core.errors import UsageError
 from loadbook.design.plan import Plan
+from loadbook.hosts import connect
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import HostsFile, read_hosts
+from loadbook.hosts.replay import Recording, ReplayHost
+from loadbook.hosts.tape import taped
 from loadbook.records.layout import Layout
 from loadbook.services import load_service
 from loadbook.tools import registry
@@ -21,6 +24,7 @@ from loadbook.trials.studies import service_folders
 THREADS = 16
 HTTP_PORT = 80
 LAB_RECORD = "lab.json"
+MAX_SAID = 5
 
 
 def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) -> Bench:
@@ -34,20 +38,26 @@ def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) ->
     path = hosts_file or _lab_up(layout)
     inventory = read_hosts(path)
     check_roles(plan, inventory)
+    recording = _recording(path, inventory, plan)
     seats = seat_all(plan, inventory, service_folders(layout))
     tool, aim = registry.load(plan.study.workload.tool), target_of(plan, seats)
-    hosts = _opened(path, [a for a, entry in inventory.hosts.items() if set(entry.roles) & set(plan.study.roles)], run)
+    used = [a for a, entry in inventory.hosts.items() if set(entry.roles) & set(plan.study.roles)]
+    if recording is None:
+        hosts = _opened(lambda alias: connect(path, alias, run, hosts=inventory), used)
+    else:
+        hosts = _opened(lambda alias: _replayed(layout, recording, alias, inventory, run), used)
     return Bench(
         plan=plan,
         run=run,
         lab=(path.parent / LAB_RECORD).is_file(),
-        hosts=hosts,
+        hosts={alias: taped(host, run) for alias, host in hosts.items()},
         inventory=inventory,
         drivers=(inventory.with_role(plan.study.workload.role)[0],),
         seats=seats,
         target=aim if isinstance(aim, Target) else Target(hosts[aim.alias].address, aim.port),
         tool=tool,
         pool=ThreadPoolExecutor(THREADS, thread_name_prefix="bench"),
+        replay=recording.id if recording else None,
     )
 
 
@@ -59,14 +69,32 @@ def _lab_up(layout: Layout) -> Path:
     return lab.hosts_file
 
 
-def _opened(hosts_file: Path, aliases: Sequence[str], run: str) -> dict[str, Host]:
-    """Open all hosts, one after the other: the first key that is not trusted ends it before anything is run."""
-    from loadbook.hosts import connect
+def _recording(path: Path, inventory: HostsFile, plan: Plan) -> Recording | None:
+    """Return the recorded run that a hosts file plays back, None for real hosts."""
+    if inventory.replay is None:
+        return None
+    recording = Recording((path.absolute().parent / inventory.replay).resolve())
+    missing = recording.missing(plan.trials)
+    if missing:
+        words = [f"{t.trial}: {t.treatment} in block {t.block}" for t in missing[:MAX_SAID]]
+        more = [f"and {len(missing) - MAX_SAID} more"] if len(missing) > MAX_SAID else []
+        lines = "\n  ".join([f"{path} plays run {recording.id} back, which does not hold:", *words, *more])
+        raise UsageError(lines, "ask for the treatments and blocks of that run (--subset, --blocks)")
+    return recording
 
+
+def _replayed(layout: Layout, recording: Recording, alias: str, inventory: HostsFile, run: str) -> Host:
+    host = ReplayHost(recording, alias, inventory.hosts[alias].address or alias, layout.replay / f"{run}-{alias}", run)
+    host.open()
+    return host
+
+
+def _opened(opened: Callable[[str], Host], aliases: Sequence[str]) -> dict[str, Host]:
+    """Open all hosts, one after the other: the first key that is not trusted ends it before anything is run."""
     hosts: dict[str, Host] = {}
     try:
         for alias in aliases:
-            hosts[alias] = connect(hosts_file, alias, run)
+            hosts[alias] = opened(alias)
     except BaseException:
         for host in hosts.values():
             host.close()

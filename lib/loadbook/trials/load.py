@@ -69,7 +69,8 @@ class Load:
     def wait(self, host: Host) -> None:
         """Sleep through the planned time, asking nothing of anybody, then wait for the job's end."""
         begun = self.started[host.alias][1]
-        if self._cancelled.wait(max(0.0, begun + self.planned_s - time.monotonic())):
+        planned_s = self.planned_s if host.live else 0.0
+        if self._cancelled.wait(max(0.0, begun + planned_s - time.monotonic())):
             return
         host.wait(self.name, timeout_s=max(1.0, begun + self.patience_s - time.monotonic()))
 

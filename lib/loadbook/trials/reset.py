@@ -34,7 +34,7 @@ class Rest(NamedTuple):
 def reset(host: Host, rule: Reset) -> Rest:
     """Let `host` settle, wait until it is at rest by `rule` (at most `wait_s` seconds), return how it stands."""
     begun = time.monotonic()
-    time.sleep(rule.settle_s)
+    time.sleep(rule.settle_s if host.live else 0)
     while True:
         rest = _look(host)
         waited_s = time.monotonic() - begun

@@ -11,12 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from loadbook.core.errors import HostError
+from loadbook.core.errors import HostError, UsageError
 from loadbook.design.plan import study_sha256
 from loadbook.hosts.facts import facts
+from loadbook.hosts.inventory import entry_text
+from loadbook.hosts.tape import tape_name
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.ledger import Ledger
-from loadbook.records.manifest import read_json, write_json
+from loadbook.records.manifest import read_json, write_atomic, write_json
 from loadbook.records.schema import SCHEMA_VERSION
 from loadbook.trials.attempts import Keeper
 from loadbook.trials.bench import Bench
@@ -50,6 +52,7 @@ class Session:
     def prepare(self, study_file: Path) -> None:
         """Stop leftovers, check everything, and make the run's folder when it is a new one."""
         if self.chosen.resumed:
+            self._must_be_alike()
             self._stop_leftovers()
         self.on_event(Progress("note", f"checking {', '.join(self.bench.hosts)} and every configuration"))
         preflight(self.bench, self.layout.study_raw(self.chosen.plan.study.name))
@@ -58,8 +61,19 @@ class Session:
                 ledger.append("run-resumed")
             run = read_json(self.paths.run_json)
             write_json(self.paths.run_json, run | {"resumed": run["resumed"] + 1})
+            self._keep_answers(self.paths.raw)
         else:
             self._make_run(study_file)
+
+    def _must_be_alike(self) -> None:
+        """Refuse to mix trials that are measured with trials that are played back."""
+        before, now = read_json(self.paths.run_json).get("replay"), self.bench.replay
+        if before != now:
+            made = "on real hosts" if before is None else f"as a replay of run {before}"
+            raise UsageError(
+                f"run {self.chosen.run} was begun {made}",
+                f"give the hosts file that it was begun with, or: loadbook run {self.chosen.plan.study.name} --new",
+            )
 
     def _stop_leftovers(self) -> None:
         """Stop what a dead controller may have left running on the hosts, by the names of its unfinished attempts."""
@@ -84,7 +98,9 @@ class Session:
 
     def finish(self, keeper: Keeper) -> None:
         """Read the hosts' facts again and account for the run's end."""
+        self.bench.scene(None)
         self._keep_facts(self.paths.raw, "after")
+        self._keep_answers(self.paths.raw)
         write_json(self.paths.run_json, read_json(self.paths.run_json) | {"ended": time.time()})
         keeper.ledger.append("run-ended")
 
@@ -97,6 +113,8 @@ class Session:
         new = RunPaths(part, part)
         shutil.copyfile(study_file, new.study_toml)
         self._keep_facts(part, "before")
+        self._keep_answers(part)
+        write_atomic(new.hosts, self._hosts_file().encode())
         write_json(new.plan, self.chosen.plan.to_json())
         write_json(new.run_json, self._run_json())
         with Ledger(new.ledger) as ledger:
@@ -107,6 +125,25 @@ class Session:
         found = self.bench.each(lambda alias: facts(self.bench.hosts[alias]), self.bench.hosts)
         for alias, values in found.items():
             write_json(raw / "facts" / f"{alias}-{when}.json", values)
+
+    def _keep_answers(self, raw: Path) -> None:
+        """Append what hosts answered to questions that belong to no trial."""
+        for alias, host in self.bench.hosts.items():
+            with (raw / tape_name(alias)).open("ab") as file:
+                file.write(host.take())
+
+    def _hosts_file(self) -> str:
+        """Return the hosts file that plays this very run back."""
+        ports = {alias: entry.service_port for alias, entry in self.bench.inventory.hosts.items()}
+        entries = [
+            entry_text(
+                alias,
+                {"roles": list(self.bench.roles_of(alias)), "address": host.address, "service_port": ports[alias]}
+                | ({"cpus": cpus} if (cpus := self.bench.cpus_of(alias)) else {}),
+            )
+            for alias, host in self.bench.hosts.items()
+        ]
+        return "\n".join(['# plays this run back: loadbook run STUDY --hosts THIS-FILE\nreplay = "."\n', *entries])
 
     def _run_json(self) -> dict[str, Any]:
         plan, bench = self.chosen.plan, self.bench
@@ -128,6 +165,7 @@ class Session:
             "tool_versions": {a: f"{bench.tool.name} {v}" for a, v in bench.tool_versions.items()},
             "service_versions": {s.alias: f"{s.spec.name} {v}" for s, v in bench.service_versions.items()},
             "lab": bench.lab,
+            "replay": bench.replay,
             "resumed": 0,
         }
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from loadbook.core.errors import HostError, HostTimeoutError, LoadbookError, LostError, ToolError, UnreachableError
 from loadbook.design.plan import PlannedTrial
 from loadbook.hosts.host import Host
+from loadbook.hosts.tape import tape_name
 from loadbook.records.manifest import ClockRecord, Status, TrialRecord
 from loadbook.services import Instance, Place, render
 from loadbook.trials.bench import Bench, Seat
@@ -80,6 +81,8 @@ class Attempt:
         finally:
             with self._timed("stop"):
                 self._stop()
+            for alias, host in self.bench.hosts.items():
+                keep(self.folder / tape_name(alias), host.take())
             self.record.reconnects = self._connections() - connected
             self.record.duration_s = round(time.monotonic() - begun_s, 4)
         return self.record
@@ -106,6 +109,7 @@ class Attempt:
         self.record.status, self.record.reason = status, reason
 
     def _reset(self) -> None:
+        self.bench.scene(self.planned)
         rests = self.bench.each(lambda alias: reset(self.bench.hosts[alias], self.study.reset), self.bench.hosts)
         self.record.reset = {alias: rest.state for alias, rest in rests.items()}
         self.record.boot_ids = {alias: rest.boot_id for alias, rest in rests.items()}
@@ -119,7 +123,7 @@ class Attempt:
         for seat in self.bench.seats:
             host, name = self.bench.hosts[seat.alias], service_name(self.stem, seat.role)
             values = self.study.vars_of(self.planned.treatment, seat.role)
-            rendered = render(seat.spec, values, Place.on(host, name, seat.port))
+            rendered = render(seat.spec, values, Place.on(host, name, seat.port), host.token(name))
             self.instances[seat] = Instance(host, seat.spec, rendered, name=name, lease_s=lease_s)
         self.bench.each(lambda seat: self.instances[seat].check(), self.instances)
 
