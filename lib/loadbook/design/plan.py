@@ -17,7 +17,7 @@ from loadbook.design.study import Study
 
 # measured in the lab by benchmarks/overhead.py, rounded up; only the estimate of hours and disk uses them
 OVERHEAD_S = 0.5
-TRIAL_BYTES, SAMPLE_BYTES = 30_000, 4_000
+TRIAL_BYTES, SAMPLE_BYTES = 30_000, 2_000
 
 
 @dataclass(frozen=True)
