@@ -24,6 +24,7 @@ CLEAN: dict[str, Any] = {
     "clocks": {h: {"offset_before_s": 0.001, "rtt_before_s": 0.001, "offset_after_s": 0.002, "rtt_after_s": 0.001}
                for h in ("driver-1", "web-1")},
     "boot_ids": {"driver-1": "b1", "web-1": "b1"},
+    "reset": {h: {"at_rest": 1.0, "waited_s": 0.1, "time_wait": 3.0} for h in ("driver-1", "web-1")},
     "response_before": {"status": 200, "bytes": 5, "sha256": "a"},
     "response_after": {"status": 200, "bytes": 5, "sha256": "a"},
 }  # fmt: skip

@@ -55,6 +55,23 @@ def test_arms_that_answer_with_another_status() -> None:
     assert "status 404 where the baseline answers 200" in check_run(STUDY, *make(x=other))[0].message
 
 
+def received(records, rows, **bytes_each: float):
+    """The same run with requests, and bytes per response by treatment (238 where not given)."""
+    more = [
+        {"trial": r.trial, "treatment": r.treatment, "driver": "*", "statistic": "count", "metric": metric, "value": n}
+        for r in records
+        for metric, n in (("requests", 1000.0), ("bytes_read", 1000.0 * bytes_each.get(r.treatment, 238.0)))
+    ]
+    return records, rows + more
+
+
+def test_other_bytes_under_load_than_the_page_asked_for_beside_it_are_a_doubt() -> None:
+    assert check_run(STUDY, *received(*make(), x=239.0)) == []
+    (hit,) = check_run(STUDY, *received(*make(), x=180.0))
+    assert (hit.name, hit.level, hit.treatment, hit.trial) == ("arms_answer_differently", "doubt", "x", None)
+    assert "180 bytes per response, the baseline 238" in hit.message
+
+
 def test_other_content_of_the_same_size_is_a_doubt() -> None:
     other = {"response_before": {"status": 200, "bytes": 5, "sha256": "b"}}
     (hit,) = check_run(STUDY, *make(x=other))

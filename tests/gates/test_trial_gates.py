@@ -111,6 +111,32 @@ def test_without_a_mask_every_cpu_is_the_drivers_own() -> None:
     assert named(found, "driver_saturated")[0].message.startswith("cpu0 of the driver was 97\u00a0% busy")
 
 
+@pytest.mark.parametrize(("used", "threads", "level"), [(0.97, 1, "invalid"), (0.92, 1, "doubt"), (1.94, 2, "invalid")])
+def test_a_generator_whose_threads_move_between_cpus_is_at_its_limit_too(used: float, threads: int, level: str) -> None:
+    workload = CLEAN["workload"] | {"threads": threads}
+    spread = {("driver-1", "cpu_busy", f"cpu{n}"): 0.3 for n in range(4)}
+    monitors = [m | {"cpus": []} for m in CLEAN["monitors"]]
+    (hit,) = named(
+        check(traced=spread | {("driver-1", "process_cpu", "wrk:100"): used}, workload=workload, monitors=monitors),
+        "driver_saturated",
+    )
+    assert (hit.level, hit.host) == (level, "driver-1")
+    assert "thread" in hit.message
+
+
+def test_threads_with_time_to_spare_are_no_limit() -> None:
+    busy = {("driver-1", "process_cpu", "wrk:100"): 0.97}
+    assert not named(check(traced=busy, workload=CLEAN["workload"] | {"threads": 2}), "driver_saturated")
+
+
+def test_a_host_that_was_not_at_rest_is_a_doubt() -> None:
+    state = {"at_rest": 0.0, "waited_s": 10.02, "time_wait": 28_000.0}
+    (hit,) = named(check(reset={"driver-1": CLEAN["reset"]["driver-1"], "web-1": state}), "not_at_rest")
+    assert (hit.level, hit.host) == ("doubt", "web-1")
+    assert "28,000 sockets in TIME-WAIT after 10 s" in hit.message
+    assert named(check(reset={}), "not_at_rest")[0].level == "unchecked"
+
+
 def test_httperf_fills_its_cpu_by_design() -> None:
     full = {("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "process_cpu", "wrk:100"): 1.0}
     hit = only(check(traced=full, tool="httperf"), "driver_saturated")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loadbook.core.units import percent
-from loadbook.gates.base import Evidence, Hit
+from loadbook.gates.base import Evidence, Hit, Level
 from loadbook.records.manifest import MonitorRecord, ServiceRecord
 
 # tools that poll without pause: their CPU is always full and says nothing (httperf(1))
@@ -15,7 +15,7 @@ MOSTLY_OWN = 0.5
 
 
 def driver_saturated(evidence: Evidence) -> Iterator[Hit]:
-    """Judge the busiest CPU of each driver host over the measurement window."""
+    """Judge each driver over the measurement window: its busiest CPU, and the generator's own threads."""
     for host in drivers(evidence):
         if evidence.record.tool in SPINNING_TOOLS:
             yield evidence.unchecked("driver_saturated", f"{evidence.record.tool} fills its CPU by design", host)
@@ -25,7 +25,7 @@ def driver_saturated(evidence: Evidence) -> Iterator[Hit]:
         if not busy:
             yield evidence.unchecked("driver_saturated", "no CPU trace of the driver", host)
             continue
-        yield from _busiest(evidence, host, busy)
+        yield from list(_busiest(evidence, host, busy)) or _threads(evidence, host)
 
 
 def _busiest(evidence: Evidence, host: str, busy: dict[str, float]) -> Iterator[Hit]:
@@ -40,6 +40,18 @@ def _busiest(evidence: Evidence, host: str, busy: dict[str, float]) -> Iterator[
         seen += f", {percent(own, 0, signed=False)} of that with the load"
     full = busy[cpu] >= evidence.thresholds.driver_cpu and own >= MOSTLY_OWN
     yield evidence.hit("driver_saturated", "invalid" if full else "doubt", seen, host)
+
+
+def _threads(evidence: Evidence, host: str) -> Iterator[Hit]:
+    """Judge the generator's threads: those that move between CPUs fill none of them, yet can do no more."""
+    tool, threads = evidence.record.tool, int(evidence.record.workload.get("threads") or 1)
+    watched = evidence.means(host, "process_cpu")
+    own = sum(mean for item, mean in watched.items() if item.partition(":")[0] == tool) / threads
+    if own >= evidence.thresholds.driver_cpu_doubt:
+        counted = f"the {threads} threads" if threads > 1 else "the one thread"
+        seen = f"{counted} of {tool} used {percent(own, 0, signed=False)} of a CPU{' each' if threads > 1 else ''}"
+        level: Level = "invalid" if own >= evidence.thresholds.driver_cpu else "doubt"
+        yield evidence.hit("driver_saturated", level, seen, host)
 
 
 def shared_cores(evidence: Evidence) -> Iterator[Hit]:

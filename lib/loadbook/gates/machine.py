@@ -56,6 +56,18 @@ def _neighbours(evidence: Evidence, monitor: MonitorRecord) -> list[MonitorRecor
     return [other for other in evidence.record.monitors if other.host == monitor.host or shares(other)]
 
 
+def not_at_rest(evidence: Evidence) -> Iterator[Hit]:
+    """Find hosts that were not back at rest when the trial began: what the trial before left is carried over."""
+    if not evidence.record.reset:
+        yield evidence.unchecked("not_at_rest", "the hosts' state before the trial was not recorded")
+    for host, state in evidence.record.reset.items():
+        if not state.get("at_rest", 1.0):
+            seen = (
+                f"{state.get('time_wait', 0):,.0f} sockets in TIME-WAIT after {state.get('waited_s', 0):.0f} s of rest"
+            )
+            yield evidence.hit("not_at_rest", "doubt", seen, host)
+
+
 def monitor_gaps(evidence: Evidence) -> Iterator[Hit]:
     """Judge the share of the window that samples cover."""
     window = evidence.window_s

@@ -85,6 +85,12 @@ _RULES = (
         "make all treatments send the same bytes, or study the difference on purpose",
     ),
     GateInfo(
+        "not_at_rest",
+        "Host not at rest",
+        "what one trial leaves behind slows down the next, which no order of trials cures",
+        "raise reset.wait_s, or reset.max_time_wait if so many are known to do no harm",
+    ),
+    GateInfo(
         "stolen_cpu",
         "CPU stolen by the hypervisor",
         "the host did not have the CPU it seems to have",

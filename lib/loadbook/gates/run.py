@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from statistics import median
 
 from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import p_value, percent
@@ -13,6 +14,8 @@ from loadbook.records.manifest import TrialRecord
 from loadbook.stats.reasons import answers_differ
 
 MIN_DIGEST_TRIALS = 2
+# tools print bytes with three or four digits
+MAX_BYTES_DIFFERENCE = 0.02
 
 
 def check_run(
@@ -28,6 +31,7 @@ def check_run(
     measured = [record for record in records if record.status == "ok" and record.trial not in excluded]
     return [
         *arms_answer_differently(study, measured),
+        *bytes_differ(study, measured, measurements),
         *facts_differ(measured),
         *aa_differs(study, measured, measurements),
     ]
@@ -57,6 +61,33 @@ def _contents_differ(own: Sequence[TrialRecord], base: Sequence[TrialRecord]) ->
     ours, theirs = ([r.response_before.sha256 for r in arm if r.response_before] for arm in (own, base))
     steady = len(set(ours)) == len(set(theirs)) == 1
     return steady and min(len(ours), len(theirs)) >= MIN_DIGEST_TRIALS and ours[0] != theirs[0]
+
+
+def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[Hit]:
+    """Compare the bytes per response that arms received under load: the page asked for beside it may be another one."""
+    each = _bytes_per_response(records, measurements)
+    if study.baseline not in each:
+        return
+    base = each[study.baseline]
+    for treatment, size in each.items():
+        if abs(size - base) > MAX_BYTES_DIFFERENCE * base:
+            seen = f"under load it sent {size:,.0f} bytes per response, the baseline {base:,.0f} (headers included)"
+            yield _on_treatment("arms_answer_differently", "doubt", treatment, seen)
+
+
+def _bytes_per_response(records: Sequence[TrialRecord], measurements: Sequence[Row]) -> dict[str, float]:
+    """Return each treatment's median of bytes received per response, where the tool counts both."""
+    counted = {
+        (row["trial"], row["metric"]): row["value"]
+        for row in measurements
+        if row["driver"] == TOTAL and row["metric"] in ("bytes_read", "requests")
+    }
+    sizes: dict[str, list[float]] = {}
+    for record in records:
+        got, number = (counted.get((record.trial, metric)) for metric in ("bytes_read", "requests"))
+        if got is not None and number:
+            sizes.setdefault(record.treatment, []).append(got / number)
+    return {treatment: median(found) for treatment, found in sizes.items()}
 
 
 def facts_differ(records: Sequence[TrialRecord]) -> Iterator[Hit]:

@@ -22,6 +22,7 @@ RULES: tuple[Callable[[Evidence], Iterator[Hit]], ...] = (
     load.shared_cores,
     load.offered_ceiling,
     load.offered_shortfall,
+    machine.not_at_rest,
     machine.stolen_cpu,
     machine.foreign_cpu,
     machine.monitor_gaps,
