@@ -478,6 +478,19 @@ def test_shortening_keeps_both_ends_of_a_name():
     assert lettering.widest([short], 8.6) <= 1.2
 
 
+@pytest.mark.parametrize("width_in", [0.9, 1.2, 2.4])
+@pytest.mark.parametrize(("low", "high"), [(0.21, 0.48), (1.8, 2.5), (2.2, 3.3), (40, 44), (0.9, 60), (5, 1000)])
+def test_a_value_axis_leaves_out_no_tick_between_two_others(low, high, width_in):
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    scales.values_on_x(axes, (low, high), scales.Unit(1.0, ""), width_in, 9.2)
+    ticks = [float(label.replace(",", "")) for label in axes.xaxis.get_major_formatter().seq]
+    assert ticks
+    if high / low < scales.SHORT and len(ticks) > 2:
+        assert np.diff(ticks) == pytest.approx(np.diff(ticks)[0])
+
+
 def test_pushing_apart_keeps_order_size_and_limits():
     wanted, sizes = [0.1, 0.1, 0.12, 3.0], [0.3, 0.3, 0.3, 0.3]
     places = lettering.pushed_apart(wanted, sizes, 0.0, 3.0)

@@ -15,6 +15,7 @@ from loadbook.report.blocks import render, stylesheet
 from loadbook.report.html import POLICY, forbidden
 
 SUFFIX = ".summary.json"
+CHECKS = {"aa": "A/A", "control": "known effect"}
 GLYPHS = {True: "✓", False: "✕", None: "–"}
 
 
@@ -36,9 +37,9 @@ class Entry:
         return seconds(ended - self.summary["started"]) if ended else "–"
 
     @property
-    def checks(self) -> str:
-        """The A/A arm's and the positive control's glyph."""
-        return " ".join(GLYPHS[self.summary.get(name)] for name in ("aa", "control"))
+    def checks(self) -> list[str]:
+        """The A/A arm and the positive control, each with its glyph; nothing where there is no report."""
+        return [f"{GLYPHS[self.summary[key]]} {words}" for key, words in CHECKS.items() if key in self.summary]
 
 
 def keep(reports: Path, summary: dict[str, Any]) -> None:

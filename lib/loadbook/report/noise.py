@@ -22,10 +22,12 @@ def table(values: pd.DataFrame, labels: Mapping[str, str]) -> Table:
     """Return per treatment: valid trials, coefficient of variation, and that which blocks do not explain."""
     rows = []
     left = residuals(values)
-    for name, own in values.groupby("treatment", sort=False):
+    ran = set(values["treatment"])
+    for name in filter(ran.__contains__, labels):
+        own = values[values["treatment"] == name]
         valid = own.loc[own["valid"], "value"].dropna()
         inside = left.loc[left["treatment"] == name, "residual"]
-        rows.append([labels[str(name)], f"{len(valid)} of {len(own)}", _cv(valid), _sd(inside)])
+        rows.append([labels[name], f"{len(valid)} of {len(own)}", _cv(valid), _sd(inside)])
     columns = [
         Column("Treatment"), Column("Valid trials", True), Column("Scatter of trials (CV)", True),
         Column("Scatter within blocks", True),

@@ -70,7 +70,7 @@ def draw(study: Study, analysis: Analysis, direct: Direct | None = None, narrow:
     _head(sheet, analysis, right)
     title = "change against the claim’s other value (log scale)"
     at = sheet.width / 2 if narrow else (left + right) / 2
-    title = wrap(title, max(right - left, 3.3), sheet.size)
+    title = wrap(title, max(right - left, 3.5), sheet.size)
     sheet.text(at, bottom + 0.28, title, colour=palette.SOFT, at="center", va="top")
     return sheet.figure
 

@@ -170,12 +170,14 @@ def values_on_x(axes: Axes, limits: Interval, unit: Unit, width_in: float, size:
     """Make x a log axis of values (base units, > 0) written in `unit`, with labels that do not touch."""
     low, high = math.log(limits[0]), math.log(limits[1])
     axes.set_xlim(low, high)
-    most = 9 if limits[1] / limits[0] < SHORT else 6  # more of them may be left out on a short axis
-    ticks = value_ticks(limits[0] / unit.divisor, limits[1] / unit.divisor, most)
-    placed = [(math.log(t * unit.divisor), f"{t:,.6g}") for t in ticks]
     inch = width_in / (high - low)
-    kept = [placed[i] for i in fit(placed, lambda at: (at - low) * inch, size, width_in)]
-    set_ticks(axes.xaxis, [at for at, _ in kept], [label for _, label in kept])
+    for most in range(9, 1, -1):
+        ticks = value_ticks(limits[0] / unit.divisor, limits[1] / unit.divisor, most)
+        placed = [(math.log(t * unit.divisor), f"{t:,.6g}") for t in ticks]
+        kept = fit(placed, lambda at: (at - low) * inch, size, width_in)
+        if len(kept) > 1 and kept[-1] - kept[0] == len(kept) - 1:
+            break  # no tick between two others had to be left out
+    set_ticks(axes.xaxis, [placed[i][0] for i in kept], [placed[i][1] for i in kept])
 
 
 def values_on_y(axes: Axes, limits: Interval, unit: Unit, height_in: float) -> None:
