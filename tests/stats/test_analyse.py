@@ -210,6 +210,25 @@ def test_doubts_are_not_named_as_the_cause_of_exclusion() -> None:
     assert analyse(run).row("fast").verdict.reason.endswith("(12 of 12 trials excluded: zero work)")
 
 
+def test_blocks_of_the_plan_that_were_not_run_are_incomplete_too() -> None:
+    run = make_run(blocks=8)
+    run.plan = {"treatments": list(ARMS), "blocks": 12}
+    row = analyse(run).row("fast")
+    assert row.verdict.kind == "invalid"
+    assert row.verdict.reason == "4 of 12 blocks are incomplete, more than 20\u00a0% (4 were not run)"
+    run.plan["blocks"] = 10
+    assert analyse(run).row("fast").verdict.kind == "better"
+
+
+def test_an_incomplete_aa_arm_that_differs_voids_every_verdict_all_the_same() -> None:
+    arms = ARMS | {"again": ARMS["again"] | {"effect": 0.08}}
+    run = make_run(arms)
+    run.trials.loc[(run.trials["treatment"] == "again") & (run.trials["block"] > 9), "valid"] = False
+    found = analyse(run)
+    assert found.row("again").passed is False
+    assert found.laboratory is not None
+
+
 def test_failed_trials_do_not_enter() -> None:
     run = make_run()
     run.trials.loc[(run.trials["treatment"] == "fast") & (run.trials["block"] == 2), "status"] = "tool_failed"

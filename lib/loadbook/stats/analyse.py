@@ -60,6 +60,7 @@ class _Question:
     values: pd.DataFrame
     trials: pd.DataFrame
     errors: dict[str, Counts]
+    blocks: int | None
 
 
 def analyse(
@@ -95,13 +96,14 @@ def analyse(
     found = compare_all(
         asked.values, treatments, asked.baseline, metric=asked.metric, statistic=asked.statistic, level=asked.level
     )
+    found = [_by_plan(asked, one) for one in found]
     rows = [_row(asked, name, "treatment", one) for name, one in zip(treatments, found, strict=True)]
     tests = [_check(asked, name) for name in present if name in checks]
     laboratory = next((laboratory_sentence(r) for r in tests if r.kind == "aa" and r.passed is False), None)
     if laboratory:
         rows = [_void(row) for row in rows]
     rows = _in_order([_baseline_row(asked), *_same_decimals(rows), *_same_decimals(tests)])
-    return _answer(asked, rows, laboratory, _planned_blocks(data))
+    return _answer(asked, rows, laboratory, asked.blocks or asked.study.blocks)
 
 
 def _ask(
@@ -125,7 +127,9 @@ def _ask(
     values = trial_values(data.trials, data.measurements, chosen, wanted)
     values = values.assign(valid=counts(values))
     errors = {name: error_counts.count(data.trials, data.measurements, name) for name in {*_treatments(data), base}}
-    return _Question(study, base, chosen, wanted, margin, level, direction(chosen), values, _with_causes(data), errors)
+    return _Question(
+        study, base, chosen, wanted, margin, level, direction(chosen), values, _with_causes(data), errors, _blocks(data)
+    )
 
 
 def _with_causes(data: RunTables) -> pd.DataFrame:
@@ -144,8 +148,16 @@ def _treatments(data: RunTables) -> list[str]:
     return [name for name in data.study.treatments if name in planned]
 
 
-def _planned_blocks(data: RunTables) -> int:
-    return int(getattr(data, "plan", {}).get("blocks") or data.study.blocks)
+def _blocks(data: RunTables) -> int | None:
+    """Return how many blocks the run was planned with, None where there is no plan."""
+    planned = getattr(data, "plan", {}).get("blocks")
+    return int(planned) if planned else None
+
+
+def _by_plan(asked: _Question, comparison: Comparison) -> Comparison:
+    """Count blocks that were planned and not run as incomplete: a verdict belongs to the whole plan."""
+    missing = (asked.blocks or 0) - comparison.blocks
+    return replace(comparison, excluded=max(comparison.excluded, missing))
 
 
 def _row(asked: _Question, name: str, kind: RowKind, comparison: Comparison | None) -> Row:
@@ -190,13 +202,17 @@ def _check(asked: _Question, name: str) -> Row:
 
 
 def _compare(asked: _Question, name: str, against: str) -> Comparison:
-    return compare(asked.values, name, against, metric=asked.metric, statistic=asked.statistic, level=asked.level)
+    found = compare(asked.values, name, against, metric=asked.metric, statistic=asked.statistic, level=asked.level)
+    return _by_plan(asked, found)
 
 
 def _aa_passed(row: Row, limit: float) -> bool | None:
-    if row.verdict is None or row.verdict.kind == "invalid" or row.verdict.comparison.p is None:
+    """Return whether an A/A arm agrees; one that differs counts even where it may not be compared otherwise."""
+    if row.verdict is None or row.verdict.comparison.p is None:
         return None
-    return row.verdict.comparison.p >= limit
+    if row.verdict.comparison.p < limit:
+        return False
+    return None if row.verdict.kind == "invalid" else True
 
 
 def _control_passed(row: Row, sign: int | None) -> bool | None:

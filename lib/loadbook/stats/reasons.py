@@ -83,7 +83,7 @@ def _too_little(comparison: Comparison, own: pd.DataFrame, base: pd.DataFrame) -
     found = too_little(comparison)
     if found is None:
         return None
-    why = _why_excluded(own) or _why_excluded(base)
+    why = _why_excluded(own) or _why_excluded(base) or _not_run(comparison, own, base)
     return f"{found} ({why})" if why else found
 
 
@@ -98,6 +98,12 @@ def _why_excluded(trials: pd.DataFrame) -> str | None:
     )
     cause, number = causes.most_common(1)[0]
     return f"{number} of {len(trials)} trials excluded: {cause.replace('_', ' ')}"
+
+
+def _not_run(comparison: Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    planned = comparison.blocks + comparison.excluded
+    missing = planned - len({*own["block"], *base["block"]})
+    return f"{missing} {'was' if missing == 1 else 'were'} not run" if missing > 0 else None
 
 
 def _order(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
