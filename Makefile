@@ -15,7 +15,7 @@ setup:
 	@scripts/setup.sh requirements.lock $(TOOLS)
 
 setup-dev:
-	@scripts/setup.sh requirements-dev.lock $(TOOLS) chromium=chromium,fonts-dejavu-core busybox=busybox dash=dash
+	@scripts/setup.sh requirements-dev.lock $(TOOLS) chromium=chromium,fonts-dejavu-core busybox=busybox dash=dash ab=apache2-utils
 
 report: setup
 	@$(LOADBOOK) lab up

@@ -1,4 +1,4 @@
-"""The real wrk and httperf put load on a real nginx of one page, by our commands, and what they print is read."""
+"""The real wrk, httperf and ab put load on a real nginx of one page, by our commands, and what they print is read."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def measured(web: Target, folder: Path, workload: Workload, duration_s: float = 
         (folder / name).write_bytes(data)
     argv = tool.command(workload, web, duration_s)
     done = subprocess.run(argv, cwd=folder, capture_output=True, timeout=60)
-    parsed = tool.parse(Captured(done.stdout, done.stderr, done.returncode, tuple(argv)))
+    files = {name: (folder / name).read_bytes() for name in tool.expected_files(workload)}
+    parsed = tool.parse(Captured(done.stdout, done.stderr, done.returncode, tuple(argv), files))
     check_sane(parsed)
     return {key: row.value for key, row in table(parsed.rows).items()}
 
@@ -88,6 +89,16 @@ def test_httperf(web: Target, tmp_path: Path) -> None:
     assert got["offered_per_s", "value"] == 100 and got["errors", "count"] == 0
 
 
+@pytest.mark.parametrize("keepalive", [True, False])
+def test_ab(web: Target, tmp_path: Path, keepalive: bool) -> None:
+    load = Workload(tool="ab", connections=4, keepalive=keepalive, extra=("-g", "plot.tsv"))
+    got = measured(web, tmp_path, load)
+    assert got["requests", "count"] > 100 and got["ok", "count"] == got["requests", "count"]
+    assert got["errors", "count"] == 0 and 0.9 < got["duration", "value"] < 5
+    assert got["latency", "min"] > 0 and (("connect_time", "mean") in got) != keepalive
+    assert got["bytes_read", "count"] >= 100 * got["requests", "count"]
+
+
 @pytest.mark.parametrize(
     "asked", [{"tool": "wrk", "connections": 1}, {"tool": "httperf", "model": "open", "rate_per_s": 20}]
 )
@@ -100,7 +111,7 @@ def test_headers_arrive_as_asked_and_errors_are_counted(web: Target, tmp_path: P
     assert got["errors_status", "count"] == got["requests", "count"] > 0 == got["ok", "count"]
 
 
-@pytest.mark.parametrize("name", ["wrk", "httperf"])
+@pytest.mark.parametrize("name", ["wrk", "httperf", "ab"])
 def test_the_version_probe(name: str) -> None:
     tool = registry.load(name)
     done = subprocess.run(tool.version_argv, capture_output=True, timeout=10)

@@ -15,7 +15,7 @@ from loadbook.core.errors import ParseError
 from loadbook.tools import registry
 from loadbook.tools.base import Captured
 
-GOOD = {tool: [capture(path) for path in good(tool)] for tool in ("wrk", "httperf")}
+GOOD = {tool: [capture(path) for path in good(tool)] for tool in registry.names()}
 reports = st.sampled_from([(tool, captured) for tool, all_ in GOOD.items() for captured in all_])
 SMALL = [(tool, path) for tool in GOOD for path in good(tool) if path.with_suffix(".stdout").stat().st_size < 1500]
 NOISE = st.lists(

@@ -68,7 +68,7 @@ def test_a_folder_without_stdout_says_what_it_holds(tmp_path: Path) -> None:
 
 def test_wrong_arguments_are_exit_2(tmp_path: Path) -> None:
     assert run("nope", tmp_path).returncode == 2
-    assert "known tools: httperf, wrk" in run("nope", tmp_path).stderr
+    assert re.search("known tools: .*httperf.*wrk", run("nope", tmp_path).stderr)
     assert run("wrk", tmp_path / "absent").returncode == 2
 
 

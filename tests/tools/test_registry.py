@@ -32,8 +32,9 @@ def toy(tmp_path: Path) -> Iterator[str]:
 
 
 def test_known_tools() -> None:
-    assert registry.names() == ["httperf", "wrk"]
-    assert registry.names("open") == ["httperf"] and registry.names("closed") == ["wrk"]
+    assert registry.names() == sorted(registry.names()) and {"httperf", "wrk"} <= set(registry.names())
+    assert "httperf" in registry.names("open") and "wrk" in registry.names("closed")
+    assert "wrk" not in registry.names("open") and "httperf" not in registry.names("closed")
     for name in registry.names():
         tool = registry.load(name)
         assert tool.name == name and tool.version_argv[0] == tool.binary and tool.package
@@ -42,16 +43,16 @@ def test_known_tools() -> None:
 def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ToolError, match="unknown tool 'wkr'") as refusal:
         registry.load("wkr")
-    assert refusal.value.hint == "known tools: httperf, wrk"
+    assert refusal.value.hint == f"known tools: {', '.join(registry.names())}"
 
 
 def test_one_file_adds_a_tool(toy: str, tmp_path: Path) -> None:
-    assert registry.names() == ["httperf", "toy", "wrk"]
+    assert "toy" in registry.names()
     load = Workload(tool=toy, model="open", rate_per_s=5, path="/a")
     assert registry.load(toy).command(load, Target("h", 80), 2.5) == ["toy", "2.5", "http://h:80/a"]
     with pytest.raises(ToolError, match="open-loop") as refusal:
         registry.load("wrk").command(load, Target("h", 80), 2)
-    assert refusal.value.hint == "tools that can: httperf, toy"
+    assert refusal.value.hint == f"tools that can: {', '.join(registry.names('open'))}" and "toy" in refusal.value.hint
 
     (tmp_path / "out").write_text("toy: 12 answers in 3.5 s\n")
     shown = CliRunner().invoke(parse, [toy, str(tmp_path / "out"), "--json"])

@@ -29,7 +29,10 @@ def capture(expected: Path) -> Captured:
         s: p.read_bytes() for s in ("stdout", "stderr", "cmd", "rc") if (p := expected.with_suffix(f".{s}")).exists()
     }
     argv = tuple(shlex.split(read["cmd"].decode()))
-    return Captured(read["stdout"], read.get("stderr", b""), int(read.get("rc", b"0")), argv)
+    ours = {f"{expected.stem}.{s}" for s in ("stdout", "stderr", "cmd", "rc", "json")}
+    own = {p for p in expected.parent.glob(f"{expected.stem}.*") if p.name not in ours}
+    files = {p.name.removeprefix(f"{expected.stem}."): p.read_bytes() for p in sorted(own)}
+    return Captured(read["stdout"], read.get("stderr", b""), int(read.get("rc", b"0")), argv, files)
 
 
 def good(tool: str) -> list[Path]:
@@ -52,7 +55,7 @@ def check_sane(parsed: Parsed) -> None:
         assert row.unit == METRICS[row.metric].unit, row
         assert row.statistic != "count" or row.unit != "1" or float(row.value).is_integer(), row
     values = {key[0]: row.value for key, row in table(parsed.rows).items() if key[1] in ("count", "value")}
-    assert values["ok"] <= values["requests"]
+    assert values.get("ok", 0) <= values["requests"]
     if values["requests"] == 0:
         assert not [row for row in parsed.rows if row.unit == "s" and row.metric != "duration"]
 

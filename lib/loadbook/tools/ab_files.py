@@ -1,0 +1,94 @@
+"""The files that ab writes beside its report: -e (percentiles to 0.001 ms) and -g (one row per request, whole ms).
+
+Both are recognised by their first line, whatever their names. ab sorts the rows of -g by total time, not by start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from loadbook.core.errors import ParseError
+from loadbook.tools import text
+from loadbook.tools.ab_forms import PERCENTILES
+
+CSV_HEAD = "Percentage served,Time in ms"
+TSV_HEAD = "starttime\tseconds\tctime\tdtime\tttime\twait"
+MAX_SPAN_S = 7 * 86400
+CSV_LINE = re.compile(r"(\d{1,3}),(\d{1,12}\.\d{3})")
+TSV_LINE = re.compile(r"[^\t]+\t(\d{1,12})\t\d+\t\d+\t(\d{1,12})\t\d+")
+
+
+def _only(files: Mapping[str, bytes], head: str) -> str | None:
+    """Return the name of the one file that begins with this line; None if there is none."""
+    found = [name for name, data in files.items() if data[:200].startswith(head.encode())]
+    if len(found) > 1:
+        raise ParseError("ab", found[1], 1, f"a second file like {found[0]}: which belongs to this report?")
+    return found[0] if found else None
+
+
+def percentiles(files: Mapping[str, bytes], count: int) -> dict[int, str]:
+    """Return percentile -> milliseconds as printed, with 0 the minimum and 100 the maximum; {} without such a file.
+
+    ab reads element ``0.5 + count * p / 100`` of the sorted times, which for small counts and high percentiles is one
+    past the last: what it prints there is not a time, so these are left out.
+    """
+    name = _only(files, CSV_HEAD)
+    if name is None:
+        return {}
+    lines = [line for line in text.lines(files[name])[1:] if line]
+    for number, line in enumerate(lines, 2):
+        match = CSV_LINE.fullmatch(line)
+        if match is None or int(match[1]) != number - 2:
+            raise ParseError("ab", name, number, f"expected percentile {number - 2} and a time, not {line[:60]!r}")
+    if len(lines) != 101 or not files[name].endswith(b"\n"):
+        raise ParseError("ab", name, 0, f"not complete: {len(lines)} of 101 percentiles")
+    times = {p: line.partition(",")[2] for p, line in enumerate(lines) if p in (0, 100) or count * (100 - p) > 50}
+    if list(times.values()) != sorted(times.values(), key=float):
+        raise ParseError("ab", name, 0, "percentiles do not ascend")
+    return times
+
+
+def microseconds(milliseconds: str) -> int:
+    """Return a time printed as milliseconds with three decimals exactly."""
+    return int(milliseconds.replace(".", ""))
+
+
+def check_percentiles(name: str, exact: Mapping[int, str], whole: Mapping[int, int], count: int) -> None:
+    """Raise ParseError unless percentiles to 0.001 ms are what the table shows in whole milliseconds.
+
+    The table reads element ``count * p / 100``, rounded down where the file's index is rounded to nearest: so the file
+    may be one element ahead, unless both are whole.
+    """
+    for p, shown in whole.items():
+        if p not in exact:
+            continue
+        rounded = (microseconds(exact[p]) + 500) // 1000
+        after = next((whole[q] for q in sorted(whole) if q > p), shown)
+        same_element = p in (0, 100) or count * p % 100 < 50
+        if rounded != shown if same_element else not shown <= rounded <= after:
+            raise ParseError("ab", name, p + 2, f"{exact[p]} ms is not the {shown} ms of the report")
+
+
+def started_per_second(files: Mapping[str, bytes], count: int, whole: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Return (second since the first start, requests started in it) from the rows of -g; [] without such a file."""
+    name = _only(files, TSV_HEAD)
+    if name is None:
+        return []
+    rows = []
+    for number, line in enumerate(files[name].decode(errors="replace").splitlines()[1:], 2):
+        match = TSV_LINE.fullmatch(line)
+        if match is None:
+            raise ParseError("ab", name, number, f"not a row of six columns: {line[:60]!r}")
+        rows.append((int(match[1]), int(match[2])))
+    if len(rows) != count or not files[name].endswith(b"\n"):
+        raise ParseError("ab", name, 0, f"not complete: {len(rows)} rows for {count} requests")
+    for p in (*PERCENTILES, 100):
+        if p in whole and rows[min(count * p // 100, count - 1)][1] != whole[p]:
+            raise ParseError("ab", name, 0, f"its percentile {p} is not the {whole[p]} ms of the report")
+    seconds = Counter(second for second, _ in rows)
+    first = min(seconds)
+    if max(seconds) - first > MAX_SPAN_S:
+        raise ParseError("ab", name, 0, f"its rows start over {max(seconds) - first} s")
+    return [(second - first, seconds[second]) for second in range(first, max(seconds) + 1)]
