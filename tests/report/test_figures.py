@@ -320,6 +320,16 @@ def decided(row, effect: float):
     return replace(found, verdict=replace(found.verdict, kind="better" if effect < 0 else "worse", decimals=None))
 
 
+def test_latency_gives_no_verdict_where_the_laboratory_contradicts_itself():
+    m = mock("plain")
+    failed = replace(m.analysis, laboratory="No verdict: the laboratory contradicts itself.")
+    fills = {palette.VERDICTS[kind].fill for kind in ("better", "worse", "equivalent")}
+    drawn = latency.draw(failed, m.panels)
+    assert not fills & {line.get_color() for panel in drawn.axes for line in panel.lines}
+    assert latency.answer(failed, m.panels).startswith("No verdict on any percentile")
+    assert "own verdict" not in latency.how(failed, m.panels)
+
+
 def test_latency_without_percentiles_says_so():
     assert latency.answer(mock("plain").analysis, {}) == "This tool prints no percentiles."
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from loadbook.stats.result import Analysis, Row
 
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
-MAX_OTHERS = 5  # drawn in details; a page stays below 3 MB
+MAX_OTHERS = 3  # drawn in details; a page stays below 2 MB
 LATENCY_NAMES = ("latency_intended", "latency", "service_time", "connection_time")
 QUANTITIES = {
     "wrk": "wrk’s “Latency Distribution”, closed loop, with wrk’s own correction for stalls",
@@ -120,7 +120,7 @@ class EffectsPage(Page):
         checks = {kind: [r.passed for r in self.analysis.of_kind(kind)] for kind in ("aa", "control")}
         verdict = {"kind": said.kind, "glyph": said.glyph, "word": said.word, "sentence": said.headline}
         lines = [f"{s.glyph} {s.name}{s.text}" for s in verdicts.sentences(self.analysis)]
-        first = [] if any(line.endswith(said.headline) for line in lines) else [said.headline]
+        first = [] if any(said.headline.rstrip(".") in line for line in lines) else [said.headline]
         return (
             super().summary()
             | {

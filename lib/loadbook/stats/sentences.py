@@ -108,7 +108,7 @@ def control_sentence(row: Row) -> str:
 def laboratory_sentence(row: Row) -> str:
     """Return the sentence that voids every verdict, from an A/A arm that differs."""
     texts = comparison_texts(row.verdict) if row.verdict else None
-    seen = f"{texts.change} (p {texts.p})" if texts else "a difference"
+    seen = f"{texts.change} ({texts.interval}, p {texts.p})" if texts else "a difference"
     return (
         f"No verdict: the laboratory contradicts itself. {row.label}, the baseline under a second name, shows {seen}."
     )

@@ -57,7 +57,8 @@ def draw(analysis: Analysis, panels: Panels, quantity: str = "", narrow: bool = 
         x, y = left + column * (width + GAP_IN), line * each + HEAD_IN
         panel = sheet.panel(x, y, x + width, y + tall)
         sheet.text(x, y - 0.13, name, bold=True)
-        _draw_panel(sheet, panel, rows, values, own, width)
+        looks = {} if analysis.laboratory else {r.treatment: _look(r) for r in own.rows}
+        _draw_panel(sheet, panel, rows, values, own, width, looks)
         unit = scales.unit_for(metric_of(own.metric), _limits(values)[1])
         title = f"{unit.words} (log)"
         sheet.text(x + width / 2, y + tall + 0.35, title, size=sheet.size - 0.4, colour=palette.SOFT, at="center")
@@ -82,7 +83,10 @@ def _limits(values: pd.DataFrame) -> tuple[float, float]:
     return scales.value_range(values.loc[values["valid"], "value"])
 
 
-def _draw_panel(sheet: Sheet, panel: Axes, rows: list[Row], values: pd.DataFrame, own: Analysis, width: float) -> None:
+def _draw_panel(
+    sheet: Sheet, panel: Axes, rows: list[Row], values: pd.DataFrame, own: Analysis, width: float,
+    looks: Mapping[str, palette.Style],
+) -> None:  # fmt: skip
     good = values[values["valid"] & (values["value"] > 0)]
     limits = _limits(values)
     scales.values_on_x(panel, limits, scales.unit_for(metric_of(own.metric), limits[1]), width, sheet.size - 0.4)
@@ -90,7 +94,6 @@ def _draw_panel(sheet: Sheet, panel: Axes, rows: list[Row], values: pd.DataFrame
     panel.set_yticks([])
     rank = good["block"].rank(method="dense") - 0.5
     heights = 0.56 * (rank / max(1.0, rank.max() + 0.5) - 0.5) if len(good) else rank
-    looks = {r.treatment: _look(r) for r in own.rows}
     for k, row in enumerate(rows):
         mine = good[good["treatment"] == row.treatment]
         if mine.empty:
@@ -127,6 +130,8 @@ def answer(analysis: Analysis, panels: Panels, quantity: str = "") -> str:
     moved = _moved(panels)
     if not panels:
         return "This tool prints no percentiles."
+    if analysis.laboratory:
+        return "No verdict on any percentile: the laboratory contradicts itself."
     margin = margin_text(next(iter(panels.values()))[1].margin)
     if not moved:
         return f"No treatment is shown to change any percentile by {margin} or more."
@@ -173,7 +178,7 @@ def how(analysis: Analysis, panels: Panels, quantity: str = "") -> str:
         "Each panel has a range of its own, which does not start at zero.",
         f"Colour and shape: this percentile’s own verdict, margin {margin_text(own.margin)}; grey is undecided.",
     ]
-    return " ".join(said)
+    return " ".join(said[:-1] if analysis.laboratory else said)
 
 
 def alt(analysis: Analysis, panels: Panels, quantity: str = "") -> str:
