@@ -147,6 +147,28 @@ def test_ctrl_c_records_the_trial_as_cancelled_and_says_so(lab, layout):
     assert (kept.status, kept.reason) == ("cancelled", "interrupted by the user")
 
 
+def test_an_unfinished_run_does_not_go_on_with_other_or_changed_hosts(lab, layout, tmp_path):
+    controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
+    for line in controller.stderr:
+        if "t0001" in line:
+            break
+    controller.send_signal(signal.SIGTERM)
+    assert controller.wait(timeout=30) == 130
+    other = tmp_path / "hosts.toml"
+    other.write_text(lab.hosts_file.read_text().replace('hosts."driver"', 'hosts."load"'))
+    (tmp_path / "known_hosts").write_bytes((lab.folder / "known_hosts").read_bytes())
+    with pytest.raises(UsageError, match="host driver is not there any more\n  host load is new"):
+        run_study(layout, "small", other)
+    file = layout.run("small", layout.resolve_run("small")).facts / "web-before.json"
+    kept = json.loads(file.read_text())
+    file.write_text(json.dumps(kept | {"kernel": {"value": "2.0.36", "kind": "identity"}}))
+    with pytest.raises(UsageError, match=r"host web: kernel was 2\.0\.36, is") as refused:
+        run_study(layout, "small", lab.hosts_file)
+    assert "--new" in refused.value.hint
+    file.write_text(json.dumps(kept))
+    run_study(layout, "small", lab.hosts_file)
+
+
 def test_everything_that_is_wrong_is_said_before_the_first_trial(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL + "\n[roles.store]\n[roles.balancer]\n")
     with pytest.raises(PreflightError) as refused:

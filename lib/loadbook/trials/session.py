@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from loadbook.core.errors import HostError, UsageError
+from loadbook.core.errors import HostError
 from loadbook.design.plan import study_sha256
 from loadbook.hosts.facts import facts
 from loadbook.hosts.inventory import entry_text
@@ -20,6 +20,7 @@ from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.ledger import Ledger
 from loadbook.records.manifest import read_json, write_atomic, write_json
 from loadbook.records.schema import SCHEMA_VERSION
+from loadbook.trials.alike import hosts_of, must_be_alike
 from loadbook.trials.attempts import Keeper
 from loadbook.trials.bench import Bench
 from loadbook.trials.choose import Chosen
@@ -52,7 +53,7 @@ class Session:
     def prepare(self, study_file: Path) -> None:
         """Stop leftovers, check everything, and make the run's folder when it is a new one."""
         if self.chosen.resumed:
-            self._must_be_alike()
+            must_be_alike(self.bench, self.paths)
             self._stop_leftovers()
         self.on_event(Progress("note", f"checking {', '.join(self.bench.hosts)} and every configuration"))
         preflight(self.bench, self.layout.study_raw(self.chosen.plan.study.name))
@@ -64,16 +65,6 @@ class Session:
             self._keep_answers(self.paths.raw)
         else:
             self._make_run(study_file)
-
-    def _must_be_alike(self) -> None:
-        """Refuse to mix trials that are measured with trials that are played back."""
-        before, now = read_json(self.paths.run_json).get("replay"), self.bench.replay
-        if before != now:
-            made = "on real hosts" if before is None else f"as a replay of run {before}"
-            raise UsageError(
-                f"run {self.chosen.run} was begun {made}",
-                f"give the hosts file that it was begun with, or: loadbook run {self.chosen.plan.study.name} --new",
-            )
 
     def _stop_leftovers(self) -> None:
         """Stop what a dead controller may have left running on the hosts, by the names of its unfinished attempts."""
@@ -161,7 +152,7 @@ class Session:
             "study_sha256": study_sha256(plan.study),
             "seed": plan.seed,
             "blocks": plan.blocks,
-            "hosts": {a: {"roles": list(bench.roles_of(a)), "cpus": bench.cpus_of(a) or None} for a in bench.hosts},
+            "hosts": hosts_of(bench),
             "tool_versions": {a: f"{bench.tool.name} {v}" for a, v in bench.tool_versions.items()},
             "service_versions": {s.alias: f"{s.spec.name} {v}" for s, v in bench.service_versions.items()},
             "lab": bench.lab,
