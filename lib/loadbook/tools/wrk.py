@@ -13,10 +13,10 @@ from importlib import resources
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.units import BYTES, COUNT, TIME_S
 from loadbook.design.workload import Workload
-from loadbook.tools import plan, text
+from loadbook.tools import plan, text, wrk_forms
 from loadbook.tools.base import Captured, Measurement, Parsed, Target
 from loadbook.tools.text import Report
-from loadbook.tools.wrk_forms import BEGIN, END, ERRORS, EXACT, FORMS, STATISTICS
+from loadbook.tools.wrk_forms import BEGIN, END, ERRORS, EXACT, FORMS, STATISTICS, has_latency, mean
 
 SCRIPT = "loadbook.lua"
 OWNED = ("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version")
@@ -73,8 +73,8 @@ class Wrk:
         """Return the rows of one report: from the Lua block where there is one, checked against the human text."""
         lines = text.lines(captured.stdout)
         text.require(self.name, captured, lines, "Running ", "Transfer/sec:")
-        if any("HdrHistogram" in line or "Thread calibration" in line for line in lines):
-            raise ParseError(self.name, "stdout", 0, "this is a report of wrk2: another tool, other definitions")
+        if wrk_forms.is_wrk2(lines):
+            raise ParseError(self.name, "stdout", 0, "no report of wrk but one of wrk2, another tool")
         report = text.read(self.name, lines, FORMS)
         exact = _exact(lines, SCRIPT in captured.argv)
         _check(report, captured.argv)
@@ -94,36 +94,17 @@ def _exact(lines: Sequence[str], wanted: bool) -> Report | None:
     return text.read("wrk", lines[first:], EXACT, first=first + 1)
 
 
-def _has_latency(report: Report) -> bool:
-    """Tell whether latency was sampled: without samples wrk prints zeros, and -nan for the share within one sd."""
-    return "nan" not in report.text("within") and report.value("max", TIME_S) > 0
-
-
 def _check(report: Report, argv: Sequence[str]) -> None:
     """Raise ParseError where the report contradicts itself (formats.md 6.5)."""
     shown = [form in report for form in ("percentiles", "p50", "p75", "p90", "p99")]
     if any(shown) != all(shown) or (not shown[0] and "--latency" in argv):
         raise report.wrong("latency", "the latency distribution is not complete")
-    duration, requests = report.value("duration", TIME_S), report.count("requests")
-    if duration <= 0 or report.count("status") > requests:
-        raise report.wrong("total", "impossible: no time passed, or more error responses than responses")
-    if requests == 0 and _has_latency(report):
-        raise report.wrong("latency", "latency without a single request")
-    if _has_latency(report):
-        order = [_mean(report), report.value("max", TIME_S)]
+    wrk_forms.check_totals(report)
+    if has_latency(report):
+        order = [mean(report), report.value("max", TIME_S)]
         order_p = [report.value(f, TIME_S) for f in ("p50", "p75", "p90", "p99", "max") if f in report]
         if order != sorted(order) or order_p != sorted(order_p):
             raise report.wrong("latency", "mean and percentiles do not ascend to the maximum")
-    lasted = (duration, text.half_width(report.text("duration"), TIME_S))
-    text.check_ratio(report, (requests, 0), lasted, "rate")
-    size = (report.value("bytes", BYTES), text.half_width(report.text("bytes"), BYTES))
-    text.check_ratio(report, size, lasted, "transfer")
-
-
-def _mean(report: Report) -> float:
-    """Return the mean latency in s; wrk cuts the column to 8 characters, so 1000.00ms prints as 1000.00m."""
-    shown = report.text("mean")
-    return 1.0 if shown == "1000.00m" else report.value("mean", TIME_S)
 
 
 def _check_against(report: Report, exact: Report) -> None:
@@ -131,12 +112,12 @@ def _check_against(report: Report, exact: Report) -> None:
     for field in ("requests", *ERRORS):
         if report.count(field) != exact.count(field):
             raise exact.wrong(field, f"{exact.text(field)} is not the {report.count(field)} of the text above")
-    if _has_latency(report) != all(field in exact for field in STATISTICS):
+    if has_latency(report) != all(field in exact for field in STATISTICS):
         raise exact.wrong("end", "latency statistics are not complete")
     shared = [f for f in ("duration", "bytes", *STATISTICS) if f in report and f in exact]
     for field in shared:
         table = BYTES if field == "bytes" else TIME_S
-        printed = _mean(report) if field == "mean" else report.real(field, table)
+        printed = mean(report) if field == "mean" else report.real(field, table)
         if printed is None:
             continue
         slack = text.half_width(report.text(field), table) + 0.51e-6
@@ -149,10 +130,11 @@ def _rows(report: Report, exact: Report | None) -> Iterator[Measurement]:
     best = exact or report
     requests, errors = report.count("requests"), {name: report.count(name) for name in ERRORS}
     ok = requests - errors["status"]
+    rate = wrk_forms.ok_per_s(report, ok) if exact is None else ok / exact.value("duration", TIME_S)
     yield Measurement("requests", "count", requests, "1", report.text("requests"))
     yield Measurement("ok", "count", ok, "1", None)
     yield Measurement("requests_per_s", "value", report.value("rate", COUNT), "1/s", report.text("rate"))
-    yield Measurement("ok_per_s", "value", _ok_per_s(report, exact, ok), "1/s", None)
+    yield Measurement("ok_per_s", "value", rate, "1/s", None)
     yield Measurement("duration", "value", best.value("duration", TIME_S), "s", best.text("duration"))
     if not (errors["timeout"] and errors["status"]):  # a late error response is counted in both
         yield Measurement("errors", "count", sum(errors.values()), "1", None)
@@ -160,31 +142,16 @@ def _rows(report: Report, exact: Report | None) -> Iterator[Measurement]:
         yield Measurement(f"errors_{name}", "count", n, "1", report.text(name) if name in report else None)
     yield Measurement("bytes_read", "count", best.value("bytes", BYTES), "B", best.text("bytes"))
     yield Measurement("bytes_per_s", "value", report.value("transfer", BYTES), "B/s", report.text("transfer"))
-    if _has_latency(report):
+    if has_latency(report):
         for field, statistic in STATISTICS.items():
-            value = _mean(best) if field == "mean" else best.real(field, TIME_S) if field in best else None
+            value = mean(best) if field == "mean" else best.real(field, TIME_S) if field in best else None
             if value is not None:
                 yield Measurement("latency", statistic, value, "s", best.text(field))
 
 
-def _ok_per_s(report: Report, exact: Report | None, ok: int) -> float:
-    """Return ok / duration, with the duration from whichever of text and rate shows more digits of it."""
-    if exact is not None:
-        return ok / exact.value("duration", TIME_S)
-    rate, duration = report.value("rate", COUNT), report.value("duration", TIME_S)
-    if rate > 0 and 0.005 / rate < text.half_width(report.text("duration"), TIME_S) / duration:
-        return rate * (ok / report.count("requests"))
-    return ok / duration
-
-
 def _doubts(report: Report, captured: Captured) -> Iterator[tuple[str, str]]:
     """Yield what makes the numbers mean less than they seem to."""
-    threads, asked, failed = (report.count(field) for field in ("threads", "connections", "connect"))
-    if threads and asked % threads:
-        opened = asked // threads * threads
-        yield "connections", f"{opened} of {asked} connections were opened: each thread gets the same whole number"
-    if failed:
-        yield "connections", f"{failed} connects failed; wrk does not retry those at the start, so fewer were open"
+    yield from wrk_forms.connection_doubts(report)
     if report.count("timeout"):
         yield (
             "latency_censored",
@@ -193,16 +160,4 @@ def _doubts(report: Report, captured: Captured) -> Iterator[tuple[str, str]]:
                 "from its latencies; requests never answered are in neither"
             ),
         )
-    if any(report.text(name).startswith("-") for name in ERRORS if name in report):
-        yield "counter_wrapped", "an error counter passed 2^31: wrk counts in 32 bits, so it may have wrapped"
-    scale, shown = TIME_S[report.text("asked")[-1]], int(report.text("asked")[:-1])
-    duration = report.value("duration", TIME_S)
-    if duration < (shown - 0.5) * scale:
-        yield "stopped_early", f"wrk ran {report.text('duration')} of the {report.text('asked')} asked for"
-    if duration > (shown + 0.5) * scale * 1.5 + 5:
-        yield (
-            "clock",
-            f"wrk says it ran {report.text('duration')} instead of {report.text('asked')}: it trusts the wall clock",
-        )
-    if captured.rc:
-        yield "exit_code", f"wrk ended with exit code {captured.rc} although its report is complete"
+    yield from wrk_forms.run_doubts(report, captured.rc)

@@ -1,31 +1,35 @@
 """The lines of a wrk 4 report, and of the block that wrk.lua appends to it (wg/wrk `src/wrk.c`, `src/units.c`).
 
-Times have two decimals and us, ms, s or m (minutes) from 0.85 of the next unit on; bytes count in 1024.
+Times have two decimals and us, ms, s or m (minutes) from 0.85 of the next unit on; bytes count in 1024. wrk2 began as
+a copy of wrk 4 and shares how reports begin (`HEAD`) and end (`TAIL`), and what can be wrong with them.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from loadbook.tools.text import Form
+from loadbook.core.units import BYTES, COUNT, TIME_S
+from loadbook.tools import text
+from loadbook.tools.text import Form, Report
 
 BEGIN, END = "loadbook-begin 1", "loadbook-end"
 ERRORS = ("connect", "read", "write", "timeout", "status")
 # field in the forms below -> statistic, in the order in which wrk.lua prints them
 STATISTICS = {f: f for f in ("min", "mean", "sd", "max", "p50", "p75", "p90", "p99")} | {"p999": "p99.9"}
 
-_TIME = r"\d{1,20}\.\d\d(?:us|ms|s|m|h)"
-_SPREAD = rf"(?:{_TIME}|-?nanu?s?)"
+TIME = r"\d{1,20}\.\d\d(?:us|ms|s|m|h)"
+_SPREAD = rf"(?:{TIME}|-?nanu?s?)"
 _SIZE = r"\d{1,20}\.\d\d[KMGT]?B"
 _RATE = r"(?:\d+\.\d\d[kMGT]?|-?nan)"
 _INT = r"-?\d{1,20}"
 
 
 def _percentile(p: int, shows: str) -> Form:
-    return Form(f"p{p}", shows, rf" {{5}}{p}%", rf" +(?P<p{p}>{_TIME})", optional=True)
+    return Form(f"p{p}", shows, rf" {{5}}{p}%", rf" +(?P<p{p}>{TIME})", optional=True)
 
 
-FORMS = (
+HEAD = (
     Form(
         "head",
         "Running 3s test @ http://127.0.0.1:18090/",
@@ -48,7 +52,7 @@ FORMS = (
         "latency",
         "    Latency     3.21ms    6.27ms  75.31ms   90.55%",
         "    Latency ",
-        rf" *(?P<mean>{_SPREAD}) +(?P<sd>{_SPREAD}) +(?P<max>{_TIME}) +(?P<within>\d+\.\d\d|-?nan)%",
+        rf" *(?P<mean>{_SPREAD}) +(?P<sd>{_SPREAD}) +(?P<max>{TIME}) +(?P<within>\d+\.\d\d|-?nan)%",
     ),
     # per thread and 100 ms: not the total throughput, so nothing is taken from it
     Form(
@@ -57,16 +61,13 @@ FORMS = (
         "    Req/Sec ",
         rf"( *{_RATE}){{3}} +(?:\d+\.\d\d|-?nan)%",
     ),
-    Form("percentiles", "  Latency Distribution", "  Latency Distribution", optional=True),
-    _percentile(50, "     50%  830.00us"),
-    _percentile(75, "     75%    3.02ms"),
-    _percentile(90, "     90%    9.04ms"),
-    _percentile(99, "     99%   30.00ms"),
+)
+TAIL = (
     Form(
         "total",
         "  129242 requests in 3.10s, 28.23MB read",
         r"  (?P<requests>\d{1,20}) requests in",
-        rf" (?P<duration>{_TIME}), (?P<bytes>{_SIZE}) read",
+        rf" (?P<duration>{TIME}), (?P<bytes>{_SIZE}) read",
     ),
     Form(
         "sockets",
@@ -85,6 +86,15 @@ FORMS = (
     Form("rate", "Requests/sec:  41695.86", "Requests/sec:", r" +(?P<rate>\d{1,20}\.\d\d)"),
     Form("transfer", "Transfer/sec:      9.11MB", "Transfer/sec:", rf" +(?P<transfer>{_SIZE})"),
 )
+FORMS = (
+    *HEAD,
+    Form("percentiles", "  Latency Distribution", "  Latency Distribution", optional=True),
+    _percentile(50, "     50%  830.00us"),
+    _percentile(75, "     75%    3.02ms"),
+    _percentile(90, "     90%    9.04ms"),
+    _percentile(99, "     99%   30.00ms"),
+    *TAIL,
+)
 EXACT = (
     Form("begin", BEGIN, re.escape(BEGIN)),
     Form("duration", "duration 3099711us", "duration ", r"(?P<duration>\d{1,20}us)"),
@@ -97,3 +107,72 @@ EXACT = (
     ),
     Form("end", END, re.escape(END)),
 )
+
+
+def is_wrk2(lines: list[str]) -> bool:
+    """Tell whether a report is one of wrk2: it calibrates for 10 s, and has no rate samples where a run was shorter."""
+    signs = r"  Thread calibration:|  Latency Distribution \(HdrHistogram|    Req/Sec +-?nan "
+    return any(re.match(signs, line) for line in lines)
+
+
+def mean(report: Report) -> float:
+    """Return the mean latency in s; wrk cuts the column to 8 characters, so 1000.00ms prints as 1000.00m."""
+    shown = report.text("mean")
+    return 1.0 if shown == "1000.00m" else report.value("mean", TIME_S)
+
+
+def has_latency(report: Report) -> bool:
+    """Tell whether latency was sampled: without samples wrk prints zeros, and -nan for the share within one sd."""
+    return "nan" not in report.text("within") and report.value("max", TIME_S) > 0
+
+
+def check_totals(report: Report) -> None:
+    """Raise ParseError unless requests, errors, bytes, duration and rates go together (formats.md 6.5)."""
+    duration, requests = report.value("duration", TIME_S), report.count("requests")
+    if duration <= 0 or report.count("status") > requests:
+        raise report.wrong("total", "impossible: no time passed, or more error responses than responses")
+    if requests == 0 and has_latency(report):
+        raise report.wrong("latency", "latency without a single request")
+    lasted = (duration, text.half_width(report.text("duration"), TIME_S))
+    text.check_ratio(report, (requests, 0), lasted, "rate")
+    size = (report.value("bytes", BYTES), text.half_width(report.text("bytes"), BYTES))
+    text.check_ratio(report, size, lasted, "transfer")
+
+
+def ok_per_s(report: Report, ok: int) -> float:
+    """Return ok / duration, with the duration from whichever of text and rate shows more digits of it."""
+    rate, duration = report.value("rate", COUNT), report.value("duration", TIME_S)
+    if rate > 0 and 0.005 / rate < text.half_width(report.text("duration"), TIME_S) / duration:
+        return rate * (ok / report.count("requests"))
+    return ok / duration
+
+
+def connection_doubts(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield why fewer connections may have been open than asked for."""
+    threads, asked, failed = (report.count(field) for field in ("threads", "connections", "connect"))
+    if threads and asked % threads:
+        opened = asked // threads * threads
+        yield "connections", f"{opened} of {asked} connections were opened: each thread gets the same whole number"
+    if failed:
+        yield (
+            "connections",
+            f"{failed} connects failed; {report.tool} does not retry those at the start, so fewer were open",
+        )
+
+
+def run_doubts(report: Report, rc: int | None) -> Iterator[tuple[str, str]]:
+    """Yield wrapped counters, a run shorter or far longer than asked for, an exit code."""
+    tool = report.tool
+    if any(report.text(name).startswith("-") for name in ERRORS if name in report):
+        yield "counter_wrapped", f"an error counter passed 2^31: {tool} counts in 32 bits, so it may have wrapped"
+    scale, shown = TIME_S[report.text("asked")[-1]], int(report.text("asked")[:-1])
+    duration = report.value("duration", TIME_S)
+    if duration < (shown - 0.5) * scale:
+        yield "stopped_early", f"{tool} ran {report.text('duration')} of the {report.text('asked')} asked for"
+    if duration > (shown + 0.5) * scale * 1.5 + 5:
+        yield (
+            "clock",
+            f"{tool} says it ran {report.text('duration')} instead of {report.text('asked')}: it trusts the wall clock",
+        )
+    if rc:
+        yield "exit_code", f"{tool} ended with exit code {rc} although its report is complete"
