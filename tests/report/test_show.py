@@ -45,3 +45,11 @@ def test_every_reference_still_has_its_target(svg):
     used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', small))
     assert {a or b for a, b in used} <= ids
     assert used
+
+
+def test_marks_of_one_kind_say_their_style_once():
+    svg = "".join(f'<use xlink:href="#m1" x="{x}" y="2" style="fill: #fff; stroke: #000"/>' for x in range(3))
+    marks = "".join(f'<use href="#m1" x="{x}" y="2"/>' for x in range(3))
+    assert compact(svg) == f'<g style="fill:#fff;stroke:#000">{marks}</g>'
+    letter = '<use xlink:href="#DejaVuSans-Bold-1c" transform="translate(71.58 0)"/>'
+    assert compact(letter) == '<use href="#f-Bold-1c" x="71.58"/>'

@@ -33,8 +33,8 @@ def headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str
         return _fit(_label(moved[0], labels), *_forms(moved[0]))
     best = next((row for row in moved if row.treatment == analysis.best), None)
     if best is not None:
-        bare = _forms(best)[-1]
-        return _fit(_label(best, labels), f"{bare.rstrip('.')}, ahead of every other treatment.", bare)
+        forms = _forms(best)
+        return _fit(_label(best, labels), f"{forms[-1].rstrip('.')}, ahead of every other treatment.", *forms)
     return _numbers(analysis)
 
 

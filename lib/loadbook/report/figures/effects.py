@@ -205,12 +205,12 @@ def _side(analysis: Analysis, kind: VerdictKind) -> str:
     rows = [r for r in analysis.of_kind("treatment") if r.verdict and r.verdict.kind == kind]
     if not rows or not rows[0].verdict:
         return ""
-    shown, texts = names(analysis), [numbers(r) for r in rows]
+    shown = names(analysis)
     does = predicate(analysis.metric, rows[0].verdict.comparison.effect or 0.0, len(rows))
     if len(rows) == 1:
-        return f"{shown[rows[0].treatment]} {does} by {texts[0].size} ({texts[0].bounds})"
-    said = [f"{shown[r.treatment]} (by {t.size}, {t.bounds})" for r, t in zip(rows, texts, strict=True)]
-    return f"{listed(said, 3, 'treatments')} {does}"
+        texts = numbers(rows[0])
+        return f"{shown[rows[0].treatment]} {does} by {texts.size} ({texts.bounds})"
+    return f"{listed([shown[r.treatment] for r in rows], 3, 'treatments')} {does}"
 
 
 def how(analysis: Analysis) -> str:
