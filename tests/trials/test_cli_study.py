@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
@@ -94,3 +95,34 @@ def test_a_hosts_file_that_is_not_there_is_a_usage_error(loadbook, tmp_path):
     assert code == 2
     assert "hosts file" in err
     assert loadbook.layout.runs("aa") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [('tool = "wrk"', 'tool = "nosuch"', "workload.tool"), ("duration_s = 1\n", "duration_s = 1.5\n", "workload")],
+)
+def test_a_load_that_no_tool_can_make_is_refused_when_it_is_planned(loadbook, old, new, path):
+    file = loadbook.layout.studies / "nginx-directives.toml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    code, out, err = loadbook("plan", "nginx-directives")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[1].strip().startswith(f"{path}: ")
+
+
+def test_a_run_without_any_valid_trial_says_why_and_fails(loadbook):
+    run = loadbook.layout.run("recorded", loadbook.layout.resolve_run("recorded"))
+    for file in run.trials.glob("*/stdout-*"):
+        file.write_bytes(file.read_bytes()[:100])
+    code, out, err = loadbook("ingest", "recorded")
+    assert (code, out) == (4, "")
+    assert "no trial of run" in err
+    assert "changed-file" in err
+
+
+def test_what_does_not_count_is_said_with_the_number(loadbook):
+    run = loadbook.layout.run("recorded", loadbook.layout.resolve_run("recorded"))
+    next(run.trials.glob("*/stdout-*")).write_bytes(b"Running 1s test")
+    code, out, _ = loadbook("ingest", "recorded")
+    assert code == 0
+    assert re.search(r"trials are valid \(.*1 changed-file", out)

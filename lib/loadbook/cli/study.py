@@ -16,10 +16,12 @@ from loadbook.records.layout import Layout, layout
 
 if TYPE_CHECKING:
     from loadbook.design.plan import Plan
+    from loadbook.trials.ingest import Ingested
 
 # scatter of one trial in the pinned lab (lab_facts.md section 6: 2 to 3 %), and of a paired difference of two
 ASSUMED_CV = 0.025
 ASSUMED_SD = ASSUMED_CV * 2**0.5
+MAX_CAUSES = 3
 
 _study = click.argument("study")
 _subset = click.option("--subset", help="Treatments of this subset; all: every one.")
@@ -138,5 +140,17 @@ def _ingested(here: Layout, study: str, run_id: str) -> str:
     found = make_tables(here.run(study, run_id))
     if not found.trials:
         raise DataError(f"run {run_id} of {study} has no trial yet", f"loadbook run {study}")
+    if not found.valid:
+        raise DataError(
+            f"no trial of run {run_id} of {study} is valid: {_causes(found)}",
+            f"{here.run(study, run_id).raw} holds what was seen; set that right, then: loadbook run {study}",
+        )
+    lost = f" ({_causes(found)})" if found.valid < found.trials else ""
     problems = ", ".join(f"{count} {level}" for level, count in found.problems.items()) or "none"
-    return f"{found.valid} of {found.planned} planned trials are valid; problems: {problems}"
+    return f"{found.valid} of {found.planned} planned trials are valid{lost}; problems: {problems}"
+
+
+def _causes(found: Ingested) -> str:
+    """Return the most frequent reasons why trials do not count."""
+    shown = [f"{count} {why}" for why, count in found.causes[:MAX_CAUSES]]
+    return "; ".join([*shown, "..."] if len(found.causes) > MAX_CAUSES else shown)

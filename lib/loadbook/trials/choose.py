@@ -46,10 +46,10 @@ def choose(layout: Layout, study: Study, wish: Wish) -> Chosen:
         return _new(layout, study, wish)
     run = layout.resolve_run(study.name, wish.resume or "latest")
     paths = layout.run(study.name, run)
-    plan = read_plan(read_json(paths.plan), str(paths.plan))
-    _must_go_on(study, plan, run, wish)
     if is_complete(paths):
         raise UsageError(f"run {run} of {study.name} is complete", "leave --resume out to start a new run")
+    plan = read_plan(read_json(paths.plan), str(paths.plan))
+    _must_go_on(study, plan, run, wish)
     left = len(plan.trials) - len(_final(paths))
     return Chosen(run, plan, paths, True, f"resuming run {run}: {left} of {len(plan.trials)} trials to do")
 

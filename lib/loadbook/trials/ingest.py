@@ -6,6 +6,7 @@ a problem that says why there is none.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +25,17 @@ from loadbook.trials.trial_rows import Row, TrialRows, rows_of
 
 @dataclass(frozen=True)
 class Ingested:
-    """What an ingest found: numbers of planned, recorded and valid trials, and of problems by level."""
+    """What an ingest found: numbers of planned, recorded and valid trials, of problems by level, and causes.
+
+    `causes` says why recorded trials are not valid (how they ended, else their gates), with how many, most frequent
+    first.
+    """
 
     planned: int
     trials: int
     valid: int
     problems: dict[str, int]
+    causes: list[tuple[str, int]]
 
 
 def ingest(paths: RunPaths, on_trial: Callable[[int, int], None] = lambda done, total: None) -> Ingested:
@@ -57,7 +63,19 @@ def ingest(paths: RunPaths, on_trial: Callable[[int, int], None] = lambda done, 
         write_table(paths.table(name), name, table, tuple(plan.study.factors) if name == "trials" else ())
     levels = sorted({p["level"] for p in problems})
     counts = {level: sum(p["level"] == level for p in problems) for level in levels}
-    return Ingested(len(plan.trials), len(trials), sum(t["valid"] for t in trials), counts)
+    return Ingested(len(plan.trials), len(trials), sum(t["valid"] for t in trials), counts, _causes(trials))
+
+
+def _causes(trials: list[Row]) -> list[tuple[str, int]]:
+    """Count why trials are not valid; names and numbers that differ from trial to trial do not count."""
+    lost = [t for t in trials if not t["valid"]]
+    found = Counter(
+        f"{t['status']}, {str(t['reason']).replace(t['trial'], '...')}"
+        if t["status"] != "ok"
+        else ", ".join(t["gates"])
+        for t in lost
+    )
+    return found.most_common()
 
 
 def _read(paths: RunPaths, plan: Plan, planned: PlannedTrial, notes: list[Row]) -> TrialRows | None:

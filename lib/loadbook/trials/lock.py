@@ -26,7 +26,7 @@ def only_runner(folder: Path) -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(
-                f"{folder} is in use by {_owner(folder / NAME)}", "wait for it, or end it (kill -INT <pid>)"
+                f"{folder} is in use by {_owner(folder / NAME)}", "wait for it, or end it: kill <pid>"
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, json.dumps({"pid": os.getpid(), "since": time.time()}).encode(), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import sys
@@ -22,6 +23,7 @@ CHECK_LEASE_S = 60.0
 # the plan's estimate is rough, and a full disk costs more than a refusal
 DISK_FACTOR = 2
 HOST_MIN_BYTES = 50_000_000
+PORT_HINT = "stop what listens there, or give the host another service_port in the hosts file"
 
 # $1 is a folder that may not exist yet, $2 an address as /proc/net/tcp has it (empty: any), the rest ports likewise
 _STATE = """
@@ -41,8 +43,8 @@ done
 class PreflightError(LoadbookError):
     """The run cannot start; every reason is in the message, a line each."""
 
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(["the run cannot start:", *(f"  {p}" for p in problems)]), "loadbook doctor")
+    def __init__(self, problems: list[str], hint: str = "set that right; loadbook doctor [--hosts FILE] helps") -> None:
+        super().__init__("\n".join(["the run cannot start:", *(f"  {p}" for p in problems)]), hint)
         self.problems = problems
 
 
@@ -51,8 +53,11 @@ def check_roles(plan: Plan, inventory: HostsFile) -> None:
     roles = plan.study.roles
     empty = [r for r, spec in roles.items() if spec.external is None and not inventory.with_role(r)]
     if empty:
-        known = {alias: ", ".join(entry.roles) for alias, entry in inventory.hosts.items()}
-        raise PreflightError([f"no host has the role {role!r} (hosts file: {known})" for role in empty])
+        known = "; ".join(f"{a}: {', '.join(entry.roles)}" for a, entry in inventory.hosts.items()) or "no host"
+        raise PreflightError(
+            [f"no host has the role {role!r} (hosts file: {known})" for role in empty],
+            f"give a host the role in the hosts file: roles = [{', '.join(map(json.dumps, empty))}]",
+        )
 
 
 def preflight(bench: Bench, data: Path) -> None:
@@ -113,7 +118,7 @@ def _check_host(bench: Bench, alias: str) -> None:
     words = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
     facts = {name: value for name, value in words if name != "listening"}
     bench.boot_ids[alias] = facts["boot_id"]
-    problems = [f"host {alias}: port {int(p, 16)} is in use" for name, p in words if name == "listening"]
+    problems = [f"host {alias}: port {int(p, 16)} is in use ({PORT_HINT})" for name, p in words if name == "listening"]
     free = int(facts["free_kb"]) * 1024
     if free < HOST_MIN_BYTES:
         problems.append(f"host {alias}: {size(free)} free at {host.workdir}, {size(HOST_MIN_BYTES)} needed")

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from loadbook.core.errors import LoadbookError, SpecProblem, StudyError
+from loadbook.core.errors import LoadbookError, SpecProblem, StudyError, ToolError
 from loadbook.design.study import SMOKE, Study, find_study, read_raw
 from loadbook.records.layout import Layout
 from loadbook.services import check_study, load_service
+from loadbook.tools import registry
+from loadbook.tools.base import Target
 
 
 def load_study(layout: Layout, name: str) -> Study:
@@ -21,10 +23,23 @@ def load_study(layout: Layout, name: str) -> Study:
         known = {problem.path for problem in error.problems}
         more = [p for p in _vars_problems(file, folders) if p.path not in known]
         raise StudyError(error.source, [*error.problems, *more], error.hint) from error
-    problems = check_study(study, folders)
-    if problems:
-        raise StudyError(str(file), problems)
+    found = [*check_study(study, folders), *_load_problems(study)]
+    if found:
+        raise StudyError(str(file), found)
     return study
+
+
+def _load_problems(study: Study) -> list[SpecProblem]:
+    """Return what the tool would refuse of the load, without a host; where it goes makes no difference."""
+    try:
+        tool = registry.load(study.workload.tool)
+    except ToolError as error:
+        return [SpecProblem("workload.tool", f"{error.message}; {error.hint}")]
+    try:
+        tool.command(study.workload, Target("192.0.2.1", 80), study.workload.duration_s)
+    except ToolError as error:
+        return [SpecProblem("workload", f"{error.message}; {error.hint}" if error.hint else error.message)]
+    return []
 
 
 def study_file(layout: Layout, name: str) -> Path:
