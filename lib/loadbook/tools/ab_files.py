@@ -32,7 +32,7 @@ def percentiles(files: Mapping[str, bytes], count: int) -> dict[int, str]:
     """Return percentile -> milliseconds as printed, with 0 the minimum and 100 the maximum; {} without such a file.
 
     ab reads element ``0.5 + count * p / 100`` of the sorted times, which for small counts and high percentiles is one
-    past the last: what it prints there is not a time, so these are left out.
+    past the last: there it prints what lies behind them in memory, and the last, which the table shows, is returned.
     """
     name = _only(files, CSV_HEAD)
     if name is None:
@@ -44,7 +44,8 @@ def percentiles(files: Mapping[str, bytes], count: int) -> dict[int, str]:
             raise ParseError("ab", name, number, f"expected percentile {number - 2} and a time, not {line[:60]!r}")
     if len(lines) != 101 or not files[name].endswith(b"\n"):
         raise ParseError("ab", name, 0, f"not complete: {len(lines)} of 101 percentiles")
-    times = {p: line.partition(",")[2] for p, line in enumerate(lines) if p in (0, 100) or count * (100 - p) > 50}
+    times = {p: line.partition(",")[2] for p, line in enumerate(lines) if count > 1 or p in (0, 100)}
+    times |= {p: times[100] for p in times if p and count * (100 - p) <= 50}
     if list(times.values()) != sorted(times.values(), key=float):
         raise ParseError("ab", name, 0, "percentiles do not ascend")
     return times

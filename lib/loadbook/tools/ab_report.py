@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from loadbook.core.errors import ParseError
-from loadbook.core.units import TIME_S
+from loadbook.core.units import COUNT, TIME_S
 from loadbook.tools import text
 from loadbook.tools.ab_forms import CLASSES, PERCENTILES, RATES, TIMES
 from loadbook.tools.base import Captured
@@ -136,6 +136,10 @@ def _check_rates(report: Report) -> None:
     lasted = (report.value("duration", TIME_S, "s"), 0.0005)
     text.check_ratio(report, (report.count("complete"), 0), lasted, "rate")
     text.check_ratio(report, (report.count("bytes") / 1024, 0), lasted, "transfer")
+    per_request = report.count("bytes") / 1024 / report.count("complete")  # known better than by the duration
+    rate, transfer = report.value("rate", COUNT), report.value("transfer", COUNT)
+    if abs(rate * per_request - transfer) > 0.00501 * (1 + per_request) + 1e-9 * transfer:
+        raise report.wrong("transfer", f"{report.text('transfer')} does not follow from {per_request:g} KB a request")
 
 
 def _check_times(run: Run) -> None:

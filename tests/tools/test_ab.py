@@ -1,0 +1,236 @@
+"""ab: what is asked of it, and the traps of its text and files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tool_cases import FIXTURES, capture, check_sane, table
+
+from loadbook.core.errors import ParseError, ToolError
+from loadbook.design.workload import Workload
+from loadbook.tools import ab_forms, registry
+from loadbook.tools.ab_report import options
+from loadbook.tools.base import Captured, Parsed, Target
+from loadbook.tools.text import Form
+
+WEB = Target("127.0.0.2", 8080)
+AB = registry.load("ab")
+
+
+def case(name: str) -> Captured:
+    return capture(FIXTURES / "ab" / f"2.3--{name}.json")
+
+
+def swapped(text: str, *swaps: tuple[str, str]) -> bytes:
+    for old, new in swaps:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text.encode()
+
+
+def changed(name: str, *swaps: tuple[str, str]) -> Captured:
+    return replace(case(name), stdout=swapped(case(name).stdout.decode(), *swaps))
+
+
+def with_file(name: str, file: str, *swaps: tuple[str, str]) -> Captured:
+    data = swapped(case(name).files[file].decode(), *swaps)
+    return replace(case(name), files=dict(case(name).files) | {file: data})
+
+
+def parsed(captured: Captured) -> Parsed:
+    found = AB.parse(captured)
+    check_sane(found)
+    return found
+
+
+def values(captured: Captured) -> dict[tuple[str, str], float]:
+    return {key: row.value for key, row in table(parsed(captured).rows).items()}
+
+
+def test_command_says_everything_asked_and_lifts_the_cap_of_a_timed_run() -> None:
+    load = Workload(tool="ab", connections=20, timeout_s=3, headers={"X-A": 'q"$(x)'}, extra=("-l",), path="/p?a=1")
+    assert AB.command(load, WEB, 4.0) == [
+        *("ab", "-q", "-r", "-t", "4", "-n", "800000", "-c", "20", "-s", "3", "-e", "pct.csv", "-k"),
+        *("-H", 'X-A: q"$(x)', "-l", "http://127.0.0.2:8080/p?a=1"),
+    ]
+    assert list(AB.expected_files(load)) == ["pct.csv"] and AB.extra_files(load) == {}
+    with_rows = load.model_copy(update={"extra": ("-g", "plot.tsv")})
+    assert list(AB.expected_files(with_rows)) == ["pct.csv", "plot.tsv"]
+    closing = AB.command(load.model_copy(update={"keepalive": False}), WEB, 4.0)
+    assert "-k" not in closing and "Connection: close" in closing
+
+
+@pytest.mark.parametrize(
+    ("asked", "duration_s", "says"),
+    [
+        ({"model": "open", "rate_per_s": 5.0}, 1, "ab cannot make open-loop loads"),
+        ({}, 1.5, "ab takes whole seconds only: duration = 1.5 s"),
+        ({"timeout_s": 0.2}, 1, "timeout_s = 0.2 s"),
+        ({"threads": 2}, 1, "ab has one thread only"),
+        ({"connections": 20_001}, 1, "20000 connections at most"),
+        ({"calls_per_connection": 5}, 1, "calls_per_connection"),
+        ({"headers": {"a b": "c"}}, 1, "not a header name"),
+        ({"extra": ("-n5",)}, 1, "-n of ab comes from the workload"),
+        ({"extra": ("-w",)}, 1, "-w of ab"),
+    ],
+)
+def test_what_ab_cannot_do_is_refused_when_planning(asked: dict[str, object], duration_s: float, says: str) -> None:
+    with pytest.raises(ToolError, match=says) as refusal:
+        AB.command(Workload.model_validate({"tool": "ab"} | asked), WEB, duration_s)
+    assert refusal.value.hint
+
+
+def test_version_is_read_whatever_the_build() -> None:
+    assert AB.version(case("version_V").stdout, b"") == "2.3"
+    assert AB.version(b"This is ApacheBench, Version 2.3 <$Revision: 1903618 $>\n", b"") == "2.3 r1903618"
+    with pytest.raises(ToolError, match="no version"):
+        AB.version(b"", b"sh: ab: not found\n")
+
+
+def test_options_are_read_as_ab_reads_them() -> None:
+    assert options(("ab", "-kc", "5", "-n10", "http://h/", "-d")) == [("-k", ""), ("-c", "5"), ("-n", "10")]
+    assert options(("ab", "-Q", "http://h/")) == options(()) == []
+
+
+def test_percentiles_come_from_the_file_that_has_microseconds() -> None:
+    rows = table(parsed(case("csv_gnuplot")).rows)
+    assert rows["latency", "p98"].text == "0.470" and rows["latency", "p98"].value == 0.00047
+    assert rows["latency", "min"].text == "0.030" and rows["latency", "max"].text == "0.739"
+    assert "whole_ms" not in dict(parsed(case("csv_gnuplot")).doubts)
+    coarse = replace(case("csv_gnuplot"), files={})
+    assert values(coarse)["latency", "p98"] == 0 and "whole_ms" in dict(parsed(coarse).doubts)
+
+
+def test_percentiles_that_ab_read_past_its_last_request_are_not_believed() -> None:
+    """With 10 requests the file says 99 % took longer than 100 %: ab printed memory behind its times."""
+    lines = case("csv_n10").files["pct.csv"].decode().split()
+    assert float(lines[-2].partition(",")[2]) > float(lines[-1].partition(",")[2])
+    rows = table(parsed(case("csv_n10")).rows)
+    assert [rows["latency", p].text for p in ("p95", "p99", "max")] == ["0.126"] * 3
+    assert {s for m, s in values(case("csv_n1")) if m == "latency"} == {"mean", "sd", "min", "max", "p50"}
+
+
+@pytest.mark.parametrize(
+    ("file", "swap", "says"),
+    [
+        ("pct.csv", ("\n50,", "\n50,9"), "pct.csv"),
+        ("pct.csv", ("\n66,", "\n67,"), "expected percentile 66"),
+        ("pct.csv", ("\n100,", "\n100;"), "expected percentile 100"),
+        ("plot.tsv", ("\t0\t5\t5\t4\n", "\t0\t6\t6\t4\n"), "its percentile 100 is not the 5 ms"),
+        ("plot.tsv", ("\t0\t5\t5\t4\n", "\t0\t5\t5\n"), "not a row of six columns"),
+        ("plot.tsv", ("\t0\t5\t5\t4\n", "\t0\t5\t5\t4"), "not complete: 300 rows"),
+    ],
+)
+def test_files_that_contradict_the_report_or_are_cut_are_refused(file: str, swap: tuple[str, str], says: str) -> None:
+    with pytest.raises(ParseError, match=says):
+        AB.parse(with_file("csv_tsv_n300", file, swap))
+
+
+def test_files_of_another_run_are_refused() -> None:
+    with pytest.raises(ParseError, match="is not the"):
+        AB.parse(replace(case("slow_1500ms"), files=case("csv_gnuplot").files))
+    twice = {name: case("csv_gnuplot").files["pct.csv"] for name in ("a.csv", "b.csv")}
+    with pytest.raises(ParseError, match="a second file like"):
+        AB.parse(replace(case("csv_gnuplot"), files=twice))
+
+
+def test_rows_per_request_give_requests_started_per_second() -> None:
+    samples = parsed(case("csv_tsv_n300")).samples
+    assert sum(s.value for s in samples) == 300 and samples[0].x == 0
+    assert {(s.series, s.metric, s.unit) for s in samples} == {("started", "requests_per_s", "1/s")}
+
+
+def test_the_computed_time_per_request_is_no_latency() -> None:
+    assert values(case("slow_1500ms"))["latency", "mean"] == 1.774  # not 2918.877 ms
+    assert values(case("slow_1500ms"))["ttfb", "sd"] == 0.1482
+
+
+def test_redirects_are_not_told_from_errors_unless_ab_prints_the_codes() -> None:
+    for name in ("non2xx_302", "non2xx_mix", "http_to_tls"):
+        got = values(case(name))
+        assert not {("ok", "count"), ("ok_per_s", "value"), ("errors_status", "count"), ("errors", "count")} & set(got)
+    assert values(case("verbose2_302"))["ok", "count"] == 20
+    assert values(case("verbose2_404"))["errors_status", "count"] == 7
+    lost = changed("verbose2_404", ("Non-2xx responses:      7", "Non-2xx responses:      6"))
+    assert ("errors_status", "count") not in values(lost)
+
+
+def test_overlapping_classes_have_no_total_and_single_ones_do() -> None:
+    assert values(case("close_10"))["errors", "count"] == 299 and values(case("close_10"))["ok", "count"] == 2701
+    got = values(case("server_killed_r"))
+    assert got["errors_read", "count"] == got["errors_length", "count"] == 82975
+    assert ("errors", "count") not in got and ("ok", "count") not in got
+
+
+def test_bytes_are_trusted_more_than_failed() -> None:
+    got = values(case("tls_to_plain"))
+    assert got["requests", "count"] == 10 and got["ok", "count"] == 0 and ("errors", "count") not in got
+    assert "zero_bytes" in dict(parsed(case("tls_to_plain")).doubts)
+
+
+def test_a_report_of_no_request_has_zeros_and_no_times() -> None:
+    head, _, _ = case("closemid").stdout.partition(b"Requests per second")
+    nothing = head.replace(b"requests:      500", b"requests:      0").replace(b" 33500 b", b" 0 b")
+    got = values(replace(case("closemid"), stdout=nothing.replace(b" 5500 b", b" 0 b")))
+    assert got["requests", "count"] == got["ok", "count"] == got["ok_per_s", "value"] == 0
+
+
+def test_mean_and_maximum_may_touch_without_medians() -> None:
+    wide = (("Total:          0     0    1", "Total:          0 98765123456"), (" 100%      1 (", " 100% 123456 ("))
+    got = values(changed("no_median_S", *wide))
+    assert got["latency", "mean"] == 98.765 and got["latency", "max"] == 123.456
+    with pytest.raises(ParseError, match="line cut or changed"):
+        AB.parse(changed("no_median_S", (wide[0][0], "Total:          0 1234561234567")))
+
+
+def test_the_layout_of_trunk_is_read() -> None:
+    more = "Number of workers:      2\nConcurrency Level:      50\nConcurrency achieved:   49\nRampup delay:  0 [ms]"
+    trunk = changed(
+        "apache_event",
+        ("Concurrency Level:      50", more),
+        ("Complete requests:", "Number of requests:     10000 (window)\nComplete requests:"),
+        ("Keep-Alive requests:    20000", "Keep-Alive requests:    20000\nKeep-Alive aborts:      3"),
+    )
+    assert values(trunk) == values(case("apache_event"))
+    assert {"connections", "latency_averaged"} <= set(dict(parsed(trunk).doubts))
+
+
+def test_the_layout_of_2009_is_read() -> None:
+    old = changed(
+        "close_10", ("Receive: 0, ", ""), ("Total transferred", "Write errors:           0\nTotal transferred")
+    )
+    assert values(old) == values(case("close_10"))
+
+
+@pytest.mark.parametrize(
+    ("name", "swap", "says"),
+    [
+        ("closemid", ("Complete requests:      500", "Complete requests:      501"), "1292.62 does not follow"),
+        ("closemid", (" 33500 bytes", " 335000 bytes"), "1292.62 does not follow"),
+        ("close_10", ("Length: 299", "Length: 298"), "do not add up"),
+        ("close_10", ("   (Connect: 0, Receive: 0, Length: 299, Exceptions: 0)\n", ""), "classes of failures"),
+        ("slow_1500ms", ("  90%   1953", "  90%   1920"), "do not ascend"),
+        ("slow_1500ms", (" 100%   1991", " 100%   1992"), "do not ascend to the maximum"),
+        ("slow_1500ms", ("1803    1991\n\nPer", "1802    1991\n\nPer"), "below the table"),
+        ("slow_1500ms", ("  75%   1921\n", ""), "table of percentiles is missing or cut"),
+        ("slow_1500ms", ("  75%   1921\n", "  75%   -\n"), "line cut or changed"),
+        ("slow_1500ms", ("Waiting:     1530 1774", "Waiting:     1830 1774"), "minimum, mean, median"),
+        ("slow_1500ms", ("Transfer rate:          0.81 [Kbytes/sec] received\n", ""), "lines with rates"),
+        ("non2xx_302", ("responses:      3000", "responses:      3011"), "more answers"),
+    ],
+)  # fmt: skip
+def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
+    with pytest.raises(ParseError, match=says):
+        AB.parse(changed(name, swap))
+
+
+def test_a_table_that_is_not_there_must_not_have_been_wanted() -> None:
+    assert ("latency", "p90") not in values(case("no_table_d"))
+    with pytest.raises(ParseError, match="table of percentiles is missing"):
+        AB.parse(replace(case("no_table_d"), argv=()))
+
+
+@pytest.mark.parametrize("form", [*ab_forms.forms([]), *ab_forms.forms([ab_forms.PLAIN])], ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: Form) -> None:
+    assert form.whole.fullmatch(form.shows)
