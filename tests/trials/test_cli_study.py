@@ -125,4 +125,4 @@ def test_what_does_not_count_is_said_with_the_number(loadbook):
     next(run.trials.glob("*/stdout-*")).write_bytes(b"Running 1s test")
     code, out, _ = loadbook("ingest", "recorded")
     assert code == 0
-    assert re.search(r"trials are valid \(.*1 changed-file", out)
+    assert re.search(r"trials are valid \(.*1 changed-file[;)]", out)

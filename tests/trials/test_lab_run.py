@@ -101,6 +101,7 @@ def test_a_run_is_whole_and_leaves_nothing_behind(lab, layout):
 def test_killed_at_any_instant_the_same_command_completes(lab, layout):
     seed = random.randrange(1 << 30)
     draw, kept, plans = random.Random(seed), {}, set()
+    others = job_folders(lab)
     for _ in range(4):
         controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
         time.sleep(draw.uniform(0.5, 5))
@@ -116,6 +117,7 @@ def test_killed_at_any_instant_the_same_command_completes(lab, layout):
     last = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
     out, err = last.communicate(timeout=120)
     assert last.returncode == 0, f"seed {seed}: {err}"
+    assert job_folders(lab) <= others, f"seed {seed}: folders of killed attempts are left on the hosts"
     assert kept.items() <= digests(layout).items()
     assert {p.read_text() for p in layout.study_raw("small").glob("*/plan.json")} >= plans
     for run in layout.runs("small"):
@@ -138,6 +140,7 @@ def test_ctrl_c_records_the_trial_as_cancelled_and_says_so(lab, layout):
     _, err = controller.communicate(timeout=30)
     assert (controller.returncode, time.monotonic() - begun < 15) == (130, True)
     assert "Traceback" not in err
+    assert "the same command goes on" in err
     assert jobs_left(lab) == []
     paths = layout.run("small", layout.resolve_run("small"))
     cancelled = [(t, s) for t, s in states(read_ledger(paths.ledger)).items() if s.status == "cancelled"]

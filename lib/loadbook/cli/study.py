@@ -107,8 +107,12 @@ def run(study: str, hosts: Path | None, subset: str | None, blocks: int | None, 
 
     signal.signal(signal.SIGTERM, _interrupt)
     here = layout()
-    with Reporter(sys.stderr) as reporter:
-        done = run_study(here, study, hosts, subset, blocks, new, resume, reporter)
+    try:
+        with Reporter(sys.stderr) as reporter:
+            done = run_study(here, study, hosts, subset, blocks, new, resume, reporter)
+    except KeyboardInterrupt:
+        click.echo("stopped; the same command goes on with the next trial", err=True)
+        raise
     name = load_study(here, study).name
     click.echo(_ingested(here, name, done))
     click.echo(f"run {done}")

@@ -63,19 +63,22 @@ def ingest(paths: RunPaths, on_trial: Callable[[int, int], None] = lambda done, 
         write_table(paths.table(name), name, table, tuple(plan.study.factors) if name == "trials" else ())
     levels = sorted({p["level"] for p in problems})
     counts = {level: sum(p["level"] == level for p in problems) for level in levels}
-    return Ingested(len(plan.trials), len(trials), sum(t["valid"] for t in trials), counts, _causes(trials))
+    return Ingested(len(plan.trials), len(trials), sum(t["valid"] for t in trials), counts, _causes(trials, problems))
 
 
-def _causes(trials: list[Row]) -> list[tuple[str, int]]:
-    """Count why trials are not valid; names and numbers that differ from trial to trial do not count."""
-    lost = [t for t in trials if not t["valid"]]
-    found = Counter(
-        f"{t['status']}, {str(t['reason']).replace(t['trial'], '...')}"
-        if t["status"] != "ok"
-        else ", ".join(t["gates"])
-        for t in lost
-    )
-    return found.most_common()
+def _causes(trials: list[Row], problems: list[Row]) -> list[tuple[str, int]]:
+    """Count why trials are not valid: how they ended (their names in it do not count), else what made them invalid."""
+    named: dict[str, set[str]] = {}
+    for problem in problems:
+        if problem["level"] == "invalid" and problem["trial"]:
+            named.setdefault(problem["trial"], set()).add(problem["name"])
+    return Counter(
+        ", ".join(sorted(named[t["trial"]]))
+        if t["status"] == "ok"
+        else f"{t['status']}, {str(t['reason']).replace(t['trial'], '...')}"
+        for t in trials
+        if not t["valid"]
+    ).most_common()
 
 
 def _read(paths: RunPaths, plan: Plan, planned: PlannedTrial, notes: list[Row]) -> TrialRows | None:

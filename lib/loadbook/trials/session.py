@@ -25,6 +25,7 @@ from loadbook.trials.attempts import Keeper
 from loadbook.trials.bench import Bench
 from loadbook.trials.choose import Chosen
 from loadbook.trials.connect import make_bench
+from loadbook.trials.load import forget_job
 from loadbook.trials.names import job_names, job_stem, service_name
 from loadbook.trials.preflight import preflight
 from loadbook.trials.progress import OnEvent, Progress
@@ -78,6 +79,7 @@ class Session:
         for stem in stems:
             for name in job_names(stem, roles):
                 host.stop(name, grace_s=1.0)
+                forget_job(host, name)
             for role in roles:
                 host.remove(f"{host.workdir}/services/{service_name(stem, role)}")
 
