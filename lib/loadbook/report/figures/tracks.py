@@ -148,7 +148,7 @@ def _rate(laid: Sequence[Trial], rates: Mapping[str, float]) -> Track | None:
     unit = unit_for(metric_of("ok_per_s"), float(data["value"].max()))
     title = ", ".join(filter(None, ["ok responses per second", unit.words]))
     data["value"] /= unit.divisor
-    return Track(title, "the answered rate", False, data, words=" (one value per trial)")
+    return Track(title, "the answered rate", False, data, words=" in a trial")
 
 
 def _rank(roles: Sequence[str]) -> int:
