@@ -193,6 +193,14 @@ def test_a_taken_port_is_found_before_the_first_trial(lab, layout):
             run_study(layout, "small", lab.hosts_file)
 
 
+def test_hosts_that_another_run_uses_are_left_alone(lab, layout, connect_lab):
+    other = connect_lab("web", "20200101-000000")
+    with pytest.raises(PreflightError, match="host web: in use by run 20200101-000000"):
+        run_study(layout, "small", lab.hosts_file)
+    other.close()
+    run_study(layout, "small", lab.hosts_file, blocks=1)
+
+
 def test_a_page_that_is_wrong_makes_an_invalid_trial_and_the_run_goes_on(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL.replace("[workload]", '[workload]\npath = "/nothing-here"'))
     run = run_study(layout, "small", lab.hosts_file, blocks=1)

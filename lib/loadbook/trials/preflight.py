@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import sys
@@ -40,6 +41,17 @@ done
 """
 
 
+# prints the name of every session on the host whose controller lives
+_SESSIONS = """
+for watcher in sessions/*/watcher; do
+  folder=${watcher%/watcher}
+  [ -e "$watcher" ] && [ ! -e "$folder/lost" ] && read -r pid born <"$watcher" || continue
+  if kill -0 "$pid" 2>/dev/null; then echo "${folder#sessions/}"; fi
+done
+"""
+_RUN_OF_SESSION = re.compile(r"(\d{8}-\d{6}(?:-\d+)?)-[0-9a-f]{12}")
+
+
 class PreflightError(LoadbookError):
     """The run cannot start; every reason is in the message, a line each."""
 
@@ -74,6 +86,7 @@ def preflight(bench: Bench, data: Path) -> None:
     checks: list[Callable[[], None]] = [lambda: _check_ours(bench, data)]
     checks += [partial(_check_driver, bench, alias) for alias in bench.drivers]
     checks += [partial(_check_host, bench, alias) for alias in bench.hosts]
+    checks += [partial(_check_alone, bench, alias) for alias in bench.hosts]
     checks += [partial(_check_seat, bench, seat) for seat in bench.seats]
     problems = [p for group in bench.each(_problems, checks).values() for p in group]
     if problems:
@@ -124,6 +137,16 @@ def _check_host(bench: Bench, alias: str) -> None:
         problems.append(f"host {alias}: {size(free)} free at {host.workdir}, {size(HOST_MIN_BYTES)} needed")
     if problems:
         raise PreflightError(problems)
+
+
+def _check_alone(bench: Bench, alias: str) -> None:
+    """See that no other run is under way on a host: each would be the other's foreign load, and take its ports."""
+    if bench.replay is not None:
+        return
+    done = bench.hosts[alias].script(_SESSIONS, timeout_s=PROBE_S, check=True)
+    runs = {m[1] for line in done.stdout.decode().splitlines() if (m := _RUN_OF_SESSION.fullmatch(line))}
+    if runs - {bench.run}:
+        raise PreflightError([f"host {alias}: in use by run {', '.join(sorted(runs - {bench.run}))}: wait for its end"])
 
 
 def _check_seat(bench: Bench, seat: Seat) -> None:
