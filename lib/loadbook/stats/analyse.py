@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from loadbook.core.errors import UsageError
-from loadbook.core.metrics import Direction
-from loadbook.core.metrics import metric as metric_of
-from loadbook.records.rundata import trial_values
 from loadbook.stats import errors as error_counts
 from loadbook.stats.compare import compare
-from loadbook.stats.errors import Counts
 from loadbook.stats.family import compare_all, lead
-from loadbook.stats.reasons import counts, reason
+from loadbook.stats.question import Question, RunTables, ask, treatments_of
+from loadbook.stats.reasons import reason
 from loadbook.stats.result import VERDICT_ORDER, Analysis, Comparison, ErrorSummary, Row, RowKind, Verdict
 from loadbook.stats.sentences import laboratory_sentence
 from loadbook.stats.shown import common_decimals
@@ -23,44 +19,6 @@ from loadbook.stats.words import direction
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from loadbook.design.study import Study
-
-
-class RunTables(Protocol):
-    """What an analysis reads of a run (`records.rundata.RunData` is one)."""
-
-    @property
-    def study(self) -> Study:
-        """The question, its treatments and margin."""
-        ...
-
-    @property
-    def trials(self) -> pd.DataFrame:
-        """The trials table."""
-        ...
-
-    @property
-    def measurements(self) -> pd.DataFrame:
-        """The measurements table."""
-        ...
-
-
-@dataclass(frozen=True)
-class _Question:
-    """What is asked of the run, defaults filled in, and the values that answer it."""
-
-    study: Study
-    baseline: str
-    metric: str
-    statistic: str
-    margin: float
-    level: float
-    better: Direction
-    values: pd.DataFrame
-    trials: pd.DataFrame
-    errors: dict[str, Counts]
-    blocks: int | None
 
 
 def analyse(
@@ -89,9 +47,9 @@ def analyse(
     ------
     UsageError : a baseline, metric or level that there is not.
     """
-    asked = _ask(data, baseline, metric, statistic, margin, level)
+    asked = ask(data, baseline, metric, statistic, margin, level)
     checks = {name: t.check for name, t in asked.study.treatments.items() if t.check}
-    present = _treatments(data)
+    present = treatments_of(data)
     treatments = [name for name in present if name != asked.baseline and name not in checks]
     found = compare_all(
         asked.values, treatments, asked.baseline, metric=asked.metric, statistic=asked.statistic, level=asked.level
@@ -106,61 +64,13 @@ def analyse(
     return _answer(asked, rows, laboratory, asked.blocks or asked.study.blocks)
 
 
-def _ask(
-    data: RunTables,
-    baseline: str | None,
-    metric: str | None,
-    statistic: str | None,
-    margin: float | None,
-    level: float,
-) -> _Question:
-    study, chosen = data.study, metric or data.study.metric
-    known = metric_of(chosen)
-    base = baseline or study.baseline
-    if base not in study.treatments:
-        raise UsageError(f"no treatment {base!r} in study {study.name!r}", f"treatments: {', '.join(study.treatments)}")
-    if not 0.5 < level < 1:
-        raise UsageError(f"level {level} is not between 0.5 and 1", "the usual level is 0.95")
-    if margin is None:
-        margin = study.margin if chosen == study.metric else known.margin
-    wanted = statistic or known.default_statistic
-    values = trial_values(data.trials, data.measurements, chosen, wanted)
-    values = values.assign(valid=counts(values))
-    errors = {name: error_counts.count(data.trials, data.measurements, name) for name in {*_treatments(data), base}}
-    return _Question(
-        study, base, chosen, wanted, margin, level, direction(chosen), values, _with_causes(data), errors, _blocks(data)
-    )
-
-
-def _with_causes(data: RunTables) -> pd.DataFrame:
-    """Return the trials with only those gates that excluded them, as far as the problems are there to tell."""
-    problems = getattr(data, "problems", None)
-    if problems is None:
-        return data.trials
-    invalid = problems[problems["level"] == "invalid"]
-    names = invalid.groupby("trial")["name"].agg(lambda found: sorted(set(found)))
-    return data.trials.assign(gates=[names.get(trial, []) for trial in data.trials["trial"]])
-
-
-def _treatments(data: RunTables) -> list[str]:
-    """Return the treatments of the run in the study's order: those planned, else those that have trials."""
-    planned = getattr(data, "plan", {}).get("treatments") or list(data.trials["treatment"].unique())
-    return [name for name in data.study.treatments if name in planned]
-
-
-def _blocks(data: RunTables) -> int | None:
-    """Return how many blocks the run was planned with, None where there is no plan."""
-    planned = getattr(data, "plan", {}).get("blocks")
-    return int(planned) if planned else None
-
-
-def _by_plan(asked: _Question, comparison: Comparison) -> Comparison:
+def _by_plan(asked: Question, comparison: Comparison) -> Comparison:
     """Count blocks that were planned and not run as incomplete: a verdict belongs to the whole plan."""
     missing = (asked.blocks or 0) - comparison.blocks
     return replace(comparison, excluded=max(comparison.excluded, missing))
 
 
-def _row(asked: _Question, name: str, kind: RowKind, comparison: Comparison | None) -> Row:
+def _row(asked: Question, name: str, kind: RowKind, comparison: Comparison | None) -> Row:
     base = comparison.baseline if comparison else None
     errors = error_counts.summarise(name, asked.errors[name], asked.errors[base] if base else None)
     verdict = _decide(asked, comparison, errors) if comparison else None
@@ -181,16 +91,16 @@ def _row(asked: _Question, name: str, kind: RowKind, comparison: Comparison | No
     )
 
 
-def _decide(asked: _Question, comparison: Comparison, errors: ErrorSummary) -> Verdict:
+def _decide(asked: Question, comparison: Comparison, errors: ErrorSummary) -> Verdict:
     why = reason(asked.trials, comparison, errors)
     return decide(comparison, asked.margin, asked.better, reason=why)
 
 
-def _baseline_row(asked: _Question) -> Row:
+def _baseline_row(asked: Question) -> Row:
     return _row(asked, asked.baseline, "baseline", None)
 
 
-def _check(asked: _Question, name: str) -> Row:
+def _check(asked: Question, name: str) -> Row:
     """Return the row of a check, compared with the arm that it checks, and whether it passed (None: cannot tell)."""
     spec = asked.study.treatments[name]
     if spec.check == "aa":
@@ -201,7 +111,7 @@ def _check(asked: _Question, name: str) -> Row:
     return replace(row, passed=_control_passed(row, _expected_sign(asked, name)))
 
 
-def _compare(asked: _Question, name: str, against: str) -> Comparison:
+def _compare(asked: Question, name: str, against: str) -> Comparison:
     found = compare(asked.values, name, against, metric=asked.metric, statistic=asked.statistic, level=asked.level)
     return _by_plan(asked, found)
 
@@ -221,7 +131,7 @@ def _control_passed(row: Row, sign: int | None) -> bool | None:
     return differs(row.verdict.comparison) and (sign is None or row.verdict.comparison.effect * sign > 0)
 
 
-def _expected_sign(asked: _Question, name: str) -> int | None:
+def _expected_sign(asked: Question, name: str) -> int | None:
     """Return the sign that a control's effect must have on this metric, None where the study expects none."""
     spec = asked.study.treatments[name]
     if spec.expect:
@@ -269,7 +179,7 @@ def _in_order(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=key)
 
 
-def _answer(asked: _Question, rows: list[Row], laboratory: str | None, planned_blocks: int) -> Analysis:
+def _answer(asked: Question, rows: list[Row], laboratory: str | None, planned_blocks: int) -> Analysis:
     arms = [r.treatment for r in rows if r.kind == "treatment" and r.verdict and r.verdict.kind != "invalid"]
     leader = lead(asked.values, [asked.baseline, *arms], asked.baseline, better=asked.better, level=asked.level)
     return Analysis(

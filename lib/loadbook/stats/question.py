@@ -1,0 +1,105 @@
+"""What is asked of a run: defaults filled in, and the values of the tables that answer it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from loadbook.core.errors import UsageError
+from loadbook.core.metrics import Direction
+from loadbook.core.metrics import metric as metric_of
+from loadbook.records.rundata import trial_values
+from loadbook.stats import errors as error_counts
+from loadbook.stats.errors import Counts
+from loadbook.stats.reasons import counts
+from loadbook.stats.words import direction
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.design.study import Study
+
+
+class RunTables(Protocol):
+    """What an analysis reads of a run (`records.rundata.RunData` is one)."""
+
+    @property
+    def study(self) -> Study:
+        """The question, its treatments and margin."""
+        ...
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """The trials table."""
+        ...
+
+    @property
+    def measurements(self) -> pd.DataFrame:
+        """The measurements table."""
+        ...
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question with all of its answers' values; `blocks` is how many were planned, None where there is no plan."""
+
+    study: Study
+    baseline: str
+    metric: str
+    statistic: str
+    margin: float
+    level: float
+    better: Direction
+    values: pd.DataFrame
+    trials: pd.DataFrame
+    errors: dict[str, Counts]
+    blocks: int | None
+
+
+def ask(
+    data: RunTables,
+    baseline: str | None,
+    metric: str | None,
+    statistic: str | None,
+    margin: float | None,
+    level: float,
+) -> Question:
+    """Fill in the study's defaults; UsageError for a baseline or level that there is not."""
+    study, chosen = data.study, metric or data.study.metric
+    known = metric_of(chosen)
+    base = baseline or study.baseline
+    if base not in study.treatments:
+        raise UsageError(f"no treatment {base!r} in study {study.name!r}", f"treatments: {', '.join(study.treatments)}")
+    if not 0.5 < level < 1:
+        raise UsageError(f"level {level} is not between 0.5 and 1", "the usual level is 0.95")
+    if margin is None:
+        margin = study.margin if chosen == study.metric else known.margin
+    wanted = statistic or known.default_statistic
+    values = trial_values(data.trials, data.measurements, chosen, wanted)
+    values = values.assign(valid=counts(values))
+    errors = {name: error_counts.count(data.trials, data.measurements, name) for name in {*treatments_of(data), base}}
+    return Question(
+        study, base, chosen, wanted, margin, level, direction(chosen), values, _with_causes(data), errors, _blocks(data)
+    )
+
+
+def _with_causes(data: RunTables) -> pd.DataFrame:
+    """Return the trials with only those gates that excluded them, as far as the problems are there to tell."""
+    problems = getattr(data, "problems", None)
+    if problems is None:
+        return data.trials
+    invalid = problems[problems["level"] == "invalid"]
+    names = invalid.groupby("trial")["name"].agg(lambda found: sorted(set(found)))
+    return data.trials.assign(gates=[names.get(trial, []) for trial in data.trials["trial"]])
+
+
+def treatments_of(data: RunTables) -> list[str]:
+    """Return the treatments of the run in the study's order: those planned, else those that have trials."""
+    planned = getattr(data, "plan", {}).get("treatments") or list(data.trials["treatment"].unique())
+    return [name for name in data.study.treatments if name in planned]
+
+
+def _blocks(data: RunTables) -> int | None:
+    """Return how many blocks the run was planned with, None where there is no plan."""
+    planned = getattr(data, "plan", {}).get("blocks")
+    return int(planned) if planned else None
