@@ -1,11 +1,12 @@
 """Pages: every block says what the run allows, in hard cases too, and hostile strings stay text."""
 
 import random
+import re
 import shutil
 
 import pytest
 from bs4 import BeautifulSoup
-from mockproject import Arm, make_project, usual_arms
+from mockproject import PUBLISHED, Arm, make_project, usual_arms
 from pages import page_html
 
 import recorded
@@ -42,6 +43,13 @@ def test_scope_and_answer(usual):
     assert len(usual.scope().text.splitlines()[1]) <= 160
     assert usual.answer().text.startswith("tcp_nopush on is faster by ")
     assert len(usual.answer().text.splitlines()[0]) <= 90
+
+
+def test_a_claim_about_two_treatments_is_compared_with_the_one_it_names(tmp_path):
+    claims = [PUBLISHED["claims"][0] | {"treatment": "access-log", "against": "tcp-nopush"}]
+    page = page_of(tmp_path, published=PUBLISHED | {"claims": claims})
+    said = re.search(r"▼ slower −(\d+\.\d)\u00a0% \(−", page.published().text)
+    assert said and float(said[1]) == pytest.approx(100 * (1 - 0.953 / 1.06), abs=1)
 
 
 def test_trust_strip(usual):
