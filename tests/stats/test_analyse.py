@@ -249,6 +249,21 @@ def test_an_arm_under_another_load_is_not_compared() -> None:
     assert "another number of connections" in analyse(run).row("fast").verdict.reason
 
 
+def test_rates_of_arms_that_both_served_all_of_the_offered_load_are_not_compared() -> None:
+    run = make_run()
+    run.trials["gates"] = [["offered_ceiling"]] * len(run.trials)
+    run.problems = pd.DataFrame(
+        [(t, "offered_ceiling", "doubt") for t in run.trials["trial"]], columns=["trial", "name", "level"]
+    )
+    row = analyse(run).row("even")
+    assert (row.verdict.kind, row.valid_trials) == ("invalid", 12)
+    assert "all of the offered load" in row.verdict.reason
+    assert analyse(run, metric="latency", statistic="p50").row("even").verdict.kind != "invalid"
+    base = run.trials["treatment"] == "base"
+    run.trials.loc[base, "gates"] = run.trials.loc[base, "gates"].map(lambda _: [])
+    assert analyse(run).row("fast").verdict.kind == "better"
+
+
 def test_an_order_that_no_block_can_give_is_not_compared() -> None:
     run = make_run()
     run.trials["slot"] = run.trials.sort_values(["treatment", "block"]).reset_index().sort_values("index").index + 1

@@ -84,13 +84,17 @@ def ask(
 
 
 def _with_causes(data: RunTables) -> pd.DataFrame:
-    """Return the trials with only those gates that excluded them, as far as the problems are there to tell."""
+    """Return the trials with only those gates that excluded them, as far as the problems are there to tell.
+
+    The column `at_ceiling` tells which of them served all of an open load.
+    """
     problems = getattr(data, "problems", None)
+    trials = data.trials.assign(at_ceiling=["offered_ceiling" in gates for gates in data.trials["gates"]])
     if problems is None:
-        return data.trials
+        return trials
     invalid = problems[problems["level"] == "invalid"]
     names = invalid.groupby("trial")["name"].agg(lambda found: sorted(set(found)))
-    return data.trials.assign(gates=[names.get(trial, []) for trial in data.trials["trial"]])
+    return trials.assign(gates=[names.get(trial, []) for trial in data.trials["trial"]])
 
 
 def treatments_of(data: RunTables) -> list[str]:

@@ -21,6 +21,7 @@ LOAD_COLUMNS = {
     "drivers": "number of drivers",
 }
 COUNTS_ERRORS = ("requests_per_s", "requests")
+RATES = ("ok_per_s", "requests_per_s", "ok", "requests")
 Answered = tuple[int | None, int | None]
 
 
@@ -37,6 +38,7 @@ def reason(trials: pd.DataFrame, comparison: Comparison, errors: ErrorSummary) -
     return (
         _answers(used_own, used_base)
         or _load(used_own, used_base)
+        or _ceiling(comparison.metric, used_own, used_base)
         or _too_little(comparison, own, base)
         or _order(used_own, used_base)
         or _errors(comparison.metric, errors)
@@ -77,6 +79,15 @@ def _load(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
             if ours != theirs and not (ours != ours and theirs != theirs):
                 return f"it was measured under another {words} ({ours} where the baseline has {theirs})"
     return None
+
+
+def _ceiling(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    """Say so if both arms served an open load whole: their rates are equal because the generator's setting is."""
+    if metric not in RATES or "at_ceiling" not in own or not len(own) or not len(base):
+        return None
+    if own["at_ceiling"].mean() <= 0.5 or base["at_ceiling"].mean() <= 0.5:
+        return None
+    return "both served all of the offered load, so the rate is the generator's setting; offer more"
 
 
 def _too_little(comparison: Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
