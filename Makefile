@@ -15,7 +15,7 @@ setup:
 	@scripts/setup.sh requirements.lock $(TOOLS)
 
 setup-dev:
-	@scripts/setup.sh requirements-dev.lock $(TOOLS) chromium=chromium,fonts-dejavu-core busybox=busybox dash=dash ab=apache2-utils
+	@scripts/setup.sh requirements-dev.lock $(TOOLS) chromium=chromium,fonts-dejavu-core busybox=busybox dash=dash ab=apache2-utils h2load=nghttp2-client
 
 report: setup
 	@$(LOADBOOK) lab up

@@ -99,6 +99,22 @@ def test_ab(web: Target, tmp_path: Path, keepalive: bool) -> None:
     assert got["bytes_read", "count"] >= 100 * got["requests", "count"]
 
 
+def test_h2load(web: Target, tmp_path: Path) -> None:
+    load = Workload(tool="h2load", connections=5, threads=2, extra=("--log-file=h2load.log",))
+    warm = measured(web, tmp_path, load, 0.5)  # h2load appends to its log
+    got = measured(web, tmp_path, load)
+    assert (
+        got["requests", "count"] > 100 and got["ok", "count"] == got["requests", "count"] == got["status_2xx", "count"]
+    )
+    assert got["errors", "count"] == 0 and (warm["duration", "value"], got["duration", "value"]) == (0.5, 1)
+    assert got["latency", "min"] <= got["latency", "p50"] <= got["latency", "p99.9"] <= got["latency", "max"] + 1e-5
+    asked = {"X-Asked": r'a "\b" c;d', "Host": "a.b"}
+    got = measured(web, tmp_path, load.model_copy(update={"headers": asked, "path": "/seen"}), 0.2)
+    assert got["status_2xx", "count"] == got["requests", "count"] > 0
+    got = measured(web, tmp_path, load.model_copy(update={"path": "/unlike"}), 0.2)
+    assert got["errors_status", "count"] == got["requests", "count"] > 0 == got["ok", "count"]
+
+
 @pytest.mark.parametrize(
     "asked", [{"tool": "wrk", "connections": 1}, {"tool": "httperf", "model": "open", "rate_per_s": 20}]
 )
@@ -111,7 +127,7 @@ def test_headers_arrive_as_asked_and_errors_are_counted(web: Target, tmp_path: P
     assert got["errors_status", "count"] == got["requests", "count"] > 0 == got["ok", "count"]
 
 
-@pytest.mark.parametrize("name", ["wrk", "httperf", "ab"])
+@pytest.mark.parametrize("name", ["wrk", "httperf", "ab", "h2load"])
 def test_the_version_probe(name: str) -> None:
     tool = registry.load(name)
     done = subprocess.run(tool.version_argv, capture_output=True, timeout=10)

@@ -63,6 +63,8 @@ class H2load:
                 f"h2load needs a connection for each of {workload.threads} threads, not {workload.connections}",
                 "raise connections or lower threads",
             )
+        if any(word.startswith("--log-file") and "/" in word for word in workload.extra):
+            raise ToolError("h2load's log must be in the working folder, from where it is collected", "drop the folder")
         argv = ["h2load", "--h1", f"-c{workload.connections}", f"-t{workload.threads}"]
         argv += ["-D", _duration("duration", duration_s), "-N", _duration("timeout_s", workload.timeout_s)]
         for name, value in plan.headers(workload).items():

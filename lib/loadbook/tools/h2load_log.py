@@ -5,6 +5,7 @@ h2load appends to the file, so that of a warm-up and a measurement in one folder
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ class Log(NamedTuple):
 
 def name(argv: Sequence[str]) -> str | None:
     """Return the name of the log that a command asks for, without its folder; None if it asks for none."""
-    for word, after in zip(argv, [*argv[1:], ""], strict=True):
+    for word, after in itertools.pairwise((*argv, "")):
         option, equals, value = word.partition("=")
         if option == "--log-file":
             return (value if equals else after).rpartition("/")[2] or None
