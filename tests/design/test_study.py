@@ -120,6 +120,7 @@ def test_five_mistakes_get_five_messages_with_key_paths(tmp_path: Path) -> None:
         ("set = { tcp_nopush", "set = { tcp_nopus", "treatments.nopush.set.tcp_nopus", "did you mean 'tcp_nopush'?"),
         ('"nopush"]', '"nopsuh"]', "subsets.default.2", "did you mean 'nopush'?"),
         ('"nopush"]', '"base"]', "subsets.default.2", "twice"),
+        ('["base", "again", "nopush"]', "[]", "subsets.default", "lacks the baseline 'base'"),
         ('against = "base"', 'against = "bse"', "published.claims.0.against", "did you mean 'base'?"),
         ("value = 2.0", "vale = 2.0", "published.claims.0.vale", "did you mean 'value'?"),
         ("value = 2.0", "value = nan", "published.claims.0.value", "finite"),

@@ -177,7 +177,7 @@ def _treatment_rules(name: str, treatment: dict[str, Any], treatments: dict[str,
 
 def _subsets(raw: dict[str, Any]) -> Found:
     treatments, baseline = _table(raw, "treatments"), raw.get("baseline")
-    for name in _table(raw, "subsets"):
+    for name, given in _table(raw, "subsets").items():
         members, path = _list(raw["subsets"], name), key_path(("subsets", name))
         if name == "all":
             yield path, "the name 'all' means every treatment"
@@ -186,7 +186,7 @@ def _subsets(raw: dict[str, Any]) -> Found:
                 yield f"{path}.{number}", message
             elif member in members[:number]:
                 yield f"{path}.{number}", f"{shown(member)} stands there twice"
-        if isinstance(baseline, str) and members and baseline not in members:
+        if isinstance(baseline, str) and isinstance(given, list) and baseline not in members:
             yield path, f"lacks the baseline {shown(baseline)}"
 
 
