@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from loadbook.hosts.lab import Lab
+from loadbook.records import manifest
 from loadbook.trials.api import run_study
 from loadbook.trials.progress import Progress
 from recorded import FIXTURE, REPO, STUDY, with_studies
@@ -28,9 +29,6 @@ subset = "recorded"
 
 [subsets]
 recorded = ["baseline-auto", "baseline-again", "auto-nopush", "control-access-log"]
-
-[monitors]
-interval_s = 0.5
 
 [gates]
 driver_cpu = 1.0
@@ -65,6 +63,15 @@ def _idle_s() -> float:
     return int(fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
+def rename_folder(run: Path, folder: Path) -> None:
+    """Call the folder that the lab was in /lab in everything that was recorded: it says nothing about a trial."""
+    for path in run.rglob("*"):
+        if path.is_file() and str(folder).encode() in (data := path.read_bytes()):
+            path.write_bytes(data.replace(str(folder).encode(), b"/lab"))
+    for record in run.glob("*/*/trial.json"):
+        manifest.seal(record.parent, manifest.read(record.parent))
+
+
 def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="loadbook-record-"))
     layout = with_studies(folder / "home")
@@ -85,6 +92,7 @@ def main() -> None:
         lab.down()
     shutil.rmtree(FIXTURE, ignore_errors=True)
     shutil.copytree(layout.run(STUDY, run).raw, FIXTURE / run)
+    rename_folder(FIXTURE / run, folder)
     shutil.rmtree(folder)
     size = sum(path.stat().st_size for path in FIXTURE.rglob("*") if path.is_file())
     print(f"{FIXTURE.relative_to(REPO)}: run {run}, {size} bytes")

@@ -1,65 +1,155 @@
-"""A recorded run plays its jobs back, byte for byte."""
+"""A recorded run plays back what its hosts answered and what their jobs left behind, byte for byte; nothing else."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from loadbook.core.errors import DataError, HostError, HostTimeoutError
-from loadbook.hosts.host import Host, Job
-from loadbook.hosts.monitors import parse, sampler_job
-from loadbook.hosts.replay import ReplayHost
+from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
+from loadbook.design.plan import PlannedTrial
+from loadbook.hosts.host import Answer, Completed, Host, Job
+from loadbook.hosts.monitors import parse
+from loadbook.hosts.replay import Recording, ReplayHost
+from loadbook.hosts.tape import BODY_BYTES, Tape, question, tape_name, taped
 from loadbook.records.manifest import read
+from recorded import FIXTURE
 
-RUN = next(Path("tests/fixtures/recorded-run").glob("*/"))
+RUN = next(FIXTURE.glob("*/"))
 TRIAL = sorted(RUN.glob("trials/*/trial.json"))[0].parent
+RECORD = read(TRIAL)
+# another run that does the same treatment of the same block in another place of its plan
+PLANNED = PlannedTrial("t0077", RECORD.treatment, RECORD.block, 77)
+NAME = "r9-t0077-a3"
+
+
+def host_of(alias, folder) -> Host:
+    host = ReplayHost(Recording(RUN), alias, f"{alias}.test", folder, "r9")
+    host.open()
+    host.scene(PLANNED)
+    return host
 
 
 @pytest.fixture
 def driver(tmp_path) -> Host:
-    host = ReplayHost(RUN, "driver", tmp_path / "work")
-    host.open()
-    return host
+    return host_of("driver", tmp_path / "driver")
+
+
+@pytest.fixture
+def web(tmp_path) -> Host:
+    return host_of("web", tmp_path / "web")
+
+
+def recorded_start(alias, what) -> tuple[tuple[str, ...], int]:
+    """Return the command of a job that was started in the recorded trial, and its process id."""
+    for line in (TRIAL / tape_name(alias)).read_text().splitlines():
+        entry = json.loads(line)
+        if entry["asked"][:2] == ["start", f"{{trial}}-{what}"]:
+            return tuple(entry["asked"][2:]), entry["answer"]
+    raise LookupError(what)
 
 
 def test_a_load_leaves_what_was_recorded(driver, tmp_path):
-    record = read(TRIAL)
-    load = f"any-{TRIAL.name}-a1-load"
-    driver.start(Job(load, (("sh", "-c", "warm-up"), tuple(record.drivers[0].argv)), 60))
-    assert driver.wait(load, timeout_s=1) == record.drivers[0].rc
+    measured = RECORD.drivers[0]
+    load = f"{NAME}-load"
+    pid = driver.start(Job(load, (("sh", "-c", "warm-up"), tuple(measured.argv)), 60))
+    assert pid == recorded_start("driver", "load")[1]
+    assert driver.wait(load, timeout_s=1) == measured.rc
     digest = driver.fetch(f"jobs/{load}/stdout.2", tmp_path / "stdout", max_bytes=10**6)
-    assert digest == record.files[record.drivers[0].stdout].sha256
+    assert digest == RECORD.files[measured.stdout].sha256
     times = [float(word) for word in driver.get(f"jobs/{load}/times.2", max_bytes=100).split()]
-    assert times == [record.drivers[0].started_host, record.drivers[0].ended_host]
-    assert driver.clock().offset_s == record.clocks["driver"].offset_before_s
+    assert times == [measured.started_host, measured.ended_host]
     with pytest.raises(HostError, match="already a job"):
-        driver.start(Job(load, (("wrk",),), 60))
+        driver.start(Job(load, (tuple(measured.argv),), 60))
     driver.remove(f"jobs/{load}")
     assert not driver.exists(f"jobs/{load}/rc")
+    driver.close()
+    assert not Path(driver.workdir).exists()
 
 
-def test_monitors_and_services_run_until_they_are_stopped(driver):
-    for name, job in {
-        "monitor": sampler_job(f"r-{TRIAL.name}-monitor", interval_s=0.5, limit_s=5),
-        "web": Job(f"r-{TRIAL.name}-web", (("nginx",),), 60),
-    }.items():
-        driver.start(job)
-        assert driver.state(job.name).running
-        with pytest.raises(HostTimeoutError):
-            driver.wait(job.name, timeout_s=0.1)
-        driver.stop(job.name)
-        assert driver.state(job.name).rc == 143
-        assert driver.exists(f"jobs/{job.name}/stdout.1") is (name == "monitor")
-    assert parse(driver.get(f"jobs/r-{TRIAL.name}-monitor/stdout.1", max_bytes=10**7)).rows
+@pytest.mark.parametrize("what", ["monitor", "web"])
+def test_monitors_and_services_run_until_they_are_stopped(web, what):
+    job = Job(f"{NAME}-{what}", (recorded_start("web", what)[0],), 60)
+    web.start(job)
+    assert web.state(job.name).running
+    with pytest.raises(HostTimeoutError):
+        web.wait(job.name, timeout_s=0.1)
+    web.stop(job.name)
+    assert web.state(job.name).rc == 143
+    assert web.exists(f"jobs/{job.name}/stdout.1") is (what == "monitor")
+    if what == "monitor":
+        assert parse(web.get(f"jobs/{job.name}/stdout.1", max_bytes=10**7)).rows
 
 
-def test_what_was_not_recorded_is_refused(driver, tmp_path):
-    with pytest.raises(HostError, match="runs nothing"):
-        driver.script("true", timeout_s=1)
-    with pytest.raises(HostError, match="asks no server"):
-        driver.http_get("127.0.0.1", 80, "/", timeout_s=1)
-    with pytest.raises(HostError, match="no such trial"):
-        driver.start(Job("r-t9999-load", (("wrk",),), 60))
+def test_clocks_and_pages_answer_in_the_order_of_then(driver):
+    clock = RECORD.clocks["driver"]
+    offsets = [driver.clock().offset_s for _ in range(3)]
+    assert offsets == [clock.offset_before_s, clock.offset_after_s, clock.offset_after_s]
+    target = RECORD.drivers[0].argv[-1].removeprefix("http://")
+    address, _, rest = target.partition(":")
+    port, _, path = rest.partition("/")
+    answer = driver.http_get(address, int(port), f"/{path}", timeout_s=1)
+    assert (answer.status, len(answer.body)) == (RECORD.response_before.status, RECORD.response_before.bytes)
+
+
+def test_a_server_answers_with_the_token_of_then(web):
+    token = web.token(f"{NAME}-web")
+    assert f"{RECORD.services[0].config_sha256[:16]}-{token} answered" not in RECORD.services[0].live_evidence
+    assert f"answered {RECORD.services[0].config_sha256[:16]}-{token}" in RECORD.services[0].live_evidence
+
+
+def test_what_was_not_recorded_is_refused_and_named(driver, tmp_path):
+    where = rf"host driver: replay of run {RUN.name}, trial {TRIAL.name}: not recorded: "
+    for ask in (
+        lambda: driver.run(["uptime"], timeout_s=1),
+        lambda: driver.script("true", timeout_s=1),
+        lambda: driver.http_get("127.0.0.1", 80, "/", timeout_s=1),
+        lambda: driver.start(Job(f"{NAME}-load", (("wrk", "-c1", "http://elsewhere/"),), 60)),
+    ):
+        with pytest.raises(HostError, match=where):
+            ask()
+    with pytest.raises(HostError, match=r"t0001: run .* has no trial of baseline in block 99"):
+        driver.scene(PlannedTrial("t0001", "baseline", 99, 1))
     with pytest.raises(DataError, match="no recorded trial"):
-        ReplayHost(tmp_path, "driver", tmp_path)
+        Recording(tmp_path)
+
+
+class Answering:
+    """A host that answers everything, as far as a tape asks."""
+
+    workdir = "/w"
+
+    def run(self, argv, *, timeout_s):
+        return Completed(3, b"\xff\x00\n", "é".encode())
+
+    def http_get(self, address, port, path, *, timeout_s):
+        return Answer(200, {}, b"x" * (BODY_BYTES + (path == "/large")))
+
+    def scene(self, planned):
+        pass
+
+
+def test_a_tape_gives_bytes_back_and_says_when_a_body_was_too_large(tmp_path):
+    host = taped(Answering(), "r1")
+    host.run(["cat", "/w/jobs/r1-t0001-a2-web/x"], timeout_s=1)
+    host.http_get("a", 1, "/", timeout_s=1)
+    host.http_get("a", 1, "/large", timeout_s=1)
+    (tmp_path / "tape").write_bytes(host.take())
+    assert host.take() == b""
+    tape = Tape(tmp_path / "tape")
+    asked = question("run", ["cat", "/other/jobs/r2-t0009-a1-web/x"], "/other", "r2")
+    assert tape.completed(asked) == (3, b"\xff\x00\n", "é".encode())
+    assert len(tape.page(("http_get", "a:1/")).body) == BODY_BYTES
+    with pytest.raises(KeyError):
+        tape.page(("http_get", "a:1/large"))
+    (tmp_path / "tape").write_text("{}\n")
+    with pytest.raises(DataError, match="tape:1: not an answer"):
+        Tape(tmp_path / "tape")
+
+
+def test_a_command_that_failed_then_fails_again_when_it_must_not(driver, monkeypatch):
+    monkeypatch.setattr(Tape, "completed", lambda tape, asked: Completed(1, b"", b"no"))
+    assert driver.run(["false"], timeout_s=1).rc == 1
+    with pytest.raises(CommandError, match="exit code 1"):
+        driver.run(["false"], timeout_s=1, check=True)

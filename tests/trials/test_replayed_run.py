@@ -1,0 +1,126 @@
+"""Everything but the network, offline: a whole run on hosts that play the recorded run back."""
+
+from __future__ import annotations
+
+import re
+import socket
+
+import pandas as pd
+import pytest
+
+from loadbook.cli import main
+from loadbook.core.errors import UsageError
+from loadbook.records.ledger import read_ledger
+from loadbook.records.manifest import read, read_json, write_json
+from loadbook.records.rundata import load_run
+from loadbook.records.schema import TABLES, read_table
+from loadbook.report.page import scope_parts
+from loadbook.trials.api import run_study
+from loadbook.trials.ingest import ingest
+from recorded import STUDY, copy_recorded_run, run_of
+
+# what a replay does in its own time
+OWN_TIMES = ["run", "started", "duration_s"]
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    """Fail whatever reaches for the network."""
+
+    def refuse(*given):
+        raise AssertionError(f"a socket was used: {given}")
+
+    for name in ("connect", "connect_ex", "bind"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+
+
+@pytest.fixture
+def layout(tmp_path):
+    return copy_recorded_run(tmp_path)
+
+
+@pytest.fixture
+def hosts(layout):
+    """The hosts file that every run keeps: it plays the run back."""
+    return run_of(layout) / "hosts.toml"
+
+
+def tables(paths) -> dict[str, pd.DataFrame]:
+    ingest(paths)
+    found = {name: read_table(paths.table(name), name) for name in TABLES}
+    return {name: table.drop(columns=[c for c in OWN_TIMES if c in table]) for name, table in found.items()}
+
+
+def test_a_whole_run_offline_makes_the_tables_of_the_recorded_one(layout, hosts, monkeypatch, capsys):
+    recorded = layout.run(STUDY, layout.resolve_run(STUDY))
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+    monkeypatch.setattr("sys.argv", ["loadbook", "run", STUDY, "--hosts", str(hosts)])
+    main()
+    run = re.search(r"^run (\S+)$", capsys.readouterr().out, re.M)[1]
+    paths = layout.run(STUDY, run)
+    assert paths.raw != recorded.raw
+    assert read_ledger(paths.ledger) == read_ledger(recorded.ledger)
+    for name, table in tables(recorded).items():
+        pd.testing.assert_frame_equal(tables(paths)[name], table, obj=name)
+    for folder in [*recorded.trials.iterdir(), *recorded.failed.iterdir()]:
+        before, now = read(folder), read(paths.raw / folder.relative_to(recorded.raw))
+        outputs = [n for n in before.files if not n.startswith(("config", "answers"))]
+        assert {n: now.files[n] for n in outputs} == {n: before.files[n] for n in outputs}
+        assert (now.status, now.reason, now.window) == (before.status, before.reason, before.window)
+        assert now.services[0].live and now.services[0].pids == before.services[0].pids
+    assert not list(layout.replay.glob("*"))
+    says_what_it_is(layout, run, recorded.raw.name)
+
+
+def says_what_it_is(layout, run, recorded):
+    """A replay names the run that it plays back, where readers look first."""
+    assert read_json(layout.run(STUDY, recorded).run_json)["replay"] is None
+    data = load_run(layout, STUDY, run)
+    assert data.run_json["replay"] == recorded
+    assert scope_parts(data, 0.02)[0] == f"REPLAY of run {recorded}: nothing was measured anew"
+
+
+def test_another_configuration_or_load_is_not_played_back(layout, hosts):
+    for name, change, reason in [
+        ("load", "[workload]\nconnections = 60", r"not recorded: start {trial}-load wrk -t1 -c60 "),
+        ("config", "[roles.web.vars]\npage_bytes = 6", r"start: web does not run this treatment's config"),
+    ]:
+        spec = f'include = "{STUDY}.toml"\nname = "{name}"\n[subsets]\nrecorded = ["baseline-auto"]\n{change}\n'
+        (layout.studies / f"{name}.toml").write_text(spec)
+        run = run_study(layout, name, hosts, blocks=1)
+        record = read(next(layout.run(name, run).failed.iterdir()))
+        assert record.status == "invalid"
+        assert re.search(reason, record.reason)
+
+
+def test_what_was_not_recorded_is_said_before_anything_is_done(layout, hosts):
+    with pytest.raises(UsageError, match=r"does not hold:\n  t0033: \S+ in block 9\n"):
+        run_study(layout, STUDY, hosts, blocks=9, new=True)
+    with pytest.raises(UsageError, match=r" in block 1\n(.|\n)* and \d+ more"):
+        run_study(layout, STUDY, hosts, subset="all", new=True)
+
+
+def test_an_interrupted_replay_goes_on_and_is_never_mixed_with_a_measured_run(layout, hosts):
+    def interrupt(event):
+        if event.kind == "trial-ended" and event.done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(layout, STUDY, hosts, blocks=1, on_event=interrupt)
+    paths = layout.run(STUDY, layout.resolve_run(STUDY))
+    run_json = read_json(paths.run_json)
+    write_json(paths.run_json, run_json | {"replay": None})
+    with pytest.raises(UsageError, match="begun on real hosts") as refused:
+        run_study(layout, STUDY, hosts)
+    assert "--new" in refused.value.hint
+    write_json(paths.run_json, run_json)
+    assert run_study(layout, STUDY, hosts) == paths.raw.name
+    assert ingest(paths).trials == 4
+
+
+def test_the_smoke_variant_that_the_readme_names_runs_offline(layout, hosts):
+    run = run_study(layout, "nginx-directives-smoke", hosts)
+    paths = layout.run("nginx-directives-smoke", run)
+    found = ingest(paths)
+    assert (found.planned, found.trials) == (24, 24)
+    assert (len(list(paths.trials.iterdir())), len(list(paths.failed.iterdir()))) == (23, 1)
