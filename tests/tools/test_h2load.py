@@ -46,11 +46,11 @@ def values(captured: Captured) -> dict[tuple[str, str], float]:
 
 def test_command_says_everything_asked() -> None:
     load = Workload(
-        tool="h2load", connections=21, threads=2, timeout_s=1.5, headers={"X-A": 'q"', "host": "a.b"}, path="/p?a=1",
+        tool="h2load", connections=21, threads=2, headers={"X-A": 'q"', "host": "a.b"}, path="/p?a=1",
         extra=("--log-file=h2load.log",),
     )  # fmt: skip
     assert H2LOAD.command(load, WEB, 4.0) == [
-        *("h2load", "--h1", "-c21", "-t2", "-D", "4s", "-N", "1500ms", "-H", 'X-A: q"', "-H", ":authority: a.b"),
+        *("h2load", "--h1", "-c21", "-t2", "-D", "4s", "-H", 'X-A: q"', "-H", ":authority: a.b"),
         *("--log-file=h2load.log", "http://127.0.0.2:8080/p?a=1"),
     ]
     assert list(H2LOAD.expected_files(load)) == ["h2load.log"]

@@ -21,7 +21,7 @@ from loadbook.tools.text import Report
 
 OWNED = (
     *("-n", "--requests", "-c", "--clients", "-t", "--threads", "-D", "--duration", "--warm-up-time"),
-    *("-N", "--connection-inactivity-timeout", "-i", "--input-file", "-B", "--base-uri", "-h", "--help", "--version"),
+    *("-i", "--input-file", "-B", "--base-uri", "-h", "--help", "--version"),
 )
 MAX_SAMPLES = 1_000_000  # h2load.cc: of more requests, shared by the threads, its statistics are of a sample
 BEGINS = r"spawning thread #\d+: \d+ total client|finished in \d+(\.\d\d)?(us|ms|s),"
@@ -50,7 +50,10 @@ class H2load:
         return match[1].decode()
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
-        """Return h2load's argument list, for HTTP/1.1; ``-m 10`` or ``--npn-list=h2`` in `extra` come after that."""
+        """Return h2load's argument list, for HTTP/1.1; ``-m 10`` or ``--npn-list=h2`` in `extra` come after that.
+
+        `timeout_s` has no option: h2load 1.52 aborts when ``-N`` finds an idle connection in a test with ``-D``.
+        """
         plan.check_model(self, workload)
         plan.check_extra(self, workload, OWNED)
         if not workload.keepalive:
@@ -66,7 +69,7 @@ class H2load:
         if any(word.startswith("--log-file") and "/" in word for word in workload.extra):
             raise ToolError("h2load's log must be in the working folder, from where it is collected", "drop the folder")
         argv = ["h2load", "--h1", f"-c{workload.connections}", f"-t{workload.threads}"]
-        argv += ["-D", _duration("duration", duration_s), "-N", _duration("timeout_s", workload.timeout_s)]
+        argv += ["-D", _duration(duration_s)]
         for name, value in plan.headers(workload).items():
             argv += ["-H", _header(name, value)]
         return [*argv, *workload.extra, plan.url(target, workload.path)]
@@ -93,11 +96,11 @@ class H2load:
 TOOL = H2load()
 
 
-def _duration(what: str, value_s: float) -> str:
+def _duration(value_s: float) -> str:
     """Return a time as h2load takes it: a whole number of s or ms."""
     ms = round(value_s * 1000)
     if ms < 1 or abs(ms - value_s * 1000) > 1e-6:
-        raise ToolError(f"h2load takes whole milliseconds only: {what} = {value_s:g} s cannot be done", "round it")
+        raise ToolError(f"h2load takes whole milliseconds only: {value_s:g} s cannot be done", "round it")
     return f"{ms}ms" if ms % 1000 else f"{ms // 1000}s"
 
 
