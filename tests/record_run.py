@@ -18,11 +18,11 @@ from loadbook.hosts.lab import Lab
 from loadbook.records import manifest
 from loadbook.trials.api import run_study
 from loadbook.trials.progress import Progress
-from recorded import FIXTURE, REPO, STUDY, with_studies
+from recorded import FIXTURE, INCLUDED, REPO, STUDIES, STUDY, with_studies
 
 # gates.driver_cpu: where the fixture is recorded, driver and server may share two CPUs with other work
 SPEC = f"""
-include = "nginx-directives.toml"
+include = "{INCLUDED}"
 name = "{STUDY}"
 blocks = 8
 subset = "recorded"
@@ -90,8 +90,11 @@ def main() -> None:
         run = run_study(layout, STUDY, lab.hosts_file, on_event=on_event)
     finally:
         lab.down()
-    shutil.rmtree(FIXTURE, ignore_errors=True)
+    for old in (FIXTURE, STUDIES):
+        shutil.rmtree(old, ignore_errors=True)
     shutil.copytree(layout.run(STUDY, run).raw, FIXTURE / run)
+    STUDIES.mkdir()
+    shutil.copyfile(layout.studies / INCLUDED, STUDIES / INCLUDED)
     rename_folder(FIXTURE / run, folder)
     shutil.rmtree(folder)
     size = sum(path.stat().st_size for path in FIXTURE.rglob("*") if path.is_file())

@@ -9,13 +9,16 @@ from loadbook.records.layout import Layout
 
 REPO = Path(__file__).parent.parent
 FIXTURE = REPO / "tests/fixtures/recorded-run"
-STUDY = "recorded"
+STUDY, INCLUDED = "recorded", "nginx-directives.toml"
+# the study file that the recorded one includes, as it was: the repository's own may go on
+STUDIES = REPO / "tests/fixtures/recorded-studies"
 
 
 def copy_recorded_run(tmp_path: Path) -> Layout:
     """Make a project below `tmp_path` that holds the recorded run, raw only: ingest it with `ingested_run`."""
     layout = with_studies(tmp_path / "home")
     shutil.copytree(FIXTURE, layout.study_raw(STUDY))
+    shutil.copyfile(STUDIES / INCLUDED, layout.studies / INCLUDED)
     shutil.copyfile(run_of(layout) / "study.toml", layout.studies / f"{STUDY}.toml")
     return layout
 

@@ -14,6 +14,7 @@ import pytest
 
 from loadbook.core.errors import HostError, LostError
 from loadbook.hosts.host import Job
+from waiting import wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -43,13 +44,6 @@ def processes_below(folder: Path) -> list[str]:
         except OSError:
             continue
     return found
-
-
-def wait_until(condition, limit_s: float) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert condition()
 
 
 def test_kill_9_of_the_controller_leaves_nothing(lab, connect_lab):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from loadbook.hosts.jobs import launcher
+from waiting import wait_until
 
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
@@ -51,13 +51,6 @@ def start(shell: list[str], work: Path, name: str, lease_s: int = 60) -> subproc
     )
 
 
-def until(condition, limit_s: float = 10.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert condition()
-
-
 def group_is_gone(pid: int) -> bool:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -82,14 +75,14 @@ def test_steps_run_in_order_and_leave_their_codes(shell, work):
     times = [float(t) for k in (1, 2, 3, 4) for t in (folder / f"times.{k}").read_text().split()]
     assert times == sorted(times)
     assert call(shell, work, "state", "jobs/a").split() == [str(leader.pid), "127", "0"]
-    until(lambda: group_is_gone(leader.pid))
+    wait_until(lambda: group_is_gone(leader.pid))
 
 
 def test_nothing_of_the_group_outlives_the_job(shell, work):
     prepare(work, "a", "sleep 100 & sleep 101 & exit 0")
     leader = start(shell, work, "a")
     leader.wait(10)
-    until(lambda: group_is_gone(leader.pid))
+    wait_until(lambda: group_is_gone(leader.pid))
 
 
 def test_the_lease_ends_a_job_that_nobody_waits_for(shell, work):
@@ -98,31 +91,31 @@ def test_the_lease_ends_a_job_that_nobody_waits_for(shell, work):
     leader.wait(10)
     assert (folder / "rc").read_text() == "143\n"
     assert not (folder / "rc.2").exists()
-    until(lambda: group_is_gone(leader.pid))
+    wait_until(lambda: group_is_gone(leader.pid))
 
 
 def test_end_kills_what_does_not_heed_term(shell, work):
     folder = prepare(work, "a", "trap '' TERM; while :; do sleep 0.1; done")
     leader = start(shell, work, "a")
-    until((folder / "step").exists)
+    wait_until((folder / "step").exists)
     assert call(shell, work, "state", "jobs/a").split() == [str(leader.pid), "-", "1"]
     call(shell, work, "end", "jobs/a", "0")
     assert (folder / "rc").read_text() == "137\n"
     leader.wait(5)
-    until(lambda: group_is_gone(leader.pid))
+    wait_until(lambda: group_is_gone(leader.pid))
     call(shell, work, "end", "jobs/a", "0")
 
 
 def test_a_leader_that_was_killed_is_not_running_and_its_group_can_be_ended(shell, work):
     folder = prepare(work, "a", "sleep 100 & sleep 101")
     leader = start(shell, work, "a")
-    until((folder / "step").exists)
+    wait_until((folder / "step").exists)
     os.kill(leader.pid, signal.SIGKILL)
     leader.wait()
     assert call(shell, work, "state", "jobs/a").split()[1:] == ["-", "0"]
     assert not group_is_gone(leader.pid)
     call(shell, work, "end", "jobs/a", "1")
-    until(lambda: group_is_gone(leader.pid))
+    wait_until(lambda: group_is_gone(leader.pid))
     assert call(shell, work, "state", "jobs/a").split()[1:] == ["137", "0"]
 
 
@@ -167,7 +160,7 @@ def test_the_switch_ends_the_jobs_of_its_session_only(shell, work, last_words):
     prepare(work, "ours", "sleep 100", session="s1")
     free = prepare(work, "free", "sleep 100")
     jobs = {name: start(shell, work, name) for name in ("ours", "free")}
-    until(lambda: all((work / "jobs" / name / "step").exists() for name in jobs))
+    wait_until(lambda: all((work / "jobs" / name / "step").exists() for name in jobs))
     bystander = subprocess.Popen(["sleep", "100"], start_new_session=True)
     watch.end(f"shell {bystander.pid}\n{last_words}")
     assert watch.process.wait(12) == 0
@@ -192,7 +185,7 @@ def test_a_watcher_that_was_replaced_leaves_the_jobs_alone(shell, work):
     first = Watch(shell, work)
     prepare(work, "a", "sleep 100", session="s1")
     job = start(shell, work, "a")
-    until((work / "jobs/a/step").exists)
+    wait_until((work / "jobs/a/step").exists)
     first.end()
     second = Watch(shell, work)
     assert first.process.wait(5) == 0
@@ -206,7 +199,7 @@ def test_sweep_ends_jobs_whose_watcher_died(shell, work):
     watch = Watch(shell, work)
     prepare(work, "a", "sleep 100", session="s1")
     job = start(shell, work, "a")
-    until((work / "jobs/a/step").exists)
+    wait_until((work / "jobs/a/step").exists)
     call(shell, work, "sweep")
     assert job.poll() is None
     watch.process.kill()

@@ -18,6 +18,7 @@ from loadbook.report.effects import EffectsPage
 from loadbook.report.html import forbidden
 from loadbook.report.quality import QualityPage
 from loadbook.report.tables import Column, Table, plain, safe_table
+from loadbook.trials.ingest import ingest
 
 NASTY = '"><img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31mred\x1b]8;;http://x\x07\u202e$x_1$ {{7*7}}'
 INERT = '"><img src=x onerror=alert(1)><script>alert(2)</script>[31mred]8;;http://x$x_1$ {{7*7}}'
@@ -255,3 +256,15 @@ def test_the_quality_of_a_recorded_run(recorded_run):
     assert "Was every trial done alike?" in text
     assert "configure" in text
     assert "At this noise" in text
+
+
+@pytest.mark.parametrize("kind", [EffectsPage, QualityPage])
+def test_a_run_whose_outputs_were_all_lost(tmp_path, kind):
+    """Every trial's output was cut to nothing: no number at all, and the page says so instead of breaking."""
+    layout = recorded.copy_recorded_run(tmp_path)
+    for path in recorded.run_of(layout).glob("trials/*/stdout-driver"):
+        path.write_bytes(b"")
+    ingest(layout.run(recorded.STUDY, layout.resolve_run(recorded.STUDY)))
+    text = text_of(page_html(kind(load_run(layout, recorded.STUDY))))
+    assert "no trial has a value of this metric" in text
+    assert not re.search(r"is (faster|slower) by", text)

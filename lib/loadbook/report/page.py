@@ -81,6 +81,8 @@ class Page:
         """Show every trial by its place in the order of execution, and the drift below."""
         from loadbook.report.figures import order
 
+        if not (self.values["value"] > 0).any():
+            return note("Not known: no trial has a value of this metric.")
         return show(order, self.analysis, self.values, reasons=trials.reasons(self.data))
 
     def errors(self) -> Block:
