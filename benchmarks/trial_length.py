@@ -63,6 +63,7 @@ def sweeps(duration_s: int, connections: int) -> dict[str, list[Condition]]:
             vary("log", **log),
             vary("2 logs", **log, access_logs=2),
             vary("4 logs", **log, access_logs=4),
+            vary("8 logs", **log, access_logs=8),
             vary("buffered", access_log="buffered"),
         ],
         "singles": [
