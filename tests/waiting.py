@@ -1,0 +1,14 @@
+"""Wait for what other processes do, with a limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def wait_until(condition: Callable[[], object], limit_s: float = 10.0) -> None:
+    """Return as soon as `condition()` holds; AssertionError if it does not within `limit_s`."""
+    deadline = time.monotonic() + limit_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert condition()
