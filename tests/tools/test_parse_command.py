@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tool_cases import FIXTURES
 
-from loadbook.cli.parse import argv_of, captured
+from loadbook.trials.outputs import argv_of, captured
 
 
 def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
@@ -40,6 +40,21 @@ def test_a_file_alone_is_enough_and_the_table_is_for_readers() -> None:
     shown = run("httperf", FIXTURES / "httperf" / "0.9.0--r8000_n40000.stdout")
     assert shown.returncode == 0 and not shown.stderr
     assert "offered_per_s" in shown.stdout and "40,000" in shown.stdout
+
+
+def test_the_table_fits_80_columns_and_says_values_twice() -> None:
+    shown = run("wrk2", FIXTURES / "wrk2" / "4.0.0--R2000_d14_latency.stdout")
+    lines = [re.split(r"  +", line.strip()) for line in shown.stdout.splitlines()]
+    assert shown.returncode == 0 and all(len(line.rstrip()) <= 80 for line in shown.stdout.splitlines())
+    assert lines[0] == ["metric", "statistic", "value", "in base units", "as printed"]
+    assert ["latency_intended", "p99.9", "5.91 ms", "0.00591 s", "5.91ms"] in lines
+    assert ["bytes_read", "count", "6.3 MiB", "6658457.6 B", "6.35MB"] in lines
+    assert ["ok_per_s", "value", "1,997 /s", "1996.83 1/s", "derived"] in lines
+
+
+def test_small_times_are_plain_numbers(tmp_path: Path) -> None:
+    shown = run("ab", folder(tmp_path, "ab", "csv_gnuplot"))
+    assert shown.returncode == 0 and "0.00003 s" in shown.stdout and "e-05" not in shown.stdout
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from decimal import Decimal
+from pathlib import Path
 
 import click
 
-from loadbook.core.errors import DataError, ParseError
+from loadbook.core.units import NBSP, quantity
 from loadbook.tools import registry
-from loadbook.tools.base import Captured, Measurement, Parsed, Tool
+from loadbook.tools.base import Measurement
+from loadbook.trials.outputs import captured, parsed
 
-OURS = frozenset({"stdout", "stderr", "cmd", "rc", "note", "wall"})
+# columns of a table that goes to a file or pipe
+WIDE = 200
 
 
 @click.command()
@@ -27,60 +29,13 @@ def parse(tool: str, path: Path, as_json: bool) -> None:
     rc (the exit code) and the tool's own files; only stdout must be there. Doubts go to stderr.
     """
     reader = registry.load(tool)
-    parsed = _parsed(reader, path, captured(path, reader.binary))
-    for name, message in parsed.doubts:
+    found = parsed(reader, path, captured(path, reader.binary))
+    for name, message in found.doubts:
         click.echo(f"doubt: {name}: {message}", err=True)
     if as_json:
-        click.echo(json.dumps([_entry(row) for row in parsed.rows], indent=1, allow_nan=False))
+        click.echo(json.dumps([_entry(row) for row in found.rows], indent=1, allow_nan=False))
     else:
-        _print_table(parsed.rows)
-
-
-def captured(path: Path, binary: str) -> Captured:
-    """Return what a file or folder holds of one execution of `binary`; DataError if there is no output to read."""
-    if not path.is_dir():
-        return Captured(_bytes(path))
-    files = {p.name: p for p in sorted(path.iterdir()) if p.is_file()}
-    if "stdout" not in files:
-        here = ", ".join(files) or "nothing"
-        raise DataError(f"{path}: no file named stdout", f"the folder holds {here}; name the file to read instead")
-    said = {name: _bytes(files[name]).decode(errors="replace").strip() for name in ("cmd", "rc") if name in files}
-    return Captured(
-        stdout=_bytes(files["stdout"]),
-        stderr=_bytes(files["stderr"]) if "stderr" in files else b"",
-        rc=int(said["rc"]) if said.get("rc", "").isdecimal() else None,
-        argv=argv_of(said.get("cmd", ""), binary),
-        files={name: _bytes(p) for name, p in files.items() if name not in OURS},
-    )
-
-
-def argv_of(command: str, binary: str) -> tuple[str, ...]:
-    """Return the argument list of `binary` in a shell command line, also inside ``ssh host '...'``; () if none."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return ()
-    for i, word in enumerate(words):
-        if PurePosixPath(word).name == binary:
-            return tuple(words[i:])
-    inner = (argv_of(word, binary) for word in words if " " in word and word != command)
-    return next((argv for argv in inner if argv), ())
-
-
-def _parsed(tool: Tool, path: Path, read: Captured) -> Parsed:
-    """Parse, naming the real path in errors."""
-    try:
-        return tool.parse(read)
-    except ParseError as error:
-        file = path / error.file if path.is_dir() else path
-        raise ParseError(tool.name, str(file), error.line, error.reason) from None
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        _print_table(found.rows)
 
 
 def _entry(row: Measurement) -> dict[str, str | float | int | None]:
@@ -90,12 +45,19 @@ def _entry(row: Measurement) -> dict[str, str | float | int | None]:
 
 
 def _print_table(rows: Sequence[Measurement]) -> None:
-    """Print the rows as a table for readers."""
+    """Print the rows for readers: a value as one says it, in its base unit, and as the tool printed it."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table("metric", "statistic", "unit", "as printed", box=None, header_style="bold")
-    table.add_column("value", justify="right")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("metric", "statistic", "value", "in base units", "as printed"):
+        table.add_column(heading, justify="right" if heading in ("value", "in base units") else "left", no_wrap=True)
     for row in rows:
-        table.add_row(row.metric, row.statistic, row.unit, row.text or "", f"{_entry(row)['value']:,.10g}")
-    Console().print(table)
+        shown = quantity(row.value, row.unit).replace(NBSP, " ")
+        base = f"{Decimal(f'{row.value:.10g}'):f}" + (f" {row.unit}" if row.unit != "1" else "")
+        table.add_row(*map(Text, (row.metric, row.statistic, shown, base, row.text or "derived")))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDE
+    console.print(table)

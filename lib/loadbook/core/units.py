@@ -72,6 +72,16 @@ def size(value_b: float) -> str:
     raise AssertionError
 
 
+def quantity(value: float, unit: str) -> str:
+    """Return a value in a base unit for readers: 725 µs, 79.0 MiB, 19.7 MiB/s, 86,984 /s, 0.992; exact where whole."""
+    if unit == "s":
+        return seconds(value) if value else f"0{NBSP}s"
+    if unit in ("B", "B/s"):
+        return size(value) + unit.removeprefix("B")
+    shown = f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.4g}"
+    return shown + (f"{NBSP}/s" if unit == "1/s" else "")
+
+
 def level(value: float, half_width: float | None = None) -> str:
     """Return a rate or count with thousands commas, rounded to the place of its half-width where that is known."""
     places = 0 if half_width is None else -math.floor(math.log10(half_width)) if half_width > 0 else 0
