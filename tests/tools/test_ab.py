@@ -57,6 +57,8 @@ def test_command_says_everything_asked_and_lifts_the_cap_of_a_timed_run() -> Non
     assert list(AB.expected_files(load)) == ["pct.csv"] and AB.extra_files(load) == {}
     with_rows = load.model_copy(update={"extra": ("-g", "plot.tsv")})
     assert list(AB.expected_files(with_rows)) == ["pct.csv", "plot.tsv"]
+    counted = AB.command(load.model_copy(update={"requests": 500}), WEB, 0.5)
+    assert counted[:7] == ["ab", "-q", "-r", "-n", "500", "-c", "20"] and "-t" not in counted
     closing = AB.command(load.model_copy(update={"keepalive": False}), WEB, 4.0)
     assert "-k" not in closing and "Connection: close" in closing
 
@@ -69,6 +71,7 @@ def test_command_says_everything_asked_and_lifts_the_cap_of_a_timed_run() -> Non
         ({"timeout_s": 0.2}, 1, "timeout_s = 0.2 s"),
         ({"threads": 2}, 1, "ab has one thread only"),
         ({"connections": 20_001}, 1, "20000 connections at most"),
+        ({"think_time_s": 1.0}, 1, "think_time_s"),
         ({"calls_per_connection": 5}, 1, "calls_per_connection"),
         ({"headers": {"a b": "c"}}, 1, "not a header name"),
         ({"extra": ("-n5",)}, 1, "-n of ab comes from the workload"),

@@ -53,6 +53,8 @@ def test_command_says_everything_asked() -> None:
         *("h2load", "--h1", "-c21", "-t2", "-D", "4s", "-H", 'X-A: q"', "-H", ":authority: a.b"),
         *("--log-file=h2load.log", "http://127.0.0.2:8080/p?a=1"),
     ]
+    counted = H2LOAD.command(load.model_copy(update={"requests": 500}), WEB, 4.0)
+    assert counted[4:6] == ["-n", "500"] and "-D" not in counted
     assert list(H2LOAD.expected_files(load)) == ["h2load.log"]
     assert list(H2LOAD.expected_files(Workload(tool="h2load"))) == [] and not H2LOAD.extra_files(load)
 
@@ -62,6 +64,7 @@ def test_command_says_everything_asked() -> None:
     [
         ({"model": "open", "rate_per_s": 5.0}, 1, "h2load cannot make open-loop loads"),
         ({"keepalive": False}, 1, "cannot close connections"),
+        ({"think_time_s": 1.0}, 1, "think_time_s"),
         ({"calls_per_connection": 5}, 1, "calls_per_connection"),
         ({"connections": 2, "threads": 4}, 1, "a connection for each of 4 threads"),
         ({}, 1.0005, "whole milliseconds only"),

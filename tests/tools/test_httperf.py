@@ -55,6 +55,8 @@ def test_rate_is_in_requests_and_the_options_in_connections() -> None:
         ),
         *("--num-calls", "5", "--timeout", "0.5", "--hog"),
     ]
+    counted = HTTPERF.command(load(calls_per_connection=5, requests=500), WEB, 4.0)
+    assert counted[counted.index("--num-conns") + 1] == "100"
     assert "--ssl" in HTTPERF.command(load(), Target("127.0.0.2", 443, "https"), 1)
     assert not HTTPERF.extra_files(load()) and not HTTPERF.expected_files(load())
 
@@ -71,6 +73,7 @@ def test_headers_become_one_option_with_httperfs_escapes() -> None:
         ({"threads": 2}, WEB, 1, "one thread"),
         ({"keepalive": False, "calls_per_connection": 2}, WEB, 1, "contradicts"),
         ({}, Target("::1", 80), 1, "IPv4 only"),
+        ({"requests": 7, "calls_per_connection": 2}, WEB, 1, "cannot make 7 requests, 2 on each"),
         ({"rate_per_s": 0.4}, WEB, 1, "would start no connection"),
         ({"extra": ("--num-conn", "5")}, WEB, 1, "--num-conns of httperf comes from"),
         ({"extra": ("--rate=7",)}, WEB, 1, "--rate of httperf comes from"),

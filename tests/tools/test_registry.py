@@ -37,7 +37,7 @@ def test_known_tools() -> None:
     assert "wrk" not in registry.names("open") and "httperf" not in registry.names("closed")
     for name in registry.names():
         tool = registry.load(name)
-        assert tool.name == name and tool.version_argv[0] == tool.binary and tool.package
+        assert tool.name == name and tool.version_argv[0] == tool.binary and tool.get
 
 
 def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
@@ -57,6 +57,15 @@ def test_one_file_adds_a_tool(toy: str, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("toy: 12 answers in 3.5 s\n")
     shown = CliRunner().invoke(parse, [toy, str(tmp_path / "out"), "--json"])
     assert shown.exit_code == 0 and '"value": 12,' in shown.stdout and '"value": 3.5,' in shown.stdout
+
+
+def test_tools_that_can_make_a_load_are_found_by_asking_them() -> None:
+    target = Target("192.0.2.1", 80)
+    assert {"ab", "h2load", "weighttp"} <= set(registry.able(Workload(tool="wrk", requests=500), target))
+    assert "wrk" not in registry.able(Workload(tool="wrk", requests=500), target)
+    thinking = registry.able(Workload(tool="ab", think_time_s=0.1, extra=("-l",)), target)
+    assert "wrk" in thinking and not {"ab", "h2load", "httperf", "weighttp"} & set(thinking)
+    assert not {"weighttp"} & set(registry.able(Workload(tool="ab", requests=500), target._replace(scheme="https")))
 
 
 def test_two_tools_of_one_name_are_refused(toy: str, tmp_path: Path) -> None:

@@ -40,13 +40,13 @@ def values(captured: Captured) -> dict[tuple[str, str], float]:
 
 
 def load(**asked: object) -> Workload:
-    return Workload.model_validate({"tool": "weighttp", "extra": ("-n", "200000")} | asked)
+    return Workload.model_validate({"tool": "weighttp", "requests": 200000} | asked)
 
 
-def test_command_runs_the_requests_that_extra_gives() -> None:
+def test_command_runs_the_requests_of_the_workload() -> None:
     asked = load(connections=20, threads=2, headers={"X-A": "b c"}, path="/p?a=1")
     assert WEIGHTTP.command(asked, WEB, 4.0) == [
-        *("weighttp", "-c", "20", "-t", "2", "-k", "-H", "X-A: b c", "-n", "200000", "http://127.0.0.2:8080/p?a=1"),
+        *("weighttp", "-n", "200000", "-c", "20", "-t", "2", "-k", "-H", "X-A: b c", "http://127.0.0.2:8080/p?a=1"),
     ]
     closing = WEIGHTTP.command(load(connections=20, keepalive=False), WEB, 4.0)
     assert "-k" not in closing and "-H" not in closing
@@ -56,12 +56,14 @@ def test_command_runs_the_requests_that_extra_gives() -> None:
 @pytest.mark.parametrize(
     ("asked", "target", "says"),
     [
-        ({"extra": ()}, WEB, "ends after a number of requests"),
+        ({"requests": None}, WEB, "ends after a number of requests"),
+        ({"think_time_s": 1.0}, WEB, "think_time_s"),
         ({"model": "open", "rate_per_s": 5.0}, WEB, "weighttp cannot make open-loop loads"),
         ({"connections": 2, "threads": 4}, WEB, "a connection for each of 4 threads"),
         ({"calls_per_connection": 5}, WEB, "calls_per_connection"),
         ({"headers": {"a b": "c"}}, WEB, "not a header name"),
-        ({"extra": ("-n", "5", "-c7")}, WEB, "-c of weighttp comes from the workload"),
+        ({"extra": ("-n5",)}, WEB, "-n of weighttp comes from the workload"),
+        ({"extra": ("-c7",)}, WEB, "-c of weighttp comes from the workload"),
         ({}, Target("127.0.0.2", 443, "https"), "does not speak https"),
         ({}, Target("::1", 80), "IPv6"),
     ],

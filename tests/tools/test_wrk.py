@@ -54,6 +54,14 @@ def test_command_says_everything_asked() -> None:
 def test_a_script_of_the_users_own_replaces_ours() -> None:
     argv = WRK.command(Workload(tool="wrk", connections=1, extra=("-s", "/srv/post.lua")), WEB, 1)
     assert argv.count("-s") == 1 and "loadbook.lua" not in argv
+    assert WRK.extra_files(Workload(tool="wrk", connections=1, extra=("-s", "/srv/post.lua"))) == {}
+
+
+def test_think_time_is_a_delay_in_our_script() -> None:
+    load = Workload(tool="wrk", connections=1, think_time_s=0.25)
+    assert WRK.command(load, WEB, 1) == WRK.command(load.model_copy(update={"think_time_s": 0.0}), WEB, 1)
+    assert b"function delay() return 250 end" in WRK.extra_files(load)["loadbook.lua"]
+    assert b"delay()" not in WRK.extra_files(Workload(tool="wrk"))["loadbook.lua"].replace(b"or delay() wrk", b"")
 
 
 def test_command_brackets_ipv6_and_keeps_the_scheme() -> None:

@@ -52,6 +52,7 @@ def test_command_says_everything_asked() -> None:
         ({"rate_per_s": 0.5}, 12, "whole requests per second only, not 0.5"),
         ({}, 12.5, "whole seconds only"),
         ({"connections": 10, "threads": 3}, 12, "10 is not a multiple of"),
+        ({"requests": 5000}, 12, "cannot end after a number of requests"),
         ({"calls_per_connection": 5}, 12, "calls_per_connection"),
         ({"extra": ("-R5",)}, 12, "-R of wrk2 comes from the workload"),
     ],
@@ -67,7 +68,7 @@ def test_the_version_probe_tells_wrk2_from_wrk() -> None:
     for wrong, says in ((b"wrk 4.0.0 [epoll] Copyright\n  -c, --connections\n", "it is wrk"), (b"", "printed")):
         with pytest.raises(ToolError, match=f"no version found: .*{says}") as refusal:
             WRK2.version(wrong, b"")
-        assert "build giltene/wrk2" in (refusal.value.hint or "")
+        assert "build github.com/giltene/wrk2" in (refusal.value.hint or "")
 
 
 def test_intended_and_actual_latency_are_not_mixed() -> None:

@@ -137,14 +137,14 @@ def _wanted(roles: Sequence[str], studies: Sequence[Study]) -> list[Program]:
     from loadbook.services import load_service
     from loadbook.tools import registry
 
-    tools = {study.workload.tool for study in studies if study.workload.role in roles}
+    tools = {tool for study in studies if study.workload.role in roles for tool in study.tools_of(study.in_subset())}
     served = [role for study in studies for name, role in study.roles.items() if name in roles]
     services = sorted({role.service for role in served if role.service})
     known = [registry.load(name) for name in registry.names()] if tools else []
     specs = [load_service(name, [layout().studies / "services"]) for name in services]
     return [
-        *(Program(tool.binary, tool.package, needed=tool.name in tools) for tool in known),
-        *(Program(spec.binary, spec.package) for spec in specs),
+        *(Program(tool.binary, tool.get, needed=tool.name in tools) for tool in known),
+        *(Program(spec.binary, f"apt-get install {spec.package}") for spec in specs),
     ]
 
 

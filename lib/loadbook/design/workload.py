@@ -14,8 +14,10 @@ UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=2000)]
 class Workload(BaseModel):
     """The load of one study.
 
-    Closed: `connections` each send the next request when the last is answered. Open: `rate_per_s` requests start
-    every second whatever the server does, `calls_per_connection` on each connection. Times are seconds.
+    Closed: `connections` each send the next request when the last is answered and `think_time_s` is over. Open:
+    `rate_per_s` requests start every second whatever the server does, `calls_per_connection` on each connection.
+    Times are seconds. With `requests` the load ends after so many of them, all connections together, and `duration_s`
+    is what they are expected to take: plans count with it, and a load that takes over three times as long has hung.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -24,11 +26,14 @@ class Workload(BaseModel):
     model: Literal["closed", "open"] = "closed"
     role: str = "driver"
     target: str = "web"
+    scheme: Literal["http", "https"] = "http"
     path: UrlPath = "/"
     duration_s: Seconds = 10.0
+    requests: Annotated[int, Field(gt=0, le=1_000_000_000)] | None = None
     warmup_s: Annotated[float, Field(ge=0, le=3600)] = 2.0
     connections: Annotated[int, Field(gt=0, le=100_000)] = 50
     threads: Annotated[int, Field(gt=0, le=1024)] = 1
+    think_time_s: Annotated[float, Field(ge=0, le=3600)] = 0.0
     rate_per_s: Annotated[float, Field(gt=0)] | None = None
     calls_per_connection: Annotated[int, Field(gt=0)] = 1
     keepalive: bool = True
@@ -45,3 +50,21 @@ class Workload(BaseModel):
         if self.model == "closed" and self.rate_per_s is not None:
             raise ValueError("rate_per_s goes with model = 'open'")
         return self
+
+    @model_validator(mode="after")
+    def _each_connection_has_work(self) -> Workload:
+        if self.think_time_s and self.model == "open":
+            raise ValueError("think_time_s goes with model = 'closed': an open load waits for nothing")
+        if self.requests is not None and self.model == "closed" and self.requests < self.connections:
+            raise ValueError(f"{self.requests} requests leave some of {self.connections} connections without any")
+        return self
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds after which the load counts as hung, without what a tool may add of its own."""
+        return self.duration_s * (3 if self.requests is not None else 1) + self.timeout_s
+
+    def shortened(self, duration_s: float, warmup_s: float) -> Workload:
+        """Return the same load for another time; a number of requests shrinks or grows with it."""
+        requests = self.requests and max(round(self.requests * duration_s / self.duration_s), self.connections)
+        return self.model_copy(update={"duration_s": duration_s, "warmup_s": warmup_s, "requests": requests})

@@ -28,10 +28,10 @@ for name; do echo "program:$name $(command -v "$name")"; done
 
 
 class Program(NamedTuple):
-    """A program that a host should have, and the apt package that brings it; what is not `needed` may be missing."""
+    """A program that a host should have, and how to bring it there; what is not `needed` may be missing."""
 
     binary: str
-    package: str
+    get: str
     needed: bool = True
 
 
@@ -46,9 +46,9 @@ class Check(NamedTuple):
 
 
 ALWAYS = (
-    Program("setsid", "util-linux"),
-    Program("sha256sum", "coreutils"),
-    Program("date", "coreutils"),
+    Program("setsid", "apt-get install util-linux"),
+    Program("sha256sum", "apt-get install coreutils"),
+    Program("date", "apt-get install coreutils"),
 )
 
 
@@ -93,7 +93,7 @@ def _program(alias: str, program: Program, path: str) -> Check:
     if path:
         return Check(alias, program.binary, "ok", path)
     state: State = "missing" if program.needed else "doubt"
-    return Check(alias, program.binary, state, "not installed", f"apt-get install {program.package}")
+    return Check(alias, program.binary, state, "not installed", program.get)
 
 
 def _clock(host: RemoteHost) -> Check:

@@ -32,7 +32,7 @@ class Ab:
 
     name = "ab"
     binary = "ab"
-    package = "apache2-utils"
+    get = "apt-get install apache2-utils"
     load_models = frozenset({"closed"})
     version_argv: tuple[str, ...] = ("ab", "-V")
 
@@ -48,22 +48,24 @@ class Ab:
 
         For pages whose length changes, put ``-l`` into `extra`: ab calls every other length than the first a failure.
         """
-        plan.check_model(self, workload)
-        plan.check_extra(self, workload, OWNED)
+        plan.check(self, workload, OWNED, able=("requests",))
         if workload.threads != 1:
             raise ToolError("ab has one thread only", "set threads = 1, or use the tool wrk")
         if workload.connections > MAX_CONNECTIONS:
             raise ToolError(f"ab opens {MAX_CONNECTIONS} connections at most", "lower connections, or use more drivers")
-        if workload.calls_per_connection != 1:
-            raise ToolError("ab cannot limit calls_per_connection", "use keepalive = false, or the tool httperf")
-        seconds = plan.whole_seconds(self, "duration", duration_s)
-        requests = max(min(seconds * REQUESTS_PER_S, MAX_REQUESTS), workload.connections)
-        argv = ["ab", "-q", "-r", "-t", str(seconds), "-n", str(requests), "-c", str(workload.connections)]
+        argv = ["ab", "-q", "-r", *self._length(workload, duration_s), "-c", str(workload.connections)]
         argv += ["-s", str(plan.whole_seconds(self, "timeout_s", workload.timeout_s)), "-e", CSV]
         argv += ["-k"] if workload.keepalive else []
         for name, value in plan.headers(workload).items():
             argv += ["-H", f"{name}: {value}"]
         return [*argv, *workload.extra, plan.url(target, workload.path)]
+
+    def _length(self, workload: Workload, duration_s: float) -> list[str]:
+        """Return the options that end the run."""
+        if workload.requests is not None:
+            return ["-n", str(workload.requests)]
+        seconds = plan.whole_seconds(self, "duration", duration_s)
+        return ["-t", str(seconds), "-n", str(max(min(seconds * REQUESTS_PER_S, MAX_REQUESTS), workload.connections))]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
         """Return nothing: ab needs no files."""

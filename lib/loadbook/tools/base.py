@@ -65,11 +65,11 @@ class Parsed:
 
 
 class Tool(Protocol):
-    """One load generator."""
+    """One load generator; `get` says how to bring it to a host, as a command or in words."""
 
     name: str
     binary: str
-    package: str
+    get: str
     load_models: frozenset[str]
     version_argv: tuple[str, ...]
 
@@ -78,7 +78,7 @@ class Tool(Protocol):
         ...
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
-        """Return the argument list that puts this load on the target for about `duration_s` seconds.
+        """Return the argument list that puts this load on the target for about `duration_s` seconds, or `requests`.
 
         Used for warm-up and measurement alike. Raises ToolError for what the tool cannot do, naming tools that can.
         """

@@ -36,7 +36,7 @@ class H2load:
 
     name = "h2load"
     binary = "h2load"
-    package = "nghttp2-client"
+    get = "apt-get install nghttp2-client"
     load_models = frozenset({"closed"})
     version_argv: tuple[str, ...] = ("h2load", "--version")
 
@@ -54,13 +54,10 @@ class H2load:
 
         `timeout_s` has no option: h2load 1.52 aborts when ``-N`` finds an idle connection in a test with ``-D``.
         """
-        plan.check_model(self, workload)
-        plan.check_extra(self, workload, OWNED)
+        plan.check(self, workload, OWNED, able=("requests",))
         if not workload.keepalive:
             # asked with Connection: close, h2load 1.52 opens connection after connection and never ends
             raise ToolError("h2load cannot close connections after each request", "use the tool wrk or ab")
-        if workload.calls_per_connection != 1:
-            raise ToolError("h2load cannot limit calls_per_connection", "use the tool httperf")
         if workload.connections < workload.threads:
             raise ToolError(
                 f"h2load needs a connection for each of {workload.threads} threads, not {workload.connections}",
@@ -69,7 +66,7 @@ class H2load:
         if any(word.startswith("--log-file") and "/" in word for word in workload.extra):
             raise ToolError("h2load's log must be in the working folder, from where it is collected", "drop the folder")
         argv = ["h2load", "--h1", f"-c{workload.connections}", f"-t{workload.threads}"]
-        argv += ["-D", _duration(duration_s)]
+        argv += ["-D", _duration(duration_s)] if workload.requests is None else ["-n", str(workload.requests)]
         for name, value in plan.headers(workload).items():
             argv += ["-H", _header(name, value)]
         return [*argv, *workload.extra, plan.url(target, workload.path)]

@@ -34,7 +34,7 @@ class Httperf:
 
     name = "httperf"
     binary = "httperf"
-    package = "httperf"
+    get = "apt-get install httperf"
     load_models = frozenset({"open"})
     version_argv: tuple[str, ...] = (
         "httperf",
@@ -53,8 +53,7 @@ class Httperf:
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return httperf's argument list: rate_per_s / calls_per_connection connections start every second."""
-        plan.check_model(self, workload)
-        plan.check_extra(self, workload, OWNED)
+        plan.check(self, workload, OWNED, able=("requests", "calls_per_connection"))
         if workload.threads != 1:
             raise ToolError("httperf has one thread only", "set threads = 1 and use more drivers, or the tool wrk")
         if not workload.keepalive and workload.calls_per_connection != 1:
@@ -62,12 +61,7 @@ class Httperf:
         if ":" in target.address:
             raise ToolError(f"httperf speaks IPv4 only, not {target.address}", "use an IPv4 address, or the tool wrk")
         rate = (workload.rate_per_s or 0) / workload.calls_per_connection
-        connections = round(rate * duration_s)
-        if connections < 1:
-            raise ToolError(
-                f"httperf would start no connection: {rate:g} a second for {duration_s:g} s",
-                "raise rate_per_s or duration_s, or lower calls_per_connection",
-            )
+        connections = _connections(workload, rate * duration_s)
         argv = ["httperf", "--server", target.address, "--port", str(target.port), "--uri", workload.path]
         argv += ["--rate", f"{rate:.10g}", "--num-conns", str(connections)]
         argv += ["--num-calls", str(workload.calls_per_connection), "--timeout", f"{workload.timeout_s:g}"]
@@ -93,6 +87,18 @@ class Httperf:
 
 
 TOOL = Httperf()
+
+
+def _connections(workload: Workload, in_time: float) -> int:
+    """Return how many connections to start: for a number of requests, or as many as there is time for."""
+    calls, requests = workload.calls_per_connection, workload.requests
+    if requests is not None and requests % calls:
+        raise ToolError(f"httperf cannot make {requests} requests, {calls} on each connection", "use a multiple")
+    connections = round(in_time) if requests is None else requests // calls
+    if connections < 1:
+        hint = "raise rate_per_s or duration_s, or lower calls_per_connection"
+        raise ToolError(f"httperf would start no connection in {workload.duration_s:g} s", hint)
+    return connections
 
 
 def _header_options(workload: Workload) -> list[str]:

@@ -21,6 +21,31 @@ def check_model(tool: Tool, workload: Workload) -> None:
         raise ToolError(f"{tool.name} cannot make {workload.model}-loop loads", f"tools that can: {able}")
 
 
+def check(tool: Tool, workload: Workload, owned: Sequence[str] = (), able: Sequence[str] = ()) -> None:
+    """Raise ToolError unless the tool can make such a load: its model, its fields, and what `extra` may hold."""
+    check_model(tool, workload)
+    check_fields(tool, workload, able)
+    check_extra(tool, workload, owned)
+
+
+_FIELDS = {"requests": None, "think_time_s": 0.0, "calls_per_connection": 1}  # of the workload -> not asked for
+_WANTS = {
+    "requests": "cannot end after a number of requests",
+    "think_time_s": "cannot make its connections wait between requests (think_time_s)",
+    "calls_per_connection": "cannot limit calls_per_connection",
+}
+
+
+def check_fields(tool: Tool, workload: Workload, able: Sequence[str] = ()) -> None:
+    """Raise ToolError for the first field that the workload sets and the tool has no option for.
+
+    `able` names those of ``requests``, ``think_time_s`` and ``calls_per_connection`` that the tool can do.
+    """
+    for name, unset in _FIELDS.items():
+        if name not in able and getattr(workload, name) != unset:
+            raise ToolError(f"{tool.name} {_WANTS[name]}", f"leave workload.{name} out")
+
+
 def check_extra(tool: Tool, workload: Workload, owned: Sequence[str]) -> None:
     """Raise ToolError if `extra` repeats an option that the workload's own fields decide.
 

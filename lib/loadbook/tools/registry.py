@@ -7,7 +7,8 @@ import pkgutil
 
 import loadbook.tools
 from loadbook.core.errors import ToolError
-from loadbook.tools.base import Tool
+from loadbook.design.workload import Workload
+from loadbook.tools.base import Target, Tool
 
 
 def load(name: str) -> Tool:
@@ -21,6 +22,22 @@ def load(name: str) -> Tool:
 def names(load_model: str | None = None) -> list[str]:
     """Return the names of all tools, or of those that can make a load of this model, in alphabetical order."""
     return [n for n, tool in _discover().items() if load_model is None or load_model in tool.load_models]
+
+
+def able(workload: Workload, target: Target) -> list[str]:
+    """Return the names of the tools that can make this load, as each itself says; `extra` is left out.
+
+    It belongs to the tool that the study names, and means something else, or nothing, to another.
+    """
+    return [name for name, tool in _discover().items() if _can(tool, workload, target)]
+
+
+def _can(tool: Tool, workload: Workload, target: Target) -> bool:
+    try:
+        tool.command(workload.model_copy(update={"tool": tool.name, "extra": ()}), target, workload.duration_s)
+    except ToolError:
+        return False
+    return True
 
 
 def _discover() -> dict[str, Tool]:

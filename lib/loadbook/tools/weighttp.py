@@ -17,7 +17,7 @@ from loadbook.tools.base import Captured, Measurement, Parsed, Target
 from loadbook.tools.text import Report
 from loadbook.tools.weighttp_forms import STATISTICS, TIMES, read_json, read_text
 
-OWNED = ("-c", "-t", "-k", "-6", "-h", "-v", "-V")
+OWNED = ("-n", "-c", "-t", "-k", "-6", "-h", "-v", "-V")
 HELP = "weighttp <options> <"
 
 
@@ -26,7 +26,7 @@ class Weighttp:
 
     name = "weighttp"
     binary = "weighttp"
-    package = "weighttp"
+    get = "in no package registry: build github.com/lighttpd/weighttp"
     load_models = frozenset({"closed"})
     version_argv: tuple[str, ...] = ("weighttp", "-h")  # -v and -V differ between versions; -h prints help in all
 
@@ -43,17 +43,16 @@ class Weighttp:
         return "0.5 or newer" if b"weighttp <options> <URI>" in said else "0.3 or older"
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
-        """Return weighttp's argument list. It ends after a number of requests, which `extra` must give: ``-n 200000``.
+        """Return weighttp's argument list. It ends after a number of requests, which the workload must give.
 
         0.3 and 0.4 know no duration. 0.5 has ``-a`` seconds, but counts the time in which it makes room for -n requests
         as measurement; so it is not used, `duration_s` is not met, and the rates are over weighttp's own duration.
         """
-        plan.check_model(self, workload)
-        plan.check_extra(self, workload, OWNED)
+        plan.check(self, workload, OWNED, able=("requests",))
         for wrong, what, hint in _cannot(workload, target):
             if wrong:
                 raise ToolError(what, hint)
-        argv = ["weighttp", "-c", str(workload.connections), "-t", str(workload.threads)]
+        argv = ["weighttp", "-n", str(workload.requests), "-c", str(workload.connections), "-t", str(workload.threads)]
         argv += ["-k"] if workload.keepalive else []
         for name, value in plan.headers(workload).items():
             if name.lower() != "connection":  # weighttp sends its own, by -k
@@ -85,11 +84,10 @@ BEGIN = r"weighttp .*lightweight and simple webserver benchmarking tool|\{$|fini
 
 def _cannot(workload: Workload, target: Target) -> Iterator[tuple[bool, str, str]]:
     """Yield what weighttp cannot do: whether it is asked for, what, and what to do instead."""
-    counted = any(word.startswith("-n") for word in workload.extra)
-    yield not counted, "weighttp ends after a number of requests, not after a time", 'add it: extra = ["-n", "200000"]'
+    untold = workload.requests is None
+    yield untold, "weighttp ends after a number of requests, not after a time", "set requests, such as 200000"
     few = workload.connections < workload.threads
     yield few, f"weighttp needs a connection for each of {workload.threads} threads", "raise connections"
-    yield workload.calls_per_connection != 1, "weighttp cannot limit calls_per_connection", "use the tool httperf"
     yield target.scheme != "http", f"weighttp does not speak {target.scheme}", "use the tools wrk, ab or h2load"
     yield ":" in target.address, "loadbook does not drive weighttp over IPv6", "use an IPv4 address, or the tool wrk"
 

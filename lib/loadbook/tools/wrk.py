@@ -19,6 +19,7 @@ from loadbook.tools.text import Report
 from loadbook.tools.wrk_forms import BEGIN, END, ERRORS, EXACT, FORMS, STATISTICS, has_latency, mean
 
 SCRIPT = "loadbook.lua"
+DELAY = b"\nfunction delay() return %d end -- think time: ms before each request, not part of its latency\n"
 OWNED = ("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version")
 
 
@@ -27,7 +28,7 @@ class Wrk:
 
     name = "wrk"
     binary = "wrk"
-    package = "wrk"
+    get = "apt-get install wrk"
     load_models = frozenset({"closed"})
     version_argv: tuple[str, ...] = ("wrk", "-v")  # prints version and usage, exit code 1
 
@@ -42,28 +43,29 @@ class Wrk:
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return wrk's argument list; ToolError for open loads, fractions of seconds, and uneven connections."""
-        plan.check_model(self, workload)
-        plan.check_extra(self, workload, OWNED)
+        plan.check(self, workload, OWNED, able=("think_time_s",))
         if workload.connections % workload.threads:
             raise ToolError(
                 f"wrk would open {workload.connections // workload.threads * workload.threads} of "
                 f"{workload.connections} connections: each of {workload.threads} threads gets the same whole number",
                 "make connections a multiple of threads",
             )
-        if workload.calls_per_connection != 1:
-            raise ToolError("wrk cannot limit calls_per_connection", "use keepalive = false, or the tool httperf")
+        if workload.think_time_s:
+            _check_think_time(workload)
         argv = ["wrk", f"-t{workload.threads}", f"-c{workload.connections}"]
         argv += [f"-d{plan.whole_seconds(self, 'duration', duration_s)}s"]
         argv += ["--timeout", f"{plan.whole_seconds(self, 'timeout_s', workload.timeout_s)}s"]
-        own_script = any(word.startswith(("-s", "--s")) for word in workload.extra)  # wrk runs one script only
-        argv += ["--latency"] if own_script else ["--latency", "-s", SCRIPT]
+        argv += ["--latency"] if _own_script(workload) else ["--latency", "-s", SCRIPT]
         for name, value in plan.headers(workload).items():
             argv += ["-H", f"{name}: {value}"]
         return [*argv, *workload.extra, plan.url(target, workload.path)]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
-        """Return the Lua script that prints results exactly, once the run is over."""
-        return {SCRIPT: (resources.files(__package__) / "wrk.lua").read_bytes()}
+        """Return the Lua script that prints results exactly, once the run is over; none beside a script of the user."""
+        if _own_script(workload):
+            return {}
+        script = (resources.files(__package__) / "wrk.lua").read_bytes()
+        return {SCRIPT: script + (DELAY % _think_ms(workload) if workload.think_time_s else b"")}
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
         """Return nothing: wrk writes no files."""
@@ -84,6 +86,28 @@ class Wrk:
 
 
 TOOL = Wrk()
+
+
+def _own_script(workload: Workload) -> bool:
+    """Tell whether `extra` names a script: wrk runs one only, so that ours, and what it prints, is left out."""
+    return any(word.startswith(("-s", "--s")) for word in workload.extra)
+
+
+def _check_think_time(workload: Workload) -> None:
+    """Raise ToolError unless our script can make the think time."""
+    if _own_script(workload):
+        raise ToolError(
+            "think_time_s is made by loadbook's own script, and wrk runs one only", "define delay() in yours"
+        )
+    _think_ms(workload)
+
+
+def _think_ms(workload: Workload) -> int:
+    """Return the think time as wrk's delay() must: whole milliseconds."""
+    ms = round(workload.think_time_s * 1000)
+    if ms < 1 or abs(ms - workload.think_time_s * 1000) > 1e-6:
+        raise ToolError(f"wrk waits whole milliseconds only: {workload.think_time_s:g} s cannot be done", "round it")
+    return ms
 
 
 def _exact(lines: Sequence[str], wanted: bool) -> Report | None:

@@ -25,7 +25,7 @@ OWNED = (
 )
 METRIC = {"recorded": "latency_intended", "uncorrected": "service_time"}
 SHORTFALL = 0.97  # wrk2 itself stays about 1 % below on runs of a few seconds
-NOT_PACKAGED = "wrk2 is in no package registry: build giltene/wrk2, and put its binary on the PATH as wrk2"
+NOT_PACKAGED = "in no package registry: build github.com/giltene/wrk2, and put its binary on the PATH as wrk2"
 
 
 class Wrk2:
@@ -33,7 +33,7 @@ class Wrk2:
 
     name = "wrk2"
     binary = "wrk2"
-    package = "wrk2"
+    get = NOT_PACKAGED
     load_models = frozenset({"open"})
     version_argv: tuple[str, ...] = ("wrk2", "-v")  # prints version and usage, exit code 1
 
@@ -48,8 +48,7 @@ class Wrk2:
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return wrk2's argument list; ToolError for closed loads, fractions of rate or seconds, uneven connections."""
-        plan.check_model(self, workload)
-        plan.check_extra(self, workload, OWNED)
+        plan.check(self, workload, OWNED)
         rate = workload.rate_per_s or 0
         if rate != int(rate):
             raise ToolError(f"wrk2 takes whole requests per second only, not {rate:g}", "round rate_per_s")
@@ -59,8 +58,6 @@ class Wrk2:
                 f"which {workload.connections} is not a multiple of",
                 "make connections a multiple of threads",
             )
-        if workload.calls_per_connection != 1:
-            raise ToolError("wrk2 cannot limit calls_per_connection", "use keepalive = false, or the tool httperf")
         argv = ["wrk2", f"-t{workload.threads}", f"-c{workload.connections}", f"-R{int(rate)}"]
         argv += [f"-d{plan.whole_seconds(self, 'duration', duration_s)}s"]
         argv += ["--timeout", f"{plan.whole_seconds(self, 'timeout_s', workload.timeout_s)}s", "-L", "-U"]

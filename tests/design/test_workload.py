@@ -1,0 +1,39 @@
+"""The one model of load: what goes together, and how long it takes."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from loadbook.design.workload import Workload
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"model": "open"}, "needs rate_per_s"),
+        ({"rate_per_s": 5.0}, "goes with model = 'open'"),
+        ({"model": "open", "rate_per_s": 5.0, "think_time_s": 1.0}, "think_time_s goes with model = 'closed'"),
+        ({"connections": 20, "requests": 19}, "19 requests leave some of 20 connections without any"),
+        ({"requests": 0}, "greater than 0"),
+        ({"think_time_s": -1.0}, "greater than or equal to 0"),
+        ({"scheme": "ftp"}, "'http' or 'https'"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(asked: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        Workload.model_validate({"tool": "wrk"} | asked)
+
+
+def test_a_load_of_requests_may_take_longer_than_expected() -> None:
+    timed = Workload(tool="ab", duration_s=10, timeout_s=2)
+    assert timed.longest_s == 12
+    assert timed.model_copy(update={"requests": 1000}).longest_s == 32
+
+
+def test_a_shorter_load_has_fewer_requests_but_one_for_each_connection() -> None:
+    load = Workload(tool="ab", duration_s=10, requests=20_000, connections=50)
+    short = load.shortened(1.0, 0.3)
+    assert (short.duration_s, short.warmup_s, short.requests) == (1.0, 0.3, 2000)
+    assert load.shortened(0.001, 0).requests == 50
+    assert Workload(tool="ab").shortened(1.0, 0).requests is None
