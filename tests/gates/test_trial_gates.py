@@ -3,8 +3,8 @@
 import pytest
 from gatedata import CLEAN, LOAD, check, named, record, rows, traces
 
+from loadbook.core.gates import GATES
 from loadbook.design.study import Gates
-from loadbook.gates.registry import GATES
 from loadbook.gates.trial import check_trial
 
 
@@ -228,8 +228,8 @@ def test_clock() -> None:
 
 def test_what_tools_doubt_is_passed_on_once() -> None:
     hit = only(check(doubts=[("connections", "49 of 50 connections were opened")]), "connections")
-    assert (hit.level, hit.message) == ("doubt", "49 of 50 connections were opened")
-    assert only(check(doubts=[("never_heard", "x")]), "tool_doubt").message == "x"
+    assert (hit.level, hit.message) == ("doubt", "49 of 50 connections were opened; make it a multiple of threads.")
+    assert only(check(doubts=[("never_heard", "x")]), "tool_doubt").message == "x; read its output."
     both = check({("errors_driver", "count"): 3}, doubts=[("driver_limits", "again")])
     assert only(both, "driver_limits").level == "invalid"
 

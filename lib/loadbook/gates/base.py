@@ -8,8 +8,8 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any, Literal
 
+from loadbook.core.gates import ending
 from loadbook.design.study import Gates
-from loadbook.gates.registry import GATES
 from loadbook.records.manifest import MonitorRecord, TrialRecord
 
 Level = Literal["invalid", "doubt", "note", "unchecked"]
@@ -107,5 +107,4 @@ class Evidence:
 
 def message(name: str, seen: str) -> str:
     """Return what was seen, why it matters, what to change, as one line."""
-    info = GATES[name]
-    return f"{seen}: {info.why}; {info.remedy}."
+    return seen + ending(name)

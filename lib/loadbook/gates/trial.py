@@ -1,13 +1,13 @@
-"""All rules on one trial. To add a rule: a function beside its like, a line here, an entry in `registry`."""
+"""All rules on one trial. To add a rule: a function beside its like, a line here, an entry in `core/gates.toml`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from loadbook.core.gates import GATES, ending
 from loadbook.design.study import Gates
 from loadbook.gates import answers, load, machine
 from loadbook.gates.base import Evidence, Hit, Row
-from loadbook.gates.registry import GATES
 from loadbook.records.manifest import TrialRecord
 
 MEASURED = ("ok", "partial", "invalid")
@@ -55,4 +55,5 @@ def check_trial(
 
 def _doubt(record: TrialRecord, name: str, said: str) -> Hit:
     known = name if name in GATES else "tool_doubt"
-    return Hit(known, "doubt", record.trial, record.treatment, None, said)
+    level = GATES[known].level if GATES[known].level in ("invalid", "note") else "doubt"
+    return Hit(known, level, record.trial, record.treatment, None, said + ending(known))  # type: ignore[arg-type]

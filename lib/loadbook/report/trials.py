@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loadbook.core.gates import RULES, ending, title_of
 from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import level as level_text
 from loadbook.core.units import seconds
-from loadbook.gates.registry import GATES, RULES
 from loadbook.records.rundata import RunData
 from loadbook.report.blocks import Block, clean, render
 from loadbook.report.show import FigureModule, drawn
@@ -54,14 +54,9 @@ def each(frame: Any) -> list[Any]:
     return list(frame.itertuples(index=False))
 
 
-def title_of(gate: str) -> str:
-    """Return a gate's title; names that are no gate's (unreadable-output) are readable as they are."""
-    return GATES[gate].title if gate in GATES else gate.replace("-", " ").replace("_", " ").capitalize()
-
-
 def _summed(gate: str, messages: list[str]) -> str:
     """Return a gate's messages as one text, with why it matters and what to change said once."""
-    end = f": {GATES[gate].why}; {GATES[gate].remedy}." if gate in GATES else ""
+    end = ending(gate)
     seen = [text.removesuffix(end) for text in messages]
     more = f" (and {len(seen) - 1} more like it)" if len(seen) > 1 else ""
     ends = end if end and any(text.endswith(end) for text in messages) else ""

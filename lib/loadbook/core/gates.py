@@ -1,0 +1,56 @@
+"""Every gate by name, from gates.toml beside this file: what readers call it, what it reads, what to do about it.
+
+Rules (loadbook/gates/) add what was seen. Doubts that tools raise and files that cannot be read have names here too.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+from typing import Literal, NamedTuple
+
+By = Literal["trial", "run", "tool", "file"]
+
+
+class GateInfo(NamedTuple):
+    """A gate as readers see it; `why` and `remedy` continue a sentence and carry no full stop.
+
+    `level` says in words when it is invalid, doubt or note; of a tool's doubt it is the level itself.
+    `thresholds` are keys of a study's [gates].
+    """
+
+    name: str
+    by: By
+    title: str
+    signal: str
+    level: str
+    why: str
+    remedy: str
+    thresholds: tuple[str, ...] = ()
+
+
+def _read() -> dict[str, GateInfo]:
+    text = files("loadbook.core").joinpath("gates.toml").read_text(encoding="utf-8")
+    tables = tomllib.loads(text)
+    return {
+        name: GateInfo(name, **entry | {"thresholds": tuple(entry.get("thresholds", ()))})
+        for name, entry in tables.items()
+    }
+
+
+GATES = _read()
+# gates that look at every trial or run; the others speak only when something is wrong
+RULES = tuple(info.name for info in GATES.values() if info.by in ("trial", "run"))
+
+
+def title_of(name: str) -> str:
+    """Return a gate's title; a name that is no gate's is made readable."""
+    return GATES[name].title if name in GATES else name.replace("-", " ").replace("_", " ").capitalize()
+
+
+def ending(name: str) -> str:
+    """Return how a gate's sentences end, after what was seen: why it matters and what to do; a tool says why itself."""
+    info = GATES.get(name)
+    if info is None or info.by == "file":
+        return ""
+    return f"; {info.remedy}." if info.by == "tool" else f": {info.why}; {info.remedy}."
