@@ -40,7 +40,7 @@ lab: setup
 LOCK := uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --extra build pyproject.toml
 lock:
 	@$(LOCK) -o requirements.lock
-	@$(LOCK) --extra dev -o requirements-dev.lock
+	@$(LOCK) --extra dask --extra dev -o requirements-dev.lock
 
 clean:
 	@test ! -x $(LOADBOOK) || $(LOADBOOK) lab down

@@ -45,7 +45,10 @@ def test_conda_file_names_the_same_packages_and_bounds() -> None:
     assert {n: str(r.specifier) for n, r in conda().items()} == {n: str(r.specifier) for n, r in declared().items()}
 
 
-@pytest.mark.parametrize(("lock", "extra"), [("requirements.lock", None), ("requirements-dev.lock", "dev")])
+@pytest.mark.parametrize(
+    ("lock", "extra"),
+    [("requirements.lock", None), ("requirements-dev.lock", "dev"), ("requirements-dev.lock", "dask")],
+)
 def test_locks_hold_every_dependency_within_its_bounds(lock: str, extra: str | None) -> None:
     pinned = pins(lock)
     for name, requirement in declared(extra).items():
