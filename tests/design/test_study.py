@@ -122,6 +122,30 @@ def test_five_mistakes_get_five_messages_with_key_paths(tmp_path: Path) -> None:
         ('"nopush"]', '"base"]', "subsets.default.2", "twice"),
         ('["base", "again", "nopush"]', "[]", "subsets.default", "lacks the baseline 'base'"),
         ('against = "base"', 'against = "bse"', "published.claims.0.against", "did you mean 'base'?"),
+        (
+            "[treatments.nopush]",
+            "[treatments.nopush]\nworkload = { tol = 'ab' }",
+            "treatments.nopush.workload.tol",
+            "'tool'?",
+        ),
+        (
+            "[treatments.nopush]",
+            "[treatments.nopush]\nworkload = { model = 'open' }",
+            "treatments.nopush.workload.model",
+            "the same for every treatment",
+        ),
+        (
+            "[treatments.nopush]",
+            "[treatments.nopush]\nworkload = { rate_per_s = 5 }",
+            "treatments.nopush.workload",
+            "goes with model",
+        ),
+        (
+            'same_as = "base"',
+            'same_as = "base"\nworkload = { tool = "ab" }',
+            "treatments.again.workload",
+            "repeats the other treatment's load",
+        ),
         ("value = 2.0", "vale = 2.0", "published.claims.0.vale", "did you mean 'value'?"),
         ("value = 2.0", "value = nan", "published.claims.0.value", "finite"),
         ("value = 2.0", "value = 1979-05-27", "published.claims.0.value", "valid number"),
@@ -261,3 +285,11 @@ def test_any_mutation_loads_or_is_refused_with_key_paths(data: st.DataObject, tm
             return
     assert {t: study.levels_of(t) for t in study.treatments}
     assert study.baseline in study.in_subset() and smoke(study).treatments
+
+
+def test_a_treatment_may_change_the_load(tmp_path: Path) -> None:
+    other = 'set = { tcp_nopush = "on" }\nworkload = { tool = "ab", extra = ["-l"] }'
+    study = read_study(write(tmp_path, VALID.replace('set = { tcp_nopush = "on" }', other)))
+    assert study.workload_of("base") == study.workload_of("again") == study.workload
+    assert study.workload_of("nopush") == study.workload.model_copy(update={"tool": "ab", "extra": ("-l",)})
+    assert study.tools_of(["base", "nopush", "again"]) == ("wrk", "ab")

@@ -49,7 +49,15 @@ def layout(tmp_path) -> Layout:
 def loadbook(layout: Layout, *words: str) -> subprocess.Popen[str]:
     environment = os.environ | {"LOADBOOK_HOME": str(layout.root)}
     command = [sys.executable, "-c", "from loadbook.cli import main; main()", *words]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell starts what it puts into the background (these tests, perhaps) deaf to Ctrl-C
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def jobs_left(lab) -> list[str]:

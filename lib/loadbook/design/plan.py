@@ -10,6 +10,7 @@ import hashlib
 import json
 import random
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 from loadbook.core.errors import DataError, UsageError
@@ -43,9 +44,9 @@ class Plan:
 
     @property
     def trial_s(self) -> float:
-        """Expected seconds of one trial: reset, warm-up, measurement and everything around them."""
-        work = self.study.workload
-        return self.study.reset.settle_s + work.warmup_s + work.duration_s + OVERHEAD_S
+        """Expected seconds of one trial, on average: reset, warm-up, measurement and everything around them."""
+        loads = [self.study.workload_of(name) for name in self.treatments]
+        return self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + OVERHEAD_S
 
     @property
     def hours(self) -> float:

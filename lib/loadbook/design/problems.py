@@ -12,9 +12,12 @@ from pydantic import BaseModel, ValidationError
 
 from loadbook.core.errors import SpecProblem
 from loadbook.core.metrics import METRICS
+from loadbook.design.workload import Workload
 
 _PLAIN = re.compile(r"[\w.-]{1,80}\Z", re.ASCII)
 _UNION_TAGS = frozenset({"str", "int", "float", "bool"})
+# who drives, what is served and how the load is made belong to the question, not to a treatment
+SAME_FOR_ALL = frozenset({"role", "target", "model"})
 
 
 def of_validation(error: ValidationError, model: type[BaseModel]) -> list[SpecProblem]:
@@ -85,7 +88,7 @@ def of_meaning(raw: dict[str, Any]) -> list[SpecProblem]:
     """Return what is wrong between the tables of a study; parts of the wrong shape are left to `of_validation`."""
     return [
         SpecProblem(path, message)
-        for check in (_references, _roles, _factors, _treatments, _subsets, _claims)
+        for check in (_references, _roles, _factors, _treatments, _loads, _subsets, _claims)
         for path, message in check(raw)
     ]
 
@@ -169,10 +172,32 @@ def _treatment_rules(name: str, treatment: dict[str, Any], treatments: dict[str,
         other = treatments.get(same_as)
         if same_as == name or not isinstance(other, dict) or "same_as" in other:
             yield "same_as", f"{shown(same_as)} is no other treatment with levels of its own"
+    if same_as is not None and treatment.get("workload"):
+        yield "workload", "goes without same_as, which repeats the other treatment's load, too"
     if treatment.get("check") == "aa" and (same_as != baseline or treatment.get("set")):
         yield "check", "an A/A arm repeats the baseline: same_as = the baseline, and nothing set"
     if treatment.get("check") == "control" and "expect" not in treatment:
         yield "expect", 'a control needs the sign that is known: expect = "worse" or "better"'
+
+
+def _loads(raw: dict[str, Any]) -> Found:
+    """Check what treatments change of the study's load; a load that is wrong already is left to `of_validation`."""
+    common = _table(raw, "workload")
+    for name, treatment in _table(raw, "treatments").items():
+        changed, path = _table(treatment, "workload"), ("treatments", name, "workload")
+        for key in SAME_FOR_ALL & set(changed):
+            yield key_path((*path, key)), "is the same for every treatment: set it in [workload]"
+        for problem in _wrong_load(common | changed) if changed and not _wrong_load(common) else []:
+            where = key_path(path) if problem.path == "file" else f"{key_path(path)}.{problem.path}"
+            yield where, problem.message
+
+
+def _wrong_load(raw: dict[str, Any]) -> list[SpecProblem]:
+    try:
+        Workload.model_validate(raw)
+    except ValidationError as error:
+        return of_validation(error, Workload)
+    return []
 
 
 def _subsets(raw: dict[str, Any]) -> Found:

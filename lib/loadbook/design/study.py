@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -56,12 +57,15 @@ class Factor(_Spec):
 class Treatment(_Spec):
     """One combination of levels: what it sets differs from the roles' vars; `same_as` repeats another exactly.
 
+    `workload` holds what differs from the study's own load: another tool, say, to see how far tools agree.
+
     `check` makes it a check of the laboratory instead of a treatment: "aa" (a duplicate of the baseline) or
     "control" (a cost known to be real, `expect` being its sign).
     """
 
     label: str | None = None
     set: dict[str, Level] = Field(default_factory=dict)
+    workload: dict[str, Any] = Field(default_factory=dict)
     same_as: str | None = None
     check: Literal["aa", "control"] | None = None
     expect: Literal["better", "worse"] | None = None
@@ -98,18 +102,30 @@ class Monitors(_Spec):
 
 
 class Gates(_Spec):
-    """Thresholds of the validity rules; the defaults are the one place where they stand."""
+    """Thresholds of the validity rules (docs/gates.md); the defaults are the one place where they stand."""
 
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     doubt_error_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     driver_cpu: Annotated[float, Field(gt=0, le=1)] = 0.95
     driver_cpu_doubt: Annotated[float, Field(gt=0, le=1)] = 0.90
+    driver_own_share: Annotated[float, Field(ge=0, le=1)] = 0.5
     offered_ceiling: Annotated[float, Field(gt=0, le=1)] = 0.98
     offered_shortfall: Annotated[float, Field(gt=0, le=1)] = 0.95
     steal: Annotated[float, Field(ge=0, le=1)] = 0.02
     foreign_cpu: Annotated[float, Field(ge=0)] = 0.10
     aa_p: Annotated[float, Field(gt=0, lt=1)] = 0.01
     trace_coverage: Annotated[float, Field(gt=0, le=1)] = 0.95
+    little_tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    min_tail_requests: Annotated[float, Field(ge=0)] = 1.0
+    bytes_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.02
+    header_bytes: Annotated[int, Field(ge=0)] = 1024
+    clock_step_s: Annotated[float, Field(ge=0)] = 0.1
+    absurd_duration: Annotated[float, Field(gt=1)] = 10.0
+    facts_tolerance: Annotated[float, Field(ge=0)] = 0.02
+    rest_time_wait: Annotated[int, Field(ge=0)] = 5000
+    rest_conntrack: Annotated[int, Field(ge=0)] = 5000
+    rest_open_files: Annotated[int, Field(ge=0)] = 1000
+    rest_load: Annotated[float, Field(ge=0)] = 2.0
 
 
 class Reset(_Spec):
@@ -156,6 +172,16 @@ class Study(_Spec):
         levels = self.levels_of(treatment)
         own = {(f.var or n): levels[n] for n, f in self.factors.items() if f.role == role}
         return dict(self.roles[role].vars) | own
+
+    def workload_of(self, treatment: str) -> Workload:
+        """Return the load of `treatment`: the study's own with what the treatment changes of it."""
+        spec = self.treatments[treatment]
+        changed = self.treatments[spec.same_as].workload if spec.same_as else spec.workload
+        return Workload.model_validate(self.workload.model_dump() | changed) if changed else self.workload
+
+    def tools_of(self, treatments: Iterable[str]) -> tuple[str, ...]:
+        """Return the names of the tools that these treatments are measured with, each once, in their order."""
+        return tuple(dict.fromkeys(self.workload_of(name).tool for name in treatments))
 
     def label(self, treatment: str) -> str:
         """Return the name of a treatment as readers see it."""

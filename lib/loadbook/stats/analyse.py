@@ -20,6 +20,8 @@ from loadbook.stats.words import direction
 if TYPE_CHECKING:
     import pandas as pd
 
+    from loadbook.design.study import Study
+
 
 def analyse(
     data: RunTables,
@@ -92,8 +94,14 @@ def _row(asked: Question, name: str, kind: RowKind, comparison: Comparison | Non
 
 
 def _decide(asked: Question, comparison: Comparison, errors: ErrorSummary) -> Verdict:
-    why = reason(asked.trials, comparison, errors)
+    why = reason(asked.trials, comparison, errors, _varied(asked.study, comparison))
     return decide(comparison, asked.margin, asked.better, reason=why)
+
+
+def _varied(study: Study, comparison: Comparison) -> set[str]:
+    """Return the fields of the workload in which the study itself makes two arms differ."""
+    ours, theirs = (study.workload_of(name).model_dump() for name in (comparison.treatment, comparison.baseline))
+    return {field for field, value in ours.items() if value != theirs[field]}
 
 
 def _baseline_row(asked: Question) -> Row:

@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from loadbook.core.metrics import metric as metric_of
 from loadbook.stats.result import Comparison, ErrorSummary
 from loadbook.stats.verdict import too_little
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# columns of the trials table that must agree: the same load, made by the same tool
+# columns of the trials table that must agree: words for readers, and the field of the workload that may vary on purpose
 LOAD_COLUMNS = {
-    "tool": "tool",
-    "load_model": "load model",
-    "offered_per_s": "offered rate",
-    "concurrency": "number of connections",
-    "drivers": "number of drivers",
+    "tool": ("tool", "tool"),
+    "load_model": ("load model", "model"),
+    "offered_per_s": ("offered rate", "rate_per_s"),
+    "concurrency": ("number of connections", "connections"),
+    "drivers": ("number of drivers", "drivers"),
 }
 COUNTS_ERRORS = ("requests_per_s", "requests")
 RATES = ("ok_per_s", "requests_per_s", "ok", "requests")
 Answered = tuple[int | None, int | None]
 
 
-def reason(trials: pd.DataFrame, comparison: Comparison, errors: ErrorSummary) -> str | None:
+def reason(
+    trials: pd.DataFrame, comparison: Comparison, errors: ErrorSummary, varied: Collection[str] = ()
+) -> str | None:
     """Return the first reason that forbids the comparison, or None.
 
     Parameters
     ----------
     trials : trials table of the run; only rows with status ok and valid are compared.
+    varied : fields of the workload in which the study says that the two arms differ.
     """
     own = trials[trials["treatment"] == comparison.treatment]
     base = trials[trials["treatment"] == comparison.baseline]
     used_own, used_base = own[counts(own)], base[counts(base)]
     return (
         _answers(used_own, used_base)
-        or _load(used_own, used_base)
+        or _load(used_own, used_base, varied)
+        or _defined_by_tool(comparison.metric, used_own, used_base)
         or _ceiling(comparison.metric, used_own, used_base)
         or _too_little(comparison, own, base)
         or _order(used_own, used_base)
@@ -72,13 +77,28 @@ def _answered(trials: pd.DataFrame) -> list[Answered]:
     return [(int(status), int(size)) for status, size in known.itertuples(index=False)]
 
 
-def _load(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    for column, words in LOAD_COLUMNS.items():
-        if column in own and len(own) and len(base):
-            ours, theirs = own[column].iloc[0], base[column].iloc[0]
-            if ours != theirs and not (ours != ours and theirs != theirs):
-                return f"it was measured under another {words} ({ours} where the baseline has {theirs})"
+def _load(own: pd.DataFrame, base: pd.DataFrame, varied: Collection[str]) -> str | None:
+    for column, (words, field) in LOAD_COLUMNS.items():
+        pair = _differing(column, own, base)
+        if pair and field not in varied:
+            return f"it was measured under another {words} ({pair[0]} where the baseline has {pair[1]})"
     return None
+
+
+def _defined_by_tool(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    """Say so if two tools timed the arms: each has its own definition of every time that it prints (docs/tools.md)."""
+    tools = _differing("tool", own, base)
+    if tools is None or metric_of(metric).kind != "time":
+        return None
+    return f"{tools[0]} and {tools[1]} do not mean the same by {metric}"
+
+
+def _differing(column: str, own: pd.DataFrame, base: pd.DataFrame) -> tuple[object, object] | None:
+    """Return what a column holds in either arm where that differs; None where it agrees or is not known."""
+    if column not in own or not len(own) or not len(base):
+        return None
+    ours, theirs = own[column].iloc[0], base[column].iloc[0]
+    return None if ours == theirs or (ours != ours and theirs != theirs) else (ours, theirs)
 
 
 def _ceiling(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:

@@ -31,6 +31,7 @@ class Seat:
 class Bench:
     """What the trials of one run share; versions and boot ids are filled in by preflight.
 
+    `tools` holds the load generators of all treatments by name, `tool_versions` a version by host alias and tool.
     `replay` is the id of the run that is played back, None where something really happens.
     """
 
@@ -42,10 +43,10 @@ class Bench:
     drivers: tuple[str, ...]
     seats: tuple[Seat, ...]
     target: Target
-    tool: Tool
+    tools: dict[str, Tool]
     pool: ThreadPoolExecutor
     replay: str | None = None
-    tool_versions: dict[str, str] = field(default_factory=dict)
+    tool_versions: dict[tuple[str, str], str] = field(default_factory=dict)
     service_versions: dict[Seat, str] = field(default_factory=dict)
     boot_ids: dict[str, str] = field(default_factory=dict)
 
@@ -70,6 +71,10 @@ class Bench:
     def roles_of(self, alias: str) -> tuple[str, ...]:
         """Return the roles that a host has in this study, in the study's order."""
         return tuple(r for r in self.plan.study.roles if r in self.inventory.hosts[alias].roles)
+
+    def tools_on(self, alias: str) -> str:
+        """Return names and versions of a driver's load generators, for readers."""
+        return ", ".join(f"{tool} {version}" for (host, tool), version in self.tool_versions.items() if host == alias)
 
     def cpus_of(self, alias: str) -> list[int]:
         """Return the CPU mask that the hosts file gives a host; empty: every CPU."""

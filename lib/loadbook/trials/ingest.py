@@ -127,7 +127,7 @@ def _gates(plan: Plan, found: list[TrialRows]) -> dict[str | None, list[Hit]]:
 
 
 def _trial_row(plan: Plan, rows: TrialRows, hits: list[Hit]) -> Row:
-    record, answer, work = rows.record, rows.record.response_before, plan.study.workload
+    record, answer, work = rows.record, rows.record.response_before, plan.study.workload_of(rows.record.treatment)
     named = [(h.name, h.level) for h in hits] + [(p["name"], p["level"]) for p in rows.problems]
     lives = [s.live for s in record.services]
     return {

@@ -49,6 +49,7 @@ def failed(paths: RunPaths, trial: str, attempt: int) -> Path:
 def blank_record(bench: Bench, planned: PlannedTrial, attempt: int) -> TrialRecord:
     """Return the record of an attempt of which nothing is known but that it was begun."""
     study = bench.plan.study
+    load = study.workload_of(planned.treatment)
     return TrialRecord(
         study=study.name,
         run=bench.run,
@@ -60,7 +61,7 @@ def blank_record(bench: Bench, planned: PlannedTrial, attempt: int) -> TrialReco
         attempt=attempt,
         status="lost",
         reason="the controller ended during this attempt",
-        tool=study.workload.tool,
-        tool_version=next(iter(bench.tool_versions.values()), None),
-        workload=study.workload.model_dump(mode="json"),
+        tool=load.tool,
+        tool_version=next((v for (_, tool), v in bench.tool_versions.items() if tool == load.tool), None),
+        workload=load.model_dump(mode="json"),
     )

@@ -14,8 +14,10 @@ from pathlib import Path
 from loadbook.core.errors import LoadbookError, ToolError
 from loadbook.core.units import size
 from loadbook.design.plan import Plan
+from loadbook.design.sharing import share
 from loadbook.hosts.inventory import HostsFile
 from loadbook.services import Instance, Place, render, version
+from loadbook.tools.base import Tool
 from loadbook.trials.bench import Bench, Seat
 from loadbook.trials.load import Load
 
@@ -84,7 +86,7 @@ def preflight(bench: Bench, data: Path) -> None:
     PreflightError : with everything that is wrong, on all hosts.
     """
     checks: list[Callable[[], None]] = [lambda: _check_ours(bench, data)]
-    checks += [partial(_check_driver, bench, alias) for alias in bench.drivers]
+    checks += [partial(_check_driver, bench, alias, tool) for alias in bench.drivers for tool in bench.tools.values()]
     checks += [partial(_check_host, bench, alias) for alias in bench.hosts]
     checks += [partial(_check_alone, bench, alias) for alias in bench.hosts]
     checks += [partial(_check_seat, bench, seat) for seat in bench.seats]
@@ -110,16 +112,20 @@ def _check_ours(bench: Bench, data: Path) -> None:
     free, need = shutil.disk_usage(data).free, bench.plan.disk_bytes * DISK_FACTOR
     if free < need:
         raise PreflightError([f"{data}: {size(free)} free, the plan needs about {size(need)}"])
-    _ = Load(bench.tool, bench.plan.study.workload, bench.target, "preflight").steps
+    for name in bench.plan.treatments:
+        workload = bench.plan.study.workload_of(name)
+        load = Load(bench.tools[workload.tool], share(workload, bench.drivers), bench.target, "preflight")
+        for alias in bench.drivers:
+            load.steps_on(alias)
 
 
-def _check_driver(bench: Bench, alias: str) -> None:
-    """Learn the version of the tool on a driver; ToolError when it is missing or cannot be used."""
-    done = bench.hosts[alias].run(bench.tool.version_argv, timeout_s=PROBE_S)
+def _check_driver(bench: Bench, alias: str, tool: Tool) -> None:
+    """Learn the version of a tool on a driver; ToolError when it is missing or cannot be used."""
+    done = bench.hosts[alias].run(tool.version_argv, timeout_s=PROBE_S)
     try:
-        bench.tool_versions[alias] = bench.tool.version(done.stdout, done.stderr)
+        bench.tool_versions[alias, tool.name] = tool.version(done.stdout, done.stderr)
     except ToolError as error:
-        hint = f"on {alias}: apt-get install {bench.tool.package}"
+        hint = f"on {alias}: {tool.get}"
         raise ToolError(f"host {alias}: {error.message}", hint) from error
 
 

@@ -155,7 +155,7 @@ class Session:
             "seed": plan.seed,
             "blocks": plan.blocks,
             "hosts": hosts_of(bench),
-            "tool_versions": {a: f"{bench.tool.name} {v}" for a, v in bench.tool_versions.items()},
+            "tool_versions": {a: bench.tools_on(a) for a in bench.drivers},
             "service_versions": {s.alias: f"{s.spec.name} {v}" for s, v in bench.service_versions.items()},
             "lab": bench.lab,
             "replay": bench.replay,

@@ -8,6 +8,7 @@ from typing import Any
 
 from loadbook.core.errors import LoadbookError, SpecProblem, StudyError, ToolError
 from loadbook.design.study import SMOKE, Study, find_study, read_raw
+from loadbook.design.workload import Workload
 from loadbook.records.layout import Layout
 from loadbook.services import check_study, load_service
 from loadbook.tools import registry
@@ -30,15 +31,24 @@ def load_study(layout: Layout, name: str) -> Study:
 
 
 def _load_problems(study: Study) -> list[SpecProblem]:
-    """Return what the tool would refuse of the load, without a host; where it goes makes no difference."""
+    """Return what the tools would refuse of the loads, without a host; where they go makes no difference."""
+    own = [name for name, treatment in study.treatments.items() if treatment.workload]
+    places = {"workload": study.workload} | {f"treatments.{name}.workload": study.workload_of(name) for name in own}
+    return [problem for place, load in places.items() for problem in _refused(load, place)]
+
+
+def _refused(load: Workload, place: str) -> list[SpecProblem]:
     try:
-        tool = registry.load(study.workload.tool)
+        tool = registry.load(load.tool)
     except ToolError as error:
-        return [SpecProblem("workload.tool", f"{error.message}; {error.hint}")]
+        return [SpecProblem(f"{place}.tool", f"{error.message}; {error.hint}")]
+    target = Target("192.0.2.1", 80, load.scheme)
     try:
-        tool.command(study.workload, Target("192.0.2.1", 80), study.workload.duration_s)
+        tool.command(load, target, load.duration_s)
     except ToolError as error:
-        return [SpecProblem("workload", f"{error.message}; {error.hint}" if error.hint else error.message)]
+        able = ", ".join(registry.able(load, target)) or "none yet"
+        hints = [error.hint] if error.hint and "tools that can: " not in error.hint else []
+        return [SpecProblem(place, "; ".join([error.message, *hints, f"tools that can: {able}"]))]
     return []
 
 

@@ -16,12 +16,14 @@ from pathlib import Path
 
 from loadbook.core.errors import HostError, HostTimeoutError, LoadbookError, LostError, ToolError, UnreachableError
 from loadbook.design.plan import PlannedTrial
+from loadbook.design.sharing import share
 from loadbook.hosts.host import Host
 from loadbook.hosts.tape import tape_name
-from loadbook.records.manifest import ClockRecord, Status, TrialRecord
+from loadbook.records.manifest import ClockRecord, ResponseRecord, Status, TrialRecord
+from loadbook.records.spans import spans_of
 from loadbook.services import Instance, Place, render
 from loadbook.trials.bench import Bench, Seat
-from loadbook.trials.evidence import InvalidTrial, ask, keep, service_record, window, wrong_answer
+from loadbook.trials.evidence import InvalidTrial, ask, keep, service_record, wrong_answer
 from loadbook.trials.load import Load, forget_job
 from loadbook.trials.names import blank_record, job_stem, load_name, monitor_name, service_name
 from loadbook.trials.reset import reset
@@ -40,7 +42,9 @@ class Attempt:
         self.study = bench.plan.study
         self.stem = job_stem(bench.run, planned.trial, attempt)
         self.record = blank_record(bench, planned, attempt)
-        self.load = Load(bench.tool, self.study.workload, bench.target, load_name(self.stem))
+        self.workload = self.study.workload_of(planned.treatment)
+        shares = share(self.workload, bench.drivers)
+        self.load = Load(bench.tools[self.workload.tool], shares, bench.target, load_name(self.stem))
         self.watch = Watch(bench, monitor_name(self.stem), self.load.patience_s, self._watched_jobs())
         self.instances: dict[Seat, Instance] = {}
         self.retry = False
@@ -48,9 +52,7 @@ class Attempt:
 
     def _watched_jobs(self) -> dict[str, dict[str, str]]:
         """Return host -> label -> job of the processes that count as ours: load generator and services."""
-        jobs: dict[str, dict[str, str]] = {
-            alias: {self.bench.tool.name: self.load.name} for alias in self.bench.drivers
-        }
+        jobs: dict[str, dict[str, str]] = {alias: {self.workload.tool: self.load.name} for alias in self.bench.drivers}
         for seat in self.bench.seats:
             jobs.setdefault(seat.alias, {})[seat.spec.name] = service_name(self.stem, seat.role)
         return jobs
@@ -145,22 +147,34 @@ class Attempt:
         """See that the page is right while the monitors start."""
         started = self.bench.pool.submit(self.watch.start)
         try:
-            self.record.response_before = ask(self.asker, self.bench.target, self.study.workload.path)
+            self.record.response_before = self._answer()
         finally:
             started.result()
-        wrong = wrong_answer(self.study.workload, self.record.response_before)
+        wrong = wrong_answer(self.workload, self.record.response_before)
         if wrong:
             raise InvalidTrial(f"before the load {wrong}", "correct workload.path or workload.expect_*")
 
+    def _answer(self) -> ResponseRecord:
+        """Ask for the page from every driver; what the first one gets stands for all, since they must agree."""
+        hosts = [self.bench.hosts[alias] for alias in self.bench.drivers]
+        answers = self.bench.each(lambda host: ask(host, self.bench.target, self.workload.path), hosts)
+        first, *others = answers.items()
+        for host, answer in others:
+            if (answer.status, answer.bytes) != (first[1].status, first[1].bytes):
+                seen = " and ".join(f"{h.alias} {a.status} with {a.bytes} bytes" for h, a in (first, (host, answer)))
+                raise InvalidTrial(f"drivers get different answers: {seen}", "the target must serve all drivers alike")
+        return first[1]
+
     def _load(self) -> None:
         drivers = [self.bench.hosts[alias] for alias in self.bench.drivers]
+        self.load.aim(self.record.clocks)
         self.bench.each(self.load.start, drivers)
         self.bench.each(self.load.wait, drivers)
 
     def _ask_after(self) -> None:
         self._watched = self.bench.pool.submit(self.watch.collect, self.folder, self.record.services)
         clocks = self.bench.begin(lambda alias: self.bench.hosts[alias].clock(), self.bench.hosts)
-        self.record.response_after = ask(self.asker, self.bench.target, self.study.workload.path)
+        self.record.response_after = self._answer()
         for alias, clock in self.bench.results(clocks).items():
             ours = self.record.clocks[alias]
             ours.offset_after_s, ours.rtt_after_s = clock.offset_s, clock.rtt_s
@@ -169,19 +183,22 @@ class Attempt:
         drivers = self.bench.each(lambda a: self.load.collect(self.bench.hosts[a], self.folder), self.bench.drivers)
         self.record.drivers = list(drivers.values())
         self.record.monitors = self._watched.result()
-        self.record.window = window(self.record.drivers, self.record.clocks)
+        spans = spans_of(self.record.drivers, self.record.clocks)
+        self.record.window = spans.window if spans else None
+        self.record.start_skew_s = round(spans.skew_s, 6) if spans and len(drivers) > 1 else None
 
     def _judge(self, clock_step_s: float) -> None:
         """Lower the status of a whole trial whose clock, page or tool was not right."""
         if abs(clock_step_s) > MAX_CLOCK_STEP_S:
             self._end("partial", f"the controller's clock jumped by {clock_step_s:.1f} s during the trial")
         answer = self.record.response_after
-        wrong = wrong_answer(self.study.workload, answer) if answer else None
+        wrong = wrong_answer(self.workload, answer) if answer else None
         if wrong:
             self._end("invalid", f"after the load {wrong}")
-        for driver in self.record.drivers:
-            if driver.rc != 0:
-                self._end("tool_failed", f"host {driver.host}: {self.record.tool} ended with exit code {driver.rc}")
+        failed = [d for d in self.record.drivers if d.rc != 0]
+        if failed:
+            said = [f"host {driver.host}: {self.record.tool} ended with exit code {driver.rc}" for driver in failed]
+            self._end("tool_failed", "; ".join(said))
 
     def _give_up(self, alias: str) -> None:
         """Ask nothing more of a host that is lost, every question would wait for it; its jobs end with the line."""
