@@ -31,7 +31,7 @@ CLEAN: dict[str, Any] = {
 TOTALS = {
     ("requests", "count"): 100_000, ("ok", "count"): 100_000, ("requests_per_s", "value"): 25_000,
     ("duration", "value"): 4.0, ("errors", "count"): 0, ("errors_status", "count"): 0, ("errors_connect", "count"): 0,
-    ("errors_timeout", "count"): 0,
+    ("errors_timeout", "count"): 0, ("bytes_read", "count"): 23_800_000,
 }  # fmt: skip
 # mean use of what each host's sampler sees: both hosts are one machine of two CPUs
 LOAD = {

@@ -31,12 +31,16 @@ class Hit:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that is known of one trial: its record, measurement rows, trace rows (t_s from the window's start)."""
+    """Everything that is known of one trial: its record, measurement rows, trace rows (t_s from the window's start).
+
+    `doubts` holds the names of what the tool's parser doubts.
+    """
 
     record: TrialRecord
     rows: Sequence[Row]
     traces: Sequence[Row]
     thresholds: Gates
+    doubts: frozenset[str] = frozenset()
 
     def total(self, metric: str, statistic: str | None = None) -> float | None:
         """Return a metric's total over drivers, None where there is none."""

@@ -10,8 +10,6 @@ from loadbook.records.manifest import MonitorRecord, ServiceRecord
 
 # tools that poll without pause: their CPU is always full and says nothing (httperf(1))
 SPINNING_TOOLS = ("httperf",)
-# a full CPU of which the generator has less than this share was filled by others
-MOSTLY_OWN = 0.5
 
 
 def driver_saturated(evidence: Evidence) -> Iterator[Hit]:
@@ -35,10 +33,10 @@ def _busiest(evidence: Evidence, host: str, busy: dict[str, float]) -> Iterator[
         return
     seen = f"{cpu} of the driver was {percent(busy[cpu], 0, signed=False)} busy while measuring"
     watched = evidence.means(host, "process_cpu")
-    own = sum(watched.values()) / sum(busy.values()) if watched else 1.0
-    if own < MOSTLY_OWN:
+    own, least = sum(watched.values()) / sum(busy.values()) if watched else 1.0, evidence.thresholds.driver_own_share
+    if own < least:
         seen += f", {percent(own, 0, signed=False)} of that with the load"
-    full = busy[cpu] >= evidence.thresholds.driver_cpu and own >= MOSTLY_OWN
+    full = busy[cpu] >= evidence.thresholds.driver_cpu and own >= least
     yield evidence.hit("driver_saturated", "invalid" if full else "doubt", seen, host)
 
 
@@ -80,7 +78,7 @@ def _same_machine(evidence: Evidence, driver: MonitorRecord, service: ServiceRec
 
 def offered_ceiling(evidence: Evidence) -> Iterator[Hit]:
     """Find open load that was served whole: the rate is the generator's setting."""
-    offered, achieved = _rates(evidence)
+    offered, achieved = rates(evidence)
     if offered is None:
         return
     if achieved is None:
@@ -92,7 +90,7 @@ def offered_ceiling(evidence: Evidence) -> Iterator[Hit]:
 
 def offered_shortfall(evidence: Evidence) -> Iterator[Hit]:
     """Find open load of which a part was not served."""
-    offered, achieved = _rates(evidence)
+    offered, achieved = rates(evidence)
     if offered is None:
         return
     if achieved is None:
@@ -113,9 +111,7 @@ def monitor_of(evidence: Evidence, host: str) -> MonitorRecord | None:
     return next((monitor for monitor in evidence.record.monitors if monitor.host == host), None)
 
 
-def _rates(evidence: Evidence) -> tuple[float | None, float | None]:
+def rates(evidence: Evidence) -> tuple[float | None, float | None]:
     """Return offered (None for closed load) and achieved requests per second."""
-    if evidence.record.workload.get("model") != "open":
-        return None, None
     offered = evidence.record.workload.get("rate_per_s") or evidence.total("offered_per_s")
-    return (float(offered) if offered else None), evidence.total("requests_per_s")
+    return (float(offered) if offered else None), evidence.total("requests_per_s", "value")

@@ -9,9 +9,6 @@ from loadbook.core.units import percent
 from loadbook.gates.base import Evidence, Hit
 from loadbook.records.manifest import MonitorRecord
 
-MAX_CLOCK_STEP_S = 0.1
-ABSURD_DURATION = 10.0
-
 
 def stolen_cpu(evidence: Evidence) -> Iterator[Hit]:
     """Judge the steal time of the host's own CPUs."""
@@ -86,13 +83,15 @@ def monitor_gaps(evidence: Evidence) -> Iterator[Hit]:
 
 
 def clock(evidence: Evidence) -> Iterator[Hit]:
-    """Find durations that cannot be, and host clocks that moved against ours during the trial."""
+    """Find durations that cannot be, drivers that measured one after the other, and clocks that moved against ours."""
     duration, window = evidence.total("duration"), evidence.window_s
     if duration is not None and duration <= 0:
         yield evidence.hit("clock", "invalid", f"the tool measured for {duration:g} s")
-    elif duration is not None and window and duration > ABSURD_DURATION * max(window, 1.0):
+    elif duration is not None and window and duration > evidence.thresholds.absurd_duration * max(window, 1.0):
         seen = f"the tool says it measured for {duration:g} s, our clock says {window:.1f} s"
         yield evidence.hit("clock", "invalid", seen)
+    if window is not None and window <= 0:
+        yield evidence.hit("clock", "invalid", "there was no time in which every driver was measuring")
     if not evidence.record.clocks:
         yield evidence.unchecked("clock", "no clock was compared")
     for host, known in evidence.record.clocks.items():
@@ -100,5 +99,5 @@ def clock(evidence: Evidence) -> Iterator[Hit]:
             yield evidence.unchecked("clock", "the clock was not compared after the load", host)
             continue
         step = abs(known.offset_after_s - known.offset_before_s)
-        if step > MAX_CLOCK_STEP_S + known.rtt_before_s + (known.rtt_after_s or 0.0):
+        if step > evidence.thresholds.clock_step_s + known.rtt_before_s + (known.rtt_after_s or 0.0):
             yield evidence.hit("clock", "doubt", f"the host's clock moved by {step:.2f} s against ours", host)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import p_value, percent
 from loadbook.design.study import Study
 from loadbook.gates.base import TOTAL, Hit, Level, Row, message
+from loadbook.gates.conditions import facts_differ, not_back_at_start
 from loadbook.records.manifest import TrialRecord
 from loadbook.stats.reasons import answers_differ
 
 MIN_DIGEST_TRIALS = 2
-# tools print bytes with three or four digits
-MAX_BYTES_DIFFERENCE = 0.02
 
 
 def check_run(
-    study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row], excluded: Collection[str] = ()
+    study: Study,
+    records: Sequence[TrialRecord],
+    measurements: Sequence[Row],
+    excluded: Collection[str] = (),
+    facts: Mapping[str, Any] | None = None,
 ) -> list[Hit]:
     """Return the hits on a run: those on one trial name it, those on a treatment or on everything do not.
 
@@ -27,12 +30,14 @@ def check_run(
     ----------
     measurements : rows of all trials with trial, driver, metric, statistic, value.
     excluded : trials that a rule on trials has called invalid; they do not count here either.
+    facts : of the hosts, under ``<host>-before`` and ``<host>-after``.
     """
     measured = [record for record in records if record.status == "ok" and record.trial not in excluded]
     return [
         *arms_answer_differently(study, measured),
         *bytes_differ(study, measured, measurements),
-        *facts_differ(measured),
+        *facts_differ(study, measured, facts or {}),
+        *(hit for hit in not_back_at_start(study, records) if hit.trial in {r.trial for r in measured}),
         *aa_differs(study, measured, measurements),
     ]
 
@@ -64,51 +69,38 @@ def _contents_differ(own: Sequence[TrialRecord], base: Sequence[TrialRecord]) ->
 
 
 def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[Hit]:
-    """Compare the bytes per response that arms received under load: the page asked for beside it may be another one."""
-    each = _bytes_per_response(records, measurements)
-    if study.baseline not in each:
-        return
-    base = each[study.baseline]
-    for treatment, size in each.items():
-        if abs(size - base) > MAX_BYTES_DIFFERENCE * base:
-            seen = f"under load it sent {size:,.0f} bytes per response, the baseline {base:,.0f} (headers included)"
+    """Compare the bytes per response under load: of each trial with its arm's, of each arm with the baseline's.
+
+    Tools send other headers and count other bytes, so only arms of one tool are compared.
+    """
+    slack, each = study.gates.bytes_tolerance, _bytes_per_response(records, measurements)
+    usual = {key: median(sizes.values()) for key, sizes in each.items()}
+    for (treatment, tool), sizes in each.items():
+        own, base = usual[treatment, tool], usual.get((study.baseline, tool))
+        for trial, size in sizes.items():
+            if abs(size - own) > slack * own:
+                seen = f"{size:,.0f} bytes came per response, {own:,.0f} in most trials of {treatment}"
+                yield Hit("bytes_per_response", "doubt", trial, treatment, None, message("bytes_per_response", seen))
+        if base is not None and abs(own - base) > slack * base:
+            seen = f"under load it sent {own:,.0f} bytes per response, the baseline {base:,.0f} (headers included)"
             yield _on_treatment("arms_answer_differently", "doubt", treatment, seen)
 
 
-def _bytes_per_response(records: Sequence[TrialRecord], measurements: Sequence[Row]) -> dict[str, float]:
-    """Return each treatment's median of bytes received per response, where the tool counts both."""
+def _bytes_per_response(
+    records: Sequence[TrialRecord], measurements: Sequence[Row]
+) -> dict[tuple[str, str], dict[str, float]]:
+    """Return bytes received per response by treatment and tool, then trial, where the tool counts both."""
     counted = {
         (row["trial"], row["metric"]): row["value"]
         for row in measurements
         if row["driver"] == TOTAL and row["metric"] in ("bytes_read", "requests")
     }
-    sizes: dict[str, list[float]] = {}
+    sizes: dict[tuple[str, str], dict[str, float]] = {}
     for record in records:
         got, number = (counted.get((record.trial, metric)) for metric in ("bytes_read", "requests"))
         if got is not None and number:
-            sizes.setdefault(record.treatment, []).append(got / number)
-    return {treatment: median(found) for treatment, found in sizes.items()}
-
-
-def facts_differ(records: Sequence[TrialRecord]) -> Iterator[Hit]:
-    """Find hosts that were rebooted, and tools or services that changed their version, during the run."""
-    read: dict[str, Callable[[TrialRecord], Mapping[str, str | None]]] = {
-        "was rebooted": lambda r: r.boot_ids,
-        "ran another version of the tool": lambda r: {driver.host: r.tool_version for driver in r.drivers},
-        "ran another version of the service": lambda r: {service.host: service.version for service in r.services},
-    }
-    for what, values in read.items():
-        yield from _changes(what, [(record, values(record)) for record in records])
-
-
-def _changes(what: str, values: Sequence[tuple[TrialRecord, Mapping[str, str | None]]]) -> Iterator[Hit]:
-    """Yield a doubt on each trial whose value differs from the one that most trials have."""
-    for host in sorted({host for _, known in values for host in known}):
-        usual = Counter(known[host] for _, known in values if known.get(host)).most_common(1)
-        for record, known in values:
-            if usual and known.get(host) not in (None, usual[0][0]):
-                seen = f"{host} {what} ({known[host]}, {usual[0][0]} in most trials)"
-                yield Hit("facts_differ", "doubt", record.trial, record.treatment, host, message("facts_differ", seen))
+            sizes.setdefault((record.treatment, record.tool), {})[record.trial] = got / number
+    return sizes
 
 
 def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[Hit]:

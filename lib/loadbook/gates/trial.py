@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from loadbook.core.gates import GATES, ending
 from loadbook.design.study import Gates
-from loadbook.gates import answers, load, machine
+from loadbook.gates import amount, answers, load, machine, pages
 from loadbook.gates.base import Evidence, Hit, Row
 from loadbook.records.manifest import TrialRecord
 
@@ -16,12 +16,16 @@ RULES: tuple[Callable[[Evidence], Iterator[Hit]], ...] = (
     answers.error_responses,
     answers.socket_errors,
     answers.driver_limits,
-    answers.wrong_response,
-    answers.config_not_live,
+    pages.wrong_response,
+    pages.bytes_per_response,
+    pages.config_not_live,
+    pages.server_identity,
     load.driver_saturated,
     load.shared_cores,
     load.offered_ceiling,
     load.offered_shortfall,
+    amount.little_law,
+    amount.too_short,
     machine.not_at_rest,
     machine.stolen_cpu,
     machine.foreign_cpu,
@@ -47,9 +51,11 @@ def check_trial(
     """
     if record.status not in MEASURED:
         return []
-    evidence = Evidence(record, rows, traces, thresholds)
+    evidence = Evidence(record, rows, traces, thresholds, frozenset(name for name, _ in doubts))
     hits = [hit for rule in RULES for hit in rule(evidence)]
     judged = {hit.name for hit in hits if hit.level in ("invalid", "doubt")}
+    if None not in load.rates(evidence):  # the study's threshold decides, not the parser's
+        judged.add("offered_shortfall")
     return hits + [_doubt(record, name, said) for name, said in doubts if name not in judged]
 
 

@@ -92,17 +92,19 @@ def _number(value: str | float | None) -> str | float | int | None:
     return value
 
 
-def differences(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> list[Difference]:
+def differences(
+    before: Mapping[str, Fact], after: Mapping[str, Fact], tolerated: float = TOLERATED
+) -> list[Difference]:
     """Return the facts that differ by more than their kind allows; "info" facts never do."""
     found = []
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, {}).get("value"), after.get(name, {}).get("value")
         kind = str((after.get(name) or before[name]).get("kind"))
-        if kind != "info" and old != new and not (kind == "tolerance" and _close(old, new)):
+        if kind != "info" and old != new and not (kind == "tolerance" and _close(old, new, tolerated)):
             found.append(Difference(name, old, new, kind))
     return found
 
 
-def _close(old: str | float | None, new: str | float | None) -> bool:
+def _close(old: str | float | None, new: str | float | None, tolerated: float) -> bool:
     numbers = isinstance(old, int | float) and isinstance(new, int | float)
-    return numbers and abs(float(new) - float(old)) <= TOLERATED * abs(float(old))  # type: ignore[arg-type]
+    return numbers and abs(float(new) - float(old)) <= tolerated * abs(float(old))  # type: ignore[arg-type]

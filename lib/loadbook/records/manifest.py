@@ -45,6 +45,7 @@ class DriverRecord(_Record):
     stdout: str = Field(description="file name in the trial folder")
     stderr: str
     files: dict[str, str] = Field(default_factory=dict, description="tool file name -> file name in the trial folder")
+    source: str | None = Field(None, description="of an imported output: its path in the imported folder")
 
 
 class ClockRecord(_Record):
@@ -89,6 +90,7 @@ class ResponseRecord(_Record):
     status: int
     bytes: int
     sha256: str
+    server: str | None = Field(None, description="its Server header")
 
 
 class TrialRecord(_Record):
@@ -111,7 +113,8 @@ class TrialRecord(_Record):
     tool: str
     tool_version: str | None = None
     workload: dict[str, Any]
-    window: tuple[float, float] | None = Field(None, description="measurement, epoch seconds by our clock")
+    window: tuple[float, float] | None = Field(None, description="every driver measured; epoch seconds, our clock")
+    start_skew_s: float | None = Field(None, description="between the first and the last of several drivers' starts")
     drivers: list[DriverRecord] = Field(default_factory=list)
     services: list[ServiceRecord] = Field(default_factory=list)
     monitors: list[MonitorRecord] = Field(default_factory=list)

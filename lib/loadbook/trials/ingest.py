@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from loadbook.core.errors import DataError
 from loadbook.design.plan import Plan, PlannedTrial, read_plan
@@ -53,7 +55,7 @@ def ingest(paths: RunPaths, on_trial: Callable[[int, int], None] = lambda done, 
         if rows is not None:
             found.append(rows)
         on_trial(done, len(plan.trials))
-    hits = _gates(plan, found)
+    hits = _gates(plan, found, _facts(paths))
     trials = [_trial_row(plan, rows, hits.get(rows.record.trial, [])) for rows in found]
     problems = notes + [_keyed(rows.record, p) for rows in found for p in rows.problems] + _hit_rows(plan, paths, hits)
     tables = {"trials": trials, "problems": _sorted("problems", problems)}
@@ -112,14 +114,23 @@ def _must_be(planned: PlannedTrial, record: TrialRecord, plan: Plan, paths: RunP
         raise DataError(f"trial {planned.trial} is recorded as {given}, planned as {wanted}; it was not used")
 
 
-def _gates(plan: Plan, found: list[TrialRows]) -> dict[str | None, list[Hit]]:
+def _facts(paths: RunPaths) -> dict[str, Any]:
+    """Return what the hosts told before and after the run; a file that cannot be read is as one that is not there."""
+    facts: dict[str, Any] = {}
+    for path in sorted(paths.facts.glob("*.json")):
+        with suppress(DataError):
+            facts[path.stem] = read_json(path)
+    return facts
+
+
+def _gates(plan: Plan, found: list[TrialRows], facts: dict[str, Any]) -> dict[str | None, list[Hit]]:
     """Return the hits of every gate by trial; None holds those of the whole run."""
     hits: list[Hit] = []
     for rows in found:
         hits += check_trial(rows.record, rows.measurements, rows.traces, rows.doubts, plan.study.gates)
     measured = [{"trial": r.record.trial, "treatment": r.record.treatment} | m for r in found for m in r.measurements]
     excluded = {hit.trial for hit in hits if hit.trial and hit.level == "invalid"}
-    hits += check_run(plan.study, [r.record for r in found], measured, excluded)
+    hits += check_run(plan.study, [r.record for r in found], measured, excluded, facts)
     by_trial: dict[str | None, list[Hit]] = {}
     for hit in hits:
         by_trial.setdefault(hit.trial, []).append(hit)
