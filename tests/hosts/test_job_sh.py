@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,7 @@ def start(shell: list[str], work: Path, name: str, lease_s: int = 60) -> subproc
     return subprocess.Popen(
         [*shell, "job.sh", "run", f"jobs/{name}", str(lease_s)],
         cwd=work,
+        env=os.environ | {"PATH": "/usr/bin:/bin"},  # a folder there that we may not read turns code 127 into 126
         start_new_session=True,
         stdin=subprocess.DEVNULL,
     )
@@ -206,3 +209,46 @@ def test_sweep_ends_jobs_whose_watcher_died(shell, work):
     watch.process.wait()
     call(shell, work, "sweep")
     assert job.wait(5) is not None
+
+
+def starts_and_ends(folder: Path, step: int) -> list[float]:
+    return [float(word) for word in (folder / f"times.{step}").read_text().split()]
+
+
+def test_a_step_waits_for_its_instant(shell, work):
+    folder = prepare(work, "a", "true", "true", "true")
+    at = time.time() + 0.7
+    (folder / "at.2").write_text(f"{at:.3f}\n")
+    (folder / "at.3").write_text(f"{at - 100:.3f}\n")  # one that is over is no reason to wait
+    start(shell, work, "a").wait(10)
+    assert starts_and_ends(folder, 1)[1] < at - 0.2
+    assert -0.004 <= starts_and_ends(folder, 2)[0] - at < 0.1
+    assert starts_and_ends(folder, 3)[1] < at + 0.3
+
+
+def test_without_fractions_in_date_a_step_waits_for_the_second(shell, work, monkeypatch):
+    coarse, fine = work / "bin/date", shutil.which("date")
+    coarse.parent.mkdir()
+    coarse.write_text(f'#!/bin/sh\n[ "$1" = +%s.%N ] && set -- +%s.N\nexec {fine} "$@"\n')
+    coarse.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{coarse.parent}:{os.environ['PATH']}")
+    folder = prepare(work, "a", f"exec {fine} +%s.%N")
+    at = time.time() + 1.3
+    (folder / "at.1").write_text(f"{at:.3f}\n")
+    start(shell, work, "a").wait(10)
+    began = float((folder / "stdout.1").read_text())
+    assert int(at) <= began < int(at) + 0.3
+
+
+def test_a_job_that_waits_for_an_instant_is_ended_at_once(shell, work):
+    folder = prepare(work, "a", "true", "true")
+    (folder / "at.2").write_text(f"{time.time() + 100:.3f}\n")
+    leader = start(shell, work, "a")
+    wait_until((folder / "rc.1").exists)
+    begun = time.monotonic()
+    call(shell, work, "end", "jobs/a", "5")
+    assert time.monotonic() - begun < 4
+    assert (folder / "rc").read_text() == "143\n"
+    assert not (folder / "rc.2").exists()
+    leader.wait(5)
+    wait_until(lambda: group_is_gone(leader.pid))

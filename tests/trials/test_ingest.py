@@ -12,9 +12,7 @@ from loadbook.core.errors import DataError
 from loadbook.records import manifest
 from loadbook.records.rundata import load_run
 from loadbook.records.schema import TABLES, read_table
-from loadbook.tools.base import Measurement
 from loadbook.trials.ingest import ingest
-from loadbook.trials.trial_rows import total
 from recorded import STUDY, copy_recorded_run
 
 
@@ -123,21 +121,3 @@ def test_a_run_without_a_plan_is_an_error_that_names_the_file(paths):
     paths.plan.write_text("{}")
     with pytest.raises(DataError, match=r"plan\.json is not a plan"):
         ingest(paths)
-
-
-def test_totals_over_drivers_add_rates_and_leave_times_out():
-    def report(rate, p99, duration):
-        return (
-            Measurement("ok_per_s", "value", rate, "1/s", f"{rate}"),
-            Measurement("latency", "p99", p99, "s", "x"),
-            Measurement("duration", "value", duration, "s", "x"),
-            Measurement("driver_cpu", "value", 0.5, "1", "x"),
-        )
-
-    alone = report(100.0, 0.1, 1.0)
-    assert total([alone]) == list(alone)
-    both = {(m.metric, m.statistic): m for m in total([alone, report(50.0, 0.9, 1.5)])}
-    assert both["ok_per_s", "value"] == Measurement("ok_per_s", "value", 150.0, "1/s", None)
-    assert both["duration", "value"].value == 1.5
-    assert set(both) == {("ok_per_s", "value"), ("duration", "value")}
-    assert total([]) == []

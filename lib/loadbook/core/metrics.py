@@ -55,6 +55,13 @@ _ALL = (
     Metric("connect_time", "s", "lower", "time to open a connection", "time", "mean", 0.05),
     Metric("ttfb", "s", "lower", "time to the first byte", "time", "mean", 0.05),
     Metric("connection_time", "s", "lower", "life of a connection (httperf)", "time", "p50", 0.05),
+    Metric(
+        "start_skew",
+        "s",
+        "lower",
+        "between the first and the last start of several drivers, by corrected clocks",
+        "time",
+    ),
     Metric("driver_cpu", "1", None, "share of one CPU that the driver process used"),
 )
 

@@ -48,6 +48,7 @@ class Job:
         file ``rc`` is written last (the last step's code) and means: everything beside it is complete.
     lease_s : seconds after which the host itself ends the whole group, whatever became of us.
     files : put beside the steps first (relative names).
+    last_at : the last step does not begin before this instant (epoch seconds, the host's clock); None: at once.
     ends_with_us : end the group as soon as our control connection to the host is closed from our side or we die.
     """
 
@@ -57,6 +58,7 @@ class Job:
     files: Mapping[str, bytes] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     ends_with_us: bool = True
+    last_at: float | None = None
 
 
 class JobState(NamedTuple):

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Jobs on a host, for dash, bash and busybox sh. Needs setsid, mkdir, mv, rm, date, sleep; no pty, no root.
 #
-#   job.sh run DIR LEASE_S      run DIR/cmd.1, DIR/cmd.2, ... in turn; the process that runs this leads the job's group
+#   job.sh run DIR LEASE_S      run DIR/cmd.1, DIR/cmd.2, ... in turn; the process that runs this leads the job's group;
+#                               step K does not begin before the instant in DIR/at.K (seconds.milliseconds of our clock)
 #   job.sh state DIR            print "<pid or -> <rc or -> <1 while running, else 0>"
 #   job.sh end DIR GRACE_S      end the job's group: TERM, after GRACE_S seconds KILL
 #   job.sh watch SESSION        dead-man switch: when stdin ends, end the session's shell and jobs
@@ -39,6 +40,30 @@ find_now() {
 pause() { # a fiftieth of a second, one of `tries`; a sleep that knows whole seconds only takes fifty
     tries=$((tries - 1))
     sleep 0.02 2>/dev/null || { sleep 1 && tries=$((tries - 49)); }
+}
+
+# until instant $1, or until the job is to end; without fractions in date: until the second of $1 has begun
+sleep_until() {
+    while [ -z "$ending" ]; do
+        find_now
+        case $now in
+        *.*) spare=2 ;;
+        ?*) now=$now.${1#*.} spare=1000 ;;
+        *) # date met the signal that ends us
+            [ -n "$ending" ] || sleep 1
+            continue
+            ;;
+        esac
+        now_ms=${now#*.}
+        now_ms=${now_ms%"${now_ms#???}"}
+        # the 1 before both: a leading 0 would make the number octal
+        left=$(((${1%.*} - ${now%.*}) * 1000 + 1${1#*.} - 1$now_ms))
+        [ "$left" -gt $((spare % 1000)) ] || return 0
+        left=$((left - spare))
+        [ "$left" -gt 0 ] || left=20
+        ms=$((1000 + left % 1000))
+        sleep $((left / 1000)).${ms#1} 2>/dev/null || [ -n "$ending" ] || sleep 1
+    done
 }
 
 read_file() { # NAME FILE: first line of FILE into the variable NAME; empty if there is none
@@ -79,6 +104,9 @@ run() {
     k=1
     rc=0
     while [ -e "cmd.$k" ] && [ -z "$ending" ]; do
+        read_file at "at.$k"
+        [ -z "$at" ] || sleep_until "$at"
+        [ -z "$ending" ] || break
         find_now
         start=$now
         (

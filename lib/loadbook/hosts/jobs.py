@@ -37,6 +37,8 @@ def prepare_text(job: Job, session: str) -> str:
     lines = [f"mkdir -p jobs && mkdir {where} 2>/dev/null || exit {NAME_TAKEN}"]
     for number, step in enumerate(job.steps, 1):
         lines.append(f"printf %s {shlex.quote(_step_text(step, job.env))} >{where}/cmd.{number} || exit 1")
+    if job.last_at is not None:
+        lines.append(f"echo {job.last_at:.3f} >{where}/at.{len(job.steps)} || exit 1")
     if job.ends_with_us:
         lines.append(f"echo {session} >{where}/session || exit 1")
     return "\n".join(lines)

@@ -57,11 +57,16 @@ class Captured:
 
 @dataclass(frozen=True)
 class Parsed:
-    """Rows of one report, and doubts (name, message) that gates read, such as connections not as asked."""
+    """Rows of one report, and doubts (name, message) that gates read, such as connections not as asked.
+
+    `times_us` is for metrics of which every single time is known: metric -> time in whole us -> how often it occurred.
+    Of several drivers, only the times of such metrics can be put together; percentiles never can.
+    """
 
     rows: tuple[Measurement, ...]
     samples: tuple[Sample, ...] = ()
     doubts: tuple[tuple[str, str], ...] = ()
+    times_us: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 class Tool(Protocol):

@@ -8,6 +8,7 @@ did not succeed: never issued, lost with their connection (the two are "errored"
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from loadbook.core.errors import ParseError, ToolError
@@ -87,7 +88,8 @@ class H2load:
         report = text.read(self.name, lines, FORMS)
         _check(report)
         log = _log(report, captured)
-        return Parsed(tuple(_rows(report, log)), doubts=tuple(_doubts(report, captured, lines)))
+        times_us = {"latency": Counter(log.times_us)} if log and log.times_us else {}
+        return Parsed(tuple(_rows(report, log)), doubts=tuple(_doubts(report, captured, lines)), times_us=times_us)
 
 
 TOOL = H2load()

@@ -7,7 +7,7 @@ The way through, each module importing only those before it::
     preflight  all that is wrong before the first trial        session    one sitting: leftovers, checks, run.json
     reset, load, watch, evidence -> trial (one attempt)        names, attempts -> execute (the loop, the ledger)
     api        run_study, the door                             progress   what a run tells while it runs
-    trial_rows -> ingest, the other door                       scatter    noise of a finished run, for the plan
+    totals, trial_rows -> ingest, the other door                     scatter    noise of a finished run, for the plan
 
 `execute` and `ingest` never import each other: they meet in files.
 """

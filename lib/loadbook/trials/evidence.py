@@ -1,15 +1,15 @@
-"""What a trial keeps as evidence: the page's answer, the configuration proven to be live, the window of measurement."""
+"""What a trial keeps as evidence: the page's answer, the configuration proven to be live."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, UnreachableError
 from loadbook.design.workload import Workload
 from loadbook.hosts.host import Host
-from loadbook.records.manifest import ClockRecord, DriverRecord, ResponseRecord, ServiceRecord
+from loadbook.records.manifest import ResponseRecord, ServiceRecord
 from loadbook.services import Instance, Proof
 from loadbook.tools.base import Target
 from loadbook.trials.bench import Seat
@@ -28,7 +28,12 @@ def ask(host: Host, target: Target, path: str) -> ResponseRecord:
     except UnreachableError as error:
         host.run(["true"], timeout_s=ASK_S)
         raise InvalidTrial(error.message, "the service's log is in the trial's folder") from error
-    return ResponseRecord(status=answer.status, bytes=len(answer.body), sha256=hashlib.sha256(answer.body).hexdigest())
+    return ResponseRecord(
+        status=answer.status,
+        bytes=len(answer.body),
+        sha256=hashlib.sha256(answer.body).hexdigest(),
+        server=answer.headers.get("server"),
+    )
 
 
 def wrong_answer(work: Workload, answer: ResponseRecord) -> str | None:
@@ -68,15 +73,3 @@ def keep(path: Path, data: bytes) -> None:
     if data:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-
-
-def window(drivers: Sequence[DriverRecord], clocks: Mapping[str, ClockRecord]) -> tuple[float, float] | None:
-    """Return the time in which every driver was measuring (epoch seconds, our clock), None where it is not known."""
-    times = [
-        (d.started_host - clocks[d.host].offset_before_s, d.ended_host - clocks[d.host].offset_before_s)
-        for d in drivers
-        if d.started_host is not None and d.ended_host is not None
-    ]
-    if not times or len(times) < len(drivers):
-        return None
-    return max(start for start, _ in times), min(end for _, end in times)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loadbook.core.errors import CommandError, LostError
+from loadbook.core.errors import CommandError, LostError, ToolError
 from loadbook.design.workload import Workload
 from loadbook.hosts.host import Host, Job
-from loadbook.records.manifest import DriverRecord
+from loadbook.records.manifest import ClockRecord, DriverRecord
 from loadbook.tools.base import Target, Tool
 
 # A tool may run this much over its duration (time-outs of its own included) before it counts as hung.
@@ -19,6 +20,8 @@ GRACE_S = 10.0
 # The lease outlives our own patience, so that a slow tool is stopped by us, with a reason, and not by the host.
 LEASE_EXTRA_S = 15.0
 FIRST_STEP = 1
+# Several drivers are started at once, then measure from one instant on: until then each start takes some round trips.
+LEAD_S, LEAD_ROUND_TRIPS, MAX_LEAD_S = 0.5, 20, 5.0
 WARMUP_SPARE_S = 2
 # $0 seconds of "$@", in the job's own process group (timeout(1) would leave it, out of reach of the job's end)
 _CUT = '"$@" & pid=$!; sleep "$0"; kill -s TERM "$pid"; wait "$pid"; exit 0'
@@ -28,41 +31,74 @@ MAX_OUTPUT_BYTES = 200_000_000
 
 @dataclass
 class Load:
-    """The load jobs of one trial: `name` on every driver; `started` holds our clock (epoch s) and monotonic clock."""
+    """The load jobs of one trial: `name` on every driver, each with its share of the workload (design.sharing).
+
+    `started` holds our clock (epoch s) and monotonic clock. Several drivers begin to measure at one instant: `aim`
+    chooses it, and `starts` holds it in each host's own time (epoch s).
+    """
 
     tool: Tool
-    workload: Workload
+    shares: Mapping[str, Workload]
     target: Target
     name: str
     started: dict[str, tuple[float, float]] = field(default_factory=dict)
+    starts: dict[str, float] = field(default_factory=dict)
+    lead_s: float = 0.0
     _cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property
-    def steps(self) -> tuple[tuple[str, ...], ...]:
-        """Argument lists of warm-up (when there is one) and measurement; ToolError for what the tool cannot do."""
-        measurement = tuple(self.tool.command(self.workload, self.target, self.workload.duration_s))
-        return (self._warmup(), measurement) if self.workload.warmup_s else (measurement,)
+    def workload(self) -> Workload:
+        """One of the shares, for what all have in common: their times."""
+        return next(iter(self.shares.values()))
 
-    def _warmup(self) -> tuple[str, ...]:
+    def steps_on(self, alias: str) -> tuple[tuple[str, ...], ...]:
+        """Return the argument lists of warm-up (when there is one) and measurement on a driver.
+
+        Raises
+        ------
+        ToolError : the tool cannot do this share.
+        """
+        share = self.shares[alias]
+        try:
+            measurement = tuple(self.tool.command(share, self.target, share.duration_s))
+            return (self._warmup(share), measurement) if share.warmup_s else (measurement,)
+        except ToolError as error:
+            if len(self.shares) == 1:
+                raise
+            part = f"{share.connections} connections" if share.rate_per_s is None else f"{share.rate_per_s:g} a second"
+            raise ToolError(f"host {alias}, whose share is {part}: {error.message}", error.hint) from error
+
+    def _warmup(self, share: Workload) -> tuple[str, ...]:
         """Return the warm-up's command: cut off at its time, since some tools count in whole seconds only."""
-        warmup_s = self.workload.warmup_s
-        longer = self.tool.command(self.workload, self.target, math.ceil(warmup_s) + WARMUP_SPARE_S)
-        return ("/bin/sh", "-c", _CUT, f"{warmup_s:g}", *longer)
+        longer_s = math.ceil(share.warmup_s) + WARMUP_SPARE_S
+        longer = self.tool.command(share.shortened(longer_s, 0), self.target, longer_s)
+        return ("/bin/sh", "-c", _CUT, f"{share.warmup_s:g}", *longer)
 
     @property
     def planned_s(self) -> float:
-        """Seconds that warm-up and measurement take when all goes well."""
-        return self.workload.warmup_s + self.workload.duration_s
+        """Seconds from the jobs' start to the end of the measurement when all goes well."""
+        return self.lead_s + self.workload.warmup_s + self.workload.duration_s
 
     @property
     def patience_s(self) -> float:
         """Seconds after its start at which the job counts as hung."""
-        return self.planned_s + self.workload.timeout_s + GRACE_S
+        lead_s = MAX_LEAD_S if len(self.shares) > 1 else 0.0
+        return lead_s + self.workload.warmup_s + self.workload.longest_s + GRACE_S
+
+    def aim(self, clocks: Mapping[str, ClockRecord]) -> None:
+        """Choose the instant at which several drivers begin to measure, far enough away for all to be started."""
+        if len(self.shares) == 1:
+            return
+        round_trip_s = max(clocks[alias].rtt_before_s for alias in self.shares)
+        self.lead_s = min(LEAD_S + LEAD_ROUND_TRIPS * round_trip_s, MAX_LEAD_S)
+        at = time.time() + self.lead_s + self.workload.warmup_s
+        self.starts = {alias: at + clocks[alias].offset_before_s for alias in self.shares}
 
     def start(self, host: Host) -> int:
         """Start the job on one driver and return its leader's process id."""
-        files = dict(self.tool.extra_files(self.workload))
-        job = Job(self.name, self.steps, self.patience_s + LEASE_EXTRA_S, files)
+        files = dict(self.tool.extra_files(self.shares[host.alias]))
+        steps, last_at = self.steps_on(host.alias), self.starts.get(host.alias)
+        job = Job(self.name, steps, self.patience_s + LEASE_EXTRA_S, files, last_at=last_at)
         self.started[host.alias] = time.time(), time.monotonic()
         return host.start(job)
 
@@ -85,12 +121,13 @@ class Load:
 
     def collect(self, host: Host, folder: Path) -> DriverRecord:
         """Copy the driver's outputs into `folder` byte for byte and return its record."""
-        ended, last, jobs = time.time(), FIRST_STEP + len(self.steps) - 1, f"{host.workdir}/jobs/{self.name}"
+        steps, share = self.steps_on(host.alias), self.shares[host.alias]
+        ended, last, jobs = time.time(), FIRST_STEP + len(steps) - 1, f"{host.workdir}/jobs/{self.name}"
         if not host.exists(f"{jobs}/rc.{last}"):
             raise LostError(host.alias, "the load was ended before its measurement was over", "was the host stopped?")
         record = DriverRecord(
             host=host.alias,
-            argv=list(self.steps[-1]),
+            argv=list(steps[-1]),
             rc=_code(host, f"{jobs}/rc.{last}"),
             started_ours=self.started[host.alias][0],
             ended_ours=ended,
@@ -101,7 +138,7 @@ class Load:
         for step, prefix in zip(range(last, FIRST_STEP - 1, -1), ("", "warmup-"), strict=False):
             for stream in ("stdout", "stderr"):
                 _fetch(host, f"{jobs}/{stream}.{step}", folder / f"{prefix}{stream}-{host.alias}")
-        for name in self.tool.expected_files(self.workload):
+        for name in self.tool.expected_files(share):
             if host.exists(f"{jobs}/{name}"):
                 kept = f"{host.alias}-{Path(name).name}"
                 _fetch(host, f"{jobs}/{name}", folder / kept)

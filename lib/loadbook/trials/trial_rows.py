@@ -15,15 +15,14 @@ from loadbook.hosts import monitors
 from loadbook.records.manifest import DriverRecord, TrialRecord, changed_files
 from loadbook.tools import registry
 from loadbook.tools.base import Captured, Measurement, Parsed
+from loadbook.trials.totals import apart, total
 
 Row = dict[str, Any]
 TOTAL = "*"
 READABLE = ("ok", "partial", "invalid")
-SUMMED_UNITS = ("1", "B", "1/s", "B/s")
 POINT = ("metric", "item", "value", "unit")
 TIME_DIGITS = 4
-# a share of one CPU: its sum over drivers means nothing
-NEVER_SUMMED = ("driver_cpu",)
+PER_DRIVER = "per-driver"
 
 
 @dataclass
@@ -83,35 +82,22 @@ def _parse(folder: Path, driver: DriverRecord, changed: list[str], rows: TrialRo
         file = driver.files.get(error.file, driver.stdout)
         rows.problem("unreadable-output", error.message, host=driver.host, file=file, line=error.line or None)
         return None
-    rows.doubts += parsed.doubts
+    where = f"host {driver.host}: " if len(rows.record.drivers) > 1 else ""
+    rows.doubts += [(name, where + said) for name, said in parsed.doubts]
     return parsed
 
 
 def _add_measurements(rows: TrialRows, parsed: dict[str, Parsed]) -> None:
     per_driver = [(driver, m) for driver, p in parsed.items() for m in p.rows]
-    totals = [(TOTAL, m) for m in total([p.rows for p in parsed.values()])]
+    reports, skew_s = list(parsed.values()), rows.record.start_skew_s
+    totals = [(TOTAL, m) for m in total(reports)]
+    if skew_s is not None:
+        totals.append((TOTAL, Measurement("start_skew", "value", skew_s, "s", None)))
     rows.measurements = [{"driver": driver, **m._asdict()} for driver, m in per_driver + totals]
     rows.samples = [{"driver": driver, **s._asdict()} for driver, p in parsed.items() for s in p.samples]
-
-
-def total(reports: list[tuple[Measurement, ...]]) -> list[Measurement]:
-    """Return the trial's totals over its drivers.
-
-    One driver's rows are the totals. Of several, counts and rates that every driver reports are summed; times are
-    left out, since percentiles cannot be averaged; the duration is the longest.
-    """
-    if len(reports) == 1:
-        return list(reports[0])
-    tables = [{(m.metric, m.statistic): m for m in rows} for rows in reports]
-    shared = [m for m in reports[0] if all((m.metric, m.statistic) in t for t in tables)] if reports else []
-    found = []
-    for m in shared:
-        values = [t[m.metric, m.statistic].value for t in tables]
-        if m.metric == "duration":
-            found.append(m._replace(value=max(values), text=None))
-        elif m.unit in SUMMED_UNITS and m.metric not in NEVER_SUMMED:
-            found.append(m._replace(value=sum(values), text=None))
-    return found
+    if names := apart(reports):
+        rows.problem(PER_DRIVER, f"{', '.join(names)}: each driver's own; statistics of several cannot be put together",
+                     level="note")  # fmt: skip
 
 
 def _add_traces(rows: TrialRows, folder: Path, changed: Iterable[str]) -> None:
