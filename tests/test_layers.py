@@ -7,8 +7,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "lib" / "loadbook"
 FLOORS = {
-    "core": 0, "design": 1, "records": 2, "hosts": 3, "tools": 3, "stats": 4,
-    "services": 5, "gates": 5, "trials": 6, "report": 7, "cli": 8,
+    "core": 0, "design": 1, "records": 2, "requests": 3, "hosts": 4, "tools": 4, "stats": 5,
+    "services": 6, "gates": 6, "trials": 7, "report": 8, "cli": 9,
 }  # fmt: skip
 # library -> the folders (or files) that may import it
 DOORS = {

@@ -1,0 +1,61 @@
+"""The door: one call reads a per-request log of any tool as a stream and returns exact figures.
+
+>>> from pathlib import Path
+>>> from loadbook.requests.api import summarise
+>>> figures = summarise(Path("out.jtl"), "jmeter")                    # doctest: +SKIP
+>>> figures.total().answered, figures.duration_s                       # doctest: +SKIP
+>>> {label: t.latency.percentile_s(99) for label, t in figures.labels.items() if t.latency.count}  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from loadbook.requests import jtl_csv, jtl_xml
+from loadbook.requests.rows import Batch
+from loadbook.requests.summary import Summary
+
+BUFFER_BYTES = 1 << 16
+
+
+def batches(
+    source: Path | bytes, tool: str, *, file: str | None = None, properties: Mapping[str, str] | None = None
+) -> Iterator[Batch]:
+    """Yield the rows of a per-request log in the order of the file; arguments and errors as for `summarise`."""
+    name = file or (source.name if isinstance(source, Path) else "results")
+    raw: Any = source.open("rb", buffering=0) if isinstance(source, Path) else io.BytesIO(source)
+    with io.BufferedReader(raw, BUFFER_BYTES) as stream:
+        yield from _jtl(stream)(stream, name, properties)
+
+
+def _jtl(stream: io.BufferedReader) -> Callable[[io.BufferedReader, str, Mapping[str, str] | None], Iterator[Batch]]:
+    """Return the reader of a JTL: what begins like XML is XML."""
+    head = stream.peek(64).removeprefix(jtl_csv.BOM).lstrip()
+    return jtl_xml.read if head.startswith(b"<") else jtl_csv.read
+
+
+def summarise(
+    source: Path | bytes, tool: str, *, file: str | None = None, properties: Mapping[str, str] | None = None
+) -> Summary:
+    """Read a log once and return its figures; see `summary.Summary`.
+
+    Parameters
+    ----------
+    source : the file, or its bytes.
+    tool : `jmeter` (CSV or XML, told apart by content).
+    file : its name in messages; the path's by default.
+    properties : JMeter properties as given to the run (`-J`, names without it), None where they are not known: a CSV
+        without a header is then read only in the twelve columns of 2.x.
+
+    Raises
+    ------
+    ParseError : not such a log, or a row that is none: tool, file, line. Never zeros for a log that is not there; a
+        header without rows is a log of no requests.
+    """
+    summary = Summary()
+    for batch in batches(source, tool, file=file, properties=properties):
+        summary.add(batch)
+    return summary

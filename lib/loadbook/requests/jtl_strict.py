@@ -1,0 +1,116 @@
+"""Blocks of a JTL that are not all plain rows, record by record: what is broken is named with its line.
+
+Mended without guessing: a header that comes again, empty lines, NULs before a row (a log that was rotated, or a machine
+that lost power), bytes that are not UTF-8. Left out, counted and located: rows with NULs inside, and the end of a file
+that was cut within a row. Everything else is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from loadbook.requests.blocks import RECORD_MAX, Block
+from loadbook.requests.jtl_layout import INTEGERS, SAVED_BY, Layout
+from loadbook.requests.rows import Damage
+
+
+class BadRowError(Exception):
+    """A record that is no row: its line in the block, from 0, and why."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line, self.message = line, message
+
+
+def read(block: Block, layout: Layout, types: Mapping[str, pa.DataType]) -> tuple[pa.Table, list[Damage]]:
+    """Return the columns `types` of a block and what lay between its rows; BadRowError for what cannot be read."""
+    if not block.whole:
+        return _table([], layout, types), _torn(block.data, layout)
+    damage: list[Damage] = []
+    rows = [row for line, fields in _records(block.data, layout, damage) if (row := _row(line, fields, layout, damage))]
+    return _table(rows, layout, types), damage
+
+
+def _torn(data: bytes, layout: Layout) -> list[Damage]:
+    """Return what the end of a file without a line end is: a row that was cut, NULs, or (BadRowError) an open quote."""
+    rest = data.rstrip(b"\0")
+    nuls = [Damage("nul", 0, f"{len(data) - len(rest)} NULs at the end of the file")] if len(rest) < len(data) else []
+    if not rest.strip():
+        return nuls
+    if len(rest) > RECORD_MAX or any(_looks_like_row(line, layout) for line in rest.split(b"\n")[1:]):
+        raise BadRowError(0, "a quote that is opened here is never closed")
+    return [
+        *nuls,
+        Damage("torn", 0, f"the file ends within a row, which is not counted: {rest[:60].decode(errors='replace')!r}"),
+    ]
+
+
+def _looks_like_row(line: bytes, layout: Layout) -> bool:
+    fields = line.decode(errors="replace").rstrip("\r").split(layout.separator)
+    return len(fields) >= len(layout.columns) and layout.fault([*fields[: len(layout.columns)]]) is None
+
+
+def _records(data: bytes, layout: Layout, damage: list[Damage]) -> Iterator[tuple[int, list[str]]]:
+    lines = (line + "\n" for line in _text(data, damage).removesuffix("\n").split("\n"))
+    reader = csv.reader(lines, delimiter=layout.separator, strict=True)
+    while True:
+        line = reader.line_num
+        try:
+            yield line, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise BadRowError(line, f"broken quoting: {error}") from None
+
+
+def _text(data: bytes, damage: list[Damage]) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start)
+        damage.append(Damage("encoding", line, "not UTF-8; its other bytes are kept as \\xNN"))
+        return data.decode(errors="backslashreplace")
+
+
+def _row(line: int, fields: list[str], layout: Layout, damage: list[Damage]) -> list[str] | None:
+    """Return a row's fields; None for a record that is none but may be there; BadRowError otherwise."""
+    if not fields or tuple(fields) == layout.header:
+        if fields:
+            damage.append(Damage("header", line, "the header comes again: files or runs were joined"))
+        return None
+    if any("\0" in field for field in fields):
+        fields[0] = fields[0].lstrip("\0")
+        lost = layout.columns[0] != "timeStamp" or any("\0" in field for field in fields) or layout.fault(fields)
+        damage.append(
+            Damage("nul", line, "NULs" + (" within a row, which is not counted" if lost else " before a row"))
+        )
+        return None if lost else fields
+    if "elapsed" in fields and sum(field in SAVED_BY for field in fields) > len(fields) / 2:
+        raise BadRowError(
+            line, "another header: a run with other columns was appended; give each run a file of its own"
+        )
+    if fault := layout.fault(fields):
+        raise BadRowError(line, fault)
+    return fields
+
+
+def _table(rows: list[list[str]], layout: Layout, types: Mapping[str, pa.DataType]) -> pa.Table:
+    columns: dict[str, pa.Array] = {}
+    for name, kind in types.items():
+        at = layout.columns.index(name)
+        values: list[Any] = [row[at] for row in rows]
+        if name == "timeStamp" and layout.stamp:
+            values = list(map(layout.stamp.ms, values))
+        elif name in INTEGERS:
+            values = list(map(int, values))
+        elif name == "success":
+            values = [value == "true" for value in values]
+        if pa.types.is_dictionary(kind):
+            columns[name] = pa.array(values, pa.string()).dictionary_encode()
+        else:
+            columns[name] = pa.array(values, kind)
+    return pa.table(columns)

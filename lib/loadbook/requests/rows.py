@@ -1,0 +1,82 @@
+"""What every reader makes of a log: batches of rows in arrays, in the same columns whatever the tool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+class Kind(IntEnum):
+    """What a row of a log stands for; only requests (and the counts of aggregates) enter totals."""
+
+    REQUEST = 0
+    TRANSACTION = 1  # JMeter's transaction controller: its children have rows of their own
+    PART = 2  # JMeter's sub-result: a redirect or embedded resource, already in its parent's time
+    AGGREGATE = 3  # several requests in one row (SampleCount is not 1): counts, but no time of any one of them
+
+
+# how an attempt ended: names of metrics (design: measurements); ok first
+OUTCOMES = (
+    "ok", "errors_connect", "errors_timeout", "errors_read", "errors_write",
+    "errors_status", "errors_length", "errors_driver", "errors_other",
+)  # fmt: skip
+OUTCOME = {name: code for code, name in enumerate(OUTCOMES)}
+
+
+class Damage(NamedTuple):
+    """Something in a file that is no row: `name` (torn, nul, header, ...), its line (1-based), and what it means."""
+
+    name: str
+    line: int
+    message: str
+
+
+@dataclass
+class Batch:
+    """Consecutive rows of one log; arrays are of one length. Times are whole ticks of `tick_us` microseconds.
+
+    Parameters
+    ----------
+    label : number of each row's label in `labels`.
+    elapsed : duration in ticks.
+    outcome : number in OUTCOMES.
+    answered : a response came, of whatever status.
+    status : HTTP status, 0 where there is none.
+    kind : Kind.
+    start_us : microseconds since 1970 by the driver's clock; None where the log has no times of day.
+    timed : rows whose duration is that of a request; None for all.
+    first_byte : ticks to the first byte; received : bytes; both None where the log does not tell.
+    samples, failed : JMeter's SampleCount and ErrorCount, None where all rows are single requests.
+    damage : what was found between the rows.
+    """
+
+    labels: list[str]
+    label: NDArray[np.integer]
+    elapsed: Ints
+    outcome: NDArray[np.uint8]
+    answered: NDArray[np.bool_]
+    status: NDArray[np.int16]
+    kind: NDArray[np.uint8]
+    tick_us: int
+    start_us: Ints | None = None
+    timed: NDArray[np.bool_] | None = None
+    first_byte: Ints | None = None
+    received: Ints | None = None
+    samples: Ints | None = None
+    failed: Ints | None = None
+    damage: list[Damage] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.elapsed)
+
+    def take(self, mask: NDArray[np.bool_]) -> Batch:
+        """Return the rows where `mask` is true (without the damage)."""
+        arrays = {f.name: getattr(self, f.name) for f in fields(self)}
+        taken: dict[str, Any] = {name: a[mask] if isinstance(a, np.ndarray) else a for name, a in arrays.items()}
+        return Batch(**taken | {"damage": []})

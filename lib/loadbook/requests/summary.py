@@ -1,0 +1,217 @@
+"""Exact figures of any number of rows: by label, in total, per second; mergeable over files and drivers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadbook.requests.histogram import Histogram, by_group
+from loadbook.requests.rows import OUTCOMES, Batch, Damage, Kind
+
+LABELS_MAX = 10_000
+OTHER_LABELS = "(labels beyond the first 10000)"
+CLASSES = 6  # no status, 1xx ... 5xx
+
+
+@dataclass
+class Tally:
+    """Figures of one label or of all.
+
+    Parameters
+    ----------
+    attempts : requests that ended, answered or not.
+    answered : responses of whatever status (the metric `requests`).
+    outcomes : attempts by name in OUTCOMES, which do not overlap.
+    classes : responses by status class, 0 for those without an HTTP status.
+    received : bytes of answered requests; None where the log does not tell.
+    latency, first_byte : times of single requests in us.
+    """
+
+    attempts: int = 0
+    answered: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    classes: Counter[int] = field(default_factory=Counter)
+    received: int | None = None
+    latency: Histogram = field(default_factory=Histogram)
+    first_byte: Histogram = field(default_factory=Histogram)
+
+    @property
+    def ok(self) -> int:
+        """Responses of status 2xx or 3xx (or none, where the tool has none) that the tool does not call failed."""
+        return self.outcomes["ok"]
+
+    @property
+    def errors(self) -> int:
+        """Attempts that are not ok."""
+        return self.attempts - self.ok
+
+    @property
+    def error_share(self) -> float | None:
+        """Errors per attempt; None without attempts."""
+        return self.errors / self.attempts if self.attempts else None
+
+    def merge(self, other: Tally) -> None:
+        """Add all of another tally."""
+        self.attempts += other.attempts
+        self.answered += other.answered
+        self.outcomes.update(other.outcomes)
+        self.classes.update(other.classes)
+        if other.received is not None:
+            self.received = (self.received or 0) + other.received
+        self.latency.merge(other.latency)
+        self.first_byte.merge(other.first_byte)
+
+
+@dataclass
+class Summary:
+    """All that is known of one or several logs.
+
+    Parameters
+    ----------
+    labels : by label; transactions : JMeter's transaction rows by label, which are in no total.
+    seconds : second since 1970 (whole, by the driver's clock) -> answered, ok, errors that ended in it.
+    rows : rows read, by kind.
+    first_start_us, last_end_us : us since 1970; None where the log has no times of day.
+    damage : what was found between the rows, each kind of damage at most 20 times (`damaged` counts all).
+    """
+
+    labels: dict[str, Tally] = field(default_factory=dict)
+    transactions: dict[str, Tally] = field(default_factory=dict)
+    seconds: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    rows: Counter[Kind] = field(default_factory=Counter)
+    first_start_us: int | None = None
+    last_end_us: int | None = None
+    damage: list[Damage] = field(default_factory=list)
+    damaged: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def duration_s(self) -> float | None:
+        """Seconds from the first start to the last end; None where the log has no times of day, or no rows."""
+        if self.first_start_us is None or self.last_end_us is None:
+            return None
+        return (self.last_end_us - self.first_start_us) / 1e6
+
+    def total(self) -> Tally:
+        """Return the figures of all labels together."""
+        total = Tally()
+        for tally in self.labels.values():
+            total.merge(tally)
+        return total
+
+    def series(self) -> list[tuple[int, int, int, int]]:
+        """Return (second, answered, ok, errors) for every second from first to last, seconds counted from 0.
+
+        Seconds are those of the clock, so that drivers add up: the first and the last are seldom whole.
+        """
+        if not self.seconds:
+            return []
+        first, nothing = min(self.seconds), np.zeros(3, np.int64)
+        span = range(first, max(self.seconds) + 1)
+        return [(second - first, *self.seconds.get(second, nothing).tolist()) for second in span]
+
+    def merge(self, other: Summary) -> None:
+        """Add another summary: another file, or another driver whose clock agrees."""
+        for mine, theirs in ((self.labels, other.labels), (self.transactions, other.transactions)):
+            for label, tally in theirs.items():
+                self._of(mine, label).merge(tally)
+        for second, counts in other.seconds.items():
+            self.seconds[second] = self.seconds.get(second, 0) + counts
+        self.rows.update(other.rows)
+        self._span(other.first_start_us, other.last_end_us)
+        self.note(other.damage)
+        self.damaged.update(other.damaged - Counter(d.name for d in other.damage))
+
+    def add(self, batch: Batch) -> None:
+        """Count one batch of rows."""
+        self.note(batch.damage)
+        kinds = np.bincount(batch.kind, minlength=len(Kind))
+        self.rows.update({kind: int(kinds[kind]) for kind in Kind if kinds[kind]})
+        for kind, table in ((Kind.REQUEST, self.labels), (Kind.TRANSACTION, self.transactions)):
+            if kinds[kind]:
+                self._count(table, batch.take(batch.kind == kind) if kinds[kind] < len(batch) else batch)
+        counted = (Kind.REQUEST, Kind.AGGREGATE)
+        if kinds[Kind.AGGREGATE]:
+            self._count_aggregates(batch.take(batch.kind == Kind.AGGREGATE))
+        if batch.start_us is not None and kinds[list(counted)].any():
+            self._count_seconds(
+                batch if kinds[list(counted)].sum() == len(batch) else batch.take(np.isin(batch.kind, counted))
+            )
+
+    def note(self, damage: Iterable[Damage]) -> None:
+        """Keep what was found between rows."""
+        for found in damage:
+            self.damaged[found.name] += 1
+            if self.damaged[found.name] <= 20:
+                self.damage.append(found)
+
+    def _of(self, table: dict[str, Tally], label: str) -> Tally:
+        if label not in table and len(table) >= LABELS_MAX:
+            label = OTHER_LABELS
+        return table.setdefault(label, Tally())
+
+    def _count(self, table: dict[str, Tally], batch: Batch) -> None:
+        """Count rows of single requests (or of transactions) by label."""
+        groups = len(batch.labels)
+        tallies = [self._of(table, label) for label in batch.labels]
+        ends = _grid(batch.label, batch.outcome, groups, len(OUTCOMES))
+        classes = _grid(batch.label[batch.answered], batch.status[batch.answered] // 100, groups, CLASSES)
+        for tally, end, status in zip(tallies, ends.tolist(), classes.tolist(), strict=True):
+            tally.attempts += sum(end)
+            tally.answered += sum(status)
+            tally.outcomes.update({name: n for name, n in zip(OUTCOMES, end, strict=True) if n})
+            tally.classes.update({code: n for code, n in enumerate(status) if n})
+        if batch.received is not None:
+            sums = np.bincount(batch.label, np.where(batch.answered, batch.received, 0), groups)  # exact below 2^53
+            for tally, bytes_ in zip(tallies, sums.tolist(), strict=True):
+                tally.received = (tally.received or 0) + int(bytes_)
+        _times(batch, batch.elapsed, batch.timed, [tally.latency for tally in tallies])
+        if batch.first_byte is not None:
+            _times(batch, batch.first_byte, batch.answered, [tally.first_byte for tally in tallies])
+
+    def _count_aggregates(self, batch: Batch) -> None:
+        """Count rows that stand for several requests: how many and how many failed, but no times."""
+        assert batch.samples is not None and batch.failed is not None
+        for label, samples, failed in zip(
+            batch.label.tolist(), batch.samples.tolist(), batch.failed.tolist(), strict=True
+        ):
+            tally = self._of(self.labels, batch.labels[label])
+            tally.attempts += samples
+            tally.answered += samples
+            tally.outcomes.update({"ok": samples - failed, "errors_other": failed})
+            tally.classes[0] += samples
+
+    def _count_seconds(self, batch: Batch) -> None:
+        assert batch.start_us is not None
+        ends_us = batch.start_us + batch.elapsed * batch.tick_us
+        self._span(int(batch.start_us.min()), int(ends_us.max()))
+        seconds = ends_us // 1_000_000
+        first = int(seconds.min())
+        many = np.ones(len(batch), np.int64) if batch.samples is None else batch.samples
+        ok = (batch.outcome == 0) * many if batch.failed is None else many - batch.failed
+        columns = (batch.answered * many, ok, many - ok)
+        counts = np.stack([np.bincount(seconds - first, column) for column in columns], axis=1).astype(np.int64)
+        for offset in np.unique(seconds - first).tolist():
+            self.seconds[first + offset] = self.seconds.get(first + offset, 0) + counts[offset]
+
+    def _span(self, start_us: int | None, end_us: int | None) -> None:
+        starts = [t for t in (self.first_start_us, start_us) if t is not None]
+        ends = [t for t in (self.last_end_us, end_us) if t is not None]
+        self.first_start_us, self.last_end_us = min(starts, default=None), max(ends, default=None)
+
+
+def _grid(group: NDArray[np.integer], code: NDArray[np.integer], groups: int, codes: int) -> NDArray[np.int64]:
+    """Return how often each code occurs in each group."""
+    cells = np.bincount(group * np.int32(codes) + code, minlength=groups * codes)
+    return cells.reshape(groups, codes)
+
+
+def _times(batch: Batch, ticks: NDArray[np.int64], mask: NDArray[np.bool_] | None, into: list[Histogram]) -> None:
+    group = batch.label
+    if mask is not None and not mask.all():
+        group, ticks = group[mask], ticks[mask]
+    for g, values, counts in by_group(group, ticks, len(into)):
+        into[g].add(values * batch.tick_us, counts)
