@@ -33,6 +33,11 @@ class RunData:
     traces: pd.DataFrame
     problems: pd.DataFrame
 
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Names of the load generators of this run, in the plan's order."""
+        return self.study.tools_of(self.plan["treatments"])
+
     def values(self, metric: str, statistic: str | None = None) -> pd.DataFrame:
         """Return one row per planned and executed trial: trial, treatment, block, slot, status, valid, value.
 

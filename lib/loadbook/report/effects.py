@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,16 @@ QUANTITIES = {
     "ab": "ab’s “Percentage of the requests served within a certain time”, whole ms",
     "jmeter": "JMeter’s elapsed time of all samples",
     "httperf": "httperf’s connection time",
+    "h2load": "h2load’s time for request",
+    "weighttp": "weighttp’s total time",
 }
+
+
+def quantity(tools: Sequence[str]) -> str:
+    """Return what a percentile of these tools is."""
+    if len(tools) > 1:
+        return f"as its tool defines it ({', '.join(tools)}), so that two tools are not compared"
+    return QUANTITIES.get(tools[0], f"as {tools[0]} prints it")
 
 
 class EffectsPage(Page):
@@ -74,9 +84,8 @@ class EffectsPage(Page):
         from loadbook.report.figures import latency
 
         if not self.panels:
-            return nothing(f"{self.data.study.workload.tool} prints no percentiles.")
-        tool = self.data.study.workload.tool
-        shown = drawn(latency, self.analysis, panels=self.panels, quantity=QUANTITIES.get(tool, f"as {tool} prints it"))
+            return nothing(f"{' and '.join(self.data.tools)}: no percentiles.")
+        shown = drawn(latency, self.analysis, panels=self.panels, quantity=quantity(self.data.tools))
         table = verdicts.latency_table(self.panels, self.labels)
         numbers = render("details.html.j2", summary="The numbers behind this figure", inside=safe_table(table))
         return Block(str(markup(shown) + numbers), str(clean(f"{shown.answer}\n{plain(table)}")))
