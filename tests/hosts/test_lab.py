@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,14 +79,40 @@ def test_killed_stopped_and_displaced_servers_come_back(own):
 
 
 def test_masks_are_disjoint(monkeypatch):
-    def masks(cpus: set[int], hosts: int):
+    def masks(cpus: set[int], *roles: str):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: cpus)
-        return cpu_masks(hosts)
+        return list(cpu_masks({str(k): (role,) for k, role in enumerate(roles)}).values())
 
-    assert masks({0, 1}, 2) == [(0,), (1,)]
-    assert masks({0, 1, 2, 3, 5}, 2) == [(0, 1), (2, 3, 5)]
-    assert masks({4, 7}, 3) == [(4,), (7,), (7,)]
-    assert masks({0}, 2) == [None, None]
+    assert masks({0, 1}, "driver", "web") == [(0,), (1,)]
+    assert masks({0, 1, 2, 3, 5}, "driver", "web") == [(0, 1), (2, 3, 5)]
+    assert masks({4, 7}, "driver", "web", "driver") == [(4,), (7,), (4,)]
+    assert masks({4, 7}, "driver", "web", "web") == [(4,), (7,), (7,)]
+    assert masks({1, 2, 3, 4}, "driver", "web", "driver") == [(1,), (2,), (3, 4)]
+    assert masks({0}, "driver", "web") == [None, None]
+
+
+def test_more_drivers_keep_the_places_of_the_others_and_stay_until_taken_away(tmp_path):
+    folder = tmp_path / "lab"
+
+    def lab(drivers: int | None = None) -> Lab:
+        return replace(Lab.at(folder, drivers), net="127.250.11")
+
+    try:
+        one = lab().up()
+        two = lab(2).up()
+        assert [(s.alias, s.address) for s in two] == [
+            ("driver", "127.250.11.1"), ("web", "127.250.11.2"), ("driver-2", "127.250.11.3"),
+        ]  # fmt: skip
+        assert [s.port for s in two[:2]] == [s.port for s in one]
+        assert read_hosts(folder / "hosts.toml").with_role("driver") == ["driver", "driver-2"]
+        for state in two:
+            assert state.cpus is None or os.sched_getaffinity(state.pid) == set(state.cpus)
+        assert lab().up() == two
+        again = lab(1).up()
+        assert [(s.alias, s.address, s.cpus) for s in again] == [(s.alias, s.address, s.cpus) for s in one]
+        assert not [line for line in processes_in(folder / "driver-2") if b"sshd" in line]
+    finally:
+        lab().down()
 
 
 def test_commands(tmp_path, monkeypatch):

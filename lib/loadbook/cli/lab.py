@@ -20,9 +20,10 @@ def lab() -> None:
 
 
 @lab.command()
-def up() -> None:
+@click.option("--drivers", type=click.IntRange(1, 8), help="Hosts that put load; without it: as many as there are.")
+def up(drivers: int | None) -> None:
     """Bring the lab up; a lab that runs is left alone."""
-    ours = _lab()
+    ours = _lab(drivers)
     states = ours.up()
     _print(states)
     if any(state.cpus is None for state in states):
@@ -46,10 +47,10 @@ def status() -> None:
         sys.exit(3)
 
 
-def _lab() -> Lab:
+def _lab(drivers: int | None = None) -> Lab:
     from loadbook.hosts.lab import Lab
 
-    return Lab(layout().lab)
+    return Lab.at(layout().lab, drivers)
 
 
 def _print(states: Sequence[Status]) -> None:

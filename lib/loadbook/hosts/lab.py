@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +25,8 @@ from loadbook.hosts.sshd import Sshd, program
 from loadbook.records.layout import check_name
 from loadbook.records.manifest import read_json, write_atomic, write_json
 
-HOSTS: Mapping[str, tuple[str, ...]] = {"driver": ("driver",), "web": ("web",)}
+DRIVER = "driver"
+HOSTS: Mapping[str, tuple[str, ...]] = {DRIVER: (DRIVER,), "web": ("web",)}
 FIRST_PORT, FIRST_SERVICE_PORT = 22022, 18080
 
 
@@ -47,13 +48,25 @@ class Lab:
     hosts: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(HOSTS))
     net: str = "127.0.1"
 
+    @classmethod
+    def at(cls, folder: Path, drivers: int | None = None) -> Lab:
+        """Return the lab in `folder` with so many drivers; None: as many as it has, which is one in a new lab."""
+        state = folder / "lab.json"
+        known = read_json(state) if state.is_file() else HOSTS
+        count = drivers or sum(alias.partition("-")[0] == DRIVER for alias in known)
+        # drivers are added at the end, so that the others keep their addresses
+        return cls(folder, dict(HOSTS) | {f"{DRIVER}-{k}": (DRIVER,) for k in range(2, count + 1)})
+
     @property
     def hosts_file(self) -> Path:
         """Return the hosts file that `up` writes, with known_hosts beside it."""
         return self.folder / "hosts.toml"
 
     def up(self) -> list[Status]:
-        """Bring every host up that is not, log in to each, and return the state; a running lab is left alone."""
+        """Bring every host up that is not, log in to each, and return the state; a running lab is left alone.
+
+        With other hosts than before, CPUs are shared anew, and hosts whose share changes are started again.
+        """
         with self._locked():
             _make_key(self.folder / "user_key")
             recorded = self._recorded()
@@ -63,7 +76,7 @@ class Lab:
             servers = [self._server(number, alias, recorded) for number, alias in enumerate(self.hosts)]
             for server in servers:
                 _make_key(server.folder / "host_key")
-                if server.pid() is None or not server.answers():
+                if server not in recorded or server.pid() is None or not server.answers():
                     server.stop()
                     server.start()
             self._record(servers)
@@ -106,13 +119,14 @@ class Lab:
         """Return a host as it was recorded, if its ports can be had again, else a new choice."""
         folder = self.folder / check_name("host", alias)
         folder.mkdir(exist_ok=True)
-        address, cpus = f"{self.net}.{number + 1}", cpu_masks(len(self.hosts))[number]
+        address, cpus = f"{self.net}.{number + 1}", cpu_masks(self.hosts)[alias]
         for old in recorded:
             if old.alias == alias and old.address == address:
-                if old.pid() is not None:
+                runs = old.pid() is not None
+                if runs and {server.alias for server in recorded} == set(self.hosts):
                     return old
-                if _is_free(address, old.port):
-                    return Sshd(alias, address, old.port, old.service_port, cpus, folder)
+                if runs or _is_free(address, old.port):
+                    return replace(old, cpus=cpus)
         port = _free_port(address, FIRST_PORT)
         # another lab on this address holds its SSH port all the time, but its service port during trials only
         service_port = _free_port(address, FIRST_SERVICE_PORT + port - FIRST_PORT)
@@ -142,18 +156,19 @@ class Lab:
         return entry_text(server.alias, values)
 
 
-def cpu_masks(hosts: int) -> list[tuple[int, ...] | None]:
-    """Share the CPUs that we may use among `hosts`, disjoint; with too few, the first host has one for itself.
+def cpu_masks(hosts: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[int, ...] | None]:
+    """Share the CPUs that we may use among `hosts` (alias -> roles), disjoint; with too few, all drivers have one.
 
     A machine with one CPU has no masks: driver and server then disturb each other, and a gate says so.
     """
     cpus = sorted(os.sched_getaffinity(0))
     count = len(cpus)
     if count < 2:
-        return [None] * hosts
-    if count < hosts:
-        return [(cpus[0],), *[tuple(cpus[1:])] * (hosts - 1)]
-    return [tuple(cpus[i * count // hosts : (i + 1) * count // hosts]) for i in range(hosts)]
+        return dict.fromkeys(hosts)
+    if count < len(hosts):
+        return {alias: (cpus[0],) if DRIVER in roles else tuple(cpus[1:]) for alias, roles in hosts.items()}
+    edges = [k * count // len(hosts) for k in range(len(hosts) + 1)]
+    return {alias: tuple(cpus[edges[k] : edges[k + 1]]) for k, alias in enumerate(hosts)}
 
 
 def _make_key(path: Path) -> None:

@@ -64,7 +64,7 @@ def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) ->
 def _lab_up(layout: Layout) -> Path:
     from loadbook.hosts.lab import Lab
 
-    lab = Lab(layout.lab)
+    lab = Lab.at(layout.lab)
     lab.up()
     return lab.hosts_file
 
