@@ -4,11 +4,12 @@ STUDY ?= nginx-directives
 LOADBOOK := .venv/bin/loadbook
 TOOLS := nginx=nginx-light wrk=wrk httperf=httperf sshd=openssh-server ssh-keyscan=openssh-client taskset=util-linux git=git
 
-.PHONY: help setup setup-dev report test check lab lock clean
+.PHONY: help setup setup-dev report test check lab jmeter lock clean
 help:
 	@echo 'make report   install what is missing, run the study $(STUDY) in the lab, write reports/'
 	@echo 'make test     install what is missing, run every test'
 	@echo 'make lab      open JupyterLab on the notebooks'
+	@echo 'make jmeter   install Apache JMeter for the lab (72 MB below .cache, checksummed)'
 	@echo 'make clean    take the lab down and remove the environment (data/ and reports/ stay)'
 
 setup:
@@ -35,6 +36,10 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 lab: setup
 	@$(LOADBOOK) lab up
 	@cd notebooks && ../.venv/bin/python -m jupyterlab --ServerApp.ip=127.0.0.1 --LabApp.news_url= $(AS_ROOT) $(JUPYTER_ARGS)
+
+jmeter:
+	@scripts/setup.sh requirements.lock $(TOOLS) java=default-jre-headless mvn=maven
+	@scripts/jmeter.sh .cache/jmeter
 
 # Needs uv. Locks hold hashes and no address of any index, so that they work with every mirror.
 LOCK := uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --extra build pyproject.toml

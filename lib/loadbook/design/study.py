@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 MAX_BYTES = 1_000_000
 SMOKE = "-smoke"
+FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 INCLUDE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.toml\Z")
 
 
@@ -201,15 +202,32 @@ class Study(_Spec):
 def read_study(path: Path) -> Study:
     """Read, merge and check a study file; StudyError names every mistake with its key path."""
     raw, study = read_raw(path), None
-    found: list[SpecProblem] = []
+    found = list(_read_plans(path.parent, raw))
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        found = problems.of_validation(error, Study)
+        found += problems.of_validation(error, Study)
     found += [p for p in problems.of_meaning(raw) if p.path not in {q.path for q in found}]
     if study is None or found:
         raise StudyError(str(path), found)
     return study
+
+
+def _read_plans(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
+    """Put what the plan files of the loads hold beside their names, so that a run keeps it; yield what is missing."""
+    treatments = raw.get("treatments")
+    named = treatments.items() if isinstance(treatments, dict) else ()
+    owners: list[tuple[tuple[str, ...], Any]] = [((), raw), *((("treatments", name), t) for name, t in named)]
+    for where, owner in owners:
+        load = owner.get("workload") if isinstance(owner, dict) else None
+        name = load.get("plan") if isinstance(load, dict) else None
+        if isinstance(load, dict) and isinstance(name, str) and FILE_NAME.match(name):
+            try:
+                load["plan_text"] = (folder / name).read_text(encoding="utf-8")
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+                path = problems.key_path((*where, "workload", "plan"))
+                yield SpecProblem(path, f"{name!r} beside the study cannot be read: {reason}")
 
 
 def find_study(studies: Path, name: str) -> Study:

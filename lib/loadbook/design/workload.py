@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Seconds = Annotated[float, Field(gt=0, le=86400)]
 HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]*$", max_length=2000)]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
 UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=2000)]
 
 
@@ -18,6 +19,7 @@ class Workload(BaseModel):
     `rate_per_s` requests start every second whatever the server does, `calls_per_connection` on each connection.
     Times are seconds. With `requests` the load ends after so many of them, all connections together, and `duration_s`
     is what they are expected to take: plans count with it, and a load that takes over three times as long has hung.
+    `plan` names a file beside the study with a plan of the tool's own (JMeter's .jmx); `plan_text` is what it holds.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -42,6 +44,8 @@ class Workload(BaseModel):
     expect_status: Annotated[int, Field(ge=100, le=599)] = 200
     expect_bytes: Annotated[int, Field(ge=0)] | None = None
     extra: tuple[str, ...] = ()
+    plan: FileName | None = None
+    plan_text: Annotated[str, Field(max_length=1_000_000)] | None = None
 
     @model_validator(mode="after")
     def _rate_goes_with_open(self) -> Workload:
@@ -66,5 +70,7 @@ class Workload(BaseModel):
 
     def shortened(self, duration_s: float, warmup_s: float) -> Workload:
         """Return the same load for another time; a number of requests shrinks or grows with it."""
-        requests = self.requests and max(round(self.requests * duration_s / self.duration_s), self.connections)
+        each = 1 if self.requests is None or self.requests % self.connections else self.connections  # stays even
+        share = duration_s / self.duration_s / each
+        requests = self.requests and max(round(self.requests * share) * each, self.connections)
         return self.model_copy(update={"duration_s": duration_s, "warmup_s": warmup_s, "requests": requests})

@@ -23,7 +23,9 @@ MAX_OUTPUT = 1 << 20
 START_S = 15.0
 _CHUNK = 1 << 16
 
-PREAMBLE = 'export LC_ALL=C TZ=UTC PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"; unset CDPATH ENV'
+# JMETER_HOME goes first: a distribution's jmeter on PATH may be one that cannot work
+_PATH = "${JMETER_HOME:+$JMETER_HOME/bin:}$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+PREAMBLE = f'export LC_ALL=C TZ=UTC PATH="{_PATH}"; unset CDPATH ENV'
 _MASK = 'while read -r key value; do [ "$key" = Cpus_allowed_list: ] && echo "$value"; done </proc/$$/status'
 
 

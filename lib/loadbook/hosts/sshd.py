@@ -38,6 +38,7 @@ X11Forwarding no
 AllowTcpForwarding yes
 MaxSessions 100
 MaxStartups 100
+SetEnv "JMETER_HOME={jmeter}"
 Subsystem sftp internal-sftp
 """
 
@@ -80,7 +81,13 @@ class Sshd:
         """Start it under its CPU mask and wait for its greeting; HostError tells what its log says."""
         self.workdir.mkdir(mode=0o700, exist_ok=True)
         text = CONFIG.format(
-            port=self.port, address=self.address, folder=self.folder, keys=self.folder.parent, pam=_pam()
+            port=self.port,
+            address=self.address,
+            folder=self.folder,
+            keys=self.folder.parent,
+            pam=_pam(),
+            # beside the lab is where `make jmeter` puts it, whether it is there yet or not
+            jmeter=os.environ.get("JMETER_HOME") or self.folder.parent.parent / "jmeter",
         )
         write_atomic(self.config, text.encode())
         if os.geteuid() == 0:

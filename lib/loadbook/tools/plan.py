@@ -28,18 +28,20 @@ def check(tool: Tool, workload: Workload, owned: Sequence[str] = (), able: Seque
     check_extra(tool, workload, owned)
 
 
-_FIELDS = {"requests": None, "think_time_s": 0.0, "calls_per_connection": 1}  # of the workload -> not asked for
+# fields of the workload -> not asked for
+_FIELDS = {"requests": None, "think_time_s": 0.0, "calls_per_connection": 1, "plan": None}
 _WANTS = {
     "requests": "cannot end after a number of requests",
     "think_time_s": "cannot make its connections wait between requests (think_time_s)",
     "calls_per_connection": "cannot limit calls_per_connection",
+    "plan": "has no plans",
 }
 
 
 def check_fields(tool: Tool, workload: Workload, able: Sequence[str] = ()) -> None:
     """Raise ToolError for the first field that the workload sets and the tool has no option for.
 
-    `able` names those of ``requests``, ``think_time_s`` and ``calls_per_connection`` that the tool can do.
+    `able` names those of ``requests``, ``think_time_s``, ``calls_per_connection`` and ``plan`` that the tool can do.
     """
     for name, unset in _FIELDS.items():
         if name not in able and getattr(workload, name) != unset:

@@ -1,0 +1,223 @@
+"""JMeter's test plan for a workload, and the properties through which it, or the user's own plan, learns the load.
+
+Where the load goes and how hard it is travels on the command line as properties (``-Jhost=...``), which a plan reads
+as ``${__P(host)}``. Only what properties cannot say (headers, timers, keep-alive) is written into the plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from xml.etree import ElementTree as ET
+
+from loadbook.core.errors import ToolError
+from loadbook.design.workload import Workload
+from loadbook.tools import plan
+from loadbook.tools.base import Target
+
+# RFC 3986: java.net.URI refuses anything else; a fragment would not be sent
+_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})+\Z")
+_DOCTYPE = re.compile(rb"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
+MAX_STARTS = 10_000_000  # of an open load: 8 bytes each of JMeter's heap
+
+Props = Iterable[tuple[str, str, object]]
+
+
+def properties(workload: Workload, target: Target, seconds: int) -> dict[str, str]:
+    """Return the load as JMeter properties: texts and whole numbers; ToolError for what they cannot say."""
+    if not _PATH.match(workload.path):
+        raise ToolError(f"JMeter cannot request the path {workload.path!r}", "write it percent-encoded, without '#'")
+    found = {
+        "host": target.address,
+        "port": str(target.port),
+        "scheme": target.scheme,
+        "path": workload.path,
+        "threads": str(workload.connections),
+        "duration": str(seconds),
+        "timeout_ms": str(_whole_ms("timeout_s", workload.timeout_s)),
+    }
+    if workload.requests is not None:
+        found["loops"] = str(_loops(workload.requests, workload.connections))
+    if workload.rate_per_s is not None:
+        found["rate"] = _rate(workload.rate_per_s, seconds)
+    if workload.think_time_s:
+        found["think_ms"] = str(_whole_ms("think_time_s", workload.think_time_s))
+    return found
+
+
+def text(workload: Workload) -> bytes:
+    """Return the plan of a workload: the user's own where it names one."""
+    return _own(workload) if workload.plan or workload.plan_text else _generated(workload)
+
+
+def _own(workload: Workload) -> bytes:
+    """Return the user's own plan; ToolError unless it is a test plan that takes the load from the study."""
+    data, name = (workload.plan_text or "").encode(), f"workload.plan: {workload.plan}"
+    try:
+        root = None if _DOCTYPE.search(data) else ET.fromstring(data)  # noqa: S314 - no DTD, so no entities
+    except ET.ParseError as error:
+        raise ToolError(f"{name} is not XML: {error}", "save it again in JMeter") from None
+    if root is None or root.tag != "jmeterTestPlan":
+        raise ToolError(f"{name} is no JMeter test plan", "name the .jmx that JMeter saved")
+    if workload.headers or not workload.keepalive:
+        raise ToolError(f"{name} decides on headers and keep-alive itself", "drop both from the workload")
+    missing = [p for p in _needed(workload) if not re.search(rf"\$\{{__(P|property)\({p}[,)]".encode(), data)]
+    if missing:
+        raise ToolError(
+            f"{name} does not read {', '.join(missing)}: its load would not be the study's",
+            f"write {', '.join(f'${{__P({p})}}' for p in missing)} where the plan has values of its own",
+        )
+    return data
+
+
+def _needed(workload: Workload) -> Iterator[str]:
+    """Yield the properties without which a plan makes another load than the study says."""
+    yield from ("host", "port", "threads", "duration" if workload.requests is None else "loops")
+    yield from ["rate"] if workload.rate_per_s is not None else []
+    yield from ["think_ms"] if workload.think_time_s else []
+
+
+def _generated(workload: Workload) -> bytes:
+    """Return a plan of one request that every thread repeats."""
+    children = [_sampler(workload), *_timers(workload), *_headers(workload)]
+    group = _tree((_threads(workload), _tree(*((child, _tree()) for child in children))))
+    root = ET.Element("jmeterTestPlan", version="1.2", properties="5.0", jmeter="5.6.3")
+    root.append(_tree((_element("TestPlan", "TestPlanGui", "loadbook", _plan_props()), group)))
+    ET.indent(root)
+    return ET.tostring(root, encoding="utf-8", xml_declaration=True)
+
+
+def _rate(rate_per_s: float, seconds: int) -> str:
+    if rate_per_s * seconds > MAX_STARTS:
+        raise ToolError(
+            f"jmeter draws all {rate_per_s * seconds:g} starts of an open load beforehand, which takes its memory",
+            f"at most {MAX_STARTS} of them: lower duration_s or rate_per_s",
+        )
+    return f"{rate_per_s:.15g}"
+
+
+def _whole_ms(what: str, value_s: float) -> int:
+    ms = round(value_s * 1000)
+    if ms < 1 or abs(ms - value_s * 1000) > 1e-6:
+        raise ToolError(f"jmeter takes whole milliseconds only: {what} = {value_s:g} s cannot be done", "round it")
+    return ms
+
+
+def _loops(requests: int, connections: int) -> int:
+    """Return the requests of each thread, which are the same for all of them."""
+    loops, rest = divmod(requests, connections)
+    if rest:
+        raise ToolError(
+            f"jmeter shares {requests} requests evenly among {connections} connections, which cannot be done",
+            f"use requests = {loops * connections} or {(loops + 1) * connections}",
+        )
+    return loops
+
+
+def _tree(*pairs: tuple[ET.Element, ET.Element]) -> ET.Element:
+    """Return a hashTree: elements, each followed by the tree of its children."""
+    tree = ET.Element("hashTree")
+    for pair in pairs:
+        tree.extend(pair)
+    return tree
+
+
+def _element(kind: str, gui: str, name: str, props: Props) -> ET.Element:
+    """Return a test element with its properties, given as (type, name, value)."""
+    element = ET.Element(kind, guiclass=gui, testclass=kind, testname=name, enabled="true")
+    _fill(element, props)
+    return element
+
+
+def _fill(element: ET.Element, props: Props) -> None:
+    for kind, name, value in props:
+        child = ET.SubElement(element, kind, name=name)
+        if isinstance(value, ET.Element):
+            child.set("elementType", value.tag)
+            child.attrib.update({k: v for k, v in value.attrib.items() if k != "name"})
+            child.extend(value)
+        else:
+            child.text = str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _arguments() -> ET.Element:
+    arguments = ET.Element("Arguments")
+    ET.SubElement(arguments, "collectionProp", name="Arguments.arguments")
+    return arguments
+
+
+def _plan_props() -> Iterator[tuple[str, str, object]]:
+    yield "boolProp", "TestPlan.functional_mode", False
+    yield "elementProp", "TestPlan.user_defined_variables", _arguments()
+
+
+def _threads(workload: Workload) -> ET.Element:
+    """Return the group of threads, one a connection; they keep their connection from one request to the next."""
+    loops = ET.Element("LoopController")
+    _fill(loops, [("stringProp", "LoopController.loops", "${__P(loops,-1)}")])
+    _fill(loops, [("boolProp", "LoopController.continue_forever", False)])
+    props = [
+        ("elementProp", "ThreadGroup.main_controller", loops),
+        ("stringProp", "ThreadGroup.on_sample_error", "continue"),
+        ("stringProp", "ThreadGroup.num_threads", "${__P(threads)}"),
+        ("stringProp", "ThreadGroup.ramp_time", "${__P(ramp,0)}"),
+        ("boolProp", "ThreadGroup.scheduler", workload.requests is None),
+        ("stringProp", "ThreadGroup.duration", "${__P(duration,)}"),
+        ("stringProp", "ThreadGroup.delay", "0"),
+        ("boolProp", "ThreadGroup.same_user_on_next_iteration", True),
+    ]
+    return _element("ThreadGroup", "ThreadGroupGui", "load", props)
+
+
+def _sampler(workload: Workload) -> ET.Element:
+    """Return the request; redirects are answers like any other, and are not followed."""
+    props = [
+        ("elementProp", "HTTPsampler.Arguments", _arguments()),
+        ("stringProp", "HTTPSampler.domain", "${__P(host)}"),
+        ("stringProp", "HTTPSampler.port", "${__P(port)}"),
+        ("stringProp", "HTTPSampler.protocol", "${__P(scheme)}"),
+        ("stringProp", "HTTPSampler.path", "${__P(path)}"),
+        ("stringProp", "HTTPSampler.method", "GET"),
+        ("boolProp", "HTTPSampler.follow_redirects", False),
+        ("boolProp", "HTTPSampler.auto_redirects", False),
+        ("boolProp", "HTTPSampler.use_keepalive", workload.keepalive),
+        ("stringProp", "HTTPSampler.implementation", "HttpClient4"),
+        ("stringProp", "HTTPSampler.connect_timeout", "${__P(timeout_ms)}"),
+        ("stringProp", "HTTPSampler.response_timeout", "${__P(timeout_ms)}"),
+    ]
+    return _element("HTTPSamplerProxy", "HttpTestSampleGui", "request", props)
+
+
+def _timers(workload: Workload) -> Iterator[ET.Element]:
+    """Yield what the threads wait for: a think time, or the next of the starts of an open load."""
+    if workload.think_time_s:
+        props = [("stringProp", "ConstantTimer.delay", "${__P(think_ms)}")]
+        yield _element("ConstantTimer", "ConstantTimerGui", "think time", props)
+    if workload.rate_per_s is not None:
+        props = [
+            ("stringProp", "throughput", "${__P(rate)}"),
+            ("intProp", "throughputPeriod", "1"),
+            ("stringProp", "duration", "${__P(duration)}"),
+            ("intProp", "batchSize", "1"),
+            ("intProp", "batchThreadDelay", "0"),
+            ("stringProp", "randomSeed", "${__P(seed,0)}"),
+        ]
+        yield _element("PreciseThroughputTimer", "TestBeanGUI", "arrivals", props)
+
+
+def _headers(workload: Workload) -> Iterator[ET.Element]:
+    """Yield the request headers; ``Connection`` JMeter sends itself, as its request says."""
+    if any(name.lower() == "connection" for name in workload.headers):
+        raise ToolError("jmeter sends the header Connection itself", "drop it, and set workload.keepalive")
+    asked = {name: value for name, value in plan.headers(workload).items() if name != "Connection"}
+    if not asked:
+        return
+    listed = ET.Element("collectionProp", name="HeaderManager.headers")
+    for name, value in asked.items():
+        if "${" in name + value:
+            raise ToolError(f"JMeter reads ${{...}} in the header {name} as an expression", "use the tool wrk")
+        header = ET.SubElement(listed, "elementProp", name="", elementType="Header")
+        _fill(header, [("stringProp", "Header.name", name), ("stringProp", "Header.value", value)])
+    manager = _element("HeaderManager", "HeaderPanel", "headers", [])
+    manager.append(listed)
+    yield manager
