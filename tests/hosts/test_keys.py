@@ -100,6 +100,7 @@ def test_trust_shows_asks_stores_and_tells_changes(lab, hosts_file, tmp_path):
     command = ["trust", "--hosts", str(hosts_file)]
     asked = CliRunner().invoke(hosts_command, command)
     assert isinstance(asked.exception, UsageError)
+    assert asked.output.count("\tnew\tssh-ed25519 SHA256:") == 2  # all of them are shown, though nobody can answer
     assert not (tmp_path / "known_hosts").exists()
     done = CliRunner().invoke(hosts_command, [*command, "--yes"])
     assert done.exit_code == 0

@@ -61,15 +61,19 @@ def trust(aliases: tuple[str, ...], hosts_file: Path | None, yes: bool, replace:
     unknown = [alias for alias in aliases if alias not in ends]
     if unknown:
         raise UsageError(f"{path} has no host {unknown[0]!r}", f"hosts: {', '.join(ends)}")
-    done: set[tuple[str, int]] = set()
+    done: dict[tuple[str, int], bool] = {}
     for alias in aliases or ends:
         for hop in way_to(ends[alias]):
             if (hop.key_name, hop.port) not in done:
-                done.add((hop.key_name, hop.port))
-                _trust_one(trust_file(path, known), hop, yes, replace)
+                done[hop.key_name, hop.port] = _trust_one(trust_file(path, known), hop, yes, replace)
+            if not done[hop.key_name, hop.port]:
+                break  # what lies behind it cannot be asked yet
+    if not all(done.values()):
+        raise UsageError("nobody to ask here", "compare the fingerprints above, then: loadbook hosts trust --yes")
 
 
-def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> None:
+def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> bool:
+    """Show a host's keys and keep them if the user accepts; False where there is nobody to ask."""
     from loadbook.hosts.trust import offers, store
 
     shown = offers(end)
@@ -84,17 +88,14 @@ def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> None:
             "someone may be in between; if the host was reinstalled: loadbook hosts trust --replace",
         )
     if all(offer.state == "trusted" for offer in shown):
-        return
+        return True
+    if not yes and not sys.stdin.isatty():
+        return False
     if not yes:
-        _confirm(end)
+        click.confirm(f"trust {end.alias} ({end.host_name})?", abort=True, err=True)
     store(file, end, [offer.key for offer in shown], replace=bool(changed))
     click.echo(f"{end.alias}: stored in {file}", err=True)
-
-
-def _confirm(end: Endpoint) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError("nobody to ask here", "compare the fingerprints above, then: loadbook hosts trust --yes")
-    click.confirm(f"trust {end.alias} ({end.host_name})?", abort=True, err=True)
+    return True
 
 
 @click.command()
