@@ -1,0 +1,94 @@
+"""Every case of the corpus gives what a reader finds in it, or a refusal that says why: the table is corpus.txt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tool_cases import FIXTURES, capture, check_sane, table
+
+from loadbook.core.errors import ParseError
+from loadbook.core.metrics import ERROR_CLASSES
+from loadbook.tools import registry
+
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "": 1.0}
+COLUMNS = (
+    *(("requests", "count"), ("ok", "count"), ("errors", "count"), ("classes", "")),
+    *(("duration", "value"), ("requests_per_s", "value"), ("latency", "p50"), ("latency", "p99")),
+)
+
+
+class Case(NamedTuple):
+    tool: str
+    name: str
+    says: list[str]
+
+
+def read_table() -> Iterator[Case]:
+    tool = version = ""
+    for line in (Path(__file__).parent / "corpus.txt").read_text().splitlines():
+        if head := re.fullmatch(r"\[(\S+) (\S+)\]", line):
+            tool, version = head.groups()
+        elif line and not line.startswith("#"):
+            name, *says = line.split(maxsplit=2) if " ! " in line else line.split()
+            yield Case(tool, f"{version}--{name}", says)
+
+
+TABLE = list(read_table())
+REFUSED = [case for case in TABLE if case.says[0] == "!"]
+READ = [case for case in TABLE if case.says[0] != "!"]
+
+
+def number(printed: str) -> float:
+    """Return what a cell of the table means in base units."""
+    match = re.fullmatch(r"([\d.]+)(us|ms|s|m|)(?:/([\d.]+))?", printed)
+    assert match, printed
+    return float(match[1]) * UNITS[match[2]] / float(match[3] or 1)
+
+
+def path(case: Case) -> Path:
+    return FIXTURES / case.tool / f"{case.name}.json"
+
+
+def ids(cases: list[Case]) -> list[str]:
+    return [f"{case.tool}-{case.name}" for case in cases]
+
+
+@pytest.mark.parametrize("case", READ, ids=ids(READ))
+def test_rows(case: Case) -> None:
+    parsed = registry.load(case.tool).parse(capture(path(case)))
+    check_sane(parsed)
+    found = {key: row.value for key, row in table(parsed.rows).items()}
+    assert len(case.says) == len(COLUMNS), case
+    for (metric, statistic), printed in zip(COLUMNS, case.says, strict=True):
+        if metric == "classes":
+            check_classes(found, printed)
+            continue
+        key = (metric + "_intended" * (metric == "latency" and case.tool == "wrk2"), statistic)
+        assert found.get(key) == (None if printed == "-" else pytest.approx(number(printed), rel=1e-9)), key
+
+
+def check_classes(found: dict[tuple[str, str], float], printed: str) -> None:
+    """Assert that the classes of errors are those of the table, and all others are 0 or not told."""
+    expected = dict(pair.split("=") for pair in printed.split(",")) if printed != "none" else {}
+    for name in ERROR_CLASSES:
+        value = expected.pop(name.removeprefix("errors_"), None)
+        wanted = (0, None) if value is None else (None,) if value == "-" else (int(value),)
+        assert found.get((name, "count")) in wanted, name
+    assert not expected
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=ids(REFUSED))
+def test_refusals(case: Case) -> None:
+    with pytest.raises(ParseError, match=f"^{case.tool}: stdout: .*{case.says[1]}") as refusal:
+        registry.load(case.tool).parse(capture(path(case)))
+    assert refusal.value.exit_code == 4 and (refusal.value.file, refusal.value.line) == ("stdout", 0)
+
+
+def test_no_capture_of_the_table_is_missing_or_there_twice() -> None:
+    names = [(case.tool, case.name) for case in TABLE]
+    assert len(set(names)) == len(names) == 198
+    assert not [case for case in TABLE if not path(case).with_suffix(".stdout").is_file()]
