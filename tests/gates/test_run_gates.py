@@ -118,3 +118,87 @@ def test_excluded_and_failed_trials_do_not_count() -> None:
 
 def test_an_empty_run_is_no_trouble() -> None:
     assert check_run(STUDY, [], []) == []
+
+
+def fact(value: object, kind: str = "identity") -> dict[str, object]:
+    return {"value": value, "kind": kind}
+
+
+def run_with_facts(before: dict, after: dict | None, study: Study = STUDY):
+    facts = {"web-1-before": before} | ({"web-1-after": after} if after is not None else {})
+    return named(check_run(study, *make(), facts=facts), "facts_differ")
+
+
+def test_an_identity_fact_that_changed_during_the_run_is_a_doubt() -> None:
+    (hit,) = run_with_facts({"net.core.somaxconn": fact(4096)}, {"net.core.somaxconn": fact(128)})
+    assert (hit.level, hit.trial, hit.host) == ("doubt", None, "web-1")
+    assert "net.core.somaxconn of web-1 was 4096 before the run and 128 after it" in hit.message
+
+
+def test_tolerance_facts_may_move_a_little_and_informational_ones_at_will() -> None:
+    before = {"memory_total_b": fact(1000, "tolerance"), "load_1min": fact(0.1, "info"), "boot_id": fact("a")}
+    after = {"memory_total_b": fact(1015, "tolerance"), "load_1min": fact(9.0, "info"), "boot_id": fact("b")}
+    assert run_with_facts(before, after) == []
+    assert len(run_with_facts(before, after | {"memory_total_b": fact(1030, "tolerance")})) == 1
+
+
+def test_a_declared_factor_may_change_and_facts_not_read_again_are_unchecked() -> None:
+    factors = {"factors": {"backlog": {"var": "somaxconn", "levels": [128, 4096]}}}
+    declared = Study.model_validate(STUDY.model_dump(by_alias=True) | factors)
+    before, after = {"net.core.somaxconn": fact(4096)}, {"net.core.somaxconn": fact(128)}
+    assert run_with_facts(before, after, declared) == []
+    (hit,) = run_with_facts(before, None)
+    assert (hit.level, hit.host) == ("unchecked", "web-1")
+
+
+def test_trials_of_another_load_configuration_mask_or_server_are_doubts() -> None:
+    records, rows = make()
+    records[3].workload = records[3].workload | {"connections": 51}
+    records[6].services[0].config_sha256 = "f" * 64
+    records[9].monitors[1].cpus = [0, 1]
+    for record in records:
+        record.response_before.server = "Apache" if record.trial == "t0013" else "nginx"
+    hits = named(check_run(STUDY, records, rows), "facts_differ")
+    assert {hit.level for hit in hits} == {"doubt"}
+    assert {(hit.trial, hit.message.partition(" (")[0].partition(" ")[2]) for hit in hits} == {
+        ("t0004", "was given another load"),
+        ("t0007", "ran another configuration of the treatment"),
+        ("t0010", "had another CPU mask"),
+        ("t0013", "was answered by another server"),
+    }
+
+
+def test_arms_of_different_loads_and_configurations_are_what_the_study_asks_for() -> None:
+    records, rows = make(x={"tool": "ab", "tool_version": "2.3", "workload": {"connections": 10}})
+    for record in records:
+        record.services[0].config_sha256 = record.treatment.ljust(64, "0")
+    assert check_run(STUDY, records, rows) == []
+
+
+def test_one_trial_with_other_bytes_than_its_like() -> None:
+    records, rows = received(*make())
+    for row in rows:
+        if row["trial"] == "t0005" and row["metric"] == "bytes_read":
+            row["value"] *= 1.5
+    (hit,) = check_run(STUDY, records, rows)
+    assert (hit.name, hit.level, hit.trial) == ("bytes_per_response", "doubt", "t0005")
+    assert "357 bytes came per response, 238 in most trials of x" in hit.message
+
+
+def test_bytes_of_different_tools_are_not_compared() -> None:
+    records, rows = received(*make(x={"tool": "ab", "tool_version": "2.3"}), x=180.0)
+    assert check_run(STUDY, records, rows) == []
+
+
+def test_levels_above_those_at_the_start_of_the_block() -> None:
+    records, rows = make()
+    for record in records:
+        record.reset["web-1"] |= {"conntrack": 100.0, "load1": 1.0}
+    records[4].reset["web-1"] |= {"conntrack": 60_000.0, "load1": 4.0}
+    (hit,) = check_run(STUDY, records, rows)
+    assert (hit.name, hit.level, hit.trial, hit.host) == ("not_at_rest", "doubt", "t0005", "web-1")
+    assert "60,000 conntrack entries before the trial, 100 at the start of block 2" in hit.message
+    records[4].reset["web-1"]["load1"] = 6.0
+    assert len(check_run(STUDY, records, rows)) == 2, "two CPUs, two of load on each"
+    records[3].reset["web-1"] |= {"conntrack": 60_000.0, "load1": 6.0}
+    assert check_run(STUDY, records, rows) == [], "the block began so"

@@ -81,7 +81,46 @@ def test_wrong_response(changes, level: str, said: str) -> None:
 def test_a_page_of_changing_size_is_doubtful_where_none_is_expected() -> None:
     found = check(workload={"model": "closed"}, response_after={"status": 200, "bytes": 9, "sha256": "b"})
     assert only(found, "wrong_response").level == "doubt"
-    assert only(check(response_before=None, response_after=None), "wrong_response").level == "unchecked"
+    unasked = check(response_before=None, response_after=None)
+    assert [(hit.name, hit.level) for hit in unasked] == [
+        (n, "unchecked") for n in ("wrong_response", "server_identity")
+    ]
+
+
+def test_a_server_that_calls_itself_another_name_afterwards() -> None:
+    first, last = (CLEAN["response_after"] | {"server": name} for name in ("nginx/1.22.1", "Apache"))
+    hit = only(check(response_before=first, response_after=last), "server_identity")
+    assert hit.level == "doubt"
+    assert "called itself nginx/1.22.1 before the load and Apache after" in hit.message
+    assert check(response_before=first, response_after=first) == []
+
+
+@pytest.mark.parametrize(
+    ("got", "level"), [(499_000, None), (480_000, "doubt"), (103_000_000, None), (106_000_000, "doubt")]
+)
+def test_bytes_per_response_lie_between_the_page_and_the_page_with_its_headers(got: int, level: str | None) -> None:
+    hits = named(check({("bytes_read", "count"): got}), "bytes_per_response")
+    assert [hit.level for hit in hits] == ([level] if level else [])
+
+
+def test_what_was_under_way_at_the_end_may_be_counted() -> None:
+    page = {"status": 200, "bytes": 1_000_000, "sha256": "a"}
+    big = {"workload": CLEAN["workload"] | {"expect_bytes": None}, "response_before": page, "response_after": page}
+    few = {("requests", "count"): 100, ("ok", "count"): 100}
+    assert not named(check(few | {("bytes_read", "count"): 125_000_000}, **big), "bytes_per_response")
+    (hit,) = named(check(few | {("bytes_read", "count"): 50_000_000}, **big), "bytes_per_response")
+    assert hit.message.startswith("500,000 bytes came per response; the page has 1,000,000: ")
+
+
+def test_bytes_that_nobody_counts_or_expects_are_unchecked() -> None:
+    assert only(check({("bytes_read", "count"): None}), "bytes_per_response").level == "unchecked"
+    unknown = check(workload={"model": "closed"}, response_before=None, response_after=None)
+    assert named(unknown, "bytes_per_response")[0].level == "unchecked"
+
+
+def test_drivers_that_measured_one_after_the_other() -> None:
+    hits = [h for h in named(check(window=(1004.0, 1003.0)), "clock") if h.level == "invalid"]
+    assert ["no time in which every driver was measuring" in hit.message for hit in hits] == [True]
 
 
 @pytest.mark.parametrize(("live", "level"), [(False, "invalid"), (None, "unchecked")])

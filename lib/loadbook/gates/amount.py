@@ -40,10 +40,12 @@ def little_law(evidence: Evidence) -> Iterator[Hit]:
     if work.get("model", "closed") != "closed" or tool not in WHOLE_LATENCY or not work.get("connections"):
         return
     rate, mean = evidence.total("requests_per_s", "value"), evidence.total("latency", "mean")
-    asked = float(work["connections"]) * _streams(evidence)
+    asked = float(work["connections"])
     requests, duration = evidence.total("requests", "count") or 0.0, evidence.total("duration") or 0.0
     if rate is None or mean is None:
         yield evidence.unchecked("little_law", "no mean latency beside the rate")
+    elif _streams(evidence) > 1:
+        yield evidence.unchecked("little_law", "several requests at once on each connection, queued within the tool")
     elif mean < WHOLE_LATENCY[tool]:
         yield evidence.unchecked("little_law", f"{tool} rounds to milliseconds, too coarse for a mean this short")
     elif requests < MIN_ROUNDS * asked or duration < MIN_DURATION_S:

@@ -35,6 +35,8 @@ def facts_differ(study: Study, records: Sequence[TrialRecord], facts: Mapping[st
     """
     for what, values in _recorded(records).items():
         yield from _changes(what, values)
+    if records and not facts and not any(r.boot_ids or r.services for r in records):
+        yield Hit("facts_differ", "unchecked", None, None, None, "not checked: no facts of any host were recorded")
     for name in facts:
         if name.endswith(BEFORE):
             host = name.removesuffix(BEFORE)

@@ -55,6 +55,8 @@ def _threads(evidence: Evidence, host: str) -> Iterator[Hit]:
 def shared_cores(evidence: Evidence) -> Iterator[Hit]:
     """Find driver and service on one machine (same boot id) without disjoint CPU masks."""
     boots = evidence.record.boot_ids
+    if not evidence.record.services:
+        yield evidence.unchecked("shared_cores", "it is not recorded where the service ran")
     for host in drivers(evidence):
         monitor = monitor_of(evidence, host)
         for service in evidence.record.services:

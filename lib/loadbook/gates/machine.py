@@ -12,6 +12,8 @@ from loadbook.records.manifest import MonitorRecord
 
 def stolen_cpu(evidence: Evidence) -> Iterator[Hit]:
     """Judge the steal time of the host's own CPUs."""
+    if not evidence.record.monitors:
+        yield evidence.unchecked("stolen_cpu", "no monitor was running")
     for monitor in evidence.record.monitors:
         steal = evidence.cpu_means(monitor, "cpu_steal")
         if not steal:
@@ -29,6 +31,8 @@ def foreign_cpu(evidence: Evidence) -> Iterator[Hit]:
     Hosts may share a machine (the lab): only CPUs of the host's mask are counted, and where masks overlap the
     processes watched for the other host are no strangers. Stolen time, part of busy, is another rule's.
     """
+    if not evidence.record.monitors:
+        yield evidence.unchecked("foreign_cpu", "no monitor was running")
     for monitor in evidence.record.monitors:
         busy = evidence.cpu_means(monitor, "cpu_busy")
         watched = [evidence.means(m.host, "process_cpu") for m in _neighbours(evidence, monitor)]

@@ -45,7 +45,8 @@ def bytes_per_response(evidence: Evidence) -> Iterator[Hit]:
         least = answers * min(pages) * (1 - slack)
         most = (answers + torn) * (max(pages) + headers) * (1 + slack)
         if not least <= got <= most:
-            seen = f"{got / answers:,.0f} bytes came per response, where the page has {pages[0]:,} and its headers"
+            seen = f"{got / answers:,.0f} bytes came per response; the page has {pages[0]:,}"
+            seen += f", and its headers at most {headers:,}" if got > most else ""
             yield evidence.hit("bytes_per_response", "doubt", seen)
 
 
@@ -57,6 +58,8 @@ def _page_sizes(evidence: Evidence) -> list[int]:
 
 def config_not_live(evidence: Evidence) -> Iterator[Hit]:
     """Ask whether the live process answered with this configuration's id."""
+    if not evidence.record.services:
+        yield evidence.unchecked("config_not_live", "no service was recorded")
     for service in evidence.record.services:
         if service.live is False:
             proof = f" ({service.live_evidence})" if service.live_evidence else ""
@@ -70,7 +73,9 @@ def config_not_live(evidence: Evidence) -> Iterator[Hit]:
 def server_identity(evidence: Evidence) -> Iterator[Hit]:
     """Compare what the server called itself before and after the load."""
     before, after = evidence.record.response_before, evidence.record.response_after
-    if before and after and before.server != after.server:
+    if not before or not after:
+        yield evidence.unchecked("server_identity", "the page was not fetched before and after")
+    elif before.server != after.server:
         first, last = (answer.server or "nothing" for answer in (before, after))
         seen = f"the server called itself {first[:60]} before the load and {last[:60]} after"
         yield evidence.hit("server_identity", "doubt", seen)

@@ -136,6 +136,8 @@ def _error_rows(run: Run) -> Iterator[Measurement]:
         yield Measurement(f"errors_{name}", "count", n, "1", run.report.text(fields[name]) if given else None)
     if status is not None:
         yield Measurement("errors_status", "count", status, "1", None)
+    elif not any(classes.values()):  # ab tells how many were 2xx, not what the others were
+        yield Measurement("status_2xx", "count", max(0, run.complete - run.count("non2xx")), "1", None)
 
 
 def _time_rows(run: Run, exact: Mapping[int, str]) -> Iterator[Measurement]:

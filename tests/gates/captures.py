@@ -1,0 +1,41 @@
+"""Trials made of real captures: what a tool printed (tests/fixtures/<tool>), on hosts that trip no gate."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from gatedata import CLEAN, record, traces
+from tool_cases import FIXTURES, capture
+
+from loadbook.design.study import Gates
+from loadbook.gates.base import Hit
+from loadbook.gates.trial import check_trial
+from loadbook.tools import registry
+
+
+def check_capture(tool: str, case: str, gates: dict[str, float] | None = None, **workload: Any) -> list[Hit]:
+    """Hits on a trial in which the tool printed this capture; the size of the page is known only if given."""
+    path = FIXTURES / tool / f"{case}.json"
+    parsed = registry.load(tool).parse(capture(path))
+    rows = [{"driver": "*", **row._asdict()} for row in parsed.rows]
+    answer = {"status": workload.get("expect_status", 200), "bytes": workload.get("expect_bytes", 5), "sha256": "a"}
+    lasted = max([4.0, *(row.value for row in parsed.rows if row.metric == "duration")])
+    drivers = [CLEAN["drivers"][0] | {"argv": list(capture(path).argv)}]
+    trial = record(
+        tool=tool,
+        workload={"tool": tool, "model": "closed"} | workload,
+        window=(1000.0, 1000.0 + lasted),
+        drivers=drivers,
+        response_before=answer,
+        response_after=answer,
+    )
+    return check_trial(
+        trial,
+        rows,
+        traces(times=[k * 0.25 for k in range(-4, int(lasted * 4) + 4)]),
+        parsed.doubts,
+        Gates(**(gates or {})),
+    )
