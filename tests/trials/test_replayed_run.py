@@ -14,6 +14,8 @@ from loadbook.records.ledger import read_ledger
 from loadbook.records.manifest import read, read_json, write_json
 from loadbook.records.rundata import load_run
 from loadbook.records.schema import TABLES, read_table
+from loadbook.report.effects import EffectsPage
+from loadbook.report.index import keep, write_index
 from loadbook.report.page import scope_parts
 from loadbook.trials.api import run_study
 from loadbook.trials.ingest import ingest
@@ -77,7 +79,11 @@ def says_what_it_is(layout, run, recorded):
     assert read_json(layout.run(STUDY, recorded).run_json)["replay"] is None
     data = load_run(layout, STUDY, run)
     assert data.run_json["replay"] == recorded
-    assert scope_parts(data, 0.02)[0] == f"REPLAY of run {recorded}: nothing was measured anew"
+    origin = f"REPLAY of run {recorded}: nothing was measured anew"
+    assert scope_parts(data, 0.02)[0] == origin
+    page = EffectsPage(data)
+    keep(layout.root, page.summary())
+    assert origin in write_index(layout.root).read_text()
 
 
 def test_another_configuration_or_load_is_not_played_back(layout, hosts):

@@ -81,6 +81,9 @@ class Page:
         """Show every trial by its place in the order of execution, and the drift below."""
         from loadbook.report.figures import order
 
+        told = imported(self.data)
+        if told and not told["timed"]:
+            return note(f"Not known: {told['conditions']} does not say when each trial began.")
         if not (self.values["value"] > 0).any():
             return note("Not known: no trial has a value of this metric.")
         return show(order, self.analysis, self.values, reasons=trials.reasons(self.data))
@@ -160,6 +163,7 @@ class Page:
             "question": self.data.study.question,
             "started": self.data.run_json["started"],
             "ended": self.data.run_json["ended"],
+            "origin": " ".join(_origin(self.data)),
         } | trials.count(self.data)
 
 
@@ -188,19 +192,48 @@ def load(study: str, run: str = "latest") -> RunData:
 
 
 def scope_parts(data: RunData, margin: float) -> list[str]:
-    """Return the parts of the scope line: load, page and service, margin, trials, duration."""
-    work, run = data.study.workload, data.run_json
-    closed, open_loop = f"closed loop, {work.connections} connections", f"{work.rate_per_s or 0:,.0f} requests/s"
+    """Return the parts of the scope line: where the numbers come from, load, page and service, margin, trials, duration.
+
+    What an imported run does not know is left out.
+    """
+    run, work = data.run_json, data.study.workload
     services = sorted(set(run["service_versions"].values()))
     served = data.trials["response_bytes"].dropna()
     page = f"page of {size(served.mode().iloc[0])}" if len(served) else f"page {work.path}"
     trials_text = NBSP.join(map(str, [len(data.plan["treatments"]), "treatments", "×", data.plan["blocks"], "blocks"]))
     last = run["ended"] or data.trials["started"].max()
-    replayed = run.get("replay")
+    told = imported(data)
     return [
-        *([f"REPLAY of run {replayed}: nothing was measured anew"] if replayed else []),
-        f"{work.tool}, {closed if work.model == 'closed' else open_loop}",
-        " on ".join([page, *services[:2]]),
-        f"margin ±{margin * 100:g}{NBSP}%, declared before the run",
-        f"{trials_text}, {seconds(last - run['started'])}",
+        *_origin(data),
+        ", ".join([*sorted(set(data.trials["tool"])), *_loads(data)]),
+        *([" on ".join([page, *services[:2]])] if not told or len(served) else []),
+        f"margin ±{margin * 100:g}{NBSP}%, declared {'with the import' if told else 'before the run'}",
+        trials_text + ("" if told and not told["timed"] else f", {seconds(last - run['started'])}"),
     ]
+
+
+def imported(data: RunData) -> dict[str, Any] | None:
+    """Return what is known of a run's import (folder, conditions, timed, at), None for one that loadbook did."""
+    told: dict[str, Any] | None = data.run_json.get("imported")
+    return told
+
+
+def _origin(data: RunData) -> list[str]:
+    """Return what a reader must know first of a run that was not measured here and now."""
+    told, replayed = imported(data), data.run_json.get("replay")
+    if told:
+        return [f"IMPORTED from {told['folder']}: loadbook measured nothing, conditions are as {told['conditions']} says"]
+    return [f"REPLAY of run {replayed}: nothing was measured anew"] if replayed else []
+
+
+def _loads(data: RunData) -> list[str]:
+    """Return the loads of a run's trials: at which rates, or with how many connections, as far as it is known."""
+    found = []
+    rates = sorted(set(data.trials["offered_per_s"].dropna()))
+    if rates:
+        found.append(" to ".join(f"{rate:,.0f}" for rate in dict.fromkeys((rates[0], rates[-1]))) + " requests/s")
+    if "closed" in set(data.trials["load_model"]):
+        connections = sorted(set(data.trials["concurrency"].dropna()))
+        number = " to ".join(f"{n:.0f}" for n in dict.fromkeys(connections[:1] + connections[-1:]))
+        found.append("closed loop" + (f", {number} connections" if number else ""))
+    return found
