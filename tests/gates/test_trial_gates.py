@@ -267,7 +267,8 @@ def test_clock() -> None:
 
 def test_what_tools_doubt_is_passed_on_once() -> None:
     hit = only(check(doubts=[("connections", "49 of 50 connections were opened")]), "connections")
-    assert (hit.level, hit.message) == ("doubt", "49 of 50 connections were opened; make it a multiple of threads.")
+    advice = "make connections a multiple of threads, and look for refused connects."
+    assert (hit.level, hit.message) == ("doubt", f"49 of 50 connections were opened; {advice}")
     assert only(check(doubts=[("never_heard", "x")]), "tool_doubt").message == "x; read its output."
     both = check({("errors_driver", "count"): 3}, doubts=[("driver_limits", "again")])
     assert only(both, "driver_limits").level == "invalid"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import sys
 
 import click
 
 from loadbook.core.errors import LoadbookError
 
-# command -> module of this folder that holds a click command of that name (dashes become underscores)
+# command -> module of this folder that holds a click command of that name (a word of Python's has a `_` after it)
 COMMANDS = {
     "doctor": "hosts",
     "lab": "lab",
@@ -18,6 +19,7 @@ COMMANDS = {
     "run": "study",
     "ingest": "study",
     "parse": "parse",
+    "import": "imports",
     "compare": "compare",
     "report": "report",
 }
@@ -35,7 +37,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"loadbook.cli.{COMMANDS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -52,6 +54,7 @@ SUMMARIES = {
     "run": "Run a study's plan on hosts, or resume it",
     "ingest": "Raw outputs -> tidy tables",
     "parse": "One raw tool output -> measurement rows",
+    "import": "Raw outputs that you have already -> a run like any other",
     "compare": "The statistics on any table",
     "report": "Notebooks -> HTML, and the index page",
 }

@@ -33,11 +33,14 @@ class PlannedTrial:
 
 @dataclass(frozen=True)
 class Plan:
-    """All trials of a run in the order of execution, and what they were drawn from."""
+    """All trials of a run in the order of execution, and what they were drawn from.
+
+    `seed` is None where the order was not drawn by loadbook: results that were imported.
+    """
 
     study: Study
     subset: str
-    seed: int
+    seed: int | None
     blocks: int
     treatments: tuple[str, ...]
     trials: tuple[PlannedTrial, ...]

@@ -23,17 +23,24 @@ def driver_saturated(evidence: Evidence) -> Iterator[Hit]:
         if not busy:
             yield evidence.unchecked("driver_saturated", "no CPU trace of the driver", host)
             continue
-        yield from list(_busiest(evidence, host, busy)) or _threads(evidence, host)
+        used = _used(evidence, monitor) if monitor else None
+        yield from list(_busiest(evidence, host, busy, used)) or _threads(evidence, host)
 
 
-def _busiest(evidence: Evidence, host: str, busy: dict[str, float]) -> Iterator[Hit]:
+def _used(evidence: Evidence, monitor: MonitorRecord) -> float | None:
+    """Return how many CPUs the watched processes of a driver, and of others that share its CPUs, used; None: unknown."""
+    sharing = [m.host for m in evidence.neighbours(monitor) if m.host == monitor.host or m.host in drivers(evidence)]
+    watched = [mean for host in sharing for mean in evidence.means(host, "process_cpu").values()]
+    return sum(watched) if watched else None
+
+
+def _busiest(evidence: Evidence, host: str, busy: dict[str, float], used: float | None) -> Iterator[Hit]:
     """Judge the busiest CPU: full of the generator's own work is invalid, full of others' work a doubt."""
     cpu = max(busy, key=lambda item: busy[item])
     if busy[cpu] < evidence.thresholds.driver_cpu_doubt:
         return
     seen = f"{cpu} of the driver was {percent(busy[cpu], 0, signed=False)} busy while measuring"
-    watched = evidence.means(host, "process_cpu")
-    own, least = sum(watched.values()) / sum(busy.values()) if watched else 1.0, evidence.thresholds.driver_own_share
+    own, least = 1.0 if used is None else used / sum(busy.values()), evidence.thresholds.driver_own_share
     if own < least:
         seen += f", {percent(own, 0, signed=False)} of that with the load"
     full = busy[cpu] >= evidence.thresholds.driver_cpu and own >= least

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from loadbook.core.units import percent
 from loadbook.gates.base import Evidence, Hit
-from loadbook.records.manifest import MonitorRecord
 
 
 def stolen_cpu(evidence: Evidence) -> Iterator[Hit]:
@@ -35,7 +34,7 @@ def foreign_cpu(evidence: Evidence) -> Iterator[Hit]:
         yield evidence.unchecked("foreign_cpu", "no monitor was running")
     for monitor in evidence.record.monitors:
         busy = evidence.cpu_means(monitor, "cpu_busy")
-        watched = [evidence.means(m.host, "process_cpu") for m in _neighbours(evidence, monitor)]
+        watched = [evidence.means(m.host, "process_cpu") for m in evidence.neighbours(monitor)]
         if not busy or not any(watched):
             yield evidence.unchecked("foreign_cpu", "no trace of CPUs and processes", monitor.host)
             continue
@@ -44,17 +43,6 @@ def foreign_cpu(evidence: Evidence) -> Iterator[Hit]:
         if foreign > evidence.thresholds.foreign_cpu:
             seen = f"processes that are neither driver nor service used {percent(foreign, 0, signed=False)} of a CPU"
             yield evidence.hit("foreign_cpu", "doubt", seen, monitor.host)
-
-
-def _neighbours(evidence: Evidence, monitor: MonitorRecord) -> list[MonitorRecord]:
-    """Return the monitors whose processes may run on this host's CPUs, itself among them."""
-    boots = evidence.record.boot_ids
-
-    def shares(other: MonitorRecord) -> bool:
-        same = boots.get(other.host) == boots.get(monitor.host) is not None
-        return same and (not other.cpus or not monitor.cpus or bool(set(other.cpus) & set(monitor.cpus)))
-
-    return [other for other in evidence.record.monitors if other.host == monitor.host or shares(other)]
 
 
 def not_at_rest(evidence: Evidence) -> Iterator[Hit]:

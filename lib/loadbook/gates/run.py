@@ -11,6 +11,7 @@ from loadbook.core.units import p_value, percent
 from loadbook.design.study import Study
 from loadbook.gates.base import TOTAL, Hit, Level, Row, message
 from loadbook.gates.conditions import facts_differ, not_back_at_start
+from loadbook.gates.origin import order_not_random, same_output
 from loadbook.records.manifest import TrialRecord
 from loadbook.stats.reasons import answers_differ
 
@@ -39,6 +40,8 @@ def check_run(
         *facts_differ(study, measured, facts or {}),
         *(hit for hit in not_back_at_start(study, records) if hit.trial in {r.trial for r in measured}),
         *aa_differs(study, measured, measurements),
+        *order_not_random(records),
+        *same_output(records),
     ]
 
 

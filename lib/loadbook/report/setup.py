@@ -24,7 +24,20 @@ _ID = re.compile(r"\b[0-9a-f]{12,}\b(?:-[0-9a-f]+)*")  # ids of a rendered confi
 
 def started_text(data: RunData) -> str:
     """Return the date and time at which the run began, UTC."""
-    return datetime.fromtimestamp(data.run_json["started"], UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return _utc(data.run_json["started"])
+
+
+def _utc(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _when(data: RunData) -> str:
+    """Return when the run began, and of an imported one when it came here."""
+    told = data.run_json.get("imported")
+    if not told:
+        return f"started {started_text(data)}"
+    began = f"started {started_text(data)} by {told['conditions']}" if told["timed"] else "start not known"
+    return f"imported {_utc(told['at'])} from {told['folder']}, {began}"
 
 
 def differences(data: RunData) -> Table:
@@ -88,7 +101,7 @@ def hosts(data: RunData) -> Table:
     entries, aliases = data.run_json["hosts"], list(data.run_json["hosts"])
     rows = [
         ["roles", *(", ".join(entries[a]["roles"]) for a in aliases)],
-        ["CPUs in use", *(_cpus(entries[a].get("cpus")) for a in aliases)],
+        ["CPUs in use", *(_cpus(entries[a]["cpus"]) if "cpus" in entries[a] else DASH for a in aliases)],
         ["tool", *(data.run_json["tool_versions"].get(a, DASH) for a in aliases)],
         ["service", *(data.run_json["service_versions"].get(a, DASH) for a in aliases)],
         *_fact_rows(data, [name for name in FIRST_FACTS if name in _fact_names(data)]),
@@ -170,8 +183,8 @@ def provenance(data: RunData) -> list[tuple[str, str]]:
     revision += " (with changes)" if run.get("git_dirty") else ""
     return [
         ("study", f"{data.study.name} (sha256 {run['study_sha256'][:12]})"),
-        ("run", f"{data.run}, started {started_text(data)}" + (", in the loopback lab" if run.get("lab") else "")),
-        ("seed", str(run["seed"])),
+        ("run", f"{data.run}, {_when(data)}" + (", in the loopback lab" if run.get("lab") else "")),
+        ("seed", "none: the order was not drawn by loadbook" if run["seed"] is None else str(run["seed"])),
         ("loadbook", f"{run['loadbook_version']}, revision {revision}"),
         ("raw data", verified(data)),
     ]

@@ -65,7 +65,8 @@ def _counted(data: RunData) -> Cell:
     left = number["planned"] - number["valid"]
     why = ", ".join(f"{n} {_inside(reason)}" if len(reasons) > 1 else _inside(reason) for reason, n in reasons[:2])
     more = f" and {len(reasons) - 2} other reasons" if len(reasons) > 2 else ""
-    text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + "random order"
+    order = "random order" if data.plan["seed"] is not None else "order as it was imported"
+    text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + order
     css, glyph = ("", "✓") if left <= MAX_INCOMPLETE * number["planned"] else ("doubt", "!")
     return Cell(css, glyph, f"{number['valid']} of {number['planned']} trials count", text)
 

@@ -63,13 +63,19 @@ def _final(paths: RunPaths) -> set[str]:
     return {trial for trial, state in states(read_ledger(paths.ledger)).items() if state.final}
 
 
-def _new(layout: Layout, study: Study, wish: Wish) -> Chosen:
-    plan = make_plan(study, wish.subset, wish.blocks)
+def new_run_id(layout: Layout, study: str) -> str:
+    """Return the id of a run that begins now; ids sort by time."""
     run = stem = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     number = 1
-    while layout.run(study.name, run).raw.exists():
+    while layout.run(study, run).raw.exists():
         number += 1
         run = f"{stem}-{number}"
+    return run
+
+
+def _new(layout: Layout, study: Study, wish: Wish) -> Chosen:
+    plan = make_plan(study, wish.subset, wish.blocks)
+    run = new_run_id(layout, study.name)
     blocks = f"{plan.blocks} block{'s' if plan.blocks > 1 else ''} of {len(plan.treatments)}"
     why = f"new run {run}: {len(plan.trials)} trials in {blocks}, about {plan.hours * 60:.0f} min"
     return Chosen(run, plan, layout.run(study.name, run), False, why)

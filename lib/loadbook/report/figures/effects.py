@@ -227,7 +227,7 @@ def how(analysis: Analysis) -> str:
     if clipped(analysis):
         said.append("arrow head: the interval goes on beyond the axis")
     said.append(
-        f"shaded: differences below ±{margin_text(analysis.margin)}, declared before the run as too small to matter"
+        f"shaded: differences below ±{margin_text(analysis.margin)}, declared as too small to matter"
     )
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]}."

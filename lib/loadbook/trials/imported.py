@@ -1,0 +1,148 @@
+"""The door for results that someone else measured: outputs and a file of conditions in, a run like any other out.
+
+Everything is checked before anything is written: `read_import` names all mistakes at once, `keep_import` then makes
+the run whole or not at all.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from loadbook.core.errors import DataError, UsageError
+from loadbook.core.metrics import metric as metric_of
+from loadbook.design.plan import Plan
+from loadbook.design.study import read_study
+from loadbook.records.layout import Layout, RunPaths
+from loadbook.records.manifest import NAME, read_json, sha256_file
+from loadbook.records.manifest import read as read_record
+from loadbook.trials.choose import new_run_id
+from loadbook.trials.imported_csv import read_conditions, refuse
+from loadbook.trials.imported_files import find_sources
+from loadbook.trials.imported_reports import read_reports
+from loadbook.trials.imported_run import Pair, write_run
+from loadbook.trials.imported_study import Asked, constant_factors, name_of, plan_of, study_problems, study_text
+from loadbook.trials.lock import only_runner
+from loadbook.trials.studies import study_file
+
+OnFile = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Import:
+    """Outputs that were checked: the study that they answer, its plan in order, and what the user should know."""
+
+    folder: Path
+    conditions: Path
+    study_text: str
+    plan: Plan
+    pairs: tuple[Pair, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the study."""
+        return self.plan.study.name
+
+
+def read_import(
+    folder: Path,
+    conditions: Path,
+    asked: Asked,
+    tool: str | None = None,
+    on_file: OnFile = lambda done, total: None,
+) -> Import:
+    """Read and check outputs in `folder` and what `conditions` says of them; nothing is written.
+
+    Parameters
+    ----------
+    asked : an empty name stands for the folder's.
+    tool : that wrote every output whose row names none; None finds it out.
+
+    Raises
+    ------
+    UsageError : everything that is wrong with the file of conditions, the names in it or the arguments.
+    DataError : only the outputs are wrong.
+    """
+    _check_arguments(folder, asked)
+    folder = folder.resolve()
+    asked = replace(asked, name=name_of(asked.name or folder.name))
+    if not asked.name:
+        raise UsageError(f"the folder's name {folder.name!r} makes no name for a study", "give one: --study NAME")
+    said, wrong = read_conditions(conditions)
+    sources, more = find_sources(folder, said)
+    reports, unread = read_reports(sources, tool, on_file)
+    wrong += more + unread
+    if len(reports) == len(said):
+        wrong += study_problems(asked, reports)
+    if wrong:
+        raise refuse(conditions, wrong)
+    text = study_text(asked, reports)
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / f"{asked.name}.toml"
+        file.write_text(text, encoding="utf-8")
+        plan, pairs = plan_of(read_study(file), reports)
+    same = constant_factors(reports)
+    notes = [f"{', '.join(same)}: the same in every row, so no factor of the study"] if same else []
+    notes += [f"{r.condition.file}: no numbers: {r.error}" for r in reports if r.error]
+    return Import(folder, conditions, text, plan, tuple(pairs), tuple(notes))
+
+
+def _check_arguments(folder: Path, asked: Asked) -> None:
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder")
+    if asked.margin is not None and not 0 < asked.margin < 1:
+        raise UsageError(f"--margin {asked.margin:g} is not between 0 and 1", "give 0.02 for 2 %")
+    if asked.metric is not None:
+        metric_of(asked.metric)
+    if asked.question is not None and not 3 <= len(asked.question) <= 90:
+        raise UsageError("--question must have 3 to 90 characters")
+
+
+def earlier_runs(layout: Layout, name: str) -> list[str]:
+    """Return the imported runs of a study; UsageError if the name is that of a study which loadbook runs itself."""
+    runs = layout.runs(name)
+    own = [r for r in runs if read_json(layout.run(name, r).run_json).get("provenance") != "imported"]
+    if own or study_file(layout, name).is_file():
+        raise UsageError(
+            f"there is a study {name!r} already, and imported results are not mixed with its own",
+            "give another name: --study NAME",
+        )
+    return runs
+
+
+def same_as(layout: Layout, made: Import) -> str | None:
+    """Return the latest earlier run that holds the same outputs as the same trials, None if there is none."""
+    own = {(p.treatment, p.block, sha256_file(report.source.stdout)) for p, report in made.pairs}
+    runs = reversed(earlier_runs(layout, made.name))
+    return next((run for run in runs if _outputs(layout.run(made.name, run)) == own), None)
+
+
+def _outputs(paths: RunPaths) -> set[tuple[str, int, str]]:
+    """Return treatment, block and sha256 of every output of an imported run."""
+    folders = [path.parent for place in (paths.trials, paths.failed) for path in place.glob(f"*/{NAME}")]
+    records = [read_record(folder) for folder in folders]
+    return {(r.treatment, r.block, r.files[d.stdout].sha256) for r in records for d in r.drivers}
+
+
+def keep_import(layout: Layout, made: Import) -> str:
+    """Keep checked outputs as a new run and return its id.
+
+    Raises
+    ------
+    UsageError : the study's name belongs to another study, or someone else writes runs of it just now.
+    DataError : a file cannot be read or written; nothing of the run is left.
+    """
+    earlier_runs(layout, made.name)
+    try:
+        with only_runner(layout.study_raw(made.name)):
+            for leftover in layout.study_raw(made.name).glob(".*.part"):
+                shutil.rmtree(leftover)
+            run = new_run_id(layout, made.name)
+            write_run(layout.run(made.name, run), made.folder, made.conditions, made.study_text, made.plan, made.pairs)
+    except OSError as error:
+        raise DataError(f"{error.filename or layout.root}: {error.strerror or error}; nothing was imported") from error
+    return run

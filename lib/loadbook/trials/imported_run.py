@@ -1,0 +1,136 @@
+"""Reports -> a run on disk like any other: whole, by one rename, or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from loadbook.design.plan import Plan, PlannedTrial, study_sha256
+from loadbook.records import manifest
+from loadbook.records.layout import RunPaths
+from loadbook.records.ledger import Ledger
+from loadbook.records.manifest import DriverRecord, Status, TrialRecord, write_json
+from loadbook.records.schema import SCHEMA_VERSION
+from loadbook.tools import registry
+from loadbook.trials.imported_files import all_files
+from loadbook.trials.imported_reports import Report
+from loadbook.trials.outputs import argv_of
+
+DRIVER = "driver"
+CONDITIONS = "conditions.csv"
+Pair = tuple[PlannedTrial, Report]
+
+
+def write_run(
+    paths: RunPaths, folder: Path, conditions: Path, study_text: str, plan: Plan, pairs: Sequence[Pair]
+) -> None:
+    """Make a run's folder under another name, then rename it; on any failure nothing of it is left."""
+    part = paths.raw.with_name(f".{paths.raw.name}.part")
+    try:
+        part.mkdir(parents=True)
+        new = RunPaths(part, part)
+        new.study_toml.write_text(study_text, encoding="utf-8")
+        shutil.copyfile(conditions, part / CONDITIONS)
+        with Ledger(new.ledger) as ledger:
+            ledger.append("run-started", trials=len(plan.trials))
+            for planned, report in pairs:
+                _keep(new, ledger, plan, paths.raw.name, planned, report)
+            ledger.append("run-ended")
+        write_json(new.run_json, _run_json(paths.raw.name, folder, conditions, plan, pairs))
+        write_json(new.plan, plan.to_json())
+        part.rename(paths.raw)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _keep(paths: RunPaths, ledger: Ledger, plan: Plan, run: str, planned: PlannedTrial, report: Report) -> None:
+    """Copy one output byte for byte, seal it with its record, and account for it."""
+    record = _record(plan, run, planned, report)
+    kept = f"{planned.trial}-attempt1"
+    folder = paths.trial(planned.trial) if record.status == "ok" else paths.failed / kept
+    folder.mkdir(parents=True)
+    for pattern, path in all_files(report.source):
+        shutil.copyfile(path, folder / pattern.format(host=record.drivers[0].host), follow_symlinks=False)
+    (folder / record.drivers[0].stderr).touch()  # what was not kept is empty
+    manifest.seal(folder, record)
+    ledger.append("started", trial=planned.trial, attempt=1)
+    ledger.append("ended", trial=planned.trial, attempt=1, status=record.status, reason=record.reason, final=True)
+
+
+def _record(plan: Plan, run: str, planned: PlannedTrial, report: Report) -> TrialRecord:
+    """Return what is known of a trial: what is not stays empty, so that gates call it unchecked."""
+    said, study = report.condition, plan.study
+    driver = _driver(report)
+    failed = driver.rc not in (0, None)
+    status: Status = "tool_failed" if failed else "ok"
+    return TrialRecord(
+        study=study.name,
+        run=run,
+        trial=planned.trial,
+        treatment=planned.treatment,
+        factors={name: str(level) for name, level in study.levels_of(planned.treatment).items()},
+        block=planned.block,
+        slot=planned.slot,
+        attempt=1,
+        status=status,
+        reason=f"host {driver.host}: {report.tool} ended with exit code {driver.rc}" if failed else None,
+        started=said.started,
+        duration_s=said.duration,
+        tool=report.tool,
+        workload=_workload(report),
+        drivers=[driver],
+    )
+
+
+def _workload(report: Report) -> dict[str, Any]:
+    if not report.is_open:
+        return {"tool": report.tool, "model": "closed"}
+    return {"tool": report.tool, "model": "open", "rate_per_s": report.offered_per_s}
+
+
+def _driver(report: Report) -> DriverRecord:
+    source, host = report.source, report.condition.host or DRIVER
+    return DriverRecord(
+        host=host,
+        argv=list(argv_of(source.command, registry.load(report.tool).binary)),
+        rc=source.rc,
+        stdout=f"stdout-{host}",
+        stderr=f"stderr-{host}",
+        files={name: f"{host}-{name}" for name in source.files},
+        source=report.condition.file,
+    )
+
+
+def _run_json(run: str, folder: Path, conditions: Path, plan: Plan, pairs: Sequence[Pair]) -> dict[str, Any]:
+    said, now = [report.condition for _, report in pairs], time.time()
+    hosts = dict.fromkeys(c.host or DRIVER for c in said)
+    tools = {h: dict.fromkeys(r.tool for _, r in pairs if (r.condition.host or DRIVER) == h) for h in hosts}
+    times = [c.started for c in said if c.started is not None]
+    ends = [c.started + (c.duration or 0.0) for c in said if c.started is not None]
+    timed = len(times) == len(said)
+    return {
+        "study": plan.study.name,
+        "run": run,
+        "subset": plan.subset,
+        "schema_version": SCHEMA_VERSION,
+        "started": min(times) if timed else now,
+        "ended": max(ends) if timed else now,
+        "loadbook_version": version("loadbook"),
+        "git_revision": None,
+        "git_dirty": None,
+        "study_sha256": study_sha256(plan.study),
+        "seed": None,
+        "blocks": plan.blocks,
+        "hosts": {host: {"roles": ["driver"]} for host in hosts},
+        "tool_versions": {host: ", ".join(names) for host, names in tools.items()},
+        "service_versions": {},
+        "lab": False,
+        "replay": None,
+        "resumed": 0,
+        "provenance": "imported",
+        "imported": {"at": now, "folder": folder.name, "conditions": conditions.name, "timed": timed},
+    }
