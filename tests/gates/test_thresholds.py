@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from captures import check_capture
 from gatedata import CLEAN, check, named
+from test_drivers import two
 from test_run_gates import STUDY, make, received
 
 from loadbook.core.gates import GATES
@@ -46,6 +47,8 @@ CASES: dict[str, tuple[str, float, Any]] = {
     "driver_cpu": ("driver_saturated", 0.99, lambda g: check(traced=BUSY, gates=g)),
     "driver_cpu_doubt": ("driver_saturated", 0.99, lambda g: check(traced=BUSY, gates={"driver_cpu": 1.0} | g)),
     "driver_own_share": ("driver_saturated", 0.99, lambda g: check(traced=BUSY, gates=g)),
+    "drivers_apart": ("drivers_apart", 0.9, lambda g: two(2.0, gates=g)),
+    "drivers_apart_doubt": ("drivers_apart", 0.2, lambda g: two(0.3, gates=g)),
     "offered_ceiling": (
         "offered_ceiling", 0.999, lambda g: check({("requests_per_s", "value"): 24_900}, gates=g, workload=OPEN)
     ),

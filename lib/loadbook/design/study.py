@@ -110,6 +110,8 @@ class Gates(_Spec):
     driver_cpu: Annotated[float, Field(gt=0, le=1)] = 0.95
     driver_cpu_doubt: Annotated[float, Field(gt=0, le=1)] = 0.90
     driver_own_share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    drivers_apart: Annotated[float, Field(ge=0, le=1)] = 0.25
+    drivers_apart_doubt: Annotated[float, Field(ge=0, le=1)] = 0.05
     offered_ceiling: Annotated[float, Field(gt=0, le=1)] = 0.98
     offered_shortfall: Annotated[float, Field(gt=0, le=1)] = 0.95
     steal: Annotated[float, Field(ge=0, le=1)] = 0.02

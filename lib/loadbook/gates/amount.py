@@ -20,18 +20,24 @@ STREAMS = re.compile(r"(?:-m ?|--max-concurrent-streams[= ])(\d{1,6})")
 
 def too_short(evidence: Evidence) -> Iterator[Hit]:
     """Find percentiles beyond which there is hardly a request (ab prints p99 of 10 requests)."""
-    requests, p = evidence.total("requests", "count"), _highest_percentile(evidence)
-    if requests is not None and p is not None:
-        beyond = requests * (1 - p / 100)
-        if beyond < evidence.thresholds.min_tail_requests:
+    highest = _highest_percentiles(evidence)
+    for driver in [TOTAL] if TOTAL in highest else sorted(highest):
+        requests, p = evidence.of(driver, "requests", "count"), highest[driver]
+        beyond = (requests or 0.0) * (1 - p / 100)
+        if requests is not None and beyond < evidence.thresholds.min_tail_requests:
             seen = f"p{p:g} is that of {requests:,.0f} requests, of which {beyond:.2g} lie beyond it"
-            yield evidence.hit("too_short", "doubt", seen)
+            yield evidence.hit("too_short", "doubt", seen, None if driver == TOTAL else driver)
 
 
-def _highest_percentile(evidence: Evidence) -> float | None:
-    rows = [str(r["statistic"]) for r in evidence.rows if r["driver"] == TOTAL and r["metric"] in REQUEST_TIMES]
-    found = [float(name[1:]) for name in rows if re.fullmatch(r"p\d+(\.\d+)?", name)]
-    return max((p for p in found if p <= HIGHEST_PERCENTILE), default=None)
+def _highest_percentiles(evidence: Evidence) -> dict[str, float]:
+    """Return the highest percentile that each driver has; with one driver or merged times, the total, too."""
+    found: dict[str, float] = {}
+    for row in evidence.rows:
+        if row["metric"] in REQUEST_TIMES and re.fullmatch(r"p\d+(\.\d+)?", str(row["statistic"])):
+            p = float(str(row["statistic"])[1:])
+            if p <= HIGHEST_PERCENTILE:
+                found[row["driver"]] = max(p, found.get(row["driver"], 0.0))
+    return found
 
 
 def little_law(evidence: Evidence) -> Iterator[Hit]:
@@ -39,7 +45,7 @@ def little_law(evidence: Evidence) -> Iterator[Hit]:
     work, tool = evidence.record.workload, evidence.record.tool
     if work.get("model", "closed") != "closed" or tool not in WHOLE_LATENCY or not work.get("connections"):
         return
-    rate, mean = evidence.total("requests_per_s", "value"), evidence.total("latency", "mean")
+    rate, mean = evidence.total("requests_per_s", "value"), _mean_latency(evidence)
     asked = float(work["connections"])
     requests, duration = evidence.total("requests", "count") or 0.0, evidence.total("duration") or 0.0
     if rate is None or mean is None:
@@ -52,6 +58,17 @@ def little_law(evidence: Evidence) -> Iterator[Hit]:
         yield evidence.unchecked("little_law", "too few requests on each connection")
     else:
         yield from _at_work(evidence, rate, mean + float(work.get("think_time_s") or 0.0), asked)
+
+
+def _mean_latency(evidence: Evidence) -> float | None:
+    """Return the mean over all requests; a mean, unlike a percentile, is that of the drivers weighted by requests."""
+    if (mean := evidence.total("latency", "mean")) is not None:
+        return mean
+    hosts = [driver.host for driver in evidence.record.drivers]
+    means, counts = ([evidence.of(h, *key) for h in hosts] for key in (("latency", "mean"), ("requests", "count")))
+    known = [(m, n) for m, n in zip(means, counts, strict=True) if m is not None and n is not None]
+    weight = sum(n for _, n in known)
+    return sum(m * n for m, n in known) / weight if weight and len(known) == len(hosts) else None
 
 
 def _at_work(evidence: Evidence, rate: float, cycle_s: float, asked: float) -> Iterator[Hit]:

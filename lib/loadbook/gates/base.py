@@ -44,11 +44,15 @@ class Evidence:
 
     def total(self, metric: str, statistic: str | None = None) -> float | None:
         """Return a metric's total over drivers, None where there is none."""
+        return self.of(TOTAL, metric, statistic)
+
+    def of(self, driver: str, metric: str, statistic: str | None = None) -> float | None:
+        """Return a metric of one driver, None where there is none."""
         return next(
             (
                 float(row["value"])
                 for row in self.rows
-                if row["driver"] == TOTAL
+                if row["driver"] == driver
                 and row["metric"] == metric
                 and (statistic is None or row["statistic"] == statistic)
             ),
@@ -87,6 +91,16 @@ class Evidence:
         own = {f"cpu{number}" for number in monitor.cpus}
         means = self.means(monitor.host, metric)
         return {item: mean for item, mean in means.items() if (item in own if own else item != "all")}
+
+    def neighbours(self, monitor: MonitorRecord) -> list[MonitorRecord]:
+        """Return the monitors whose processes may run on this host's CPUs, itself among them."""
+        boots = self.record.boot_ids
+
+        def shares(other: MonitorRecord) -> bool:
+            same = boots.get(other.host) == boots.get(monitor.host) is not None
+            return same and (not other.cpus or not monitor.cpus or bool(set(other.cpus) & set(monitor.cpus)))
+
+        return [other for other in self.record.monitors if other.host == monitor.host or shares(other)]
 
     def times(self, host: str) -> list[float]:
         """Return the instants (s since the window opened) at which a host was sampled within the window."""

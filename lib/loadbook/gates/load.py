@@ -28,7 +28,7 @@ def driver_saturated(evidence: Evidence) -> Iterator[Hit]:
 
 
 def _used(evidence: Evidence, monitor: MonitorRecord) -> float | None:
-    """Return how many CPUs the watched processes of a driver, and of others that share its CPUs, used; None: unknown."""
+    """Return how many CPUs the processes of a driver, and of others that share its CPUs, used; None: not known."""
     sharing = [m.host for m in evidence.neighbours(monitor) if m.host == monitor.host or m.host in drivers(evidence)]
     watched = [mean for host in sharing for mean in evidence.means(host, "process_cpu").values()]
     return sum(watched) if watched else None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from loadbook.core.gates import GATES, ending
 from loadbook.design.study import Gates
-from loadbook.gates import amount, answers, load, machine, pages
+from loadbook.gates import amount, answers, load, machine, pages, together
 from loadbook.gates.base import Evidence, Hit, Row
 from loadbook.records.manifest import TrialRecord
 
@@ -21,6 +21,7 @@ RULES: tuple[Callable[[Evidence], Iterator[Hit]], ...] = (
     pages.config_not_live,
     pages.server_identity,
     load.driver_saturated,
+    together.drivers_apart,
     load.shared_cores,
     load.offered_ceiling,
     load.offered_shortfall,

@@ -20,6 +20,11 @@ class Spans(NamedTuple):
         return (opened, closed) if opened < closed else None
 
     @property
+    def whole(self) -> tuple[float, float]:
+        """Time from the first start to the last end."""
+        return min(start for start, _ in self.by_host.values()), max(end for _, end in self.by_host.values())
+
+    @property
     def skew_s(self) -> float:
         """Seconds between the first and the last start."""
         starts = [start for start, _ in self.by_host.values()]
@@ -27,11 +32,10 @@ class Spans(NamedTuple):
 
     @property
     def apart(self) -> float:
-        """Share (0 to 1) of the time from the first start to the last end in which not every driver was measuring."""
-        ends = [end for _, end in self.by_host.values()]
-        whole = max(ends) - min(start for start, _ in self.by_host.values())
+        """Share (0 to 1) of the whole in which not every driver was measuring."""
+        length = self.whole[1] - self.whole[0]
         together = self.window[1] - self.window[0] if self.window else 0.0
-        return 1 - together / whole if whole > 0 else 0.0
+        return 1 - together / length if length > 0 else 0.0
 
 
 def spans_of(drivers: Sequence[DriverRecord], clocks: Mapping[str, ClockRecord]) -> Spans | None:
@@ -42,12 +46,6 @@ def spans_of(drivers: Sequence[DriverRecord], clocks: Mapping[str, ClockRecord])
         if d.started_host is not None and d.ended_host is not None and d.host in clocks
     }
     return Spans(found) if found and len(found) == len(drivers) else None
-
-
-def start_skew(record: TrialRecord) -> float | None:
-    """Return the seconds between the first and the last driver's start; None for one driver, or where not known."""
-    spans = spans_of(record.drivers, record.clocks) if len(record.drivers) > 1 else None
-    return spans.skew_s if spans else None
 
 
 def clock_error_s(record: TrialRecord) -> float:

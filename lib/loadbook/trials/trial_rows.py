@@ -22,7 +22,6 @@ TOTAL = "*"
 READABLE = ("ok", "partial", "invalid")
 POINT = ("metric", "item", "value", "unit")
 TIME_DIGITS = 4
-PER_DRIVER = "per-driver"
 
 
 @dataclass
@@ -95,9 +94,8 @@ def _add_measurements(rows: TrialRows, parsed: dict[str, Parsed]) -> None:
         totals.append((TOTAL, Measurement("start_skew", "value", skew_s, "s", None)))
     rows.measurements = [{"driver": driver, **m._asdict()} for driver, m in per_driver + totals]
     rows.samples = [{"driver": driver, **s._asdict()} for driver, p in parsed.items() for s in p.samples]
-    if names := apart(reports):
-        rows.problem(PER_DRIVER, f"{', '.join(names)}: each driver's own; statistics of several cannot be put together",
-                     level="note")  # fmt: skip
+    if names := ", ".join(apart(reports)):
+        rows.problem("per-driver", f"{names}: each driver's own; those of several cannot be put together", level="note")
 
 
 def _add_traces(rows: TrialRows, folder: Path, changed: Iterable[str]) -> None:
