@@ -90,5 +90,21 @@ def test_refusals(case: Case) -> None:
 
 def test_no_capture_of_the_table_is_missing_or_there_twice() -> None:
     names = [(case.tool, case.name) for case in TABLE]
-    assert len(set(names)) == len(names) == 198
+    assert len(set(names)) == len(names) == 215
     assert not [case for case in TABLE if not path(case).with_suffix(".stdout").is_file()]
+
+
+@pytest.mark.parametrize(
+    ("tool", "name", "doubts"),
+    [
+        ("wrk", "4.1.0--lua_syntax", ["script"]),
+        ("wrk", "4.1.0--lua_own", []),
+        ("ab", "2.3--t1_then_n", ["request_cap", "whole_ms"]),
+        ("ab", "2.3--e_csv_r", ["errors_overlap"]),
+        ("h2load", "1.52.0--D1_down", ["connections"]),
+        ("h2load", "1.52.0--log_D_warm", []),
+    ],
+)
+def test_doubts(tool: str, name: str, doubts: list[str]) -> None:
+    parsed = registry.load(tool).parse(capture(FIXTURES / tool / f"{name}.json"))
+    assert [name for name, _ in parsed.doubts] == doubts

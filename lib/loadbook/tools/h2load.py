@@ -11,20 +11,20 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.errors import ToolError
 from loadbook.core.units import BYTES, COUNT, TIME_S
 from loadbook.design.workload import Workload
 from loadbook.tools import h2load_log, plan, text
 from loadbook.tools.base import Captured, Measurement, Parsed, Target
 from loadbook.tools.h2load_forms import FORMS, ROWS, cells
 from loadbook.tools.h2load_log import Log
+from loadbook.tools.h2load_report import MAX_SAMPLES, answered, check, clients, log_of, ok_per_s
 from loadbook.tools.text import Report
 
 OWNED = (
     *("-n", "--requests", "-c", "--clients", "-t", "--threads", "-D", "--duration", "--warm-up-time"),
     *("-i", "--input-file", "-B", "--base-uri", "-h", "--help", "--version"),
 )
-MAX_SAMPLES = 1_000_000  # h2load.cc: of more requests, shared by the threads, its statistics are of a sample
 BEGINS = r"spawning thread #\d+: \d+ total client|finished in \d+(\.\d\d)?(us|ms|s),"
 LOST = 1.1  # rates of the clients over the whole's rate: above it, clients ended before the test did
 
@@ -86,8 +86,8 @@ class H2load:
         lines = text.lines(captured.stdout)
         text.require(self.name, captured, lines, BEGINS, r"req/s +:")
         report = text.read(self.name, lines, FORMS)
-        _check(report)
-        log = _log(report, captured)
+        check(report)
+        log = log_of(report, captured)
         times_us = {"latency": Counter(log.times_us)} if log and log.times_us else {}
         return Parsed(tuple(_rows(report, log)), doubts=tuple(_doubts(report, captured, lines)), times_us=times_us)
 
@@ -110,69 +110,13 @@ def _header(name: str, value: str) -> str:
     return f":authority: {value}" if name.lower() == "host" else f"{name}: {value}"
 
 
-def _answered(report: Report) -> int:
-    """Return the answers of any status: "done" has streams that the server reset, too, which are errored."""
-    return report.count("total") - report.count("errored")
-
-
-def _lasted(report: Report) -> tuple[float, float]:
-    """Return the seconds that h2load divides by, and how far they may be off: as asked for, if a duration was."""
-    if "main" in report:
-        return report.value("main", TIME_S), 0.0
-    return report.value("finished", TIME_S), 2 * text.half_width(report.text("finished"), TIME_S)
-
-
-def _check(report: Report) -> None:
-    """Raise ParseError where the report contradicts itself (formats.md 6.5)."""
-    total, done, ok, failed, errored = (report.count(f) for f in ("total", "done", "ok", "failed", "errored"))
-    if ok + failed != total or errored > failed or done > total or not ok <= _answered(report) <= done:
-        raise report.wrong("requests", "succeeded, failed and errored do not go with the total")
-    lasted = _lasted(report)
-    if lasted[0] <= 0:
-        raise report.wrong("finished", "impossible: no time passed")
-    text.check_ratio(report, (_answered(report), 0), lasted, "rate")
-    text.check_ratio(report, (report.count("bytes"), lasted[0]), lasted, "transfer")  # bytes/s are cut, not rounded
-    size, exact = report.value("size", BYTES), report.count("bytes")
-    if abs(size - exact) > text.half_width(report.text("size"), BYTES) * (1 + 1e-6):
-        raise report.wrong("traffic", f"{exact} bytes are not {report.text('size')}")
-    if _answered(report) == 0 and cells(report, "request"):
-        raise report.wrong("request", "times of requests without a single answer")
-
-
-def _log(report: Report, captured: Captured) -> Log | None:
-    """Return the log of the requests, held against the report; None where there is none."""
-    name = h2load_log.name(captured.argv)
-    if name is None or name not in captured.files:
-        return None
-    log = h2load_log.read(name, captured.files[name], report.count("done"))
-    if len(log.times_us) != _answered(report):
-        raise ParseError("h2load", name, 0, f"{len(log.times_us)} answers, but {_answered(report)} in the report")
-    seen = {c: sum(status // 100 == c for status in log.statuses) for c in (2, 3, 4, 5)}
-    if any(n > report.count(f"s{c}") for c, n in seen.items()):
-        raise ParseError("h2load", name, 0, f"statuses {seen} are not those of the report")
-    shown = cells(report, "request")
-    threads = max(1, captured.stdout.count(b"spawning thread #"))
-    if log.times_us and len(log.statuses) <= MAX_SAMPLES // threads:
-        _check_times(name, log, shown)
-    return log
-
-
-def _check_times(name: str, log: Log, shown: Mapping[str, tuple[float, str]]) -> None:
-    """Raise ParseError unless extremes and mean of a log are those of the table, within 1 us and its rounding."""
-    ours = {"min": log.times_us[0], "max": log.times_us[-1], "mean": sum(log.times_us) / len(log.times_us)}
-    for statistic, value_us in ours.items():
-        value, printed = shown.get(statistic, (-1.0, "nothing"))
-        if abs(value - value_us / 1e6) > 2e-6 + 2 * text.half_width(printed.replace("nothing", "0s"), TIME_S):
-            raise ParseError("h2load", name, 0, f"{statistic} {value_us:g} us is not the {printed} of the report")
-
-
 def _rows(report: Report, log: Log | None) -> Iterator[Measurement]:
     """Yield the measurements; percentiles of a log are derived, so that they have no text."""
-    answered, ok = _answered(report), report.count("ok")
-    yield Measurement("requests", "count", answered, "1", _same(report, "done", answered))
+    requests, ok = answered(report), report.count("ok")
+    yield Measurement("requests", "count", requests, "1", _same(report, "done", requests))
     yield Measurement("ok", "count", ok, "1", report.text("ok"))
     yield Measurement("requests_per_s", "value", report.value("rate", COUNT), "1/s", report.text("rate"))
-    yield Measurement("ok_per_s", "value", _ok_per_s(report), "1/s", None)
+    yield Measurement("ok_per_s", "value", ok_per_s(report), "1/s", None)
     lasted = "main" if "main" in report else "finished"
     yield Measurement("duration", "value", report.value(lasted, TIME_S), "s", report.text(lasted))
     yield from _error_rows(report)
@@ -180,7 +124,7 @@ def _rows(report: Report, log: Log | None) -> Iterator[Measurement]:
         yield Measurement(f"status_{c}xx", "count", report.count(f"s{c}"), "1", report.text(f"s{c}"))
     yield Measurement("bytes_read", "count", report.count("bytes"), "B", report.text("bytes"))
     yield Measurement("bytes_per_s", "value", report.value("transfer", BYTES), "B/s", report.text("transfer"))
-    for row, metric in ROWS.items() if answered else ():
+    for row, metric in ROWS.items() if requests else ():
         shown = cells(report, row)
         exact = log is not None and log.times_us and row == "request"
         for statistic, (value, printed) in shown.items():
@@ -210,44 +154,31 @@ def _same(report: Report, field: str, value: int) -> str | None:
     return report.text(field) if report.count(field) == value else None
 
 
-def _ok_per_s(report: Report) -> float:
-    """Return ok / duration; through the rate where that shows more digits of the duration."""
-    duration, slack = _lasted(report)
-    rate = report.value("rate", COUNT)
-    if rate > 0 and 0.005 / rate < slack / duration:
-        return rate * (report.count("ok") / _answered(report))
-    return report.count("ok") / duration
-
-
 def _doubts(report: Report, captured: Captured, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield what makes the numbers mean less than they seem to."""
     said = text.lines(captured.stderr) + list(lines)  # over a pty, stderr is in stdout
     if failed := sum("client could not connect to host" in line for line in said):
         yield "connections", f"{failed} connects failed; h2load does not retry those, so fewer were open"
     started, total = report.count("started"), report.count("total")
+    if "main" in report and not started and clients(lines):
+        yield "connections", "no client started a request: with -D, h2load counts connections that fail nowhere"
     if "main" not in report and started < total:
         yield (
             "stopped_early",
             f"{started} of {total} requests were started: h2load gives a client up when its connection fails, "
             "so its rate is of fewer connections and a shorter time",
         )
-    rate, clients = report.value("rate", COUNT), _clients(lines) * cells(report, "clients").get("mean", (0.0, ""))[0]
-    if "main" in report and (clients > LOST * rate or report.count("timeout")):
+    rate, summed = report.value("rate", COUNT), clients(lines) * cells(report, "clients").get("mean", (0.0, ""))[0]
+    if "main" in report and (summed > LOST * rate or report.count("timeout")):
         yield (
             "connections_lost",
             f"connections were lost, which h2load does not count as errors with -D: its clients' own rates add up to "
-            f"{clients:.0f} 1/s, its rate over the whole time is {rate:.0f} 1/s",
+            f"{summed:.0f} 1/s, its rate over the whole time is {rate:.0f} 1/s",
         )
-    if _answered(report) > MAX_SAMPLES:
-        yield "sampled", f"times are of at most {MAX_SAMPLES} requests, drawn by h2load from {_answered(report)}"
+    if answered(report) > MAX_SAMPLES:
+        yield "sampled", f"times are of at most {MAX_SAMPLES} requests, drawn by h2load from {answered(report)}"
     log = h2load_log.name(captured.argv)
     if log and log not in captured.files:
         yield "log_missing", f"the command asks for {log}, which was not collected: no percentiles from it"
     if captured.rc:
         yield "exit_code", f"h2load ended with exit code {captured.rc} although its report is complete"
-
-
-def _clients(lines: Sequence[str]) -> int:
-    """Return how many clients all threads had, by what h2load prints when it makes them."""
-    found = (re.match(r"spawning thread #\d+: (\d{1,9}) total client", line) for line in lines)
-    return sum(int(match[1]) for match in found if match)

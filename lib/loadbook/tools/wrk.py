@@ -20,6 +20,7 @@ from loadbook.tools.wrk_forms import BEGIN, END, ERRORS, EXACT, FORMS, STATISTIC
 
 SCRIPT = "loadbook.lua"
 DELAY = b"\nfunction delay() return %d end -- think time: ms before each request, not part of its latency\n"
+SCRIPT_ERROR = re.compile(r"(\S+): (?:cannot open \1|\1:\d+: )")  # wrk goes on without a script that Lua refuses
 OWNED = ("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version")
 
 
@@ -184,4 +185,7 @@ def _doubts(report: Report, captured: Captured) -> Iterator[tuple[str, str]]:
                 "from its latencies; requests never answered are in neither"
             ),
         )
+    said = text.lines(captured.stderr[:10_000]) + text.lines(captured.stdout[:10_000])  # over a pty, both are one
+    if wrong := next((line for line in said if SCRIPT_ERROR.match(line)), None):
+        yield "script", f"wrk ran without its script, or without a part of it: {wrong[:200]}"
     yield from wrk_forms.run_doubts(report, captured.rc)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path, PurePosixPath
 
@@ -41,7 +42,7 @@ def argv_of(command: str, binary: str) -> tuple[str, ...]:
     except ValueError:
         return ()
     for i, word in enumerate(words):
-        if PurePosixPath(word).name == binary:
+        if re.fullmatch(re.escape(binary) + r"(?:-?0[\d.]*)?", PurePosixPath(word).name):  # weighttp05, weighttp-0.4
             return tuple(words[i:])
     inner = (argv_of(word, binary) for word in words if " " in word and word != command)
     return next((argv for argv in inner if argv), ())
