@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 from captures import check_capture
 from gatedata import named
-from tool_cases import cases, good
+from tool_cases import good
 
 from loadbook.core.gates import GATES
 from loadbook.tools import registry
 
-TOOLS = Path(registry.__file__).parent
+PACKAGE = Path(registry.__file__).parents[1]
+SOURCES = [*(PACKAGE / "tools").glob("*.py"), *(PACKAGE / "requests").glob("*.py")]
 OPEN = {"model": "open"}
 # gate, level, tool, capture, workload
 TRIPPED = [
@@ -126,29 +128,36 @@ def test_wrk2s_weighted_timeouts_are_not_counted_as_attempts() -> None:
 
 
 def doubts_in(path: Path) -> set[str]:
-    """Return the names that a module yields beside a message, in functions whose name speaks of doubts."""
-    functions = [
-        node
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef) and "doubt" in node.name
+    """Return the names that a module yields beside a message, and those that it gives to damage of a results file."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    raising = [
+        n for n in nodes if isinstance(n, ast.FunctionDef) and n.returns and "[str, str]" in ast.unparse(n.returns)
     ]
-    pairs = [n for f in functions for n in ast.walk(f) if isinstance(n, ast.Tuple) and len(n.elts) == 2]
-    firsts = [pair.elts[0] for pair in pairs]
-    return {str(e.value) for e in firsts if isinstance(e, ast.Constant) and isinstance(e.value, str)}
+    yields = [n.value for f in raising for n in ast.walk(f) if isinstance(n, ast.Yield)]
+    found = [pair.elts[0] for pair in yields if isinstance(pair, ast.Tuple)]
+    found += [n.args[0] for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "Damage"]
+    return {str(e.value) for e in found if isinstance(e, ast.Constant) and isinstance(e.value, str)}
 
 
 def test_every_doubt_that_a_tool_can_raise_is_a_gate() -> None:
-    named_by = {path.name: doubts_in(path) for path in TOOLS.glob("*.py")}
+    named_by = {path.name: doubts_in(path) for path in SOURCES}
     assert sum(map(len, named_by.values())) > 20
     for module, names in named_by.items():
         assert not names - set(GATES), f"{module}: add these doubts to core/gates.toml"
 
 
 def test_every_doubt_of_a_capture_is_a_gate_and_found_in_the_sources() -> None:
-    found = set().union(*(doubts_in(path) for path in TOOLS.glob("*.py")))
+    found = set().union(*(doubts_in(path) for path in SOURCES))
     for tool in registry.names():
         for path in good(tool):
             raised = {hit.name for hit in check_capture(tool, path.stem)}
             assert "tool_doubt" not in raised, path
     assert {name for name, info in GATES.items() if info.by == "tool"} - {"tool_doubt"} <= found
-    assert all(cases(tool) for tool in registry.names())
+
+
+def test_everything_that_could_not_be_read_has_a_title() -> None:
+    named_in = re.compile(r'(?:\b(?:Problem|problem|_note)\(\s*|"name": )"([a-z][a-z_-]+)"')
+    sources = [*(PACKAGE / "hosts").glob("*.py"), *(PACKAGE / "trials").glob("*.py")]
+    found = {name for path in sources for name in named_in.findall(path.read_text())}
+    assert {"gap", "changed-file", "unreadable-output", "not-executed", "damaged-record"} <= found
+    assert not found - set(GATES), "add these to core/gates.toml"
