@@ -16,6 +16,7 @@ from loadbook.records.layout import Layout, layout
 
 if TYPE_CHECKING:
     from loadbook.design.plan import Plan
+    from loadbook.design.workload import Workload
     from loadbook.trials.ingest import Ingested
 
 # scatter of one trial in the pinned lab (lab_facts.md section 6: 2 to 3 %), and of a paired difference of two
@@ -56,7 +57,7 @@ def _summary(made: Plan, sd: float, source: str, found: float | None) -> list[st
     lines = [
         f"{made.study.name}: {made.study.question}",
         f"trials      {len(made.trials)}: {made.blocks} blocks of {', '.join(made.treatments)}",
-        f"each        {seconds(made.trial_s)}: {work.warmup_s:g} s warm-up, {work.duration_s:g} s load",
+        f"each        {seconds(made.trial_s)}: {work.warmup_s:g} s warm-up, {_length(work)}",
         f"time        {seconds(made.hours * 3600)}",
         f"disk        {size(made.disk_bytes)} on this machine",
         f"detectable  {difference} (power 80 %, margin of the study {percent(margin, signed=False)})",
@@ -65,6 +66,11 @@ def _summary(made: Plan, sd: float, source: str, found: float | None) -> list[st
     if made.blocks < 5:
         lines.append("verdicts    none: fewer than 5 blocks")
     return lines
+
+
+def _length(work: Workload) -> str:
+    timed = f"{work.duration_s:g} s load"
+    return timed if work.requests is None else f"{work.requests:,} requests, expected to be a {timed}"
 
 
 def _detectable(blocks: int, sd: float) -> float | None:

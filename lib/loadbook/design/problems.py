@@ -17,7 +17,7 @@ from loadbook.design.workload import Workload
 _PLAIN = re.compile(r"[\w.-]{1,80}\Z", re.ASCII)
 _UNION_TAGS = frozenset({"str", "int", "float", "bool"})
 # who drives, what is served and how the load is made belong to the question, not to a treatment
-SAME_FOR_ALL = frozenset({"role", "target", "model"})
+SAME_FOR_ALL = frozenset({"role", "target", "model", "scheme"})
 
 
 def of_validation(error: ValidationError, model: type[BaseModel]) -> list[SpecProblem]:

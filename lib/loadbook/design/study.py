@@ -263,7 +263,7 @@ def smoke(study: Study) -> Study:
             "subset": "default",
             "subsets": {"default": few},
             "treatments": {n: t for n, t in study.treatments.items() if n in kept},
-            "workload": study.workload.model_copy(update={"duration_s": 1.0, "warmup_s": 0.3}),
+            "workload": study.workload.shortened(1.0, 0.3),
             "published": published,
         }
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loadbook.core.errors import HostError, HostTimeoutError, UnreachableError
 from loadbook.hosts.host import Answer
+from loadbook.hosts.tls import TlsStream
 
 if TYPE_CHECKING:
     from paramiko import Channel, Transport
@@ -35,14 +36,13 @@ def get(alias: str, transport: Transport, url: Url, timeout_s: float) -> Answer:
     UnreachableError : nothing listens there. HostTimeoutError : no answer in time.
     HostError : forwarding is switched off in sshd, the answer is no HTTP, or its body exceeds MAX_BODY.
     """
-    if url.scheme != "http":
-        raise HostError(alias, f"{url}: only plain http is asked through the host")
     channel = open_channel(alias, transport, url, timeout_s)
     try:
-        channel.sendall(_request(url))
+        stream = TlsStream(channel, url.address) if url.scheme == "https" else channel
+        stream.sendall(_request(url))
         # Not HTTPConnection: it closes its socket as soon as the headers are read, and a closed channel, unlike
         # a closed socket with an open makefile(), drops the body that has not arrived yet.
-        response = http.client.HTTPResponse(channel, method="GET")
+        response = http.client.HTTPResponse(stream, method="GET")  # type: ignore[arg-type] # it wants makefile() only
         response.begin()
         body = response.read(MAX_BODY + 1)
         if len(body) > MAX_BODY:

@@ -54,7 +54,7 @@ def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) ->
         inventory=inventory,
         drivers=tuple(inventory.with_role(plan.study.workload.role)),
         seats=seats,
-        target=aim if isinstance(aim, Target) else Target(hosts[aim.alias].address, aim.port),
+        target=aim if isinstance(aim, Target) else Target(hosts[aim.alias].address, aim.port, plan.study.workload.scheme),
         tools={name: registry.load(name) for name in plan.study.tools_of(plan.treatments)},
         pool=ThreadPoolExecutor(THREADS, thread_name_prefix="bench"),
         replay=recording.id if recording else None,
@@ -120,7 +120,7 @@ def target_of(plan: Plan, seats: Sequence[Seat]) -> Seat | Target:
     external = plan.study.roles[role].external
     if external is not None:
         address, _, port = external.partition(":")
-        return Target(address, int(port or HTTP_PORT))
+        return Target(address, int(port or HTTP_PORT), plan.study.workload.scheme)
     seat = next((seat for seat in seats if seat.role == role), None)
     if seat is None:
         raise UsageError(f"the load's target {role!r} has neither a service nor an external address")
