@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from loadbook.core.errors import ToolError
 from loadbook.requests import jtl_csv, jtl_xml
 from loadbook.requests.rows import Batch
+from loadbook.requests.store import Store
 from loadbook.requests.summary import Summary
+from loadbook.requests.tables import AB, H2LOAD, Log
 
 BUFFER_BYTES = 1 << 16
 
@@ -28,7 +31,10 @@ def batches(
     name = file or (source.name if isinstance(source, Path) else "results")
     raw: Any = source.open("rb", buffering=0) if isinstance(source, Path) else io.BytesIO(source)
     with io.BufferedReader(raw, BUFFER_BYTES) as stream:
-        yield from _jtl(stream)(stream, name, properties)
+        if tool == "jmeter":
+            yield from _jtl(stream)(stream, name, properties)
+        else:
+            yield from _log(tool).read(stream, name)
 
 
 def _jtl(stream: io.BufferedReader) -> Callable[[io.BufferedReader, str, Mapping[str, str] | None], Iterator[Batch]]:
@@ -37,18 +43,33 @@ def _jtl(stream: io.BufferedReader) -> Callable[[io.BufferedReader, str, Mapping
     return jtl_xml.read if head.startswith(b"<") else jtl_csv.read
 
 
+def _log(tool: str) -> Log:
+    for log in (H2LOAD, AB):
+        if log.tool == tool:
+            return log
+    raise ToolError(f"tool {tool} writes no per-request log that is read", "jmeter, h2load and ab do")
+
+
 def summarise(
-    source: Path | bytes, tool: str, *, file: str | None = None, properties: Mapping[str, str] | None = None
+    source: Path | bytes,
+    tool: str,
+    *,
+    file: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    store: Store | None = None,
+    driver: str = "",
 ) -> Summary:
-    """Read a log once and return its figures; see `summary.Summary`.
+    """Read a log once and return its figures; see `summary.Summary`, whose `merge` adds files and drivers.
 
     Parameters
     ----------
     source : the file, or its bytes.
-    tool : `jmeter` (CSV or XML, told apart by content).
+    tool : `jmeter` (CSV or XML, told apart by content), `h2load` (--log-file) or `ab` (-g).
     file : its name in messages; the path's by default.
     properties : JMeter properties as given to the run (`-J`, names without it), None where they are not known: a CSV
         without a header is then read only in the twelve columns of 2.x.
+    store : parquet that takes the rows too, open; one may take the logs of several drivers, one after the other.
+    driver : whose log it is, for the store.
 
     Raises
     ------
@@ -58,4 +79,6 @@ def summarise(
     summary = Summary()
     for batch in batches(source, tool, file=file, properties=properties):
         summary.add(batch)
+        if store is not None:
+            store.write(batch, driver)
     return summary

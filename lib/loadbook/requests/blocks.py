@@ -28,18 +28,15 @@ def blocks(stream: BinaryIO, size: int = BLOCK_BYTES, quotes: bool = True) -> It
     """
     rest = b""
     while data := stream.read(size):
-        data = rest + data
-        quoted = quotes and b'"' in data
-        end = _last_end(data) if quoted else data.rfind(b"\n") + 1
-        if not end and len(data) <= max(RECORD_MAX, size):
-            rest = data
+        quoted = quotes and (b'"' in data or b'"' in rest)
+        end = _last_end(rest + data) - len(rest) if quoted else data.rfind(b"\n") + 1
+        if end <= 0 and len(rest) <= RECORD_MAX:
+            rest += data
             continue
-        end = end or len(data)
-        yield Block(data[:end], quoted, True)
+        if end <= 0:
+            break
+        yield Block(b"".join((rest, memoryview(data)[:end])), quoted, True)
         rest = data[end:]
-        if len(rest) > RECORD_MAX:
-            yield Block(rest, b'"' in rest, False)
-            return
     if rest:
         yield Block(rest, b'"' in rest, False)
 

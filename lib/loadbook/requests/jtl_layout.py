@@ -28,10 +28,7 @@ SAVED_BY = {
 _OFF = {"Filename", "Encoding", "SampleCount", "ErrorCount", "Hostname"}
 # what is saved by default, newest first: 4.0 and later, 3.x, 2.x
 DEFAULTS = (_OFF, _OFF | {"URL"}, _OFF | {"URL", "failureMessage", "sentBytes", "IdleTime", "Connect"})
-INTEGERS = (
-    "elapsed", "bytes", "sentBytes", "grpThreads", "allThreads", "Latency", "SampleCount", "ErrorCount",
-    "IdleTime", "Connect",
-)  # fmt: skip
+INTEGERS = ("elapsed", "bytes", "Latency", "SampleCount", "ErrorCount")  # those that are used
 SEPARATORS = (",", "\t", ";", "|")
 _INTEGER = re.compile(r"\d{1,18}")
 
@@ -71,7 +68,7 @@ class Layout:
                 return f"{column} is not a whole number: {text[:40]!r}"
             if column == "success" and text not in ("true", "false"):
                 return f"success is neither true nor false: {text[:40]!r}"
-            if column == "timeStamp" and self.stamp and not self.stamp.regex.fullmatch(text):
+            if column == "timeStamp" and self.stamp and self.stamp.ms(text) is None:
                 return f"timeStamp is not {self.stamp.says}: {text[:40]!r}"
         return None
 
@@ -133,7 +130,7 @@ def _from_properties(line: str, properties: Mapping[str, str] | None) -> Layout 
         for off in generations:
             layout = Layout(_saved(off, properties or {}), separator, None)
             known = layout.fault(fields) is None and len(fields) > 2
-            if known and (not layout.has("timeStamp") or EPOCH_MS.regex.fullmatch(fields[0]) or _pattern(fields[0])):
+            if known and (not layout.has("timeStamp") or EPOCH_MS.ms(fields[0]) is not None or _pattern(fields[0])):
                 return layout
     return None
 

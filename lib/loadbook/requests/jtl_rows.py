@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -20,15 +20,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from loadbook.core.errors import ParseError
+from loadbook.requests.arrow import to_numpy
 from loadbook.requests.jtl_layout import TOOL, Layout
-from loadbook.requests.rows import OUTCOME, Batch, Ints, Kind
+from loadbook.requests.rows import OUTCOME, Batch, Ints, Kind, far
 
 TICK_US = 1000
 TRANSACTION = "Number of samples in transaction"
 NO_ANSWER = "Non HTTP response code"
-SPAN_MAX_US = 30 * 86400 * 10**6
 BACK_MAX_US = 30 * 60 * 10**6
+TAIL_ROWS = 1000
+THREADS_MAX = 100_000
 _PART = re.compile(r"(.+?)((?:-\d{1,4})+)", re.DOTALL)
+_NUMBERS = re.compile(r"-(\d{1,4})((?:-\d{1,4})*)")
 _STATUS = re.compile(r"[1-5]\d\d")
 # found in "exception class: message" of an attempt without an answer, first match wins
 _CAUSES = (
@@ -73,46 +76,26 @@ class Rows:
         codes, code = _texts(table, "responseCode")
         messages, message = _texts(table, "responseMessage")
         status = np.array([int(c) if _STATUS.fullmatch(c) else 0 for c in codes], np.int16)[code]
-        answered = ~np.array([c.startswith(NO_ANSWER) for c in codes], bool)[code]
-        succeeded = _numbers(table, "success")
-        ok = answered & (status < 400) & (status >= 200 if succeeded is None else succeeded.astype(bool))
-        outcome = np.where(
-            ok, OUTCOME["ok"], np.where(status >= 400, OUTCOME["errors_status"], OUTCOME["errors_other"])
-        )
-        self._set_causes(outcome, ~answered, codes, code, messages, message)
-        elapsed = _numbers(table, "elapsed")
-        assert elapsed is not None
+        answered = np.array([not c.startswith(NO_ANSWER) for c in codes], bool)[code]
+        outcome = _outcomes(codes)[code * np.int32(2) + _succeeded(table, status)]
+        if not answered.all():
+            outcome[~answered] = _causes(codes, code[~answered], messages, message[~answered])
         if kinds is None:
-            transaction = np.array([m.startswith(TRANSACTION) for m in messages], bool)[message]
-            kind = np.where(transaction, np.uint8(Kind.TRANSACTION), np.uint8(Kind.REQUEST))
+            kind = np.array([Kind.TRANSACTION * m.startswith(TRANSACTION) for m in messages], np.uint8)[message]
         else:
             kind = np.array(kinds, np.uint8)
+        elapsed = _numbers(table, "elapsed")
+        assert elapsed is not None
         batch = Batch(
-            labels, label, elapsed, outcome.astype(np.uint8), answered, status, kind, TICK_US,
+            labels, label, elapsed, outcome, answered, status, kind, TICK_US,
             start_us=self._starts(table, elapsed, lines),
             first_byte=_numbers(table, "Latency"),
             received=_numbers(table, "bytes"),
         )  # fmt: skip
         self._set_aggregates(batch, table, lines)
         if kinds is None:
-            self._set_parts(batch, table)
+            self._set_parts(batch, *_texts(table, "threadName"))
         return batch
-
-    def _set_causes(
-        self,
-        outcome: Ints,
-        failed: NDArray[np.bool_],
-        codes: Sequence[str],
-        code: Ints,
-        messages: Sequence[str],
-        message: Ints,
-    ) -> None:
-        if not failed.any():
-            return
-        pairs = code[failed] * np.int64(len(messages)) + message[failed]
-        distinct, which = np.unique(pairs, return_inverse=True)
-        causes = [cause(codes[pair // len(messages)], messages[pair % len(messages)]) for pair in distinct.tolist()]
-        outcome[failed] = np.array(causes)[which]
 
     def _starts(self, table: pa.Table, elapsed: Ints, lines: Sequence[int]) -> Ints | None:
         stamps = _numbers(table, "timeStamp")
@@ -120,16 +103,19 @@ class Rows:
             return stamps
         start_us = (stamps - elapsed if self.layout.stamps_end else stamps) * TICK_US
         self._first_us = int(start_us[0]) if self._first_us is None else self._first_us
-        far = np.abs(start_us - self._first_us) > SPAN_MAX_US
-        if far.any():
-            self._refuse(lines, far, "starts more than 30 days from the first row")
-        ends_us = np.maximum.accumulate(np.append(self._latest_us, start_us + elapsed * TICK_US))
+        if (row := far(start_us, self._first_us)) is not None:
+            raise ParseError(TOOL, self.file, lines[row], "the row here starts more than 30 days from the first row")
         if self.layout.stamp and self.layout.stamp.text:
-            back = ends_us[:-1] - (start_us + elapsed * TICK_US) > BACK_MAX_US
-            if back.any():
-                self._refuse(lines, back, "local time goes back by more than 30 minutes (daylight saving?): save ms")
-        self._latest_us = int(ends_us[-1])
+            self._check_forward(start_us + elapsed * TICK_US, lines)
         return start_us
+
+    def _check_forward(self, ends_us: Ints, lines: Sequence[int]) -> None:
+        """Refuse local time that goes back; rows are written as they end."""
+        latest_us = np.maximum.accumulate(np.append(self._latest_us, ends_us))
+        back = latest_us[:-1] - ends_us > BACK_MAX_US
+        if back.any():
+            self._refuse(lines, back, "is more than 30 minutes before the rows above it (daylight saving?): save ms")
+        self._latest_us = int(latest_us[-1])
 
     def _refuse(self, lines: Sequence[int], rows: NDArray[np.bool_], message: str) -> NoReturn:
         """Raise ParseError for the first of these rows."""
@@ -145,46 +131,81 @@ class Rows:
         batch.kind[several] = Kind.AGGREGATE
         batch.samples, batch.failed = np.where(several, samples, 1), np.where(several, failed, batch.outcome != 0)
 
-    def _set_parts(self, batch: Batch, table: pa.Table) -> None:
-        """Mark sub-results; only blocks with a label that could be one cost anything."""
-        if not any(_PART.fullmatch(label) for label in batch.labels):
-            return
-        threads, thread = _texts(table, "threadName")
-        starts = (np.zeros(len(batch), np.int64) if batch.start_us is None else batch.start_us).tolist()
-        times = zip(thread.tolist(), batch.label.tolist(), starts, batch.elapsed.tolist(), strict=True)
-        for row, (t, number, start_us, elapsed) in enumerate(times):
-            label, end_us = batch.labels[number], start_us + elapsed * TICK_US
-            if batch.kind[row] == Kind.TRANSACTION:
-                continue
-            family = self._families.get(threads[t])
-            if family and (grown := _joined(family, label, start_us, end_us, batch.start_us is not None)):
+    def _set_parts(self, batch: Batch, threads: list[str], thread: NDArray[np.integer]) -> None:
+        """Mark sub-results; only a block with labels of such a form looks at its rows one by one."""
+        bases = {match[1] for label in batch.labels if (match := _PART.fullmatch(label))}
+        if bases & {*batch.labels, *(family.label for family in self._families.values())}:
+            for row in self._walk(batch, threads, thread, 0):
                 batch.kind[row] = Kind.PART
-                self._families[threads[t]] = grown
-            else:
-                self._families[threads[t]] = Family(label, start_us, end_us, 0)
+        else:  # the parent of the next block's first rows may be among the last ones here
+            self._families.clear()
+            for _ in self._walk(batch, threads, thread, max(0, len(batch) - TAIL_ROWS)):
+                pass
+
+    def _walk(self, batch: Batch, threads: list[str], thread: NDArray[np.integer], first: int) -> Iterator[int]:
+        """Yield which rows are sub-results; keeps for each thread the row that its next ones may belong to."""
+        timed = batch.start_us is not None
+        starts = np.zeros(len(batch), np.int64) if batch.start_us is None else batch.start_us
+        columns = (thread, batch.label, batch.kind, starts, starts + batch.elapsed * TICK_US)
+        for row, (t, number, kind, start_us, end_us) in enumerate(
+            zip(*(column[first:].tolist() for column in columns), strict=True), first
+        ):
+            if kind == Kind.TRANSACTION:
+                continue
+            family, label = self._families.pop(threads[t], None), batch.labels[number]
+            grown = _joined(family, label, start_us, end_us, timed) if family else None
+            self._families[threads[t]] = grown or Family(label, start_us, end_us, 0)
+            if grown:
+                yield row
+            if len(self._families) > THREADS_MAX:
+                del self._families[next(iter(self._families))]
 
 
 def _joined(family: Family, label: str, start_us: int, end_us: int, timed: bool) -> Family | None:
     """Return the family with one more sub-result, None if this row is none of it."""
-    if not label.startswith(family.label + "-") or not re.fullmatch(
-        r"\d{1,4}(-\d{1,4})*", label[len(family.label) + 1 :]
-    ):
+    match = _NUMBERS.fullmatch(label, len(family.label)) if label.startswith(family.label) else None
+    if match is None:
         return None
     if timed and not family.start_us - TICK_US <= start_us <= end_us <= family.end_us + TICK_US:
         return None
-    number, *deeper = map(int, label[len(family.label) + 1 :].split("-"))
-    if deeper:
+    number = int(match[1])
+    if match[2]:  # a sub-result of a sub-result
         return family if number in (family.following, family.following - 1) else None
     return family._replace(following=number + 1) if number == family.following else None
 
 
-def _texts(table: pa.Table, name: str) -> tuple[list[str], Ints]:
+def _succeeded(table: pa.Table, status: NDArray[np.int16]) -> NDArray[np.int32]:
+    """Return 1 where the tool calls a row a success, else 0; by its status where there is no such column."""
+    if "success" in table.column_names:
+        return to_numpy(table["success"]).astype(np.int32)
+    return ((status >= 200) & (status < 400)).astype(np.int32)
+
+
+def _outcomes(codes: Sequence[str]) -> NDArray[np.uint8]:
+    """Return the outcome of an answered request at twice its code's number, plus 1 for a success."""
+    outcomes = []
+    for code in codes:
+        bad = _STATUS.fullmatch(code) and int(code) >= 400
+        outcomes += [OUTCOME["errors_status" if bad else name] for name in ("errors_other", "ok")]
+    return np.array(outcomes, np.uint8)
+
+
+def _causes(
+    codes: Sequence[str], code: NDArray[np.integer], messages: Sequence[str], message: NDArray[np.integer]
+) -> NDArray[np.uint8]:
+    """Return the outcomes of attempts without an answer."""
+    pairs, which = np.unique(code * np.int64(len(messages)) + message, return_inverse=True)
+    found = [cause(codes[pair // len(messages)], messages[pair % len(messages)]) for pair in pairs.tolist()]
+    return np.array(found, np.uint8)[which]
+
+
+def _texts(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.integer]]:
     """Return the distinct texts of a column and each row's number among them; [""] for a column that is not there."""
     if name not in table.column_names or not len(table):
         return [""], np.zeros(len(table), np.int32)
-    column = table[name].combine_chunks()
-    return column.dictionary.to_pylist(), column.indices.to_numpy()
+    column = table[name].combine_chunks() if table[name].num_chunks > 1 else table[name].chunk(0)
+    return column.dictionary.to_pylist(), to_numpy(column.indices)
 
 
 def _numbers(table: pa.Table, name: str) -> Ints | None:
-    return table[name].to_numpy() if name in table.column_names else None
+    return to_numpy(table[name]) if name in table.column_names else None

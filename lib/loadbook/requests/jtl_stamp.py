@@ -27,16 +27,17 @@ class Stamp:
     regex: re.Pattern[str]
     text: bool = True
 
-    def ms(self, text: str) -> int:
-        """Return a text that `regex` matches as milliseconds since 1970; ValueError for a day that does not exist."""
-        if not self.text:
-            return int(text)
+    def ms(self, text: str) -> int | None:
+        """Return a text as milliseconds since 1970; None for another form, or a day that does not exist."""
         match = self.regex.fullmatch(text)
-        if match is None:
-            raise ValueError(text)
+        if match is None or not self.text:
+            return int(text) if match else None
         parts = {name: int(value) for name, value in match.groupdict().items()}
         ms = parts.pop("ms")
-        return int(datetime(**parts, tzinfo=UTC).timestamp()) * 1000 + ms
+        try:
+            return int(datetime(**parts, tzinfo=UTC).timestamp()) * 1000 + ms
+        except ValueError:
+            return None
 
     def iso(self) -> tuple[str, str]:
         """Return a pattern and a replacement for RE2 that turn such a text into ISO 8601 without a zone."""

@@ -8,11 +8,12 @@ that was cut within a row. Everything else is refused.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
+from loadbook.requests.arrow import encoded, from_numpy
 from loadbook.requests.blocks import RECORD_MAX, Block
 from loadbook.requests.jtl_layout import INTEGERS, SAVED_BY, Layout
 from loadbook.requests.rows import Damage
@@ -26,13 +27,13 @@ class BadRowError(Exception):
         self.line, self.message = line, message
 
 
-def read(block: Block, layout: Layout, types: Mapping[str, pa.DataType]) -> tuple[pa.Table, list[Damage]]:
-    """Return the columns `types` of a block and what lay between its rows; BadRowError for what cannot be read."""
+def read(block: Block, layout: Layout, names: Sequence[str]) -> tuple[pa.Table, list[Damage]]:
+    """Return the columns `names` of a block and what lay between its rows; BadRowError for what cannot be read."""
     if not block.whole:
-        return _table([], layout, types), _torn(block.data, layout)
+        return _table([], layout, names), _torn(block.data, layout)
     damage: list[Damage] = []
     rows = [row for line, fields in _records(block.data, layout, damage) if (row := _row(line, fields, layout, damage))]
-    return _table(rows, layout, types), damage
+    return _table(rows, layout, names), damage
 
 
 def _torn(data: bytes, layout: Layout) -> list[Damage]:
@@ -98,19 +99,17 @@ def _row(line: int, fields: list[str], layout: Layout, damage: list[Damage]) -> 
     return fields
 
 
-def _table(rows: list[list[str]], layout: Layout, types: Mapping[str, pa.DataType]) -> pa.Table:
+def _table(rows: list[list[str]], layout: Layout, names: Sequence[str]) -> pa.Table:
     columns: dict[str, pa.Array] = {}
-    for name, kind in types.items():
+    for name in names:
         at = layout.columns.index(name)
-        values: list[Any] = [row[at] for row in rows]
+        values = [row[at] for row in rows]
         if name == "timeStamp" and layout.stamp:
-            values = list(map(layout.stamp.ms, values))
+            columns[name] = from_numpy(np.array([layout.stamp.ms(value) for value in values], np.int64))
         elif name in INTEGERS:
-            values = list(map(int, values))
+            columns[name] = from_numpy(np.array(list(map(int, values)), np.int64))
         elif name == "success":
-            values = [value == "true" for value in values]
-        if pa.types.is_dictionary(kind):
-            columns[name] = pa.array(values, pa.string()).dictionary_encode()
+            columns[name] = from_numpy(np.array([value == "true" for value in values], bool))
         else:
-            columns[name] = pa.array(values, kind)
+            columns[name] = encoded(values)
     return pa.table(columns)

@@ -14,9 +14,11 @@ from io import BufferedReader
 from typing import NamedTuple, NoReturn
 from xml.parsers import expat
 
+import numpy as np
 import pyarrow as pa
 
 from loadbook.core.errors import ParseError
+from loadbook.requests.arrow import encoded, from_numpy
 from loadbook.requests.jtl_layout import TOOL, Layout
 from loadbook.requests.jtl_rows import TRANSACTION, Rows
 from loadbook.requests.jtl_stamp import EPOCH_MS
@@ -181,7 +183,7 @@ def _fault(attributes: Mapping[str, str], shorts: list[str], made: Rows) -> str 
 def _column(short: str, rows: list[Sample]) -> pa.Array:
     values = [sample.attributes[short] for sample in rows]
     if short in _TEXTS:
-        return pa.array(values, pa.string()).dictionary_encode()
+        return encoded(values)
     if short == "s":
-        return pa.array([value == "true" for value in values], pa.bool_())
-    return pa.array(list(map(int, values)), pa.int64())
+        return from_numpy(np.array([value == "true" for value in values], bool))
+    return from_numpy(np.array(list(map(int, values)), np.int64))

@@ -21,12 +21,22 @@ class Kind(IntEnum):
     AGGREGATE = 3  # several requests in one row (SampleCount is not 1): counts, but no time of any one of them
 
 
-# how an attempt ended: names of metrics (design: measurements); ok first
+# how an attempt ended: names of metrics, ok first; unknown where the log does not tell (ab)
 OUTCOMES = (
     "ok", "errors_connect", "errors_timeout", "errors_read", "errors_write",
-    "errors_status", "errors_length", "errors_driver", "errors_other",
+    "errors_status", "errors_length", "errors_driver", "errors_other", "unknown",
 )  # fmt: skip
 OUTCOME = {name: code for code, name in enumerate(OUTCOMES)}
+
+
+SPAN_MAX_US = 30 * 86400 * 10**6
+
+
+def far(start_us: Ints, first_us: int) -> int | None:
+    """Return the first row that starts more than 30 days from `first_us`, None if all are near."""
+    if max(first_us - int(start_us.min()), int(start_us.max()) - first_us) <= SPAN_MAX_US:
+        return None
+    return int(np.argmax(np.abs(start_us - first_us) > SPAN_MAX_US))
 
 
 class Damage(NamedTuple):
@@ -50,6 +60,7 @@ class Batch:
     status : HTTP status, 0 where there is none.
     kind : Kind.
     start_us : microseconds since 1970 by the driver's clock; None where the log has no times of day.
+    exact : starts are to the tick; False where they are whole seconds (ab), which give a series but no duration.
     timed : rows whose duration is that of a request; None for all.
     first_byte : ticks to the first byte; received : bytes; both None where the log does not tell.
     samples, failed : JMeter's SampleCount and ErrorCount, None where all rows are single requests.
@@ -65,6 +76,7 @@ class Batch:
     kind: NDArray[np.uint8]
     tick_us: int
     start_us: Ints | None = None
+    exact: bool = True
     timed: NDArray[np.bool_] | None = None
     first_byte: Ints | None = None
     received: Ints | None = None

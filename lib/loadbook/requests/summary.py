@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadbook.requests.histogram import Histogram, by_group
-from loadbook.requests.rows import OUTCOMES, Batch, Damage, Kind
+from loadbook.requests.rows import OUTCOME, OUTCOMES, Batch, Damage, Kind
 
 LABELS_MAX = 10_000
 OTHER_LABELS = "(labels beyond the first 10000)"
@@ -45,14 +45,19 @@ class Tally:
         return self.outcomes["ok"]
 
     @property
+    def unknown(self) -> int:
+        """Attempts of which the log does not tell how they ended."""
+        return self.outcomes["unknown"]
+
+    @property
     def errors(self) -> int:
-        """Attempts that are not ok."""
-        return self.attempts - self.ok
+        """Attempts that are known not to be ok."""
+        return self.attempts - self.ok - self.unknown
 
     @property
     def error_share(self) -> float | None:
-        """Errors per attempt; None without attempts."""
-        return self.errors / self.attempts if self.attempts else None
+        """Errors per attempt; None without attempts, or where the log does not tell."""
+        return self.errors / self.attempts if self.attempts and not self.unknown else None
 
     def merge(self, other: Tally) -> None:
         """Add all of another tally."""
@@ -75,7 +80,7 @@ class Summary:
     labels : by label; transactions : JMeter's transaction rows by label, which are in no total.
     seconds : second since 1970 (whole, by the driver's clock) -> answered, ok, errors that ended in it.
     rows : rows read, by kind.
-    first_start_us, last_end_us : us since 1970; None where the log has no times of day.
+    first_start_us, last_end_us : us since 1970; None where the log has no exact times of day.
     damage : what was found between the rows, each kind of damage at most 20 times (`damaged` counts all).
     """
 
@@ -187,12 +192,14 @@ class Summary:
     def _count_seconds(self, batch: Batch) -> None:
         assert batch.start_us is not None
         ends_us = batch.start_us + batch.elapsed * batch.tick_us
-        self._span(int(batch.start_us.min()), int(ends_us.max()))
+        if batch.exact:
+            self._span(int(batch.start_us.min()), int(ends_us.max()))
         seconds = ends_us // 1_000_000
         first = int(seconds.min())
         many = np.ones(len(batch), np.int64) if batch.samples is None else batch.samples
         ok = (batch.outcome == 0) * many if batch.failed is None else many - batch.failed
-        columns = (batch.answered * many, ok, many - ok)
+        errors = np.where(batch.outcome == OUTCOME["unknown"], 0, many - ok)
+        columns = (batch.answered * many, ok, errors)
         counts = np.stack([np.bincount(seconds - first, column) for column in columns], axis=1).astype(np.int64)
         for offset in np.unique(seconds - first).tolist():
             self.seconds[first + offset] = self.seconds.get(first + offset, 0) + counts[offset]
