@@ -13,10 +13,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from loadbook.core.units import seconds
 from loadbook.hosts.lab import Lab
 from loadbook.records import manifest
+from loadbook.records.rundata import load_run
 from loadbook.records.schema import TABLES, read_table
 from loadbook.records.spans import spans_of
+from loadbook.report.effects import EffectsPage
 from loadbook.trials.api import run_study
 from loadbook.trials.ingest import ingest
 from loadbook.trials.preflight import PreflightError
@@ -106,9 +109,22 @@ def test_the_load_is_shared_and_begins_at_one_instant_and_can_be_played_back(lab
     assert list(noted["trial"]) == ["t0001", "t0002"]
     watched = ours["traces"][ours["traces"]["metric"] == "process_cpu"]
     assert set(DRIVERS) <= set(watched.loc[watched["item"].str.startswith("wrk:"), "host"])
+    reported(layout, "pair", run, ours)
     again = run_study(layout, "pair", paths.raw / "hosts.toml", new=True)
     for name, table in tables(layout, "pair", again).items():
         pd.testing.assert_frame_equal(table, ours[name], obj=name)
+
+
+def reported(layout, name, run, tables):
+    """The page says what the load came from and that latency is per driver, and holds no number of both together."""
+    page = EffectsPage(load_run(layout, name, run))
+    worst = max(tables["measurements"].query("metric == 'start_skew'")["value"])
+    assert f"11 connections, 2 drivers that started within {seconds(worst)}" in page.scope().text
+    assert not page.panels
+    text = page.latency().text
+    assert text.startswith("Latency is each driver’s own: wrk told percentiles, not the time of every request")
+    rows = [line.split("  ") for line in text.splitlines()[2:]]
+    assert [cell.strip() for row in rows for cell in row if cell.strip() in DRIVERS] == DRIVERS * 2
 
 
 def test_times_of_all_requests_of_both_drivers_give_one_latency(lab, layout):
@@ -126,6 +142,9 @@ def test_times_of_all_requests_of_both_drivers_give_one_latency(lab, layout):
     counts = rows[(rows["metric"] == "requests") & (rows["trial"] == "t0001")].set_index("driver")["value"]
     mean = sum(parts.loc["mean", d] * counts[d] for d in DRIVERS) / counts["*"]
     assert wide.loc["mean", "*"] == pytest.approx(mean, rel=0.01)
+    page = EffectsPage(load_run(layout, "logs", run))
+    assert "p99" in page.panels
+    assert "each driver" not in page.latency().text
 
 
 def kill_load(jobs: Path) -> None:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import metric as metric_of
-from loadbook.report import trials, trust, verdicts
+from loadbook.report import drivers, trials, trust, verdicts
 from loadbook.report.blocks import Block, block, clean, render
 from loadbook.report.page import Page, load, nothing
 from loadbook.report.show import drawn, markup, show
@@ -83,12 +83,21 @@ class EffectsPage(Page):
         """Show the latency percentiles of every trial, each percentile with verdicts of its own."""
         from loadbook.report.figures import latency
 
+        own = self._own_times()
         if not self.panels:
-            return nothing(f"{' and '.join(self.data.tools)}: no percentiles.")
+            return own or nothing(f"{' and '.join(self.data.tools)}: no percentiles.")
         shown = drawn(latency, self.analysis, panels=self.panels, quantity=quantity(self.data.tools))
         table = verdicts.latency_table(self.panels, self.labels)
         numbers = render("details.html.j2", summary="The numbers behind this figure", inside=safe_table(table))
-        return Block(str(markup(shown) + numbers), str(clean(f"{shown.answer}\n{plain(table)}")))
+        html, said = str(markup(shown) + numbers), str(clean(f"{shown.answer}\n{plain(table)}"))
+        return Block(html + own.html, f"{said}\n{own.text}") if own else Block(html, said)
+
+    def _own_times(self) -> Block | None:
+        """Return the percentiles of each driver where several cannot be put together."""
+        table = drivers.own_times(self.data, self.labels, LATENCY_NAMES, PERCENTILES)
+        said = drivers.sentence(self.data)
+        html = render("note.html.j2", text=said) + safe_table(table)
+        return Block(str(html), str(clean(f"{said}\n{plain(table)}"))) if table.rows else None
 
     @cached_property
     def panels(self) -> dict[str, tuple[pd.DataFrame, Analysis]]:
@@ -101,7 +110,8 @@ class EffectsPage(Page):
         return found
 
     def _percentiles(self) -> tuple[str, list[str]]:
-        printed = self.data.measurements[["metric", "statistic"]].drop_duplicates()
+        totals = self.data.measurements[self.data.measurements["driver"] == "*"]
+        printed = totals[["metric", "statistic"]].drop_duplicates()
         for name in LATENCY_NAMES:
             there = set(printed.loc[printed["metric"] == name, "statistic"])
             if there & set(PERCENTILES):

@@ -12,7 +12,7 @@ from loadbook.core.errors import UsageError
 from loadbook.core.units import NBSP, seconds, size
 from loadbook.records.layout import layout
 from loadbook.records.rundata import RunData, load_run
-from loadbook.report import figures, setup, trials, trust, verdicts
+from loadbook.report import drivers, figures, setup, trials, trust, verdicts
 from loadbook.report.blocks import EMPTY, URGENT, Block, block, clean, notebook_style, render
 from loadbook.report.notebooks import DONE
 from loadbook.report.show import drawn, markup, show
@@ -192,7 +192,7 @@ def load(study: str, run: str = "latest") -> RunData:
 
 
 def scope_parts(data: RunData, margin: float) -> list[str]:
-    """Return the parts of the scope line: where the numbers come from, load, page and service, margin, trials, duration.
+    """Return the parts of the scope line: origin, load, page and service, margin, trials, duration.
 
     What an imported run does not know is left out.
     """
@@ -205,7 +205,7 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     told = imported(data)
     return [
         *_origin(data),
-        ", ".join([*sorted(set(data.trials["tool"])), *_loads(data)]),
+        ", ".join([*sorted(set(data.trials["tool"])), *_loads(data), *drivers.scope(data)]),
         *([" on ".join([page, *services[:2]])] if not told or len(served) else []),
         f"margin ±{margin * 100:g}{NBSP}%, declared {'with the import' if told else 'before the run'}",
         trials_text + ("" if told and not told["timed"] else f", {seconds(last - run['started'])}"),
@@ -222,7 +222,8 @@ def _origin(data: RunData) -> list[str]:
     """Return what a reader must know first of a run that was not measured here and now."""
     told, replayed = imported(data), data.run_json.get("replay")
     if told:
-        return [f"IMPORTED from {told['folder']}: loadbook measured nothing, conditions are as {told['conditions']} says"]
+        word = f"conditions are as {told['conditions']} says"
+        return [f"IMPORTED from {told['folder']}: loadbook measured nothing, {word}"]
     return [f"REPLAY of run {replayed}: nothing was measured anew"] if replayed else []
 
 
