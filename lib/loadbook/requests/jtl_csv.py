@@ -71,6 +71,9 @@ def _take(ready: Future[Columns], rows: Rows, line: int) -> tuple[Batch, int]:
         raise ParseError(TOOL, rows.file, bad.line + line, bad.message) from None
     batch = rows.batch(table, range(line, line + len(table)))
     batch.damage = [d._replace(line=d.line + line) for d in damage]
+    if rows.layout.stamp and rows.layout.stamp.text and line <= 2:
+        says = f"time stamps ({rows.layout.stamp.says}) tell no zone: they are read as if they were UTC"
+        batch.damage.append(Damage("local_time", line, says))
     return batch, line + lines
 
 

@@ -21,12 +21,13 @@ class Kind(IntEnum):
     AGGREGATE = 3  # several requests in one row (SampleCount is not 1): counts, but no time of any one of them
 
 
-# how an attempt ended: names of metrics, ok first; unknown where the log does not tell (ab)
+# how an attempt ended: names of metrics, ok first
 OUTCOMES = (
     "ok", "errors_connect", "errors_timeout", "errors_read", "errors_write",
-    "errors_status", "errors_length", "errors_driver", "errors_other", "unknown",
+    "errors_status", "errors_length", "errors_driver", "errors_other",
 )  # fmt: skip
-OUTCOME = {name: code for code, name in enumerate(OUTCOMES)}
+ENDS = (*OUTCOMES, "unknown")  # where the log does not tell (ab)
+OUTCOME = {name: code for code, name in enumerate(ENDS)}
 
 
 SPAN_MAX_US = 30 * 86400 * 10**6
@@ -55,7 +56,7 @@ class Batch:
     ----------
     label : number of each row's label in `labels`.
     elapsed : duration in ticks.
-    outcome : number in OUTCOMES.
+    outcome : number in ENDS.
     answered : a response came, of whatever status.
     status : HTTP status, 0 where there is none.
     kind : Kind.

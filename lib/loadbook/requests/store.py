@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loadbook.requests.arrow import TEXT, dictionary, from_numpy
-from loadbook.requests.rows import OUTCOMES, Batch, Ints, Kind
+from loadbook.requests.rows import ENDS, Batch, Ints, Kind
 
 SCHEMA_VERSION = 1
 SCHEMA = pa.schema(
@@ -76,7 +76,7 @@ class Store:
 
 def table(batch: Batch, driver: str = "") -> pa.Table:
     """Return a batch as a table of SCHEMA: times in us, and null for what the log does not tell."""
-    numbered = {"kind": (batch.kind, KINDS), "outcome": (batch.outcome, OUTCOMES), "label": (batch.label, batch.labels)}
+    numbered = {"kind": (batch.kind, KINDS), "outcome": (batch.outcome, ENDS), "label": (batch.label, batch.labels)}
     columns = {
         "driver": dictionary(np.zeros(len(batch), np.int32), [driver]),
         "start_us": _optional(batch.start_us, 1, len(batch)),

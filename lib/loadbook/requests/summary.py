@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadbook.requests.histogram import Histogram, by_group
-from loadbook.requests.rows import OUTCOME, OUTCOMES, Batch, Damage, Kind
+from loadbook.requests.rows import OUTCOME, ENDS, Batch, Damage, Kind
 
 LABELS_MAX = 10_000
 OTHER_LABELS = "(labels beyond the first 10000)"
@@ -25,7 +25,7 @@ class Tally:
     ----------
     attempts : requests that ended, answered or not.
     answered : responses of whatever status (the metric `requests`).
-    outcomes : attempts by name in OUTCOMES, which do not overlap.
+    outcomes : attempts by name in ENDS, which do not overlap.
     classes : responses by status class, 0 for those without an HTTP status.
     received : bytes of answered requests; None where the log does not tell.
     latency, first_byte : times of single requests in us.
@@ -162,12 +162,12 @@ class Summary:
         """Count rows of single requests (or of transactions) by label."""
         groups = len(batch.labels)
         tallies = [self._of(table, label) for label in batch.labels]
-        ends = _grid(batch.label, batch.outcome, groups, len(OUTCOMES))
+        ends = _grid(batch.label, batch.outcome, groups, len(ENDS))
         classes = _grid(batch.label[batch.answered], batch.status[batch.answered] // 100, groups, CLASSES)
         for tally, end, status in zip(tallies, ends.tolist(), classes.tolist(), strict=True):
             tally.attempts += sum(end)
             tally.answered += sum(status)
-            tally.outcomes.update({name: n for name, n in zip(OUTCOMES, end, strict=True) if n})
+            tally.outcomes.update({name: n for name, n in zip(ENDS, end, strict=True) if n})
             tally.classes.update({code: n for code, n in enumerate(status) if n})
         if batch.received is not None:
             sums = np.bincount(batch.label, np.where(batch.answered, batch.received, 0), groups)  # exact below 2^53
