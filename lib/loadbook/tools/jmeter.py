@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 
 from loadbook.core.errors import ToolError
 from loadbook.design.workload import Workload
-from loadbook.tools import jmeter_plan, plan
+from loadbook.tools import jmeter_plan, jmeter_results, plan
 from loadbook.tools.base import Captured, Parsed, Target
+from loadbook.tools.jmeter_results import RESULTS
 
-PLAN, RESULTS, LOG = "plan.jmx", "results.jtl", "jmeter.log"
+PLAN, LOG = "plan.jmx", "jmeter.log"
 OWNED = (
     *(
         "-n",
@@ -106,5 +107,21 @@ class JMeter:
         return (RESULTS, LOG)
 
     def parse(self, captured: Captured) -> Parsed:
-        """Return the rows."""
-        raise NotImplementedError
+        """Return the rows of one run from its file of samples, CSV or XML, of 2.13 to 5.6."""
+        from loadbook.requests.api import summarise
+
+        file, data = jmeter_results.find(captured)
+        asked = jmeter_results.properties(captured)
+        figures = summarise(data, self.name, file=file, properties=asked)
+        jmeter_results.check(file, figures, jmeter_results.totals(captured))
+        rate = (asked or {}).get("rate", "")
+        offered = float(rate) if re.fullmatch(r"\d+(\.\d+)?", rate) else None
+        return Parsed(
+            tuple(jmeter_results.rows(figures, offered)),
+            tuple(jmeter_results.samples(figures)),
+            tuple(jmeter_results.doubts(file, figures, captured)),
+            jmeter_results.times_us(figures),
+        )
+
+
+TOOL = JMeter()
