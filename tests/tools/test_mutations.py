@@ -20,7 +20,14 @@ reports = st.sampled_from([(tool, captured) for tool, all_ in GOOD.items() for c
 SMALL = [(tool, path) for tool in GOOD for path in good(tool) if path.with_suffix(".stdout").stat().st_size < 1500]
 NOISE = st.lists(
     st.sampled_from(
-        [b"httperf: warning: open file limit\r\n", b"\n", b"\x1b[0m50%\n", b"RH0:HTTP/1.1 200 OK\r\n", b"\xff\xfe\n"]
+        [
+            b"httperf: warning: open file limit\r\n",
+            b"\n",
+            b"\x1b[0m50%\n",
+            b"RH0:HTTP/1.1 200 OK\r\n",
+            b"\xff\xfe\n",
+            b"99,1239\n",
+        ]
     ),
     max_size=5,
 )
