@@ -7,7 +7,7 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -91,6 +91,7 @@ def preflight(bench: Bench, data: Path) -> None:
     checks += [partial(_check_alone, bench, alias) for alias in bench.hosts]
     checks += [partial(_check_seat, bench, seat) for seat in bench.seats]
     problems = [p for group in bench.each(_problems, checks).values() for p in group]
+    problems += _unlike_tools(bench)
     if problems:
         raise PreflightError(problems)
 
@@ -127,6 +128,15 @@ def _check_driver(bench: Bench, alias: str, tool: Tool) -> None:
     except ToolError as error:
         hint = f"on {alias}: {tool.get}"
         raise ToolError(f"host {alias}: {error.message}", hint) from error
+
+
+def _unlike_tools(bench: Bench) -> Iterator[str]:
+    """Yield the tools of which drivers have different versions: what they report is added up."""
+    for tool in bench.tools:
+        found = {alias: version for (alias, name), version in bench.tool_versions.items() if name == tool}
+        if len(set(found.values())) > 1:
+            said = ", ".join(f"{version} on {alias}" for alias, version in found.items())
+            yield f"drivers have different versions of {tool}: {said} (install the same on all)"
 
 
 def _check_host(bench: Bench, alias: str) -> None:

@@ -17,7 +17,7 @@ from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import SMALLEST_PT, WIDE_IN, Sheet, in_house_style, size_pt
 from loadbook.report.figures.text import drawable, joined, line_in, pushed_apart, shortened, text_width, widest, wrap
-from loadbook.report.figures.tracks import SHOWN, Block, Hosts, Track, read_block, who
+from loadbook.report.figures.tracks import SHOWN, Block, Hosts, Track, ordered, read_block, who
 
 LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.52, 0.3
 GAPS = 2.5  # a hole longer than this many sampling intervals is a gap in the line
@@ -214,7 +214,7 @@ def how(
     ]
     if any(track.mean is not None for track in shown.tracks):
         said.append("Grey line: mean of the cores.")
-    silent = [who(hosts[h], h) for h in sorted(set(hosts) - set(traces["host"]))]
+    silent = [who(ordered(hosts)[h], h) for h in sorted(set(hosts) - set(traces["host"]))]
     return " ".join([*said, *([f"No monitor on: {joined(silent)}."] if silent else [])])
 
 

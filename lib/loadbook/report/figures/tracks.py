@@ -18,6 +18,7 @@ FULL = 0.90  # of a capacity: from here on a resource counts as full
 ROLES = ("driver", "balancer", "lb", "proxy", "web", "backend", "db")
 SHOWN = ("cpu_busy", "memory_used", "net_tx", "sockets_tcp_tw")
 MOST_TRACKS = 8
+PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 LARGE_B = 8 * 1024**3  # memory from which on GiB are easier to read than MiB
 Hosts = Mapping[str, Mapping[str, Any]]
 
@@ -111,7 +112,7 @@ def read_block(
     mine = trials[trials["block"] == number].sort_values("slot")
     own = traces[traces["trial"].isin(list(mine["trial"]))]
     laid = tuple(_trials(own, mine, windows or {}))
-    rate, tracks = _rate(laid, rates or {}), _tracks(own, hosts, links or {})
+    rate, tracks = _rate(laid, rates or {}), _tracks(own, ordered(hosts), links or {})
     return Block(number, laid, tuple([rate, *tracks] if rate and tracks else tracks))
 
 
@@ -155,9 +156,21 @@ def _rank(roles: Sequence[str]) -> int:
     return min((ROLES.index(r) for r in roles if r in ROLES), default=len(ROLES))
 
 
+def ordered(hosts: Hosts) -> Hosts:
+    """Return the hosts, those that are called alike (several drivers) each with its place among them."""
+    called = {alias: who(host, alias) for alias, host in hosts.items()}
+    alike = {name: [a for a in hosts if called[a] == name] for name in called.values()}
+    return {
+        alias: dict(host, place=group.index(alias)) if len(group := alike[called[alias]]) > 1 else host
+        for alias, host in hosts.items()
+    }
+
+
 def who(host: Mapping[str, Any], alias: str) -> str:
     """Return what a host is called: by its roles, never by its address."""
-    return drawable("/".join(host.get("roles", [])) or alias, alias)
+    name, place = "/".join(host.get("roles", [])) or alias, host.get("place")
+    number = "" if place is None else f"{place + 1}th " if place >= len(PLACES) else f"{PLACES[place]} "
+    return drawable(number + name, alias)
 
 
 def _of(own: pd.DataFrame, host: str, metric: str) -> pd.DataFrame:

@@ -1,0 +1,15 @@
+"""Hosts that are called alike are told apart in the traces."""
+
+from __future__ import annotations
+
+from loadbook.report.figures.tracks import ordered, who
+
+
+def test_several_drivers_are_told_apart_and_one_keeps_its_name():
+    hosts = {a: {"roles": r.split()} for a, r in [("a", "driver"), ("w", "web"), ("b", "driver"), ("c", "driver")]}
+    assert [who(host, alias) for alias, host in ordered(hosts).items()] == [
+        "first driver", "web", "second driver", "third driver",
+    ]  # fmt: skip
+    assert ordered({"w": hosts["w"], "a": hosts["a"]}) == {"w": hosts["w"], "a": hosts["a"]}
+    many = {str(k): {"roles": ["driver"]} for k in range(9)}
+    assert who(ordered(many)["8"], "8") == "9th driver"
