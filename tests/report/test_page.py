@@ -3,6 +3,7 @@
 import random
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 from bs4 import BeautifulSoup
@@ -13,6 +14,7 @@ import recorded
 from loadbook.core.errors import UsageError
 from loadbook.records.layout import Layout
 from loadbook.records.rundata import load_run
+from loadbook.report import trust
 from loadbook.report.blocks import clean
 from loadbook.report.effects import EffectsPage
 from loadbook.report.html import forbidden
@@ -60,6 +62,19 @@ def test_trust_strip(usual):
     assert cells[2].startswith("✓ 95 of 108 trials count: 13 excluded: 12 answers differ")
     assert cells[3].startswith("! 1 doubt")
     assert 'href="#doubts"' in usual.trust().html
+
+
+def test_what_holds_for_several_treatments_is_said_once(usual):
+    left_out = "in 1 block a trial of the treatment or of the baseline does not count; that block is left out"
+    rows = [
+        replace(row, verdict=row.verdict and replace(row.verdict, comparison=replace(row.verdict.comparison, flags=f)))
+        for row, f in zip(usual.analysis.rows, ((), (left_out,), ("other", left_out), *[()] * 99), strict=False)
+    ]
+    found = trust.notes(replace(usual.analysis, rows=tuple(rows)))
+    assert [(s.title, s.text) for s in found if s.gate == "comparison"] == [
+        (f"{rows[1].label}, {rows[2].label}", left_out),
+        (rows[2].label, "other"),
+    ]
 
 
 def test_the_last_block_tells_the_runner(usual):

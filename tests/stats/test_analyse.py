@@ -191,7 +191,7 @@ def test_excluded_trials_are_named_by_their_gate() -> None:
     run.trials.loc[bad, "gates"] = run.trials.loc[bad, "gates"].map(lambda _: ["driver_saturated"])
     row = analyse(run).row("fast")
     assert (row.valid_trials, row.trials, row.verdict.kind) == (4, 12, "invalid")
-    assert row.verdict.reason == ("only 4 complete blocks, 5 are needed (8 of 12 trials excluded: driver saturated)")
+    assert row.verdict.reason == ("only 4 complete blocks, 5 are needed (8 of 12 trials excluded: driver at its limit)")
 
 
 def test_doubts_are_not_named_as_the_cause_of_exclusion() -> None:
@@ -207,7 +207,7 @@ def test_doubts_are_not_named_as_the_cause_of_exclusion() -> None:
         ],
         columns=["trial", "name", "level"],
     )
-    assert analyse(run).row("fast").verdict.reason.endswith("(12 of 12 trials excluded: zero work)")
+    assert analyse(run).row("fast").verdict.reason.endswith("(12 of 12 trials excluded: no work done)")
 
 
 def test_blocks_of_the_plan_that_were_not_run_are_incomplete_too() -> None:

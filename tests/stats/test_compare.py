@@ -113,7 +113,10 @@ def test_values_without_a_logarithm_drop_their_block_and_are_flagged() -> None:
     values = [100.0, 101, 102, 103, 104, 105, 106, 107, 108, 109]
     found = compare(frame({"a": values, "b": [0, -1, None, float("inf"), *values[4:]]}), "b", "a")
     assert (found.blocks, found.excluded, found.method) == (6, 4, "paired-t")
-    assert found.flags[0].startswith("4 values zero, negative, missing")
+    assert found.flags[0].startswith("in 4 blocks a trial of the treatment or of the baseline does not count")
+    one_block = frame({"a": [0, *values[1:]], "b": [0, *values[1:]]})
+    assert compare(one_block, "b", "a").flags[0].startswith("in 1 block ")
+    assert compare(one_block, "b", "a").flags[0].endswith("; that block is left out")
 
 
 def test_blocks_without_one_arm_and_invalid_trials_are_excluded() -> None:

@@ -104,7 +104,10 @@ def test_zero_and_missing_values_drop_blocks(tmp_path: Path) -> None:
     done = loadbook("compare", write(tmp_path / "z.csv", values), "--baseline", "base", "--margin", 0.02, "--json")
     (only,) = json.loads(done.stdout)["comparisons"]
     assert (only["blocks"], only["verdict"]) == (8, "better")
-    assert only["flags"] == ["2 values zero, negative, missing or not valid; the blocks were left out"]
+    assert only["flags"] == [
+        "in 2 blocks a trial of the treatment or of the baseline does not count (not valid, or its value is missing or "
+        "not above zero); those blocks are left out"
+    ]
 
 
 def test_four_blocks_are_invalid_and_still_json(tmp_path: Path) -> None:

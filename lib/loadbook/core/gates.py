@@ -48,6 +48,11 @@ def title_of(name: str) -> str:
     return GATES[name].title if name in GATES else name.replace("-", " ").replace("_", " ").capitalize()
 
 
+def inside(title: str) -> str:
+    """Return a title as it stands inside a sentence; abbreviations (CPU) keep their capitals."""
+    return title if title[1:2].isupper() else title[:1].lower() + title[1:]
+
+
 def ending(name: str) -> str:
     """Return how a gate's sentences end, after what was seen: why it matters and what to do; a tool says why itself."""
     info = GATES.get(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from loadbook.core.gates import inside
 from loadbook.core.units import percent
 from loadbook.records.rundata import RunData
 from loadbook.report import palette, trials
@@ -63,17 +64,12 @@ def _check(analysis: Analysis, kind: str) -> Cell:
 def _counted(data: RunData) -> Cell:
     number, reasons = trials.count(data), trials.excluded(data)
     left = number["planned"] - number["valid"]
-    why = ", ".join(f"{n} {_inside(reason)}" if len(reasons) > 1 else _inside(reason) for reason, n in reasons[:2])
+    why = ", ".join(f"{n} {inside(reason)}" if len(reasons) > 1 else inside(reason) for reason, n in reasons[:2])
     more = f" and {len(reasons) - 2} other reasons" if len(reasons) > 2 else ""
     order = "random order" if data.plan["seed"] is not None else "order as it was imported"
     text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + order
     css, glyph = ("", "✓") if left <= MAX_INCOMPLETE * number["planned"] else ("doubt", "!")
     return Cell(css, glyph, f"{number['valid']} of {number['planned']} trials count", text)
-
-
-def _inside(title: str) -> str:
-    """Return a title as it stands inside a sentence; abbreviations (CPU) keep their capitals."""
-    return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 
 
 def _doubts(data: RunData, analysis: Analysis) -> Cell:
@@ -90,11 +86,11 @@ def _doubts(data: RunData, analysis: Analysis) -> Cell:
 
 def notes(analysis: Analysis) -> list[trials.Spoken]:
     """Return what the comparisons themselves say that a reader should know, and checks that the study lacks."""
-    found = [
-        trials.Spoken("comparison", row.label, "note", 0, "; ".join(row.verdict.comparison.flags))
-        for row in analysis.rows
-        if row.verdict and row.verdict.comparison.flags
-    ]
+    flagged: dict[str, list[str]] = {}
+    for row in analysis.rows:
+        for flag in row.verdict.comparison.flags if row.verdict else ():
+            flagged.setdefault(flag, []).append(row.label)
+    found = [trials.Spoken("comparison", ", ".join(names), "note", 0, flag) for flag, names in flagged.items()]
     for row in analysis.of_kind("control"):
         if row.passed is False:
             text = (

@@ -104,8 +104,9 @@ def _ratio(log: float) -> float:
 def _flags(pairs: Pairs, method: Method | None) -> tuple[str, ...]:
     flags = []
     if pairs.unusable:
-        count = f"{pairs.unusable} value{'s' if pairs.unusable > 1 else ''}"
-        flags.append(f"{count} zero, negative, missing or not valid; the blocks were left out")
+        blocks, left_out = ("blocks", "those blocks are") if pairs.unusable > 1 else ("block", "that block is")
+        why = f"in {pairs.unusable} {blocks} a trial of the treatment or of the baseline does not count"
+        flags.append(f"{why} (not valid, or its value is missing or not above zero); {left_out} left out")
     if method and len(pairs.blocks) >= MIN_RANK_BLOCKS and method != "blocked-rank":
         flags.append(UNEQUAL_SPREAD)
     if method and np.array_equal(pairs.base, pairs.other):

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Logs of both arms by complete block; `excluded` blocks lacked an arm, `unusable` values had no logarithm."""
+    """Logs of both arms by complete block.
+
+    `excluded` blocks were not complete; in `unusable` ones of them a value is there, or should be, and has no logarithm.
+    """
 
     treatment: str
     baseline: str
@@ -45,7 +48,7 @@ def pair(values: pd.DataFrame, treatment: str, baseline: str) -> Pairs:
     usable = np.isfinite(both) & (both > 0)
     complete = usable.all(axis=1)
     logs = np.log(both[complete])
-    given = int(np.isin(every, base.index).sum() + np.isin(every, other.index).sum())
+    given = np.column_stack([np.isin(every, base.index), np.isin(every, other.index)])
     return Pairs(
         treatment=treatment,
         baseline=baseline,
@@ -53,7 +56,7 @@ def pair(values: pd.DataFrame, treatment: str, baseline: str) -> Pairs:
         base=logs[:, 0],
         other=logs[:, 1],
         excluded=int((~complete).sum()),
-        unusable=given - int(usable.sum()),
+        unusable=int((given & ~usable).any(axis=1).sum()),
     )
 
 

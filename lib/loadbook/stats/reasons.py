@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from loadbook.core.gates import inside, title_of
 from loadbook.core.metrics import metric as metric_of
 from loadbook.stats.result import Comparison, ErrorSummary
 from loadbook.stats.verdict import too_little
@@ -124,11 +125,11 @@ def _why_excluded(trials: pd.DataFrame) -> str | None:
     if left_out.empty:
         return None
     causes = Counter(
-        ", ".join(gates) if len(gates) else str(status)
+        ", ".join(inside(title_of(gate)) for gate in gates) if len(gates) else str(status).replace("_", " ")
         for gates, status in zip(left_out["gates"], left_out["status"], strict=True)
     )
     cause, number = causes.most_common(1)[0]
-    return f"{number} of {len(trials)} trials excluded: {cause.replace('_', ' ')}"
+    return f"{number} of {len(trials)} trials excluded: {cause}"
 
 
 def _not_run(comparison: Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:

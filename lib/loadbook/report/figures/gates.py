@@ -202,7 +202,8 @@ def _texts(sheet: Sheet, gate: _Gate, top: float, lane: float, edges: tuple[floa
         sheet.text(left - 0.1, lane, wrap(gate.title, NAME_IN, sheet.size, lines=1), at="right")
         sheet.text(right + 0.1, lane, _said(gate), size=size, colour=colour)
     if gate.unchecked:
-        words = wrap(f"not checked: {drawable(gate.unchecked, 'no evidence').removeprefix('not checked: ')}", right - left - 0.3, size, lines=1)
+        why = drawable(gate.unchecked, "no evidence").removeprefix("not checked: ")
+        words = wrap(f"not checked: {why}", right - left - 0.3, size, lines=1)
         text = sheet.text((left + right) / 2, lane, words, size=size, colour=palette.SOFT, at="center")
         text.set_bbox({"facecolor": palette.GROUND, "edgecolor": "none", "pad": 1.0})
 
