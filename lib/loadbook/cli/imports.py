@@ -29,6 +29,7 @@ SAY_EVERY_S = 1.0
 @click.option("--study", default="", metavar="NAME", help="Name of the study; default: the folder's.")
 @click.option("--tool", help="What wrote the outputs; default: found out from them.")
 @click.option("--baseline", help="Treatment that the others are compared with; default: baseline.")
+@click.option("--aa", metavar="TREATMENT", help="Treatment that is the baseline once more: it must not differ.")
 @click.option("--metric", help="What decides; default: ok_per_s.")
 @click.option("--margin", type=float, help="Smallest difference that matters, 0.02 for 2 %; default: the metric's.")
 @click.option("--question", help="What the report answers, at most 90 characters.")
@@ -40,6 +41,7 @@ def import_(
     study: str,
     tool: str | None,
     baseline: str | None,
+    aa: str | None,
     metric: str | None,
     margin: float | None,
     question: str | None,
@@ -54,7 +56,7 @@ def import_(
     from loadbook.trials.imported import keep_import, read_import, same_as
     from loadbook.trials.imported_study import Asked
 
-    asked = Asked(study, baseline, metric, margin, question, incomplete)
+    asked = Asked(study, baseline, metric, margin, question, incomplete, aa)
     made = read_import(folder, conditions, asked, tool, _Progress())
     here = layout()
     before = same_as(here, made)

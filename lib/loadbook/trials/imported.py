@@ -24,10 +24,19 @@ from loadbook.trials.imported_csv import read_conditions, refuse
 from loadbook.trials.imported_files import find_sources
 from loadbook.trials.imported_reports import read_reports
 from loadbook.trials.imported_run import Pair, write_run
-from loadbook.trials.imported_study import Asked, constant_factors, name_of, plan_of, study_problems, study_text
+from loadbook.trials.imported_study import (
+    Asked,
+    condition_problems,
+    constant_factors,
+    name_of,
+    plan_of,
+    report_problems,
+    study_text,
+)
 from loadbook.trials.lock import only_runner
 from loadbook.trials.studies import study_file
 
+MAX_NOTES = 5
 OnFile = Callable[[int, int], None]
 
 
@@ -74,10 +83,8 @@ def read_import(
         raise UsageError(f"the folder's name {folder.name!r} makes no name for a study", "give one: --study NAME")
     said, wrong = read_conditions(conditions)
     sources, more = find_sources(folder, said)
-    reports, unread = read_reports(sources, tool, on_file)
-    wrong += more + unread
-    if len(reports) == len(said):
-        wrong += study_problems(asked, reports)
+    reports, mistaken = read_reports(sources, tool, on_file)
+    wrong += [*condition_problems(asked, said, whole=not wrong), *more, *mistaken, *report_problems(asked, reports)]
     if wrong:
         raise refuse(conditions, wrong)
     text = study_text(asked, reports)
@@ -87,7 +94,10 @@ def read_import(
         plan, pairs = plan_of(read_study(file), reports)
     same = constant_factors(reports)
     notes = [f"{', '.join(same)}: the same in every row, so no factor of the study"] if same else []
-    notes += [f"{r.condition.file}: no numbers: {r.error}" for r in reports if r.error]
+    unread = [f"{r.condition.file}: no numbers: {r.error}" for r in reports if r.error]
+    notes += unread[:MAX_NOTES] + (
+        [f"and {len(unread) - MAX_NOTES} more without numbers"] if unread[MAX_NOTES:] else []
+    )
     return Import(folder, conditions, text, plan, tuple(pairs), tuple(notes))
 
 

@@ -13,7 +13,7 @@ from loadbook.core.errors import DataError
 from loadbook.design.problems import shown
 from loadbook.tools.base import Captured
 from loadbook.trials.imported_csv import Condition, Wrong
-from loadbook.trials.outputs import OURS, argv_of, read_bytes
+from loadbook.trials.outputs import OURS, read_bytes
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,12 @@ class Source:
     files: Mapping[str, Path] = field(default_factory=dict)
     others: Mapping[str, Path] = field(default_factory=dict)
 
-    def captured(self, binary: str) -> Captured:
-        """Return the output as the parser of the tool with this binary gets it."""
+    def captured(self) -> Captured:
+        """Return the output as parsers get it, but for the command line, of which each tool knows its own part."""
         return Captured(
             stdout=read_bytes(self.stdout),
             stderr=read_bytes(self.stderr) if self.stderr else b"",
             rc=self.rc,
-            argv=argv_of(self.command, binary),
             files={name: read_bytes(path) for name, path in self.files.items()},
         )
 
@@ -63,7 +62,7 @@ def inside(folder: Path, name: str) -> Path:
     pure = PurePath(name)
     if pure.is_absolute() or ".." in pure.parts:
         raise ValueError(f"{shown(name)} leads out of the folder: name files by their path inside {folder}")
-    path = folder
+    path, mode = folder, 0
     for part in pure.parts:
         path = path / part
         try:
@@ -72,7 +71,7 @@ def inside(folder: Path, name: str) -> Path:
             raise ValueError(_not_there(folder, name, path)) from None
         if stat.S_ISLNK(mode):
             raise ValueError(f"{shown(name)}: {part} is a symbolic link, which is not followed: put the file there")
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or path == folder:
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise ValueError(f"{shown(name)} is no file or folder below {folder}")
     if not os.access(path, os.R_OK):
         raise ValueError(f"{shown(name)} may not be read: permission denied")
@@ -82,7 +81,7 @@ def inside(folder: Path, name: str) -> Path:
 def _not_there(folder: Path, name: str, missing: Path) -> str:
     there = [entry.name for entry in missing.parent.iterdir()] if missing.parent.is_dir() else []
     near = difflib.get_close_matches(missing.name, there, n=1)
-    hint = f"; did you mean {shown(near[0])}?" if near else "; separate folders by /" if "\\" in name else ""
+    hint = "; separate folders by /" if "\\" in name else f"; did you mean {shown(near[0])}?" if near else ""
     return f"no file {shown(name)} in {folder}{hint}"
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from loadbook.core.errors import LoadbookError, ParseError, UsageError
 from loadbook.tools import registry
-from loadbook.tools.base import Parsed
+from loadbook.tools.base import Captured, Parsed
 from loadbook.trials.imported_csv import Condition, Wrong
 from loadbook.trials.imported_files import Source
+from loadbook.trials.outputs import argv_of
 
 # rows that only a load at a given rate has
 OPEN_METRICS = ("offered_per_s", "latency_intended")
@@ -74,10 +75,11 @@ def _read(source: Source, named: str) -> Report:
     names = registry.names()
     if named and named not in names:
         raise UsageError(f"no tool {named!r}; tools: {', '.join(names)}")
-    tried = {name: _attempt(source, name) for name in ([named] if named else names)}
+    read = source.captured()
+    tried = {name: _attempt(source, read, name) for name in ([named] if named else names)}
     taken = [name for name, result in tried.items() if isinstance(result, Parsed)]
     if named and not taken:
-        others = [name for name in names if name != named and isinstance(_attempt(source, name), Parsed)]
+        others = [name for name in names if name != named and isinstance(_attempt(source, read, name), Parsed)]
         if others:
             raise ParseError(others[0], source.condition.file, 0, f"this is its report, not one of {named}")
         return Report(source, named, None, str(tried[named]))
@@ -88,11 +90,11 @@ def _read(source: Source, named: str) -> Report:
     return Report(source, taken[0] if taken else "", parsed if isinstance(parsed, Parsed) else None)
 
 
-def _attempt(source: Source, name: str) -> Parsed | str:
+def _attempt(source: Source, read: Captured, name: str) -> Parsed | str:
     """Return what a tool's parser makes of an output, or why it refuses it."""
     tool = registry.load(name)
     try:
-        return tool.parse(source.captured(tool.binary))
+        return tool.parse(replace(read, argv=argv_of(source.command, tool.binary)))
     except ParseError as error:
         return error.message
 
@@ -100,19 +102,18 @@ def _attempt(source: Source, name: str) -> Parsed | str:
 def _settled(reports: Sequence[Report]) -> tuple[list[Report], list[Wrong]]:
     """Give outputs that no parser takes the tool of their treatment, else the only tool there is."""
     by_treatment = {r.condition.treatment: r.tool for r in reports if r.tool}
-    all_tools = {r.tool for r in reports if r.tool}
-    only = next(iter(all_tools)) if len(all_tools) == 1 else ""
+    tools = set(by_treatment.values())
+    only = min(tools) if len(tools) == 1 else ""
     found, wrong = [], []
     for report in reports:
         tool = report.tool or by_treatment.get(report.condition.treatment, only)
         if not tool:
-            known = ", ".join(registry.names())
-            text = (
-                f"{report.condition.file} is no report of any tool ({known}): if it should be one, say which by --tool"
-            )
-            wrong.append(Wrong(report.condition.line, text, data=True))
-        error = report.error or (None if report.parsed else str(_attempt(report.source, tool)) if tool else None)
-        found.append(replace(report, tool=tool, error=error))
+            text = f"{report.condition.file} is no report of any tool ({', '.join(registry.names())})"
+            wrong.append(Wrong(report.condition.line, f"{text}: if it should be one, say which by --tool", data=True))
+        elif not report.tool:
+            error = _attempt(report.source, report.source.captured(), tool)
+            report = replace(report, tool=tool, error=str(error))
+        found.append(report)
     return found, wrong
 
 
@@ -131,6 +132,9 @@ def _mixed(reports: Sequence[Report]) -> Iterator[Wrong]:
                 f"{file} is of {report.tool}, line {any_.condition.line} is of {any_.tool}: tools measure differently"
             )
             yield Wrong(line, f"{text}; if they are what you compare, add a column 'tool', else import each", data=True)
-        if any_.is_open != report.is_open and any_.parsed and report.parsed and own is report:
+    read = [r for r in reports if r.parsed]
+    for report in read:
+        if report.is_open != read[0].is_open:
             text = "one load has a rate of its own, the other waits for answers: they cannot be compared"
-            yield Wrong(line, f"{file} and line {any_.condition.line}: {text}", data=True)
+            where = f"{report.condition.file} and {read[0].condition.file} (line {read[0].condition.line})"
+            yield Wrong(report.condition.line, f"{where}: {text}", data=True)

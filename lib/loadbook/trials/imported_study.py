@@ -13,12 +13,12 @@ from loadbook.core.metrics import metric as metric_of
 from loadbook.design.plan import Plan, PlannedTrial
 from loadbook.design.problems import suggest
 from loadbook.design.study import Study
-from loadbook.trials.imported_csv import Wrong
+from loadbook.trials.imported_csv import Condition, Wrong
 from loadbook.trials.imported_reports import Report
 
 # a study needs an address that gets the load; nothing is ever sent there
 NOT_RECORDED = "not-recorded:0"
-BASELINE = "baseline"
+BASELINE, METRIC = "baseline", "ok_per_s"
 IDENT = re.compile(r"[a-z][a-z0-9_]{0,40}\Z")
 
 
@@ -32,6 +32,7 @@ class Asked:
     margin: float | None = None
     question: str | None = None
     incomplete: bool = False
+    aa: str | None = None
 
 
 def name_of(text: str) -> str:
@@ -61,65 +62,80 @@ def blocks_of(reports: Sequence[Report]) -> dict[str, int]:
     return {text: number for number, text in enumerate(texts, 1)}
 
 
-def study_problems(asked: Asked, reports: Sequence[Report]) -> Iterator[Wrong]:
-    """Yield why the reports are no study: names, blocks, baseline, metric, factors."""
-    treatments = list(dict.fromkeys(r.condition.treatment for r in reports))
-    if len(treatments) == 1:
+def condition_problems(asked: Asked, said: Sequence[Condition], *, whole: bool) -> Iterator[Wrong]:
+    """Yield why conditions make no study: treatments, blocks, factors; blocks may lack rows unless `whole`."""
+    treatments = list(dict.fromkeys(c.treatment for c in said))
+    if len(treatments) == 1 and whole:
         yield Wrong(0, f"there is only the treatment {treatments[0]!r}, nothing to compare it with")
-    if baseline_of(asked, treatments) is None:
+    baseline = treatment_of(asked.baseline or BASELINE, treatments)
+    if baseline is None and treatments:
         which = "no baseline was given" if asked.baseline is None else f"no treatment {asked.baseline!r}"
         yield Wrong(0, f"{which}; say by --baseline which one the others are compared with: {', '.join(treatments)}")
-    yield from _block_problems(asked, reports, treatments)
-    yield from _factor_problems(reports)
+    if asked.aa is not None and treatment_of(asked.aa, treatments) in (None, baseline):
+        yield Wrong(0, f"--aa {asked.aa!r} is no treatment beside the baseline: {', '.join(treatments)}")
+    yield from _twin_problems(said, baseline, treatment_of(asked.aa or "", treatments))
+    yield from _block_problems(said, treatments if whole and not asked.incomplete else [])
+    yield from _factor_problems(said)
+
+
+def report_problems(asked: Asked, reports: Sequence[Report]) -> Iterator[Wrong]:
+    """Yield why reports do not answer what is asked: no such metric, no known rate."""
     measured = frozenset[str]().union(*(r.metrics for r in reports))
-    metric = asked.metric or "ok_per_s"
+    metric = asked.metric or METRIC
     if measured and metric not in measured:
-        yield Wrong(0, f"no report has the metric {metric}{suggest(metric, sorted(measured))}")
+        yield Wrong(0, f"no report has the metric {metric}{suggest(metric, sorted(measured))}; choose one by --metric")
     for report in reports:
         if report.is_open and report.offered_per_s is None:
             text = f"{report.condition.file} does not say at which rate {report.tool} sent requests"
             yield Wrong(report.condition.line, f"{text}: add a column 'command' or 'offered_per_s'")
 
 
-def baseline_of(asked: Asked, treatments: Sequence[str]) -> str | None:
-    """Return the treatment that is the baseline, as the user wrote it; None if there is none such."""
-    wanted = asked.baseline or BASELINE
+def _twin_problems(said: Sequence[Condition], baseline: str | None, twin: str | None) -> Iterator[Wrong]:
+    factors = {c.treatment: c.factors for c in said}
+    if twin is not None and baseline is not None and factors[twin] != factors[baseline]:
+        line = next(c.line for c in said if c.treatment == twin)
+        yield Wrong(line, f"{twin!r} has other factors than {baseline!r}, so it is not the baseline once more (--aa)")
+
+
+def treatment_of(wanted: str, treatments: Sequence[str]) -> str | None:
+    """Return the treatment that is meant, as the file has it: by its text or by its name; None if there is none."""
     return next((text for text, name in names_of(treatments).items() if wanted in (text, name)), None)
 
 
-def _block_problems(asked: Asked, reports: Sequence[Report], treatments: Sequence[str]) -> Iterator[Wrong]:
+def _block_problems(said: Sequence[Condition], wanted: Sequence[str]) -> Iterator[Wrong]:
     there: dict[str, dict[str, int]] = {}
-    for report in reports:
-        said = report.condition
-        lines = there.setdefault(said.block, {})
-        if lines.setdefault(said.treatment, said.line) != said.line:
-            text = f"a second row of treatment {said.treatment!r} in block {said.block!r}, after line"
-            yield Wrong(said.line, f"{text} {lines[said.treatment]}: number the blocks through")
+    for one in said:
+        lines = there.setdefault(one.block, {})
+        if lines.setdefault(one.treatment, one.line) != one.line:
+            text = f"a second row of treatment {one.treatment!r} in block {one.block!r}, after line"
+            yield Wrong(one.line, f"{text} {lines[one.treatment]}: number the blocks through")
     for block, lines in there.items():
-        missing = [name for name in treatments if name not in lines]
-        if missing and not asked.incomplete:
+        missing = [name for name in wanted if name not in lines]
+        if missing:
             text = f"block {block!r} has no row of {', '.join(missing)}"
             yield Wrong(min(lines.values()), f"{text}: if these were not measured, say --incomplete")
 
 
-def _factor_problems(reports: Sequence[Report]) -> Iterator[Wrong]:
+def _factor_problems(said: Sequence[Condition]) -> Iterator[Wrong]:
     levels: dict[tuple[str, str], tuple[str, int]] = {}
-    for report in reports:
-        said = report.condition
-        for factor, level in said.factors.items():
+    for one in said:
+        for factor, level in one.factors.items():
             if not IDENT.match(factor):
-                yield Wrong(1, f"factor {factor!r}: use small letters, digits and '_', a letter first")
-            first, line = levels.setdefault((said.treatment, factor), (level, said.line))
+                yield Wrong(0, f"factor {factor!r}: use small letters, digits and '_', a letter first")
+            if not level:
+                yield Wrong(one.line, f"no level of {factor}")
+            first, line = levels.setdefault((one.treatment, factor), (level, one.line))
             if first != level:
-                text = f"{said.treatment!r} has {factor} = {level!r}, in line {line} it has {first!r}"
-                yield Wrong(said.line, f"{text}: a treatment is one combination of levels")
+                text = f"{one.treatment!r} has {factor} = {level!r}, in line {line} it has {first!r}"
+                yield Wrong(one.line, f"{text}: a treatment is one combination of levels")
 
 
 def study_text(asked: Asked, reports: Sequence[Report]) -> str:
     """Return the study file of reports that have no problems."""
     names = names_of(list(dict.fromkeys(r.condition.treatment for r in reports)))
-    baseline = baseline_of(asked, list(names)) or ""
-    metric = metric_of(asked.metric or "ok_per_s")
+    baseline = treatment_of(asked.baseline or BASELINE, list(names)) or ""
+    twin = treatment_of(asked.aa, list(names)) if asked.aa else None
+    metric = metric_of(asked.metric or METRIC)
     varied = _varied(reports)
     loads = {text: _load([r for r in reports if r.condition.treatment == text]) for text in names}
     lines = [
@@ -142,9 +158,12 @@ def study_text(asked: Asked, reports: Sequence[Report]) -> str:
     for text, name in names.items():
         own = next(r.condition.factors for r in reports if r.condition.treatment == text)
         lines += [f"\n[treatments.{json.dumps(name)}]", *([_line("label", text)] if text != name else [])]
-        lines += [f"set.{factor} = {json.dumps(own[factor], ensure_ascii=False)}" for factor in varied]
+        if text == twin:
+            lines += [_line("same_as", names[baseline]), _line("check", "aa")]
+            continue
+        lines += [_line(f"set.{factor}", own[factor]) for factor in varied]
         other = {key: value for key, value in loads[text].items() if loads[baseline].get(key) != value}
-        lines += [f"workload.{key} = {json.dumps(value)}" for key, value in other.items()]
+        lines += [_line(f"workload.{key}", value) for key, value in other.items()]
     return "\n".join(lines) + "\n"
 
 
