@@ -20,7 +20,7 @@ from pyarrow import csv
 from loadbook.core.errors import ParseError
 from loadbook.requests import jtl_layout, jtl_strict
 from loadbook.requests.arrow import TEXT
-from loadbook.requests.blocks import Block, blocks, record_ends
+from loadbook.requests.blocks import Block, blocks, record_ends, well_quoted
 from loadbook.requests.jtl_layout import INTEGERS, TOOL, Layout
 from loadbook.requests.jtl_rows import NO_ANSWER, TRANSACTION, Rows
 from loadbook.requests.jtl_stamp import EPOCH_MS
@@ -94,6 +94,8 @@ def _fast(block: Block, layout: Layout) -> pa.Table:
     """Return the columns by pyarrow; ArrowInvalid where anything is not as declared."""
     if b"\r" in block.data and block.data.count(b"\r") != block.data.count(b"\r\n"):
         raise pa.ArrowInvalid("a carriage return alone")  # which pyarrow would take for a line end
+    if block.quoted and not well_quoted(block.data, layout.separator):
+        raise pa.ArrowInvalid("a quote within a field")  # which pyarrow would leave out
     types = {name: TYPES[name] for name in layout.columns if name in TYPES}
     if not any(text.encode() in block.data for text in (TRANSACTION, NO_ANSWER)):
         types.pop("responseMessage", None)  # says nothing else that is asked of it, and takes a tenth of the time
@@ -140,7 +142,9 @@ def _head(stream: BufferedReader, file: str, properties: Mapping[str, str] | Non
             TOOL, file, 0, "the file is empty" if not head else "the file holds nothing but NULs or blanks"
         )
     ends = [start, *(record_ends(head[start:])[:2] + start).tolist()]
-    first, second = (head[a:b].decode(errors="replace").rstrip("\r\n") for a, b in pairwise([*ends, len(head)][:3]))
+    first, second = (
+        head[a:b].decode(errors="replace").rstrip("\r\n") for a, b in pairwise([*ends, len(head), len(head)][:3])
+    )
     layout = jtl_layout.find(file, first, second, properties)
     if layout.header and len(ends) == 1:
         raise ParseError(TOOL, file, 1, "the file ends within its header")

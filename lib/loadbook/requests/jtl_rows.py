@@ -85,7 +85,8 @@ class Rows:
         else:
             kind = np.array(kinds, np.uint8)
         elapsed = _numbers(table, "elapsed")
-        assert elapsed is not None
+        if elapsed is None:
+            raise ParseError(TOOL, self.file, lines[0] if lines else 0, "no sample with a time (elapsed, or t in XML)")
         batch = Batch(
             labels, label, elapsed, outcome, answered, status, kind, TICK_US,
             start_us=self._starts(table, elapsed, lines),

@@ -115,7 +115,7 @@ def read(stream: BufferedReader, file: str, properties: Mapping[str, str] | None
             rows, samples.rows = samples.rows[:BATCH_ROWS], samples.rows[BATCH_ROWS:]
             made = made or _rows(rows[0].attributes, file, ends)
             yield _batch(rows, made)
-    made = made or _rows(samples.rows[0].attributes if samples.rows else {}, file, ends)
+    made = made or _rows(samples.rows[0].attributes if samples.rows else COLUMNS, file, ends)
     batch = _batch(samples.rows, made)
     batch.damage = _torn(samples)
     yield batch

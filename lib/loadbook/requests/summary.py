@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loadbook.requests.histogram import Histogram, by_group
-from loadbook.requests.rows import OUTCOME, ENDS, Batch, Damage, Kind
+from loadbook.requests.rows import ENDS, OUTCOME, Batch, Damage, Kind
 
 LABELS_MAX = 10_000
 OTHER_LABELS = "(labels beyond the first 10000)"
@@ -161,21 +162,24 @@ class Summary:
     def _count(self, table: dict[str, Tally], batch: Batch) -> None:
         """Count rows of single requests (or of transactions) by label."""
         groups = len(batch.labels)
-        tallies = [self._of(table, label) for label in batch.labels]
         ends = _grid(batch.label, batch.outcome, groups, len(ENDS))
         classes = _grid(batch.label[batch.answered], batch.status[batch.answered] // 100, groups, CLASSES)
-        for tally, end, status in zip(tallies, ends.tolist(), classes.tolist(), strict=True):
-            tally.attempts += sum(end)
-            tally.answered += sum(status)
-            tally.outcomes.update({name: n for name, n in zip(ENDS, end, strict=True) if n})
-            tally.classes.update({code: n for code, n in enumerate(status) if n})
-        if batch.received is not None:
-            sums = np.bincount(batch.label, np.where(batch.answered, batch.received, 0), groups)  # exact below 2^53
-            for tally, bytes_ in zip(tallies, sums.tolist(), strict=True):
-                tally.received = (tally.received or 0) + int(bytes_)
-        _times(batch, batch.elapsed, batch.timed, [tally.latency for tally in tallies])
+        sums: NDArray[Any] = np.zeros(groups)
+        if batch.received is not None:  # sums of a batch are far below 2^53, to which they are exact
+            sums = np.bincount(batch.label, np.where(batch.answered, batch.received, 0), groups)
+        tallies = {g: self._of(table, batch.labels[g]) for g in np.flatnonzero(ends.any(axis=1)).tolist()}
+        for g, tally in tallies.items():
+            tally.attempts += int(ends[g].sum())
+            tally.answered += int(classes[g].sum())
+            tally.outcomes.update({name: n for name, n in zip(ENDS, ends[g].tolist(), strict=True) if n})
+            tally.classes.update({code: n for code, n in enumerate(classes[g].tolist()) if n})
+            if batch.received is not None:
+                tally.received = (tally.received or 0) + int(sums[g])
+        for g, cells in _times(batch, batch.elapsed, batch.timed):
+            tallies[g].latency.add(*cells)
         if batch.first_byte is not None:
-            _times(batch, batch.first_byte, batch.answered, [tally.first_byte for tally in tallies])
+            for g, cells in _times(batch, batch.first_byte, batch.answered):
+                tallies[g].first_byte.add(*cells)
 
     def _count_aggregates(self, batch: Batch) -> None:
         """Count rows that stand for several requests: how many and how many failed, but no times."""
@@ -216,9 +220,12 @@ def _grid(group: NDArray[np.integer], code: NDArray[np.integer], groups: int, co
     return cells.reshape(groups, codes)
 
 
-def _times(batch: Batch, ticks: NDArray[np.int64], mask: NDArray[np.bool_] | None, into: list[Histogram]) -> None:
+def _times(
+    batch: Batch, ticks: NDArray[np.int64], mask: NDArray[np.bool_] | None
+) -> Iterator[tuple[int, tuple[NDArray[np.int64], NDArray[np.int64]]]]:
+    """Yield each label's distinct times in us, and how often they occurred."""
     group = batch.label
     if mask is not None and not mask.all():
         group, ticks = group[mask], ticks[mask]
-    for g, values, counts in by_group(group, ticks, len(into)):
-        into[g].add(values * batch.tick_us, counts)
+    for g, values, counts in by_group(group, ticks, len(batch.labels)):
+        yield g, (values * batch.tick_us, counts)
