@@ -82,7 +82,7 @@ class Ab:
         report = text.read(self.name, lines, forms(lines))
         run = Run(report, captured, lines)
         check(run)
-        exact = ab_files.percentiles(captured.files, run.timed)
+        exact = ab_files.percentiles(captured.files, run.timed, run.asked.get("-e"))
         ab_files.check_percentiles(CSV, exact, run.whole, run.timed)
         rows = (*_count_rows(run), *_time_rows(run, exact))
         return Parsed(rows, tuple(_samples(run)), tuple(_doubts(run, exact)))
@@ -156,7 +156,7 @@ def _time_rows(run: Run, exact: Mapping[int, str]) -> Iterator[Measurement]:
 
 def _samples(run: Run) -> Iterator[Sample]:
     """Yield requests started in each second, from -g; x is the second's start."""
-    for second, n in ab_files.started_per_second(run.captured.files, run.timed, run.whole):
+    for second, n in ab_files.started_per_second(run.captured.files, run.timed, run.whole, run.asked.get("-g")):
         yield Sample("started", "requests_per_s", second, "s", n, "1/s")
 
 

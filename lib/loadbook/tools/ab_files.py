@@ -1,6 +1,7 @@
 """The files that ab writes beside its report: -e (percentiles to 0.001 ms) and -g (one row per request, whole ms).
 
-Both are recognised by their first line, whatever their names. ab sorts the rows of -g by total time, not by start.
+Both are recognised by their first line, whatever their names; the files that the command names must begin so.
+ab sorts the rows of -g by total time, not by start.
 """
 
 from __future__ import annotations
@@ -20,21 +21,24 @@ CSV_LINE = re.compile(r"(\d{1,3}),(\d{1,12}\.\d{3})")
 TSV_LINE = re.compile(r"[^\t]+\t(\d{1,12})\t\d+\t\d+\t(\d{1,12})\t\d+")
 
 
-def _only(files: Mapping[str, bytes], head: str) -> str | None:
-    """Return the name of the one file that begins with this line; None if there is none."""
+def _only(files: Mapping[str, bytes], head: str, asked: str | None) -> str | None:
+    """Return the name of the one file that begins with this line, None if there is none; `asked` is the option's."""
     found = [name for name, data in files.items() if data[:200].startswith(head.encode())]
+    wanted = (asked or "").rpartition("/")[2]
+    if wanted in files and wanted not in found:
+        raise ParseError("ab", wanted, 1, f"does not begin {head!r}: empty, cut, or another file")
     if len(found) > 1:
         raise ParseError("ab", found[1], 1, f"a second file like {found[0]}: which belongs to this report?")
     return found[0] if found else None
 
 
-def percentiles(files: Mapping[str, bytes], count: int) -> dict[int, str]:
+def percentiles(files: Mapping[str, bytes], count: int, asked: str | None) -> dict[int, str]:
     """Return percentile -> milliseconds as printed, with 0 the minimum and 100 the maximum; {} without such a file.
 
     ab reads element ``0.5 + count * p / 100`` of the sorted times, which for small counts and high percentiles is one
     past the last: there it prints what lies behind them in memory, and the last, which the table shows, is returned.
     """
-    name = _only(files, CSV_HEAD)
+    name = _only(files, CSV_HEAD, asked)
     if name is None:
         return {}
     lines = [line for line in text.lines(files[name])[1:] if line]
@@ -72,9 +76,11 @@ def check_percentiles(name: str, exact: Mapping[int, str], whole: Mapping[int, i
             raise ParseError("ab", name, p + 2, f"{exact[p]} ms is not the {shown} ms of the report")
 
 
-def started_per_second(files: Mapping[str, bytes], count: int, whole: Mapping[int, int]) -> list[tuple[int, int]]:
+def started_per_second(
+    files: Mapping[str, bytes], count: int, whole: Mapping[int, int], asked: str | None
+) -> list[tuple[int, int]]:
     """Return (second since the first start, requests started in it) from the rows of -g; [] without such a file."""
-    name = _only(files, TSV_HEAD)
+    name = _only(files, TSV_HEAD, asked)
     if name is None:
         return []
     rows = []
