@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from loadbook.records.manifest import ClockRecord, DriverRecord, TrialRecord
 
@@ -46,6 +46,13 @@ def spans_of(drivers: Sequence[DriverRecord], clocks: Mapping[str, ClockRecord])
         if d.started_host is not None and d.ended_host is not None and d.host in clocks
     }
     return Spans(found) if found and len(found) == len(drivers) else None
+
+
+def measured(drivers: Sequence[DriverRecord], clocks: Mapping[str, ClockRecord]) -> dict[str, Any]:
+    """Return the fields of a trial's record that follow from its drivers' times: `window` and `start_skew_s`."""
+    spans = spans_of(drivers, clocks)
+    skew_s = round(spans.skew_s, 6) if spans and len(drivers) > 1 else None
+    return {"window": spans.window if spans else None, "start_skew_s": skew_s}
 
 
 def clock_error_s(record: TrialRecord) -> float:

@@ -61,16 +61,23 @@ class Parsed:
 
     `times_us` is for metrics of which every single time is known: metric -> time in whole us -> how often it occurred.
     Of several drivers, only the times of such metrics can be put together; percentiles never can.
+
+    `span` is from the first start to the last end of the requests, epoch seconds by the driver's clock, where the tool
+    tells it: its process may have needed seconds to begin.
     """
 
     rows: tuple[Measurement, ...]
     samples: tuple[Sample, ...] = ()
     doubts: tuple[tuple[str, str], ...] = ()
     times_us: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    span: tuple[float, float] | None = None
 
 
 class Tool(Protocol):
-    """One load generator; `get` says how to bring it to a host, as a command or in words."""
+    """One load generator; `get` says how to bring it to a host, as a command or in words.
+
+    One that needs long to start and to end may say so: `spare_s` seconds are added to the time after which it has hung.
+    """
 
     name: str
     binary: str

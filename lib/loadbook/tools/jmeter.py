@@ -67,6 +67,7 @@ class JMeter:
     get = "unpack Apache JMeter 5.6.3 and set JMETER_HOME or PATH for ssh logins; in the lab: make jmeter"
     load_models = frozenset({"closed", "open"})
     version_argv: tuple[str, ...] = ("jmeter", "-v", "-j", "/dev/null")
+    spare_s = 30.0  # a JVM on one busy CPU
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
         """Return the version, ``5.6.3``; ToolError for one too old to be used, such as Debian's."""
@@ -121,6 +122,7 @@ class JMeter:
             tuple(jmeter_results.samples(figures)),
             tuple(jmeter_results.doubts(file, figures, captured)),
             jmeter_results.times_us(figures),
+            jmeter_results.span(figures),
         )
 
 

@@ -137,6 +137,13 @@ def times_us(figures: Summary) -> dict[str, dict[int, int]]:
     return {metric: dict(zip(v.tolist(), n.tolist(), strict=True)) for metric, (v, n) in cells.items()}
 
 
+def span(figures: Summary) -> tuple[float, float] | None:
+    """Return first start and last end of the samples, epoch seconds; None where the file has no times of day."""
+    if figures.first_start_us is None or figures.last_end_us is None:
+        return None
+    return figures.first_start_us / 1e6, figures.last_end_us / 1e6
+
+
 def samples(figures: Summary) -> Iterator[Sample]:
     """Yield what ended in each second of the driver's clock: the first and the last are seldom whole."""
     for second, answered, ok, errors in figures.series():

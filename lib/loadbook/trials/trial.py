@@ -20,7 +20,7 @@ from loadbook.design.sharing import share
 from loadbook.hosts.host import Host
 from loadbook.hosts.tape import tape_name
 from loadbook.records.manifest import ClockRecord, ResponseRecord, Status, TrialRecord
-from loadbook.records.spans import spans_of
+from loadbook.records.spans import measured
 from loadbook.services import Instance, Place, render
 from loadbook.trials.bench import Bench, Seat
 from loadbook.trials.evidence import InvalidTrial, ask, keep, service_record, wrong_answer
@@ -183,9 +183,8 @@ class Attempt:
         drivers = self.bench.each(lambda a: self.load.collect(self.bench.hosts[a], self.folder), self.bench.drivers)
         self.record.drivers = list(drivers.values())
         self.record.monitors = self._watched.result()
-        spans = spans_of(self.record.drivers, self.record.clocks)
-        self.record.window = spans.window if spans else None
-        self.record.start_skew_s = round(spans.skew_s, 6) if spans and len(drivers) > 1 else None
+        times = measured(self.record.drivers, self.record.clocks)
+        self.record.window, self.record.start_skew_s = times["window"], times["start_skew_s"]
 
     def _judge(self, clock_step_s: float) -> None:
         """Lower the status of a whole trial whose clock, page or tool was not right."""

@@ -13,6 +13,7 @@ from typing import Any
 from loadbook.core.errors import ParseError
 from loadbook.hosts import monitors
 from loadbook.records.manifest import DriverRecord, TrialRecord, changed_files
+from loadbook.records.spans import measured
 from loadbook.tools import registry
 from loadbook.tools.base import Captured, Measurement, Parsed
 from loadbook.trials.totals import apart, total
@@ -22,6 +23,8 @@ TOTAL = "*"
 READABLE = ("ok", "partial", "invalid")
 POINT = ("metric", "item", "value", "unit")
 TIME_DIGITS = 4
+# hosts without fractions in date tell a process's times to the second
+SPAN_SLACK_S = 1.0
 
 
 @dataclass
@@ -60,6 +63,7 @@ def rows_of(folder: Path, record: TrialRecord) -> TrialRows:
         return rows
     parsed = {d.host: p for d in record.drivers if (p := _parse(folder, d, changed, rows)) is not None}
     if len(parsed) == len(record.drivers):
+        rows.record = _by_samples(record, parsed)
         _add_measurements(rows, parsed)
     _add_traces(rows, folder, changed)
     return rows
@@ -84,6 +88,22 @@ def _parse(folder: Path, driver: DriverRecord, changed: list[str], rows: TrialRo
     where = f"host {driver.host}: " if len(rows.record.drivers) > 1 else ""
     rows.doubts += [(name, where + said) for name, said in parsed.doubts]
     return parsed
+
+
+def _by_samples(record: TrialRecord, parsed: dict[str, Parsed]) -> TrialRecord:
+    """Return the record with the times of the requests where a tool tells them, for those of its process."""
+    drivers = [_spanned(driver, parsed[driver.host].span) for driver in record.drivers]
+    changed = {"drivers": drivers, **measured(drivers, record.clocks)}
+    return record if drivers == record.drivers else record.model_copy(update=changed)
+
+
+def _spanned(driver: DriverRecord, span: tuple[float, float] | None) -> DriverRecord:
+    """Return the driver's record with a span that lies within its process's life; others are of another clock."""
+    if span is None or driver.started_host is None or driver.ended_host is None:
+        return driver
+    if not driver.started_host - SPAN_SLACK_S <= span[0] < span[1] <= driver.ended_host + SPAN_SLACK_S:
+        return driver
+    return driver.model_copy(update={"started_host": span[0], "ended_host": span[1]})
 
 
 def _add_measurements(rows: TrialRows, parsed: dict[str, Parsed]) -> None:
