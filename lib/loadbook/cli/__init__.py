@@ -17,7 +17,7 @@ COMMANDS = {
     "hosts": "hosts",
     "plan": "study",
     "run": "study",
-    "ingest": "study",
+    "ingest": "ingest",
     "parse": "parse",
     "import": "imports",
     "compare": "compare",

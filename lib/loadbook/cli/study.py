@@ -1,4 +1,4 @@
-"""`loadbook plan`, `run` and `ingest`: from a study file to tables."""
+"""`loadbook plan` and `run`: from a study file to a run."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadbook.core.errors import DataError, LoadbookError
+from loadbook.core.errors import LoadbookError
 from loadbook.core.units import percent, seconds, size
 from loadbook.records.layout import Layout, layout
 
 if TYPE_CHECKING:
     from loadbook.design.plan import Plan
     from loadbook.design.workload import Workload
-    from loadbook.trials.ingest import Ingested
 
 # scatter of one trial in the pinned lab (lab_facts.md section 6: 2 to 3 %), and of a paired difference of two
 ASSUMED_CV = 0.025
 ASSUMED_SD = ASSUMED_CV * 2**0.5
-MAX_CAUSES = 3
 
 _study = click.argument("study")
 _subset = click.option("--subset", help="Treatments of this subset; all: every one.")
@@ -107,6 +105,7 @@ def run(study: str, hosts: Path | None, subset: str | None, blocks: int | None, 
     STUDY is a name in studies/, a .toml file, or <name>-smoke. Ctrl-C stops the load and the service, records the
     trial as cancelled, and the same command goes on later.
     """
+    from loadbook.cli.ingest import make_tables
     from loadbook.cli.progress import Reporter
     from loadbook.trials.api import run_study
     from loadbook.trials.studies import load_study
@@ -120,47 +119,10 @@ def run(study: str, hosts: Path | None, subset: str | None, blocks: int | None, 
         click.echo("stopped; the same command goes on with the next trial", err=True)
         raise
     name = load_study(here, study).name
-    click.echo(_ingested(here, name, done))
+    click.echo(make_tables(here, name, done))
     click.echo(f"run {done}")
     click.echo(f"data {here.run(name, done).raw}")
 
 
 def _interrupt(signum: int, frame: Any) -> None:
     raise KeyboardInterrupt
-
-
-@click.command()
-@_study
-@click.option("--run", "run_id", default="latest", show_default=True, metavar="RUN", help="Run id.")
-def ingest(study: str, run_id: str) -> None:
-    """Raw outputs -> tidy tables in data/processed; touches no network, gives the same bytes every time."""
-    from loadbook.design.study import find_study
-
-    here = layout()
-    name = find_study(here.studies, study).name if study.endswith(".toml") else study
-    resolved = here.resolve_run(name, run_id)
-    click.echo(_ingested(here, name, resolved))
-    click.echo(f"run {resolved}")
-    click.echo(f"tables {here.run(name, resolved).processed}")
-
-
-def _ingested(here: Layout, study: str, run_id: str) -> str:
-    from loadbook.trials.ingest import ingest as make_tables
-
-    found = make_tables(here.run(study, run_id))
-    if not found.trials:
-        raise DataError(f"run {run_id} of {study} has no trial yet", f"loadbook run {study}")
-    if not found.valid:
-        raise DataError(
-            f"no trial of run {run_id} of {study} is valid: {_causes(found)}",
-            f"{here.run(study, run_id).raw} holds what was seen; set that right, then: loadbook run {study}",
-        )
-    lost = f" ({_causes(found)})" if found.valid < found.trials else ""
-    problems = ", ".join(f"{count} {level}" for level, count in found.problems.items()) or "none"
-    return f"{found.valid} of {found.planned} planned trials are valid{lost}; problems: {problems}"
-
-
-def _causes(found: Ingested) -> str:
-    """Return the most frequent reasons why trials do not count."""
-    shown = [f"{count} {why}" for why, count in found.causes[:MAX_CAUSES]]
-    return "; ".join([*shown, "..."] if len(found.causes) > MAX_CAUSES else shown)

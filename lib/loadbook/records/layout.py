@@ -74,6 +74,11 @@ class RunPaths:
         """Parquet file of one table (trials, measurements, samples, traces, problems)."""
         return self.processed / f"{check_name('table', name)}.parquet"
 
+    @property
+    def memory(self) -> Path:
+        """Folder of what the last ingest remembers, so that the next one reads only what is new."""
+        return self.processed / ".ingest"
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -6,6 +6,7 @@ A trials table has one more column `factor_<name>` (text) per factor of its stud
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA_VERSION = 1
+ROW_GROUP = 1 << 20  # rows
 STATUSES = ("ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled")
 
 # name -> arrow type, in column order; "?" marks columns that may be null
@@ -65,29 +67,51 @@ def arrow_schema(table: str, factors: tuple[str, ...] = ()) -> pa.Schema:
     return pa.schema(fields, metadata={"loadbook_schema": str(SCHEMA_VERSION)})
 
 
-def write_table(path: Path, table: str, rows: list[dict[str, Any]], factors: tuple[str, ...] = ()) -> None:
-    """Write `rows` as the parquet file `path`, atomically and byte for byte reproducibly.
+def table_of(table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, ...] = ()) -> pa.Table:
+    """Return `rows` as an arrow table of the declared types.
 
     Raises
     ------
     DataError : a row lacks a required value or has one of another type.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     schema = arrow_schema(table, factors)
     try:
-        data = pa.Table.from_pylist(rows, schema=schema)
+        data = pa.table([pa.array(_column(rows, f.name, f.nullable), f.type) for f in schema], schema=schema)
         data.validate(full=True)
         _no_nulls(data)
+    except KeyError as error:
+        raise DataError(f"table {table}: a row lacks the column {error}") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
-        raise DataError(f"table {table} ({path.name}): {error}") from error
+        raise DataError(f"table {table}: {error}") from error
+    return data
+
+
+def _column(rows: Sequence[Mapping[str, Any]], name: str, nullable: bool) -> list[Any]:
+    return [row.get(name) for row in rows] if nullable else [row[name] for row in rows]
+
+
+def write_arrow(path: Path, data: pa.Table) -> None:
+    """Write an arrow table as the parquet file `path`, whole or not at all.
+
+    The bytes depend on the rows and their order only, not on the chunks that the table was put together from.
+    """
+    import pyarrow.parquet as pq
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    pq.write_table(data, part, compression="zstd")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with pq.ParquetWriter(part, data.schema, compression="zstd") as writer:
+        for start in range(0, max(data.num_rows, 1), ROW_GROUP):
+            writer.write_table(data.slice(start, ROW_GROUP).combine_chunks(), row_group_size=ROW_GROUP)
     with part.open("rb") as handle:
         os.fsync(handle.fileno())
     part.replace(path)
+
+
+def write_table(path: Path, table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, ...] = ()) -> None:
+    """Write `rows` as the table's parquet file: see `table_of` and `write_arrow`."""
+    write_arrow(path, table_of(table, rows, factors))
 
 
 def _no_nulls(data: pa.Table) -> None:

@@ -1,0 +1,93 @@
+"""`loadbook ingest` and `verify`: from what the hosts said to tables, and whether it is still what they said."""
+
+from __future__ import annotations
+
+import sys
+import time
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from loadbook.core.errors import DataError
+from loadbook.records.layout import Layout, layout
+
+if TYPE_CHECKING:
+    from loadbook.trials.ingest import Ingested
+
+MAX_CAUSES = 3
+
+
+@click.command()
+@click.argument("study")
+@click.option("--run", "run_id", default="latest", show_default=True, metavar="RUN", help="Run id.")
+@click.option("--scheduler", metavar="ADDRESS", help="Let this Dask cluster (tcp://HOST:8786) read.")
+def ingest(study: str, run_id: str, scheduler: str | None) -> None:
+    """Raw outputs -> tidy tables in data/processed; touches no host, gives the same bytes every time.
+
+    Only new and changed trials are read, by one process per CPU where it pays. Without data/processed everything is.
+    """
+    from loadbook.design.study import find_study
+
+    here = layout()
+    name = find_study(here.studies, study).name if study.endswith(".toml") else study
+    resolved = here.resolve_run(name, run_id)
+    click.echo(make_tables(here, name, resolved, scheduler))
+    click.echo(f"run {resolved}")
+    click.echo(f"tables {here.run(name, resolved).processed}")
+
+
+def make_tables(here: Layout, study: str, run_id: str, scheduler: str | None = None) -> str:
+    """Ingest a run, progress on stderr, and return what was found in a sentence; DataError if nothing counts."""
+    from loadbook.trials.ingest import ingest as ingest_run
+
+    with _workers(scheduler) as workers:
+        found = ingest_run(here.run(study, run_id), workers, Ticker(sys.stderr, "trials read"), _say)
+    if not found.trials:
+        raise DataError(f"run {run_id} of {study} has no trial yet", f"loadbook run {study}")
+    if not found.valid:
+        raise DataError(
+            f"no trial of run {run_id} of {study} is valid: {_causes(found)}",
+            f"{here.run(study, run_id).raw} holds what was seen; set that right, then: loadbook run {study}",
+        )
+    lost = f" ({_causes(found)})" if found.valid < found.trials else ""
+    problems = ", ".join(f"{count} {level}" for level, count in found.problems.items()) or "none"
+    return f"{found.valid} of {found.planned} planned trials are valid{lost}; problems: {problems}"
+
+
+def _workers(scheduler: str | None) -> AbstractContextManager[Executor | None]:
+    if scheduler is None:
+        return nullcontext()
+    from loadbook.trials.scheduler import dask_workers
+
+    return dask_workers(scheduler)
+
+
+def _say(text: str) -> None:
+    click.echo(f"loadbook: {text}", err=True)
+
+
+def _causes(found: Ingested) -> str:
+    """Return the most frequent reasons why trials do not count."""
+    shown = [f"{count} {why}" for why, count in found.causes[:MAX_CAUSES]]
+    return "; ".join([*shown, "..."] if len(found.causes) > MAX_CAUSES else shown)
+
+
+class Ticker:
+    """Says how far something is, from its third second on: every few seconds, on a terminal in one line."""
+
+    FIRST_S, EVERY_S = 2.0, 5.0
+
+    def __init__(self, stream: TextIO, what: str) -> None:
+        self.stream, self.what, self.live = stream, what, stream.isatty()
+        self.next = time.monotonic() + self.FIRST_S
+
+    def __call__(self, done: int, total: int) -> None:
+        """Tell that `done` of `total` are done."""
+        if time.monotonic() < self.next:
+            return
+        self.next = time.monotonic() + (0.2 if self.live else self.EVERY_S)
+        end = ("\r" if done < total else "\n") if self.live else "\n"
+        self.stream.write(f"{done} of {total} {self.what}{end}")
+        self.stream.flush()
