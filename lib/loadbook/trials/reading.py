@@ -91,7 +91,7 @@ def _read(part: Part, planned: PlannedTrial, folder: Path) -> tuple[Known, Trial
     except (DataError, OSError) as error:
         said = error.message if isinstance(error, DataError) else f"{folder} cannot be read: {error}"
         return Known(None, [{"name": "damaged-record", "level": "invalid", "message": said}], []), None
-    hits = check_trial(record, rows.measurements, rows.traces, rows.doubts, part.thresholds)
+    hits = check_trial(rows.record, rows.measurements, rows.traces, rows.doubts, part.thresholds)
     return Known(text, rows.problems, [asdict(hit) for hit in hits]), rows
 
 
