@@ -9,5 +9,8 @@ The way through, each module importing only those before it::
     api        run_study, the door                             progress   what a run tells while it runs
     totals, trial_rows -> ingest, the other door                     scatter    noise of a finished run, for the plan
 
+Results from elsewhere: outputs (what one execution left) -> imported_csv, imported_files, imported_reports,
+imported_study, imported_run -> imported, the door, which makes what `ingest` reads.
+
 `execute` and `ingest` never import each other: they meet in files.
 """
