@@ -8,7 +8,6 @@ did not succeed: never issued, lost with their connection (the two are "errored"
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from loadbook.core.errors import ToolError
@@ -88,7 +87,7 @@ class H2load:
         report = text.read(self.name, lines, FORMS)
         check(report)
         log = log_of(report, captured)
-        times_us = {"latency": Counter(log.times_us)} if log and log.times_us else {}
+        times_us = {"latency": log.times_us} if log and log.answered else {}
         return Parsed(tuple(_rows(report, log)), doubts=tuple(_doubts(report, captured, lines)), times_us=times_us)
 
 
@@ -126,13 +125,13 @@ def _rows(report: Report, log: Log | None) -> Iterator[Measurement]:
     yield Measurement("bytes_per_s", "value", report.value("transfer", BYTES), "B/s", report.text("transfer"))
     for row, metric in ROWS.items() if requests else ():
         shown = cells(report, row)
-        exact = log is not None and log.times_us and row == "request"
+        exact = log is not None and log.answered and row == "request"
         for statistic, (value, printed) in shown.items():
             if not (exact and statistic.startswith("p")):
                 yield Measurement(metric, statistic, value, "s", printed)
         if exact and log is not None:
             for percent in h2load_log.PERCENTILES:
-                yield Measurement(metric, f"p{percent:g}", h2load_log.percentile(log, percent), "s", None)
+                yield Measurement(metric, f"p{percent:g}", log.times.percentile_s(percent), "s", None)
 
 
 def _error_rows(report: Report) -> Iterator[Measurement]:

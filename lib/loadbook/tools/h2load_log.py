@@ -6,22 +6,30 @@ h2load appends to the file, so that of a warm-up and a measurement in one folder
 from __future__ import annotations
 
 import itertools
-import math
-import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from loadbook.core.errors import ParseError
 
+if TYPE_CHECKING:
+    from loadbook.requests.histogram import Histogram
+
 PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
-_LINE = re.compile(rb"\d{1,20}\t(-1|\d{1,3})\t(\d{1,15})(?:\t.*)?\r?")
 
 
 class Log(NamedTuple):
-    """What a log says of the requests of one run: statuses, and in ascending order the times of the answered in us."""
+    """What a log says of one run: how many requests were answered, by class of status too, and their exact times."""
 
-    statuses: list[int]
-    times_us: list[int]
+    answered: int
+    classes: Mapping[int, int]
+    times: Histogram
+
+    @property
+    def times_us(self) -> Counter[int]:
+        """Times in us, and how often each occurred."""
+        values, counts = self.times.cells
+        return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 
 def name(argv: Sequence[str]) -> str | None:
@@ -35,22 +43,26 @@ def name(argv: Sequence[str]) -> str | None:
 
 def read(file: str, data: bytes, last: int) -> Log:
     """Return the `last` requests of a log; raise ParseError for a log with fewer lines, or a line that is not one."""
-    text = data.split(b"\n")
-    if text.pop() or len(text) < last:
-        raise ParseError("h2load", file, len(text), f"{len(text)} whole lines for the {last} requests of the summary")
-    statuses, times = [], []
-    for number, line in enumerate(text[len(text) - last :], len(text) - last + 1):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise ParseError("h2load", file, number, f"not a start, a status and a duration: {line[:60]!r}")
-        status = int(match[1])
-        statuses.append(status)
-        if status != -1:
-            times.append(int(match[2]))
-    return Log(statuses, sorted(times))
+    from loadbook.requests.api import summarise
+    from loadbook.requests.histogram import Histogram
+
+    lines = data.count(b"\n")
+    if lines < last or (not data.endswith(b"\n") and data):
+        raise ParseError("h2load", file, lines, f"{lines} whole lines for the {last} requests of the summary")
+    if not last:
+        return Log(0, {}, Histogram())
+    try:
+        total = summarise(_tail(data, lines - last), "h2load", file=file).total()
+    except ParseError as error:
+        raise ParseError("h2load", file, error.line and error.line + lines - last, error.reason) from None
+    return Log(total.answered, total.classes, total.latency)
 
 
-def percentile(log: Log, percent: float) -> float:
-    """Return the time in s that `percent` % of the answered requests did not exceed (nearest rank)."""
-    rank = max(1, math.ceil(percent / 100 * len(log.times_us) - 1e-9))
-    return log.times_us[rank - 1] / 1e6
+def _tail(data: bytes, lines: int) -> bytes:
+    """Return what follows the first `lines` lines."""
+    import numpy as np
+
+    if not lines:
+        return data
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    return data[int(ends[lines - 1]) + 1 :]

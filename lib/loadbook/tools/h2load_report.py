@@ -51,25 +51,25 @@ def log_of(report: Report, captured: Captured) -> Log | None:
     if name is None or name not in captured.files:
         return None
     log = h2load_log.read(name, captured.files[name], report.count("done"))
-    if len(log.times_us) != answered(report):
-        raise ParseError("h2load", name, 0, f"{len(log.times_us)} answers, but {answered(report)} in the report")
-    seen = {c: sum(status // 100 == c for status in log.statuses) for c in (2, 3, 4, 5)}
+    if log.answered != answered(report):
+        raise ParseError("h2load", name, 0, f"{log.answered} answers, but {answered(report)} in the report")
+    seen = {c: log.classes.get(c, 0) for c in (2, 3, 4, 5)}
     if any(n > report.count(f"s{c}") for c, n in seen.items()):
         raise ParseError("h2load", name, 0, f"statuses {seen} are not those of the report")
     shown = cells(report, "request")
     threads = max(1, captured.stdout.count(b"spawning thread #"))
-    if log.times_us and len(log.statuses) <= MAX_SAMPLES // threads:
+    if log.answered and report.count("done") <= MAX_SAMPLES // threads:
         _check_times(name, log, shown)
     return log
 
 
 def _check_times(name: str, log: Log, shown: Mapping[str, tuple[float, str]]) -> None:
     """Raise ParseError unless extremes and mean of a log are those of the table, within 1 us and its rounding."""
-    ours = {"min": log.times_us[0], "max": log.times_us[-1], "mean": sum(log.times_us) / len(log.times_us)}
-    for statistic, value_us in ours.items():
+    ours = {"min": log.times.percentile_s(0), "max": log.times.percentile_s(100), "mean": log.times.mean_s()}
+    for statistic, exact in ours.items():
         value, printed = shown.get(statistic, (-1.0, "nothing"))
-        if abs(value - value_us / 1e6) > 2e-6 + 2 * text.half_width(printed.replace("nothing", "0s"), TIME_S):
-            raise ParseError("h2load", name, 0, f"{statistic} {value_us:g} us is not the {printed} of the report")
+        if abs(value - exact) > 2e-6 + 2 * text.half_width(printed.replace("nothing", "0s"), TIME_S):
+            raise ParseError("h2load", name, 0, f"{statistic} {exact * 1e6:g} us is not the {printed} of the report")
 
 
 def ok_per_s(report: Report) -> float:
