@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import jtl
+import jtl_cases as jtl
 import pyarrow as pa
 import pytest
-import slow
+import slow_jtl as slow
 
 from loadbook.core.errors import ParseError
 from loadbook.requests import blocks, jtl_csv

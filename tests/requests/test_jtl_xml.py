@@ -5,9 +5,9 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
-import jtl
+import jtl_cases as jtl
 import pytest
-import slow
+import slow_jtl as slow
 
 from loadbook.core.errors import ParseError
 from loadbook.requests import jtl_xml

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-import jtl
+import jtl_cases as jtl
 import pytest
-import slow
+import slow_jtl as slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

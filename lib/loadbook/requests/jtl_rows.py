@@ -92,6 +92,7 @@ class Rows:
             start_us=self._starts(table, elapsed, lines),
             first_byte=_numbers(table, "Latency"),
             received=_numbers(table, "bytes"),
+            connect=_numbers(table, "Connect"),
         )  # fmt: skip
         self._set_aggregates(batch, table, lines)
         if kinds is None:

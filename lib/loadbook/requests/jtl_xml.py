@@ -29,9 +29,9 @@ BATCH_ROWS = 50_000
 # attribute -> the column of the same meaning; rs was the response code in very old files
 COLUMNS = {
     "ts": "timeStamp", "t": "elapsed", "lb": "label", "rc": "responseCode", "rm": "responseMessage", "s": "success",
-    "by": "bytes", "lt": "Latency", "sc": "SampleCount", "ec": "ErrorCount", "tn": "threadName",
+    "by": "bytes", "lt": "Latency", "ct": "Connect", "sc": "SampleCount", "ec": "ErrorCount", "tn": "threadName",
 }  # fmt: skip
-_NUMBERS = {"t", "by", "lt", "sc", "ec"}
+_NUMBERS = {"t", "by", "lt", "ct", "sc", "ec"}
 _TEXTS = {"lb", "rc", "rm", "tn"}
 _NUMBER = re.compile(r"\d{1,18}")
 # responseData may hold characters that XML forbids; each is one byte in UTF-8

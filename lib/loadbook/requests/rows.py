@@ -64,6 +64,7 @@ class Batch:
     exact : starts are to the tick; False where they are whole seconds (ab), which give a series but no duration.
     timed : rows whose duration is that of a request; None for all.
     first_byte : ticks to the first byte; received : bytes; both None where the log does not tell.
+    connect : ticks that opening a connection took, 0 where none was opened; None where the log does not tell.
     samples, failed : JMeter's SampleCount and ErrorCount, None where all rows are single requests.
     damage : what was found between the rows.
     """
@@ -81,6 +82,7 @@ class Batch:
     timed: NDArray[np.bool_] | None = None
     first_byte: Ints | None = None
     received: Ints | None = None
+    connect: Ints | None = None
     samples: Ints | None = None
     failed: Ints | None = None
     damage: list[Damage] = field(default_factory=list)

@@ -30,6 +30,7 @@ class Tally:
     classes : responses by status class, 0 for those without an HTTP status.
     received : bytes of answered requests; None where the log does not tell.
     latency, first_byte : times of single requests in us.
+    connect : times in us of opening the connections that took a tick or more and then brought an answer.
     """
 
     attempts: int = 0
@@ -39,6 +40,7 @@ class Tally:
     received: int | None = None
     latency: Histogram = field(default_factory=Histogram)
     first_byte: Histogram = field(default_factory=Histogram)
+    connect: Histogram = field(default_factory=Histogram)
 
     @property
     def ok(self) -> int:
@@ -70,6 +72,7 @@ class Tally:
             self.received = (self.received or 0) + other.received
         self.latency.merge(other.latency)
         self.first_byte.merge(other.first_byte)
+        self.connect.merge(other.connect)
 
 
 @dataclass
@@ -128,8 +131,9 @@ class Summary:
             self.seconds[second] = self.seconds.get(second, 0) + counts
         self.rows.update(other.rows)
         self._span(other.first_start_us, other.last_end_us)
-        self.note(other.damage)
-        self.damaged.update(other.damaged - Counter(d.name for d in other.damage))
+        unlisted = other.damaged - Counter(found.name for found in other.damage)
+        self.note([*other.damage])
+        self.damaged.update(unlisted)
 
     def add(self, batch: Batch) -> None:
         """Count one batch of rows."""
@@ -180,6 +184,9 @@ class Summary:
         if batch.first_byte is not None:
             for g, cells in _times(batch, batch.first_byte, batch.answered):
                 tallies[g].first_byte.add(*cells)
+        if batch.connect is not None and batch.connect.any():
+            for g, cells in _times(batch, batch.connect, batch.answered & (batch.connect > 0)):
+                tallies[g].connect.add(*cells)
 
     def _count_aggregates(self, batch: Batch) -> None:
         """Count rows that stand for several requests: how many and how many failed, but no times."""

@@ -1,4 +1,4 @@
-"""Real JTL files by name, and what a summary says of one in the words of `slow.figures`."""
+"""Real JTL files by name, and what a summary says of one in the words of `slow_jtl.figures`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,179 @@
+"""How fast and in how much memory big JTL files are read: loadbook beside bare readers and JMeter's own dashboard.
+
+Usage: .venv/bin/python benchmarks/jtl.py [rows, default 5000000] [repeats, default 5] [folder, default /tmp]
+       .venv/bin/python benchmarks/jtl.py memory ROWS [folder]      loadbook alone, once
+
+Every reader is a process of its own, timed with its imports, in turn; medians. loadbook reads, checks every row, writes
+parquet and summarises exactly by label; the bare readers only summarise (count, error share, mean, p50, p90, p99). They
+come with `pip install -e .[bench]`; JMeter is run when JMETER_HOME is set. The file is a capture of six labels repeated
+with shifted times, written to the folder and removed afterwards.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+SOURCE = Path(__file__).parents[1] / "tests" / "fixtures" / "jmeter" / "5.6.3--locale_de.out.jtl"
+STAMP_DIGITS = 13
+QUANTILES = (0.5, 0.9, 0.99)
+
+
+def write_big(path: Path, rows: int) -> None:
+    """Write a JTL of `rows` rows: those of the capture in order of start, again and again, each time later."""
+    head, *lines = SOURCE.read_bytes().splitlines(keepends=True)
+    lines.sort()
+    stamps = np.array([int(line[:STAMP_DIGITS]) for line in lines])
+    ends = np.cumsum([len(line) for line in lines])
+    text = np.frombuffer(b"".join(lines), np.uint8).copy()
+    places = (ends - [len(line) for line in lines])[:, None] + np.arange(STAMP_DIGITS)
+    tens = 10 ** np.arange(STAMP_DIGITS - 1, -1, -1)
+    with path.open("wb", buffering=1 << 20) as out:
+        out.write(head)
+        for start in range(0, rows, len(lines)):
+            shifted = stamps + start // len(lines) * int(stamps[-1] - stamps[0] + 1)
+            text[places] = shifted[:, None] // tens % 10 + ord("0")
+            out.write(memoryview(text)[: ends[min(rows - start, len(lines)) - 1]])
+
+
+def loadbook(path: Path) -> dict[str, list[float]]:
+    """Read, check, write parquet and summarise."""
+    from loadbook.requests.api import summarise
+    from loadbook.requests.store import Store
+
+    with Store(path.with_suffix(".parquet")) as store:
+        summary = summarise(path, "jmeter", store=store)
+    return {
+        label: [t.attempts, t.error_share or 0, t.latency.mean_s() * 1000]
+        + [t.latency.percentile_s(q * 100) * 1000 for q in QUANTILES]
+        for label, t in summary.labels.items()
+    }
+
+
+def duckdb(path: Path) -> dict[str, list[float]]:
+    """Summarise by DuckDB."""
+    import duckdb
+
+    rows = duckdb.sql(
+        "select label, count(*), avg(case when success then 0 else 1 end), avg(elapsed), "
+        f"quantile_disc(elapsed, {list(QUANTILES)}) from read_csv('{path}') group by label"
+    ).fetchall()
+    return {label: [n, errors, mean, *quantiles] for label, n, errors, mean, quantiles in rows}
+
+
+def polars(path: Path) -> dict[str, list[float]]:
+    """Summarise by polars, lazily."""
+    import polars as pl
+
+    times = pl.col("elapsed")
+    quantiles = [times.quantile(q, "lower").alias(f"q{q}") for q in QUANTILES]
+    errors = (~pl.col("success")).mean()
+    frame = pl.scan_csv(path).group_by("label").agg(pl.len(), errors, times.mean(), *quantiles)
+    return {label: list(values) for label, *values in frame.collect().rows()}
+
+
+def pyarrow(path: Path) -> dict[str, list[float]]:
+    """Summarise by pyarrow; its quantiles by group are approximate (t-digest)."""
+    import pyarrow.compute as pc
+    from pyarrow import csv
+
+    only = csv.ConvertOptions(include_columns=["label", "elapsed", "success"])
+    table = csv.read_csv(path, convert_options=only)
+    digest = pc.TDigestOptions(q=list(QUANTILES))
+    found = table.group_by("label").aggregate(
+        [("elapsed", "count"), ("success", "mean"), ("elapsed", "mean"), ("elapsed", "tdigest", digest)]
+    )
+    return {
+        row["label"]: [row["elapsed_count"], 1 - row["success_mean"], row["elapsed_mean"], *row["elapsed_tdigest"]]
+        for row in found.to_pylist()
+    }
+
+
+def jmeter(path: Path) -> dict[str, list[float]]:
+    """Run JMeter's dashboard generator; its percentiles are of the last 20,000 rows of a label."""
+    home, out = Path(os.environ["JMETER_HOME"]), path.with_suffix(".report")
+    opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "util", "text", "lang.invoke")]
+    java = ["java", "-Xms1g", "-Xmx1g", *opens, "-Djava.awt.headless=true", "-jar", str(home / "bin/ApacheJMeter.jar")]
+    log = ["-j", str(path.with_suffix(".log"))]
+    shutil.rmtree(out, ignore_errors=True)
+    subprocess.run([*java, "-g", str(path), "-o", str(out), *log], check=True, stdout=subprocess.DEVNULL)
+    told = json.loads((out / "statistics.json").read_text())
+    keys = ("sampleCount", "errorPct", "meanResTime", "medianResTime", "pct1ResTime", "pct3ResTime")
+    return {label: [row[key] / (100 if key == "errorPct" else 1) for key in keys] for label, row in told.items()}
+
+
+READERS: dict[str, Callable[[Path], dict[str, list[float]]]] = {
+    reader.__name__: reader for reader in (loadbook, duckdb, polars, pyarrow, jmeter)
+}
+
+
+def found(name: str) -> bool:
+    """Return whether a reader can be run here."""
+    return "JMETER_HOME" in os.environ if name == "jmeter" else importlib.util.find_spec(name) is not None
+
+
+def measure(name: str, path: Path) -> tuple[float, float, dict[str, list[float]]]:
+    """Return wall-clock seconds, peak memory in MB, and the figures of one execution."""
+    started = time.perf_counter()
+    child = subprocess.Popen([sys.executable, __file__, "read", name, str(path)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    told = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        raise SystemExit(f"{name} failed on {path}")
+    return time.perf_counter() - started, usage.ru_maxrss / 1024, json.loads(told)
+
+
+def compare(rows: int, repeats: int, path: Path) -> None:
+    """Time every reader in turn, check that counts, errors and means agree, and print medians."""
+    names = [name for name in READERS if found(name)]
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for repeat in range(repeats):
+        figures = {}
+        for name in names:
+            wall_s, peak_mb, figures[name] = measure(name, path)
+            taken[name].append((wall_s, peak_mb))
+            print(f"{repeat + 1}/{repeats} {name} {wall_s:.2f} s", file=sys.stderr)
+        for label, (n, errors, mean, *_) in figures["loadbook"].items():
+            for name in names:
+                assert np.allclose(figures[name][label][:3], [n, errors, mean], rtol=1e-6), (name, label)
+    ours = statistics.median(wall_s for wall_s, _ in taken["loadbook"])
+    print(f"{rows:,} rows, {path.stat().st_size / 1e6:,.0f} MB, medians of {repeats}")
+    for name in names:
+        median = statistics.median(wall_s for wall_s, _ in taken[name])
+        peak = max(peak_mb for _, peak_mb in taken[name])
+        print(f"{name:10} {median:7.2f} s   peak {peak:6.0f} MB   loadbook takes {ours / median:.2f} of it")
+    print("not here:", ", ".join(sorted(READERS.keys() - names)) or "none")
+
+
+def main(*words: str) -> None:
+    """Run what the usage says."""
+    if words[:1] == ("read",):
+        print(json.dumps(READERS[words[1]](Path(words[2]))))
+        return
+    alone, numbers = words[:1] == ("memory",), [word for word in words if word.isdigit()]
+    rows = int(numbers[0]) if numbers else 5_000_000
+    base = words[-1] if words and not words[-1].isdigit() and words[-1] != "memory" else tempfile.gettempdir()
+    with tempfile.TemporaryDirectory(dir=base) as folder:
+        path = Path(folder) / "big.jtl"
+        write_big(path, rows)
+        if alone:
+            wall_s, peak_mb, _ = measure("loadbook", path)
+            print(f"{rows:,} rows, {path.stat().st_size / 1e9:.2f} GB: {wall_s:.1f} s, peak {peak_mb:.0f} MB")
+        else:
+            compare(rows, int(numbers[1]) if len(numbers) > 1 else 5, path)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
