@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.text import Text
 
@@ -409,6 +410,20 @@ def test_gates_draw_hits_only_and_hatch_what_was_not_checked():
     assert "not checked: no monitor on the driver" in said
     assert "106 of 108 trials count" in said
     assert any(text.replace("\n", " ").endswith("12, all gzip on") for text in said)
+
+
+def test_gates_count_each_level_and_hatch_only_the_trials_that_could_not_be_checked():
+    m = mock("plain")
+    names = list(m.trials["trial"])
+    said = [("invalid", names[0]), ("doubt", names[1]), ("doubt", names[2]), ("note", names[3])]
+    said += [("unchecked", name) for name in names[10:20]]
+    rows = [{"trial": t, "name": "zero-work", "level": level, "message": "not checked: no"} for level, t in said]
+    drawn = gates.draw(m.trials, pd.DataFrame(rows), m.titles, m.labels, narrow=True)
+    assert "✕ not counted: 1, ! doubt: 2, not checked: 10" in words(drawn)
+    assert not any("not checked: no" in text for text in words(drawn))
+    (hatched,) = [patch for patch in drawn.axes[0].patches if patch.get_hatch()]
+    assert hatched.get_width() == pytest.approx(10)
+    assert "not counted: 1, doubt: 2, not checked: 10" in gates.alt(m.trials, pd.DataFrame(rows), m.titles, m.labels)
 
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Pairs:
     """Logs of both arms by complete block.
 
-    `excluded` blocks were not complete; in `unusable` ones of them a value is there, or should be, and has no logarithm.
+    `excluded` blocks were not complete; of these, `unusable` ones have a value that has no logarithm.
     """
 
     treatment: str

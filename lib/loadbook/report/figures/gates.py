@@ -5,8 +5,8 @@ In five seconds: how many trials count, and do the hits cluster in time or in on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -16,9 +16,9 @@ from matplotlib.patches import Rectangle
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, in_house_style, size_pt
+from loadbook.report.figures.gate_rows import Gate, gates_of
 from loadbook.report.figures.text import counted, drawable, line_in, listed, text_width, widest, wrap
 
-LEVELS = ("invalid", "doubt", "note", "unchecked")
 ROW_IN, HEAD_IN, FOOT_IN, NAME_IN, SAID_IN = 0.28, 0.34, 0.5, 2.5, 2.0
 MOST_CLEAN = 8  # rows without a hit; more of them are named in words
 _MARKS = {
@@ -26,19 +26,6 @@ _MARKS = {
     "doubt": {"marker": "o", "color": palette.DOUBT, "markersize": 4.5, "markeredgewidth": 0, "zorder": 3},
     "note": {"marker": "o", "color": palette.OTHERS, "markersize": 3, "markeredgewidth": 0, "zorder": 2},
 }
-_WORDS = {"invalid": "✕ not counted", "doubt": "! doubt", "note": "note", "unchecked": "not checked"}
-
-
-@dataclass(frozen=True)
-class _Gate:
-    """One row: its worst level, its hits (trial, level), what it said of the whole run, and why it was not checked."""
-
-    title: str
-    level: str | None
-    hits: pd.DataFrame
-    whole_run: str | None
-    unchecked: str | None
-    count: str
 
 
 @in_house_style
@@ -50,7 +37,7 @@ def draw(
 
     `trials` and `problems` are the run's tables, `titles` maps every gate to its title, `labels` treatments to names.
     """
-    gates = _gates(trials, problems, titles, labels or {})
+    gates = gates_of(trials, problems, titles, labels or {})
     gates, clean = _shown(gates), _clean_text(gates, narrow)
     heights = [_height(gate, narrow) for gate in gates]
     size = size_pt(narrow) - 0.6
@@ -77,13 +64,13 @@ def draw(
     return sheet.figure
 
 
-def _shown(gates: list[_Gate]) -> list[_Gate]:
+def _shown(gates: list[Gate]) -> list[Gate]:
     """Return the gates that have a row: all, or those that spoke if the others would only make it long."""
     loud = [gate for gate in gates if gate.level]
     return gates if len(gates) - len(loud) <= MOST_CLEAN or not loud else loud
 
 
-def _clean_text(gates: list[_Gate], narrow: bool) -> str:
+def _clean_text(gates: list[Gate], narrow: bool) -> str:
     """Return the names of the clean gates that have no row, wrapped."""
     silent = [gate.title for gate in gates if gate not in _shown(gates)]
     words = f"{len(silent)} more gates, checked and clean: {', '.join(silent)}."
@@ -95,74 +82,22 @@ def _counted(trials: pd.DataFrame) -> str:
     return f"{int(trials['valid'].sum())} of {counted(len(trials), 'trial')} count"
 
 
-def _gates(
-    trials: pd.DataFrame, problems: pd.DataFrame, titles: Mapping[str, str], labels: Mapping[str, str]
-) -> list[_Gate]:
-    """Return the rows: known gates and whatever else spoke, the worst level and the most hits first."""
-    spoken = problems[problems["level"].isin(LEVELS)]
-    named = dict(titles) | {n: _plain(n) for n in sorted(set(spoken["name"]) - set(titles))}
-    rows = [_gate(title, spoken[spoken["name"] == name], trials, labels) for name, title in named.items()]
-    explained = set(spoken.loc[spoken["level"] == "invalid", "trial"])
-    rest = trials[~trials["valid"] & ~trials["trial"].isin(explained)]
-    if len(rest):
-        ended = rest[["trial"]].assign(level="invalid", message="did not end as it should")
-        rows.append(_gate("Trial did not end as it should", ended, trials, labels))
-    order = {level: n for n, level in enumerate((*LEVELS, None))}
-    return sorted(rows, key=lambda gate: (order[gate.level], -len(gate.hits), gate.title))
-
-
-def _plain(name: str) -> str:
-    text = drawable(name, "gate").replace("-", " ").replace("_", " ")
-    return text[:1].upper() + text[1:]
-
-
-def _gate(title: str, said: pd.DataFrame, trials: pd.DataFrame, labels: Mapping[str, str]) -> _Gate:
-    level = next((level for level in LEVELS if (said["level"] == level).any()), None)
-    loud = said[said["level"] != "unchecked"]
-    known = trials[["trial", "slot", "treatment"]]
-    hits = loud.drop_duplicates(["trial", "level"]).merge(known, on="trial", how="inner")
-    whole = loud.loc[loud["trial"].isna(), "level"]
-    silent = said[said["level"] == "unchecked"]
-    unchecked = str(silent["message"].iloc[0]) if len(silent) else None
-    whole_run = next((lv for lv in LEVELS if (whole == lv).any()), None)
-    return _Gate(title, level, hits, whole_run, unchecked, _count(hits, whole_run, unchecked, trials, labels))
-
-
-def _count(
-    hits: pd.DataFrame, whole_run: str | None, unchecked: str | None, trials: pd.DataFrame, labels: Mapping[str, str]
-) -> str:
-    """Return what stands at the right: how many trials were hit, and whether all are of one treatment."""
-    if whole_run:
-        return f"{_WORDS[whole_run]}: whole run"
-    if unchecked and hits.empty:
-        return "not checked"
-    if hits.empty:
-        return "0"
-    level = next(level for level in LEVELS if (hits["level"] == level).any())
-    number = hits["trial"].nunique()
-    text = f"{_WORDS[level]}: {number}"
-    treatments = list(hits["treatment"].unique())
-    if number > 1 and len(treatments) == 1 and trials["treatment"].nunique() > 1:
-        text += f", all {drawable(labels.get(treatments[0], treatments[0]), treatments[0])}"
-    return text
-
-
-def _height(gate: _Gate, narrow: bool) -> float:
+def _height(gate: Gate, narrow: bool) -> float:
     if narrow:
         return line_in(size_pt(True)) * (1 if _beside(gate) else 2) + 0.31
     return ROW_IN + 0.1 * ("\n" in _said(gate))
 
 
-def _said(gate: _Gate) -> str:
+def _said(gate: Gate) -> str:
     return wrap(gate.count, SAID_IN, size_pt(False) - 0.8)
 
 
-def _beside(gate: _Gate) -> bool:
+def _beside(gate: Gate) -> bool:
     size = size_pt(True)
     return text_width(gate.title, size) + text_width(gate.count, size - 0.8) + 0.3 < NARROW_IN
 
 
-def _edges(gates: list[_Gate], sheet: Sheet) -> tuple[float, float]:
+def _edges(gates: list[Gate], sheet: Sheet) -> tuple[float, float]:
     if sheet.narrow:
         return 0.08, NARROW_IN - 0.08
     name = widest([wrap(g.title, NAME_IN, sheet.size) for g in gates], sheet.size)
@@ -170,16 +105,14 @@ def _edges(gates: list[_Gate], sheet: Sheet) -> tuple[float, float]:
     return max(name, 1.0) + 0.2, WIDE_IN - max(said, 0.6) - 0.2
 
 
-def _draw_gate(panel: Axes, gate: _Gate, trials: pd.DataFrame, y: float) -> None:
+def _draw_gate(panel: Axes, gate: Gate, trials: pd.DataFrame, y: float) -> None:
     if trials.empty:
         return
     low, high = trials["slot"].min() - 0.8, trials["slot"].max() + 0.8
     panel.plot([low, high], [y, y], color=palette.GRID, linewidth=0.8, zorder=-1)
-    if gate.unchecked:
-        box = Rectangle(
-            (low, y - 0.09), high - low, 0.18, facecolor=palette.GROUND, edgecolor=palette.RULE, hatch="////"
-        )
-        box.set(linewidth=0, zorder=0)
+    for first, last in [(low + 0.5, high - 0.5)] if gate.wholly_unchecked else _stretches(gate.blind):
+        box = Rectangle((first - 0.5, y - 0.09), last - first + 1, 0.18, facecolor=palette.GROUND, hatch="////")
+        box.set(linewidth=0, zorder=0, edgecolor=palette.RULE)
         panel.add_patch(box)
     if gate.whole_run:
         colour = {"invalid": palette.INK, "doubt": palette.DOUBT}.get(gate.whole_run, palette.OTHERS)
@@ -189,7 +122,13 @@ def _draw_gate(panel: Axes, gate: _Gate, trials: pd.DataFrame, y: float) -> None
         panel.plot(slots, [y] * len(slots), linestyle="none", **props)  # type: ignore[arg-type]
 
 
-def _texts(sheet: Sheet, gate: _Gate, top: float, lane: float, edges: tuple[float, float]) -> None:
+def _stretches(slots: Sequence[int]) -> list[tuple[int, int]]:
+    """Return first and last of every unbroken stretch of slots."""
+    cuts = [n for n, (one, after) in enumerate(pairwise(slots), 1) if after > one + 1]
+    return [(slots[a], slots[b - 1]) for a, b in pairwise([0, *cuts, len(slots)])] if slots else []
+
+
+def _texts(sheet: Sheet, gate: Gate, top: float, lane: float, edges: tuple[float, float]) -> None:
     left, right = edges
     colour = {"invalid": palette.INK, "doubt": palette.DOUBT_TEXT}.get(gate.level or "", palette.SOFT)
     size = sheet.size - 0.8
@@ -201,8 +140,8 @@ def _texts(sheet: Sheet, gate: _Gate, top: float, lane: float, edges: tuple[floa
     else:
         sheet.text(left - 0.1, lane, wrap(gate.title, NAME_IN, sheet.size, lines=1), at="right")
         sheet.text(right + 0.1, lane, _said(gate), size=size, colour=colour)
-    if gate.unchecked:
-        why = drawable(gate.unchecked, "no evidence").removeprefix("not checked: ")
+    if gate.wholly_unchecked:
+        why = drawable(gate.unchecked or "", "no evidence").removeprefix("not checked: ")
         words = wrap(f"not checked: {why}", right - left - 0.3, size, lines=1)
         text = sheet.text((left + right) / 2, lane, words, size=size, colour=palette.SOFT, at="center")
         text.set_bbox({"facecolor": palette.GROUND, "edgecolor": "none", "pad": 1.0})
@@ -212,7 +151,7 @@ def answer(
     trials: pd.DataFrame, problems: pd.DataFrame, titles: Mapping[str, str], labels: Mapping[str, str] | None = None
 ) -> str:
     """Return how many trials count, and which gates excluded the others."""
-    gates = _gates(trials, problems, titles, labels or {})
+    gates = gates_of(trials, problems, titles, labels or {})
     out = int((~trials["valid"]).sum())
     if not out:
         doubts = sum(1 for g in gates if g.level == "doubt")
@@ -222,7 +161,7 @@ def answer(
     return f"{_counted(trials)}; the others were excluded by {listed(said, 3, 'gates')}."
 
 
-def _excludes(gate: _Gate) -> bool:
+def _excludes(gate: Gate) -> bool:
     return bool((gate.hits["level"] == "invalid").any())
 
 
@@ -230,18 +169,18 @@ def how(
     trials: pd.DataFrame, problems: pd.DataFrame, titles: Mapping[str, str], labels: Mapping[str, str] | None = None
 ) -> str:
     """Return how the figure is read."""
-    gates = _gates(trials, problems, titles, labels or {})
+    gates = gates_of(trials, problems, titles, labels or {})
     text = "One row is one gate, one place in it one trial. ✕: not counted; amber: doubt, counted; grey: note."
     text += " An empty row was checked and clean."
-    return text + (" A hatched row could not be checked." if any(g.unchecked for g in gates) else "")
+    return text + (" What is hatched could not be checked." if any(g.unchecked for g in gates) else "")
 
 
 def alt(
     trials: pd.DataFrame, problems: pd.DataFrame, titles: Mapping[str, str], labels: Mapping[str, str] | None = None
 ) -> str:
     """Return the answer and every gate that spoke."""
-    gates = _gates(trials, problems, titles, labels or {})
-    loud = [f"{g.title}: {g.count.removeprefix('✕ ').removeprefix('! ')}" for g in gates if g.level]
+    gates = gates_of(trials, problems, titles, labels or {})
+    loud = [f"{g.title}: {g.count.replace('✕ ', '').replace('! ', '')}" for g in gates if g.level]
     clean = sum(1 for g in gates if not g.level)
     rest = f"{counted(clean, 'gate')} clean."
     return f"Validity gates by trial. {answer(trials, problems, titles, labels)} {'; '.join([*loud, rest])}"
