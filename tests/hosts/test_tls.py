@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import http.client
 import socket
 import ssl
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
+from certificate import certificate
 from loadbook.hosts.tls import TlsStream
 
 BODY = bytes(range(256)) * 4000  # more than one record, more than one chunk
@@ -24,19 +20,8 @@ BODY = bytes(range(256)) * 4000  # more than one record, more than one chunk
 @pytest.fixture(scope="module")
 def server_side(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
     """A context with a certificate that signs itself."""
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name.from_rfc4514_string("CN=localhost")
-    now = datetime.datetime.now(datetime.UTC)
-    made = x509.CertificateBuilder(
-        name, name, key.public_key(), x509.random_serial_number(), now, now.replace(year=9999)
-    )
-    pem = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    file = Path(tmp_path_factory.mktemp("tls")) / "both.pem"
-    file.write_bytes(pem + secret)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
+    context.load_cert_chain(certificate(tmp_path_factory.mktemp("tls")))
     return context
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tool_cases import check_sane, table
 
+from certificate import certificate
 from loadbook.design.workload import Workload
 from loadbook.tools import registry
 from loadbook.tools.base import Captured, Target
@@ -30,22 +31,32 @@ http {{
     location /seen {{ if ($http_x_asked = 'a "\\\\b" c;d') {{ return 204; }} return 400; }}
     location /unlike {{ return 404; }}
   }}
+  server {{
+    listen 127.0.0.1:{tls_port} ssl; ssl_certificate both.pem; ssl_certificate_key both.pem;
+    location / {{ return 200 "12345"; }}
+  }}
 }}
 """
+
+
+SECURE: dict[int, int] = {}  # port -> the same server's port with TLS
 
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     folder = tmp_path_factory.mktemp("nginx")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    (folder / "nginx.conf").write_text(CONF.format(port=port))
+    with socket.socket() as probe, socket.socket() as other:
+        for one in (probe, other):
+            one.bind(("127.0.0.1", 0))
+        port, tls_port = probe.getsockname()[1], other.getsockname()[1]
+    certificate(folder)
+    (folder / "nginx.conf").write_text(CONF.format(port=port, tls_port=tls_port))
     binary = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
     assert binary, "nginx is missing: apt install nginx-light"
     server = subprocess.Popen([binary, "-p", f"{folder}/", "-c", "nginx.conf"], stderr=subprocess.DEVNULL)
     try:
         _wait(port)
+        SECURE[port] = tls_port
         yield Target("127.0.0.1", port)
     finally:
         server.terminate()
@@ -132,3 +143,32 @@ def test_the_version_probe(name: str) -> None:
     tool = registry.load(name)
     done = subprocess.run(tool.version_argv, capture_output=True, timeout=10)
     assert tool.version(done.stdout, done.stderr)[0].isdigit()
+
+
+CLOSED, OPEN = {"connections": 2}, {"model": "open", "rate_per_s": 40.0}
+
+
+@pytest.mark.parametrize(
+    "asked", [{"tool": name} | CLOSED for name in ("wrk", "ab", "h2load")] + [{"tool": "httperf"} | OPEN]
+)
+def test_tls(web: Target, tmp_path: Path, asked: dict[str, object]) -> None:
+    secure = Target(web.address, SECURE[web.port], "https")
+    got = measured(secure, tmp_path, Workload.model_validate(asked))
+    assert got["ok", "count"] == got["requests", "count"] > 10 and got["errors", "count"] == 0
+
+
+@pytest.mark.parametrize("asked", [{"tool": name} | CLOSED for name in ("ab", "h2load")] + [{"tool": "httperf"} | OPEN])
+def test_a_number_of_requests(web: Target, tmp_path: Path, asked: dict[str, object]) -> None:
+    got = measured(web, tmp_path, Workload.model_validate(asked | {"requests": 37}))
+    assert got["ok", "count"] == got["requests", "count"] == 37
+
+
+def test_think_time_of_wrk_is_between_requests_and_not_in_the_latency(web: Target, tmp_path: Path) -> None:
+    got = measured(web, tmp_path, Workload(tool="wrk", connections=4, think_time_s=0.1))
+    assert 20 <= got["requests", "count"] <= 44 and got["latency", "p50"] < 0.05
+
+
+def test_a_script_of_the_users_own(web: Target, tmp_path: Path) -> None:
+    (tmp_path / "seen.lua").write_text('wrk.path = "/seen"; wrk.headers["X-Asked"] = [[a "\\b" c;d]]\n')
+    got = measured(web, tmp_path, Workload(tool="wrk", connections=2, path="/unlike", extra=("-s", "seen.lua")))
+    assert got["ok", "count"] == got["requests", "count"] > 100 and ("latency", "p99") in got

@@ -38,6 +38,7 @@ def test_known_tools() -> None:
     for name in registry.names():
         tool = registry.load(name)
         assert tool.name == name and tool.version_argv[0] == tool.binary and tool.get
+        assert ("apt-get install" in tool.get) == (name in {"ab", "h2load", "httperf", "wrk"}), tool.get
 
 
 def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
