@@ -111,6 +111,11 @@ def read(stream: BufferedReader, file: str, properties: Mapping[str, str] | None
             samples.parser.Parse(data, False)
         except expat.ExpatError as error:
             samples.fail(error.lineno, f"not XML here: {expat.ErrorString(error.code)}")
+        except (
+            LookupError,
+            ValueError,
+        ) as error:  # the declared encoding is unknown, or has characters of several bytes
+            samples.fail(1, f"not the encoding of a JTL, which is UTF-8: {error}")
         while len(samples.rows) >= BATCH_ROWS:
             rows, samples.rows = samples.rows[:BATCH_ROWS], samples.rows[BATCH_ROWS:]
             made = made or _rows(rows[0].attributes, file, ends)

@@ -119,7 +119,9 @@ def _outcomes(total: Tally) -> Iterator[Measurement]:
 
 def _times(total: Tally) -> dict[str, Histogram]:
     """Return the distributions that are there; none without an answer."""
-    found = {"latency": total.latency, "ttfb": total.first_byte} if total.answered else {}
+    if not total.answered:
+        return {}
+    found = {"latency": total.latency, "ttfb": total.first_byte, "connect_time": total.connect}
     return {metric: times for metric, times in found.items() if times.count}
 
 

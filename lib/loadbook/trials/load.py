@@ -85,7 +85,8 @@ class Load:
     def patience_s(self) -> float:
         """Seconds after its start at which the job counts as hung."""
         lead_s = MAX_LEAD_S if len(self.shares) > 1 else 0.0
-        return lead_s + self.workload.warmup_s + self.workload.longest_s + GRACE_S
+        spare_s: float = getattr(self.tool, "spare_s", 0.0)
+        return lead_s + self.workload.warmup_s + self.workload.longest_s + spare_s + GRACE_S
 
     def aim(self, clocks: Mapping[str, ClockRecord]) -> None:
         """Choose the instant at which several drivers begin to measure, far enough away for all to be started."""
