@@ -101,6 +101,8 @@ def test_characters_that_xml_forbids_are_passed_over() -> None:
          "no by"),
         (HEAD + (SAMPLE % b"").replace(b's="true"', b"").replace(b'rc="200"', b"") + b"</httpSample>" + END, "neither"),
         (b"<?xml", "ends before"),
+        (HEAD.replace(b"UTF-8", b"TF-8") + END, "UTF-8: unknown encoding"),
+        (HEAD.replace(b"UTF-8", b"GB18030") + END, "UTF-8"),
     ],
 )  # fmt: skip
 def test_what_is_no_jtl_is_refused(data: bytes, why: str) -> None:
