@@ -72,7 +72,7 @@ def test_what_holds_for_several_treatments_is_said_once(usual):
     ]
     found = trust.notes(replace(usual.analysis, rows=tuple(rows)))
     assert [(s.title, s.text) for s in found if s.gate == "comparison"] == [
-        (f"{rows[1].label}, {rows[2].label}", left_out),
+        (f"{rows[1].label}; {rows[2].label}", left_out),
         (rows[2].label, "other"),
     ]
 

@@ -90,7 +90,7 @@ def notes(analysis: Analysis) -> list[trials.Spoken]:
     for row in analysis.rows:
         for flag in row.verdict.comparison.flags if row.verdict else ():
             flagged.setdefault(flag, []).append(row.label)
-    found = [trials.Spoken("comparison", ", ".join(names), "note", 0, flag) for flag, names in flagged.items()]
+    found = [trials.Spoken("comparison", "; ".join(names), "note", 0, flag) for flag, names in flagged.items()]
     for row in analysis.of_kind("control"):
         if row.passed is False:
             text = (
