@@ -306,3 +306,24 @@ def test_run_json_says_where_it_came_from(layout, tmp_path):
     data = imported(layout, folder(tmp_path))
     kept = json.loads(data.paths.run_json.read_text())["imported"]
     assert (kept["folder"], kept["conditions"], kept["timed"]) == ("by-hand", "conditions.csv", True)
+
+
+def test_a_folder_and_a_file_with_odd_bytes_in_their_names(layout, tmp_path):
+    there = folder(tmp_path).rename(tmp_path / "by-h\udcff\x07and")
+    conditions = (there / "conditions.csv").rename(there / "c\udcff.csv")
+    run = keep_import(layout, made := read_import(there, conditions, Asked("", "plain")))
+    assert made.name == "by-h-and"
+    kept = json.loads(layout.run(made.name, run).run_json.read_text())["imported"]
+    assert (kept["folder"], kept["conditions"]) == ("by-h??and", "c?.csv")
+
+
+def test_jmeters_results_are_an_output_alone_or_in_a_folder(layout, tmp_path):
+    there = tmp_path / "jmeter"
+    (there / "run").mkdir(parents=True)
+    stamp, head = 1_700_000_000_000, "timeStamp,elapsed,label,responseCode,success,bytes,Latency,Connect\n"
+    for path, elapsed in ((there / "a.jtl", 5), (there / "run" / "results.jtl", 7)):
+        path.write_text(head + "".join(f"{stamp + 100 * i},{elapsed},home,200,true,300,2,1\n" for i in range(50)))
+    (there / "run" / "stdout").write_text("")
+    write(there, [{"file": "a.jtl", "treatment": "plain", "block": 1}, {"file": "run", "treatment": "b", "block": 1}])
+    data = imported(layout, there)
+    assert set(data.trials["tool"]) == {"jmeter"} and (data.values("ok", "count")["value"] == 50).all()

@@ -158,6 +158,16 @@ def test_links_are_not_followed_and_devices_not_read(call):
     assert "line 5: 'run/stdout': stdout is a symbolic link" in err
 
 
+def test_odd_bytes_in_file_names(call):
+    (call.there / "run").mkdir()
+    (call.there / "run" / "stdout").write_bytes((call.there / "plain-1.txt").read_bytes())
+    Path(os.fsdecode(os.fsencode(call.there / "run") + b"/x\xff")).touch()
+    changed(call.there, 2, file="run")
+    code, _, err = call()
+    assert code == 2 and "line 3: 'run' holds a file with the name 'x\\udcff': rename it" in err
+    Path(os.fsdecode(os.fsencode(call.there / "run") + b"/x\xff")).unlink()
+
+
 def test_outputs_that_are_wrong_are_exit_4(call):
     for path in call.there.glob("*.txt"):
         path.write_text("hello\n")
@@ -174,7 +184,8 @@ def test_options_that_make_no_sense(call):
     for options, says in (
         (("--metric", "speed"), "unknown metric 'speed'"),
         (("--margin", "2"), "--margin 2 is not between 0 and 1"),
-        (("--question", "?"), "--question must have 3 to 90"),
+        (("--question", "?"), "--question must have 3 to 90 printable characters"),
+        (("--question", "what\udcff is it?"), "--question must have 3 to 90 printable characters"),
         (("--tool", "siege"), "no tool 'siege'"),
         (("--baseline", "none"), "no treatment 'none'; say by --baseline"),
         (("--aa", "plain"), "--aa 'plain' is no treatment beside the baseline"),

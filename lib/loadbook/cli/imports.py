@@ -15,8 +15,8 @@ from loadbook.records.layout import Layout, layout
 
 if TYPE_CHECKING:
     from loadbook.tools.base import Measurement
-    from loadbook.trials.imported import Import
     from loadbook.trials.imported_reports import Report
+    from loadbook.trials.imported_run import Import
 
 # what takes longer says how far it is
 PATIENCE_S = 2.0
@@ -57,7 +57,7 @@ def import_(
     from loadbook.trials.imported_study import Asked
 
     asked = Asked(study, baseline, metric, margin, question, incomplete, aa)
-    made = read_import(folder, conditions, asked, tool, _Progress())
+    made = read_import(folder, conditions, asked, tool, _Progress("read"))
     here = layout()
     before = same_as(here, made)
     for note in [*made.notes, *([f"the same was imported before, as run {before}"] if before else [])]:
@@ -68,7 +68,7 @@ def import_(
         _show(made)
         click.echo("nothing was written (--dry-run)")
         return
-    run = keep_import(here, made)
+    run = keep_import(here, made, _Progress("kept"))
     click.echo(_tables(here, made.name, run))
     click.echo(f"{'new run' if before else 'run'} {run}")
     click.echo(f"data {here.run(made.name, run).raw}")
@@ -93,7 +93,7 @@ def _summary(made: Import) -> list[str]:
 def _tables(here: Layout, study: str, run: str) -> str:
     from loadbook.trials.ingest import ingest
 
-    found = ingest(here.run(study, run))
+    found = ingest(here.run(study, run), on_trial=_Progress("ingested"))
     causes = "; ".join(f"{count} {why}" for why, count in found.causes[:3])
     if not found.valid:
         raise DataError(
@@ -138,12 +138,13 @@ def _value(report: Report, metric: str) -> str:
 
 
 class _Progress:
-    """Lines on stderr, once reading has taken some time."""
+    """Lines on stderr, once something has taken some time; `did` says what."""
 
-    def __init__(self) -> None:
+    def __init__(self, did: str) -> None:
+        self.did = did
         self.due = time.monotonic() + PATIENCE_S
 
     def __call__(self, done: int, total: int) -> None:
         if time.monotonic() >= self.due:
             self.due = time.monotonic() + SAY_EVERY_S
-            print(f"read {done} of {total} outputs", file=sys.stderr, flush=True)
+            print(f"{self.did} {done} of {total} outputs", file=sys.stderr, flush=True)

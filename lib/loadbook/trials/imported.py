@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import metric as metric_of
-from loadbook.design.plan import Plan
 from loadbook.design.study import read_study
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.manifest import NAME, read_json, sha256_file
@@ -22,8 +21,8 @@ from loadbook.records.manifest import read as read_record
 from loadbook.trials.choose import new_run_id
 from loadbook.trials.imported_csv import read_conditions, refuse
 from loadbook.trials.imported_files import find_sources
-from loadbook.trials.imported_reports import read_reports
-from loadbook.trials.imported_run import Pair, write_run
+from loadbook.trials.imported_reports import Report, read_reports
+from loadbook.trials.imported_run import Import, OnFile, silent, write_run
 from loadbook.trials.imported_study import (
     Asked,
     condition_problems,
@@ -37,24 +36,6 @@ from loadbook.trials.lock import only_runner
 from loadbook.trials.studies import study_file
 
 MAX_NOTES = 5
-OnFile = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Import:
-    """Outputs that were checked: the study that they answer, its plan in order, and what the user should know."""
-
-    folder: Path
-    conditions: Path
-    study_text: str
-    plan: Plan
-    pairs: tuple[Pair, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """Name of the study."""
-        return self.plan.study.name
 
 
 def read_import(
@@ -62,7 +43,7 @@ def read_import(
     conditions: Path,
     asked: Asked,
     tool: str | None = None,
-    on_file: OnFile = lambda done, total: None,
+    on_file: OnFile = silent,
 ) -> Import:
     """Read and check outputs in `folder` and what `conditions` says of them; nothing is written.
 
@@ -70,6 +51,7 @@ def read_import(
     ----------
     asked : an empty name stands for the folder's.
     tool : that wrote every output whose row names none; None finds it out.
+    on_file : is told how many outputs were read, and of how many.
 
     Raises
     ------
@@ -92,13 +74,18 @@ def read_import(
         file = Path(scratch) / f"{asked.name}.toml"
         file.write_text(text, encoding="utf-8")
         plan, pairs = plan_of(read_study(file), reports)
+    return Import(folder, conditions, text, plan, tuple(pairs), tuple(_notes(reports)))
+
+
+def _notes(reports: Sequence[Report]) -> Iterator[str]:
+    """Yield what the user should know of outputs that can be imported."""
     same = constant_factors(reports)
-    notes = [f"{', '.join(same)}: the same in every row, so no factor of the study"] if same else []
+    if same:
+        yield f"{', '.join(same)}: the same in every row, so no factor of the study"
     unread = [f"{r.condition.file}: no numbers: {r.error}" for r in reports if r.error]
-    notes += unread[:MAX_NOTES] + (
-        [f"and {len(unread) - MAX_NOTES} more without numbers"] if unread[MAX_NOTES:] else []
-    )
-    return Import(folder, conditions, text, plan, tuple(pairs), tuple(notes))
+    yield from unread[:MAX_NOTES]
+    if len(unread) > MAX_NOTES:
+        yield f"and {len(unread) - MAX_NOTES} more without numbers"
 
 
 def _check_arguments(folder: Path, asked: Asked) -> None:
@@ -108,8 +95,8 @@ def _check_arguments(folder: Path, asked: Asked) -> None:
         raise UsageError(f"--margin {asked.margin:g} is not between 0 and 1", "give 0.02 for 2 %")
     if asked.metric is not None:
         metric_of(asked.metric)
-    if asked.question is not None and not 3 <= len(asked.question) <= 90:
-        raise UsageError("--question must have 3 to 90 characters")
+    if asked.question is not None and not (3 <= len(asked.question) <= 90 and asked.question.isprintable()):
+        raise UsageError("--question must have 3 to 90 printable characters")
 
 
 def earlier_runs(layout: Layout, name: str) -> list[str]:
@@ -138,8 +125,8 @@ def _outputs(paths: RunPaths) -> set[tuple[str, int, str]]:
     return {(r.treatment, r.block, r.files[d.stdout].sha256) for r in records for d in r.drivers}
 
 
-def keep_import(layout: Layout, made: Import) -> str:
-    """Keep checked outputs as a new run and return its id.
+def keep_import(layout: Layout, made: Import, on_file: OnFile = silent) -> str:
+    """Keep checked outputs as a new run and return its id; `on_file(done, total)` is told of progress.
 
     Raises
     ------
@@ -152,7 +139,7 @@ def keep_import(layout: Layout, made: Import) -> str:
             for leftover in layout.study_raw(made.name).glob(".*.part"):
                 shutil.rmtree(leftover)
             run = new_run_id(layout, made.name)
-            write_run(layout.run(made.name, run), made.folder, made.conditions, made.study_text, made.plan, made.pairs)
+            write_run(layout.run(made.name, run), made, on_file)
     except OSError as error:
         raise DataError(f"{error.filename or layout.root}: {error.strerror or error}; nothing was imported") from error
     return run

@@ -79,7 +79,8 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def _not_there(folder: Path, name: str, missing: Path) -> str:
-    there = [entry.name for entry in missing.parent.iterdir()] if missing.parent.is_dir() else []
+    may = missing.parent.is_dir() and os.access(missing.parent, os.R_OK)
+    there = [entry.name for entry in missing.parent.iterdir()] if may else []
     near = difflib.get_close_matches(missing.name, there, n=1)
     hint = "; separate folders by /" if "\\" in name else f"; did you mean {shown(near[0])}?" if near else ""
     return f"no file {shown(name)} in {folder}{hint}"
@@ -106,6 +107,9 @@ def _source(folder: Path, condition: Condition, path: Path) -> Source:
 def _of_folder(folder: Path, path: Path) -> dict[str, Path]:
     """Return the files of a row's folder by name; folders in it are not part of an output."""
     names = sorted(p.name for p in path.iterdir() if not p.is_dir() or p.is_symlink())
+    odd = next((name for name in names if not name.isprintable()), None)
+    if odd is not None:
+        raise ValueError(f"{shown(path.name)} holds a file with the name {shown(odd)}: rename it")
     relative = path.relative_to(folder)
     return {name: inside(folder, str(relative / name)) for name in names}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,25 +24,46 @@ from loadbook.trials.outputs import argv_of
 DRIVER = "driver"
 CONDITIONS = "conditions.csv"
 Pair = tuple[PlannedTrial, Report]
+OnFile = Callable[[int, int], None]
 
 
-def write_run(
-    paths: RunPaths, folder: Path, conditions: Path, study_text: str, plan: Plan, pairs: Sequence[Pair]
-) -> None:
+def silent(done: int, total: int) -> None:
+    """Tell nobody of progress."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """Outputs that were checked: the study that they answer, its plan in order, and what the user should know."""
+
+    folder: Path
+    conditions: Path
+    study_text: str
+    plan: Plan
+    pairs: tuple[Pair, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the study."""
+        return self.plan.study.name
+
+
+def write_run(paths: RunPaths, made: Import, on_file: OnFile) -> None:
     """Make a run's folder under another name, then rename it; on any failure nothing of it is left."""
-    part = paths.raw.with_name(f".{paths.raw.name}.part")
+    part, run = paths.raw.with_name(f".{paths.raw.name}.part"), paths.raw.name
     try:
         part.mkdir(parents=True)
         new = RunPaths(part, part)
-        new.study_toml.write_text(study_text, encoding="utf-8")
-        shutil.copyfile(conditions, part / CONDITIONS)
+        new.study_toml.write_text(made.study_text, encoding="utf-8")
+        shutil.copyfile(made.conditions, part / CONDITIONS)
         with Ledger(new.ledger) as ledger:
-            ledger.append("run-started", trials=len(plan.trials))
-            for planned, report in pairs:
-                _keep(new, ledger, plan, paths.raw.name, planned, report)
+            ledger.append("run-started", trials=len(made.plan.trials))
+            for done, (planned, report) in enumerate(made.pairs, 1):
+                _keep(new, ledger, made.plan, run, planned, report)
+                on_file(done, len(made.pairs))
             ledger.append("run-ended")
-        write_json(new.run_json, _run_json(paths.raw.name, folder, conditions, plan, pairs))
-        write_json(new.plan, plan.to_json())
+        write_json(new.run_json, _run_json(run, made))
+        write_json(new.plan, made.plan.to_json())
         part.rename(paths.raw)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -105,10 +127,10 @@ def _driver(report: Report) -> DriverRecord:
     )
 
 
-def _run_json(run: str, folder: Path, conditions: Path, plan: Plan, pairs: Sequence[Pair]) -> dict[str, Any]:
-    said, now = [report.condition for _, report in pairs], time.time()
+def _run_json(run: str, made: Import) -> dict[str, Any]:
+    plan, said, now = made.plan, [report.condition for _, report in made.pairs], time.time()
     hosts = dict.fromkeys(c.host or DRIVER for c in said)
-    tools = {h: dict.fromkeys(r.tool for _, r in pairs if (r.condition.host or DRIVER) == h) for h in hosts}
+    tools = {h: dict.fromkeys(r.tool for _, r in made.pairs if (r.condition.host or DRIVER) == h) for h in hosts}
     times = [c.started for c in said if c.started is not None]
     ends = [c.started + (c.duration or 0.0) for c in said if c.started is not None]
     timed = len(times) == len(said)
@@ -132,5 +154,11 @@ def _run_json(run: str, folder: Path, conditions: Path, plan: Plan, pairs: Seque
         "replay": None,
         "resumed": 0,
         "provenance": "imported",
-        "imported": {"at": now, "folder": folder.name, "conditions": conditions.name, "timed": timed},
+        "imported": {"at": now, "timed": timed}
+        | {"folder": _printable(made.folder.name), "conditions": _printable(made.conditions.name)},
     }
+
+
+def _printable(name: str) -> str:
+    """Return a file's name as JSON and a page can hold it, whatever bytes it has."""
+    return "".join(c if c.isprintable() else "?" for c in name)
