@@ -90,6 +90,8 @@ def test_wrong_arguments_are_exit_2(tmp_path: Path) -> None:
 def test_the_command_line_is_found_in_shell_and_ssh() -> None:
     assert argv_of("ulimit -n 64; wrk -t2 'http://h/?a=1&b=2'", "wrk") == ("wrk", "-t2", "http://h/?a=1&b=2")
     assert argv_of("ssh -tt driver 'cd x && /usr/bin/wrk -t2 http://h/'", "wrk") == ("/usr/bin/wrk", "-t2", "http://h/")
+    assert argv_of("ulimit -n 32; /src/bin/weighttp05 -n 10 http://h/", "weighttp")[1:] == ("-n", "10", "http://h/")
+    assert argv_of("/src/bin/wrk2 -R10 http://h/", "wrk") == ()
     assert argv_of("echo 'unclosed", "wrk") == argv_of("", "wrk") == ()
 
 
