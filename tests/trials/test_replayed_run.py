@@ -47,6 +47,11 @@ def hosts(layout):
     return run_of(layout) / "hosts.toml"
 
 
+def events(paths) -> list[dict[str, object]]:
+    """Return the ledger without checksums: those of a replay are its own."""
+    return [{k: v for k, v in e.items() if k not in ("sha256", "files")} for e in read_ledger(paths.ledger)]
+
+
 def tables(paths) -> dict[str, pd.DataFrame]:
     ingest(paths)
     found = {name: read_table(paths.table(name), name) for name in TABLES}
@@ -61,7 +66,7 @@ def test_a_whole_run_offline_makes_the_tables_of_the_recorded_one(layout, hosts,
     run = re.search(r"^run (\S+)$", capsys.readouterr().out, re.M)[1]
     paths = layout.run(STUDY, run)
     assert paths.raw != recorded.raw
-    assert read_ledger(paths.ledger) == read_ledger(recorded.ledger)
+    assert events(paths) == events(recorded)
     for name, table in tables(recorded).items():
         pd.testing.assert_frame_equal(tables(paths)[name], table, obj=name)
     for folder in [*recorded.trials.iterdir(), *recorded.failed.iterdir()]:

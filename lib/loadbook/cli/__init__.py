@@ -22,6 +22,7 @@ COMMANDS = {
     "import": "imports",
     "compare": "compare",
     "report": "report",
+    "verify": "ingest",
 }
 
 
@@ -57,6 +58,7 @@ SUMMARIES = {
     "import": "Raw outputs that you have already -> a run like any other",
     "compare": "The statistics on any table",
     "report": "Notebooks -> HTML, and the index page",
+    "verify": "Is every raw file still as it was kept? Hash them again",
 }
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from loadbook.core.errors import DataError
+from loadbook.core.errors import DataError, UsageError
+from loadbook.core.units import size
 from loadbook.records.layout import Layout, layout
 
 if TYPE_CHECKING:
@@ -28,14 +29,19 @@ def ingest(study: str, run_id: str, scheduler: str | None) -> None:
 
     Only new and changed trials are read, by one process per CPU where it pays. Without data/processed everything is.
     """
-    from loadbook.design.study import find_study
-
     here = layout()
-    name = find_study(here.studies, study).name if study.endswith(".toml") else study
+    name = _name(here, study)
     resolved = here.resolve_run(name, run_id)
     click.echo(make_tables(here, name, resolved, scheduler))
     click.echo(f"run {resolved}")
     click.echo(f"tables {here.run(name, resolved).processed}")
+
+
+def _name(here: Layout, study: str) -> str:
+    """Return the name of a study that is given by it or by its file."""
+    from loadbook.design.study import find_study
+
+    return find_study(here.studies, study).name if study.endswith(".toml") else study
 
 
 def make_tables(here: Layout, study: str, run_id: str, scheduler: str | None = None) -> str:
@@ -72,6 +78,47 @@ def _causes(found: Ingested) -> str:
     """Return the most frequent reasons why trials do not count."""
     shown = [f"{count} {why}" for why, count in found.causes[:MAX_CAUSES]]
     return "; ".join([*shown, "..."] if len(found.causes) > MAX_CAUSES else shown)
+
+
+@click.command()
+@click.argument("study", required=False)
+@click.option("--run", "run_id", metavar="RUN", help="Only this run (latest: the newest).")
+def verify(study: str | None, run_id: str | None) -> None:
+    """Hash every raw file again and name what changed, is missing or is there without having been recorded.
+
+    STUDY: all of its runs; without it: every run of every study. Exit code 4 if anything is not as it was kept.
+    """
+    if run_id and not study:
+        raise UsageError("--run needs a STUDY")
+    here = layout()
+    study = study and _name(here, study)
+    runs = [(study, here.resolve_run(study, run_id))] if study and run_id else _runs(here, study)
+    good = [_verified(here, *one) for one in runs]
+    if not all(good):
+        sys.exit(DataError.exit_code)
+
+
+def _runs(here: Layout, study: str | None) -> list[tuple[str, str]]:
+    studies = [study] if study else here.recorded()
+    found = [(name, run) for name in studies for run in here.runs(name)]
+    if not found:
+        raise UsageError(f"there is no run {f'of {study!r} ' if study else ''}under {here.root / 'data' / 'raw'}")
+    return found
+
+
+def _verified(here: Layout, study: str, run_id: str) -> bool:
+    """Check one run, say what was found, and return whether all is as it was kept."""
+    from loadbook.records.verify import verify_run
+
+    checked = verify_run(here.run(study, run_id), Ticker(sys.stderr, f"attempts of {study} {run_id} hashed"))
+    for kind, path, message in checked.findings:
+        click.echo(f"{kind:<10} {path.relative_to(here.root)}" + (f": {message}" if message else ""))
+    number = len(checked.findings)
+    verdict = f"{number} finding{'s' if number > 1 else ''}" if number else "all as it was kept"
+    bare = f"; {len(checked.uncovered)} of them have no recorded checksum" if checked.uncovered else ""
+    said = f"{checked.attempts} attempts, {checked.files} files, {size(checked.size)}"
+    click.echo(f"{study} {run_id}: {said}: {verdict}{bare}")
+    return not number
 
 
 class Ticker:

@@ -75,6 +75,11 @@ class RunPaths:
         return self.processed / f"{check_name('table', name)}.parquet"
 
     @property
+    def requests(self) -> Path:
+        """Folder of the requests of each trial one by one, <trial>.parquet."""
+        return self.processed.absolute() / "requests"
+
+    @property
     def memory(self) -> Path:
         """Folder of what the last ingest remembers, so that the next one reads only what is new."""
         return self.processed / ".ingest"
@@ -124,6 +129,10 @@ class Layout:
         """Run ids of a study that have a plan, oldest first (ids sort by time)."""
         folder = self.study_raw(study)
         return sorted(p.parent.name for p in folder.glob("*/plan.json")) if folder.is_dir() else []
+
+    def recorded(self) -> list[str]:
+        """Names of the studies that have a run, in alphabetical order."""
+        return sorted({plan.parents[1].name for plan in (self.root / "data" / "raw").glob("*/*/plan.json")})
 
     def resolve_run(self, study: str, run: str = "latest") -> str:
         """Turn "latest" into the newest run id; an unknown run raises UsageError naming those there are."""

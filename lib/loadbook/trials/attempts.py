@@ -36,16 +36,16 @@ class Keeper:
         """Seal and publish an attempt, whole or failed, then account for it."""
         sealed = manifest.seal(folder, record)
         manifest.publish(folder, self._place(sealed))
-        self._account(sealed, final=final)
+        self._account(sealed, self._place(sealed), final=final)
 
     def _place(self, record: TrialRecord) -> Path:
         """Return where an attempt belongs: among the trials when its load ran to its end, else among the failed."""
         whole = record.status in WHOLE and record.drivers
         return self.paths.trial(record.trial) if whole else failed(self.paths, record.trial, record.attempt)
 
-    def _account(self, record: TrialRecord, *, final: bool) -> None:
-        fields = {"trial": record.trial, "attempt": record.attempt, "status": record.status}
-        self.ledger.append("ended", **fields, reason=record.reason, final=final)
+    def _account(self, record: TrialRecord, folder: Path, *, final: bool) -> None:
+        fields = {"trial": record.trial, "attempt": record.attempt, "status": record.status, "reason": record.reason}
+        self.ledger.append("ended", **fields, final=final, sha256=manifest.sha256_file(folder / manifest.NAME))
 
     def pending(self) -> Iterator[PlannedTrial]:
         """Yield the planned trials that have no final end, in the plan's order."""
@@ -68,7 +68,7 @@ class Keeper:
         for place in (self.paths.trial(planned.trial), failed(self.paths, planned.trial, attempt)):
             if place.is_dir():
                 record = manifest.read(place)
-                self._account(record, final=place == self.paths.trial(planned.trial))
+                self._account(record, place, final=place == self.paths.trial(planned.trial))
                 return record
         folder = staging(self.paths, planned.trial, attempt)
         folder.mkdir(parents=True, exist_ok=True)

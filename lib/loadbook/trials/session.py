@@ -20,6 +20,7 @@ from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.ledger import Ledger
 from loadbook.records.manifest import read_json, write_atomic, write_json
 from loadbook.records.schema import SCHEMA_VERSION
+from loadbook.records.verify import own_files
 from loadbook.trials.alike import hosts_of, must_be_alike
 from loadbook.trials.attempts import Keeper
 from loadbook.trials.bench import Bench
@@ -95,7 +96,7 @@ class Session:
         self._keep_facts(self.paths.raw, "after")
         self._keep_answers(self.paths.raw)
         write_json(self.paths.run_json, read_json(self.paths.run_json) | {"ended": time.time()})
-        keeper.ledger.append("run-ended")
+        keeper.ledger.append("run-ended", files=own_files(self.paths))
 
     def _make_run(self, study_file: Path) -> None:
         """Make the run's folder under another name first, so that a run is there whole or not at all."""
