@@ -28,7 +28,7 @@ SAVED_BY = {
 _OFF = {"Filename", "Encoding", "SampleCount", "ErrorCount", "Hostname"}
 # what is saved by default, newest first: 4.0 and later, 3.x, 2.x
 DEFAULTS = (_OFF, _OFF | {"URL"}, _OFF | {"URL", "failureMessage", "sentBytes", "IdleTime", "Connect"})
-INTEGERS = ("elapsed", "bytes", "Latency", "SampleCount", "ErrorCount")  # those that are used
+INTEGERS = ("elapsed", "bytes", "Latency", "Connect", "SampleCount", "ErrorCount")  # those that are used
 SEPARATORS = (",", "\t", ";", "|")
 _INTEGER = re.compile(r"\d{1,18}")
 
