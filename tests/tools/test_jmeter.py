@@ -1,0 +1,282 @@
+"""jmeter: the plan and command that are made of a load, and the traps of what comes back."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tool_cases import FIXTURES, attempt, capture, check_sane, table
+
+from loadbook.core.errors import ParseError, StudyError, ToolError
+from loadbook.design.study import read_study
+from loadbook.design.workload import Workload
+from loadbook.tools import jmeter, registry
+from loadbook.tools.base import Captured, Parsed, Target
+
+WEB = Target("127.0.0.2", 8080)
+JMETER = registry.load("jmeter")
+OWN = """<jmeterTestPlan version="1.2"><hashTree><a>${__P(host)}:${__P(port,80)} ${__P(threads)}</a>
+<b>${__property(duration)} ${__P(loops,-1)}</b></hashTree></jmeterTestPlan>"""
+
+
+def case(name: str) -> Captured:
+    return capture(FIXTURES / "jmeter" / f"{name}.json")
+
+
+def parsed(captured: Captured) -> Parsed:
+    found = JMETER.parse(captured)
+    check_sane(found)
+    return found
+
+
+def values(captured: Captured) -> dict[tuple[str, str], float]:
+    return {key: row.value for key, row in table(parsed(captured).rows).items()}
+
+
+def load(**asked: object) -> Workload:
+    return Workload.model_validate({"tool": "jmeter", "connections": 5} | asked)
+
+
+def properties(argv: list[str]) -> dict[str, str]:
+    return dict(word[2:].split("=", 1) for word in argv if word.startswith("-J"))
+
+
+def plan(workload: Workload) -> ET.Element:
+    return ET.fromstring(JMETER.extra_files(workload)["plan.jmx"])
+
+
+def texts(element: ET.Element) -> dict[str, str]:
+    return {p.get("name", ""): p.text or "" for p in element.iter() if p.tag in ("stringProp", "boolProp")}
+
+
+def test_the_load_travels_as_properties_and_the_results_are_pinned() -> None:
+    argv = JMETER.command(load(path="/p?a=1&b=%20", timeout_s=1.5, extra=("-Jramp=3",)), WEB, 4.0)
+    assert argv[:9] == ["jmeter", "-n", "-f", "-t", "plan.jmx", "-l", "results.jtl", "-j", "jmeter.log"]
+    assert argv[-1] == "-Jramp=3"
+    found = properties(argv)
+    assert {k: found[k] for k in ("host", "port", "scheme", "path", "threads", "duration", "timeout_ms")} == {
+        **{"host": "127.0.0.2", "port": "8080", "scheme": "http", "path": "/p?a=1&b=%20"},
+        **{"threads": "5", "duration": "4", "timeout_ms": "1500"},
+    }
+    assert found["sampleresult.timestamp.start"] == "true"
+    saved = {k.removeprefix("jmeter.save.saveservice."): v for k, v in found.items() if "saveservice" in k}
+    assert (saved["output_format"], saved["timestamp_format"], saved["print_field_names"]) == ("csv", "ms", "true")
+    assert saved["autoflush"] == "false" and saved["url"] == "false" and saved["latency"] == "true"
+    assert list(JMETER.expected_files(load())) == ["results.jtl", "jmeter.log"]
+
+
+def test_requests_are_shared_among_the_threads_and_then_no_clock_ends_them() -> None:
+    asked = load(requests=100)
+    assert properties(JMETER.command(asked, WEB, 4.0))["loops"] == "20"
+    assert texts(plan(asked))["ThreadGroup.scheduler"] == "false"
+    assert texts(plan(load()))["ThreadGroup.scheduler"] == "true"
+    assert JMETER.command(asked.shortened(1.5 * asked.duration_s, 0), WEB, 4.0)
+
+
+def test_an_open_load_has_a_timer_and_a_think_time_another() -> None:
+    asked = load(model="open", rate_per_s=12.5)
+    assert properties(JMETER.command(asked, WEB, 4.0))["rate"] == "12.5"
+    (timer,) = plan(asked).iter("PreciseThroughputTimer")
+    assert texts(timer)["throughput"] == "${__P(rate)}" and texts(timer)["duration"] == "${__P(duration)}"
+    asked = load(think_time_s=0.25)
+    assert properties(JMETER.command(asked, WEB, 4.0))["think_ms"] == "250"
+    (timer,) = plan(asked).iter("ConstantTimer")
+    assert texts(timer)["ConstantTimer.delay"] == "${__P(think_ms)}"
+    assert not [e for e in plan(load()).iter() if "Timer" in e.tag]
+
+
+def test_headers_are_escaped_and_keep_alive_is_jmeters_own() -> None:
+    asked = load(headers={"X-A": '<&>"$x', "X-Empty": ""}, keepalive=False)
+    (manager,) = plan(asked).iter("HeaderManager")
+    sent = [(texts(h)["Header.name"], texts(h)["Header.value"]) for h in manager.iter("elementProp")]
+    assert sent == [("X-A", '<&>"$x'), ("X-Empty", "")]
+    assert texts(plan(asked))["HTTPSampler.use_keepalive"] == "false"
+    assert texts(plan(load()))["HTTPSampler.use_keepalive"] == "true"
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Za-z$&'-]{1,12}", fullmatch=True), st.text(st.characters(max_codepoint=126))))
+@settings(max_examples=60, deadline=None)
+def test_any_header_arrives_or_is_refused(headers: dict[str, str]) -> None:
+    asked = Workload.model_construct(**(load().model_dump() | {"headers": headers}))
+    try:
+        found = plan(asked)
+    except (ToolError, ET.ParseError):
+        assert any("${" in k + v or k.lower() == "connection" or not v.isprintable() for k, v in headers.items())
+    else:
+        sent = {
+            texts(h)["Header.name"]: texts(h)["Header.value"] for h in found.iter("elementProp") if h.get("name") == ""
+        }
+        assert sent == headers or any(not v.isprintable() for v in headers.values())
+
+
+@pytest.mark.parametrize(
+    ("asked", "duration_s", "says"),
+    [
+        ({}, 1.5, "whole seconds only: duration = 1.5 s"),
+        ({"timeout_s": 0.0001}, 1, "whole milliseconds only: timeout_s"),
+        ({"think_time_s": 0.0001}, 1, "whole milliseconds only: think_time_s"),
+        ({"requests": 101}, 1, "101 requests evenly among 5"),
+        ({"threads": 2}, 1, "a thread for each connection"),
+        ({"calls_per_connection": 5}, 1, "calls_per_connection"),
+        ({"path": "/a#b"}, 1, "cannot request the path"),
+        ({"path": "/a?${b}"}, 1, "cannot request the path"),
+        ({"headers": {"a b": "c"}}, 1, "not a header name"),
+        ({"headers": {"A": "${x}"}}, 1, "as an expression"),
+        ({"headers": {"Connection": "close"}}, 1, "sends the header Connection itself"),
+        ({"model": "open", "rate_per_s": 1e7}, 10, "draws all 1e[+]08 starts"),
+        ({"extra": ("-l", "x")}, 1, "-l of jmeter comes from the workload"),
+        ({"extra": ("-Jhost=x",)}, 1, "host is set by loadbook"),
+        ({"extra": ("-Jjmeter.save.saveservice.url=true",)}, 1, "url is set by loadbook"),
+        ({"plan": "a.jmx"}, 1, "a.jmx is not XML"),
+        ({"plan": "a.jmx", "plan_text": "<html/>"}, 1, "is no JMeter test plan"),
+        ({"plan": "a.jmx", "plan_text": "<!DOCTYPE a><jmeterTestPlan/>"}, 1, "is no JMeter test plan"),
+        ({"plan": "a.jmx", "plan_text": "<jmeterTestPlan/>"}, 1, "does not read host, port, threads, duration"),
+        ({"plan": "a.jmx", "plan_text": OWN, "think_time_s": 1}, 1, "does not read think_ms"),
+        ({"plan": "a.jmx", "plan_text": OWN, "model": "open", "rate_per_s": 1}, 1, "does not read rate"),
+        ({"plan": "a.jmx", "plan_text": OWN, "keepalive": False}, 1, "decides on headers and keep-alive itself"),
+    ],
+)
+def test_what_jmeter_cannot_do_is_refused_when_planning(asked: dict[str, object], duration_s: float, says: str) -> None:
+    with pytest.raises(ToolError, match=says) as refusal:
+        JMETER.command(load(**asked), WEB, duration_s)
+    assert refusal.value.hint
+
+
+def test_a_plan_of_ones_own_is_used_as_it_is_and_kept_with_the_study(tmp_path: Path) -> None:
+    study = tmp_path / "own.toml"
+    study.write_text(
+        'schema = 1\nname = "own"\nquestion = "Which?"\nbaseline = "a"\n[roles.driver]\n[roles.web]\n'
+        'service = "nginx"\n[workload]\ntool = "jmeter"\nplan = "mine.jmx"\n[treatments.a]\n[treatments.b]\n'
+        'workload = { plan = "other.jmx" }\n'
+    )
+    with pytest.raises(StudyError, match=r"workload.plan: 'mine.jmx' beside the study cannot be read: No such file"):
+        read_study(study)
+    (tmp_path / "mine.jmx").write_text(OWN)
+    (tmp_path / "other.jmx").write_text(OWN.replace("<a>", "<a>b "))
+    found = read_study(study)
+    assert JMETER.extra_files(found.workload_of("a"))["plan.jmx"] == OWN.encode()
+    assert b"<a>b " in JMETER.extra_files(found.workload_of("b"))["plan.jmx"]
+    with pytest.raises(ToolError, match="wrk has no plans"):
+        registry.load("wrk").command(found.workload.model_copy(update={"tool": "wrk"}), WEB, 1)
+
+
+def test_the_version_probe_knows_debians_package() -> None:
+    assert JMETER.version(case("5.6.3--version").stdout, b"") == "5.6.3"
+    with pytest.raises(ToolError, match=r"2\.13 is too old: Debian's package jmeter 2\.13 cannot load any plan") as old:
+        JMETER.version(b"Copyright (c) 1998-2015 The Apache Software Foundation\nVersion 2.13 r1665067\n", b"")
+    assert "make jmeter" in (old.value.hint or "")
+    with pytest.raises(ToolError, match=r"3\.3 is too old"):
+        JMETER.version(b"\\_\\ 3.3 r1808647\n", b"")
+    with pytest.raises(ToolError, match="no version") as none:
+        JMETER.version(b"", b"sh: jmeter: not found\n")
+    assert "make jmeter" in (none.value.hint or "")
+
+
+def test_a_file_alone_is_read_and_its_errors_name_it() -> None:
+    alone = Captured(case("5.1.1--tx").files["out.jtl"])
+    assert values(alone) == values(case("5.1.1--tx"))
+    assert values(Captured(case("5.6.3--xml_tx").files["out.jtl"])) == values(case("5.6.3--xml_tx"))
+    with pytest.raises(ParseError, match="stdout:2: 16 fields"):
+        JMETER.parse(Captured(alone.stdout.replace(b",200,OK", b",200", 2)))
+    two = replace(case("5.1.1--tx"), files={"a.jtl": b"", "b.jtl": b""})
+    with pytest.raises(ParseError, match=r"several files of results: a\.jtl, b\.jtl"):
+        JMETER.parse(two)
+    files = {"a.jtl": b"", "results.jtl": case("5.1.1--tx").files["out.jtl"]}
+    assert values(replace(two, files=files)) == values(alone)
+
+
+def test_transactions_and_sub_results_are_counted_once() -> None:
+    """Plans of the captures: 10 rounds of the requests a to e; 10 rounds of 2 pages, 2.13 to 5.1.1 alike."""
+    rows = values(case("5.1.1--tx"))
+    assert rows["requests", "count"] == 50 and rows["errors_status", "count"] == 10
+    assert {values(case(f"{v}--embedded"))["requests", "count"] for v in ("2.13", "3.3", "5.1.1")} == {20}
+
+
+def test_a_results_file_of_several_runs_is_refused() -> None:
+    whole = case("5.6.3--csv_https")
+    again = whole.files["out.jtl"] + whole.files["out.jtl"].split(b"\n", 1)[1]
+    with pytest.raises(ParseError, match=r"samples 2000 \(summary: 1000\); several runs in one file"):
+        JMETER.parse(replace(whole, files={"out.jtl": again}))
+    with pytest.raises(ParseError, match="two runs in one output"):
+        JMETER.parse(replace(whole, stdout=whole.stdout + whole.stdout))
+    slower = whole.files["out.jtl"].replace(b",264,HTTP", b",999,HTTP", 1)
+    with pytest.raises(ParseError, match=r"max 999 \(summary: "):
+        JMETER.parse(replace(whole, files={"out.jtl": slower}))
+
+
+def test_a_killed_run_has_its_whole_rows_and_says_what_is_missing() -> None:
+    killed = case("5.6.3--sigkill")
+    doubts = dict(parsed(killed).doubts)
+    assert values(killed)["requests", "count"] == 1947 and list(doubts) == ["torn", "stopped_early", "exit_code"]
+    assert "out.jtl:1949" in doubts["torn"]
+
+
+def test_times_are_mergeable_and_the_span_is_that_of_the_samples() -> None:
+    found = parsed(case("5.6.3--csv_https"))
+    assert sum(found.times_us["latency"].values()) == 1000 == sum(found.times_us["ttfb"].values())
+    assert found.span is not None and found.span[1] - found.span[0] == pytest.approx(0.896, abs=1e-6)
+    assert Counter({s.metric for s in found.samples}) == Counter(["requests_per_s", "ok_per_s", "errors"])
+    assert sum(s.value for s in found.samples if s.metric == "requests_per_s") == 1000
+
+
+def test_offered_and_stopped_early_come_from_the_command() -> None:
+    whole = case("5.6.3--csv_https")
+    assert values(replace(whole, argv=("jmeter", "-Jrate=50")))["offered_per_s", "value"] == 50
+    assert ("offered_per_s", "value") not in values(whole)
+    fewer = replace(whole, argv=("jmeter", "-Jthreads=10", "-Jloops=101"))
+    assert "fewer than the 1010 requests" in dict(parsed(fewer).doubts)["stopped_early"]
+
+
+def test_no_request_is_a_report_of_zeros_and_no_report_is_none() -> None:
+    header = case("5.6.3--report_of_empty").files["x.jtl"]
+    found = values(Captured(header))
+    assert {found[k, "count"] for k in ("requests", "ok", "errors")} == {0} and ("duration", "value") not in found
+    for text in (b"", b"\n", b"hello\nworld\n"):
+        with pytest.raises(ParseError):
+            JMETER.parse(Captured(text))
+
+
+def test_every_saved_column_is_decided() -> None:
+    decided = {*jmeter.COLUMNS, *jmeter.LEFT_OUT}
+    assert len(decided) == len(jmeter.COLUMNS) + len(jmeter.LEFT_OUT) == 20
+
+
+CHANGES = st.tuples(
+    st.integers(0, 10**6), st.integers(0, 3), st.sampled_from([b"", b",", b'"', b"\n", b"-", b"9", b"\0"])
+)
+
+
+@given(
+    st.sampled_from(["5.6.3--xml_tx", "5.6.3--csv_tab", "5.1.1--tx", "2.13--errors", "5.6.3--csv_few_columns"]),
+    st.lists(CHANGES, min_size=1, max_size=4),
+    st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_changed_results_are_sane_or_refused(name: str, changes: list[tuple[int, int, bytes]], alone: bool) -> None:
+    whole = case(name)
+    raw = bytearray(whole.files["out.jtl"])
+    for at, length, new in changes:
+        raw[at % len(raw) : at % len(raw) + length] = new
+    attempt("jmeter", Captured(bytes(raw)) if alone else replace(whole, files={"out.jtl": bytes(raw)}))
+
+
+def test_cut_results_give_whole_rows_or_nothing() -> None:
+    whole = case("5.6.3--csv_few_columns").files["out.jtl"]
+    for size in range(1, len(whole), 97):
+        found = attempt("jmeter", Captured(whole[:size]))
+        if found is not None:
+            assert table(found.rows)["requests", "count"].value == whole[:size].count(b"\n") - 1
+            assert ("torn" in dict(found.doubts)) == (whole[size - 1 : size] != b"\n")
+
+
+def test_expectations_are_not_from_the_parser() -> None:
+    rows = json.loads((FIXTURES / "jmeter" / "5.6.3--csv_all_columns.json").read_text())["rows"]
+    assert {r["metric"]: r["value"] for r in rows if r["statistic"] == "count"}[
+        "errors_read"
+    ] == 18  # 3 requests, 6 rounds
