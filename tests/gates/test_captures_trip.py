@@ -94,6 +94,7 @@ def test_little_law_holds_for_every_clean_closed_capture_of_tools_that_time_whol
         "h2load": {"1.52.0--duration_D4": 20, "1.52.0--duration_D4_warm1": 20, "1.52.0--freeze_1s": 1},
         "weighttp": {"0.5--ka_n200000_c50_t2": 50, "0.5--pipeline_K8": 20, "0.5--sigint": 20},
         "ab": {"2.3--https_tls12": 10},
+        "jmeter": {"5.1.1--summariser": 10},
     }
     for tool, captures in asked.items():
         for case, connections in captures.items():
