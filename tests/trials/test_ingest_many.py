@@ -144,7 +144,15 @@ def other_table(paths):
     shutil.copyfile(paths.table("samples"), paths.table("traces"))
 
 
-@pytest.mark.parametrize("harm", [break_note, foreign_note, other_summary, torn_trials, lost_table, other_table])
+def stale_requests(paths):
+    paths.requests.mkdir()
+    (paths.requests / "t0002.parquet").write_bytes(b"PAR1")
+
+
+HARMS = [break_note, foreign_note, other_summary, torn_trials, lost_table, other_table, stale_requests]
+
+
+@pytest.mark.parametrize("harm", HARMS)
 def test_a_memory_that_is_torn_or_foreign_is_rebuilt(ingested, harm):
     whole = everything(ingested)
     harm(ingested)
@@ -261,7 +269,7 @@ def test_whoever_stops_listening_cancels_what_is_left():
 
 def test_a_worker_of_another_version_refuses():
     with pytest.raises(DataError, match="another version of loadbook"):
-        read_part(Part("s", "r", None, (), "0"))
+        read_part(Part("s", "r", None, (), "0", Path()))
 
 
 def test_memory_holds_no_table_twice(ingested):

@@ -90,6 +90,12 @@ class Batch:
     def __len__(self) -> int:
         return len(self.elapsed)
 
+    def since(self, started_s: float | None) -> Batch:
+        """Return the rows that started at or after a time (seconds since 1970) by the driver's clock; all for None."""
+        if started_s is None or self.start_us is None or not self.exact:
+            return self
+        return self.take(self.start_us >= int(started_s * 1e6))
+
     def take(self, mask: NDArray[np.bool_]) -> Batch:
         """Return the rows where `mask` is true (without the damage)."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from loadbook.design.workload import Workload
@@ -45,7 +46,8 @@ class Sample(NamedTuple):
 class Captured:
     """What one execution of a tool left behind, byte for byte.
 
-    `rc` is None where it is not known; `files` holds the tool's own files by the names that `expected_files` gave.
+    `rc` is None where it is not known; `files` holds the tool's own files by the names that `expected_files` gave,
+    `paths` says where those lie that are too big to be held and are read as streams (JTL).
     """
 
     stdout: bytes
@@ -53,6 +55,7 @@ class Captured:
     rc: int | None = None
     argv: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
+    paths: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loadbook.core.errors import ParseError
@@ -28,9 +29,10 @@ _TOTALS = re.compile(r"summary = +(\d+) in .*Avg: +(\d+) Min: +(\d+) Max: +(\d+)
 _FAILED = re.compile(r"An error occurred: |Error in NonGUIDriver ")
 
 
-def find(captured: Captured) -> tuple[str, bytes]:
-    """Return name and content of the file with the samples; ParseError that says why there is none."""
-    named = {name: data for name, data in captured.files.items() if name.endswith(".jtl")}
+def find(captured: Captured) -> tuple[str, bytes | Path]:
+    """Return the name of the file with the samples, and its content or place; ParseError if there is none."""
+    every: dict[str, bytes | Path] = {**captured.files, **captured.paths}
+    named = {name: data for name, data in every.items() if name.endswith(".jtl")}
     if RESULTS in named or len(named) == 1:
         name = RESULTS if RESULTS in named else next(iter(named))
         return name, named[name]

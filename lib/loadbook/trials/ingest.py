@@ -19,7 +19,7 @@ from loadbook.design.plan import Plan, PlannedTrial, read_plan
 from loadbook.records.layout import RunPaths
 from loadbook.records.manifest import read_json
 from loadbook.trials.folders import Found, find
-from loadbook.trials.reading import Part, read_part
+from loadbook.trials.reading import Known, Part, read_part
 from loadbook.trials.remembered import recall, remember, state_of
 from loadbook.trials.spread import cpus, processes, spread
 from loadbook.trials.versions import code_version
@@ -73,6 +73,7 @@ def ingest(
     known = memory.known(found) if memory else {}
     pieces = [p for p in pieces_of(memory.tables()) if p.trial in known] if memory else []
     new = {trial: one for trial, one in found.items() if trial not in known}
+    _clear(paths, known)
     on_trial(len(known), len(found))
     with _workers(executor, new) as workers:
         for rows in spread(read_part, list(_parts(paths, plan, new)), workers, say):
@@ -82,6 +83,13 @@ def ingest(
     summary = write_tables(paths, plan, known, joined(pieces), strays, facts)
     remember(paths, state, summary, found, known)
     return _ingested(summary, read=len(new))
+
+
+def _clear(paths: RunPaths, known: Mapping[str, Known]) -> None:
+    """Remove the requests kept of trials that are read now, or are not there any more."""
+    for kept in paths.requests.iterdir() if paths.requests.is_dir() else ():
+        if kept.stem not in known:
+            kept.unlink()
 
 
 def _ingested(summary: Mapping[str, Any], read: int) -> Ingested:
@@ -113,5 +121,5 @@ def _parts(paths: RunPaths, plan: Plan, new: Mapping[str, Found]) -> Iterator[Pa
             chosen.append((planned, new[planned.trial].folder.absolute()))
             size += new[planned.trial].size
         if chosen and (size >= PART_BYTES or planned is plan.trials[-1]):
-            yield Part(plan.study.name, paths.raw.name, plan.study.gates, tuple(chosen), code_version())
+            yield Part(plan.study.name, paths.raw.name, plan.study.gates, tuple(chosen), code_version(), paths.requests)
             chosen, size = [], 0

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from loadbook.core.errors import DataError, ParseError
 from loadbook.tools.base import Captured, Parsed, Tool
 
+# files of this ending are read as streams where they are bigger than this
+STREAMED, HELD_BYTES = ".jtl", 64 << 20
 # files of a folder that are not the tool's own
 OURS = frozenset({"stdout", "stderr", "cmd", "rc", "note", "wall"})
 
@@ -20,19 +23,35 @@ def captured(path: Path, binary: str) -> Captured:
     tool's own files under their own names; a file alone is what the tool printed.
     """
     if not path.is_dir():
-        return Captured(read_bytes(path))
+        alone, big = held({path.name: path})
+        return Captured(alone.get(path.name, b""), paths=big)
     files = {p.name: p for p in sorted(path.iterdir()) if p.is_file()}
     if "stdout" not in files:
         here = ", ".join(files) or "nothing"
         raise DataError(f"{path}: no file named stdout", f"the folder holds {here}; name the file to read instead")
     said = {name: read_bytes(files[name]).decode(errors="replace").strip() for name in ("cmd", "rc") if name in files}
+    own, big = held({name: p for name, p in files.items() if name not in OURS})
     return Captured(
         stdout=read_bytes(files["stdout"]),
         stderr=read_bytes(files["stderr"]) if "stderr" in files else b"",
         rc=int(said["rc"]) if said.get("rc", "").isdecimal() else None,
         argv=argv_of(said.get("cmd", ""), binary),
-        files={name: read_bytes(p) for name, p in files.items() if name not in OURS},
+        files=own,
+        paths=big,
     )
+
+
+def held(files: Mapping[str, Path]) -> tuple[dict[str, bytes], dict[str, Path]]:
+    """Return the content of files, and where those lie that are too big to be held and can be read as streams."""
+    big = {name: path for name, path in files.items() if name.endswith(STREAMED) and _size(path) > HELD_BYTES}
+    return {name: read_bytes(path) for name, path in files.items() if name not in big}, big
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def argv_of(command: str, binary: str) -> tuple[str, ...]:

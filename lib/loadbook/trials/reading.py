@@ -18,6 +18,7 @@ from loadbook.gates.trial import check_trial
 from loadbook.records import manifest
 from loadbook.records.manifest import TrialRecord
 from loadbook.records.schema import TABLES, table_of
+from loadbook.trials.requests_kept import keep
 from loadbook.trials.trial_rows import Row, TrialRows, rows_of
 from loadbook.trials.versions import code_version
 
@@ -30,13 +31,17 @@ OWN_TABLES = ("measurements", "samples", "traces")
 
 @dataclass(frozen=True)
 class Part:
-    """What one worker is asked to read: trials of one run with their folders, in the order of their names."""
+    """What one worker is asked to read: trials of one run with their folders, in the order of their names.
+
+    `requests` is the folder for the requests of each trial one by one, of tools that tell them.
+    """
 
     study: str
     run: str
     thresholds: Gates
     trials: tuple[tuple[PlannedTrial, Path], ...]
     code: str
+    requests: Path
 
 
 @dataclass(frozen=True)
@@ -87,12 +92,20 @@ def _read(part: Part, planned: PlannedTrial, folder: Path) -> tuple[Known, Trial
         record = manifest.read(folder)
         _must_be(planned, record, part)
         rows = rows_of(folder, record)
+        if not any(problem["level"] == "invalid" for problem in rows.problems):
+            _keep(folder, record, part.requests / f"{planned.trial}.parquet", rows)
         text = (folder / manifest.NAME).read_text(encoding="utf-8")
     except (DataError, OSError) as error:
         said = error.message if isinstance(error, DataError) else f"{folder} cannot be read: {error}"
         return Known(None, [{"name": "damaged-record", "level": "invalid", "message": said}], []), None
     hits = check_trial(rows.record, rows.measurements, rows.traces, rows.doubts, part.thresholds)
     return Known(text, rows.problems, [asdict(hit) for hit in hits]), rows
+
+
+def _keep(folder: Path, record: TrialRecord, target: Path, rows: TrialRows) -> None:
+    if error := keep(folder, record, target):
+        said = f"its requests one by one are not kept: {error.message}"
+        rows.problem("unreadable-requests", said, level="note", file=error.file, line=error.line or None)
 
 
 def _must_be(planned: PlannedTrial, record: TrialRecord, part: Part) -> None:

@@ -16,6 +16,7 @@ from loadbook.records.manifest import DriverRecord, TrialRecord, changed_files
 from loadbook.records.spans import measured
 from loadbook.tools import registry
 from loadbook.tools.base import Captured, Measurement, Parsed
+from loadbook.trials.outputs import held
 from loadbook.trials.totals import apart, total
 
 Row = dict[str, Any]
@@ -72,12 +73,14 @@ def rows_of(folder: Path, record: TrialRecord) -> TrialRows:
 def _parse(folder: Path, driver: DriverRecord, changed: list[str], rows: TrialRows) -> Parsed | None:
     if {driver.stdout, driver.stderr, *driver.files.values()} & set(changed):
         return None
+    files, big = held({name: folder / kept for name, kept in sorted(driver.files.items())})
     captured = Captured(
         stdout=(folder / driver.stdout).read_bytes(),
         stderr=(folder / driver.stderr).read_bytes(),
         rc=driver.rc,
         argv=tuple(driver.argv),
-        files={name: (folder / kept).read_bytes() for name, kept in sorted(driver.files.items())},
+        files=files,
+        paths=big,
     )
     try:
         parsed = registry.load(rows.record.tool).parse(captured)

@@ -1,0 +1,60 @@
+"""The requests of a trial one by one, from its drivers' logs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from loadbook.records.manifest import DriverRecord, TrialRecord
+from loadbook.trials.requests_kept import keep
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+LOGS = {
+    "jmeter": (FIXTURES / "jmeter" / "5.6.3--csv_all_columns.out.jtl", "results.jtl", ("jmeter", "-n")),
+    "h2load": (FIXTURES / "h2load" / "1.52.0--logfile.req.log", "req.log", ("h2load", "--log-file=req.log")),
+    "ab": (FIXTURES / "ab" / "2.3--csv_tsv_n300.plot.tsv", "plot.tsv", ("ab", "-g", "plot.tsv")),
+}
+
+
+def trial(folder: Path, tool: str, hosts: tuple[str, ...] = ("one",), started: float | None = None) -> TrialRecord:
+    """Put a capture into a folder as each driver's log; return the part of a record that says so."""
+    source, name, argv = LOGS[tool]
+    drivers = []
+    for host in hosts:
+        shutil.copy(source, folder / f"{name}-{host}")
+        files = {name: f"{name}-{host}"}
+        drivers.append(DriverRecord.model_construct(host=host, argv=argv, files=files, started_host=started))
+    return TrialRecord.model_construct(tool=tool, drivers=tuple(drivers))
+
+
+@pytest.mark.parametrize(("tool", "rows"), [("jmeter", 72), ("h2load", 500), ("ab", 300)])
+def test_every_tool_with_a_log_of_requests_has_them_kept(tool: str, rows: int, tmp_path: Path) -> None:
+    target = tmp_path / "processed" / "requests" / "t.parquet"
+    assert keep(tmp_path, trial(tmp_path, tool, ("one", "two")), target) is None
+    found = pq.read_table(target)["driver"].to_pylist()
+    assert found == ["one"] * rows + ["two"] * rows
+
+
+def test_rows_of_a_warm_up_in_the_same_log_are_left_out(tmp_path: Path) -> None:
+    lines = LOGS["h2load"][0].read_text().splitlines()
+    starts = sorted(int(line.split("\t")[0]) for line in lines)
+    record = trial(tmp_path, "h2load", started=starts[200] / 1e6)
+    assert keep(tmp_path, record, tmp_path / "t.parquet") is None
+    assert pq.read_table(tmp_path / "t.parquet")["start_us"].to_pylist().count(None) == 0
+    assert len(pq.read_table(tmp_path / "t.parquet")) == sum(start >= starts[200] for start in starts)
+
+
+def test_no_log_and_a_broken_log_leave_no_file(tmp_path: Path) -> None:
+    target = tmp_path / "t.parquet"
+    target.write_bytes(b"of an earlier ingest")
+    record = trial(tmp_path, "jmeter")
+    (tmp_path / "results.jtl-one").write_bytes(b"hello\n")
+    error = keep(tmp_path, record, target)
+    assert error is not None
+    assert error.line == 1
+    assert not target.exists()
+    assert keep(tmp_path, TrialRecord.model_construct(tool="wrk", drivers=record.drivers), target) is None
+    assert not target.exists()
