@@ -1,9 +1,9 @@
 """ab 2.3: closed loop, HTTP/1.0, one thread (apache/httpd `support/ab.c`, formats.md section 3).
 
-`requests` are ab's complete requests, failed ones included; its classes of failures overlap, and so does not tell how
-many answers were good once two of them occurred, or once an answer was not 2xx: ab does not tell 3xx from 4xx. `ok` is
-left out then. `latency` is ab's total time, connecting included; `ttfb` its waiting time. The report has whole
-milliseconds; the percentiles in the file that -e writes have 0.001 ms.
+`requests` are ab's complete requests, failed ones included, unless not a byte came back: then none was answered. Its
+classes of failures overlap, so that it does not tell how many answers were good once two of them occurred, or once an
+answer was not 2xx: ab does not tell 3xx from 4xx. `ok` is left out then. `latency` is ab's total time, connecting
+included; `ttfb` its waiting time. The report has whole milliseconds; the percentiles in the file of -e have 0.001 ms.
 """
 
 from __future__ import annotations
@@ -95,14 +95,15 @@ def _count_rows(run: Run) -> Iterator[Measurement]:
     """Yield counts and rates; texts are ab's own."""
     report, ok = run.report, run.ok
     duration = report.value("duration", TIME_S, "s")
-    yield Measurement("requests", "count", run.complete, "1", report.text("complete"))
+    answered = run.answered
+    yield Measurement("requests", "count", answered, "1", report.text("complete") if answered == run.complete else None)
     if ok is not None:
         yield Measurement("ok", "count", ok, "1", None)
-    if "rate" in report:
-        yield Measurement("requests_per_s", "value", report.value("rate", COUNT), "1/s", report.text("rate"))
-    elif not run.complete:
+    if not answered:
         yield Measurement("requests_per_s", "value", 0.0, "1/s", None)
-    if ok is not None and ("rate" in report or not run.complete):
+    elif "rate" in report:
+        yield Measurement("requests_per_s", "value", report.value("rate", COUNT), "1/s", report.text("rate"))
+    if ok is not None and ("rate" in report or not answered):
         yield Measurement("ok_per_s", "value", _per_second(report, ok), "1/s", None)
     yield Measurement("duration", "value", duration, "s", report.text("duration"))
     yield from _error_rows(run)
@@ -146,7 +147,7 @@ def _time_rows(run: Run, exact: Mapping[int, str]) -> Iterator[Measurement]:
     table = {names[p]: run.report.text(f"p{p}") for p in PERCENTILES if f"p{p}" in run.report}
     table |= {names[p]: milliseconds for p, milliseconds in exact.items() if p in names}
     for row, metric in TIMES.items():
-        if metric == "connect_time" and run.count("kept"):
+        if not run.answered or (metric == "connect_time" and run.count("kept")):
             continue
         statistics = ("mean", "sd", "min", "max", "p50")
         found = {s: run.report.text(f"{row}_{s}").strip() for s in statistics if f"{row}_{s}" in run.report}
@@ -187,7 +188,7 @@ def _doubts(run: Run, exact: Mapping[int, str]) -> Iterator[tuple[str, str]]:
         yield "connections", f"{report.text('achieved')} of {report.text('concurrency')} connections were opened"
     if run.timed < complete:
         yield "latency_averaged", f"times are means over a window of {run.timed} requests: percentiles are too narrow"
-    if complete and not exact and report.count("total_mean") * 1e-3 < COARSE_S:
+    if run.answered and not exact and report.count("total_mean") * 1e-3 < COARSE_S:
         yield "whole_ms", "times are whole milliseconds, too coarse for times this short; ab -e writes finer ones"
     if b"illegal option" in run.captured.stderr or b"invalid option" in run.captured.stderr:
         yield "options", "ab did not know an option, ignored the rest of its command line, and ran all the same"

@@ -56,6 +56,11 @@ class Run:
         return self.count("complete")
 
     @property
+    def answered(self) -> int:
+        """Requests that may have been answered: none where not a byte came back, whatever ab calls complete."""
+        return self.complete if self.count("bytes") else 0
+
+    @property
     def timed(self) -> int:
         """How many times the statistics are made of: all, or in trunk a window of them."""
         return min(self.complete, self.count("window") or self.complete)
@@ -88,7 +93,7 @@ class Run:
     @property
     def ok(self) -> int | None:
         """Good answers; None where ab does not tell: classes that overlap, or answers that were not 2xx."""
-        if self.complete and self.count("bytes") == 0:
+        if not self.answered:
             return 0
         failed = [n for n in (*self.failures.values(), self.status_errors) if n != 0]
         if None in failed or len(failed) > 1:
