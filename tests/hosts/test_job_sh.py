@@ -44,11 +44,11 @@ def call(shell: list[str], work: Path, *args: str) -> str:
     return done.stdout
 
 
-def start(shell: list[str], work: Path, name: str, lease_s: int = 60) -> subprocess.Popen:
+def start(shell: list[str], work: Path, name: str, lease_s: int = 60, path: str = "/usr/bin:/bin") -> subprocess.Popen:
     return subprocess.Popen(
         [*shell, "job.sh", "run", f"jobs/{name}", str(lease_s)],
         cwd=work,
-        env=os.environ | {"PATH": "/usr/bin:/bin"},  # a folder there that we may not read turns code 127 into 126
+        env=os.environ | {"PATH": path},  # a folder there that we may not read turns code 127 into 126
         start_new_session=True,
         stdin=subprocess.DEVNULL,
     )
@@ -226,16 +226,15 @@ def test_a_step_waits_for_its_instant(shell, work):
     assert starts_and_ends(folder, 3)[1] < at + 0.3
 
 
-def test_without_fractions_in_date_a_step_waits_for_the_second(shell, work, monkeypatch):
+def test_without_fractions_in_date_a_step_waits_for_the_second(shell, work):
     coarse, fine = work / "bin/date", shutil.which("date")
     coarse.parent.mkdir()
     coarse.write_text(f'#!/bin/sh\n[ "$1" = +%s.%N ] && set -- +%s.N\nexec {fine} "$@"\n')
     coarse.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{coarse.parent}:{os.environ['PATH']}")
     folder = prepare(work, "a", f"exec {fine} +%s.%N")
     at = time.time() + 1.3
     (folder / "at.1").write_text(f"{at:.3f}\n")
-    start(shell, work, "a").wait(10)
+    start(shell, work, "a", path=f"{coarse.parent}:/usr/bin:/bin").wait(10)
     began = float((folder / "stdout.1").read_text())
     assert int(at) <= began < int(at) + 0.3
 

@@ -130,8 +130,11 @@ session_takes_jobs() { # FOLDER
     [ -e "$1/watcher" ] && [ ! -e "$1/over" ]
 }
 
-finish() { # DIR: the rc, last, by rename
-    echo "$rc" >"$1/rc.part" && mv "$1/rc.part" "$1/rc"
+finish() { # DIR: the rc, last, by rename; tried again, since a signal to the group may meet mv itself
+    for _ in 1 2 3; do
+        [ ! -e "$1/rc" ] || return 0
+        echo "$rc" >"$1/rc.part" && mv "$1/rc.part" "$1/rc" && return 0
+    done
 }
 
 await() { # DIR SECONDS SIGNAL: until the job has its rc or its group is gone; a signal that met a fork is repeated
