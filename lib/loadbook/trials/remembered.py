@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("trial", "identity", "record", "said")
+END_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,19 @@ def _basis(paths: RunPaths) -> str:
 
 
 def _files(paths: RunPaths) -> dict[str, str]:
-    """Return the sha256 of every file that the memory relies on."""
+    """Return what tells every file that the memory relies on: its sha256, of big ones the size and that of the end."""
     files = [*(paths.table(name) for name in TABLES), _trials(paths)]
-    return {file.relative_to(paths.processed).as_posix(): manifest.sha256_file(file) for file in files}
+    sums = {file.relative_to(paths.processed).as_posix(): manifest.sha256_file(file) for file in files}
+    big = sorted(paths.requests.iterdir()) if paths.requests.is_dir() else []
+    return sums | {f"{paths.requests.name}/{file.name}": _end(file) for file in big}
+
+
+def _end(file: Path) -> str:
+    """Return size and sha256 of the last bytes of a parquet file, where it says what it holds and where."""
+    size = file.stat().st_size
+    with file.open("rb") as handle:
+        handle.seek(max(0, size - END_BYTES))
+        return f"{size} {sha256(handle.read()).hexdigest()}"
 
 
 def _digest(value: Any) -> str:
