@@ -65,6 +65,7 @@ def test_command_says_everything_asked() -> None:
         ({"model": "open", "rate_per_s": 5.0}, 1, "h2load cannot make open-loop loads"),
         ({"keepalive": False}, 1, "cannot close connections"),
         ({"think_time_s": 1.0}, 1, "think_time_s"),
+        ({"timeout_s": 5.0}, 1, "no time-out for requests"),
         ({"calls_per_connection": 5}, 1, "calls_per_connection"),
         ({"connections": 2, "threads": 4}, 1, "a connection for each of 4 threads"),
         ({}, 1.0005, "whole milliseconds only"),

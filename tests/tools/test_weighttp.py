@@ -58,6 +58,7 @@ def test_command_runs_the_requests_of_the_workload() -> None:
     [
         ({"requests": None}, WEB, "ends after a number of requests"),
         ({"think_time_s": 1.0}, WEB, "think_time_s"),
+        ({"timeout_s": 5.0}, WEB, "no time-out for requests"),
         ({"model": "open", "rate_per_s": 5.0}, WEB, "weighttp cannot make open-loop loads"),
         ({"connections": 2, "threads": 4}, WEB, "a connection for each of 4 threads"),
         ({"calls_per_connection": 5}, WEB, "calls_per_connection"),

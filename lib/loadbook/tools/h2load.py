@@ -55,6 +55,7 @@ class H2load:
         `timeout_s` has no option: h2load 1.52 aborts when ``-N`` finds an idle connection in a test with ``-D``.
         """
         plan.check(self, workload, OWNED, able=("requests",))
+        plan.check_no_timeout(self, workload)
         if not workload.keepalive:
             # asked with Connection: close, h2load 1.52 opens connection after connection and never ends
             raise ToolError("h2load cannot close connections after each request", "use the tool wrk or ab")

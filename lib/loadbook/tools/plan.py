@@ -48,6 +48,12 @@ def check_fields(tool: Tool, workload: Workload, able: Sequence[str] = ()) -> No
             raise ToolError(f"{tool.name} {_WANTS[name]}", f"leave workload.{name} out")
 
 
+def check_no_timeout(tool: Tool, workload: Workload) -> None:
+    """Raise ToolError if the workload sets a time-out, for a tool that has none."""
+    if workload.timeout_s != Workload.model_fields["timeout_s"].default:
+        raise ToolError(f"{tool.name} has no time-out for requests", "leave workload.timeout_s out")
+
+
 def check_extra(tool: Tool, workload: Workload, owned: Sequence[str]) -> None:
     """Raise ToolError if `extra` repeats an option that the workload's own fields decide.
 

@@ -49,6 +49,7 @@ class Weighttp:
         as measurement; so it is not used, `duration_s` is not met, and the rates are over weighttp's own duration.
         """
         plan.check(self, workload, OWNED, able=("requests",))
+        plan.check_no_timeout(self, workload)
         for wrong, what, hint in _cannot(workload, target):
             if wrong:
                 raise ToolError(what, hint)
