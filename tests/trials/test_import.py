@@ -13,6 +13,7 @@ from loadbook.design.study import read_study
 from loadbook.records import manifest
 from loadbook.records.ledger import read_ledger, states
 from loadbook.records.rundata import load_run
+from loadbook.records.verify import verify_run
 from loadbook.stats.analyse import analyse
 from loadbook.tools import registry
 from loadbook.tools.base import Captured
@@ -62,6 +63,8 @@ def test_a_run_like_any_other_in_its_files(layout, tmp_path):
     assert read_study(data.paths.study_toml) == data.study
     assert is_complete(data.paths)
     assert {s.status for s in states(read_ledger(data.paths.ledger)).values()} == {"ok"}
+    checked = verify_run(data.paths)
+    assert (checked.attempts, checked.findings, checked.uncovered) == (18, [], [])
     assert (data.run_json["provenance"], data.run_json["seed"], data.plan["seed"]) == ("imported", None, None)
     assert data.run_json["ended"] - data.run_json["started"] == 54
     raw = (BY_HAND / "plain-1.txt").read_bytes()

@@ -43,7 +43,10 @@ def _highest_percentiles(evidence: Evidence) -> dict[str, float]:
 def little_law(evidence: Evidence) -> Iterator[Hit]:
     """Hold rate x mean latency against the connections asked for: in a closed load each has a request under way."""
     work, tool = evidence.record.workload, evidence.record.tool
-    if work.get("model", "closed") != "closed" or tool not in WHOLE_LATENCY or not work.get("connections"):
+    if work.get("model", "closed") != "closed" or tool not in WHOLE_LATENCY:
+        return
+    if not work.get("connections"):
+        yield evidence.unchecked("little_law", "it is not known how many connections were asked for")
         return
     rate, mean = evidence.total("requests_per_s", "value"), _mean_latency(evidence)
     asked = float(work["connections"])

@@ -16,6 +16,7 @@ from loadbook.records.layout import RunPaths
 from loadbook.records.ledger import Ledger
 from loadbook.records.manifest import DriverRecord, Status, TrialRecord, write_json
 from loadbook.records.schema import SCHEMA_VERSION
+from loadbook.records.verify import own_files
 from loadbook.tools import registry
 from loadbook.trials.imported_files import all_files
 from loadbook.trials.imported_reports import Report
@@ -61,9 +62,9 @@ def write_run(paths: RunPaths, made: Import, on_file: OnFile) -> None:
             for done, (planned, report) in enumerate(made.pairs, 1):
                 _keep(new, ledger, made.plan, run, planned, report)
                 on_file(done, len(made.pairs))
-            ledger.append("run-ended")
-        write_json(new.run_json, _run_json(run, made))
-        write_json(new.plan, made.plan.to_json())
+            write_json(new.run_json, _run_json(run, made))
+            write_json(new.plan, made.plan.to_json())
+            ledger.append("run-ended", files=own_files(new))
         part.rename(paths.raw)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -80,7 +81,9 @@ def _keep(paths: RunPaths, ledger: Ledger, plan: Plan, run: str, planned: Planne
     (folder / record.drivers[0].stderr).touch()  # what was not kept is empty
     manifest.seal(folder, record)
     ledger.append("started", trial=planned.trial, attempt=1)
-    ledger.append("ended", trial=planned.trial, attempt=1, status=record.status, reason=record.reason, final=True)
+    sealed = manifest.sha256_file(folder / manifest.NAME)
+    fields = {"trial": planned.trial, "attempt": 1, "status": record.status, "reason": record.reason}
+    ledger.append("ended", **fields, final=True, sha256=sealed)
 
 
 def _record(plan: Plan, run: str, planned: PlannedTrial, report: Report) -> TrialRecord:
@@ -140,7 +143,7 @@ def _run_json(run: str, made: Import) -> dict[str, Any]:
         "subset": plan.subset,
         "schema_version": SCHEMA_VERSION,
         "started": min(times) if timed else now,
-        "ended": max(ends) if timed else now,
+        "ended": max(ends) if timed else None,
         "loadbook_version": version("loadbook"),
         "git_revision": None,
         "git_dirty": None,
