@@ -116,7 +116,7 @@ class JMeter:
         figures = summarise(data, self.name, file=file, properties=asked)
         jmeter_results.check(file, figures, jmeter_results.totals(captured))
         rate = (asked or {}).get("rate", "")
-        offered = float(rate) if re.fullmatch(r"\d+(\.\d+)?", rate) else None
+        offered = float(rate) if re.fullmatch(r"\d+(\.\d+)?(e-\d+)?", rate) else None
         return Parsed(
             tuple(jmeter_results.rows(figures, offered)),
             tuple(jmeter_results.samples(figures)),

@@ -29,6 +29,7 @@ _CUT = """"$@" & pid=$!; sleep "$0"; children=$(cat "/proc/$pid/task/$pid/childr
 kill -s TERM "$pid" $children; wait "$pid"; exit 0"""
 STOP_GRACE_S = 2.0
 MAX_OUTPUT_BYTES = 200_000_000
+MAX_FILE_BYTES = 2_000_000_000  # of a tool's own: JMeter writes 90 bytes a request
 
 
 @dataclass
@@ -144,7 +145,7 @@ class Load:
         for name in self.tool.expected_files(share):
             if host.exists(f"{jobs}/{name}"):
                 kept = f"{host.alias}-{Path(name).name}"
-                _fetch(host, f"{jobs}/{name}", folder / kept)
+                _fetch(host, f"{jobs}/{name}", folder / kept, MAX_FILE_BYTES)
                 record.files[name] = kept
         return record
 
@@ -154,8 +155,8 @@ def forget_job(host: Host, name: str) -> None:
     host.remove(f"{host.workdir}/jobs/{name}")
 
 
-def _fetch(host: Host, path: str, local: Path) -> None:
-    host.fetch(path, local, max_bytes=MAX_OUTPUT_BYTES)
+def _fetch(host: Host, path: str, local: Path, max_bytes: int = MAX_OUTPUT_BYTES) -> None:
+    host.fetch(path, local, max_bytes=max_bytes)
 
 
 def _code(host: Host, path: str) -> int | None:
