@@ -244,6 +244,7 @@ def test_time_stamps_as_text(way: str) -> None:
         (b"1795213331189,20,a,200,true\n1695213331189,20,a,200,true\n", 3, "30 days"),
         (b"1795213331189,-1,a,200,true\n", 2, "elapsed"),
         (b"1795213331189,1.5,a,200,true\n", 2, "elapsed"),
+        ("1795213331189,９,a,200,true\n".encode(), 2, "elapsed"),
         (b"1795213331189,20,a,200,yes\n", 2, "success"),
         (b"1795213331189,20,a,200,true\n1795,213331189,20,a,200,true\n", 3, "6 fields"),
         (b"1795213331189,20,a,200,true\n1795213331\n", 3, "1 fields"),

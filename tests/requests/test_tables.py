@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import jtl_cases as jtl
+import pyarrow as pa
 import pytest
 
 from loadbook.core.errors import ParseError, ToolError
@@ -150,3 +151,10 @@ def test_a_store_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ParseError), Store(tmp_path / "trial.parquet") as store:
         summarise(H2LOAD + b"broken\n", "h2load", store=store)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_data_format_lists_every_column_with_its_type() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "data-format.md").read_text().split("### requests")[1].split("###")[0]
+    for field in SCHEMA:
+        kind = "text" if pa.types.is_dictionary(field.type) else str(field.type)
+        assert f"`{field.name}` {kind}{'?' * field.nullable} " in text.replace("\n", " "), field.name

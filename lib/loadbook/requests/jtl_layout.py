@@ -30,7 +30,7 @@ _OFF = {"Filename", "Encoding", "SampleCount", "ErrorCount", "Hostname"}
 DEFAULTS = (_OFF, _OFF | {"URL"}, _OFF | {"URL", "failureMessage", "sentBytes", "IdleTime", "Connect"})
 INTEGERS = ("elapsed", "bytes", "Latency", "Connect", "SampleCount", "ErrorCount")  # those that are used
 SEPARATORS = (",", "\t", ";", "|")
-_INTEGER = re.compile(r"\d{1,18}")
+_INTEGER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ TAIL_ROWS = 1000
 THREADS_MAX = 100_000
 _PART = re.compile(r"(.+?)((?:-\d{1,4})+)", re.DOTALL)
 _NUMBERS = re.compile(r"-(\d{1,4})((?:-\d{1,4})*)")
-_STATUS = re.compile(r"[1-5]\d\d")
+_STATUS = re.compile(r"[1-5][0-9][0-9]")
 # found in "exception class: message" of an attempt without an answer, first match wins
 _CAUSES = (
     ("errors_driver", r"Too many open files|BindException|requested address|OutOfMemory|unable to create"),

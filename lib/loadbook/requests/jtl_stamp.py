@@ -47,7 +47,7 @@ class Stamp:
 
 
 # 13 digits: from 2001 to 2286; fewer are seconds, or the tail of a torn number
-EPOCH_MS = Stamp("milliseconds since 1970 (13 digits)", re.compile(r"[1-9]\d{12}"), text=False)
+EPOCH_MS = Stamp("milliseconds since 1970 (13 digits)", re.compile(r"[1-9][0-9]{12}"), text=False)
 
 
 def stamp(pattern: str) -> Stamp:
@@ -60,4 +60,4 @@ def stamp(pattern: str) -> Stamp:
     missing = [letters for letters in _PARTS if _PARTS[letters] not in regex]
     if missing:
         raise ValueError(f"time stamps {pattern!r} lack {' '.join(missing)}: rows cannot be placed in time (save ms)")
-    return Stamp(pattern, re.compile(regex))
+    return Stamp(pattern, re.compile(regex, re.ASCII))

@@ -33,7 +33,7 @@ COLUMNS = {
 }  # fmt: skip
 _NUMBERS = {"t", "by", "lt", "ct", "sc", "ec"}
 _TEXTS = {"lb", "rc", "rm", "tn"}
-_NUMBER = re.compile(r"\d{1,18}")
+_NUMBER = re.compile(r"[0-9]{1,18}")
 # responseData may hold characters that XML forbids; each is one byte in UTF-8
 _FORBIDDEN = bytes(0x3F if code < 32 and code not in (9, 10, 13) else code for code in range(256))
 _REFERENCE = re.compile(rb"&#(?:0*([0-9]{1,2})|x0*([01]?[0-9A-Fa-f]));")
