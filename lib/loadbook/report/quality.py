@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loadbook.core.gates import title_of
 from loadbook.core.units import seconds
 from loadbook.records import manifest
 from loadbook.report import noise, trials, trust
@@ -43,10 +44,10 @@ class QualityPage(Page):
         if problems.empty:
             return nothing("Everything was read, and no gate spoke.")
         rows = [
-            [p.trial if isinstance(p.trial, str) else "whole run", p.level, p.name, _place(p), p.message]
+            [p.trial if isinstance(p.trial, str) else "whole run", p.level, title_of(p.name), _place(p), p.message]
             for p in trials.each(problems)
         ]
-        columns = [Column("Trial"), Column("Level"), Column("Name"), Column("Where"), Column("What", wrap=True)]
+        columns = [Column("Trial"), Column("Level"), Column("Gate"), Column("Where"), Column("What", wrap=True)]
         table = Table("Problems", columns, rows)
         inside = render("details.html.j2", summary=f"{len(rows)} lines", inside=safe_table(table))
         return Block(str(inside), plain(table))

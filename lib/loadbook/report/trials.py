@@ -121,7 +121,7 @@ def every_trial(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
         [
             str(t.slot), t.trial, str(t.block), labels[t.treatment], number(t.value, unit), number(t.errors, "1"),
             f"{t.duration_s:.1f}" if t.duration_s == t.duration_s else DASH,
-            f"no: {why[t.trial]}" if t.trial in why else "yes", ", ".join(t.gates) or DASH,
+            f"no: {why[t.trial]}" if t.trial in why else "yes", ", ".join(map(title_of, t.gates)) or DASH,
         ]
         for t in each(data.values(metric).merge(errors, on="trial").merge(told, on="trial"))
     ]  # fmt: skip
