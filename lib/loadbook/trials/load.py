@@ -23,8 +23,8 @@ FIRST_STEP = 1
 # Several drivers are started at once, then measure from one instant on: until then each start takes some round trips.
 LEAD_S, LEAD_ROUND_TRIPS, MAX_LEAD_S = 0.5, 20, 5.0
 WARMUP_SPARE_S = 2
-# $0 seconds of "$@", in the job's own process group (timeout(1) would leave it, out of reach of the job's end); with its
-# children, since JMeter's own start script does not exec and would leave its JVM, and the load, behind
+# $0 seconds of "$@", in the job's own process group (timeout(1) would leave it, out of reach of the job's end); it ends
+# with its children, since JMeter's own start script does not exec and would leave its JVM, and the load, behind
 _CUT = """"$@" & pid=$!; sleep "$0"; children=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null)
 kill -s TERM "$pid" $children; wait "$pid"; exit 0"""
 STOP_GRACE_S = 2.0
