@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from click.testing import CliRunner
 from tool_cases import FIXTURES, capture, check_sane, table
 
+from loadbook.cli.parse import parse
 from loadbook.core.errors import ParseError
 from loadbook.core.metrics import ERROR_CLASSES
 from loadbook.tools import registry
@@ -88,6 +91,21 @@ def test_refusals(case: Case) -> None:
         registry.load(case.tool).parse(captured)
     assert refusal.value.exit_code == 4
     assert (refusal.value.file, refusal.value.line) == ("stdout", 0) or refusal.value.file in captured.files
+
+
+@pytest.mark.parametrize("case", TABLE, ids=ids(TABLE))
+def test_parse_prints_rows_or_nothing(case: Case, tmp_path: Path) -> None:
+    """The command line's contract, with the files of a case in a folder as the corpus has them."""
+    for file in path(case).parent.glob(f"{case.name}.*"):
+        (tmp_path / file.name.removeprefix(f"{case.name}.")).write_bytes(file.read_bytes())
+    (tmp_path / "json").unlink(missing_ok=True)
+    done = CliRunner().invoke(parse, [case.tool, str(tmp_path), "--json"])
+    if case in REFUSED:
+        assert isinstance(done.exception, ParseError) and done.stdout == ""
+        return
+    rows = json.loads(done.stdout, parse_constant=pytest.fail)
+    assert {tuple(row) for row in rows} == {("metric", "statistic", "value", "unit", "text")}
+    assert all(row["unit"] in ("s", "B", "1/s", "B/s", "1") and row["value"] is not None for row in rows)
 
 
 def test_no_capture_of_the_table_is_missing_or_there_twice() -> None:
