@@ -54,7 +54,11 @@ def _recorded(records: Sequence[TrialRecord]) -> dict[str, list[tuple[TrialRecor
             "ran another version of the service": {(s.host, s.service): s.version for s in r.services},
             "had another CPU mask": {(m.host, ""): ",".join(map(str, m.cpus)) or None for m in r.monitors},
             "ran another configuration of the treatment": {(s.host, s.role + arm): s.config_sha256 for s in r.services},
-            "was given another load": {(host, arm): json.dumps(r.workload, sort_keys=True) for host in drivers},
+            "was given another load": {
+                (host, field + arm): f"{field} {json.dumps(value)}"
+                for host in drivers
+                for field, value in r.workload.items()
+            },
             "was answered by another server": {(host, arm): _server(r) for host in drivers},
         }
         for what, known in ways.items():
@@ -68,14 +72,17 @@ def _server(record: TrialRecord) -> str | None:
 
 def _changes(what: str, values: Sequence[tuple[TrialRecord, Known]]) -> Iterator[Hit]:
     """Yield a doubt on each trial whose value differs from the one that most trials have."""
-    for key in dict.fromkeys(key for _, known in values for key in known):
-        usual = Counter(known[key] for _, known in values if known.get(key)).most_common(1)
-        for record, known in values:
-            if usual and known.get(key) not in (None, usual[0][0]):
-                seen = f"{key[0]} {what} ({_brief(known[key])}, {_brief(usual[0][0])} in most trials)"
-                yield Hit(
-                    "facts_differ", "doubt", record.trial, record.treatment, key[0], message("facts_differ", seen)
-                )
+    told: dict[tuple[str | None, str], list[tuple[TrialRecord, str]]] = {}
+    for record, known in values:
+        for key, value in known.items():
+            if value is not None:
+                told.setdefault(key, []).append((record, value))
+    for (host, _), trials in told.items():
+        usual = Counter(value for _, value in trials).most_common(1)[0][0]
+        for record, value in trials:
+            if value != usual:
+                seen = f"{host} {what} ({_brief(value)}, {_brief(usual)} in most trials)"
+                yield Hit("facts_differ", "doubt", record.trial, record.treatment, host, message("facts_differ", seen))
 
 
 def _brief(value: str | None) -> str:
