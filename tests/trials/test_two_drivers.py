@@ -129,7 +129,13 @@ def reported(layout, name, run, tables):
 
 def test_times_of_all_requests_of_both_drivers_give_one_latency(lab, layout):
     write(layout, "logs", tool="h2load", extra='["--log-file=h2load.log"]')
-    run = run_study(layout, "logs", lab.hosts_file)
+    spec = layout.studies / "logs.toml"
+    spec.write_text(spec.read_text().replace("blocks", 'metric = "latency"\nblocks'))
+    events = []
+    run = run_study(layout, "logs", lab.hosts_file, on_event=events.append)
+    said = [event.message for event in events if event.kind == "note"]
+    assert "the load is shared among driver, driver-2" in said
+    assert any(line.startswith("latency of several drivers has a total only where") for line in said)
     rows = tables(layout, "logs", run)["measurements"]
     latency = rows[(rows["metric"] == "latency") & (rows["trial"] == "t0001")]
     wide = latency.pivot_table(index="statistic", columns="driver", values="value")

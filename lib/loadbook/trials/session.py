@@ -6,12 +6,14 @@ import contextlib
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from loadbook.core.errors import HostError
+from loadbook.core.metrics import metric as metric_of
 from loadbook.design.plan import study_sha256
 from loadbook.hosts.facts import facts
 from loadbook.hosts.inventory import entry_text
@@ -59,6 +61,8 @@ class Session:
             self._stop_leftovers()
         self.on_event(Progress("note", f"checking {', '.join(self.bench.hosts)} and every configuration"))
         preflight(self.bench, self.layout.study_raw(self.chosen.plan.study.name))
+        for said in self._said_of_drivers():
+            self.on_event(Progress("note", said))
         if self.chosen.resumed:
             with Ledger(self.paths.ledger) as ledger:
                 ledger.append("run-resumed")
@@ -67,6 +71,14 @@ class Session:
             self._keep_answers(self.paths.raw)
         else:
             self._make_run(study_file)
+
+    def _said_of_drivers(self) -> Iterator[str]:
+        """Yield what a user should know before several drivers put the load: what is shared, and what has no total."""
+        drivers, metric = self.bench.drivers, self.chosen.plan.study.metric
+        if len(drivers) > 1:
+            yield f"the load is shared among {', '.join(drivers)}"
+            if metric_of(metric).kind == "time":
+                yield f"{metric} of several drivers has a total only where the tool logs every request (docs/tools.md)"
 
     def _stop_leftovers(self) -> None:
         """Stop what a dead controller may have left running on the hosts, by the names of its unfinished attempts."""
