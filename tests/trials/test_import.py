@@ -14,6 +14,7 @@ from loadbook.records import manifest
 from loadbook.records.ledger import read_ledger, states
 from loadbook.records.rundata import load_run
 from loadbook.records.verify import verify_run
+from loadbook.report.effects import effects_page
 from loadbook.stats.analyse import analyse
 from loadbook.tools import registry
 from loadbook.tools.base import Captured
@@ -296,6 +297,42 @@ def test_blocks_with_other_names_are_numbered_by_appearance(layout, tmp_path):
     there = folder(tmp_path)
     write(there, [r | {"block": "abcdef"[int(r["block"]) - 1]} for r in rows(there)])
     assert list(imported(layout, there).trials["block"]) == [int(r["block"]) for r in rows(BY_HAND)]
+
+
+def test_large_block_numbers_are_names(layout, tmp_path):
+    there = folder(tmp_path)
+    write(there, [r | {"block": f"{r['block']}{'9' * 30}"} for r in rows(there)])
+    assert set(imported(layout, there).trials["block"]) == set(range(1, 7))
+
+
+@pytest.mark.parametrize(
+    ("text", "time_s"),
+    [
+        ("2024-03-05T14:02:11+01:00", 1709643731),
+        ("2024-03-05 13:02:11Z", 1709643731),
+        ("1709643731.5", 1709643731.5),
+        ("20240305", 1709596800),
+    ],
+)
+def test_times_are_read_as_people_write_them(layout, tmp_path, text, time_s):
+    there = folder(tmp_path)
+    said = rows(there)
+    said[0]["started"] = text
+    write(there, said)
+    assert list(imported(layout, there).trials["started"])[0] == time_s
+
+
+def test_labels_reach_the_page_as_text(layout, tmp_path, monkeypatch):
+    there = folder(tmp_path)
+    hostile = '<script>x</script> & "quotes" \\ 日本'
+    write(
+        there, [r | {"treatment": hostile if r["treatment"] == "access log" else r["treatment"]} for r in rows(there)]
+    )
+    data = imported(layout, there)
+    assert data.study.label("script-x-script-quotes") == hostile
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+    html = effects_page("by-hand").effects().html
+    assert "<script>" not in html and "&lt;script&gt;" in html
 
 
 def test_names_are_safe_and_never_collide():

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from loadbook.core.errors import DataError, UsageError
+from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.metrics import metric as metric_of
-from loadbook.design.study import read_study
+from loadbook.design.study import Study, read_study
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.manifest import NAME, read_json, sha256_file
 from loadbook.records.manifest import read as read_record
@@ -70,11 +70,19 @@ def read_import(
     if wrong:
         raise refuse(conditions, wrong)
     text = study_text(asked, reports)
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / f"{asked.name}.toml"
-        file.write_text(text, encoding="utf-8")
-        plan, pairs = plan_of(read_study(file), reports)
+    plan, pairs = plan_of(_study(text, conditions), reports)
     return Import(folder, conditions, text, plan, tuple(pairs), tuple(_notes(reports)))
+
+
+def _study(text: str, conditions: Path) -> Study:
+    """Read a study's text as any study file is read."""
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "study.toml"
+        file.write_text(text, encoding="utf-8")
+        try:
+            return read_study(file)
+        except StudyError as error:
+            raise StudyError(f"the study made from {conditions}", error.problems) from error
 
 
 def _notes(reports: Sequence[Report]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,9 @@ FACTOR = "factor_"
 DELIMITERS = ",;\t"
 MAX_BYTES = 50_000_000
 MAX_SAID = 50
+TOO_MUCH = 1e12
+# seconds since 1970 from 1973 to 2286: neither a date written as 20240305 nor milliseconds
+EPOCH_S = (1e8, 1e10)
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -74,7 +77,7 @@ def read_conditions(path: Path) -> tuple[list[Condition], list[Wrong]]:
     """
     numbered = _rows(path, _text(path))
     header_line, cells = next(numbered, (0, []))
-    header = [cell.strip().lower().replace(" ", "_") for cell in cells]
+    header = [_clean(cell).lower().replace(" ", "_").replace("-", "_") for cell in cells]
     wrong = list(_header_problems(header_line, header))
     if not all(name in header for name in REQUIRED):
         raise refuse(path, wrong if header_line else [Wrong(0, f"it is empty; {_wanted()}")])
@@ -83,13 +86,18 @@ def read_conditions(path: Path) -> tuple[list[Condition], list[Wrong]]:
         if len(row) != len(header):
             wrong.append(Wrong(line, f"{len(row)} cells where the header has {len(header)}"))
             continue
-        condition, mistakes = _condition(line, dict(zip(header, (cell.strip() for cell in row), strict=True)))
+        condition, mistakes = _condition(line, dict(zip(header, map(_clean, row), strict=True)))
         wrong += mistakes
         if condition is not None:
             found.append(condition)
     if not found and not wrong:
         raise refuse(path, [Wrong(0, f"it holds a header and no rows; {_wanted()}")])
     return found, wrong
+
+
+def _clean(cell: str) -> str:
+    """Return a cell without the blanks that spreadsheets leave."""
+    return cell.replace("\u00a0", " ").strip()
 
 
 def _wanted() -> str:
@@ -167,7 +175,7 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value > 0):
+    if not 0 < value < TOO_MUCH:
         raise ValueError(f"{shown(text)} is not a positive number (no units, no thousands separators)")
     return value
 
@@ -176,12 +184,20 @@ def _time(text: str) -> float | None:
     """Return an ISO 8601 time (UTC unless it says otherwise) or a number of epoch seconds as epoch seconds."""
     if not text:
         return None
+    found = next((t for read in (float, _iso_time) if (t := _in_range(read, text)) is not None), None)
+    if found is None:
+        raise ValueError(f"{shown(text)} is no time such as 2024-03-05 14:02:11 or seconds since 1970")
+    return found
+
+
+def _iso_time(text: str) -> float:
+    given = datetime.fromisoformat(text)
+    return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
+
+
+def _in_range(read: Callable[[str], float], text: str) -> float | None:
     try:
-        return _number(text)
-    except ValueError:
-        pass
-    try:
-        given = datetime.fromisoformat(text)
-        return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
+        value = read(text)
     except (ValueError, OverflowError):
-        raise ValueError(f"{shown(text)} is no time such as 2024-03-05 14:02:11 or seconds since 1970") from None
+        return None
+    return value if EPOCH_S[0] <= value <= EPOCH_S[1] else None

@@ -19,6 +19,8 @@ from loadbook.trials.imported_reports import Report
 # a study needs an address that gets the load; nothing is ever sent there
 NOT_RECORDED = "not-recorded:0"
 BASELINE, METRIC = "baseline", "ok_per_s"
+# of a study (design/study)
+MAX_BLOCKS = 1000
 IDENT = re.compile(r"[a-z][a-z0-9_]{0,40}\Z")
 
 
@@ -54,9 +56,13 @@ def names_of(texts: Sequence[str]) -> dict[str, str]:
 
 
 def blocks_of(reports: Sequence[Report]) -> dict[str, int]:
-    """Return each block's number: its own where all are whole numbers from 1, else by first appearance."""
+    """Return each block's number: its own where all are whole numbers from 1 to 1000, else by first appearance."""
     texts = list(dict.fromkeys(r.condition.block for r in reports))
-    own = {text: int(text) for text in texts if text.isascii() and text.isdecimal() and 0 < int(text) < 2**31}
+    own = {
+        text: int(text)
+        for text in texts
+        if text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= MAX_BLOCKS
+    }
     if len(own) == len(texts) == len(set(own.values())):
         return own
     return {text: number for number, text in enumerate(texts, 1)}
@@ -114,6 +120,8 @@ def _block_problems(said: Sequence[Condition], wanted: Sequence[str]) -> Iterato
         if missing:
             text = f"block {block!r} has no row of {', '.join(missing)}"
             yield Wrong(min(lines.values()), f"{text}: if these were not measured, say --incomplete")
+    if len(there) > MAX_BLOCKS:
+        yield Wrong(0, f"{len(there):,} blocks: a study has at most {MAX_BLOCKS:,}")
 
 
 def _factor_problems(said: Sequence[Condition]) -> Iterator[Wrong]:
