@@ -319,7 +319,7 @@ def test_times_are_read_as_people_write_them(layout, tmp_path, text, time_s):
     said = rows(there)
     said[0]["started"] = text
     write(there, said)
-    assert list(imported(layout, there).trials["started"])[0] == time_s
+    assert imported(layout, there).trials["started"].iloc[0] == time_s
 
 
 def test_labels_reach_the_page_as_text(layout, tmp_path, monkeypatch):
