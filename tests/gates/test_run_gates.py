@@ -160,9 +160,7 @@ def test_trials_of_another_load_configuration_mask_or_server_are_doubts() -> Non
         record.response_before.server = "Apache" if record.trial == "t0013" else "nginx"
     hits = named(check_run(STUDY, records, rows), "facts_differ")
     assert {hit.level for hit in hits} == {"doubt"}
-    assert (
-        "was given another load (connections 51, connections 50 in most trials)" in hits[-1].message + hits[-2].message
-    )
+    assert any("was given another load (connections 51, connections 50 in most trials)" in hit.message for hit in hits)
     assert {(hit.trial, hit.message.partition(" (")[0].partition(" ")[2]) for hit in hits} == {
         ("t0004", "was given another load"),
         ("t0007", "ran another configuration of the treatment"),

@@ -48,17 +48,14 @@ def _recorded(records: Sequence[TrialRecord]) -> dict[str, list[tuple[TrialRecor
     found: dict[str, list[tuple[TrialRecord, Known]]] = {}
     for r in records:
         drivers, arm = [driver.host for driver in r.drivers], f"treatment {r.treatment}"
+        load = json.dumps(r.workload, sort_keys=True)
         ways: dict[str, Known] = {
             "was rebooted": {(host, ""): boot for host, boot in r.boot_ids.items()},
             "ran another version of the tool": {(host, r.tool): r.tool_version for host in drivers},
             "ran another version of the service": {(s.host, s.service): s.version for s in r.services},
             "had another CPU mask": {(m.host, ""): ",".join(map(str, m.cpus)) or None for m in r.monitors},
             "ran another configuration of the treatment": {(s.host, s.role + arm): s.config_sha256 for s in r.services},
-            "was given another load": {
-                (host, field + arm): f"{field} {json.dumps(value)}"
-                for host in drivers
-                for field, value in r.workload.items()
-            },
+            "was given another load": dict.fromkeys(((host, arm) for host in drivers), load),
             "was answered by another server": {(host, arm): _server(r) for host in drivers},
         }
         for what, known in ways.items():
@@ -81,8 +78,19 @@ def _changes(what: str, values: Sequence[tuple[TrialRecord, Known]]) -> Iterator
         usual = Counter(value for _, value in trials).most_common(1)[0][0]
         for record, value in trials:
             if value != usual:
-                seen = f"{host} {what} ({_brief(value)}, {_brief(usual)} in most trials)"
+                one, other = _unlike(value, usual)
+                seen = f"{host} {what} ({_brief(one)}, {_brief(other)} in most trials)"
                 yield Hit("facts_differ", "doubt", record.trial, record.treatment, host, message("facts_differ", seen))
+
+
+def _unlike(value: str, usual: str) -> tuple[str, str]:
+    """Return two values; of two loads only the fields that differ."""
+    if not value.startswith("{"):
+        return value, usual
+    loads = json.loads(value), json.loads(usual)
+    fields = [name for name in loads[0] | loads[1] if loads[0].get(name) != loads[1].get(name)]
+    one, other = (", ".join(f"{name} {load.get(name)}" for name in fields) for load in loads)
+    return one, other
 
 
 def _brief(value: str | None) -> str:
