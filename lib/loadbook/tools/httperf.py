@@ -179,7 +179,7 @@ def _error_rows(report: Report) -> Iterator[Measurement]:
 def _time_rows(report: Report) -> Iterator[Measurement]:
     """Yield times, which httperf prints as 0.0 where nothing was answered: then there are none."""
     wanted = [("connect_time", "mean", "connect_time"), ("ttfb", "mean", "ttfb")] if report.count("replies") else []
-    if report.real("length", COUNT):  # replies per connection that ended after at least one reply
+    if wanted and report.real("length", COUNT):  # replies per connection that ended after at least one reply
         wanted += [("connection_time", statistic, statistic) for statistic in ("mean", "sd", "min", "max", "p50")]
     for metric, statistic, field in wanted:
         value = report.real(field, TIME_S, "ms")
