@@ -40,7 +40,7 @@ def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) ->
     check_roles(plan, inventory)
     recording = _recording(path, inventory, plan)
     seats = seat_all(plan, inventory, service_folders(layout))
-    aim = target_of(plan, seats)
+    aim, scheme = target_of(plan, seats), plan.study.workload.scheme
     used = [a for a, entry in inventory.hosts.items() if set(entry.roles) & set(plan.study.roles)]
     if recording is None:
         hosts = _opened(lambda alias: connect(path, alias, run, hosts=inventory), used)
@@ -54,7 +54,7 @@ def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) ->
         inventory=inventory,
         drivers=tuple(inventory.with_role(plan.study.workload.role)),
         seats=seats,
-        target=aim if isinstance(aim, Target) else Target(hosts[aim.alias].address, aim.port, plan.study.workload.scheme),
+        target=aim if isinstance(aim, Target) else Target(hosts[aim.alias].address, aim.port, scheme),
         tools={name: registry.load(name) for name in plan.study.tools_of(plan.treatments)},
         pool=ThreadPoolExecutor(THREADS, thread_name_prefix="bench"),
         replay=recording.id if recording else None,
