@@ -100,12 +100,13 @@ def _read_line(line: str, sample: Sample, labels: Mapping[str, str]) -> None:
     word = line.partition(" ")[0]
     if line.startswith("cpu"):
         sample.cpus["all" if word == "cpu" else word] = [_count(n) for n in line.split()[1:9]]
-    elif found := _MEMORY.fullmatch(line):
+    # what must be in a line before a pattern is tried: most lines are none of these, and there are millions
+    elif line.endswith("kB") and (found := _MEMORY.fullmatch(line)):
         sample.memory[found[1]] = _count(found[2]) * 1024
-    elif found := _NET.fullmatch(line):
+    elif ":" in line and (found := _NET.fullmatch(line)):
         counters = found[2].split()
         sample.net[found[1]] = (_count(counters[0]), _count(counters[8]))
-    elif found := _LOAD.fullmatch(line):
+    elif "." in word and (found := _LOAD.fullmatch(line)):
         sample.levels["load1"] = _seconds(found[1])
     elif line.startswith("TCP:"):
         fields = line.split()

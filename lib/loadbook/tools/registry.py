@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
+from pathlib import Path
 
 import loadbook.tools
 from loadbook.core.errors import ToolError
@@ -41,9 +43,15 @@ def _can(tool: Tool, workload: Workload, target: Target) -> bool:
 
 
 def _discover() -> dict[str, Tool]:
-    """Import every module of `loadbook.tools.__path__` and collect its `TOOL`, by name."""
+    """Return the tools of every folder of `loadbook.tools.__path__`; a folder that has changed is looked at again."""
+    return _found(tuple((path, Path(path).stat().st_mtime_ns) for path in loadbook.tools.__path__))
+
+
+@cache
+def _found(folders: tuple[tuple[str, int], ...]) -> dict[str, Tool]:
+    """Import every module of these folders (with their times of change) and collect its `TOOL`, by name."""
     tools: dict[str, Tool] = {}
-    for module in sorted(pkgutil.iter_modules(loadbook.tools.__path__), key=lambda m: m.name):
+    for module in sorted(pkgutil.iter_modules([path for path, _ in folders]), key=lambda m: m.name):
         tool: Tool | None = getattr(importlib.import_module(f"loadbook.tools.{module.name}"), "TOOL", None)
         if tool is not None:
             if tool.name in tools:
