@@ -366,4 +366,6 @@ def test_jmeters_results_are_an_output_alone_or_in_a_folder(layout, tmp_path):
     (there / "run" / "stdout").write_text("")
     write(there, [{"file": "a.jtl", "treatment": "plain", "block": 1}, {"file": "run", "treatment": "b", "block": 1}])
     data = imported(layout, there)
+    record = manifest.read(data.paths.trial("t0001"))
+    assert record.drivers[0].files == {"a.jtl": "driver-a.jtl"} and record.files["stdout-driver"].size == 0
     assert set(data.trials["tool"]) == {"jmeter"} and (data.values("ok", "count")["value"] == 50).all()

@@ -83,7 +83,7 @@ def _summary(made: Import) -> list[str]:
     timed = all(report.condition.started is not None for _, report in made.pairs)
     return [
         f"{study.name}: {study.question}",
-        f"outputs   {len(made.pairs)} of {tools}: {plan.blocks} blocks of {names}"
+        f"outputs   {len(made.pairs)} of {tools}: {plan.blocks} block{'' if plan.blocks == 1 else 's'} of {names}"
         + (f"; {missing} missing" if missing else ""),
         f"decides   {study.metric} against {study.label(study.baseline)}, margin {percent(study.margin, signed=False)}",
         f"order     {'by the times given' if timed else 'not known: the file gives no times, or not for every row'}",

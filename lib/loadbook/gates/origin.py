@@ -51,10 +51,11 @@ def same_output(records: Sequence[TrialRecord]) -> Iterator[Hit]:
     """Doubt a trial whose output is that of an earlier one: a file that was copied, not a second measurement."""
     first: dict[tuple[str, ...], str] = {}
     for record in sorted(records, key=lambda r: r.slot):
-        kept = [record.files.get(driver.stdout) for driver in record.drivers]
-        if record.status != "ok" or not kept or not all(file and file.size for file in kept):
+        names = [name for driver in record.drivers for name in (driver.stdout, *driver.files.values())]
+        kept = [file for name in names if (file := record.files.get(name)) and file.size]
+        if record.status != "ok" or not kept:
             continue
-        known = first.setdefault(tuple(file.sha256 for file in kept if file), record.trial)
+        known = first.setdefault(tuple(file.sha256 for file in kept), record.trial)
         if known != record.trial:
             seen = f"its output is byte for byte that of {known}"
             yield Hit("same_output", "doubt", record.trial, record.treatment, None, message("same_output", seen))

@@ -20,7 +20,7 @@ from loadbook.records.manifest import NAME, read_json, sha256_file
 from loadbook.records.manifest import read as read_record
 from loadbook.trials.choose import new_run_id
 from loadbook.trials.imported_csv import read_conditions, refuse
-from loadbook.trials.imported_files import find_sources
+from loadbook.trials.imported_files import all_files, find_sources
 from loadbook.trials.imported_reports import Report, read_reports
 from loadbook.trials.imported_run import Import, OnFile, silent, write_run
 from loadbook.trials.imported_study import (
@@ -121,16 +121,23 @@ def earlier_runs(layout: Layout, name: str) -> list[str]:
 
 def same_as(layout: Layout, made: Import) -> str | None:
     """Return the latest earlier run that holds the same outputs as the same trials, None if there is none."""
-    own = {(p.treatment, p.block, sha256_file(report.source.stdout)) for p, report in made.pairs}
+    own = {
+        (planned.treatment, planned.block, frozenset(sha256_file(p) for _, p in all_files(report.source) if _holds(p)))
+        for planned, report in made.pairs
+    }
     runs = reversed(earlier_runs(layout, made.name))
     return next((run for run in runs if _outputs(layout.run(made.name, run)) == own), None)
 
 
-def _outputs(paths: RunPaths) -> set[tuple[str, int, str]]:
-    """Return treatment, block and sha256 of every output of an imported run."""
+def _holds(path: Path) -> bool:
+    return path.stat().st_size > 0
+
+
+def _outputs(paths: RunPaths) -> set[tuple[str, int, frozenset[str]]]:
+    """Return treatment, block and the sha256 of every file that holds something, of each trial of an imported run."""
     folders = [path.parent for place in (paths.trials, paths.failed) for path in place.glob(f"*/{NAME}")]
     records = [read_record(folder) for folder in folders]
-    return {(r.treatment, r.block, r.files[d.stdout].sha256) for r in records for d in r.drivers}
+    return {(r.treatment, r.block, frozenset(f.sha256 for f in r.files.values() if f.size)) for r in records}
 
 
 def keep_import(layout: Layout, made: Import, on_file: OnFile = silent) -> str:

@@ -13,7 +13,7 @@ from loadbook.core.errors import DataError
 from loadbook.design.problems import shown
 from loadbook.tools.base import Captured
 from loadbook.trials.imported_csv import Condition, Wrong
-from loadbook.trials.outputs import OURS, read_bytes
+from loadbook.trials.outputs import OURS, STREAMED, held, read_bytes
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Source:
     """The files of one raw output: `files` are the tool's own, `others` (cmd, note, ...) are kept beside them."""
 
     condition: Condition
-    stdout: Path
+    stdout: Path | None
     stderr: Path | None = None
     rc: int | None = None
     command: str = ""
@@ -30,11 +30,13 @@ class Source:
 
     def captured(self) -> Captured:
         """Return the output as parsers get it, but for the command line, of which each tool knows its own part."""
+        files, big = held(self.files)
         return Captured(
-            stdout=read_bytes(self.stdout),
+            stdout=read_bytes(self.stdout) if self.stdout else b"",
             stderr=read_bytes(self.stderr) if self.stderr else b"",
             rc=self.rc,
-            files={name: read_bytes(path) for name, path in self.files.items()},
+            files=files,
+            paths=big,
         )
 
 
@@ -87,15 +89,16 @@ def _not_there(folder: Path, name: str, missing: Path) -> str:
 
 
 def _source(folder: Path, condition: Condition, path: Path) -> Source:
-    own = _of_folder(folder, path) if path.is_dir() else {"stdout": path}
-    if "stdout" not in own:
+    alone = {path.name if path.name.endswith(STREAMED) else "stdout": path}
+    own = _of_folder(folder, path) if path.is_dir() else alone
+    if "stdout" not in own and not any(name.endswith(STREAMED) for name in own):
         raise DataError(f"{condition.file} has no file named stdout; it holds {', '.join(own) or 'nothing'}")
     stderr = inside(folder, condition.stderr) if condition.stderr else own.get("stderr")
     if stderr is not None and stderr.is_dir():
         raise ValueError(f"stderr {shown(condition.stderr)} is a folder")
     return Source(
         condition,
-        own["stdout"],
+        own.get("stdout"),
         stderr,
         _exit_code(folder, condition, own),
         _command(folder, condition, own),
@@ -141,7 +144,8 @@ def _small_text(path: Path) -> str:
 
 def all_files(source: Source) -> Iterator[tuple[str, Path]]:
     """Yield every file of an output with the name under which its trial keeps it, `{host}` being the driver's name."""
-    yield "stdout-{host}", source.stdout
+    if source.stdout:
+        yield "stdout-{host}", source.stdout
     if source.stderr:
         yield "stderr-{host}", source.stderr
     for name, path in {**source.files, **source.others}.items():

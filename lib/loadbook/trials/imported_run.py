@@ -78,7 +78,8 @@ def _keep(paths: RunPaths, ledger: Ledger, plan: Plan, run: str, planned: Planne
     folder.mkdir(parents=True)
     for pattern, path in all_files(report.source):
         shutil.copyfile(path, folder / pattern.format(host=record.drivers[0].host), follow_symlinks=False)
-    (folder / record.drivers[0].stderr).touch()  # what was not kept is empty
+    for name in (record.drivers[0].stdout, record.drivers[0].stderr):
+        (folder / name).touch()  # what was not kept is empty
     manifest.seal(folder, record)
     ledger.append("started", trial=planned.trial, attempt=1)
     sealed = manifest.sha256_file(folder / manifest.NAME)
