@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from loadbook.design.study import Study, smoke
 from loadbook.design.workload import Workload
 
 
@@ -37,3 +38,20 @@ def test_a_shorter_load_has_fewer_requests_but_one_for_each_connection() -> None
     assert (short.duration_s, short.warmup_s, short.requests) == (1.0, 0.3, 2000)
     assert load.shortened(0.001, 0).requests == 50
     assert Workload(tool="ab").shortened(1.0, 0).requests is None
+
+
+def test_a_smoke_variant_shortens_what_treatments_change_of_the_load() -> None:
+    study = Study.model_validate(
+        {
+            "name": "loads",
+            "question": "How far do they agree?",
+            "baseline": "one",
+            "roles": {"driver": {}, "web": {"external": "192.0.2.1:80"}},
+            "workload": {"tool": "wrk", "duration_s": 4, "connections": 20},
+            "treatments": {"one": {}, "two": {"workload": {"tool": "ab", "requests": 8000, "warmup_s": 3.0}}},
+        }
+    )
+    short = smoke(study)
+    assert short.treatments["one"].workload == {}
+    assert short.treatments["two"].workload == {"tool": "ab", "requests": 2000, "warmup_s": 0.3}
+    assert short.workload_of("two").duration_s == 1.0

@@ -19,6 +19,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 MAX_BYTES = 1_000_000
 SMOKE = "-smoke"
+SMOKE_S = (1.0, 0.3)  # load, warm-up
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 INCLUDE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.toml\Z")
 
@@ -262,11 +263,18 @@ def smoke(study: Study) -> Study:
             "blocks": 6,
             "subset": "default",
             "subsets": {"default": few},
-            "treatments": {n: t for n, t in study.treatments.items() if n in kept},
-            "workload": study.workload.shortened(1.0, 0.3),
+            "treatments": {name: _short(study, name) for name in study.treatments if name in kept},
+            "workload": study.workload.shortened(*SMOKE_S),
             "published": published,
         }
     )
+
+
+def _short(study: Study, name: str) -> Treatment:
+    """Return a treatment whose own changes of the load are those of a smoke variant, too."""
+    spec = study.treatments[name]
+    short = study.workload_of(name).shortened(*SMOKE_S).model_dump()
+    return spec.model_copy(update={"workload": {key: short[key] for key in spec.workload}})
 
 
 def read_raw(path: Path, depth: int = 0) -> dict[str, Any]:
