@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from importing import capture, project, write
 
 from loadbook.records.manifest import DriverRecord, TrialRecord
+from loadbook.trials.imported import keep_import, read_import
+from loadbook.trials.imported_study import Asked
+from loadbook.trials.ingest import ingest
 from loadbook.trials.requests_kept import keep
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -26,7 +30,9 @@ def trial(folder: Path, tool: str, hosts: tuple[str, ...] = ("one",), started: f
     for host in hosts:
         shutil.copy(source, folder / f"{name}-{host}")
         files = {name: f"{name}-{host}"}
-        drivers.append(DriverRecord.model_construct(host=host, argv=argv, files=files, started_host=started))
+        drivers.append(
+            DriverRecord.model_construct(host=host, argv=argv, files=files, stdout="stdout", started_host=started)
+        )
     return TrialRecord.model_construct(tool=tool, drivers=tuple(drivers))
 
 
@@ -49,7 +55,6 @@ def test_rows_of_a_warm_up_in_the_same_log_are_left_out(tmp_path: Path) -> None:
 
 def test_no_log_and_a_broken_log_leave_no_file(tmp_path: Path) -> None:
     target = tmp_path / "t.parquet"
-    target.write_bytes(b"of an earlier ingest")
     record = trial(tmp_path, "jmeter")
     (tmp_path / "results.jtl-one").write_bytes(b"hello\n")
     error = keep(tmp_path, record, target)
@@ -58,3 +63,24 @@ def test_no_log_and_a_broken_log_leave_no_file(tmp_path: Path) -> None:
     assert not target.exists()
     assert keep(tmp_path, TrialRecord.model_construct(tool="wrk", drivers=record.drivers), target) is None
     assert not target.exists()
+
+
+def test_ingest_keeps_the_requests_of_each_trial_and_drops_those_of_trials_that_are_gone(tmp_path: Path) -> None:
+    there = tmp_path / "results"
+    there.mkdir()
+    cases = {"plain": ("csv_https", "csv_mix_delay"), "other": ("locale_de", "locale_fr")}
+    said = [
+        {"file": capture(there, "jmeter", f"5.6.3--{case}"), "treatment": arm, "block": block}
+        for arm, pair in cases.items()
+        for block, case in enumerate(pair, 1)
+    ]
+    layout, asked = project(tmp_path), Asked(name="", baseline="plain")
+    made = read_import(there, write(there, said), asked, "jmeter")
+    paths = layout.run(made.name, keep_import(layout, made))
+    stray = paths.requests / "gone.parquet"
+    stray.parent.mkdir(parents=True)
+    stray.touch()
+    ingest(paths)
+    found = {path.stem: pq.read_metadata(path).num_rows for path in paths.requests.iterdir()}
+    assert sorted(found.values()) == [1000, 1500, 1500, 3000]
+    assert found.keys() == {path.name for path in paths.trials.iterdir()}

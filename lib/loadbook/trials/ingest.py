@@ -74,6 +74,8 @@ def ingest(
     pieces = [p for p in pieces_of(memory.tables()) if p.trial in known] if memory else []
     new = {trial: one for trial, one in found.items() if trial not in known}
     _clear(paths, known)
+    for gone in (path for path in paths.requests.glob("*.parquet") if path.stem not in found):
+        gone.unlink()
     on_trial(len(known), len(found))
     with _workers(executor, new) as workers:
         for rows in spread(read_part, list(_parts(paths, plan, new)), workers, say):

@@ -88,16 +88,18 @@ def read_part(part: Part) -> Rows:
 
 def _read(part: Part, planned: PlannedTrial, folder: Path) -> tuple[Known, TrialRows | None]:
     """Return what is known of a trial, and its rows unless its record cannot be used."""
+    requests = part.requests / f"{planned.trial}.parquet"
+    requests.unlink(missing_ok=True)
     try:
         record = manifest.read(folder)
         _must_be(planned, record, part)
         rows = rows_of(folder, record)
-        if not any(problem["level"] == "invalid" for problem in rows.problems):
-            _keep(folder, record, part.requests / f"{planned.trial}.parquet", rows)
         text = (folder / manifest.NAME).read_text(encoding="utf-8")
     except (DataError, OSError) as error:
         said = error.message if isinstance(error, DataError) else f"{folder} cannot be read: {error}"
         return Known(None, [{"name": "damaged-record", "level": "invalid", "message": said}], []), None
+    if not any(problem["level"] == "invalid" for problem in rows.problems):
+        _keep(folder, record, requests, rows)
     hits = check_trial(rows.record, rows.measurements, rows.traces, rows.doubts, part.thresholds)
     return Known(text, rows.problems, [asdict(hit) for hit in hits]), rows
 

@@ -16,7 +16,6 @@ def keep(folder: Path, record: TrialRecord, target: Path) -> ParseError | None:
 
     h2load appends its log to that of the warm-up: rows that began before its process did are left out.
     """
-    target.unlink(missing_ok=True)
     logs = [(driver, folder / name) for driver in record.drivers for name in _log(record.tool, driver)]
     if not logs:
         return None
@@ -37,9 +36,11 @@ def keep(folder: Path, record: TrialRecord, target: Path) -> ParseError | None:
 
 def _log(tool: str, driver: DriverRecord) -> Iterator[str]:
     """Yield the name under which a driver's log of requests was kept, if it wrote one."""
+    if tool == "jmeter":
+        named = [name for name in driver.files if name.endswith(".jtl")]
+        yield driver.files[jmeter_results.RESULTS if len(named) > 1 else named[0]] if named else driver.stdout
     argv = tuple(driver.argv)
     asked = {
-        "jmeter": jmeter_results.RESULTS,
         "h2load": h2load_log.name(argv),
         "ab": argv[argv.index("-g") + 1].rpartition("/")[2] if "-g" in argv[:-1] else None,
     }
