@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context, parent_process
@@ -22,6 +24,7 @@ from loadbook.trials import ingest as ingest_module
 from loadbook.trials.ingest import ingest
 from loadbook.trials.reading import Part, read_part
 from recorded import STUDY, copy_recorded_run
+from waiting import wait_until
 
 
 def run_paths(root):
@@ -275,3 +278,45 @@ def test_a_worker_of_another_version_refuses():
 def test_memory_holds_no_table_twice(ingested):
     assert {p.name for p in ingested.memory.iterdir()} == {"memory.json", "trials.parquet"}
     assert {p.stem for p in ingested.processed.glob("*.parquet")} == set(TABLES)
+
+
+NO_GUARD = """
+import sys
+from pathlib import Path
+from loadbook.records.layout import RunPaths
+from loadbook.trials import ingest as module
+module.FEW_BYTES, module.PART_BYTES, module.cpus = 0, 400_000, lambda: 2
+print(module.ingest(RunPaths(Path(sys.argv[1]), Path(sys.argv[2])), say=print).read)
+"""
+
+
+def test_workers_do_not_run_the_program_that_calls(paths, tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(NO_GUARD)
+    run = [sys.executable, str(script), str(paths.raw), str(tmp_path / "out")]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "32\n", "")
+
+
+ENDLESS = """
+import os, time
+from loadbook.trials.spread import processes
+with processes() as pool:
+    print(pool.submit(os.getpid).result(), flush=True)
+    pool.submit(time.sleep, 120).result()
+"""
+
+
+def ended(pid):
+    """Tell whether a process is gone, or waits for nothing but its parent to notice."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_workers_end_when_whoever_started_them_is_killed():
+    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True) as parent:
+        worker = int(parent.stdout.readline())
+        parent.kill()
+    wait_until(lambda: ended(worker), 20)
