@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loadbook.core.errors import StudyError, UsageError
-from loadbook.design import study as study_module
-from loadbook.design.study import Study, find_study, read_raw, read_study, smoke
+from loadbook.design import study_file
+from loadbook.design.study import Study
+from loadbook.design.study_file import find_study, read_raw, read_study, smoke
 
 STUDIES = Path(__file__).parents[2] / "studies"
 VALID = """
@@ -177,7 +178,7 @@ def test_hostile_files_are_refused_in_words(tmp_path: Path, text: str) -> None:
 
 
 def test_a_huge_file_and_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    big = write(tmp_path, "#" * (study_module.MAX_BYTES + 1))
+    big = write(tmp_path, "#" * (study_file.MAX_BYTES + 1))
     with pytest.raises(StudyError, match="larger than"):
         read_study(big)
     big.write_bytes(b"\xff\xfe\x00")
@@ -276,7 +277,7 @@ def test_any_mutation_loads_or_is_refused_with_key_paths(data: st.DataObject, tm
         if places(raw):
             mutate(raw, data.draw)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study_module, "read_raw", lambda path: raw)
+        patch.setattr(study_file, "read_raw", lambda path: raw)
         try:
             study = read_study(tmp_path / "x.toml")
         except StudyError as error:

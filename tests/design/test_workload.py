@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from loadbook.design.study import Study, smoke
+from loadbook.design.study import Study
+from loadbook.design.study_file import smoke
 from loadbook.design.workload import Workload
 
 

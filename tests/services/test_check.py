@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.design.study import Study, read_study
+from loadbook.design.study import Study
+from loadbook.design.study_file import read_study
 from loadbook.services import Place, check_study, load_service, render
 
 STUDIES = Path(__file__).parents[2] / "studies"

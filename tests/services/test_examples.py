@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.design.study import read_study
+from loadbook.design.study_file import read_study
 from loadbook.services import check_study, load_service
 
 DOCS = sorted((Path(__file__).parents[2] / "docs").glob("extending*.md"))

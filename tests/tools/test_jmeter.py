@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tool_cases import FIXTURES, attempt, capture, check_sane, table
 
 from loadbook.core.errors import ParseError, StudyError, ToolError
-from loadbook.design.study import read_study
+from loadbook.design.study_file import read_study
 from loadbook.design.workload import Workload
 from loadbook.tools import jmeter, registry
 from loadbook.tools.base import Captured, Parsed, Target

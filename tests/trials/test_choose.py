@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadbook.core.errors import UsageError
-from loadbook.design.study import find_study
+from loadbook.design.study_file import find_study
 from loadbook.trials.choose import Wish, choose, is_complete
 from recorded import STUDY, copy_recorded_run
 

@@ -9,7 +9,7 @@ import pytest
 from importing import BY_HAND, capture, folder, project, rows, write
 
 from loadbook.core.errors import DataError, UsageError
-from loadbook.design.study import read_study
+from loadbook.design.study_file import read_study
 from loadbook.records import manifest
 from loadbook.records.ledger import read_ledger, states
 from loadbook.records.rundata import load_run

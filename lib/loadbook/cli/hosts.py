@@ -120,7 +120,7 @@ def doctor(hosts_file: Path | None) -> None:
 
 def _studies(checks: list[Check]) -> list[Study]:
     """Return the project's studies; one that cannot be read becomes a doubt."""
-    from loadbook.design.study import read_study
+    from loadbook.design.study_file import read_study
     from loadbook.hosts.checkup import Check
 
     found = []

@@ -39,7 +39,7 @@ def ingest(study: str, run_id: str, scheduler: str | None) -> None:
 
 def _name(here: Layout, study: str) -> str:
     """Return the name of a study that is given by it or by its file."""
-    from loadbook.design.study import find_study
+    from loadbook.design.study_file import find_study
 
     return find_study(here.studies, study).name if study.endswith(".toml") else study
 

@@ -1,27 +1,18 @@
-"""The study file: question, roles, factors, treatments, load, margin. Every mistake is named at once, by key path."""
+"""What a study says: question, roles, factors, treatments, load, margin. `study_file` reads it from TOML."""
 
 from __future__ import annotations
 
 import math
-import re
-import tomllib
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from loadbook.core.errors import SpecProblem, StudyError, UsageError
-from loadbook.design import problems
+from loadbook.core.errors import UsageError
 from loadbook.design.workload import Workload
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
-MAX_BYTES = 1_000_000
-SMOKE = "-smoke"
-SMOKE_S = (1.0, 0.3)  # load, warm-up
-FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-INCLUDE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.toml\Z")
 
 
 def _finite_and_short(level: str | int | float | bool) -> str | int | float | bool:
@@ -200,108 +191,3 @@ class Study(_Spec):
             hint = f"subsets: {', '.join([*self.subsets, 'all'])}"
             raise UsageError(f"study {self.name!r} has no subset {wanted!r}", hint)
         return self.subsets[wanted]
-
-
-def read_study(path: Path) -> Study:
-    """Read, merge and check a study file; StudyError names every mistake with its key path."""
-    raw, study = read_raw(path), None
-    found = list(_read_plans(path.parent, raw))
-    try:
-        study = Study.model_validate(raw)
-    except ValidationError as error:
-        found += problems.of_validation(error, Study)
-    found += [p for p in problems.of_meaning(raw) if p.path not in {q.path for q in found}]
-    if study is None or found:
-        raise StudyError(str(path), found)
-    return study
-
-
-def _read_plans(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
-    """Put what the plan files of the loads hold beside their names, so that a run keeps it; yield what is missing."""
-    treatments = raw.get("treatments")
-    named = treatments.items() if isinstance(treatments, dict) else ()
-    owners: list[tuple[tuple[str, ...], Any]] = [((), raw), *((("treatments", name), t) for name, t in named)]
-    for where, owner in owners:
-        load = owner.get("workload") if isinstance(owner, dict) else None
-        name = load.get("plan") if isinstance(load, dict) else None
-        if isinstance(load, dict) and isinstance(name, str) and FILE_NAME.match(name):
-            try:
-                load["plan_text"] = (folder / name).read_text(encoding="utf-8")
-            except (OSError, ValueError) as error:
-                reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-                path = problems.key_path((*where, "workload", "plan"))
-                yield SpecProblem(path, f"{name!r} beside the study cannot be read: {reason}")
-
-
-def find_study(studies: Path, name: str) -> Study:
-    """Return the study called `name`: a path, a file in `studies`, or `<name>-smoke`, which comes by rule."""
-    direct = Path(name)
-    if direct.suffix == ".toml":
-        return read_study(direct)
-    path = studies / f"{name}.toml"
-    if path.is_file():
-        return read_study(path)
-    if name.endswith(SMOKE) and (studies / f"{name.removesuffix(SMOKE)}.toml").is_file():
-        return smoke(read_study(studies / f"{name.removesuffix(SMOKE)}.toml"))
-    known = sorted(p.stem for p in studies.glob("*.toml"))
-    raise UsageError(f"no study {problems.shown(name)} in {studies}{problems.suggest(name, known)}")
-
-
-def smoke(study: Study) -> Study:
-    """Return the short variant of a study: baseline, its checks and one treatment, 6 blocks of 1 s."""
-    chosen = study.in_subset()
-    checks = [t for t in chosen if study.treatments[t].check]
-    others = [t for t in chosen if t not in checks and t != study.baseline]
-    few = (study.baseline, *others[:1], *checks)
-    kept = {*few, *(study.treatments[t].same_as for t in few)}
-    published = study.published and study.published.model_copy(
-        update={"claims": tuple(c for c in study.published.claims if {c.treatment, c.against} <= kept)}
-    )
-    return study.model_copy(
-        update={
-            "name": study.name + SMOKE,
-            "blocks": 6,
-            "subset": "default",
-            "subsets": {"default": few},
-            "treatments": {name: _short(study, name) for name in study.treatments if name in kept},
-            "workload": study.workload.shortened(*SMOKE_S),
-            "published": published,
-        }
-    )
-
-
-def _short(study: Study, name: str) -> Treatment:
-    """Return a treatment whose own changes of the load are those of a smoke variant, too."""
-    spec = study.treatments[name]
-    short = study.workload_of(name).shortened(*SMOKE_S).model_dump()
-    return spec.model_copy(update={"workload": {key: short[key] for key in spec.workload}})
-
-
-def read_raw(path: Path, depth: int = 0) -> dict[str, Any]:
-    """Return the file's tables with its `include` (a file beside it) merged under them."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"study file {path}: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise StudyError(str(path), [SpecProblem("file", f"larger than {MAX_BYTES} bytes")])
-    try:
-        raw = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number too long
-        raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
-    include = raw.pop("include", None)
-    if include is None:
-        return raw
-    if depth > 3 or not isinstance(include, str) or not INCLUDE.match(include):
-        raise StudyError(
-            str(path), [SpecProblem("include", "must name a .toml file beside this one, four deep at most")]
-        )
-    return _merge(read_raw(path.parent / include, depth + 1), raw)
-
-
-def _merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(under)
-    for key, value in over.items():
-        old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return merged

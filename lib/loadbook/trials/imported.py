@@ -14,7 +14,8 @@ from pathlib import Path
 
 from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.metrics import metric as metric_of
-from loadbook.design.study import Study, read_study
+from loadbook.design.study import Study
+from loadbook.design.study_file import read_study
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.manifest import NAME, read_json, sha256_file
 from loadbook.records.manifest import read as read_record

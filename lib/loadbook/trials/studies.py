@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import LoadbookError, SpecProblem, StudyError, ToolError
-from loadbook.design.study import SMOKE, Study, find_study, read_raw
+from loadbook.design.study import Study
+from loadbook.design.study_file import SMOKE, find_study, read_raw
 from loadbook.design.workload import Workload
 from loadbook.records.layout import Layout
 from loadbook.services import check_study, load_service

@@ -226,9 +226,7 @@ def how(analysis: Analysis) -> str:
         said.append("long tick: the true size of the known effect")
     if clipped(analysis):
         said.append("arrow head: the interval goes on beyond the axis")
-    said.append(
-        f"shaded: differences below ±{margin_text(analysis.margin)}, declared as too small to matter"
-    )
+    said.append(f"shaded: differences below ±{margin_text(analysis.margin)}, declared as too small to matter")
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]}."
 
