@@ -102,12 +102,13 @@ def pyarrow(path: Path) -> dict[str, list[float]]:
 
 def jmeter(path: Path) -> dict[str, list[float]]:
     """Run JMeter's dashboard generator; its percentiles are of the last 20,000 rows of a label."""
-    home, out = Path(os.environ["JMETER_HOME"]), path.with_suffix(".report")
+    home, out = Path(os.environ["JMETER_HOME"]).resolve(), path.with_suffix(".report")
     opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "util", "text", "lang.invoke")]
     java = ["java", "-Xms1g", "-Xmx1g", *opens, "-Djava.awt.headless=true", "-jar", str(home / "bin/ApacheJMeter.jar")]
     log = ["-j", str(path.with_suffix(".log"))]
     shutil.rmtree(out, ignore_errors=True)
-    subprocess.run([*java, "-g", str(path), "-o", str(out), *log], check=True, stdout=subprocess.DEVNULL)
+    command = [*java, "-g", str(path), "-o", str(out), *log]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=path.parent)  # it leaves a folder temp/ there
     told = json.loads((out / "statistics.json").read_text())
     keys = ("sampleCount", "errorPct", "meanResTime", "medianResTime", "pct1ResTime", "pct3ResTime")
     return {label: [row[key] / (100 if key == "errorPct" else 1) for key in keys] for label, row in told.items()}
