@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from captures import check_capture
 from gatedata import CLEAN, check, named
-from test_drivers import two
+from test_driver_gates import two
 from test_run_gates import STUDY, make, received
 
 from loadbook.core.gates import GATES
