@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import random
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,17 +15,10 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
     """A lab with the hosts `driver` and `web` on addresses of its own; ended with the test session."""
-    from loadbook.hosts.lab import Lab
+    from labs import own_lab
 
-    folder = Path(tempfile.mkdtemp(prefix="lb-"))
-    draw = random.Random(os.urandom(8))
-    own = Lab(folder / "lab", net=f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}")
-    try:
-        own.up()
+    with own_lab() as own:
         yield own
-    finally:
-        own.down()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

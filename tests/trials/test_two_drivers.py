@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import random
-import shutil
 import signal
-import tempfile
 import threading
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from labs import own_lab
 from loadbook.core.units import seconds
-from loadbook.hosts.lab import Lab
 from loadbook.records import manifest
 from loadbook.records.rundata import load_run
 from loadbook.records.schema import TABLES, read_table
@@ -52,15 +49,8 @@ OWN_TIMES = ["run", "started", "duration_s"]
 
 @pytest.fixture(scope="module")
 def lab():
-    folder = Path(tempfile.mkdtemp(prefix="lb2-"))
-    hosts = {"driver": ("driver",), "web": ("web",), "driver-2": ("driver",)}
-    own = Lab(folder / "lab", hosts, net=f"127.{random.randrange(10, 250)}.{random.randrange(250)}")
-    try:
-        own.up()
+    with own_lab(hosts={"driver": ("driver",), "web": ("web",), "driver-2": ("driver",)}) as own:
         yield own
-    finally:
-        own.down()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -1,0 +1,27 @@
+"""A lab of one's own: real sshd servers on loopback addresses that nobody else has, taken down at the end."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from loadbook.hosts.lab import Lab
+
+
+@contextmanager
+def own_lab(**options: object) -> Iterator[Lab]:
+    """Yield a lab that is up; `options` are those of Lab (its hosts, say)."""
+    folder = Path(tempfile.mkdtemp(prefix="lb-"))
+    draw = random.Random(os.urandom(8))
+    own = Lab(folder / "lab", net=f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}", **options)
+    try:
+        own.up()
+        yield own
+    finally:
+        own.down()
+        shutil.rmtree(folder, ignore_errors=True)
