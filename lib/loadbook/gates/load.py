@@ -13,7 +13,10 @@ SPINNING_TOOLS = ("httperf",)
 
 
 def driver_saturated(evidence: Evidence) -> Iterator[Hit]:
-    """Judge each driver over the measurement window: its busiest CPU, and the generator's own threads."""
+    """Judge each driver over the measurement window: its busiest CPU, and the generator's own threads.
+
+    With `driver_cpu = 1` (a study of the generators themselves) a full CPU is doubted, never invalid.
+    """
     for host in drivers(evidence):
         if evidence.record.tool in SPINNING_TOOLS:
             yield evidence.unchecked("driver_saturated", f"{evidence.record.tool} fills its CPU by design", host)
@@ -43,7 +46,7 @@ def _busiest(evidence: Evidence, host: str, busy: dict[str, float], used: float 
     own, least = 1.0 if used is None else used / sum(busy.values()), evidence.thresholds.driver_own_share
     if own < least:
         seen += f", {percent(own, 0, signed=False)} of that with the load"
-    full = busy[cpu] >= evidence.thresholds.driver_cpu and own >= least
+    full = busy[cpu] > evidence.thresholds.driver_cpu and own >= least
     yield evidence.hit("driver_saturated", "invalid" if full else "doubt", seen, host)
 
 
@@ -55,7 +58,7 @@ def _threads(evidence: Evidence, host: str) -> Iterator[Hit]:
     if own >= evidence.thresholds.driver_cpu_doubt:
         counted = f"the {threads} threads" if threads > 1 else "the one thread"
         seen = f"{counted} of {tool} used {percent(own, 0, signed=False)} of a CPU{' each' if threads > 1 else ''}"
-        level: Level = "invalid" if own >= evidence.thresholds.driver_cpu else "doubt"
+        level: Level = "invalid" if min(own, 1.0) > evidence.thresholds.driver_cpu else "doubt"
         yield evidence.hit("driver_saturated", level, seen, host)
 
 
