@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from loadbook.cli import main
+from commands import exit_code
 from loadbook.records import manifest
 from loadbook.records.ledger import read_ledger
 from loadbook.records.verify import verify_run
@@ -26,18 +26,8 @@ def raw(layout):
     return run_of(layout)
 
 
-def verify(monkeypatch, *words):
-    """Run the command and return its exit code."""
-    monkeypatch.setattr("sys.argv", ["loadbook", "verify", *words])
-    try:
-        main()
-    except SystemExit as end:
-        return end.code
-    return 0
-
-
 def test_a_run_as_it_was_kept(layout, raw, monkeypatch, capsys):
-    assert verify(monkeypatch) == 0
+    assert exit_code(monkeypatch, "verify") == 0
     (line,) = capsys.readouterr().out.splitlines()
     files = sum(p.is_file() for p in raw.rglob("*"))
     assert line.startswith(f"{STUDY} {raw.name}: 32 attempts, {files} files, ")
@@ -54,7 +44,7 @@ def test_everything_that_was_touched_is_named(layout, raw, monkeypatch, capsys):
     shutil.copytree(raw / "trials/t0007", raw / "trials/again")
     record = manifest.read(raw / "trials/t0007").model_copy(update={"attempt": 9})
     (raw / "trials/again/trial.json").write_text(record.model_dump_json())
-    assert verify(monkeypatch, STUDY) == 4
+    assert exit_code(monkeypatch, "verify", STUDY) == 4
     *lines, last = capsys.readouterr().out.splitlines()
     at = raw.relative_to(layout.root)
     found = {tuple(line.split(":")[0].split()) for line in lines}
@@ -102,11 +92,11 @@ def test_a_new_run_keeps_checksums_of_everything(layout, raw, monkeypatch, capsy
         ("extra", "notes.txt"),
         ("missing", "hosts.toml"),
     }
-    assert verify(monkeypatch, STUDY, "--run", paths.raw.name) == 4
-    assert verify(monkeypatch, STUDY, "--run", raw.name) == 0
+    assert exit_code(monkeypatch, "verify", STUDY, "--run", paths.raw.name) == 4
+    assert exit_code(monkeypatch, "verify", STUDY, "--run", raw.name) == 0
 
 
 def test_what_is_not_there_cannot_be_verified(layout, monkeypatch, capsys):
-    assert verify(monkeypatch, "nosuch") == 2
+    assert exit_code(monkeypatch, "verify", "nosuch") == 2
     assert "no run of 'nosuch'" in capsys.readouterr().err
-    assert verify(monkeypatch, "--run", "latest") == 2
+    assert exit_code(monkeypatch, "verify", "--run", "latest") == 2

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 
 import pytest
 
-from loadbook.cli import main
+from commands import exit_code
 from recorded import STUDY, copy_recorded_run
 
 FIVE_MISTAKES = """
@@ -39,13 +38,7 @@ def loadbook(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
 
     def call(*words):
-        monkeypatch.setattr(sys, "argv", ["loadbook", *words])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code
-        return (code, *capsys.readouterr())
+        return (exit_code(monkeypatch, *words), *capsys.readouterr())
 
     call.layout = layout
     return call

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from importing import BY_HAND, folder, project, rows, write
 
-from loadbook.cli import main
+from commands import exit_code
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.trials.imported import read_import
 from loadbook.trials.imported_csv import read_conditions
@@ -29,12 +28,7 @@ def call(tmp_path, monkeypatch, capsys):
 
     def run(*options, conditions="conditions.csv"):
         words = ["import", str(there), "--conditions", str(there / conditions), "--baseline", "plain", *options]
-        monkeypatch.setattr(sys, "argv", ["loadbook", *words])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code
+        code = exit_code(monkeypatch, *words)
         out, err = capsys.readouterr()
         assert code == 0 or "was imported" in err or not layout.study_raw("by-hand").exists()
         return code, out, err

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from loadbook.cli import ingest as cli
-from loadbook.cli import main
+from commands import exit_code
+from loadbook.cli import ticker
 from recorded import STUDY, copy_recorded_run, run_of
 
 
@@ -19,27 +19,18 @@ def layout(tmp_path, monkeypatch):
     return made
 
 
-def call(monkeypatch, *words):
-    monkeypatch.setattr("sys.argv", ["loadbook", "ingest", *words])
-    try:
-        main()
-    except SystemExit as end:
-        return end.code
-    return 0
-
-
 def test_the_same_is_said_whether_trials_were_read_or_not(layout, monkeypatch, capsys):
     said = []
     for _ in range(2):
-        assert call(monkeypatch, STUDY) == 0
+        assert exit_code(monkeypatch, "ingest", STUDY) == 0
         said.append(capsys.readouterr())
     assert said[0].out == said[1].out
     assert "31 of 32 planned trials are valid (1 tool_failed, host driver: wrk ended" in said[0].out
 
 
 def test_progress_goes_to_stderr(layout, monkeypatch, capsys):
-    monkeypatch.setattr(cli.Ticker, "FIRST_S", 0)
-    assert call(monkeypatch, STUDY) == 0
+    monkeypatch.setattr(ticker.Ticker, "FIRST_S", 0)
+    assert exit_code(monkeypatch, "ingest", STUDY) == 0
     said = capsys.readouterr()
     assert "0 of 32 trials read\n" in said.err
     assert "trials read" not in said.out
@@ -50,16 +41,16 @@ def test_a_terminal_has_one_line(monkeypatch):
         def isatty(self):
             return True
 
-    monkeypatch.setattr(cli.Ticker, "FIRST_S", 0)
-    monkeypatch.setattr(cli.time, "monotonic", iter(range(9)).__next__)
-    ticker = cli.Ticker(Terminal(), "trials read")
+    monkeypatch.setattr(ticker.Ticker, "FIRST_S", 0)
+    monkeypatch.setattr(ticker.time, "monotonic", iter(range(9)).__next__)
+    told = ticker.Ticker(Terminal(), "trials read")
     for done in (1, 2):
-        ticker(done, 2)
-    assert ticker.stream.getvalue() == "1 of 2 trials read\r2 of 2 trials read\n"
+        told(done, 2)
+    assert told.stream.getvalue() == "1 of 2 trials read\r2 of 2 trials read\n"
 
 
 def test_a_run_without_any_trial_is_an_error(layout, monkeypatch, capsys):
     for name in ("trials", "failed"):
         shutil.rmtree(run_of(layout) / name)
-    assert call(monkeypatch, STUDY) == 4
+    assert exit_code(monkeypatch, "ingest", STUDY) == 4
     assert "has no trial yet" in capsys.readouterr().err

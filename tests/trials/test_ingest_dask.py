@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from loadbook.cli import main
+from commands import exit_code
 from loadbook.trials import ingest as ingest_module
 from loadbook.trials import scheduler
 from recorded import STUDY, ingested_run
@@ -27,23 +27,13 @@ def cluster(workers):
     )
 
 
-def call(monkeypatch, *words):
-    """Run the command line and return its exit code."""
-    monkeypatch.setattr("sys.argv", ["loadbook", *words])
-    try:
-        main()
-    except SystemExit as end:
-        return end.code
-    return 0
-
-
 def test_two_workers_of_a_cluster_make_the_same_bytes(layout, monkeypatch, capsys):
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
     alone = {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")}
     shutil.rmtree(paths.processed)
     monkeypatch.setattr(ingest_module, "PART_BYTES", 100_000)
     with cluster(2) as two, distributed.Client(two) as client, distributed.get_task_stream(client) as stream:
-        assert call(monkeypatch, "ingest", STUDY, "--scheduler", two.scheduler_address) == 0
+        assert exit_code(monkeypatch, "ingest", STUDY, "--scheduler", two.scheduler_address) == 0
     assert {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")} == alone
     said = capsys.readouterr()
     assert "31 of 32 planned trials are valid" in said.out
@@ -53,13 +43,13 @@ def test_two_workers_of_a_cluster_make_the_same_bytes(layout, monkeypatch, capsy
 
 def test_a_scheduler_that_is_not_there_or_has_no_workers_is_said(layout, monkeypatch, capsys):
     monkeypatch.setattr(scheduler, "CONNECT_S", 1)
-    assert call(monkeypatch, "ingest", STUDY, "--scheduler", "tcp://127.0.0.1:9") == 3
+    assert exit_code(monkeypatch, "ingest", STUDY, "--scheduler", "tcp://127.0.0.1:9") == 3
     assert "no Dask scheduler answers" in capsys.readouterr().err
     with cluster(0) as none:
-        assert call(monkeypatch, "ingest", STUDY, "--scheduler", none.scheduler_address) == 3
+        assert exit_code(monkeypatch, "ingest", STUDY, "--scheduler", none.scheduler_address) == 3
     assert "has no workers" in capsys.readouterr().err
 
 
 def test_an_address_that_is_none_is_a_wrong_argument(layout, monkeypatch, capsys):
-    assert call(monkeypatch, "ingest", STUDY, "--scheduler", "nosuch://x") == 2
+    assert exit_code(monkeypatch, "ingest", STUDY, "--scheduler", "nosuch://x") == 2
     assert "is no address of a Dask scheduler" in capsys.readouterr().err

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from loadbook.cli.ticker import Ticker
 from loadbook.core.errors import DataError
 from loadbook.core.units import NBSP, percent, quantity
 from loadbook.records.layout import Layout, layout
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from loadbook.tools.base import Measurement
     from loadbook.trials.imported_reports import Report
     from loadbook.trials.imported_run import Import
-
-# what takes longer says how far it is
-PATIENCE_S = 2.0
-SAY_EVERY_S = 1.0
 
 
 @click.command("import")
@@ -57,7 +53,7 @@ def import_(
     from loadbook.trials.imported_study import Asked
 
     asked = Asked(study, baseline, metric, margin, question, incomplete, aa)
-    made = read_import(folder, conditions, asked, tool, _Progress("read"))
+    made = read_import(folder, conditions, asked, tool, Ticker(sys.stderr, "outputs read"))
     here = layout()
     before = same_as(here, made)
     for note in [*made.notes, *([f"the same was imported before, as run {before}"] if before else [])]:
@@ -68,7 +64,7 @@ def import_(
         _show(made)
         click.echo("nothing was written (--dry-run)")
         return
-    run = keep_import(here, made, _Progress("kept"))
+    run = keep_import(here, made, Ticker(sys.stderr, "outputs kept"))
     click.echo(_tables(here, made.name, run))
     click.echo(f"{'new run' if before else 'run'} {run}")
     click.echo(f"data {here.run(made.name, run).raw}")
@@ -93,7 +89,7 @@ def _summary(made: Import) -> list[str]:
 def _tables(here: Layout, study: str, run: str) -> str:
     from loadbook.trials.ingest import ingest
 
-    found = ingest(here.run(study, run), on_trial=_Progress("ingested"))
+    found = ingest(here.run(study, run), on_trial=Ticker(sys.stderr, "outputs ingested"))
     causes = "; ".join(f"{count} {why}" for why, count in found.causes[:3])
     if not found.valid:
         raise DataError(
@@ -135,16 +131,3 @@ def _value(report: Report, metric: str) -> str:
     rows: tuple[Measurement, ...] = report.parsed.rows if report.parsed else ()
     found = next((row for row in rows if (row.metric, row.statistic) == wanted), None)
     return quantity(found.value, found.unit).replace(NBSP, " ") if found else "none"
-
-
-class _Progress:
-    """Lines on stderr, once something has taken some time; `did` says what."""
-
-    def __init__(self, did: str) -> None:
-        self.did = did
-        self.due = time.monotonic() + PATIENCE_S
-
-    def __call__(self, done: int, total: int) -> None:
-        if time.monotonic() >= self.due:
-            self.due = time.monotonic() + SAY_EVERY_S
-            print(f"{self.did} {done} of {total} outputs", file=sys.stderr, flush=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
+from loadbook.cli.ticker import Ticker
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import size
 from loadbook.records.layout import Layout, layout
@@ -119,22 +119,3 @@ def _verified(here: Layout, study: str, run_id: str) -> bool:
     said = f"{checked.attempts} attempts, {checked.files} files, {size(checked.size)}"
     click.echo(f"{study} {run_id}: {said}: {verdict}{bare}")
     return not number
-
-
-class Ticker:
-    """Says how far something is, from its third second on: every few seconds, on a terminal in one line."""
-
-    FIRST_S, EVERY_S = 2.0, 5.0
-
-    def __init__(self, stream: TextIO, what: str) -> None:
-        self.stream, self.what, self.live = stream, what, stream.isatty()
-        self.next = time.monotonic() + self.FIRST_S
-
-    def __call__(self, done: int, total: int) -> None:
-        """Tell that `done` of `total` are done."""
-        if time.monotonic() < self.next:
-            return
-        self.next = time.monotonic() + (0.2 if self.live else self.EVERY_S)
-        end = ("\r" if done < total else "\n") if self.live else "\n"
-        self.stream.write(f"{done} of {total} {self.what}{end}")
-        self.stream.flush()

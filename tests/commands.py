@@ -1,0 +1,17 @@
+"""The command line in this process, as a shell calls it."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadbook.cli import main
+
+
+def exit_code(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """Call `loadbook WORDS` and return its exit code; what it prints goes where the test catches it."""
+    monkeypatch.setattr("sys.argv", ["loadbook", *words])
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
