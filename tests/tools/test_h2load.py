@@ -210,3 +210,9 @@ def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str,
 @pytest.mark.parametrize("form", h2load_forms.FORMS, ids=lambda form: form.name)
 def test_every_form_matches_the_line_it_shows(form: h2load_forms.Form) -> None:
     assert form.whole.fullmatch(form.shows) or form.name in ("connect", "ttfb", "clients")
+
+
+def test_the_log_gives_rates_per_second() -> None:
+    found = H2LOAD.parse(case("logfile")).samples
+    assert sum(s.value for s in found if s.metric == "ok_per_s") == 500
+    assert {(s.series, s.x_unit, s.unit) for s in found if s.metric != "errors"} == {("ended", "s", "1/s")}

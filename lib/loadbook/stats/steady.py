@@ -1,4 +1,4 @@
-"""Within a trial: where does the warm-up end, and did the rate hold still after it? (statistics.md 3.10)
+"""Within a trial: where the warm-up ends, and whether the rate holds still after it (statistics.md 3.10).
 
 Two different questions. `mser5` cuts one trial's series, so that its mean has the least error; `steady` asks all trials
 of a treatment together whether the rate still moves after the first ten seconds. Neither changes a tool's own figures:
@@ -34,8 +34,8 @@ class Trend(NamedTuple):
 def mser5(series: ArrayLike, largest: float = LARGEST_CUT) -> int:
     """Return how many samples to cut from the front: the cut whose remaining mean has the smallest standard error.
 
-    The series is taken in batches of five (White, Cobb and Spratt, 2000); what is over at the end is not judged. At most
-    the share `largest` is cut: a cut at that limit says that the series had not settled.
+    The series is taken in batches of five (White, Cobb and Spratt, 2000); what is over at the end is not judged. At
+    most the share `largest` is cut: a cut at that limit says that the series had not settled.
     """
     values = np.asarray(series, float)
     batches = values[: len(values) // BATCH * BATCH].reshape(-1, BATCH).mean(axis=1)

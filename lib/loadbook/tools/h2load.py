@@ -89,7 +89,8 @@ class H2load:
         check(report)
         log = log_of(report, captured)
         times_us = {"latency": log.times_us} if log and log.answered else {}
-        return Parsed(tuple(_rows(report, log)), doubts=tuple(_doubts(report, captured, lines)), times_us=times_us)
+        doubts = tuple(_doubts(report, captured, lines))
+        return Parsed(tuple(_rows(report, log)), log.samples if log else (), doubts, times_us)
 
 
 TOOL = H2load()

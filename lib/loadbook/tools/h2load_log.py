@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadbook.core.errors import ParseError
+from loadbook.tools import per_second
+from loadbook.tools.base import Sample
 
 if TYPE_CHECKING:
     from loadbook.requests.histogram import Histogram
@@ -19,11 +21,12 @@ PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 
 
 class Log(NamedTuple):
-    """What a log says of one run: how many requests were answered, by class of status too, and their exact times."""
+    """What a log says of one run: how many requests were answered, by class of status too, their exact times, rates."""
 
     answered: int
     classes: Mapping[int, int]
     times: Histogram
+    samples: tuple[Sample, ...] = ()
 
     @property
     def times_us(self) -> Counter[int]:
@@ -52,10 +55,11 @@ def read(file: str, data: bytes, last: int) -> Log:
     if not last:
         return Log(0, {}, Histogram())
     try:
-        total = summarise(_tail(data, lines - last), "h2load", file=file).total()
+        figures = summarise(_tail(data, lines - last), "h2load", file=file)
     except ParseError as error:
         raise ParseError("h2load", file, error.line and error.line + lines - last, error.reason) from None
-    return Log(total.answered, total.classes, total.latency)
+    total = figures.total()
+    return Log(total.answered, total.classes, total.latency, tuple(per_second.ended(figures)))
 
 
 def _tail(data: bytes, lines: int) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from loadbook.core.errors import ToolError
 from loadbook.design.workload import Workload
-from loadbook.tools import jmeter_plan, jmeter_results, plan
+from loadbook.tools import jmeter_plan, jmeter_results, per_second, plan
 from loadbook.tools.base import Captured, Parsed, Target
 from loadbook.tools.jmeter_results import RESULTS
 
@@ -119,7 +119,7 @@ class JMeter:
         offered = float(rate) if re.fullmatch(r"\d+(\.\d+)?(e-\d+)?", rate) else None
         return Parsed(
             tuple(jmeter_results.rows(figures, offered)),
-            tuple(jmeter_results.samples(figures)),
+            tuple(per_second.ended(figures)),
             tuple(jmeter_results.doubts(file, figures, captured)),
             jmeter_results.times_us(figures),
             jmeter_results.span(figures),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from loadbook.core.errors import ParseError
 from loadbook.tools import text
-from loadbook.tools.base import Captured, Measurement, Sample
+from loadbook.tools.base import Captured, Measurement
 
 if TYPE_CHECKING:
     from loadbook.requests.histogram import Histogram
@@ -146,14 +146,6 @@ def span(figures: Summary) -> tuple[float, float] | None:
     if figures.first_start_us is None or figures.last_end_us is None:
         return None
     return figures.first_start_us / 1e6, figures.last_end_us / 1e6
-
-
-def samples(figures: Summary) -> Iterator[Sample]:
-    """Yield what ended in each second of the driver's clock: the first and the last are seldom whole."""
-    for second, answered, ok, errors in figures.series():
-        yield Sample("ended", "requests_per_s", second, "s", answered, "1/s")
-        yield Sample("ended", "ok_per_s", second, "s", ok, "1/s")
-        yield Sample("ended", "errors", second, "s", errors, "1")
 
 
 def doubts(file: str, figures: Summary, captured: Captured) -> Iterator[tuple[str, str]]:
