@@ -81,16 +81,35 @@ def make_plan(study: Study, subset: str | None = None, blocks: int | None = None
 
     Raises
     ------
-    UsageError : unknown subset, or fewer than one block.
+    UsageError : unknown subset, fewer than one block, or another number than the study's last look.
     """
     chosen = study.in_subset(subset)
     blocks = study.blocks if blocks is None else blocks
     seed = study.seed if seed is None else seed
     if blocks < 1:
         raise UsageError(f"a plan needs at least one block, not {blocks}")
-    drawn = [(block, name) for block in range(1, blocks + 1) for name in _order(chosen, seed, block)]
-    trials = tuple(PlannedTrial(f"t{i:04d}", name, block, i) for i, (block, name) in enumerate(drawn, 1))
-    return Plan(study, subset or study.subset, seed, blocks, tuple(chosen), trials)
+    looks = study.stopping.looks
+    if looks and blocks != looks[-1]:
+        hint = "declare other looks in the study, or leave the number of blocks to it"
+        raise UsageError(f"study {study.name!r} {study.stopping.said()}: its plan has {looks[-1]}, not {blocks}", hint)
+    return Plan(study, subset or study.subset, seed, blocks, tuple(chosen), _drawn(chosen, seed, blocks))
+
+
+def more_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
+    """Return the trials that lengthen a plan to so many blocks: the same draw goes on behind its last trial.
+
+    Raises
+    ------
+    UsageError : the plan was not drawn by loadbook.
+    """
+    if plan.seed is None:
+        raise UsageError("the order of an imported run was not drawn here", "import a longer run instead")
+    return _drawn(plan.treatments, plan.seed, blocks)[len(plan.trials) :]
+
+
+def _drawn(treatments: tuple[str, ...], seed: int, blocks: int) -> tuple[PlannedTrial, ...]:
+    drawn = [(block, name) for block in range(1, blocks + 1) for name in _order(treatments, seed, block)]
+    return tuple(PlannedTrial(f"t{i:04d}", name, block, i) for i, (block, name) in enumerate(drawn, 1))
 
 
 def read_plan(raw: dict[str, Any], source: str) -> Plan:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from loadbook.core.errors import SpecProblem
 from loadbook.core.metrics import METRICS
+from loadbook.design.stopping import last_look
 from loadbook.design.workload import Workload
 
 _PLAIN = re.compile(r"[\w.-]{1,80}\Z", re.ASCII)
@@ -88,7 +89,7 @@ def of_meaning(raw: dict[str, Any]) -> list[SpecProblem]:
     """Return what is wrong between the tables of a study; parts of the wrong shape are left to `of_validation`."""
     return [
         SpecProblem(path, message)
-        for check in (_references, _roles, _factors, _treatments, _loads, _subsets, _claims)
+        for check in (_references, _stopping, _roles, _factors, _treatments, _loads, _subsets, _claims)
         for path, message in check(raw)
     ]
 
@@ -123,6 +124,12 @@ def _references(raw: dict[str, Any]) -> Found:
     for path, kind, name, known in wanted:
         if message := _unknown(kind, name, known):
             yield path, message
+
+
+def _stopping(raw: dict[str, Any]) -> Found:
+    last = last_look(raw)
+    if last is not None and raw.get("blocks", last) != last:
+        yield "blocks", f"must be {last}, the last of stopping.looks, or be left out (is {shown(raw['blocks'])})"
 
 
 def _roles(raw: dict[str, Any]) -> Found:

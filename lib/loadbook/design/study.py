@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from loadbook.core.errors import UsageError
+from loadbook.design.stopping import Stopping, last_look
 from loadbook.design.workload import Workload
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -143,6 +144,7 @@ class Study(_Spec):
     baseline: str
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
+    stopping: Stopping = Stopping()
     seed: int = 1
     subset: str = "default"
     roles: dict[Ident, Role]
@@ -154,6 +156,12 @@ class Study(_Spec):
     reset: Reset = Reset()
     gates: Gates = Gates()
     published: Published | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _blocks_up_to_the_last_look(cls, raw: Any) -> Any:
+        last = last_look(raw) if isinstance(raw, dict) and "blocks" not in raw else None
+        return raw | {"blocks": last} if last else raw
 
     def levels_of(self, treatment: str) -> dict[str, Level]:
         """Return every factor's level under `treatment`; what it does not set has the role's value."""

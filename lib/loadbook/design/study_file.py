@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
 from loadbook.design import problems
+from loadbook.design.stopping import Stopping
 from loadbook.design.study import Study, Treatment
 
 MAX_BYTES = 1_000_000
@@ -80,6 +81,7 @@ def smoke(study: Study) -> Study:
         update={
             "name": study.name + SMOKE,
             "blocks": 6,
+            "stopping": Stopping(),
             "subset": "default",
             "subsets": {"default": few},
             "treatments": {name: _short(study, name) for name in study.treatments if name in kept},
