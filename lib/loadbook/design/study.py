@@ -49,6 +49,22 @@ class Factor(_Spec):
 
 
 class Treatment(_Spec):
+class Factorial(_Spec):
+    """Treatments made by rule (design.factorial): every name of `factors`, or a `fraction` of their combinations.
+
+    A name is a factor or one of `groups`, whose factors are switched together. `levels` states low and high where a
+    factor has more than two. `generators` ("d = a b c") choose the fraction instead; one that mixes main effects with
+    pairs is allowed only as a `screening`.
+    """
+
+    factors: Annotated[tuple[Ident, ...], Field(min_length=2, max_length=9)]
+    levels: dict[Ident, tuple[Level, Level]] = Field(default_factory=dict)
+    groups: dict[Ident, Annotated[tuple[Ident, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    fraction: Literal["full", "half", "quarter", "eighth", "sixteenth"] = "full"
+    generators: tuple[str, ...] = ()
+    screening: bool = False
+
+
     """One combination of levels: what it sets differs from the roles' vars; `same_as` repeats another exactly.
 
     `workload` holds what differs from the study's own load: another tool, say, to see how far tools agree.
@@ -129,6 +145,7 @@ class Reset(_Spec):
 
     wait_s: Annotated[float, Field(ge=0, le=600)] = 10.0
     settle_s: Annotated[float, Field(ge=0, le=60)] = 0.1
+    factorial: Factorial | None = None
     max_time_wait: Annotated[int, Field(ge=0)] = 5000
 
 

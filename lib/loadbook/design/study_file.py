@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
-from loadbook.design import problems
+from loadbook.design import factorial, problems
 from loadbook.design.stopping import Stopping
 from loadbook.design.study import Study, Treatment
 
@@ -25,7 +25,7 @@ INCLUDE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.toml\Z")
 def read_study(path: Path) -> Study:
     """Read, merge and check a study file; StudyError names every mistake with its key path."""
     raw, study = read_raw(path), None
-    found = list(_read_plans(path.parent, raw))
+    found = [*factorial.expand(raw), *_read_plans(path.parent, raw)]
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
@@ -68,12 +68,16 @@ def find_study(studies: Path, name: str) -> Study:
 
 
 def smoke(study: Study) -> Study:
-    """Return the short variant of a study: baseline, its checks and one treatment, 6 blocks of 1 s."""
+    """Return the short variant of a study: baseline, its checks and one treatment, 6 blocks of 1 s.
+
+    Of a factorial it is the whole factorial of the first two switches.
+    """
     chosen = study.in_subset()
     checks = [t for t in chosen if study.treatments[t].check]
     others = [t for t in chosen if t not in checks and t != study.baseline]
-    few = (study.baseline, *others[:1], *checks)
-    kept = {*few, *(study.treatments[t].same_as for t in few)}
+    small, made = factorial.shortened(study) or (None, {})
+    few = (*(made or (study.baseline, *others[:1])), *checks)
+    kept = {*few, *(study.treatments[t].same_as for t in few if t in study.treatments)}
     published = study.published and study.published.model_copy(
         update={"claims": tuple(c for c in study.published.claims if {c.treatment, c.against} <= kept)}
     )
@@ -84,7 +88,8 @@ def smoke(study: Study) -> Study:
             "stopping": Stopping(),
             "subset": "default",
             "subsets": {"default": few},
-            "treatments": {name: _short(study, name) for name in study.treatments if name in kept},
+            "factorial": small,
+            "treatments": made | {name: _short(study, name) for name in study.treatments if name in kept - set(made)},
             "workload": study.workload.shortened(*SMOKE_S),
             "published": published,
         }
