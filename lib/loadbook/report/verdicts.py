@@ -11,8 +11,9 @@ from loadbook.core.units import percent
 from loadbook.report import palette
 from loadbook.report.tables import DASH, Column, Said, Table, said
 from loadbook.stats import headline as first
-from loadbook.stats.result import VERDICT_ORDER, Analysis, Row, VerdictKind
-from loadbook.stats.sentences import CLASS_WORDS, aa_sentence, control_sentence, errors_sentence, phrase
+from loadbook.stats.error_sentences import CLASS_WORDS, errors_sentence
+from loadbook.stats.result import VERDICT_ORDER, Analysis, ErrorSummary, Row, VerdictKind
+from loadbook.stats.sentences import aa_sentence, control_sentence, row_phrase
 from loadbook.stats.shown import numbers
 
 if TYPE_CHECKING:
@@ -68,13 +69,21 @@ def answer(analysis: Analysis) -> Answer:
     word = "no verdict" if analysis.laboratory else palette.verdict_word(kind, metric)
     headline = first.headline(analysis)
     support = first.supporting(analysis).removeprefix(headline).strip()
-    return Answer(kind, palette.VERDICTS[kind].glyph, word, headline, support, _more_errors(analysis), counts)
+    return Answer(kind, palette.VERDICTS[kind].glyph, word, headline, support, _errors_first(analysis), counts)
 
 
-def _more_errors(analysis: Analysis) -> tuple[str, ...]:
-    worse = [row for row in analysis.of_kind("treatment") if row.errors.kind == "more"]
-    base = analysis.row(analysis.baseline).errors
-    return tuple(f"{row.label}: {errors_sentence(row.errors, base)}" for row in worse[:MAX_ERROR_LINES])
+def _errors_first(analysis: Analysis) -> tuple[str, ...]:
+    """Return the verdicts on errors, more before fewer: what is said of the rate is said given these."""
+    shown = [row for kind in ("more", "fewer") for row in analysis.of_kind("treatment") if row.errors.kind == kind]
+    return tuple(
+        f"{row.label}: {errors_sentence(row.errors, _errors_beside(analysis, row), row.against)}"
+        for row in shown[:MAX_ERROR_LINES]
+    )
+
+
+def _errors_beside(analysis: Analysis, row: Row) -> ErrorSummary:
+    """Return the errors of what a row is compared with."""
+    return analysis.row(row.verdict.comparison.baseline if row.verdict else analysis.baseline).errors
 
 
 def sentences(analysis: Analysis) -> list[Line]:
@@ -85,10 +94,7 @@ def sentences(analysis: Analysis) -> list[Line]:
 def _line(analysis: Analysis, row: Row) -> Line:
     glyph = palette.glyph_of(row)
     if row.kind == "treatment" and row.verdict:
-        text = phrase(row.verdict)
-        if row.errors.trials_with_errors:
-            text += f" {errors_sentence(row.errors)[:1].upper()}{errors_sentence(row.errors)[1:]}"
-        return Line(row.verdict.kind, glyph, row.label, text)
+        return Line(row.verdict.kind, glyph, row.label, row_phrase(row, _errors_beside(analysis, row)))
     if row.kind == "aa":
         return Line("check", glyph, row.label, _after(row, aa_sentence(row, analysis.row(analysis.baseline).label)))
     return Line("check", glyph, row.label, _after(row, control_sentence(row)))

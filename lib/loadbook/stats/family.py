@@ -36,12 +36,30 @@ def compare_all(
     statistic: str = "value",
     level: float = 0.95,
 ) -> list[Comparison]:
-    """Compare every treatment with the baseline, with p adjusted for all of them.
+    """Compare every treatment with the baseline, with p adjusted for all of them; see `compare_contrasts`."""
+    contrasts = [(name, baseline) for name in treatments]
+    return compare_contrasts(values, contrasts, metric=metric, statistic=statistic, level=level)
+
+
+def adjacent(arms: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the contrasts of a ladder: each arm with the one before it."""
+    return list(zip(arms[1:], arms, strict=False))
+
+
+def compare_contrasts(
+    values: pd.DataFrame,
+    contrasts: Sequence[tuple[str, str]],
+    *,
+    metric: str = "value",
+    statistic: str = "value",
+    level: float = 0.95,
+) -> list[Comparison]:
+    """Compare the first arm of every contrast with the second, with p adjusted for all of them.
 
     The family is every comparison that has a p. From 8 blocks each: joint swaps, step-down; else Holm on the p-values.
     An adjusted p is never below the plain one (their methods differ where arms scatter differently).
     """
-    pairs = [pair(values, name, baseline) for name in treatments]
+    pairs = [pair(values, one, other) for one, other in contrasts]
     family = sum(choose(p) is not None for p in pairs)
     found = [
         compare_pairs(p, metric=metric, statistic=statistic, level=level, family=family if choose(p) else 1)
@@ -50,18 +68,19 @@ def compare_all(
     if family < 2:
         return found
     tested = [k for k, c in enumerate(found) if c.p is not None]
-    adjusted = _adjusted([pairs[k] for k in tested], [found[k] for k in tested])
+    adjusted = adjusted_p([pairs[k] for k in tested], [found[k].p for k in tested])
     for k, p_adjusted in zip(tested, adjusted, strict=True):
         found[k] = replace(found[k], p_adjusted=max(p_adjusted, found[k].p or 0.0))
     return found
 
 
-def _adjusted(pairs: list[Pairs], comparisons: list[Comparison]) -> list[float]:
-    if all(c.blocks >= MIN_RANK_BLOCKS for c in comparisons):
+def adjusted_p(pairs: Sequence[Pairs], plain: Sequence[float | None]) -> list[float]:
+    """Return the p-values of comparisons, `plain` as they stand alone, adjusted for all of them."""
+    if all(len(p.blocks) >= MIN_RANK_BLOCKS for p in pairs):
         return step_down(pairs)
     from statsmodels.stats.multitest import multipletests
 
-    return [float(p) for p in multipletests([c.p for c in comparisons], method="holm")[1]]
+    return [float(p) for p in multipletests(plain, method="holm")[1]]
 
 
 def step_down(pairs: Sequence[Pairs]) -> list[float]:
@@ -102,27 +121,41 @@ def lead(
     ----------
     arms : treatments that could be compared, the baseline among them.
     """
-    sign = 1 if better == "higher" else -1
-    estimates = {name: _tested(values, name, baseline) for name in arms}
-    known = {name: sign * found.estimate for name, found in estimates.items() if found}
+    known = ranking(values, arms, baseline, better)
     if len(known) < 3:
         return Leader(None, (), False)
-    leader = max(known, key=lambda name: known[name])
-    others = [name for name in known if name != leader]
-    tied = [name for name in others if not _beats(values, leader, name, sign, level)]
+    leader, *others = known
+    tied = [name for name in others if not beats(values, leader, name, better, level)]
+    return standing(values, leader, tied, [name for name in others if name not in tied], better, level)
+
+
+def ranking(values: pd.DataFrame, arms: Sequence[str], baseline: str, better: Direction) -> list[str]:
+    """Return the arms that can be tested, the one observed best first."""
+    sign = 1 if better == "higher" else -1
+    estimates = {name: tested(values, name, baseline) for name in arms}
+    known = {name: sign * found.estimate for name, found in estimates.items() if found}
+    return sorted(known, key=lambda name: -known[name])
+
+
+def standing(
+    values: pd.DataFrame, leader: str, tied: Sequence[str], rest: Sequence[str], better: Direction, level: float
+) -> Leader:
+    """Return what may be said of the leader, given which arms are tied with it and which it beats."""
     if not tied:
         return Leader(leader, (), False)
-    rest = [name for name in others if name not in tied]
-    ahead = bool(rest) and all(_beats(values, t, r, sign, level) for t in tied for r in rest)
+    ahead = bool(rest) and all(beats(values, t, r, better, level) for t in (leader, *tied) for r in rest)
     return Leader(None, (leader, *tied), ahead)
 
 
-def _tested(values: pd.DataFrame, one: str, other: str) -> Tested | None:
+def tested(values: pd.DataFrame, one: str, other: str) -> Tested | None:
+    """Return estimate and p of one arm against another, None where there are too few blocks."""
     pairs = pair(values, one, other)
     method = choose(pairs)
     return TESTS[method](pairs.base, pairs.other, []) if method else None
 
 
-def _beats(values: pd.DataFrame, one: str, other: str, sign: int, level: float) -> bool:
-    found = _tested(values, one, other)
+def beats(values: pd.DataFrame, one: str, other: str, better: Direction, level: float) -> bool:
+    """Tell whether an arm is shown to be better than another, looked at alone."""
+    sign = 1 if better == "higher" else -1
+    found = tested(values, one, other)
     return found is not None and found.p < 1 - level and sign * found.estimate > 0

@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from loadbook.design.stopping import Rule
+
 Interval = tuple[float, float]
-Method = Literal["blocked-rank", "paired-t", "signed-rank"]
-VerdictKind = Literal["better", "worse", "small", "equivalent", "undecided", "invalid"]
+Method = Literal["blocked-rank", "paired-t", "signed-rank", "always-valid-t"]
+VerdictKind = Literal["better", "worse", "small", "no-loss", "equivalent", "undecided", "invalid"]
 RowKind = Literal["baseline", "treatment", "aa", "control"]
+# what each treatment is compared with: the baseline, the one before it, or the one observed best
+Contrasts = Literal["baseline", "adjacent", "best"]
+# two-sided, or whether a loss beyond the margin is excluded
+Asks = Literal["difference", "no-loss"]
 
 # the order in which figure, sentences and table list comparisons (report.md section 7)
-VERDICT_ORDER: tuple[VerdictKind, ...] = ("better", "worse", "small", "equivalent", "undecided", "invalid")
+VERDICT_ORDER: tuple[VerdictKind, ...] = (
+    "better", "worse", "small", "no-loss", "equivalent", "undecided", "invalid",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -20,8 +28,9 @@ class Comparison:
 
     `ci95` and `p` belong together: 0 is outside `ci95` when p <= 1 - `level`. `ci90` is the interval of two one-sided
     tests and decides equivalence. `level` is 0.95 unless the user asked for another; the two intervals are then at
-    `level` and 1 - 2 (1 - `level`). `ci_family` is at level 1 - (1 - `level`) / `family` where so many blocks can
-    have one. `sd_log` is the standard deviation of the paired log ratios, from which forecasts are made.
+    `level` and 1 - 2 (1 - `level`). At a planned look (`look` of how many) `level` is that of one look;
+    `added` blocks were not declared, which makes it exploratory. `ci_family` is at level 1 - (1 - `level`) / `family`
+    where so many blocks can have one. `sd_log` is the standard deviation of the paired log ratios, from which forecasts are made.
     """
 
     treatment: str
@@ -41,6 +50,25 @@ class Comparison:
     level: float = 0.95
     family: int = 1
     sd_log: float | None = None
+    look: tuple[int, int] | None = None
+    added: int = 0
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Where a run stands by the rule that its study declared for stopping (see `sequential.stand`).
+
+    `level` is that of each interval, `blocks` how many the rule judges, `look` which look of how many this is.
+    `waiting` says why there is no verdict yet. `added` blocks, which the rule does not provide for, make a run
+    exploratory.
+    """
+
+    rule: Rule = "fixed"
+    level: float = 0.95
+    blocks: int | None = None
+    look: tuple[int, int] | None = None
+    waiting: str | None = None
+    added: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,7 +85,8 @@ class Verdict:
     """What a comparison allows to be said, given the margin (ratio minus 1) declared before the run.
 
     A margin of 0 means that none was declared. `decimals` is how many the analysis gives to every percentage, None to
-    let the interval decide.
+    let the interval decide. `loss` answers the one-sided question: the effect at worst and at best (each one-sided at
+    the level of the comparison); None where the question has two sides.
     """
 
     kind: VerdictKind
@@ -66,6 +95,7 @@ class Verdict:
     forecast: Forecast | None = None
     reason: str | None = None
     decimals: int | None = None
+    loss: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +104,7 @@ class ErrorSummary:
 
     `upper_share` bounds the share of trials that could have errors although none did (one-sided 95 %). `rate_ratio`
     (errors per request against the baseline's, with its 95 % interval) is known only where both have at least five
-    trials with errors.
+    trials with errors. `p_blocks` checks both: signs of the differences of root counts flipped by block.
     """
 
     treatment: str
@@ -88,11 +118,15 @@ class ErrorSummary:
     upper_share: float | None = None
     rate_ratio: float | None = None
     rate_ci95: Interval | None = None
+    p_blocks: float | None = None
 
 
 @dataclass(frozen=True)
 class Row:
-    """All that is said about one treatment, rounded nowhere: every view takes its numbers from here."""
+    """All that is said about one treatment, rounded nowhere: every view takes its numbers from here.
+
+    `against` is the label of what a treatment is compared with, None where that is the study's baseline.
+    """
 
     treatment: str
     label: str
@@ -105,6 +139,7 @@ class Row:
     errors: ErrorSummary
     passed: bool | None = None
     expected_effect: float | None = None
+    against: str | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +148,8 @@ class Analysis:
 
     `laboratory` is the sentence that voids every verdict (the A/A arm differs), None when the checks passed.
     `best` is named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that cannot
-    be told apart from the leader, and `ties_lead` says whether all of those are ahead of all the rest.
+    be told apart from the leader, and `ties_lead` says whether all of those are ahead of all the rest. `baseline` is
+    the row without a comparison: with contrasts "best" the arm observed best.
     """
 
     baseline: str
@@ -127,6 +163,9 @@ class Analysis:
     ties_lead: bool = False
     laboratory: str | None = None
     planned_blocks: int = 0
+    stand: Stand = Stand()
+    contrasts: Contrasts = "baseline"
+    asks: Asks = "difference"
 
     def row(self, treatment: str) -> Row:
         """Return one treatment's row."""

@@ -6,53 +6,69 @@ The report states, it does not advise; "no difference" and "no effect" stand onl
 from __future__ import annotations
 
 from loadbook.core.units import NBSP, percent, seconds
+from loadbook.stats.error_sentences import errors_sentence
 from loadbook.stats.result import ErrorSummary, Forecast, Interval, Row, Verdict
 from loadbook.stats.shown import comparison_texts, decimals
 from loadbook.stats.words import predicate, word
 
 MAX_NAMES = 4  # of treatments that cannot be told apart
-CLASS_WORDS = {
-    "errors_connect": ("failed connection", "failed connections"),
-    "errors_timeout": ("time-out", "time-outs"),
-    "errors_read": ("reset or failed receive", "resets or failed receives"),
-    "errors_write": ("failed send", "failed sends"),
-    "errors_status": ("error response", "error responses"),
-    "errors_length": ("response of the wrong length", "responses of the wrong length"),
-    "errors_driver": ("failure at the driver's own limits", "failures at the driver's own limits"),
-    "errors_other": ("other failure", "other failures"),
-}
 
 
-def sentence(verdict: Verdict, label: str, *, block_s: float | None = None) -> str:
+def sentence(verdict: Verdict, label: str, *, against: str | None = None, block_s: float | None = None) -> str:
     """Return the report's sentence; `block_s`, the seconds that one block takes, adds the time to a forecast."""
-    return f"{label}{phrase(verdict, block_s=block_s)}"
+    return f"{label}{phrase(verdict, against=against, block_s=block_s)}"
 
 
-def phrase(verdict: Verdict, *, block_s: float | None = None) -> str:
-    """Return what follows the treatment's name in `sentence`, so that a report can set the name in bold."""
+def phrase(verdict: Verdict, *, against: str | None = None, block_s: float | None = None) -> str:
+    """Return what follows the treatment's name in `sentence`, so that a report can set the name in bold.
+
+    `against` names what it was compared with, None where that is the baseline that the whole report speaks of.
+    """
     found, texts = verdict.comparison, comparison_texts(verdict)
     margin, blocks = margin_text(verdict.margin), _count(found.blocks, "block")
+    beside = f" against {against}" if against else ""
     if verdict.kind == "invalid":
-        return f": not compared: {verdict.reason}."
+        return f"{beside}: not compared: {verdict.reason}."
+    if verdict.loss:
+        return (
+            f"{_of_loss(verdict, beside)}, {blocks}.{f' {more_blocks(verdict, block_s)}' if verdict.forecast else ''}"
+        )
     if verdict.kind == "undecided":
-        return f": undecided: {texts.interval}, {blocks}.{_alone(verdict)} {more_blocks(verdict, block_s)}"
+        return f"{beside}: undecided: {texts.interval}, {blocks}.{_alone(verdict)} {more_blocks(verdict, block_s)}"
     if verdict.kind == "equivalent":
         interval = f"{_confidence(found.level, one_sided=True)} interval {texts.interval90}"
-        return f": no difference larger than {margin} ({interval}), {blocks}."
-    does = f" {predicate(found.metric, found.effect or 0.0)} by {texts.size}"
+        return f": no difference{f' from {against}' if against else ''} larger than {margin} ({interval}), {blocks}."
+    than = f" than {against}" if against else ""
+    does = f" {predicate(found.metric, found.effect or 0.0)}{than} by {texts.size}"
     does += f" ({_confidence(found.level)} interval {texts.bounds})"
     if verdict.kind == "small":
         return f"{does}: real, but smaller than the {margin} that matters, {blocks}."
     return f"{does}, {blocks}."
 
 
-def short(verdict: Verdict) -> str:
-    """Return the command line's form (statistics.md 5.3), in which ".." joins bounds and % follows at once."""
+def _of_loss(verdict: Verdict, beside: str) -> str:
+    """Return the answer to the one-sided question: the bound that decides it, or the one that does not yet."""
+    texts, margin = comparison_texts(verdict), margin_text(verdict.margin)
+    sure = f"(one-sided {_confidence(verdict.comparison.level)})"
+    if verdict.kind == "worse":
+        return f" loses more than {margin}{beside}: at best {texts.best} {sure}"
+    said = f"no loss beyond {margin}" if verdict.kind == "no-loss" else "undecided"
+    return f"{beside}: {said}: at worst {texts.worst} {sure}"
+
+
+def short(verdict: Verdict, against: str | None = None) -> str:
+    """Return the command line's form (statistics.md 5.3), in which ".." joins bounds and % follows at once.
+
+    `against` names what was compared with where that is not the baseline of the whole table.
+    """
     found, margin = verdict.comparison, _tight(margin_text(verdict.margin))
+    beside = f" against {against}" if against else ""
     if verdict.kind == "invalid" or found.effect is None or found.ci95 is None:
-        return f"invalid: {_tight(verdict.reason or '')}"
-    digits = decimals(verdict)
-    size, direction = _tight(comparison_texts(verdict).size), word(found.metric, found.effect)
+        return f"invalid{beside}: {_tight(verdict.reason or '')}"
+    if verdict.loss:
+        return _short_of_loss(verdict, margin, beside)
+    digits, than = decimals(verdict), f" than {against}" if against else ""
+    size, direction = _tight(comparison_texts(verdict).size), word(found.metric, found.effect) + than
     if verdict.kind == "better" or verdict.kind == "worse":
         interval = f"{_tight(_confidence(found.level))} CI {_dots(found.ci95, digits, signed=False)}"
         return f"{direction} by {size} ({interval}), {_count(found.blocks, 'block')}"
@@ -61,27 +77,40 @@ def short(verdict: Verdict) -> str:
         return f"{direction} by {size} ({bounds}): real, but smaller than the {margin} that matters"
     if verdict.kind == "equivalent":
         bounds = f"{_tight(_confidence(found.level, one_sided=True))} CI {_dots(found.ci90 or (0, 0), digits)}"
-        return f"no difference larger than {margin} (equivalent; {bounds}), {_count(found.blocks, 'block')}"
-    return f"undecided: {_dots(found.ci95, digits)}%; {_needs(verdict)}"
+        other = f" from {against}" if against else ""
+        return f"no difference{other} larger than {margin} (equivalent; {bounds}), {_count(found.blocks, 'block')}"
+    return f"undecided{beside}: {_dots(found.ci95, digits)}%; {_needs(verdict)}"
 
 
-def errors_sentence(errors: ErrorSummary, baseline: ErrorSummary | None = None) -> str:
-    """Return the sentence on one treatment's errors; the baseline's summary gives what they are compared with."""
-    if not errors.trials:
-        return "errors: not measured."
-    trials = f"{errors.trials_with_errors} of {_count(errors.trials, 'trial')}"
-    against = f" against {baseline.trials_with_errors} of {baseline.trials} of the baseline" if baseline else ""
-    if not errors.trials_with_errors:
-        clean = f"no errors in {errors.trials} of {_count(errors.trials, 'trial')}"
-        bound = f"(up to {_whole(errors.upper_share or 0)} of trials could still have some)"
-        fewer = (
-            f", fewer than the baseline: 0{against.removesuffix(' of the baseline')}" if errors.kind == "fewer" else ""
-        )
-        return f"{clean}{fewer} {bound}."
-    what = f"{trials} had errors ({_classes(errors)})"
-    if errors.kind in ("more", "fewer"):
-        return f"{errors.kind} errors: {what}{against}{_rate(errors)}."
-    return f"{what}{against}{': undecided' if errors.kind == 'undecided' and baseline else ''}."
+def _short_of_loss(verdict: Verdict, margin: str, beside: str) -> str:
+    low, _ = verdict.comparison.ci90 or (0.0, 0.0)
+    worst, best = (f"{'lower' if end == low else 'upper'} bound {_plain(end, verdict)}%" for end in verdict.loss or ())
+    blocks = _count(verdict.comparison.blocks, "block")
+    if verdict.kind == "no-loss":
+        return f"no degradation beyond {margin}{beside} ({worst}), {blocks}"
+    if verdict.kind == "worse":
+        return f"loses more than {margin}{beside} ({best}), {blocks}"
+    return f"undecided{beside}: {worst}; {_needs(verdict)}"
+
+
+def row_phrase(row: Row, compared_with: ErrorSummary | None = None) -> str:
+    """Return what follows the name of a treatment: the verdict on errors first where it has one, then "given that".
+
+    Parameters
+    ----------
+    compared_with : errors of what the treatment is compared with.
+    """
+    if row.verdict is None:
+        return ""
+    said = phrase(row.verdict, against=row.against)
+    if row.errors.kind in ("more", "fewer"):
+        errors = errors_sentence(row.errors, compared_with, row.against)
+        given = f"it{said}" if row.verdict.kind in ("better", "worse", "small") else said.removeprefix(":").lstrip()
+        return f": {errors} Given that, {given}"
+    if not row.errors.trials_with_errors:
+        return said
+    errors = errors_sentence(row.errors)
+    return f"{said} {errors[:1].upper()}{errors[1:]}"
 
 
 def aa_sentence(row: Row, baseline_label: str) -> str:
@@ -162,30 +191,16 @@ def _why(row: Row) -> str:
     return (row.verdict.reason if row.verdict else None) or "it has no valid trials"
 
 
-def _classes(errors: ErrorSummary) -> str:
-    if not errors.by_class:
-        return f"{errors.errors:,} in all"
-    named = sorted(errors.by_class.items(), key=lambda item: -item[1])
-    return ", ".join(f"{number:,} {CLASS_WORDS[key][number != 1]}" for key, number in named)
-
-
-def _rate(errors: ErrorSummary) -> str:
-    if errors.rate_ratio is None or errors.rate_ci95 is None:
-        return ""
-    low, high = errors.rate_ci95
-    return f", {errors.rate_ratio:.2g} times as many per request (95{NBSP}% interval {low:.2g} to {high:.2g})"
-
-
 def _confidence(level: float, *, one_sided: bool = False) -> str:
     return f"{(1 - 2 * (1 - level) if one_sided else level) * 100:.4g}{NBSP}%"
 
 
-def _whole(share: float) -> str:
-    return percent(share, 0, signed=False)
-
-
 def _tight(text: str) -> str:
     return text.replace(f"{NBSP}%", "%").replace("−", "-")
+
+
+def _plain(effect: float, verdict: Verdict) -> str:
+    return f"{round(effect * 100, decimals(verdict)) + 0.0:.{decimals(verdict)}f}"
 
 
 def _dots(interval: Interval, digits: int, *, signed: bool = True) -> str:

@@ -23,7 +23,7 @@ class Shown:
     """Texts of one comparison or row; an en dash where something does not apply.
 
     Texts ending in `_number` have no percent sign (for columns whose header has it). `size` and `bounds` are without
-    signs, for sentences in which `word` says the direction.
+    signs, for sentences in which `word` says the direction. `worst` and `best` answer a one-sided question.
     """
 
     word: str = ABSENT
@@ -35,6 +35,8 @@ class Shown:
     family_interval: str = ABSENT
     size: str = ABSENT
     bounds: str = ABSENT
+    worst: str = ABSENT
+    best: str = ABSENT
     p: str = ABSENT
     p_adjusted: str = ABSENT
     blocks: str = ABSENT
@@ -67,6 +69,8 @@ def comparison_texts(verdict: Verdict) -> Shown:
         family_interval=_interval(found.ci_family, digits),
         size=units.percent(abs(found.effect), digits, signed=False),
         bounds=_unsigned(found.ci95, digits),
+        worst=units.percent(verdict.loss[0], digits) if verdict.loss else ABSENT,
+        best=units.percent(verdict.loss[1], digits) if verdict.loss else ABSENT,
         p=units.p_value(found.p),
         p_adjusted=units.p_value(found.p_adjusted),
         blocks=str(found.blocks),

@@ -13,17 +13,23 @@ from loadbook.core.metrics import Direction
 from loadbook.core.units import percent
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.plan import blocks_needed, smallest, t_quantile
-from loadbook.stats.result import Comparison, Forecast, Interval, Verdict
+from loadbook.stats.result import Asks, Comparison, Forecast, Interval, Verdict
 
 MAX_INCOMPLETE = 0.20
 MAX_FORECAST = 60
+SMALLEST = -1 + 1e-15  # effects below are -1 in floating point, and have no logarithm
 # a forecast from about ten blocks is itself uncertain by this much (statistics.md 3.9 c)
 FORECAST_RANGE = (0.46, 1.63)
 ONLY_ALONE = "differs if looked at alone, but not among all {family} comparisons (adjusted p {p:.2g})"
 
 
 def decide(
-    comparison: Comparison, margin: float, better: Direction = "higher", *, reason: str | None = None
+    comparison: Comparison,
+    margin: float,
+    better: Direction = "higher",
+    *,
+    reason: str | None = None,
+    asks: Asks = "difference",
 ) -> Verdict:
     """Return what may be said.
 
@@ -32,11 +38,14 @@ def decide(
     margin : smallest difference that matters, ratio minus 1; 0 if none was declared (never small, never equivalent).
     better : which direction of the metric is better.
     reason : why the arms must not be compared, whatever the numbers say.
+    asks : "no-loss" asks one thing only: whether a loss beyond the margin is excluded.
     """
     reason = reason or too_little(comparison)
     if reason or comparison.effect is None or comparison.ci95 is None or comparison.ci90 is None:
         too_sharp = f"{comparison.blocks} blocks are too few for a {comparison.level:.4g} interval"
         return Verdict("invalid", comparison, margin, reason=reason or too_sharp)
+    if asks == "no-loss":
+        return _of_loss(comparison, comparison.ci90, margin, better)
     inside = within(comparison.ci90, margin)
     if differs(comparison):
         wanted = (comparison.effect > 0) == (better == "higher")
@@ -47,6 +56,22 @@ def decide(
     if inside:
         return Verdict("equivalent", comparison, margin)
     return Verdict("undecided", comparison, margin, forecast=forecast(comparison, margin))
+
+
+def _of_loss(comparison: Comparison, interval: Interval, margin: float, better: Direction) -> Verdict:
+    """Judge the ends of the 90 % interval, each a one-sided bound at 95 %, against the largest loss accepted.
+
+    Each claim has its own risk of 5 %, as equivalence has: a family does not widen it.
+    """
+    sign = 1 if better == "higher" else -1
+    worst, best = interval[::sign]
+    edge = largest_loss(margin, better)
+    if sign * worst > sign * edge:
+        return Verdict("no-loss", comparison, margin, loss=(worst, best))
+    if sign * best < sign * edge:
+        return Verdict("worse", comparison, margin, loss=(worst, best))
+    total = _excluding(comparison, abs(_log(comparison.effect or 0.0) - _log(edge)))
+    return Verdict("undecided", comparison, margin, forecast=_more(comparison, total), loss=(worst, best))
 
 
 def too_little(comparison: Comparison) -> str | None:
@@ -67,7 +92,12 @@ def excludes_zero(interval: Interval) -> bool:
 
 def within(interval: Interval, margin: float) -> bool:
     """Tell whether an interval of effects lies inside a factor 1 + margin in both directions."""
-    return 1 / (1 + margin) - 1 < interval[0] and interval[1] < margin
+    return largest_loss(margin, "higher") < interval[0] and interval[1] < largest_loss(margin, "lower")
+
+
+def largest_loss(margin: float, better: Direction) -> float:
+    """Return the effect at which a loss reaches the margin, a factor: -1.96 % of a rate for 2 %, +5 % of a time."""
+    return 1 / (1 + margin) - 1 if better == "higher" else margin
 
 
 def differs(comparison: Comparison) -> bool:
@@ -85,10 +115,23 @@ def forecast(comparison: Comparison, margin: float) -> Forecast:
     if comparison.effect is None or not comparison.sd_log:
         return Forecast(None, None, None)
     sd, alpha = comparison.sd_log, (1 - comparison.level) / comparison.family
-    room = math.log1p(margin) - abs(math.log1p(comparison.effect))
-    detect = blocks_needed(comparison.effect, sd, alpha=alpha, limit=MAX_FORECAST)
-    exclude = smallest(lambda n: t_quantile(comparison.level, n), room, sd, MAX_FORECAST)
-    total = min((n for n in (detect, exclude) if n is not None), default=None)
+    room = math.log1p(margin) - abs(_log(comparison.effect))
+    detect = blocks_needed(max(comparison.effect, SMALLEST), sd, alpha=alpha, limit=MAX_FORECAST)
+    exclude = _excluding(comparison, room)
+    return _more(comparison, min((n for n in (detect, exclude) if n is not None), default=None))
+
+
+def _excluding(comparison: Comparison, room: float) -> int | None:
+    """Return how many blocks have a one-sided bound that lies within `room` (log) of the estimate."""
+    sd = comparison.sd_log
+    return smallest(lambda n: t_quantile(comparison.level, n), room, sd, MAX_FORECAST) if sd else None
+
+
+def _log(effect: float) -> float:
+    return math.log1p(max(effect, SMALLEST))
+
+
+def _more(comparison: Comparison, total: int | None) -> Forecast:
     if total is None:
         return Forecast(None, None, None)
     about, low, high = (max(1, math.ceil(factor * total) - comparison.blocks) for factor in (1.0, *FORECAST_RANGE))
