@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from loadbook.design.stopping import Rule
 from loadbook.stats.methods import Tested, blocked_rank, paired_t, signed_rank, spread_differs
 from loadbook.stats.pairs import Pairs, pair
 from loadbook.stats.result import Comparison, Interval, Method
+from loadbook.stats.sequential import always_valid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +20,12 @@ MIN_BLOCKS = 5
 MIN_RANK_BLOCKS = 8
 MIN_SIGNED_BLOCKS = 10
 LARGEST_LOG = 700.0  # beyond, a ratio is no floating point number
-TESTS = {"blocked-rank": blocked_rank, "signed-rank": signed_rank, "paired-t": paired_t}
+TESTS = {
+    "blocked-rank": blocked_rank,
+    "signed-rank": signed_rank,
+    "paired-t": paired_t,
+    "always-valid-t": always_valid,
+}
 
 UNEQUAL_SPREAD = "the arms scatter differently; compared within blocks only"
 IDENTICAL = "identical values; metric too coarse?"
@@ -32,6 +39,7 @@ def compare(
     metric: str = "value",
     statistic: str = "value",
     level: float = 0.95,
+    rule: Rule = "fixed",
 ) -> Comparison:
     """Compare a treatment with the baseline over the blocks in which both have a value.
 
@@ -42,15 +50,22 @@ def compare(
     ----------
     values : one row per trial: treatment, block, value (any unit) and, if there, valid.
     level : of the two-sided interval; the second interval is that of two one-sided tests at the same level.
+    rule : with "always-valid" the always-valid t at any number of blocks from 5 on.
     """
-    return compare_pairs(pair(values, treatment, baseline), metric=metric, statistic=statistic, level=level)
+    return compare_pairs(pair(values, treatment, baseline), metric=metric, statistic=statistic, level=level, rule=rule)
 
 
 def compare_pairs(
-    pairs: Pairs, *, metric: str = "value", statistic: str = "value", level: float = 0.95, family: int = 1
+    pairs: Pairs,
+    *,
+    metric: str = "value",
+    statistic: str = "value",
+    level: float = 0.95,
+    family: int = 1,
+    rule: Rule = "fixed",
 ) -> Comparison:
     """Compare two arms that were paired already; `family` comparisons share the error rate of `ci_family`."""
-    method = choose(pairs)
+    method = choose(pairs, rule)
     ratios = pairs.other - pairs.base
     alpha = 1 - level
     alphas = [alpha, 2 * alpha] + ([alpha / family] if family > 1 else [])
@@ -76,11 +91,13 @@ def compare_pairs(
     )
 
 
-def choose(pairs: Pairs) -> Method | None:
+def choose(pairs: Pairs, rule: Rule = "fixed") -> Method | None:
     """Return the test for these pairs; None below 5 complete blocks."""
     blocks = len(pairs.blocks)
     if blocks < MIN_BLOCKS:
         return None
+    if rule == "always-valid":
+        return "always-valid-t"
     if blocks < MIN_RANK_BLOCKS:
         return "paired-t"
     if spread_differs(pairs.base, pairs.other):
@@ -107,7 +124,7 @@ def _flags(pairs: Pairs, method: Method | None) -> tuple[str, ...]:
         blocks, left_out = ("blocks", "those blocks are") if pairs.unusable > 1 else ("block", "that block is")
         why = f"in {pairs.unusable} {blocks} a trial of the treatment or of the baseline does not count"
         flags.append(f"{why} (not valid, or its value is missing or not above zero); {left_out} left out")
-    if method and len(pairs.blocks) >= MIN_RANK_BLOCKS and method != "blocked-rank":
+    if len(pairs.blocks) >= MIN_RANK_BLOCKS and method in ("signed-rank", "paired-t"):
         flags.append(UNEQUAL_SPREAD)
     if method and np.array_equal(pairs.base, pairs.other):
         flags.append(IDENTICAL)
