@@ -1,0 +1,43 @@
+"""Every configuration of the factorial studies passes nginx's own check, and says what its study means."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from loadbook.design.study_file import read_study
+from loadbook.services import Place, load_service, render
+
+STUDIES = Path(__file__).parents[2] / "studies"
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="no nginx here")
+@pytest.mark.parametrize("name", ["nginx-screening", "nginx-tuned-groups"])
+def test_nginx_accepts_every_treatment(name: str, tmp_path: Path) -> None:
+    study, nginx = read_study(STUDIES / f"{name}.toml"), load_service("nginx", [])
+    for treatment in study.treatments:
+        rendered = render(nginx, study.vars_of(treatment, "web"), Place(str(tmp_path), "127.0.0.1", 18080))
+        for file, text in rendered.files.items():
+            (tmp_path / file).parent.mkdir(exist_ok=True)
+            (tmp_path / file).write_text(text)
+        asked = ["nginx", "-t", "-q", "-p", f"{tmp_path}/", "-c", "nginx.conf"]
+        done = subprocess.run(asked, capture_output=True, text=True)
+        assert done.returncode == 0 and "[emerg]" not in done.stderr, f"{treatment}: {done.stderr}"
+
+
+def test_the_tuned_file_sets_all_of_the_articles_directives() -> None:
+    study, nginx = read_study(STUDIES / "nginx-tuned-groups.toml"), load_service("nginx", [])
+    before, after = (
+        render(nginx, study.vars_of(name, "web"), Place("/w", "127.0.0.1", 18080)).files["nginx.conf"].splitlines()
+        for name in ("before", "abcdefgh")
+    )
+    added = {line for line in after if line not in before}
+    assert {
+        "worker_processes auto;", "worker_rlimit_nofile 100000;", "worker_connections 2048;", "multi_accept on;",
+        "use epoll;", "sendfile on;", "tcp_nopush on;", "tcp_nodelay off;", "keepalive_timeout 3;",
+        "client_header_timeout 60;", "client_body_timeout 60;", "send_timeout 60;", "reset_timedout_connection on;",
+        "gzip on;", "gzip_min_length 1024;", "gzip_comp_level 6;", "open_file_cache max=1000 inactive=10s;",
+        "open_file_cache_valid 60;", "open_file_cache_min_uses 1;", "access_log access-0.log extended;",
+        "limit_conn address 100;", "limit_conn_zone $binary_remote_addr zone=address:10m;",
+    } <= added  # fmt: skip
