@@ -107,8 +107,12 @@ class Sshd:
     def stop(self) -> None:
         """End the listener, its sessions, and the jobs and watchers that those left behind."""
         listener = self.pid()
-        below = _descendants(listener) if listener else []
-        end_processes([listener, *below] if listener else [])
+        if listener:
+            _halt(listener)
+            below = _descendants(listener)
+            with suppress(ProcessLookupError):
+                os.kill(listener, signal.SIGKILL)
+            end_processes([listener, *below])
         script = self.workdir / launcher()[0]
         if script.is_file():
             command = ["/bin/sh", str(script), "sweep", "all"]
@@ -135,6 +139,15 @@ def end_processes(pids: list[int]) -> None:
     for pid in filter(_lives, pids):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+
+
+def _halt(listener: int) -> None:
+    """Let a listener accept nobody any more: a client whose session ends would be back before the listener is gone."""
+    with suppress(ProcessLookupError):
+        os.kill(listener, signal.SIGSTOP)
+    deadline = time.monotonic() + STOP_S
+    while "\nState:\tT" not in _text(Path(f"/proc/{listener}/status"), "\nState:\tT") and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def _lives(pid: int) -> bool:
