@@ -1,0 +1,141 @@
+"""What recorded noise means for studies: pseudo-studies from trials of one configuration (statistics.md 3.9, 4.3).
+
+Every pseudo-study is judged by loadbook's own test. Blocks are pairs of neighbouring trials; which of the two is
+called the treatment is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadbook.core.errors import UsageError
+from loadbook.stats.compare import MIN_BLOCKS
+from loadbook.stats.many import p_values, smallest_found
+from loadbook.stats.noise import spread_factors
+from loadbook.stats.plan import blocks_needed
+from loadbook.stats.swaps import Floats
+
+ALPHA, POWER = 0.05, 0.8
+STUDIES, SEED = 400, 20_170_424
+MOST_BLOCKS = 40  # beyond, a record of some 60 pairs is used up: the formula goes on from there
+RANGE_LEVEL = 0.8
+
+
+class Need(NamedTuple):
+    """So many blocks find a difference with a probability of 80 %, and from how few to how many it may be."""
+
+    blocks: int
+    low: int
+    high: int
+    resampled: bool
+
+
+class Relabelled(NamedTuple):
+    """Shares of pseudo-studies of `blocks` blocks, drawn from the windows of a record, that claim a difference.
+
+    `false_alarms`: labels drawn within blocks, no difference. `found`: the same with one label times 1 + `effect`.
+    `fixed_order`: one label for the first half of a window, the other for the second; there is one such per window.
+    """
+
+    blocks: int
+    windows: int
+    studies: int
+    false_alarms: float
+    found: float
+    effect: float
+    fixed_order: float
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Logs of pairs of neighbouring trials of one configuration, one row per pair."""
+
+    pairs: NDArray[np.float64]
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the log ratio of a pair; which of the two comes first does not matter."""
+        return float(np.sqrt(np.mean(np.square(self.pairs[:, 0] - self.pairs[:, 1]))))
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """Factors within which the true `sd` lies with a probability of 80 %, seen from this one."""
+        ratios = self.pairs[:, 0] - self.pairs[:, 1]
+        return spread_factors(ratios, level=RANGE_LEVEL)
+
+    def studies(self, blocks: int, number: int = STUDIES) -> tuple[Floats, Floats]:
+        """Return `number` studies of so many blocks, as logs of both arms: pairs drawn again and again, and labels."""
+        dice = np.random.default_rng((SEED, blocks))
+        drawn = self.pairs[dice.integers(0, len(self.pairs), (number, blocks))]
+        return _labelled(drawn, dice)
+
+    def power(self, blocks: int, effect: float, alpha: float = ALPHA) -> float:
+        """Return the share of studies that find an effect (ratio minus 1)."""
+        base, other = self.studies(blocks)
+        return float(np.mean(p_values(base, other + math.log1p(effect)) <= alpha))
+
+    def detectable(self, blocks: int, alpha: float = ALPHA, power: float = POWER, number: int = STUDIES) -> float:
+        """Return the effect (ratio minus 1) that this share of studies finds; infinite with too few blocks for alpha.
+
+        With a power of one half it is the median half-width of their intervals.
+        """
+        found = smallest_found(*self.studies(blocks, number), alpha)
+        return math.expm1(float(np.quantile(found, power, method="higher")))
+
+    def needed(self, effect: float, alpha: float = ALPHA) -> Need | None:
+        """Return how many blocks find an effect; None for more than 10,000. Beyond 40 blocks: by the formula."""
+        if not effect > 0:
+            raise UsageError(f"a difference of {effect} is nothing to look for", "give 0.02 for 2 %")
+        blocks, resampled = self._resampled(effect, alpha), True
+        if blocks is None:
+            blocks, resampled = blocks_needed(effect, self.sd, alpha=alpha), False
+        if blocks is None:
+            return None
+        blocks = blocks if resampled else max(blocks, MOST_BLOCKS + 1)
+        low, high = (max(MIN_BLOCKS, math.ceil(blocks * factor**2)) for factor in self.factors)
+        return Need(blocks, min(low, blocks), max(high, blocks), resampled)
+
+    def _resampled(self, effect: float, alpha: float) -> int | None:
+        """Return the fewest blocks up to 40 that have the power; found by bisection, as power grows with blocks."""
+        if self.power(MOST_BLOCKS, effect, alpha) < POWER:
+            return None
+        few, enough = MIN_BLOCKS - 1, MOST_BLOCKS
+        while enough - few > 1:
+            middle = (few + enough) // 2
+            few, enough = (few, middle) if self.power(middle, effect, alpha) >= POWER else (middle, enough)
+        return enough
+
+
+def pool(series: NDArray[np.float64]) -> Pool:
+    """Return the pairs of neighbours of logs in order of execution; an odd one at the end is left over."""
+    return Pool(series[: len(series) // 2 * 2].reshape(-1, 2))
+
+
+def relabel(series: NDArray[np.float64], blocks: int, studies: int = 5_000, effect: float = 0.02) -> Relabelled | None:
+    """Judge pseudo-studies from contiguous windows of 2 x `blocks` trials; None if there is only one such window."""
+    if len(series) <= 2 * blocks:
+        return None
+    windows = np.lib.stride_tricks.sliding_window_view(series, 2 * blocks)
+    dice = np.random.default_rng((SEED, blocks))
+    drawn = windows[dice.integers(0, len(windows), studies)].reshape(studies, blocks, 2)
+    base, other = _labelled(drawn, dice)
+    shares = [
+        float(np.mean(p_values(*arms) <= ALPHA))
+        for arms in (
+            (base, other),
+            (base, other + math.log1p(effect)),
+            (windows[:, :blocks], windows[:, blocks:]),
+        )
+    ]
+    return Relabelled(blocks, len(windows), studies, shares[0], shares[1], effect, shares[2])
+
+
+def _labelled(pairs: Floats, dice: np.random.Generator) -> tuple[Floats, Floats]:
+    """Draw for every pair (last axis) which of the two is the baseline."""
+    swapped = dice.integers(0, 2, pairs.shape[:-1], dtype=bool)
+    return np.where(swapped, pairs[..., 1], pairs[..., 0]), np.where(swapped, pairs[..., 0], pairs[..., 1])
