@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadbook.core.metrics import Direction
+from loadbook.design.stopping import Rule
 from loadbook.stats.compare import compare_pairs
 from loadbook.stats.family import Leader, adjusted_p, ranking, standing, tested
 from loadbook.stats.pairs import pair
@@ -43,6 +44,7 @@ def against_best(
     metric: str = "value",
     statistic: str = "value",
     level: float = 0.95,
+    rule: Rule = "fixed",
 ) -> Best | None:
     """Compare every arm with the one observed best; None if fewer than three arms can be tested.
 
@@ -55,22 +57,24 @@ def against_best(
         return None
     leader, family, sign = known[0], len(known) - 1, 1 if better == "higher" else -1
     others = [pair(values, name, leader) for name in arms if name in known and name != leader]
-    plain = [compare_pairs(p, metric=metric, statistic=statistic, level=level, family=family) for p in others]
+    plain = [
+        compare_pairs(p, metric=metric, statistic=statistic, level=level, family=family, rule=rule) for p in others
+    ]
     largest = max(c.p if c.p is not None and sign * (c.effect or 0.0) < 0 else 1.0 for c in plain)
     proven = largest if largest < 1 - level else None
-    found = [replace(c, p_adjusted=_excluded(values, c, known) if proven is None else proven) for c in plain]
+    found = [replace(c, p_adjusted=_excluded(values, c, known, rule) if proven is None else proven) for c in plain]
     behind = [c.treatment for c in found if sign * (c.effect or 0.0) < 0 and _below(c.p_adjusted, 1 - level)]
     tied = [name for name in known[1:] if name not in behind]
-    return Best(leader, found, standing(values, leader, tied, behind, better, level))
+    return Best(leader, found, standing(values, leader, tied, behind, better, level, rule))
 
 
-def _excluded(values: pd.DataFrame, found: Comparison, known: Sequence[str]) -> float | None:
+def _excluded(values: pd.DataFrame, found: Comparison, known: Sequence[str], rule: Rule) -> float | None:
     """Return the leader's p among all arms that are compared with this one, never below the plain one."""
     if found.p is None:
         return None
     others = [name for name in known if name != found.treatment]
-    alone = {name: one.p for name in others if (one := tested(values, name, found.treatment))}
-    adjusted = adjusted_p([pair(values, name, found.treatment) for name in alone], list(alone.values()))
+    alone = {name: one.p for name in others if (one := tested(values, name, found.treatment, rule))}
+    adjusted = adjusted_p([pair(values, name, found.treatment) for name in alone], list(alone.values()), rule)
     return max(found.p, dict(zip(alone, adjusted, strict=True))[found.baseline])
 
 

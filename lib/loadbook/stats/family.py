@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from loadbook.core.metrics import Direction
+from loadbook.design.stopping import Rule
 from loadbook.stats.compare import MIN_RANK_BLOCKS, TESTS, choose, compare_pairs
 from loadbook.stats.methods import Tested, rank_differences
 from loadbook.stats.pairs import Pairs, pair
@@ -35,15 +36,11 @@ def compare_all(
     metric: str = "value",
     statistic: str = "value",
     level: float = 0.95,
+    rule: Rule = "fixed",
 ) -> list[Comparison]:
     """Compare every treatment with the baseline, with p adjusted for all of them; see `compare_contrasts`."""
     contrasts = [(name, baseline) for name in treatments]
-    return compare_contrasts(values, contrasts, metric=metric, statistic=statistic, level=level)
-
-
-def adjacent(arms: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the contrasts of a ladder: each arm with the one before it."""
-    return list(zip(arms[1:], arms, strict=False))
+    return compare_contrasts(values, contrasts, metric=metric, statistic=statistic, level=level, rule=rule)
 
 
 def compare_contrasts(
@@ -53,30 +50,32 @@ def compare_contrasts(
     metric: str = "value",
     statistic: str = "value",
     level: float = 0.95,
+    rule: Rule = "fixed",
 ) -> list[Comparison]:
     """Compare the first arm of every contrast with the second, with p adjusted for all of them.
 
-    The family is every comparison that has a p. From 8 blocks each: joint swaps, step-down; else Holm on the p-values.
+    The family is every comparison that has a p. From 8 blocks each: joint swaps, step-down; else, and where the rule is
+    always-valid, Holm on the p-values.
     An adjusted p is never below the plain one (their methods differ where arms scatter differently).
     """
     pairs = [pair(values, one, other) for one, other in contrasts]
     family = sum(choose(p) is not None for p in pairs)
     found = [
-        compare_pairs(p, metric=metric, statistic=statistic, level=level, family=family if choose(p) else 1)
+        compare_pairs(p, metric=metric, statistic=statistic, level=level, family=family if choose(p) else 1, rule=rule)
         for p in pairs
     ]
     if family < 2:
         return found
     tested = [k for k, c in enumerate(found) if c.p is not None]
-    adjusted = adjusted_p([pairs[k] for k in tested], [found[k].p for k in tested])
+    adjusted = adjusted_p([pairs[k] for k in tested], [found[k].p for k in tested], rule)
     for k, p_adjusted in zip(tested, adjusted, strict=True):
         found[k] = replace(found[k], p_adjusted=max(p_adjusted, found[k].p or 0.0))
     return found
 
 
-def adjusted_p(pairs: Sequence[Pairs], plain: Sequence[float | None]) -> list[float]:
+def adjusted_p(pairs: Sequence[Pairs], plain: Sequence[float | None], rule: Rule = "fixed") -> list[float]:
     """Return the p-values of comparisons, `plain` as they stand alone, adjusted for all of them."""
-    if all(len(p.blocks) >= MIN_RANK_BLOCKS for p in pairs):
+    if rule != "always-valid" and all(len(p.blocks) >= MIN_RANK_BLOCKS for p in pairs):
         return step_down(pairs)
     from statsmodels.stats.multitest import multipletests
 
@@ -113,7 +112,13 @@ def _standardised(pairs: Sequence[Pairs]) -> Floats:
 
 
 def lead(
-    values: pd.DataFrame, arms: Sequence[str], baseline: str, *, better: Direction = "higher", level: float = 0.95
+    values: pd.DataFrame,
+    arms: Sequence[str],
+    baseline: str,
+    *,
+    better: Direction = "higher",
+    level: float = 0.95,
+    rule: Rule = "fixed",
 ) -> Leader:
     """Say which arm is best: only one that beats every other (two-sided, unadjusted: the largest p is what counts).
 
@@ -125,8 +130,8 @@ def lead(
     if len(known) < 3:
         return Leader(None, (), False)
     leader, *others = known
-    tied = [name for name in others if not beats(values, leader, name, better, level)]
-    return standing(values, leader, tied, [name for name in others if name not in tied], better, level)
+    tied = [name for name in others if not beats(values, leader, name, better, level, rule)]
+    return standing(values, leader, tied, [name for name in others if name not in tied], better, level, rule)
 
 
 def ranking(values: pd.DataFrame, arms: Sequence[str], baseline: str, better: Direction) -> list[str]:
@@ -138,24 +143,30 @@ def ranking(values: pd.DataFrame, arms: Sequence[str], baseline: str, better: Di
 
 
 def standing(
-    values: pd.DataFrame, leader: str, tied: Sequence[str], rest: Sequence[str], better: Direction, level: float
+    values: pd.DataFrame,
+    leader: str,
+    tied: Sequence[str],
+    rest: Sequence[str],
+    better: Direction,
+    level: float,
+    rule: Rule = "fixed",
 ) -> Leader:
     """Return what may be said of the leader, given which arms are tied with it and which it beats."""
     if not tied:
         return Leader(leader, (), False)
-    ahead = bool(rest) and all(beats(values, t, r, better, level) for t in (leader, *tied) for r in rest)
+    ahead = bool(rest) and all(beats(values, t, r, better, level, rule) for t in (leader, *tied) for r in rest)
     return Leader(None, (leader, *tied), ahead)
 
 
-def tested(values: pd.DataFrame, one: str, other: str) -> Tested | None:
+def tested(values: pd.DataFrame, one: str, other: str, rule: Rule = "fixed") -> Tested | None:
     """Return estimate and p of one arm against another, None where there are too few blocks."""
     pairs = pair(values, one, other)
-    method = choose(pairs)
+    method = choose(pairs, rule)
     return TESTS[method](pairs.base, pairs.other, []) if method else None
 
 
-def beats(values: pd.DataFrame, one: str, other: str, better: Direction, level: float) -> bool:
+def beats(values: pd.DataFrame, one: str, other: str, better: Direction, level: float, rule: Rule = "fixed") -> bool:
     """Tell whether an arm is shown to be better than another, looked at alone."""
     sign = 1 if better == "higher" else -1
-    found = tested(values, one, other)
+    found = tested(values, one, other, rule)
     return found is not None and found.p < 1 - level and sign * found.estimate > 0
