@@ -18,9 +18,9 @@ def test_nginx_accepts_every_treatment(name: str, tmp_path: Path) -> None:
     study, nginx = read_study(STUDIES / f"{name}.toml"), load_service("nginx", [])
     for treatment in study.treatments:
         rendered = render(nginx, study.vars_of(treatment, "web"), Place(str(tmp_path), "127.0.0.1", 18080))
-        for file, text in rendered.files.items():
+        for file, content in rendered.files.items():
             (tmp_path / file).parent.mkdir(exist_ok=True)
-            (tmp_path / file).write_text(text)
+            (tmp_path / file).write_bytes(content)
         asked = ["nginx", "-t", "-q", "-p", f"{tmp_path}/", "-c", "nginx.conf"]
         done = subprocess.run(asked, capture_output=True, text=True)
         assert done.returncode == 0 and "[emerg]" not in done.stderr, f"{treatment}: {done.stderr}"
@@ -29,7 +29,10 @@ def test_nginx_accepts_every_treatment(name: str, tmp_path: Path) -> None:
 def test_the_tuned_file_sets_all_of_the_articles_directives() -> None:
     study, nginx = read_study(STUDIES / "nginx-tuned-groups.toml"), load_service("nginx", [])
     before, after = (
-        render(nginx, study.vars_of(name, "web"), Place("/w", "127.0.0.1", 18080)).files["nginx.conf"].splitlines()
+        render(nginx, study.vars_of(name, "web"), Place("/w", "127.0.0.1", 18080))
+        .files["nginx.conf"]
+        .decode()
+        .splitlines()
         for name in ("before", "abcdefgh")
     )
     added = {line for line in after if line not in before}
