@@ -48,7 +48,6 @@ class Factor(_Spec):
     levels: Annotated[tuple[Level, ...], Field(min_length=2)]
 
 
-class Treatment(_Spec):
 class Factorial(_Spec):
     """Treatments made by rule (design.factorial): every name of `factors`, or a `fraction` of their combinations.
 
@@ -65,6 +64,7 @@ class Factorial(_Spec):
     screening: bool = False
 
 
+class Treatment(_Spec):
     """One combination of levels: what it sets differs from the roles' vars; `same_as` repeats another exactly.
 
     `workload` holds what differs from the study's own load: another tool, say, to see how far tools agree.
