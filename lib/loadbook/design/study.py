@@ -145,7 +145,6 @@ class Reset(_Spec):
 
     wait_s: Annotated[float, Field(ge=0, le=600)] = 10.0
     settle_s: Annotated[float, Field(ge=0, le=60)] = 0.1
-    factorial: Factorial | None = None
     max_time_wait: Annotated[int, Field(ge=0)] = 5000
 
 
@@ -167,6 +166,7 @@ class Study(_Spec):
     roles: dict[Ident, Role]
     workload: Workload
     factors: dict[Ident, Factor] = Field(default_factory=dict)
+    factorial: Factorial | None = None
     treatments: Annotated[dict[Name, Treatment], Field(min_length=1)]
     subsets: dict[Name, tuple[str, ...]] = Field(default_factory=dict)
     monitors: Monitors = Monitors()
