@@ -12,6 +12,7 @@ from loadbook.stats.methods import Tested, blocked_rank, paired_t, signed_rank, 
 from loadbook.stats.pairs import Pairs, pair
 from loadbook.stats.result import Comparison, Interval, Method
 from loadbook.stats.sequential import always_valid
+from loadbook.stats.swaps import TOLERANCE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +30,7 @@ TESTS = {
 
 UNEQUAL_SPREAD = "the arms scatter differently; compared within blocks only"
 IDENTICAL = "identical values; metric too coarse?"
+ONE_RATIO = "every block gives this very ratio; metric too coarse?"
 
 
 def compare(
@@ -121,11 +123,19 @@ def _ratio(log: float) -> float:
 def _flags(pairs: Pairs, method: Method | None) -> tuple[str, ...]:
     flags = []
     if pairs.unusable:
-        blocks, left_out = ("blocks", "those blocks are") if pairs.unusable > 1 else ("block", "that block is")
-        why = f"in {pairs.unusable} {blocks} a trial of the treatment or of the baseline does not count"
-        flags.append(f"{why} (not valid, or its value is missing or not above zero); {left_out} left out")
+        why = "does not count (not valid, or its value is missing or not above zero)"
+        flags.append(_left_out(pairs.unusable, why))
+    if pairs.excluded > pairs.unusable:
+        flags.append(_left_out(pairs.excluded - pairs.unusable, "is not there"))
     if len(pairs.blocks) >= MIN_RANK_BLOCKS and method in ("signed-rank", "paired-t"):
         flags.append(UNEQUAL_SPREAD)
     if method and np.array_equal(pairs.base, pairs.other):
         flags.append(IDENTICAL)
+    elif method and np.ptp(pairs.other - pairs.base) < TOLERANCE:
+        flags.append(ONE_RATIO)
     return tuple(flags)
+
+
+def _left_out(blocks: int, why: str) -> str:
+    where, which = ("blocks", "those blocks are") if blocks > 1 else ("block", "that block is")
+    return f"in {blocks} {where} a trial of the treatment or of the baseline {why}; {which} left out"

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Pairs:
     """Logs of both arms by complete block.
 
-    `excluded` blocks were not complete; of these, `unusable` ones have a value that has no logarithm.
+    `excluded` blocks were not complete; of these, `unusable` ones have a value that has no logarithm, and the others
+    lack a trial.
     """
 
     treatment: str
@@ -37,13 +38,16 @@ def pair(values: pd.DataFrame, treatment: str, baseline: str) -> Pairs:
     ----------
     values : one row per trial: treatment, block, value and, if there, valid (rows that are not are left out).
         A value that is missing, not finite, zero or negative drops its block: zero throughput is a failed trial.
+        A block in which any treatment ran was a block of both arms, too.
 
     Raises
     ------
     DataError : an arm has two rows in one block.
     """
+    import pandas as pd
+
     base, other = (_by_block(values, name) for name in (baseline, treatment))
-    every = base.index.union(other.index)
+    every = pd.Index(values["block"].unique())
     both = np.column_stack([base.reindex(every), other.reindex(every)]).astype(float)
     usable = np.isfinite(both) & (both > 0)
     complete = usable.all(axis=1)

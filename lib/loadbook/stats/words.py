@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from loadbook.core.metrics import METRICS, Direction, Kind
@@ -27,10 +28,16 @@ _BY_KIND: dict[Kind, Words] = {
 _PLURAL = {"is": "are", "has": "have"}
 
 
+# words in the names of columns that loadbook does not know: latency_p99, p95_ms, response time, errors_total
+_TIME = re.compile(r"latency|latencies|time|ttfb|elapsed|delay|p\d+")
+_ERRORS = re.compile(r"errors?|failures?|timeouts?")
+
+
 def direction(metric: str, better: Direction | None = None) -> Direction:
-    """Return which way is better; an unknown metric, or one without a direction, is better when higher."""
-    known = METRICS[metric].better if metric in METRICS else None
-    return better or known or "higher"
+    """Return which way is better: as asked, else as the registry says, else lower for a name of times or errors."""
+    if metric in METRICS:
+        return better or METRICS[metric].better or "higher"
+    return better or ("lower" if _kind(metric) in ("time", "errors") else "higher")
 
 
 def name(metric: str) -> str:
@@ -40,7 +47,16 @@ def name(metric: str) -> str:
 
 def words(metric: str) -> Words:
     """Return the words of a metric."""
-    return _BY_KIND[METRICS[metric].kind if metric in METRICS else "other"]
+    return _BY_KIND[_kind(metric)]
+
+
+def _kind(metric: str) -> Kind:
+    if metric in METRICS:
+        return METRICS[metric].kind
+    parts = re.split(r"[^a-z0-9]+", metric.lower())
+    if any(_TIME.fullmatch(part) for part in parts):
+        return "time"
+    return "errors" if any(_ERRORS.fullmatch(part) for part in parts) else "other"
 
 
 def word(metric: str, effect: float) -> str:

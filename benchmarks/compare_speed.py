@@ -1,0 +1,55 @@
+"""How long a comparison takes: of 30 blocks with its intervals (promised: 50 ms), of 20 treatments by 30 blocks (1 s).
+
+Usage: .venv/bin/python benchmarks/compare_speed.py [repeats]
+"""
+
+import statistics
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+
+from loadbook.stats.family import compare_all
+
+BLOCKS = 30
+ROWS = {
+    "2 arms, 12 blocks, all swaps": (1, 12, 1.0, 0.05),
+    "2 arms, 30 blocks": (1, BLOCKS, 1.0, 0.05),
+    "2 arms, 30 blocks, one arm scatters more": (1, BLOCKS, 4.0, 0.05),
+    "20 treatments, 12 blocks, all swaps": (20, 12, 1.0, 1.0),
+    "20 treatments, 30 blocks": (20, BLOCKS, 1.0, 1.0),
+}
+
+
+def trials(treatments: int, blocks: int, spread: float, seed: int) -> pd.DataFrame:
+    """Return trials that drift together and scatter by 2 %; the treatments' scatter is `spread` times as large."""
+    rng = np.random.default_rng(seed)
+    drift = np.cumsum(rng.normal(0, 0.01, blocks))
+    arms = {"base": drift + rng.normal(0, 0.02, blocks)}
+    for k in range(treatments):
+        arms[f"t{k:02}"] = drift + rng.normal(0.002 * k, 0.02 * spread, blocks)
+    rows = [(name, block, np.exp(log)) for name, logs in arms.items() for block, log in enumerate(logs)]
+    return pd.DataFrame(rows, columns=["treatment", "block", "value"])
+
+
+def seconds(treatments: int, blocks: int, spread: float, seed: int) -> float:
+    """Return how long all comparisons of one table take, with both intervals and adjusted p."""
+    values = trials(treatments, blocks, spread, seed)
+    names = [name for name in values["treatment"].unique() if name != "base"]
+    started = time.perf_counter()
+    compare_all(values, names, "base")
+    return time.perf_counter() - started
+
+
+def main(repeats: int = 15) -> None:
+    """Print a row per case, each with tables of its own; the first call, which imports, is not counted."""
+    seconds(2, 8, 1.0, 0)
+    for name, (treatments, blocks, spread, limit) in ROWS.items():
+        taken = [seconds(treatments, blocks, spread, seed) for seed in range(1, repeats + 1)]
+        median, worst = (1000 * time_s for time_s in (statistics.median(taken), max(taken)))
+        print(f"{name:42} median {median:6.1f} ms   worst {worst:6.1f} ms   limit {1000 * limit:.0f} ms")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:2]))
