@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import p_value, percent
@@ -12,8 +12,12 @@ from loadbook.design.study import Study
 from loadbook.gates.base import TOTAL, Hit, Level, Row, message
 from loadbook.gates.conditions import facts_differ, not_back_at_start
 from loadbook.gates.origin import order_not_random, same_output
+from loadbook.gates.within import unsteady
 from loadbook.records.manifest import TrialRecord
 from loadbook.stats.reasons import answers_differ
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MIN_DIGEST_TRIALS = 2
 
@@ -24,6 +28,7 @@ def check_run(
     measurements: Sequence[Row],
     excluded: Collection[str] = (),
     facts: Mapping[str, Any] | None = None,
+    samples: pd.DataFrame | None = None,
 ) -> list[Hit]:
     """Return the hits on a run: those on one trial name it, those on a treatment or on everything do not.
 
@@ -32,6 +37,7 @@ def check_run(
     measurements : rows of all trials with trial, driver, metric, statistic, value.
     excluded : trials that a rule on trials has called invalid; they do not count here either.
     facts : of the hosts, under ``<host>-before`` and ``<host>-after``.
+    samples : the samples table; without it nothing is said about what happened within trials.
     """
     measured = [record for record in records if record.status == "ok" and record.trial not in excluded]
     return [
@@ -42,6 +48,7 @@ def check_run(
         *aa_differs(study, measured, measurements),
         *order_not_random(records),
         *same_output(records),
+        *(unsteady(measured, samples) if samples is not None else ()),
     ]
 
 

@@ -62,7 +62,7 @@ def write_tables(
 ) -> dict[str, Any]:
     """Apply the gates on the whole run, write all five tables, and return their summary (see `ingest.Ingested`)."""
     records = _records(plan, known)
-    hits = _hits(plan, records, known, tables["measurements"], facts)
+    hits = _hits(plan, records, known, tables, facts)
     by_trial: dict[str | None, list[Hit]] = {}
     for hit in hits:
         by_trial.setdefault(hit.trial, []).append(hit)
@@ -92,10 +92,11 @@ def _hits(
     plan: Plan,
     records: Sequence[TrialRecord],
     known: Mapping[str, Known],
-    measurements: pa.Table,
+    tables: Mapping[str, pa.Table],
     facts: Mapping[str, Any],
 ) -> list[Hit]:
     """Return the hits of every gate, on single trials (they are known) and on the run."""
     hits = [Hit(**hit) for record in records for hit in known[record.trial].hits]
     excluded = {hit.trial for hit in hits if hit.trial and hit.level == "invalid"}
-    return hits + check_run(plan.study, records, measurements.select(MEASURED).to_pylist(), excluded, facts)
+    measurements, samples = tables["measurements"].select(MEASURED).to_pylist(), tables["samples"].to_pandas()
+    return hits + check_run(plan.study, records, measurements, excluded, facts, samples)
