@@ -19,6 +19,8 @@ _PLAIN = re.compile(r"[\w.-]{1,80}\Z", re.ASCII)
 _UNION_TAGS = frozenset({"str", "int", "float", "bool"})
 # who drives, what is served and how the load is made belong to the question, not to a treatment
 SAME_FOR_ALL = frozenset({"role", "target", "model", "scheme"})
+# keys of a claim that name a treatment, a metric or a factor
+CLAIM_NAMES = frozenset({"treatment", "against", "among", "further", "metric", "factors"})
 
 
 def of_validation(error: ValidationError, model: type[BaseModel]) -> list[SpecProblem]:
@@ -89,7 +91,7 @@ def of_meaning(raw: dict[str, Any]) -> list[SpecProblem]:
     """Return what is wrong between the tables of a study; parts of the wrong shape are left to `of_validation`."""
     return [
         SpecProblem(path, message)
-        for check in (_references, _stopping, _roles, _factors, _treatments, _loads, _subsets, _claims)
+        for check in (_references, _stopping, _asked, _roles, _factors, _treatments, _loads, _subsets, _claims)
         for path, message in check(raw)
     ]
 
@@ -130,6 +132,13 @@ def _stopping(raw: dict[str, Any]) -> Found:
     last = last_look(raw)
     if last is not None and raw.get("blocks", last) != last:
         yield "blocks", f"must be {last}, the last of stopping.looks, or be left out (is {shown(raw['blocks'])})"
+
+
+def _asked(raw: dict[str, Any]) -> Found:
+    if raw.get("asks") == "no-loss" and "margin" not in raw:
+        yield "margin", 'is required with asks = "no-loss": the largest loss that is accepted, 0.02 for 2 %'
+    if raw.get("asks") == "no-loss" and raw.get("contrasts") == "best":
+        yield "contrasts", 'cannot be "best" with asks = "no-loss": against the best, everything loses'
 
 
 def _roles(raw: dict[str, Any]) -> Found:
@@ -223,9 +232,19 @@ def _subsets(raw: dict[str, Any]) -> Found:
 
 
 def _claims(raw: dict[str, Any]) -> Found:
-    treatments = _table(raw, "treatments")
+    treatments, factors = _table(raw, "treatments"), _table(raw, "factors")
+    wanted = {"metric": ("metric", METRICS), "factors": ("factor", factors)}
     for number, claim in enumerate(_list(_table(raw, "published"), "claims")):
-        for key in ("treatment", "against"):
-            name = claim.get(key) if isinstance(claim, dict) else None
-            if message := _unknown("treatment", name, treatments):
-                yield f"published.claims.{number}.{key}", message
+        for key in [k for k in claim if k in CLAIM_NAMES] if isinstance(claim, dict) else []:
+            for path, name in _names_in(f"published.claims.{number}.{key}", claim[key]):
+                kind, known = wanted.get(key, ("treatment", treatments))
+                if message := _unknown(kind, name, known):
+                    yield path, message
+
+
+def _names_in(path: str, value: object) -> Iterator[tuple[str, object]]:
+    """Yield a name with its key path, or those of a list and of the lists in it."""
+    for number, part in enumerate(value) if isinstance(value, list) else ():
+        yield from _names_in(f"{path}.{number}", part)
+    if not isinstance(value, list):
+        yield path, value

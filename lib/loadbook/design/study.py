@@ -161,6 +161,8 @@ class Study(_Spec):
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
     stopping: Stopping = Stopping()
+    contrasts: Literal["baseline", "adjacent", "best"] = "baseline"
+    asks: Literal["difference", "no-loss"] = "difference"
     seed: int = 1
     subset: str = "default"
     roles: dict[Ident, Role]

@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING
 
 from loadbook.stats import errors as error_counts
 from loadbook.stats.compare import compare
-from loadbook.stats.family import compare_all, lead
+from loadbook.stats.contrasts import Contrasted, contrasted
+from loadbook.stats.family import Leader, lead
 from loadbook.stats.question import Question, RunTables, ask, treatments_of
-from loadbook.stats.reasons import reason
-from loadbook.stats.result import VERDICT_ORDER, Analysis, Comparison, ErrorSummary, Row, RowKind, Verdict
+from loadbook.stats.reasons import BASELINE, reason
+from loadbook.stats.result import (
+    VERDICT_ORDER,
+    Analysis,
+    Asks,
+    Comparison,
+    Contrasts,
+    ErrorSummary,
+    Row,
+    RowKind,
+    Verdict,
+)
 from loadbook.stats.sentences import laboratory_sentence
 from loadbook.stats.shown import common_decimals
 from loadbook.stats.verdict import decide, differs
@@ -53,17 +64,29 @@ def analyse(
     checks = {name: t.check for name, t in asked.study.treatments.items() if t.check}
     present = treatments_of(data)
     treatments = [name for name in present if name != asked.baseline and name not in checks]
-    found = compare_all(
-        asked.values, treatments, asked.baseline, metric=asked.metric, statistic=asked.statistic, level=asked.level
-    )
-    found = [_by_plan(asked, one) for one in found]
-    rows = [_row(asked, name, "treatment", one) for name, one in zip(treatments, found, strict=True)]
+    found = _contrasted(asked, treatments)
+    rows = [_row(asked, c.treatment, "treatment", _by_plan(asked, c)) for c in found.comparisons]
     tests = [_check(asked, name) for name in present if name in checks]
     laboratory = next((laboratory_sentence(r) for r in tests if r.kind == "aa" and r.passed is False), None)
     if laboratory:
         rows = [_void(row) for row in rows]
-    rows = _in_order([_baseline_row(asked), *_same_decimals(rows), *_same_decimals(tests)])
-    return _answer(asked, rows, laboratory, asked.blocks or asked.study.blocks)
+    reference = _row(asked, found.reference, "baseline", None)
+    rows = _in_order([reference, *_same_decimals(rows), *_same_decimals(tests)], asked.contrasts)
+    return _answer(asked, rows, laboratory, asked.blocks or asked.study.blocks, found.leader)
+
+
+def _contrasted(asked: Question, treatments: list[str]) -> Contrasted:
+    return contrasted(
+        asked.values,
+        asked.baseline,
+        treatments,
+        asked.contrasts,
+        better=asked.better,
+        metric=asked.metric,
+        statistic=asked.statistic,
+        level=asked.level,
+        comparable=lambda c: _reason(asked, _by_plan(asked, c)) is None,
+    )
 
 
 def _by_plan(asked: Question, comparison: Comparison) -> Comparison:
@@ -74,8 +97,10 @@ def _by_plan(asked: Question, comparison: Comparison) -> Comparison:
 
 def _row(asked: Question, name: str, kind: RowKind, comparison: Comparison | None) -> Row:
     base = comparison.baseline if comparison else None
-    errors = error_counts.summarise(name, asked.errors[name], asked.errors[base] if base else None)
-    verdict = _decide(asked, comparison, errors) if comparison else None
+    against = asked.study.label(base) if base and kind == "treatment" and asked.contrasts != "baseline" else None
+    asks: Asks = asked.asks if kind == "treatment" else "difference"
+    why = _reason(asked, comparison, against) if comparison else None
+    verdict = decide(comparison, asked.margin, asked.better, reason=why, asks=asks) if comparison else None
     own = asked.values[asked.values["treatment"] == name]
     level, half_width = _level(own.loc[own["valid"], "value"].dropna(), asked.level)
     spec = asked.study.treatments[name]
@@ -88,24 +113,25 @@ def _row(asked: Question, name: str, kind: RowKind, comparison: Comparison | Non
         trials=len(own),
         valid_trials=int(own["valid"].sum()),
         verdict=verdict,
-        errors=errors,
+        errors=_errors(asked, name, base),
         expected_effect=spec.expect_effect if asked.metric == asked.study.metric else None,
+        against=against,
     )
 
 
-def _decide(asked: Question, comparison: Comparison, errors: ErrorSummary) -> Verdict:
-    why = reason(asked.trials, comparison, errors, _varied(asked.study, comparison))
-    return decide(comparison, asked.margin, asked.better, reason=why)
+def _reason(asked: Question, comparison: Comparison, against: str | None = None) -> str | None:
+    errors = _errors(asked, comparison.treatment, comparison.baseline)
+    return reason(asked.trials, comparison, errors, _varied(asked.study, comparison), against or BASELINE)
+
+
+def _errors(asked: Question, name: str, against: str | None) -> ErrorSummary:
+    return error_counts.summarise(name, asked.errors[name], asked.errors[against] if against else None)
 
 
 def _varied(study: Study, comparison: Comparison) -> set[str]:
     """Return the fields of the workload in which the study itself makes two arms differ."""
     ours, theirs = (study.workload_of(name).model_dump() for name in (comparison.treatment, comparison.baseline))
     return {field for field, value in ours.items() if value != theirs[field]}
-
-
-def _baseline_row(asked: Question) -> Row:
-    return _row(asked, asked.baseline, "baseline", None)
 
 
 def _check(asked: Question, name: str) -> Row:
@@ -151,7 +177,7 @@ def _expected_sign(asked: Question, name: str) -> int | None:
 
 
 def _void(row: Row) -> Row:
-    if row.verdict is None:
+    if row.verdict is None or row.verdict.kind == "invalid":
         return row
     why = "the laboratory contradicts itself (the duplicate of the baseline differs from it)"
     return replace(row, verdict=Verdict("invalid", row.verdict.comparison, row.verdict.margin, reason=why))
@@ -174,12 +200,12 @@ def _level(values: pd.Series, level: float) -> tuple[float | None, float | None]
     return float(values.median()), float(t.ppf((1 + level) / 2, len(values) - 1)) * error
 
 
-def _in_order(rows: list[Row]) -> list[Row]:
-    """Sort rows for every view: baseline, treatments by verdict and falling size, A/A arms, controls."""
+def _in_order(rows: list[Row], contrasts: Contrasts) -> list[Row]:
+    """Sort rows for every view: baseline, treatments by verdict and falling size (rungs as they are), A/A, controls."""
     kinds = ("baseline", "treatment", "aa", "control")
 
     def key(row: Row) -> tuple[int, int, float]:
-        if row.kind != "treatment" or row.verdict is None:
+        if row.kind != "treatment" or row.verdict is None or contrasts == "adjacent":
             return kinds.index(row.kind), 0, 0.0
         size = abs(math.log1p(row.verdict.comparison.effect or 0.0))
         return kinds.index(row.kind), VERDICT_ORDER.index(row.verdict.kind), -size
@@ -187,11 +213,14 @@ def _in_order(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=key)
 
 
-def _answer(asked: Question, rows: list[Row], laboratory: str | None, planned_blocks: int) -> Analysis:
+def _answer(
+    asked: Question, rows: list[Row], laboratory: str | None, planned_blocks: int, leader: Leader | None
+) -> Analysis:
     arms = [r.treatment for r in rows if r.kind == "treatment" and r.verdict and r.verdict.kind != "invalid"]
-    leader = lead(asked.values, [asked.baseline, *arms], asked.baseline, better=asked.better, level=asked.level)
+    if leader is None:
+        leader = lead(asked.values, [asked.baseline, *arms], asked.baseline, better=asked.better, level=asked.level)
     return Analysis(
-        baseline=asked.baseline,
+        baseline=rows[0].treatment,
         metric=asked.metric,
         statistic=asked.statistic,
         margin=asked.margin,
@@ -202,4 +231,6 @@ def _answer(asked: Question, rows: list[Row], laboratory: str | None, planned_bl
         ties_lead=leader.ties_lead and not laboratory,
         laboratory=laboratory,
         planned_blocks=planned_blocks,
+        contrasts=asked.contrasts,
+        asks=asked.asks,
     )

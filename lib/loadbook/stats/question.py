@@ -12,6 +12,8 @@ from loadbook.records.rundata import trial_values
 from loadbook.stats import errors as error_counts
 from loadbook.stats.errors import Counts
 from loadbook.stats.reasons import counts
+from loadbook.stats.result import Asks, Contrasts
+from loadbook.stats.within import SETTLED, settled_rates, trends
 from loadbook.stats.words import direction
 
 if TYPE_CHECKING:
@@ -41,7 +43,11 @@ class RunTables(Protocol):
 
 @dataclass(frozen=True)
 class Question:
-    """One question with all of its answers' values; `blocks` is how many were planned, None where there is no plan."""
+    """One question with all of its answers' values; `blocks` is how many were planned, None where there is no plan.
+
+    What is compared with what and a one-sided question belong to the study's own baseline and metric: another metric
+    keeps the rungs of a ladder only, another baseline is what everything is compared with.
+    """
 
     study: Study
     baseline: str
@@ -54,6 +60,8 @@ class Question:
     trials: pd.DataFrame
     errors: dict[str, Counts]
     blocks: int | None
+    contrasts: Contrasts = "baseline"
+    asks: Asks = "difference"
 
 
 def ask(
@@ -76,20 +84,33 @@ def ask(
         margin = study.margin if chosen == study.metric else known.margin
     wanted = statistic or known.default_statistic
     values = trial_values(data.trials, data.measurements, chosen, wanted)
+    samples: pd.DataFrame | None = getattr(data, "samples", None)
+    if wanted == SETTLED and samples is not None:
+        values["value"] = values["trial"].map(settled_rates(samples, chosen))
     values = values.assign(valid=counts(values))
     errors = {name: error_counts.count(data.trials, data.measurements, name) for name in {*treatments_of(data), base}}
     return Question(
-        study, base, chosen, wanted, margin, level, direction(chosen), values, _with_causes(data), errors, _blocks(data)
-    )
+        study, base, chosen, wanted, margin, level, direction(chosen), values, _with_causes(data), errors,
+        _blocks(data), *_declared(study, baseline, own=chosen == study.metric),
+    )  # fmt: skip
+
+
+def _declared(study: Study, baseline: str | None, *, own: bool) -> tuple[Contrasts, Asks]:
+    """Return what the study declares, as far as it concerns this baseline (None: its own) and this metric."""
+    contrasts: Contrasts = study.contrasts if not baseline and (own or study.contrasts == "adjacent") else "baseline"
+    return contrasts, study.asks if own else "difference"
 
 
 def _with_causes(data: RunTables) -> pd.DataFrame:
     """Return the trials with only those gates that excluded them, as far as the problems are there to tell.
 
-    The column `at_ceiling` tells which of them served all of an open load.
+    The column `at_ceiling` tells which of them served all of an open load, `moving` whether the rate of the treatment
+    moved within its trials (NaN: not known).
     """
     problems = getattr(data, "problems", None)
-    trials = data.trials.assign(at_ceiling=["offered_ceiling" in gates for gates in data.trials["gates"]])
+    trials = data.trials.assign(
+        at_ceiling=["offered_ceiling" in gates for gates in data.trials["gates"]], moving=_moving(data)
+    )
     if problems is None:
         return trials
     invalid = problems[problems["level"] == "invalid"]
@@ -97,10 +118,19 @@ def _with_causes(data: RunTables) -> pd.DataFrame:
     return trials.assign(gates=[names.get(trial, []) for trial in data.trials["trial"]])
 
 
+def _moving(data: RunTables) -> pd.Series:
+    samples: pd.DataFrame | None = getattr(data, "samples", None)
+    used = data.trials[counts(data.trials)]
+    known = {} if samples is None else trends(samples, dict(zip(used["trial"], used["treatment"], strict=True)))
+    moved = {name: trend.moving for name, trend in known.items() if trend is not None}
+    return data.trials["treatment"].map(moved)
+
+
 def treatments_of(data: RunTables) -> list[str]:
-    """Return the treatments of the run in the study's order: those planned, else those that have trials."""
-    planned = getattr(data, "plan", {}).get("treatments") or list(data.trials["treatment"].unique())
-    return [name for name in data.study.treatments if name in planned]
+    """Return the treatments of the run in the order of its subset or, without a plan, of the study's file."""
+    planned = getattr(data, "plan", {}).get("treatments")
+    there = planned or set(data.trials["treatment"])
+    return [name for name in planned or data.study.treatments if name in there and name in data.study.treatments]
 
 
 def _blocks(data: RunTables) -> int | None:

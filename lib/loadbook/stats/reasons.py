@@ -22,33 +22,41 @@ LOAD_COLUMNS = {
     "concurrency": ("number of connections", "connections"),
     "drivers": ("number of drivers", "drivers"),
 }
+BASELINE = "the baseline"
 COUNTS_ERRORS = ("requests_per_s", "requests")
 RATES = ("ok_per_s", "requests_per_s", "ok", "requests")
 Answered = tuple[int | None, int | None]
 
 
 def reason(
-    trials: pd.DataFrame, comparison: Comparison, errors: ErrorSummary, varied: Collection[str] = ()
+    trials: pd.DataFrame,
+    comparison: Comparison,
+    errors: ErrorSummary,
+    varied: Collection[str] = (),
+    against: str = BASELINE,
 ) -> str | None:
-    """Return the first reason that forbids the comparison, or None.
+    """Return the first reason that forbids the comparison, or None; the order is that of statistics.md 5.3.
 
     Parameters
     ----------
     trials : trials table of the run; only rows with status ok and valid are compared.
     varied : fields of the workload in which the study says that the two arms differ.
+    against : the name of what is compared with.
     """
     own = trials[trials["treatment"] == comparison.treatment]
     base = trials[trials["treatment"] == comparison.baseline]
     used_own, used_base = own[counts(own)], base[counts(base)]
-    return (
-        _answers(used_own, used_base)
-        or _load(used_own, used_base, varied)
-        or _defined_by_tool(comparison.metric, used_own, used_base)
-        or _ceiling(comparison.metric, used_own, used_base)
-        or _too_little(comparison, own, base)
+    found = (
+        _too_little(comparison, own, base)
         or _order(used_own, used_base)
+        or _ceiling(comparison.metric, used_own, used_base)
+        or _unsteady(used_own, used_base)
+        or _load(used_own, used_base, varied)
+        or _answers(used_own, used_base)
+        or _defined_by_tool(comparison.metric, used_own, used_base)
         or _errors(comparison.metric, errors)
     )
+    return found.replace(BASELINE, against) if found else None
 
 
 def counts(trials: pd.DataFrame) -> pd.Series:
@@ -145,6 +153,16 @@ def _order(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
     if own["slot"].max() < base["slot"].min() or base["slot"].max() < own["slot"].min():
         return "one arm ran whole before the other, so the order was not randomised in blocks"
     return None
+
+
+def _unsteady(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    """Say so if the rate of one arm still moved within its trials and that of the other did not."""
+    pair = _differing("moving", own, base)
+    if pair is None or any(moving != moving for moving in pair):  # not known
+        return None
+    return (
+        f"its rate {'moved' if pair[0] else 'held still'} within trials, the baseline's did{' not' if pair[0] else ''}"
+    )
 
 
 def _errors(metric: str, errors: ErrorSummary) -> str | None:
