@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,19 +45,17 @@ def pair(values: pd.DataFrame, treatment: str, baseline: str) -> Pairs:
     ------
     DataError : an arm has two rows in one block.
     """
-    import pandas as pd
-
     base, other = (_by_block(values, name) for name in (baseline, treatment))
-    every = pd.Index(values["block"].unique())
-    both = np.column_stack([base.reindex(every), other.reindex(every)]).astype(float)
+    every = list(dict.fromkeys(values["block"].tolist()))
+    both = np.array([[arm.get(block, math.nan) for arm in (base, other)] for block in every], float).reshape(-1, 2)
     usable = np.isfinite(both) & (both > 0)
     complete = usable.all(axis=1)
     logs = np.log(both[complete])
-    given = np.column_stack([np.isin(every, base.index), np.isin(every, other.index)])
+    given = np.array([[block in arm for arm in (base, other)] for block in every], bool).reshape(-1, 2)
     return Pairs(
         treatment=treatment,
         baseline=baseline,
-        blocks=tuple(every[complete]),
+        blocks=tuple(block for block, counts in zip(every, complete, strict=True) if counts),
         base=logs[:, 0],
         other=logs[:, 1],
         excluded=int((~complete).sum()),
@@ -64,12 +63,14 @@ def pair(values: pd.DataFrame, treatment: str, baseline: str) -> Pairs:
     )
 
 
-def _by_block(values: pd.DataFrame, treatment: str) -> pd.Series:
-    rows = values[values["treatment"] == treatment]
-    repeated = rows[rows["block"].duplicated()]
-    if len(repeated):
-        raise DataError(f"treatment {treatment!r} has more than one row in block {repeated['block'].iloc[0]}")
-    series = rows.set_index("block")["value"].astype(float)
-    if "valid" in rows:
-        series = series.where(rows.set_index("block")["valid"].astype(bool))
-    return series
+def _by_block(values: pd.DataFrame, treatment: str) -> dict[object, float]:
+    own = (values["treatment"] == treatment).to_numpy(bool, na_value=False)
+    blocks = values["block"][own].tolist()
+    numbers = values["value"].to_numpy(float, na_value=math.nan)[own]
+    if "valid" in values:
+        numbers[~values["valid"].to_numpy(bool)[own]] = math.nan
+    found = dict(zip(blocks, numbers, strict=True))
+    if len(found) < len(blocks):
+        repeated = next(block for k, block in enumerate(blocks) if block in blocks[:k])
+        raise DataError(f"treatment {treatment!r} has more than one row in block {repeated}")
+    return found
