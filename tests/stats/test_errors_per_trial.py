@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from loadbook.stats.errors import Counts, count, rate_ratio, summarise, zero_error_bound
+from loadbook.stats.errors import Counts, by_blocks, count, rate_ratio, summarise, zero_error_bound
 
 
 def counts(errors: list[int], requests: int = 10_000) -> Counts:
@@ -66,3 +66,30 @@ def test_a_treatment_nobody_measured_has_no_trials() -> None:
     empty = pd.DataFrame({"trial": [], "driver": [], "metric": [], "statistic": [], "value": []})
     found = count(pd.DataFrame({"trial": ["t1"], "treatment": ["a"]}), empty, "a")
     assert summarise("a", found, found).p is None
+
+
+def in_blocks(errors: list[int]) -> Counts:
+    return counts(errors)._replace(blocks=tuple(range(1, len(errors) + 1)))
+
+
+def test_signs_flipped_by_block_check_what_the_trials_show() -> None:
+    clean, bursts = in_blocks([0] * 10), in_blocks([30, 1, 0, 0, 0, 7, 200, 0, 4, 0])
+    assert by_blocks(bursts, clean) == pytest.approx(2 / 2**5)
+    assert by_blocks(clean, bursts) == by_blocks(bursts, clean)
+    assert by_blocks(clean, clean) == 1.0
+    found = summarise("t", bursts, clean)
+    assert (found.kind, found.p_blocks) == ("more", 2 / 2**5)
+    assert stats.fisher_exact([[5, 5], [0, 10]]).pvalue == pytest.approx(found.p) and found.p < 0.05
+
+
+def test_the_check_by_blocks_pairs_blocks_and_equals_scipys() -> None:
+    own, base = in_blocks([9, 0, 4, 16, 1, 0]), in_blocks([1, 0, 0, 4, 0, 25])
+    shuffled = Counts(own.errors[::-1], own.requests, {}, own.blocks[::-1])
+    differences = np.sqrt(own.errors) - np.sqrt(base.errors)
+    oracle = stats.permutation_test((differences,), np.sum, permutation_type="samples", n_resamples=np.inf)
+    assert by_blocks(shuffled, base) == pytest.approx(oracle.pvalue)
+    assert by_blocks(counts([1, 2]), base) is None
+
+
+def test_more_than_twelve_blocks_are_drawn_and_never_give_zero() -> None:
+    assert 0 < by_blocks(in_blocks([100] * 20), in_blocks([0] * 20)) <= 3e-4

@@ -9,21 +9,24 @@ import numpy as np
 
 from loadbook.core.metrics import ERROR_CLASSES
 from loadbook.stats.result import ErrorSummary, Interval
+from loadbook.stats.swaps import share, swap_signs
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MIN_ERROR_TRIALS = 5
 ALPHA = 0.05
+TOLERANCE = 1e-9
 Kind = Literal["more", "fewer", "undecided", "none"]
 
 
 class Counts(NamedTuple):
-    """Errors and requests of each trial of one arm (equally long), and errors by class over all trials."""
+    """Errors, requests and, where known, the block of each trial of one arm, and errors by class over all trials."""
 
     errors: np.ndarray
     requests: np.ndarray
     by_class: dict[str, int]
+    blocks: tuple[object, ...] = ()
 
     @property
     def trials(self) -> int:
@@ -41,9 +44,9 @@ def count(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: str) -> C
 
     A trial whose tool gave no total of errors has the sum of its classes; one with neither is not counted.
     """
-    own = trials.loc[trials["treatment"] == treatment, "trial"]
+    own = trials[trials["treatment"] == treatment].set_index("trial")
     rows = measurements[
-        measurements["trial"].isin(own) & (measurements["driver"] == "*") & (measurements["statistic"] == "count")
+        measurements["trial"].isin(own.index) & (measurements["driver"] == "*") & (measurements["statistic"] == "count")
     ]
     table = rows.pivot_table(index="trial", columns="metric", values="value", aggfunc="sum")
     classes = [c for c in ERROR_CLASSES if c in table]
@@ -51,7 +54,8 @@ def count(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: str) -> C
     errors = errors.fillna(table[classes].sum(axis=1, min_count=1)).dropna()
     requests = table["requests"].reindex(errors.index).fillna(0) if "requests" in table else errors * 0
     totals = {c: int(table[c].sum()) for c in classes if table[c].sum() > 0}
-    return Counts(errors.to_numpy(float), requests.to_numpy(float), totals)
+    blocks = tuple(own["block"].reindex(errors.index)) if "block" in own else ()
+    return Counts(errors.to_numpy(float), requests.to_numpy(float), totals, blocks)
 
 
 def summarise(treatment: str, counts: Counts, baseline: Counts | None) -> ErrorSummary:
@@ -74,6 +78,7 @@ def summarise(treatment: str, counts: Counts, baseline: Counts | None) -> ErrorS
         upper_share=zero_error_bound(counts.trials) if counts.trials and not counts.failing else None,
         rate_ratio=rate,
         rate_ci95=interval,
+        p_blocks=by_blocks(counts, baseline) if baseline is not None else None,
     )
 
 
@@ -97,6 +102,19 @@ def _kind(counts: Counts, baseline: Counts, p: float | None, rate: Interval | No
     if rate is not None and not rate[0] <= 1 <= rate[1]:
         return "more" if rate[0] > 1 else "fewer"
     return "undecided" if counts.failing else "none"
+
+
+def by_blocks(counts: Counts, baseline: Counts) -> float | None:
+    """Return the p of flipping the signs of root counts' differences by block: a check of the other two tests.
+
+    None where no block has both arms.
+    """
+    own, base = (dict(zip(c.blocks, np.sqrt(c.errors), strict=False)) for c in (counts, baseline))
+    differences = np.array([own[block] - base[block] for block in own if block in base])
+    if not len(differences):
+        return None
+    sums = np.abs(swap_signs(len(differences)) @ differences)
+    return float(share(sums >= abs(differences.sum()) - TOLERANCE, len(differences)))
 
 
 def rate_ratio(counts: Counts, baseline: Counts) -> tuple[float | None, Interval | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from loadbook.stats import losses
 from loadbook.stats.result import VERDICT_ORDER, Analysis, Row, VerdictKind
 from loadbook.stats.sentences import best_sentence, margin_text, more_blocks, phrase
 from loadbook.stats.shown import comparison_texts
@@ -19,13 +20,24 @@ def headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str
 
     It is shorter than 90 characters where its words allow; an effect keeps its interval whatever the length.
     """
+    said = _headline(analysis, labels)
+    return f"Exploratory: {said}" if analysis.stand.added and not said.startswith("No verdict") else said
+
+
+def _headline(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
     rows = analysis.of_kind("treatment")
     if analysis.laboratory:
         return "No verdict: the laboratory contradicts itself."
+    if analysis.stand.waiting:
+        return "No verdict yet: this is no planned look."
     if not rows or _count(rows, "invalid") == len(rows):
         return "No verdict: no treatment could be compared."
     if len(rows) == 1:
         return _fit(_label(rows[0], labels), *_alone(rows[0]))
+    if analysis.asks == "no-loss":
+        return losses.headline(rows, analysis.margin)
+    if analysis.contrasts == "best" and (said := _best(analysis, labels)):
+        return said
     moved = _of(rows, "better") or _of(rows, "worse")
     if not moved:
         return nothing_won(analysis)
@@ -40,9 +52,12 @@ def headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str
 
 def nothing_won(analysis: Analysis) -> str:
     """Return the first line of a study in which no treatment is shown to do better or worse."""
-    if not analysis.margin:
-        return f"No treatment is shown to change the {name(analysis.metric)}."
-    return f"No treatment is shown to change the {name(analysis.metric)} by {margin_text(analysis.margin)} or more."
+    size = f" by {margin_text(analysis.margin)} or more" if analysis.margin else ""
+    return f"No treatment is shown to change the {name(analysis.metric)}{size}{_than_before(analysis, 'against')}."
+
+
+def _than_before(analysis: Analysis, word: str) -> str:
+    return f" {word} the one before it" if analysis.contrasts == "adjacent" else ""
 
 
 def supporting(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
@@ -53,15 +68,27 @@ def supporting(analysis: Analysis, labels: Mapping[str, str] | None = None) -> s
     rows = analysis.of_kind("treatment")
     if analysis.laboratory:
         return analysis.laboratory
+    reason = _why_none(rows) or _forecast(rows, labels)
+    if analysis.asks == "no-loss":
+        return " ".join(filter(None, (losses.losers(rows), reason)))
+    if analysis.contrasts == "best" and _best(analysis, labels):
+        return " ".join(filter(None, (_nearest(analysis, labels), reason)))
     better, worse = _of(rows, "better"), _of(rows, "worse")
     best = _best(analysis, labels) if better else None
-    reason = _why_none(rows) or _forecast(rows, labels)
     others = _others(analysis, better, worse, labels)
     quiet = len(rows) - len(better) - len(worse) - _count(rows, "invalid")
     rest = nothing_won(analysis).replace("No treatment", "No other treatment") if quiet and (better or worse) else None
     wanted = [best, reason, others, rest]
     kept = [part for part in wanted if part][:MAX_SENTENCES]
     return " ".join(part for part in (best, others, rest, reason) if part in kept and part)
+
+
+def _nearest(analysis: Analysis, labels: Mapping[str, str] | None) -> str | None:
+    """Say which arm comes nearest to the best one."""
+    behind = _of(analysis.of_kind("treatment"), "worse")
+    if analysis.best is None or not behind:
+        return None
+    return f"Nearest to it: {_label(behind[-1], labels)}{_bare(behind[-1])}."
 
 
 def _others(
@@ -87,7 +114,8 @@ def _numbers(analysis: Analysis) -> str:
         group = [row for row in rows if _kind(row) == kind]
         if group:
             verb = predicate(analysis.metric, _effect(group[0]), len(group))
-            parts.append(f"{len(group)} {verb}" if parts else f"{len(group)} of {len(rows)} treatments {verb}")
+            said = f"{len(group)} {verb}" if parts else f"{len(group)} of {len(rows)} treatments {verb}"
+            parts.append(said if parts else said + _than_before(analysis, "than"))
     return f"{', '.join(parts)}."
 
 
@@ -100,24 +128,30 @@ def _alone(row: Row) -> list[str]:
         return _forms(row)
     texts, margin = comparison_texts(row.verdict), margin_text(row.verdict.margin)
     if kind == "small":
-        return [phrase(row.verdict), f"{_bare(row)}: less than the {margin} that matters."]
-    if kind == "equivalent":
+        return [_said(row), f"{_bare(row)}: less than the {margin} that matters."]
+    if row.verdict.loss and kind == "undecided":
+        return [f": undecided, at worst {texts.worst} (one-sided), {texts.blocks} blocks."]
+    if kind in ("equivalent", "no-loss"):
         return _forms(row)
     return [f": undecided, {texts.interval}, {texts.blocks} blocks.", f": undecided, {texts.interval}."]
 
 
 def _forms(row: Row) -> list[str]:
     """Return what is said of a treatment, then the same without its number of blocks."""
-    assert row.verdict is not None
-    said = phrase(row.verdict)
+    said = _said(row)
     return [said, f"{said.rpartition(', ')[0]}."]
 
 
-def _bare(row: Row) -> str:
-    """Return " is faster by 6.0 % (5.1 to 6.8 %)"."""
+def _said(row: Row) -> str:
     assert row.verdict is not None
-    texts = comparison_texts(row.verdict)
-    return f" {predicate(row.verdict.comparison.metric, _effect(row))} by {texts.size} ({texts.bounds})"
+    return phrase(row.verdict, against=row.against)
+
+
+def _bare(row: Row) -> str:
+    """Return " is faster by 6.0 % (5.1 to 6.8 %)", or " is faster than another by ..."."""
+    assert row.verdict is not None
+    texts, than = comparison_texts(row.verdict), f" than {row.against}" if row.against else ""
+    return f" {predicate(row.verdict.comparison.metric, _effect(row))}{than} by {texts.size} ({texts.bounds})"
 
 
 def _forecast(rows: Sequence[Row], labels: Mapping[str, str] | None) -> str | None:
