@@ -10,7 +10,7 @@ from loadbook.stats import errors as error_counts
 from loadbook.stats.compare import compare
 from loadbook.stats.contrasts import Contrasted, contrasted
 from loadbook.stats.family import Leader, lead
-from loadbook.stats.question import Question, RunTables, ask, treatments_of
+from loadbook.stats.question import Question, RunTables, ask, by_rule, treatments_of
 from loadbook.stats.reasons import BASELINE, reason
 from loadbook.stats.result import (
     VERDICT_ORDER,
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from loadbook.design.study import Study
+
+
+CONTRADICTION = "the laboratory contradicts itself (the duplicate of the baseline differs from it)"
 
 
 def analyse(
@@ -60,7 +63,7 @@ def analyse(
     ------
     UsageError : a baseline, metric or level that there is not.
     """
-    asked = ask(data, baseline, metric, statistic, margin, level)
+    asked = by_rule(data, ask(data, baseline, metric, statistic, margin, level))
     checks = {name: t.check for name, t in asked.study.treatments.items() if t.check}
     present = treatments_of(data)
     treatments = [name for name in present if name != asked.baseline and name not in checks]
@@ -68,8 +71,9 @@ def analyse(
     rows = [_row(asked, c.treatment, "treatment", _by_plan(asked, c)) for c in found.comparisons]
     tests = [_check(asked, name) for name in present if name in checks]
     laboratory = next((laboratory_sentence(r) for r in tests if r.kind == "aa" and r.passed is False), None)
-    if laboratory:
-        rows = [_void(row) for row in rows]
+    why = CONTRADICTION if laboratory else asked.stand.waiting
+    if why:
+        rows = [_void(row, why) for row in rows]
     reference = _row(asked, found.reference, "baseline", None)
     rows = _in_order([reference, *_same_decimals(rows), *_same_decimals(tests)], asked.contrasts)
     return _answer(asked, rows, laboratory, asked.blocks or asked.study.blocks, found.leader)
@@ -85,14 +89,15 @@ def _contrasted(asked: Question, treatments: list[str]) -> Contrasted:
         metric=asked.metric,
         statistic=asked.statistic,
         level=asked.level,
+        rule=asked.stand.rule,
         comparable=lambda c: _reason(asked, _by_plan(asked, c)) is None,
     )
 
 
 def _by_plan(asked: Question, comparison: Comparison) -> Comparison:
-    """Count blocks that were planned and not run as incomplete: a verdict belongs to the whole plan."""
-    missing = (asked.blocks or 0) - comparison.blocks
-    return replace(comparison, excluded=max(comparison.excluded, missing))
+    """Count blocks that were planned and not run as incomplete: a verdict belongs to the whole plan, or to its look."""
+    missing, stand = (asked.blocks or 0) - comparison.blocks, asked.stand
+    return replace(comparison, excluded=max(comparison.excluded, missing), look=stand.look, added=stand.added)
 
 
 def _row(asked: Question, name: str, kind: RowKind, comparison: Comparison | None) -> Row:
@@ -146,7 +151,8 @@ def _check(asked: Question, name: str) -> Row:
 
 
 def _compare(asked: Question, name: str, against: str) -> Comparison:
-    found = compare(asked.values, name, against, metric=asked.metric, statistic=asked.statistic, level=asked.level)
+    rule, level = asked.stand.rule, asked.level
+    found = compare(asked.values, name, against, metric=asked.metric, statistic=asked.statistic, level=level, rule=rule)
     return _by_plan(asked, found)
 
 
@@ -176,10 +182,9 @@ def _expected_sign(asked: Question, name: str) -> int | None:
     return 1 if (spec.expect_effect > 0) == same else -1
 
 
-def _void(row: Row) -> Row:
+def _void(row: Row, why: str) -> Row:
     if row.verdict is None or row.verdict.kind == "invalid":
         return row
-    why = "the laboratory contradicts itself (the duplicate of the baseline differs from it)"
     return replace(row, verdict=Verdict("invalid", row.verdict.comparison, row.verdict.margin, reason=why))
 
 
@@ -218,7 +223,8 @@ def _answer(
 ) -> Analysis:
     arms = [r.treatment for r in rows if r.kind == "treatment" and r.verdict and r.verdict.kind != "invalid"]
     if leader is None:
-        leader = lead(asked.values, [asked.baseline, *arms], asked.baseline, better=asked.better, level=asked.level)
+        everyone, rule, level = [asked.baseline, *arms], asked.stand.rule, asked.level
+        leader = lead(asked.values, everyone, asked.baseline, better=asked.better, level=level, rule=rule)
     return Analysis(
         baseline=rows[0].treatment,
         metric=asked.metric,
@@ -231,6 +237,7 @@ def _answer(
         ties_lead=leader.ties_lead and not laboratory,
         laboratory=laboratory,
         planned_blocks=planned_blocks,
+        stand=asked.stand,
         contrasts=asked.contrasts,
         asks=asked.asks,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from loadbook.core.errors import UsageError
@@ -12,7 +12,8 @@ from loadbook.records.rundata import trial_values
 from loadbook.stats import errors as error_counts
 from loadbook.stats.errors import Counts
 from loadbook.stats.reasons import counts
-from loadbook.stats.result import Asks, Contrasts
+from loadbook.stats.result import Asks, Contrasts, Stand
+from loadbook.stats.sequential import stand
 from loadbook.stats.within import SETTLED, settled_rates, trends
 from loadbook.stats.words import direction
 
@@ -62,6 +63,7 @@ class Question:
     blocks: int | None
     contrasts: Contrasts = "baseline"
     asks: Asks = "difference"
+    stand: Stand = field(default_factory=Stand)
 
 
 def ask(
@@ -93,6 +95,26 @@ def ask(
         study, base, chosen, wanted, margin, level, direction(chosen), values, _with_causes(data), errors,
         _blocks(data), *_declared(study, baseline, own=chosen == study.metric),
     )  # fmt: skip
+
+
+def by_rule(data: RunTables, asked: Question) -> Question:
+    """Return the question with the level and the blocks that the study's rule for stopping gives it now.
+
+    Raises
+    ------
+    UsageError : a level for which the rule is not defined.
+    """
+    begun = int(data.trials["block"].max()) if len(data.trials) else 0
+    whole = int((data.trials["block"] == begun).sum()) >= len(treatments_of(data))
+    found = stand(
+        asked.study.stopping,
+        begun=begun,
+        complete=begun if whole else begun - 1,
+        planned=asked.blocks,
+        added=getattr(data, "plan", {}).get("added", 0),
+        level=asked.level,
+    )
+    return replace(asked, level=found.level, blocks=found.blocks, stand=found)
 
 
 def _declared(study: Study, baseline: str | None, *, own: bool) -> tuple[Contrasts, Asks]:

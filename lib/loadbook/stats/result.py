@@ -28,9 +28,9 @@ class Comparison:
 
     `ci95` and `p` belong together: 0 is outside `ci95` when p <= 1 - `level`. `ci90` is the interval of two one-sided
     tests and decides equivalence. `level` is 0.95 unless the user asked for another; the two intervals are then at
-    `level` and 1 - 2 (1 - `level`). At a planned look (`look` of how many) `level` is that of one look;
-    `added` blocks were not declared, which makes it exploratory. `ci_family` is at level 1 - (1 - `level`) / `family`
-    where so many blocks can have one. `sd_log` is the standard deviation of the paired log ratios, from which forecasts are made.
+    `level` and 1 - 2 (1 - `level`). `ci_family` is at level 1 - (1 - `level`) / `family` where so many blocks can
+    have one. `sd_log` is the standard deviation of the paired log ratios, from which forecasts are made. At a planned
+    look (`look` of how many) `level` is that of one look. `added` blocks, which were not declared, make it exploratory.
     """
 
     treatment: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from loadbook.core.units import NBSP, percent, seconds
 from loadbook.stats.error_sentences import errors_sentence
-from loadbook.stats.result import ErrorSummary, Forecast, Interval, Row, Verdict
+from loadbook.stats.result import Comparison, ErrorSummary, Forecast, Interval, Row, Verdict
 from loadbook.stats.shown import comparison_texts, decimals
 from loadbook.stats.words import predicate, word
 
@@ -25,7 +25,7 @@ def phrase(verdict: Verdict, *, against: str | None = None, block_s: float | Non
     `against` names what it was compared with, None where that is the baseline that the whole report speaks of.
     """
     found, texts = verdict.comparison, comparison_texts(verdict)
-    margin, blocks = margin_text(verdict.margin), _count(found.blocks, "block")
+    margin, blocks = margin_text(verdict.margin), _on(found)
     beside = f" against {against}" if against else ""
     if verdict.kind == "invalid":
         return f"{beside}: not compared: {verdict.reason}."
@@ -36,11 +36,11 @@ def phrase(verdict: Verdict, *, against: str | None = None, block_s: float | Non
     if verdict.kind == "undecided":
         return f"{beside}: undecided: {texts.interval}, {blocks}.{_alone(verdict)} {more_blocks(verdict, block_s)}"
     if verdict.kind == "equivalent":
-        interval = f"{_confidence(found.level, one_sided=True)} interval {texts.interval90}"
+        interval = f"{_confidence(found.level, one_sided=True)} {_kind(found)} {texts.interval90}"
         return f": no difference{f' from {against}' if against else ''} larger than {margin} ({interval}), {blocks}."
     than = f" than {against}" if against else ""
     does = f" {predicate(found.metric, found.effect or 0.0)}{than} by {texts.size}"
-    does += f" ({_confidence(found.level)} interval {texts.bounds})"
+    does += f" ({_confidence(found.level)} {_kind(found)} {texts.bounds})"
     if verdict.kind == "small":
         return f"{does}: real, but smaller than the {margin} that matters, {blocks}."
     return f"{does}, {blocks}."
@@ -71,21 +71,22 @@ def short(verdict: Verdict, against: str | None = None) -> str:
     size, direction = _tight(comparison_texts(verdict).size), word(found.metric, found.effect) + than
     if verdict.kind == "better" or verdict.kind == "worse":
         interval = f"{_tight(_confidence(found.level))} CI {_dots(found.ci95, digits, signed=False)}"
-        return f"{direction} by {size} ({interval}), {_count(found.blocks, 'block')}"
+        return f"{direction} by {size} ({interval}), {_on(found)}"
     if verdict.kind == "small":
         bounds = _dots(found.ci95, digits, signed=False)
         return f"{direction} by {size} ({bounds}): real, but smaller than the {margin} that matters"
     if verdict.kind == "equivalent":
         bounds = f"{_tight(_confidence(found.level, one_sided=True))} CI {_dots(found.ci90 or (0, 0), digits)}"
         other = f" from {against}" if against else ""
-        return f"no difference{other} larger than {margin} (equivalent; {bounds}), {_count(found.blocks, 'block')}"
+        return f"no difference{other} larger than {margin} (equivalent; {bounds}), {_on(found)}"
     return f"undecided{beside}: {_dots(found.ci95, digits)}%; {_needs(verdict)}"
 
 
 def _short_of_loss(verdict: Verdict, margin: str, beside: str) -> str:
     low, _ = verdict.comparison.ci90 or (0.0, 0.0)
     worst, best = (f"{'lower' if end == low else 'upper'} bound {_plain(end, verdict)}%" for end in verdict.loss or ())
-    blocks = _count(verdict.comparison.blocks, "block")
+    found = verdict.comparison
+    blocks = _on(found)
     if verdict.kind == "no-loss":
         return f"no degradation beyond {margin}{beside} ({worst}), {blocks}"
     if verdict.kind == "worse":
@@ -154,6 +155,14 @@ def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) 
     return f"{names}; all are ahead of the rest." if ties_lead else f"{names}."
 
 
+def evidence(blocks: int, look: tuple[int, int] | None = None, added: int = 0) -> str:
+    """Return on how many blocks a verdict stands, at which planned look, and what makes it exploratory."""
+    if added:
+        were = "block was" if added == 1 else "blocks were"
+        return f"{_count(blocks, 'block')} (exploratory: {added} {were} added after looking)"
+    return f"look {look[0]} of {look[1]} ({_count(blocks, 'block')})" if look else _count(blocks, "block")
+
+
 def more_blocks(verdict: Verdict, block_s: float | None = None) -> str:
     """Return how many more blocks would decide an undecided comparison, and how long they take (s per block)."""
     forecast = verdict.forecast
@@ -189,6 +198,14 @@ def _alone(verdict: Verdict) -> str:
 
 def _why(row: Row) -> str:
     return (row.verdict.reason if row.verdict else None) or "it has no valid trials"
+
+
+def _on(found: Comparison) -> str:
+    return evidence(found.blocks, found.look, found.added)
+
+
+def _kind(found: Comparison) -> str:
+    return "always-valid interval" if found.method == "always-valid-t" else "interval"
 
 
 def _confidence(level: float, *, one_sided: bool = False) -> str:

@@ -66,14 +66,14 @@ def _interval(mean: float, error: float, bound: float) -> Interval | None:
 
 
 def stand(
-    stopping: Stopping, *, begun: int, complete: int, planned: int, added: int = 0, level: float = LEVEL
+    stopping: Stopping, *, begun: int, complete: int, planned: int | None, added: int = 0, level: float = LEVEL
 ) -> Stand:
     """Return where a run stands by its declared rule.
 
     Parameters
     ----------
     begun, complete : of how many blocks any trial is there, and all trials.
-    planned : how many blocks are to be done, added ones included.
+    planned : how many blocks are to be done, added ones included; None where there is no plan.
     added : how many blocks were added although the rule does not provide for them.
     level : confidence asked for, over all looks together.
 
