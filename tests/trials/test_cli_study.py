@@ -62,16 +62,36 @@ def test_plan_says_trials_time_disk_and_detectable_difference(loadbook):
     assert code == 0
     assert "20: 10 blocks of baseline, again" in out
     assert "38\u00a0s" in out
-    assert "assumed: 2.5\u00a0% per trial" in out
-    assert "fewer than 5 blocks" in loadbook("plan", "aa", "--blocks", "4")[1]
+    assert "assumed, 2.5\u00a0% per trial, as nothing is recorded on these hosts yet" in out
+    assert "4 blocks are too few for a test" in loadbook("plan", "aa", "--blocks", "4")[1]
     plan = json.loads(loadbook("plan", "aa", "--json")[1])
     assert len(plan["trials"]) == 16
     assert 0.03 < plan["estimate"]["detectable"] < 0.06
+    assert (plan["estimate"]["needed"], plan["estimate"]["needed_range"]) == (28, None)
 
 
-def test_plan_uses_the_scatter_of_the_last_run(loadbook):
+def test_plan_uses_the_noise_recorded_in_the_lab(loadbook):
     assert loadbook("ingest", STUDY)[0] == 0
-    assert f"as seen in run {loadbook.layout.resolve_run(STUDY)}" in loadbook("plan", STUDY)[1]
+    for study, load in ((STUDY, "this load"), ("tool-agreement", "another load of wrk"), ("known-cost", "another tool")):
+        out = loadbook("plan", study)[1]
+        assert f"recorded with {load}" in out
+        assert f"16 trials alike, run {loadbook.layout.resolve_run(STUDY)} of {STUDY}" in out
+
+
+def test_plan_needs_fewer_blocks_for_a_larger_difference(loadbook):
+    assert loadbook("ingest", STUDY)[0] == 0
+    plans = [json.loads(loadbook("plan", STUDY, "--json", "--detect", d)[1])["estimate"] for d in ("0.02", "10%")]
+    small, large = (plan["needed"] for plan in plans)
+    assert small > large
+    assert plans[0]["needed_range"][0] < small < plans[0]["needed_range"][1]
+    assert plans[0]["detectable"] == plans[1]["detectable"]
+
+
+@pytest.mark.parametrize("detect", ["0", "-1", "2", "3 percent", "nan", ""])
+def test_plan_refuses_a_difference_that_is_none(loadbook, detect):
+    code, out, err = loadbook("plan", "aa", f"--detect={detect}")
+    assert (code, out) == (2, "")
+    assert "is no difference" in err
 
 
 def test_ingest_says_where_the_tables_are(loadbook):

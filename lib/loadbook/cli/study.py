@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadbook.core.errors import LoadbookError
-from loadbook.core.units import percent, seconds, size
-from loadbook.records.layout import Layout, layout
+from loadbook.core.errors import UsageError
+from loadbook.core.units import seconds, size
+from loadbook.records.layout import layout
 
 if TYPE_CHECKING:
     from loadbook.design.plan import Plan
     from loadbook.design.workload import Workload
-
-# scatter of one trial in the pinned lab (lab_facts.md section 6: 2 to 3 %), and of a paired difference of two
-ASSUMED_CV = 0.025
-ASSUMED_SD = ASSUMED_CV * 2**0.5
 
 _study = click.argument("study")
 _subset = click.option("--subset", help="Treatments of this subset; all: every one.")
@@ -29,67 +25,56 @@ _blocks = click.option("--blocks", type=click.IntRange(min=1), help="Blocks inst
 
 @click.command()
 @_study
+@click.option("--hosts", type=click.Path(path_type=Path), help="Hosts file whose noise counts; without it: the lab's.")
 @_subset
 @_blocks
+@click.option("--detect", metavar="RATIO", help="The difference to find, 0.03 or 3%; without it: the study's margin.")
 @click.option("--json", "as_json", is_flag=True, help="The whole plan as JSON.")
-def plan(study: str, subset: str | None, blocks: int | None, as_json: bool) -> None:
-    """Trials, hours, disk and the difference that so many blocks can detect; touches no network."""
+def plan(
+    study: str, hosts: Path | None, subset: str | None, blocks: int | None, detect: str | None, as_json: bool
+) -> None:
+    """Trials, hours, disk, and the blocks that a difference needs at the noise recorded here; touches no network."""
     from loadbook.design.plan import make_plan
+    from loadbook.trials.outlook import lines, outlook
     from loadbook.trials.studies import load_study
 
     here = layout()
     made = make_plan(load_study(here, study), subset, blocks)
-    sd, source = _scatter(here, made)
-    found = _detectable(made.blocks, sd)
+    found = outlook(here, made, hosts, None if detect is None else _ratio(detect))
     if as_json:
-        estimate = {"hours": made.hours, "disk_bytes": made.disk_bytes, "detectable": found, "assumed_sd": sd}
+        estimate = {"hours": made.hours, "disk_bytes": made.disk_bytes} | found.to_json()
         click.echo(json.dumps(made.to_json() | {"estimate": estimate}, indent=1))
         return
-    for line in _summary(made, sd, source, found):
+    for line in [*_summary(made), *lines(found)]:
         click.echo(line)
 
 
-def _summary(made: Plan, sd: float, source: str, found: float | None) -> list[str]:
-    work, margin = made.study.workload, made.study.margin
-    difference = "no difference: a comparison needs 2 blocks or more" if found is None else percent(found, signed=False)
-    lines = [
+def _ratio(text: str) -> float:
+    """Return what --detect asks for, as a ratio minus 1."""
+    number, sign, rest = text.replace(" ", "").partition("%")
+    try:
+        value = float(number) / (100 if sign else 1)
+    except ValueError:
+        value = 0.0
+    if rest or not 0 < value < 1:
+        raise UsageError(f"--detect {text} is no difference", "between 0 and 1, such as 0.03, or 3%")
+    return value
+
+
+def _summary(made: Plan) -> list[str]:
+    work = made.study.workload
+    return [
         f"{made.study.name}: {made.study.question}",
         f"trials      {len(made.trials)}: {made.blocks} blocks of {', '.join(made.treatments)}",
         f"each        {seconds(made.trial_s)}: {work.warmup_s:g} s warm-up, {_length(work)}",
         f"time        {seconds(made.hours * 3600)}",
         f"disk        {size(made.disk_bytes)} on this machine",
-        f"detectable  {difference} (power 80 %, margin of the study {percent(margin, signed=False)})",
-        f"            for a paired scatter of {percent(sd, signed=False)}, {source}",
     ]
-    if made.blocks < 5:
-        lines.append("verdicts    none: fewer than 5 blocks")
-    return lines
 
 
 def _length(work: Workload) -> str:
     timed = f"{work.duration_s:g} s load"
     return timed if work.requests is None else f"{work.requests:,} requests, expected to be a {timed}"
-
-
-def _detectable(blocks: int, sd: float) -> float | None:
-    from loadbook.stats.plan import detectable
-
-    return detectable(blocks, sd) if blocks >= 2 else None
-
-
-def _scatter(here: Layout, made: Plan) -> tuple[float, str]:
-    """Return the paired scatter (sd of log ratios) of the study's last run, else an assumed one, and which it is."""
-    from loadbook.records.rundata import load_run
-    from loadbook.trials.scatter import paired_sd
-
-    for run in reversed(here.runs(made.study.name)):
-        try:
-            sd = paired_sd(load_run(here, made.study.name, run))
-        except LoadbookError:
-            continue
-        if sd:
-            return sd, f"as seen in run {run}"
-    return ASSUMED_SD, f"assumed: {percent(ASSUMED_CV, signed=False)} per trial, as in the pinned lab"
 
 
 @click.command()

@@ -6,33 +6,30 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from loadbook.core.units import percent, seconds, size
-from loadbook.design.plan import Plan, make_plan
+from loadbook.core.units import seconds, size
+from loadbook.design.plan import make_plan
 from loadbook.records.layout import layout
 from loadbook.records.rundata import load_run
 from loadbook.report.blocks import Block, render
 from loadbook.report.notebooks import DONE
 from loadbook.report.page import note
 from loadbook.report.tables import Column, Table, plain, safe_table
-from loadbook.stats.plan import detectable
 from loadbook.trials.api import load_study, run_study
 from loadbook.trials.ingest import ingest as ingest_run
+from loadbook.trials.outlook import lines, outlook
 from loadbook.trials.progress import Progress
-
-# standard deviation of a block's log ratio between two pinned arms, lab_facts: used before a study has a run of its own
-USUAL_SD = 0.03
 
 
 def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
-    """Show what a new run would do: treatments, trials, hours, disk, and the difference it can detect; no network."""
+    """Show what a new run would do: treatments, trials, hours, disk, what it can find at recorded noise; no network."""
     planned = make_plan(load_study(layout(), study), subset or None, blocks or None)
     rows = [
         ["treatments", ", ".join(planned.study.label(name) for name in planned.treatments)],
         ["trials", f"{len(planned.trials)} ({planned.blocks} blocks of {len(planned.treatments)})"],
         ["takes about", seconds(planned.hours * 3600)],
         ["disk", f"about {size(planned.disk_bytes)}"],
-        ["can detect", _detects(planned)],
     ]
+    rows += [line.split(maxsplit=1) for line in lines(outlook(layout(), planned)) if line[0] != " "]
     table = Table("Plan", [Column(study), Column("", wrap=True)], rows)
     return Block(str(safe_table(table)), plain(table))
 
@@ -80,13 +77,6 @@ def state(study: str, run: str = "latest") -> Block:
     table = Table("State", [Column("Treatment"), *(Column(h, True) for h in heads)], rows)
     html = safe_table(table) + render("note.html.j2", text=f"Run {data.run} of {study}.")
     return Block(str(html), plain(table), {DONE: done | {"run": data.run}})
-
-
-def _detects(planned: Plan) -> str:
-    if planned.blocks < 2:
-        return "nothing: one block has nothing to be compared with"
-    found = percent(detectable(planned.blocks, USUAL_SD), 1, signed=False)
-    return f"a difference of about {found} (probability 80 %, if a block’s ratio scatters by {USUAL_SD:.0%})"
 
 
 def _say(event: Progress) -> None:

@@ -11,6 +11,7 @@ from loadbook.trials.attempts import Keeper
 from loadbook.trials.choose import Wish, choose
 from loadbook.trials.execute import execute
 from loadbook.trials.lock import only_runner
+from loadbook.trials.outlook import outlook, shortfall
 from loadbook.trials.progress import OnEvent, Progress, silent
 from loadbook.trials.session import Session
 from loadbook.trials.studies import load_study, study_file
@@ -50,6 +51,8 @@ def run_study(
         with only_runner(layout.study_raw(study.name)):
             chosen = choose(layout, study, Wish(subset, blocks, new, resume))
             on_event(Progress("note", chosen.why))
+            if not chosen.resumed and (short := shortfall(outlook(layout, chosen.plan, hosts))):
+                on_event(Progress("note", short))
             with Session(layout, chosen, hosts, on_event) as session:
                 _sit(session, study_file(layout, study_name))
     except OSError as error:

@@ -1,0 +1,190 @@
+"""What a plan can find at the noise that is known beforehand: the difference, the blocks it needs, the time they take.
+
+From pseudo-studies of recorded pairs (stats.plasmode), else from an assumption that says that it is one. No network.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.units import percent, seconds
+from loadbook.design.plan import Plan
+from loadbook.design.stopping import POCOCK
+from loadbook.records.layout import Layout
+from loadbook.trials.recorded import MIN_BLOCKS, Recording, recordings
+
+if TYPE_CHECKING:
+    from loadbook.stats.plasmode import Pool
+
+# scatter of one trial on pinned CPUs of a quiet machine (2 to 3 %), and of the ratio of two
+ASSUMED_CV = 0.025
+ASSUMED_SD = ASSUMED_CV * 2**0.5
+ALPHA = 0.05
+SAID_RUNS = 3
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What so many blocks find, and what the `effect` looked for needs.
+
+    Parameters
+    ----------
+    effect : the difference looked for (ratio minus 1), by default the study's margin.
+    alpha : threshold of one comparison: the smaller, the more comparisons and looks share it.
+    sd, sd_range : scatter of the log ratio of a block, with the range in which it lies with 80 % (None: assumed).
+    source : where that is known from, in words.
+    detectable, detectable_range : effect that the planned blocks find with a probability of 80 %; None with too few.
+    needed, needed_range : blocks that find the effect; None for more than 10,000.
+    """
+
+    plan: Plan
+    effect: float
+    alpha: float
+    sd: float
+    sd_range: tuple[float, float] | None
+    source: str
+    detectable: float | None
+    detectable_range: tuple[float, float] | None
+    needed: int | None
+    needed_range: tuple[int, int] | None
+
+    @property
+    def falls_short(self) -> bool:
+        """Tell whether the planned blocks are too few for the effect looked for."""
+        return self.detectable is None or self.detectable > self.effect
+
+    def hours(self, blocks: int) -> float:
+        """Return the hours that a run of so many blocks takes."""
+        return blocks * len(self.plan.treatments) * self.plan.trial_s / 3600
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `loadbook plan --json` says of it."""
+        names = (
+            "effect", "alpha", "sd", "sd_range", "source", "detectable", "detectable_range", "needed", "needed_range",
+        )  # fmt: skip
+        needed_hours = None if self.needed is None else self.hours(self.needed)
+        return {name: getattr(self, name) for name in names} | {"needed_hours": needed_hours}
+
+
+def outlook(layout: Layout, plan: Plan, hosts: Path | None = None, effect: float | None = None) -> Outlook:
+    """Return what a plan can find on these hosts (default: the lab); `effect` is by default the study's margin."""
+    effect = plan.study.margin if effect is None else effect
+    found = recordings(layout, plan, hosts)
+    return _recorded(plan, effect, found) if found else _assumed(plan, effect)
+
+
+def _recorded(plan: Plan, effect: float, found: list[Recording]) -> Outlook:
+    import numpy as np
+
+    from loadbook.stats.plasmode import Pool
+
+    pool = Pool(np.concatenate([one.pairs for one in found]))
+    alpha, factors = _alpha(plan), pool.factors
+    need = pool.needed(effect, alpha)
+    detectable = _detectable(pool, plan.blocks, alpha)
+    return Outlook(
+        plan=plan,
+        effect=effect,
+        alpha=alpha,
+        sd=pool.sd,
+        sd_range=(pool.sd * factors[0], pool.sd * factors[1]),
+        source=_said(plan, found, len(pool.pairs)),
+        detectable=detectable,
+        detectable_range=None if detectable is None else _scaled(detectable, factors),
+        needed=None if need is None else need.blocks,
+        needed_range=None if need is None else (need.low, need.high),
+    )
+
+
+def _assumed(plan: Plan, effect: float) -> Outlook:
+    from loadbook.stats.plan import blocks_needed, detectable
+
+    alpha = _alpha(plan)
+    found = detectable(plan.blocks, ASSUMED_SD, alpha=alpha) if plan.blocks >= MIN_BLOCKS else None
+    needed = blocks_needed(effect, ASSUMED_SD, alpha=alpha)
+    said = f"assumed, {percent(ASSUMED_CV, signed=False)} per trial, as nothing is recorded on these hosts yet"
+    return Outlook(plan, effect, alpha, ASSUMED_SD, None, said, found, None, needed, None)
+
+
+def _alpha(plan: Plan) -> float:
+    """Return the threshold of one comparison among those of the plan, and of one look among its looks."""
+    looks = len(plan.study.stopping.looks)
+    return POCOCK.get(looks, ALPHA) / max(1, comparisons(plan))
+
+
+def comparisons(plan: Plan) -> int:
+    """Return how many treatments are compared: checks of the laboratory are not."""
+    return sum(name != plan.study.baseline and not plan.study.treatments[name].check for name in plan.treatments)
+
+
+def _detectable(pool: Pool, blocks: int, alpha: float) -> float | None:
+    """Return what so many blocks detect; beyond the blocks that are drawn again and again, by the formula."""
+    from loadbook.stats import plan, plasmode
+
+    if blocks < MIN_BLOCKS:
+        return None
+    if blocks > plasmode.MOST_BLOCKS:
+        return plan.detectable(blocks, pool.sd, alpha=alpha)
+    found = pool.detectable(blocks, alpha)
+    return found if math.isfinite(found) else None
+
+
+def _scaled(effect: float, factors: tuple[float, float]) -> tuple[float, float]:
+    low, high = (math.expm1(math.log1p(effect) * factor) for factor in factors)
+    return low, high
+
+
+def _said(plan: Plan, found: list[Recording], pairs: int) -> str:
+    runs = [f"{one.run} of {one.study}" for one in found[:SAID_RUNS]]
+    more = f" and {len(found) - SAID_RUNS} more" if len(found) > SAID_RUNS else ""
+    own = plan.study.workload_of(plan.study.baseline).tool
+    load = ("another tool’s load", f"another load of {own}", "this load")[found[0].alike]
+    kind = "trials alike" if all(one.aa for one in found) else "trials, effects taken out"
+    return f"recorded with {load}: {2 * pairs} {kind}, run{'s' if len(found) > 1 else ''} {', '.join(runs)}{more}"
+
+
+def lines(found: Outlook) -> list[str]:
+    """Return what `loadbook plan` prints of it."""
+    plan, compared = found.plan, comparisons(found.plan)
+    among = f", one of {compared} comparisons" if compared > 1 else ""
+    told = [
+        f"noise       {_percent(found.sd, found.sd_range)} between two trials of a block",
+        f"            {found.source}",
+    ]
+    if found.detectable is None:
+        told.append(f"detectable  no difference: {plan.blocks} blocks are too few for a test{among}")
+    else:
+        difference = _percent(found.detectable, found.detectable_range)
+        told.append(f"detectable  {difference} with {plan.blocks} blocks (power 80 %{among})")
+    margin = "the study’s margin" if found.effect == plan.study.margin else "as asked"
+    return [*told, f"needed      {needed(found)} for {percent(found.effect, signed=False)}, {margin}"]
+
+
+def needed(found: Outlook) -> str:
+    """Return how many blocks the effect needs, and how long they take."""
+    if found.needed is None:
+        return "more than 10,000 blocks"
+    span = f" ({found.needed_range[0]} to {found.needed_range[1]})" if found.needed_range else ""
+    return f"{found.needed} blocks{span}, {seconds(found.hours(found.needed) * 3600)},"
+
+
+def shortfall(found: Outlook) -> str | None:
+    """Return the line that `loadbook run` begins with where the plan is too short for the margin, else None."""
+    if not found.falls_short:
+        return None
+    blocks = found.plan.blocks
+    able = "detect nothing" if found.detectable is None else f"detect {percent(found.detectable, signed=False)}"
+    return (
+        f"{blocks} blocks {able}; {percent(found.effect, signed=False)} needs {needed(found)} "
+        f"at a noise of {percent(found.sd, signed=False)} ({found.source})"
+    )
+
+
+def _percent(value: float, span: tuple[float, float] | None) -> str:
+    if span is None:
+        return percent(value, signed=False)
+    low, high = (percent(bound, signed=False) for bound in span)
+    return f"{percent(value, signed=False)} ({low[:-2]} to {high})"

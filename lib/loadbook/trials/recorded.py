@@ -1,0 +1,154 @@
+"""What runs recorded on these hosts say about their noise: files only, no host is asked.
+
+A run tells of noise where one configuration ran under two names (the baseline and its A/A arm); where none did, the
+scatter of each treatment's ratio to the baseline around its own median stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.errors import LoadbookError
+from loadbook.design.plan import Plan, read_plan
+from loadbook.design.study import Study
+from loadbook.hosts.inventory import read_hosts
+from loadbook.records.layout import Layout, RunPaths
+from loadbook.records.manifest import read_json
+from loadbook.records.rundata import trial_values
+from loadbook.records.schema import read_table
+from loadbook.trials.connect import LAB_RECORD
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+MIN_BLOCKS = 5
+ENOUGH_PAIRS = 60
+NEWEST = 50  # runs that are looked at; noise of long ago says little
+# facts that make a host another one
+IDENTITY = ("machine", "cpu_model", "cores")
+# what may differ between two loads that count as alike
+UNLIKE_LOAD = {"role", "target", "warmup_s", "timeout_s", "expect_status", "expect_bytes"}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The pairs of one run: logs of two trials of a block, alike but for noise; `aa` says whether truly alike."""
+
+    study: str
+    run: str
+    tool: str
+    alike: int
+    aa: bool
+    pairs: NDArray[Any]
+
+
+def recordings(layout: Layout, plan: Plan, hosts: Path | None = None) -> list[Recording]:
+    """Return what is known of the noise of a plan's metric on these hosts, newest first; empty if nothing is.
+
+    Of runs on the same hosts (without a hosts file: of the lab) those with the load most like the plan's are taken,
+    the newest first, until there are 60 pairs. Runs that were imported, played back or not ingested are left out.
+    """
+    known, pairs = _hosts(layout, hosts), 0
+    found: list[Recording] = []
+    for one in sorted(_read_all(layout, plan, known), key=lambda r: -r.alike):
+        if found and (one.alike < found[0].alike or pairs >= ENOUGH_PAIRS):
+            break
+        found.append(one)
+        pairs += len(one.pairs)
+    return found
+
+
+def twins(study: Study) -> tuple[str, ...]:
+    """Return the names under which the baseline's configuration runs, its own first."""
+    again = [name for name, t in study.treatments.items() if t.same_as == study.baseline or t.check == "aa"]
+    return (study.baseline, *(n for n in again if (study.treatments[n].same_as or study.baseline) == study.baseline))
+
+
+def _read_all(layout: Layout, plan: Plan, known: Mapping[str, Any] | None) -> Iterator[Recording]:
+    every = [(run, study) for study in layout.recorded() for run in layout.runs(study)]
+    machines: dict[str, Any] = {}
+    for run, study in sorted(every, reverse=True)[:NEWEST]:
+        paths = layout.run(study, run)
+        try:
+            if not _same_hosts(read_json(paths.run_json), known) or not _same_machines(paths, machines):
+                continue
+            theirs = read_plan(read_json(paths.plan), str(paths.plan)).study
+            pairs, aa = _pairs(paths, theirs, plan.study.metric)
+        except LoadbookError:  # torn, of another version, or not ingested: it tells nothing, and others may
+            continue
+        if len(pairs) >= MIN_BLOCKS:
+            tool = theirs.workload_of(theirs.baseline).tool
+            yield Recording(study, run, tool, _alike(plan.study, theirs), aa, pairs)
+
+
+def _hosts(layout: Layout, hosts: Path | None) -> Mapping[str, Any] | None:
+    """Return roles and CPU mask by alias; None for a lab that has not been up yet."""
+    file = hosts or layout.lab / "hosts.toml"
+    if hosts is None and not file.is_file():
+        return None
+    entries = {a: {"roles": e.roles, "cpus": list(e.cpus or ())} for a, e in read_hosts(file).hosts.items()}
+    return {"lab": (file.parent / LAB_RECORD).is_file(), "hosts": entries}
+
+
+def _same_hosts(run: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+    if run.get("imported") or run.get("replay") or not run["hosts"]:
+        return False
+    if known is None:
+        return bool(run["lab"])
+    entries = known["hosts"]
+    return run["lab"] == known["lab"] and all(
+        alias in entries
+        and set(host["roles"]) <= set(entries[alias]["roles"])
+        and (host["cpus"] or []) == entries[alias]["cpus"]
+        for alias, host in run["hosts"].items()
+    )
+
+
+def _same_machines(paths: RunPaths, machines: dict[str, Any]) -> bool:
+    """Tell whether hosts are still the machines of the newest run, which `machines` keeps by alias."""
+    seen = {}
+    for path in sorted(paths.facts.glob("*-before.json")):
+        facts = read_json(path)
+        seen[path.name] = [facts.get(name, {}).get("value") for name in IDENTITY]
+    same = all(machines.get(name, seen[name]) == seen[name] for name in seen)
+    if same:
+        machines |= seen
+    return same
+
+
+def _alike(ours: Study, theirs: Study) -> int:
+    """Return how much two studies' loads are alike: 2 the same load and services, 1 the same tool, 0 not at all."""
+    loads = [study.workload_of(study.baseline) for study in (ours, theirs)]
+    services = [{name: role.service for name, role in study.roles.items()} for study in (ours, theirs)]
+    dumps = [load.model_dump(exclude=UNLIKE_LOAD) for load in loads]
+    if dumps[0] == dumps[1] and services[0] == services[1]:
+        return 2
+    return int(loads[0].tool == loads[1].tool)
+
+
+def _pairs(paths: RunPaths, study: Study, metric: str) -> tuple[NDArray[Any], bool]:
+    """Return the pairs of a run, each less the run's median, and whether both of a pair are one configuration."""
+    import numpy as np
+
+    trials, measurements = (read_table(paths.table(name), name) for name in ("trials", "measurements"))
+    values = trial_values(trials, measurements, metric)
+    ran, same = set(values["treatment"]), twins(study)
+    again = [name for name in same[1:] if name in ran]
+    others = again or [name for name in study.treatments if name in ran and name not in same]
+    found = [_centred(values, name, study.baseline) for name in others]
+    return np.concatenate(found or [np.empty((0, 2))]), bool(again)
+
+
+def _centred(values: pd.DataFrame, name: str, baseline: str) -> NDArray[Any]:
+    """Return the pairs of one arm and the baseline, each arm less its own median."""
+    import numpy as np
+
+    from loadbook.stats.pairs import pair
+
+    paired = pair(values, name, baseline)
+    arms = np.column_stack([paired.base, paired.other])
+    return arms - np.median(arms, axis=0) if len(arms) else arms
