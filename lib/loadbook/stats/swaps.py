@@ -33,7 +33,7 @@ def swap_signs(blocks: int) -> NDArray[np.float32]:
         bits = (numbers >> np.arange(blocks)) & 1
     else:
         bits = np.random.default_rng(SEED).integers(0, 2, size=(RESAMPLES, blocks), dtype=np.int8)
-    return (1 - 2 * bits).astype(np.float32)
+    return np.asfortranarray(1 - 2 * bits, dtype=np.float32)
 
 
 def share(reached: NDArray[np.bool_], blocks: int) -> Floats:
@@ -52,8 +52,9 @@ def swap_p(differences: Floats) -> Floats:
     blocks = differences.shape[1]
     observed = np.abs(differences.sum(axis=1))
     magnitudes = np.sort(np.abs(differences), axis=1).astype(np.float32)
-    reached = np.abs(magnitudes @ swap_signs(blocks).T) >= observed[:, None] - HALF_STEP
-    return share(reached, blocks)
+    # not `@`: the threads of a BLAS wait for each other on a busy machine, ten times as long as this takes
+    swapped = np.einsum("kb,sb->ks", magnitudes, swap_signs(blocks))
+    return share(np.abs(swapped) >= observed[:, None] - HALF_STEP, blocks)
 
 
 def invert(
@@ -74,34 +75,30 @@ def invert(
     ordered = np.sort(points)
     ordered = ordered[np.diff(ordered, prepend=-np.inf) > TOLERANCE]
     between = np.concatenate([[ordered[0] - 1], (ordered[:-1] + ordered[1:]) / 2, [ordered[-1] + 1]])
-    known: dict[int, float] = {}
-
-    def p(gap: int) -> float:
-        if gap not in known:
-            known[gap] = float(p_at(between[[gap]])[0])
-        return known[gap]
-
-    middle = float(np.median(points))
+    middle, last = float(np.median(points)), len(ordered)
     around = [int(np.searchsorted(ordered, middle, side=side)) for side in ("left", "right")]
-    return [_boundaries(ordered, p, max(around, key=p), middle, alpha) for alpha in alphas]
+    p_first, p_last, *p_around = p_at(between[[0, last, *around]])
+    lowest, highest = _bisect(between, p_at, around[int(np.argmax(p_around))], alphas)
+    found: list[tuple[float, float] | None] = []
+    for alpha, low, high in zip(alphas, lowest, highest, strict=True):
+        if max(p_first, p_last) > alpha:
+            found.append(None)
+        elif max(p_around) <= alpha:  # coarse values: only the estimate itself, where values tie, is not rejected
+            found.append((middle, middle))
+        else:
+            found.append((float(ordered[low - 1]), float(ordered[high])))
+    return found
 
 
-def _boundaries(
-    ordered: Floats, p: Callable[[int], float], centre: int, middle: float, alpha: float
-) -> tuple[float, float] | None:
-    last = len(ordered)
-    if p(0) > alpha or p(last) > alpha:
-        return None
-    if p(centre) <= alpha:  # coarse values: only the estimate itself, where values tie, is not rejected
-        return middle, middle
-    lowest = _bisect(0, centre, lambda gap: p(gap) > alpha)
-    highest = _bisect(last, centre, lambda gap: p(gap) > alpha)
-    return float(ordered[lowest - 1]), float(ordered[highest])
-
-
-def _bisect(rejected: int, accepted: int, accepts: Callable[[int], bool]) -> int:
-    """Return the accepted gap next to the rejected ones."""
-    while abs(accepted - rejected) > 1:
-        middle = (accepted + rejected) // 2
-        rejected, accepted = (rejected, middle) if accepts(middle) else (middle, accepted)
-    return accepted
+def _bisect(
+    between: Floats, p_at: Callable[[Floats], Floats], centre: int, alphas: Sequence[float]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return, per alpha, the lowest and the highest accepted gap; all ends are searched together, which is faster."""
+    limits = np.tile(alphas, 2)
+    rejected = np.repeat([0, len(between) - 1], len(alphas))
+    accepted = np.full(len(limits), centre)
+    while (abs(accepted - rejected) > 1).any():
+        halves = (accepted + rejected) // 2
+        accepts = p_at(between[halves]) > limits
+        accepted, rejected = np.where(accepts, halves, accepted), np.where(accepts, rejected, halves)
+    return accepted[: len(alphas)], accepted[len(alphas) :]
