@@ -9,6 +9,7 @@ from loadbook.core.units import percent
 from loadbook.records.rundata import RunData
 from loadbook.report import palette, trials
 from loadbook.report.tables import DASH
+from loadbook.stats import unstable
 from loadbook.stats.result import Analysis
 from loadbook.stats.shown import numbers
 from loadbook.stats.verdict import MAX_INCOMPLETE
@@ -84,13 +85,18 @@ def _doubts(data: RunData, analysis: Analysis) -> Cell:
     return Cell("doubt", "!", title, text, "#doubts")
 
 
+def _level(flag: str) -> str:
+    """Return how much a flag of a comparison weighs: one that the next run may contradict is a doubt."""
+    return "doubt" if flag.startswith(unstable.BEGINS) else "note"
+
+
 def notes(analysis: Analysis) -> list[trials.Spoken]:
     """Return what the comparisons themselves say that a reader should know, and checks that the study lacks."""
     flagged: dict[str, list[str]] = {}
     for row in analysis.rows:
         for flag in row.verdict.comparison.flags if row.verdict else ():
             flagged.setdefault(flag, []).append(row.label)
-    found = [trials.Spoken("comparison", "; ".join(names), "note", 0, flag) for flag, names in flagged.items()]
+    found = [trials.Spoken("comparison", "; ".join(n), _level(flag), 0, flag) for flag, n in flagged.items()]
     for row in analysis.of_kind("control"):
         if row.passed is False:
             text = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from loadbook.design.stopping import Rule
+from loadbook.stats import unstable
 from loadbook.stats.methods import Tested, blocked_rank, paired_t, signed_rank, spread_differs
 from loadbook.stats.pairs import Pairs, pair
 from loadbook.stats.result import Comparison, Interval, Method
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 MIN_BLOCKS = 5
 MIN_RANK_BLOCKS = 8
 MIN_SIGNED_BLOCKS = 10
+MAX_INCOMPLETE = 0.20  # share of the blocks
 LARGEST_LOG = 700.0  # beyond, a ratio is no floating point number
 TESTS = {
     "blocked-rank": blocked_rank,
@@ -107,6 +109,12 @@ def choose(pairs: Pairs, rule: Rule = "fixed") -> Method | None:
     return "blocked-rank"
 
 
+def claimable(pairs: Pairs) -> bool:
+    """Tell whether a verdict is possible: a test, and at most a fifth of the blocks incomplete."""
+    blocks = len(pairs.blocks)
+    return blocks >= MIN_BLOCKS and pairs.excluded <= MAX_INCOMPLETE * (blocks + pairs.excluded)
+
+
 def _estimate_only(pairs: Pairs) -> Tested:
     differences = np.subtract.outer(pairs.other, pairs.base)
     return Tested(float(np.median(differences)) if differences.size else math.nan, math.nan, [])
@@ -133,6 +141,8 @@ def _flags(pairs: Pairs, method: Method | None) -> tuple[str, ...]:
         flags.append(IDENTICAL)
     elif method and np.ptp(pairs.other - pairs.base) < TOLERANCE:
         flags.append(ONE_RATIO)
+    if method:
+        flags += unstable.flags(pairs.blocks, pairs.base, pairs.other)
     return tuple(flags)
 
 
