@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from loadbook.core.metrics import Direction
-    from loadbook.stats.result import Verdict
+    from loadbook.stats.family import Leader
+    from loadbook.stats.result import Asks, Contrasts, Verdict
 
 
 # columns of a table that goes to a file or pipe
@@ -30,6 +31,15 @@ WIDE = 200
 @click.option("--metric", default="ok_per_s", show_default=True, help="Column of numbers, one per trial.")
 @click.option("--baseline", required=True, help="The treatment that the others are compared with.")
 @click.option("--margin", type=float, help="Smallest difference that matters, 0.02 for 2 %, decided beforehand.")
+@click.option(
+    "--contrasts",
+    type=click.Choice(["baseline", "adjacent", "best"]),
+    default="baseline",
+    show_default=True,
+    help="Compare each with the baseline, with the one before it (a ladder: the baseline, then the others as the file "
+    "first names them), or with the one observed best.",
+)
+@click.option("--no-loss", is_flag=True, help="Ask one thing only: is a loss beyond --margin excluded?")
 @click.option("--lower-is-better/--higher-is-better", default=None, help="Default: what the metric is known for.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; effects and intervals are ratios minus 1.")
 def compare(
@@ -39,6 +49,8 @@ def compare(
     metric: str,
     baseline: str,
     margin: float | None,
+    contrasts: Contrasts,
+    no_loss: bool,
     lower_is_better: bool | None,
     as_json: bool,
 ) -> None:
@@ -48,44 +60,74 @@ def compare(
     """
     if margin is not None and not 0 < margin < 1:
         raise UsageError(f"--margin {margin:g} is not between 0 and 1", "give 0.02 for 2 %")
+    if no_loss and margin is None:
+        raise UsageError("--no-loss needs --margin", "say how large a loss is accepted: --margin 0.02 for 2 %")
+    if no_loss and contrasts == "best":
+        raise UsageError("--no-loss goes without --contrasts best", "against the best, everything loses")
     from loadbook.stats.table import read_trials
 
     values = read_trials(csv, treatment=by, block=block, value=metric, baseline=baseline)
-    verdicts = _verdicts(values, baseline, metric, margin or 0.0, lower_is_better)
+    asks: Asks = "no-loss" if no_loss else "difference"
+    found = _answer(values, baseline, metric, margin or 0.0, contrasts, asks, lower_is_better)
     if as_json:
-        click.echo(json.dumps(_document(verdicts, baseline, metric, margin), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(_document(found, baseline, metric, margin), indent=1, ensure_ascii=False))
     else:
-        _show(verdicts, baseline, metric)
+        _show(found, baseline, metric)
 
 
-def _verdicts(
-    values: pd.DataFrame, baseline: str, metric: str, margin: float, lower_is_better: bool | None
-) -> list[Verdict]:
-    from loadbook.stats.family import compare_all
+class Answer(NamedTuple):
+    """The verdicts, what was compared with what, and what may be said of the best arm where that was asked."""
+
+    verdicts: list[Verdict]
+    contrasts: Contrasts
+    leader: Leader | None
+
+    def against(self, verdict: Verdict) -> str | None:
+        """Return what was compared with, None where it is the baseline of the whole table."""
+        return None if self.contrasts == "baseline" else verdict.comparison.baseline
+
+
+def _answer(
+    values: pd.DataFrame,
+    baseline: str,
+    metric: str,
+    margin: float,
+    contrasts: Contrasts,
+    asks: Asks,
+    lower_is_better: bool | None,
+) -> Answer:
+    from loadbook.stats.contrasts import contrasted
     from loadbook.stats.shown import common_decimals
     from loadbook.stats.verdict import decide
     from loadbook.stats.words import direction
 
-    better: Direction | None = None if lower_is_better is None else ("lower" if lower_is_better else "higher")
+    told: Direction | None = None if lower_is_better is None else ("lower" if lower_is_better else "higher")
+    better = direction(metric, told)
     others = [name for name in dict.fromkeys(values["treatment"]) if name != baseline]
-    found = compare_all(values, others, baseline, metric=metric)
-    verdicts = [decide(c, margin, direction(metric, better)) for c in found]
+    found = contrasted(values, baseline, others, contrasts, better=better, metric=metric)
+    verdicts = [decide(c, margin, better, asks=asks) for c in found.comparisons]
     digits = common_decimals(v.comparison for v in verdicts if v.kind != "invalid")
-    return [replace(v, decimals=digits) for v in verdicts]
+    return Answer([replace(v, decimals=digits) for v in verdicts], contrasts, found.leader)
 
 
-def _document(verdicts: list[Verdict], baseline: str, metric: str, margin: float | None) -> dict[str, Any]:
-    comparisons = [_comparison(verdict) for verdict in verdicts]
-    return {"baseline": baseline, "metric": metric, "margin": margin, "comparisons": comparisons}
+def _document(found: Answer, baseline: str, metric: str, margin: float | None) -> dict[str, Any]:
+    """Return the JSON; what was not asked for by an option has no key."""
+    comparisons = [_comparison(verdict, found.against(verdict)) for verdict in found.verdicts]
+    document: dict[str, Any] = {"baseline": baseline, "metric": metric, "margin": margin, "comparisons": comparisons}
+    if found.contrasts == "best":
+        leader = found.leader
+        document |= {"best": leader.best if leader else None, "tied_with_best": list(leader.tied) if leader else []}
+    return document
 
 
-def _comparison(verdict: Verdict) -> dict[str, Any]:
+def _comparison(verdict: Verdict, against: str | None) -> dict[str, Any]:
     from loadbook.stats.sentences import short
 
     found, forecast = verdict.comparison, verdict.forecast
     more = [forecast.low, forecast.high] if forecast and forecast.about is not None else None
     return {
         "treatment": found.treatment,
+        **({"against": against} if against else {}),
         "blocks": found.blocks,
         "method": found.method,
         "effect": _finite(found.effect),
@@ -95,7 +137,7 @@ def _comparison(verdict: Verdict) -> dict[str, Any]:
         "p_adjusted": found.p_adjusted,
         "verdict": verdict.kind,
         "more_blocks": more,
-        "sentence": short(verdict),
+        "sentence": short(verdict, against),
         "flags": list(found.flags),
     }
 
@@ -104,27 +146,35 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _show(verdicts: list[Verdict], baseline: str, metric: str) -> None:
+def _show(found: Answer, baseline: str, metric: str) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from loadbook.stats.sentences import short
+    from loadbook.stats.sentences import best_sentence, short
     from loadbook.stats.shown import comparison_texts
 
-    table = Table(title=Text(f"{metric} against {baseline}"), title_justify="left", box=None, pad_edge=False)
-    for heading in ("treatment", "verdict", "change", "95 % interval", "blocks", "p", "p adjusted"):
-        table.add_column(heading, justify="left" if heading in ("treatment", "verdict") else "right")
-    for verdict in verdicts:
-        texts = comparison_texts(verdict)
+    named = found.contrasts != "baseline"
+    title = metric if named else f"{metric} against {baseline}"
+    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
+    words = ("treatment", *(["against"] if named else []), "verdict")
+    for heading in (*words, "change", "95 % interval", "blocks", "p", "p adjusted"):
+        table.add_column(heading, justify="left" if heading in words else "right")
+    for verdict in found.verdicts:
+        texts, against = comparison_texts(verdict), found.against(verdict)
         cells = (texts.change, texts.interval, texts.blocks, texts.p, texts.p_adjusted)
-        table.add_row(Text(verdict.comparison.treatment), verdict.kind, *cells)
+        names = [verdict.comparison.treatment, *([against] if against else [])]
+        table.add_row(*map(Text, names), verdict.kind, *cells)
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = WIDE
     console.print(table)
     console.print()
-    for verdict in verdicts:
-        console.print(Text(f"{verdict.comparison.treatment}: {short(verdict)}"), soft_wrap=True)
+    best = best_sentence(list(found.leader.tied), found.leader.best, found.leader.ties_lead) if found.leader else None
+    if best:
+        console.print(Text(best), soft_wrap=True)
+    for verdict in found.verdicts:
+        said = short(verdict, found.against(verdict))
+        console.print(Text(f"{verdict.comparison.treatment}: {said}"), soft_wrap=True)
         for flag in verdict.comparison.flags:
             console.print(Text(f"  {flag}"), soft_wrap=True)
