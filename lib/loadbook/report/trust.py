@@ -10,9 +10,9 @@ from loadbook.records.rundata import RunData
 from loadbook.report import palette, trials
 from loadbook.report.tables import DASH
 from loadbook.stats import unstable
+from loadbook.stats.compare import MAX_INCOMPLETE
 from loadbook.stats.result import Analysis
 from loadbook.stats.shown import numbers
-from loadbook.stats.verdict import MAX_INCOMPLETE
 
 TITLES = {"aa": "Same against same", "control": "Known effect found"}
 FAILED = {"aa": "Same differs from same", "control": "Known effect NOT found"}

@@ -10,7 +10,7 @@ import numpy as np
 
 from loadbook.core.metrics import Direction
 from loadbook.design.stopping import Rule
-from loadbook.stats.compare import MIN_RANK_BLOCKS, TESTS, choose, compare_pairs
+from loadbook.stats.compare import MIN_RANK_BLOCKS, TESTS, choose, claimable, compare_pairs
 from loadbook.stats.methods import Tested, rank_differences
 from loadbook.stats.pairs import Pairs, pair
 from loadbook.stats.result import Comparison
@@ -54,19 +54,21 @@ def compare_contrasts(
 ) -> list[Comparison]:
     """Compare the first arm of every contrast with the second, with p adjusted for all of them.
 
-    The family is every comparison that has a p. From 8 blocks each: joint swaps, step-down; else, and where the rule is
-    always-valid, Holm on the p-values.
+    The family is every comparison that allows a verdict: an arm that may not be compared makes no claim. From 8 blocks
+    each: joint swaps, step-down; else, and where the rule is always-valid, Holm on the p-values.
     An adjusted p is never below the plain one (their methods differ where arms scatter differently).
     """
     pairs = [pair(values, one, other) for one, other in contrasts]
-    family = sum(choose(p) is not None for p in pairs)
+    tested = [k for k, p in enumerate(pairs) if claimable(p)]
+    family = len(tested)
     found = [
-        compare_pairs(p, metric=metric, statistic=statistic, level=level, family=family if choose(p) else 1, rule=rule)
+        compare_pairs(
+            p, metric=metric, statistic=statistic, level=level, family=family if claimable(p) else 1, rule=rule
+        )
         for p in pairs
     ]
     if family < 2:
         return found
-    tested = [k for k, c in enumerate(found) if c.p is not None]
     adjusted = adjusted_p([pairs[k] for k in tested], [found[k].p for k in tested], rule)
     for k, p_adjusted in zip(tested, adjusted, strict=True):
         found[k] = replace(found[k], p_adjusted=max(p_adjusted, found[k].p or 0.0))
@@ -100,15 +102,23 @@ def step_down(pairs: Sequence[Pairs]) -> list[float]:
 
 def _standardised(pairs: Sequence[Pairs]) -> Floats:
     """Return rank differences, comparisons by blocks, rows of length 1; block names do not matter."""
-    blocks = sorted({block for p in pairs for block in p.blocks}, key=repr)
-    column = {block: k for k, block in enumerate(blocks)}
-    z = np.zeros((len(pairs), len(blocks)))
-    for row, p in zip(z, pairs, strict=True):
-        row[[column[block] for block in p.blocks]] = rank_differences(p.base, p.other)
+    z = _rank_differences(pairs)
     lengths = np.sqrt((z**2).sum(axis=1, keepdims=True))
     z = np.divide(z, lengths, out=np.zeros_like(z), where=lengths > 0)
     by_name = [z[k] for k in sorted(range(len(pairs)), key=lambda k: pairs[k].treatment)]
     return np.asarray(z[:, np.lexsort(by_name)])
+
+
+def _rank_differences(pairs: Sequence[Pairs]) -> Floats:
+    """Return rank differences, comparisons by blocks: in one go where all have the same blocks."""
+    if len({p.blocks for p in pairs}) == 1:
+        return rank_differences(np.stack([p.base for p in pairs]), np.stack([p.other for p in pairs]))
+    blocks = sorted({block for p in pairs for block in p.blocks}, key=repr)
+    column = {block: k for k, block in enumerate(blocks)}
+    differences = np.zeros((len(pairs), len(blocks)))
+    for row, p in zip(differences, pairs, strict=True):
+        row[[column[block] for block in p.blocks]] = rank_differences(p.base, p.other)
+    return differences
 
 
 def lead(

@@ -11,11 +11,10 @@ from dataclasses import replace
 
 from loadbook.core.metrics import Direction
 from loadbook.core.units import percent
-from loadbook.stats.compare import MIN_BLOCKS
+from loadbook.stats.compare import MAX_INCOMPLETE, MIN_BLOCKS
 from loadbook.stats.plan import blocks_needed, smallest, t_quantile
 from loadbook.stats.result import Asks, Comparison, Forecast, Interval, Verdict
 
-MAX_INCOMPLETE = 0.20
 MAX_FORECAST = 60
 SMALLEST = -1 + 1e-15  # effects below are -1 in floating point, and have no logarithm
 # a forecast from about ten blocks is itself uncertain by this much (statistics.md 3.9 c)
