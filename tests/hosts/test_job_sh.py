@@ -14,6 +14,7 @@ import pytest
 from loadbook.hosts.jobs import launcher
 from waiting import wait_until
 
+pytestmark = pytest.mark.alone
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
 
