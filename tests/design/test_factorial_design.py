@@ -39,12 +39,11 @@ worker_processes = { levels = ["auto", 1] }
 factors = ["tcp_nopush", "accepting", "tcp_nodelay", "worker_processes"]
 fraction = "half"
 levels = { tcp_nodelay = ["unset", "off"] }
+labels = { abcd = "everything", abc = "not run here" }
 groups = { accepting = ["multi_accept", "use_epoll"] }
 [treatments.again]
 same_as = "plain"
 check = "aa"
-[treatments.abcd]
-label = "everything"
 """
 
 
@@ -170,8 +169,10 @@ def test_a_smoke_variant_is_the_whole_factorial_of_two(tmp_path: Path) -> None:
         ('fraction = "half"', 'generators = ["sendfile = tcp_nodelay accepting"]', "factorial.generators.0", "no 'se"),
         ('fraction = "half"', 'generators = ["tcp_nodelay = accepting accepting"]', "factorial.generators.0", "twice"),
         ('fraction = "half"', 'fraction = "half"\ngenerators = ["a = b"]', "factorial.generators", "state one of them"),
-        ('label = "everything"', "set = {}", "treatments.abcd.set", "what [factorial] sets"),
-        ('label = "everything"', 'same_as = "plain"', "treatments.abcd.same_as", "what [factorial] sets"),
+        ("[treatments.again]", "[treatments.abcd]\n[treatments.again]", "treatments.abcd", "in factorial.labels"),
+        ("[treatments.again]", "[treatments.plain]\nset = {}\n[treatments.again]", "treatments.plain.set", "leave it"),
+        ('baseline = "plain"', 'baseline = "plain"\ncontrasts = "adjacent"', "contrasts", "goes without [factorial]"),
+        ('baseline = "plain"', 'baseline = "plain"\nstopping = { rule = "always-valid" }', "stopping", "goes without"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, path: str, words: str) -> None:

@@ -59,6 +59,7 @@ class Factorial(_Spec):
     factors: Annotated[tuple[Ident, ...], Field(min_length=2, max_length=9)]
     levels: dict[Ident, tuple[Level, Level]] = Field(default_factory=dict)
     groups: dict[Ident, Annotated[tuple[Ident, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    labels: dict[Name, str] = Field(default_factory=dict, description="of combinations: names are letters of factors")
     fraction: Literal["full", "half", "quarter", "eighth", "sixteenth"] = "full"
     generators: tuple[str, ...] = ()
     screening: bool = False

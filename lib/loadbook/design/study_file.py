@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
-from loadbook.design import factorial, problems
+from loadbook.design import factorial_file, problems
 from loadbook.design.stopping import Stopping
 from loadbook.design.study import Study, Treatment
 
@@ -25,7 +25,7 @@ INCLUDE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.toml\Z")
 def read_study(path: Path) -> Study:
     """Read, merge and check a study file; StudyError names every mistake with its key path."""
     raw, study = read_raw(path), None
-    found = [*factorial.expand(raw), *_read_plans(path.parent, raw)]
+    found = [*factorial_file.expand(raw), *_read_plans(path.parent, raw)]
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
@@ -75,7 +75,7 @@ def smoke(study: Study) -> Study:
     chosen = study.in_subset()
     checks = [t for t in chosen if study.treatments[t].check]
     others = [t for t in chosen if t not in checks and t != study.baseline]
-    small, made = factorial.shortened(study) or (None, {})
+    small, made = factorial_file.shortened(study) or (None, {})
     few = (*(made or (study.baseline, *others[:1])), *checks)
     kept = {*few, *(study.treatments[t].same_as for t in few if t in study.treatments)}
     published = study.published and study.published.model_copy(

@@ -1,0 +1,101 @@
+"""The contrasts of a factorial and their tests: one number per effect and block, p for all effects together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from loadbook.design import aliases
+from loadbook.design.factorial import Design
+from loadbook.stats.compare import LARGEST_LOG, MIN_BLOCKS, MIN_RANK_BLOCKS
+from loadbook.stats.methods import DECIMALS, paired_t, signed_rank
+from loadbook.stats.result import Comparison, Interval
+from loadbook.stats.swaps import RESAMPLES, SEED, Floats
+
+
+def contrasts(design: Design, logs: Floats) -> Floats:
+    """Return every effect's contrast in every block (effects by blocks), on the log scale."""
+    signs = np.array([[aliases.sign(alike[0], cell) for cell in design.cells] for alike in design.effects], float)
+    scale = np.array([2.0 ** alike[0].bit_count() / len(design.cells) for alike in design.effects])
+    return np.asarray(signs @ logs.T * scale[:, None])
+
+
+def tested(design: Design, logs: Floats, level: float = 0.95, **common: Any) -> list[Comparison]:
+    """Test every effect of a design.
+
+    Parameters
+    ----------
+    logs : complete blocks by combinations, in the design's order.
+    common : what all comparisons share: baseline, metric, statistic, excluded, flags.
+    """
+    each = contrasts(design, logs)
+    names = [design.name(alike[0]) for alike in design.effects]
+    found = [_comparison(d, level, len(each), treatment=n, **common) for n, d in zip(names, each, strict=True)]
+    if len(logs) < MIN_BLOCKS:
+        return found
+    adjusted = _adjusted(design, each, [c.p or 0.0 for c in found])
+    return [replace(c, p_adjusted=max(p, c.p or 0.0)) for c, p in zip(found, adjusted, strict=True)]
+
+
+def _comparison(differences: Floats, level: float, family: int, **common: Any) -> Comparison:
+    """Return an effect as a comparison: its contrasts are paired differences with nothing else to them."""
+    blocks, alpha = len(differences), 1 - level
+    known: dict[str, Any] = {"method": None, "effect": None, "ci95": None, "ci90": None, "p": None}
+    if blocks:
+        known["effect"] = ratio(float(np.median(differences)))
+    if blocks >= MIN_BLOCKS:
+        test, method = (signed_rank, "signed-rank") if blocks >= MIN_RANK_BLOCKS else (paired_t, "paired-t")
+        found = test(np.zeros(blocks), differences, [alpha, 2 * alpha, alpha / family])
+        ci95, ci90, widened = (ratios(interval) for interval in found.intervals)
+        known = {"method": method, "effect": ratio(found.estimate), "ci95": ci95, "ci90": ci90, "p": found.p}
+        known["ci_family"] = widened
+    sd = float(differences.std(ddof=1)) if blocks > 1 else None
+    return Comparison(blocks=blocks, level=level, family=family, sd_log=sd, **common, **known)
+
+
+def ratio(log: float) -> float:
+    """Return a log ratio as a ratio minus 1."""
+    return math.expm1(min(log, LARGEST_LOG))
+
+
+def ratios(logs: Interval | None) -> Interval | None:
+    """Return an interval of log ratios as ratios minus 1."""
+    return None if logs is None else (ratio(logs[0]), ratio(logs[1]))
+
+
+def _adjusted(design: Design, each: Floats, plain: Sequence[float]) -> list[float]:
+    if each.shape[1] >= MIN_RANK_BLOCKS:
+        return step_down(design, each)
+    from statsmodels.stats.multitest import multipletests
+
+    return [float(p) for p in multipletests(plain, method="holm")[1]]
+
+
+def step_down(design: Design, each: Floats) -> list[float]:
+    """Return p-values adjusted for all effects by the largest statistic of those left (Westfall and Young).
+
+    The order within a block was drawn, so exchanging every combination c for c + m changes nothing if nothing matters;
+    it turns the signs of those effects that share an odd number of factors with m. The statistic is Student's, which,
+    unlike ranks, still tells a large effect from a small one where all blocks agree. Sampled, with the +1 rule.
+    """
+    z = _standardised(each)
+    observed = np.abs(z.sum(axis=1))
+    order = np.argsort(-observed, kind="stable")
+    drawn = np.random.default_rng(SEED).integers(len(design.cells), size=(RESAMPLES, each.shape[1]))
+    odd = np.array([[(alike[0] & cell).bit_count() % 2 for cell in design.cells] for alike in design.effects])
+    turned = np.abs(np.stack([(1 - 2 * odd[k])[drawn] @ z[k] for k in order]))
+    largest_of_rest = np.maximum.accumulate(turned[::-1], axis=0)[::-1]
+    reached = (largest_of_rest >= observed[order][:, None] - 1e-9).sum(axis=1)
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.maximum.accumulate((reached + 1) / (RESAMPLES + 1))
+    return [float(p) for p in adjusted]
+
+
+def _standardised(each: Floats) -> Floats:
+    """Return rows of length 1, of which the sum orders sign changes like Student's t does."""
+    lengths = np.sqrt((each**2).sum(axis=1, keepdims=True))
+    return np.asarray(np.divide(each, lengths, out=np.zeros_like(each), where=lengths > 10.0**-DECIMALS))

@@ -1,0 +1,89 @@
+"""Invented runs of factorial studies with known effects, as the tables hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from loadbook.design import aliases
+from loadbook.design.factorial import design_of
+from loadbook.design.factorial_file import expand
+from loadbook.design.study import Study
+
+
+@dataclass
+class FactorialRun:
+    """What stats reads of a run."""
+
+    study: Study
+    trials: pd.DataFrame
+    measurements: pd.DataFrame
+    plan: dict[str, Any] = field(default_factory=dict)
+    problems: pd.DataFrame | None = None
+
+
+def factorial_study(factors: Sequence[str], blocks: int = 8, **factorial: Any) -> Study:
+    """A study of these factors, each off or on, with both checks."""
+    levels = {name: {"levels": ["off", "on"]} for name in factors}
+    groups = factorial.get("groups", {})
+    levels = {k: v for k, v in levels.items() if k not in groups}
+    levels |= {m: {"levels": ["off", "on"]} for own in groups.values() for m in own}
+    raw = {
+        "schema": 1, "name": "pairs", "question": "Which factors matter, alone or in pairs?", "baseline": "plain",
+        "blocks": blocks, "roles": {"driver": {}, "web": {}}, "workload": {"tool": "wrk"},
+        "factors": levels | {"logs": {"levels": [0, 4]}}, "notebooks": ["factorial"],
+        "factorial": {"factors": list(factors)} | factorial,
+        "treatments": {
+            "again": {"same_as": "plain", "check": "aa", "label": "baseline, again"},
+            "costly": {"set": {"logs": 4}, "check": "control", "expect": "worse", "label": "control: 4 logs"},
+        },
+    }  # fmt: skip
+    assert expand(raw) == []
+    return Study.model_validate(raw)
+
+
+def factorial_run(
+    study: Study,
+    effects: Mapping[tuple[str, ...], float],
+    *,
+    sd: float = 0.006,
+    seed: int = 3,
+    failing: Mapping[tuple[str, ...], float] | None = None,
+) -> FactorialRun:
+    """A run whose log rates have these effects: a name the change from off to on, two what one does to the other's.
+
+    `failing` gives, for the factors that are on (exactly these of those named), the share of trials with errors.
+    """
+    assert study.factorial
+    rng, design = np.random.default_rng(seed), design_of(study.factorial)
+    cells = design.treatments(study.baseline)
+    bits = {name: 1 << k for k, name in enumerate(design.names)}
+    trials, rows = [], []
+    for block in range(1, study.blocks + 1):
+        common = rng.normal(0, 0.02)
+        for name in rng.permutation(list(study.treatments)):
+            cell = cells.get(study.treatments[name].same_as or name, 0)
+            log = sum(size * aliases.sign(sum(bits[n] for n in names), cell) / 2 ** len(names)
+                      for names, size in effects.items())  # fmt: skip
+            log += -0.2 if name == "costly" else 0.0
+            share = next((s for on, s in (failing or {}).items() if _on(on, cell, bits, failing or {})), 0.0)
+            trial = f"t{len(trials) + 1:04}"
+            rate = 40_000 * np.exp(log + common + rng.normal(0, sd))
+            trials.append({
+                "trial": trial, "treatment": name, "block": block, "slot": len(trials) + 1, "status": "ok",
+                "valid": True, "gates": [], "reason": None, "tool": "wrk", "load_model": "closed",
+                "offered_per_s": None, "concurrency": 50, "drivers": 1, "response_status": 200, "response_bytes": 5,
+            })  # fmt: skip
+            rows += [(trial, "ok_per_s", "value", rate), (trial, "requests", "count", rate)]
+            rows += [(trial, "errors", "count", float(rng.random() < share))]
+    measurements = pd.DataFrame(rows, columns=["trial", "metric", "statistic", "value"]).assign(driver="*")
+    return FactorialRun(study, pd.DataFrame(trials), measurements)
+
+
+def _on(on: tuple[str, ...], cell: int, bits: Mapping[str, int], failing: Mapping[tuple[str, ...], float]) -> bool:
+    named = {name for names in failing for name in names}
+    return all(bool(cell & bits[name]) == (name in on) for name in named)
