@@ -84,7 +84,21 @@ def _length(work: Workload) -> str:
 @_blocks
 @click.option("--resume", metavar="RUN", help="Go on with this unfinished run; without it: with the latest.")
 @click.option("--new", is_flag=True, help="Start a new run although the last one is unfinished.")
-def run(study: str, hosts: Path | None, subset: str | None, blocks: int | None, resume: str | None, new: bool) -> None:
+@click.option(
+    "--more",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Add K blocks to the finished run, or to that of --resume; exploratory unless the study looks there.",
+)
+def run(
+    study: str,
+    hosts: Path | None,
+    subset: str | None,
+    blocks: int | None,
+    resume: str | None,
+    new: bool,
+    more: int | None,
+) -> None:
     """Run a study's plan on hosts, or go on with the unfinished run; then make the tables.
 
     STUDY is a name in studies/, a .toml file, or <name>-smoke. Ctrl-C stops the load and the service, records the
@@ -99,7 +113,7 @@ def run(study: str, hosts: Path | None, subset: str | None, blocks: int | None, 
     here = layout()
     try:
         with Reporter(sys.stderr) as reporter:
-            done = run_study(here, study, hosts, subset, blocks, new, resume, reporter)
+            done = run_study(here, study, hosts, subset, blocks, new, resume, reporter, more)
     except KeyboardInterrupt:
         click.echo("stopped; the same command goes on with the next trial", err=True)
         raise

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from loadbook.core.errors import DataError
 
-Event = Literal["run-started", "run-resumed", "run-ended", "started", "ended", "reopened"]
+Event = Literal["run-started", "run-resumed", "blocks-added", "looked", "run-ended", "started", "ended", "reopened"]
 SUM_LENGTH = 16
 
 

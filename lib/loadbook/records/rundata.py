@@ -11,6 +11,7 @@ from loadbook.core.metrics import metric as metric_of
 from loadbook.design.study import Study
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.manifest import read_json
+from loadbook.records.planned import plan_of
 from loadbook.records.schema import TABLES, read_table
 
 if TYPE_CHECKING:
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunData:
-    """Everything that reports and statistics read about one run; nothing here touches a host."""
+    """Everything that reports and statistics read about one run; nothing here touches a host.
+
+    `plan` is that of plan.json as it stands (see `records.planned`).
+    """
 
     study: Study
     run: str
@@ -66,7 +70,7 @@ def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:
     frames = {name: read_table(paths.table(name), name) for name in TABLES}
     facts = {p.stem: read_json(p) for p in sorted(paths.facts.glob("*.json"))} if paths.facts.is_dir() else {}
     return RunData(
-        _recorded_study(paths), run, paths, read_json(paths.plan), read_json(paths.run_json), facts, **frames
+        _recorded_study(paths), run, paths, plan_of(paths), read_json(paths.run_json), facts, **frames
     )
 
 

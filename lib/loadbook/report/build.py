@@ -11,6 +11,7 @@ from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.design.plan import Plan, read_plan
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.manifest import read_json
+from loadbook.records.planned import plan_of
 from loadbook.records.schema import TABLES
 from loadbook.report import html, index, notebooks, parameters
 
@@ -43,7 +44,7 @@ def build(layout: Layout, study: str, run: str, pairs: Sequence[str], say: Say) 
     """
     run = layout.resolve_run(study, run)
     paths = layout.run(study, run)
-    plan = read_plan(read_json(paths.plan), str(paths.plan))
+    plan = read_plan(plan_of(paths), str(paths.plan))
     given = given_to(layout, plan.study.notebooks, {"study": study, "run": run}, pairs)
     refresh(paths, say)
     built = Built(study, run, _known(plan, paths))

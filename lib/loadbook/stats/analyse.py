@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from loadbook.design.study import Study
 
 
-CONTRADICTION = "the laboratory contradicts itself (the duplicate of the baseline differs from it)"
-
-
 def analyse(
     data: RunTables,
     *,
@@ -71,9 +68,8 @@ def analyse(
     rows = [_row(asked, c.treatment, "treatment", _by_plan(asked, c)) for c in found.comparisons]
     tests = [_check(asked, name) for name in present if name in checks]
     laboratory = next((laboratory_sentence(r) for r in tests if r.kind == "aa" and r.passed is False), None)
-    why = CONTRADICTION if laboratory else asked.stand.waiting
-    if why:
-        rows = [_void(row, why) for row in rows]
+    if laboratory:
+        rows = [_void(row) for row in rows]
     reference = _row(asked, found.reference, "baseline", None)
     rows = _in_order([reference, *_same_decimals(rows), *_same_decimals(tests)], asked.contrasts)
     return _answer(asked, rows, laboratory, asked.blocks or asked.study.blocks, found.leader)
@@ -125,6 +121,8 @@ def _row(asked: Question, name: str, kind: RowKind, comparison: Comparison | Non
 
 
 def _reason(asked: Question, comparison: Comparison, against: str | None = None) -> str | None:
+    if asked.stand.waiting:
+        return asked.stand.waiting
     errors = _errors(asked, comparison.treatment, comparison.baseline)
     return reason(asked.trials, comparison, errors, _varied(asked.study, comparison), against or BASELINE)
 
@@ -182,9 +180,10 @@ def _expected_sign(asked: Question, name: str) -> int | None:
     return 1 if (spec.expect_effect > 0) == same else -1
 
 
-def _void(row: Row, why: str) -> Row:
+def _void(row: Row) -> Row:
     if row.verdict is None or row.verdict.kind == "invalid":
         return row
+    why = "the laboratory contradicts itself (the duplicate of the baseline differs from it)"
     return replace(row, verdict=Verdict("invalid", row.verdict.comparison, row.verdict.margin, reason=why))
 
 

@@ -11,6 +11,7 @@ from loadbook.trials.attempts import Keeper
 from loadbook.trials.choose import Wish, choose
 from loadbook.trials.execute import execute
 from loadbook.trials.lock import only_runner
+from loadbook.trials.looks import ends, look
 from loadbook.trials.outlook import outlook, shortfall
 from loadbook.trials.progress import OnEvent, Progress, silent
 from loadbook.trials.session import Session
@@ -26,6 +27,7 @@ def run_study(
     new: bool = False,
     resume: str | None = None,
     on_event: OnEvent = silent,
+    more: int | None = None,
 ) -> str:
     """Do a study's plan on hosts and return the run's id; an unfinished run is resumed exactly as it was planned.
 
@@ -37,6 +39,8 @@ def run_study(
     new : start a new run although the last one is unfinished.
     resume : id of the unfinished run to go on with; None is the latest.
     on_event : is told of everything that happens (see `progress.Progress`).
+    more : add so many blocks to the latest run, or to the one that `resume` names, which must be complete. Where the
+        study declares no look there, the run is exploratory from then on.
 
     Raises
     ------
@@ -49,7 +53,7 @@ def run_study(
     study = load_study(layout, study_name)
     try:
         with only_runner(layout.study_raw(study.name)):
-            chosen = choose(layout, study, Wish(subset, blocks, new, resume))
+            chosen = choose(layout, study, Wish(subset, blocks, new, resume, more))
             on_event(Progress("note", chosen.why))
             if not chosen.resumed and (short := shortfall(outlook(layout, chosen.plan, hosts))):
                 on_event(Progress("note", short))
@@ -64,10 +68,13 @@ def run_study(
 
 
 def _sit(session: Session, file: Path) -> None:
-    """Do what is left of a run in one sitting."""
+    """Do what is left of a run in one sitting; it ends at the first declared look at which everything is decided."""
     session.prepare(file)
     with Ledger(session.paths.ledger) as ledger:
-        keeper = Keeper(session.bench, session.paths, ledger)
+        keeper, plan = Keeper(session.bench, session.paths, ledger), session.bench.plan
         session.settle(keeper)
-        execute(session.bench, keeper, session.on_event)
-        session.finish(keeper)
+        for blocks in ends(plan, ledger.entries):
+            execute(session.bench, keeper, session.on_event, blocks)
+            if look(session.layout, plan, session.chosen.run, blocks, ledger, session.on_event):
+                break
+        session.finish(keeper, blocks)

@@ -21,8 +21,8 @@ MAX_LOST_IN_A_ROW = 3
 HOST_REASONS = ("lost", "timeout")
 
 
-def execute(bench: Bench, keeper: Keeper, on_event: OnEvent) -> None:
-    """Do every trial of the plan that has no final end yet.
+def execute(bench: Bench, keeper: Keeper, on_event: OnEvent, until: int | None = None) -> None:
+    """Do every trial of the plan that has no final end yet, up to the block `until`.
 
     Raises
     ------
@@ -32,6 +32,8 @@ def execute(bench: Bench, keeper: Keeper, on_event: OnEvent) -> None:
     lost: list[TrialRecord] = []
     clock = _Clock(bench, len(list(keeper.pending())))
     for planned in keeper.pending():
+        if until is not None and planned.block > until:
+            return
         on_event(clock.event(planned, "trial-started", "running"))
         record = _do(bench, keeper, planned, on_event)
         clock.left -= 1

@@ -18,6 +18,7 @@ from loadbook.core.errors import DataError
 from loadbook.design.plan import Plan, PlannedTrial, read_plan
 from loadbook.records.layout import RunPaths
 from loadbook.records.manifest import read_json
+from loadbook.records.planned import plan_of
 from loadbook.trials.folders import Found, find
 from loadbook.trials.reading import Known, Part, read_part
 from loadbook.trials.remembered import recall, remember, state_of
@@ -62,10 +63,10 @@ def ingest(
     ------
     DataError : the plan cannot be read, or rows do not fit the declared schema.
     """
-    plan = read_plan(read_json(paths.plan), str(paths.plan))
+    plan = read_plan(plan_of(paths), str(paths.plan))
     found, strays = find(paths, [planned.trial for planned in plan.trials])
     facts = _facts(paths)
-    state, memory = state_of(paths, found, [strays, facts]), recall(paths)
+    state, memory = state_of(paths, found, [strays, facts, len(plan.trials)]), recall(paths)
     if memory and memory.state == state != "":
         return _ingested(memory.summary, read=0)
     from loadbook.trials.assemble import joined, pieces_of, write_tables  # needs statistics, slow to import

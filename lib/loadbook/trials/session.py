@@ -65,9 +65,12 @@ class Session:
             self.on_event(Progress("note", said))
         if self.chosen.resumed:
             with Ledger(self.paths.ledger) as ledger:
-                ledger.append("run-resumed")
+                if self.chosen.added:
+                    ledger.append("blocks-added", **self.chosen.added)
+                else:
+                    ledger.append("run-resumed")
             run = read_json(self.paths.run_json)
-            write_json(self.paths.run_json, run | {"resumed": run["resumed"] + 1})
+            write_json(self.paths.run_json, run | {"resumed": run["resumed"] + 1, "ended": None})
             self._keep_answers(self.paths.raw)
         else:
             self._make_run(study_file)
@@ -102,13 +105,14 @@ class Session:
             record = keeper.settle(planned, attempt)
             self.on_event(Progress("note", f"{planned.trial}, attempt {attempt}: {record.status} ({record.reason})"))
 
-    def finish(self, keeper: Keeper) -> None:
-        """Read the hosts' facts again and account for the run's end."""
+    def finish(self, keeper: Keeper, blocks: int) -> None:
+        """Read the hosts' facts again and account for the run's end, which a look may put before that of the plan."""
         self.bench.scene(None)
         self._keep_facts(self.paths.raw, "after")
         self._keep_answers(self.paths.raw)
         write_json(self.paths.run_json, read_json(self.paths.run_json) | {"ended": time.time()})
-        keeper.ledger.append("run-ended", files=own_files(self.paths))
+        early = {"blocks": blocks} if blocks < self.chosen.plan.blocks else {}
+        keeper.ledger.append("run-ended", **early, files=own_files(self.paths))
 
     def _make_run(self, study_file: Path) -> None:
         """Make the run's folder under another name first, so that a run is there whole or not at all."""
