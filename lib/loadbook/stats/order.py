@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MIN_BLOCKS = 5
 DRIFT_P = 0.05
+FENCE, MIN_FENCED, NEIGHBOURS = 1.5, 8, 9
+EQUAL = 1e-9  # logs this close are one value
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,32 @@ def describe(values: pd.DataFrame) -> Order:
     drift, p = _trend(medians)
     residuals = usable[["trial", "slot", "block"]].assign(residual=np.expm1(residual))
     return Order(residuals, np.expm1(medians), drift, p, _lag1(residual.to_numpy()))
+
+
+def outliers(values: pd.DataFrame) -> dict[str, float]:
+    """Return the trials that lie far from others of their treatment: trial -> ratio to what was expected, minus 1.
+
+    Expected is the median of the treatment, and of the neighbouring nine trials' distances from theirs (the drift). Far
+    is outside Tukey's fences, 1.5 quartile ranges beyond the quartiles of the treatment; the range is that of the
+    treatment or of all trials, whichever is larger, as few trials may lie close together by luck. They are marked and
+    never left out: leaving them out doubles the false alarms (statistics.md 3.2).
+
+    Parameters
+    ----------
+    values : as for `describe`; treatments with fewer than eight trials that count are not judged.
+    """
+    usable = values[values["valid"].astype(bool) & (values["value"] > 0)].sort_values("slot")
+    logs = np.log(usable["value"])
+    away = logs - logs.groupby(usable["treatment"]).transform("median")
+    away -= away.rolling(NEIGHBOURS, center=True, min_periods=MIN_BLOCKS).median().fillna(0.0)
+    found: dict[str, float] = {}
+    common = away.quantile(0.75) - away.quantile(0.25)
+    for _, own in away.groupby(usable["treatment"]):
+        low, high = own.quantile(0.25), own.quantile(0.75)
+        reach = FENCE * max(high - low, common) + EQUAL
+        far = own[(own < low - reach) | (own > high + reach)] if len(own) >= MIN_FENCED else own[:0]
+        found |= {str(usable.at[row, "trial"]): math.expm1(value) for row, value in far.items()}
+    return found
 
 
 def _trend(medians: pd.Series) -> tuple[float | None, float | None]:

@@ -1,0 +1,82 @@
+"""Carry-over from one trial to the next is found where it is large, and not where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from loadbook.stats.carry import carry_over
+
+LABELS = {"a": "baseline", "b": "gzip on"}
+
+
+def run(seed: int, carry: float = 0.0, arms: str = "abcdefg", blocks: int = 12, effect: float = 0.0) -> pd.DataFrame:
+    """Trials of 1 % scatter in random blocks; b changes what runs after it by the log `carry`, itself by `effect`."""
+    rng, rows, before = np.random.default_rng(seed), [], ""
+    for block in range(1, blocks + 1):
+        for name in rng.permutation(list(arms)):
+            log = rng.normal(0, 0.01) + carry * (before == "b") + effect * (name == "b")
+            rows.append((f"t{len(rows)}", str(name), block, len(rows) + 1, True, 40_000 * np.exp(log)))
+            before = name
+    return pd.DataFrame(rows, columns=["trial", "treatment", "block", "slot", "valid", "value"])
+
+
+def test_what_runs_after_a_treatment_is_found_and_taken_out() -> None:
+    found = carry_over(run(1, carry=-0.04, effect=0.03), "a")
+    assert found is not None and found.seen
+    assert found.worst == "b"
+    assert found.after["b"] == pytest.approx(-0.04, abs=0.008)
+    assert found.adjusted["b"] == pytest.approx(0.03, abs=0.012)
+    assert found.adjusted["a"] == 0
+    said = found.sentence("ok_per_s", LABELS)
+    assert said.startswith("What runs after gzip on is slower by 3.") or said.startswith(
+        "What runs after gzip on is slower by 4."
+    )
+    assert said.endswith("the reset between trials does not bring the host back.")
+    assert "has a shorter latency by" in found.sentence("latency", LABELS)
+
+
+def test_without_carry_over_it_is_seldom_seen_and_says_how_little_it_sees() -> None:
+    found = [carry_over(run(seed), "a") for seed in range(40)]
+    assert sum(one is not None and one.seen for one in found) <= 2
+    quiet = next(one for one in found if one is not None and not one.seen)
+    said = quiet.sentence("ok_per_s", {})
+    assert said.startswith("No carry-over from one trial to the next is seen (p 0.")
+    assert "this check sees little: one below about 1." in said
+    assert 0.005 < quiet.detectable < 0.02
+
+
+def test_two_arms_tell_the_whole_difference_between_what_runs_after_each() -> None:
+    found = carry_over(run(3, carry=-0.05, arms="ab", blocks=20), "a")
+    assert found is not None and found.seen
+    assert found.after["b"] == pytest.approx(-0.05, abs=0.012)
+    assert found.after["a"] == pytest.approx(0.05, abs=0.012)
+
+
+def test_a_repeated_treatment_counts_as_what_it_repeats() -> None:
+    found = carry_over(run(4), "a", {"g": "a"})
+    assert found is not None
+    assert set(found.after) == set("abcdef")
+    assert set(found.adjusted) == set("abcdefg")
+
+
+def test_trials_that_do_not_count_are_still_what_ran_before() -> None:
+    values = run(5, carry=-0.06)
+    lost = values["treatment"] == "b"
+    values.loc[lost, ["valid", "value"]] = [False, np.nan]
+    found = carry_over(values, "a")
+    assert found is not None and found.worst == "b"
+    assert "b" not in found.adjusted
+
+
+@pytest.mark.parametrize(
+    "values", [run(1, blocks=2, arms="ab"), run(1, arms="a"), run(1).assign(value=7.0), run(1).iloc[:0]]
+)
+def test_too_little_to_tell_is_no_answer(values: pd.DataFrame) -> None:
+    assert carry_over(values, "a") is None
+
+
+def test_strict_alternation_cannot_tell() -> None:
+    values = run(1, arms="ab").sort_values(["block", "treatment"]).assign(slot=range(1, 25))
+    assert carry_over(values, "a") is None
