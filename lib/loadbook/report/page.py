@@ -163,7 +163,7 @@ class Page:
             "question": self.data.study.question,
             "started": self.data.run_json["started"],
             "ended": self.data.run_json["ended"],
-            "origin": " ".join(_origin(self.data)),
+            "origin": "; ".join(_origin(self.data)),
         } | trials.count(self.data)
 
 
@@ -208,6 +208,7 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
         ", ".join([*sorted(set(data.trials["tool"])), *_loads(data), *drivers.scope(data)]),
         *([" on ".join([page, *services[:2]])] if not told or len(served) else []),
         f"margin ±{margin * 100:g}{NBSP}%, declared {'with the import' if told else 'before the run'}",
+        *([] if data.study.stopping.rule == "fixed" else [data.study.stopping.said()]),
         trials_text + ("" if told and not told["timed"] else f", {seconds(last - run['started'])}"),
     ]
 
@@ -219,12 +220,15 @@ def imported(data: RunData) -> dict[str, Any] | None:
 
 
 def _origin(data: RunData) -> list[str]:
-    """Return what a reader must know first of a run that was not measured here and now."""
+    """Return what a reader must know first: a run not measured here and now, or one that confirms nothing."""
     told, replayed = imported(data), data.run_json.get("replay")
     if told:
         word = f"conditions are as {told['conditions']} says"
         return [f"IMPORTED from {told['folder']}: loadbook measured nothing, {word}"]
-    return [f"REPLAY of run {replayed}: nothing was measured anew"] if replayed else []
+    added = data.plan.get("added", 0)
+    were = f"{added} block{' was' if added == 1 else 's were'} added after looking"
+    replay = [f"REPLAY of run {replayed}: nothing was measured anew"] if replayed else []
+    return replay + ([f"EXPLORATORY: {were}"] if added else [])
 
 
 def _loads(data: RunData) -> list[str]:

@@ -97,6 +97,8 @@ def notes(analysis: Analysis) -> list[trials.Spoken]:
         for flag in row.verdict.comparison.flags if row.verdict else ():
             flagged.setdefault(flag, []).append(row.label)
     found = [trials.Spoken("comparison", "; ".join(n), _level(flag), 0, flag) for flag, n in flagged.items()]
+    if analysis.stand.added:
+        found.insert(0, trials.Spoken("stopping", "Exploratory", "doubt", 0, _exploratory(analysis.stand)))
     for row in analysis.of_kind("control"):
         if row.passed is False:
             text = (
