@@ -11,7 +11,7 @@ from loadbook.report import palette, trials
 from loadbook.report.tables import DASH
 from loadbook.stats import unstable
 from loadbook.stats.compare import MAX_INCOMPLETE
-from loadbook.stats.result import Analysis
+from loadbook.stats.result import Analysis, Stand
 from loadbook.stats.shown import numbers
 
 TITLES = {"aa": "Same against same", "control": "Known effect found"}
@@ -109,3 +109,9 @@ def notes(analysis: Analysis) -> list[trials.Spoken]:
         text = "nothing in this run shows that the laboratory calls the same configuration the same"
         found.append(trials.Spoken("no-aa", "No A/A arm", "doubt", 0, text))
     return found
+
+
+def _exploratory(stand: Stand) -> str:
+    blocks = f"{stand.added} of {stand.blocks} blocks"
+    why = "which the study did not declare: going on after a look finds differences where there are none"
+    return f"{blocks} were added when the results could be seen, {why}; a new run would confirm"
