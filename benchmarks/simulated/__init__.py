@@ -1,0 +1,1 @@
+"""Simulated studies that loadbook's own functions judge: what `validation.py` runs."""

@@ -1,0 +1,84 @@
+"""Results of the validation as tables: for a terminal, and for docs/statistics.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from noise import IN_WORDS
+from simulated import controls, families, request_errors, stopping, two_arms, within_trial
+from simulated.check import Result
+
+MODULES = (two_arms, families, request_errors, stopping, within_trial, controls)
+
+
+def in_order(results: Iterable[Result]) -> list[Result]:
+    """Return results in the order in which the modules list their rows, the rows of one claim together."""
+    rows = [row for module in MODULES for simulation in module.simulations() for row in simulation.rows]
+    claims = list(dict.fromkeys(row.claim for row in rows))
+    place = {(row.claim, row.case): k for k, row in enumerate(rows)}
+    return sorted(results, key=lambda r: (claims.index(r.row.claim), place[r.row.claim, r.row.case]))
+
+
+def cases(results: Iterable[Result]) -> str:
+    """Return every row."""
+    return _table(
+        [(f"{r.row.claim}: {r.row.case}", r.row.limits, f"{r.value:.1f}", _ok([r])) for r in in_order(results)]
+    )
+
+
+def summary(results: Iterable[Result]) -> str:
+    """Return one line for every claim and limit; rows without limits are left out."""
+    return _table(_lines(results))
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """Return the tables of docs/statistics.md."""
+    return "\n\n".join([_noises(results), _markdown(("claim", "limits", "measured", ""), _lines(results))])
+
+
+def _lines(results: Iterable[Result]) -> list[tuple[str, str, str, str]]:
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in in_order(results):
+        if result.row.limited:
+            one = result.row.case if result.row.claim == controls.CONTROL else ""
+            groups.setdefault((result.row.claim, result.row.limits + one), []).append(result)
+    return [(_name(found), found[0].row.limits, _range(found), _ok(found)) for found in groups.values()]
+
+
+def _name(found: Sequence[Result]) -> str:
+    row = found[0].row
+    return f"{row.claim}: {row.case}" if len(found) == 1 else f"{row.claim} ({len(found)} cases)"
+
+
+def _range(found: Sequence[Result]) -> str:
+    low, high = min(r.value for r in found), max(r.value for r in found)
+    return f"{low:.1f}" if len(found) == 1 else f"{low:.1f} to {high:.1f}"
+
+
+def _ok(found: Sequence[Result]) -> str:
+    return "ok" if all(r.ok for r in found) else "OUTSIDE"
+
+
+def _table(lines: Sequence[tuple[str, str, str, str]]) -> str:
+    titled = [("row", "limits", "measured", ""), *lines]
+    widths = [max(len(line[k]) for line in titled) for k in range(3)]
+    return "\n".join("  ".join([*(c.ljust(w) for c, w in zip(line, widths, strict=False)), line[3]]) for line in titled)
+
+
+def _markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *lines))
+
+
+def _noises(results: Sequence[Result]) -> str:
+    value = {(r.row.claim, r.row.case): r.value for r in results}
+
+    def of(noise: str, *wanted: tuple[str, int]) -> str:
+        return " / ".join(f"{value.get((claim, f'{noise}, n={n}'), float('nan')):.1f}" for claim, n in wanted)
+
+    few, many, found, gain = two_arms.FEW_BLOCKS, two_arms.FALSE_ALARMS, two_arms.POWER, two_arms.GAIN
+    lines = [
+        (words, of(noise, (few, 6), (many, 10), (many, 20)), of(noise, (found, 10), (found, 20)), of(noise, (gain, 10)))
+        for noise, words in IN_WORDS.items()
+    ]
+    head = "noise", "false alarms, n = 6 / 10 / 20", "2 % found, n = 10 / 20", "points above no blocks, n = 10"
+    return _markdown(head, lines)
