@@ -1,0 +1,268 @@
+"""The comparison once more, by brute force, written from its definition before the package's own code was read.
+
+It shares nothing with `loadbook.stats`: every swap is written out, and every gap between two shifts is tried. It is
+slow, and always exact: beyond 12 blocks, where the package draws swaps, this counts them all.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import fmean, median, stdev
+
+import numpy as np
+from scipy import stats
+
+TINY = 1e-9  # what sums of ranks may differ by and still be equal
+MISSING_SHARE = 0.2
+LONG = 60
+RANGE = (0.46, 1.63)
+
+
+@lru_cache
+def swaps(n):
+    """All 2^n rows of signs, the observed one (all +1) among them."""
+    return np.array(list(itertools.product((1.0, -1.0), repeat=n)))
+
+
+def rank_parts(a, b):
+    """Per block: rank of the variant minus rank of the baseline, among all 2n values, ties at their mean rank."""
+    ranks = stats.rankdata(np.concatenate([a, b]))
+    return ranks[len(a) :] - ranks[: len(a)]
+
+
+def signed_parts(a, b):
+    """Per block: the signed rank of the difference, ties at their mean rank, differences of nothing with sign 0."""
+    difference = tidy(np.asarray(b) - np.asarray(a))
+    return np.sign(difference) * stats.rankdata(np.abs(difference))
+
+
+def tidy(values):
+    """Differences of logarithms whose last digits are noise of the arithmetic are equal."""
+    return np.round(values, 12)
+
+
+def two_sided(parts):
+    """Share of all swaps whose statistic is at least as far from 0 as the observed one."""
+    reached = np.abs(swaps(len(parts)) @ parts)
+    return float(np.mean(reached >= abs(parts.sum()) - TINY))
+
+
+def at_least(parts):
+    """Share of all swaps whose statistic is at least the observed one."""
+    return float(np.mean(swaps(len(parts)) @ parts >= parts.sum() - TINY))
+
+
+def middles(points):
+    """One shift inside every gap between neighbouring points, and one beyond each end."""
+    points = np.unique(points)
+    return [points[0] - 1, *((points[1:] + points[:-1]) / 2), points[-1] + 1]
+
+
+def boundary(points):
+    """Distinct shifts at which ranks change."""
+    ordered = np.unique(np.sort(points))
+    keep = [ordered[0]]
+    for point in ordered[1:]:
+        if point - keep[-1] > 1e-11:
+            keep.append(point)
+    return np.array(keep)
+
+
+def inverted(parts_at, points, level):
+    """Every shift that neither one-sided test at (1 - level) / 2 rejects: its two ends, or None where it has no end."""
+    points, risk = boundary(points), (1 - level) / 2
+    gaps = middles(points)
+    low = high = None
+    for k, shift in enumerate(gaps):  # gap k ends at points[k]
+        if at_least(parts_at(shift)) > risk:
+            low = points[k - 1] if k else None
+            break
+    for k, shift in reversed(list(enumerate(gaps))):
+        if at_least(-parts_at(shift)) > risk:
+            high = points[k] if k < len(points) else None
+            break
+    return low, high
+
+
+def rank_interval(a, b, level):
+    return inverted(lambda shift: rank_parts(a, b - shift), (b[:, None] - a[None, :]).ravel(), level)
+
+
+def signed_interval(a, b, level):
+    return inverted(lambda shift: signed_parts(a, b - shift), walsh(b - a), level)
+
+
+def walsh(d):
+    return np.array([(d[i] + d[j]) / 2 for i in range(len(d)) for j in range(i, len(d))])
+
+
+def t_interval(a, b, level):
+    d = b - a
+    half = stats.t.ppf((1 + level) / 2, len(d) - 1) * stdev(d) / math.sqrt(len(d))
+    return fmean(d) - half, fmean(d) + half
+
+
+def t_p(a, b):
+    d = b - a
+    if stdev(d) == 0:
+        return 1.0 if fmean(d) == 0 else 0.0
+    return float(2 * stats.t.sf(abs(fmean(d)) / (stdev(d) / math.sqrt(len(d))), len(d) - 1))
+
+
+def uneven(a, b):
+    """Whether one arm scatters more: rank correlation of sum and difference, p < 0.05."""
+    if len(set(tidy(a + b))) == 1 or len(set(tidy(b - a))) == 1:
+        return False
+    return bool(stats.spearmanr(tidy(a + b), tidy(b - a)).pvalue < 0.05)
+
+
+def method_of(a, b):
+    n = len(a)
+    if n < 5:
+        return None
+    if n < 8:
+        return "paired-t"
+    if uneven(a, b):
+        return "signed-rank" if n >= 10 else "paired-t"
+    return "blocked-rank"
+
+
+def estimate(method, a, b):
+    if method == "paired-t":
+        return fmean(b - a)
+    if method == "signed-rank":
+        return median(walsh(b - a))
+    return median((b[:, None] - a[None, :]).ravel())
+
+
+def plain_p(method, a, b):
+    if method == "paired-t":
+        return t_p(a, b)
+    return two_sided(signed_parts(a, b) if method == "signed-rank" else rank_parts(a, b))
+
+
+INTERVALS = {"paired-t": t_interval, "signed-rank": signed_interval, "blocked-rank": rank_interval}
+
+
+@dataclass
+class Expected:
+    """What the definition says of one comparison; numbers on the log scale, None where there is none."""
+
+    treatment: str
+    blocks: int
+    planned: int = 0
+    incomplete: bool = False
+    method: str | None = None
+    estimate: float | None = None
+    ci95: tuple | None = None
+    ci90: tuple | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    verdict: str = "invalid"
+    more: tuple | None = None
+    parts: dict = field(default_factory=dict)
+    scatter: float = 0.0
+
+
+def usable(value):
+    """The logarithm of a positive finite number, else None."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return math.log(number) if math.isfinite(number) and number > 0 else None
+
+
+def compare(cells, treatment, baseline, planned):
+    """One treatment against the baseline; `cells` maps (treatment, block) to a value, `planned` is every block."""
+    logs = {key: usable(value) for key, value in cells.items()}
+    both = [k for k in planned if logs.get((baseline, k)) is not None and logs.get((treatment, k)) is not None]
+    a, b = (np.array([logs[arm, k] for k in both]) for arm in (baseline, treatment))
+    out = Expected(treatment, len(both), len(planned), (len(planned) - len(both)) > MISSING_SHARE * len(planned))
+    out.method = method_of(a, b)
+    if out.method is None or out.incomplete:
+        out.method = None
+        return out
+    out.estimate, out.p = estimate(out.method, a, b), plain_p(out.method, a, b)
+    out.ci95, out.ci90 = (INTERVALS[out.method](a, b, level) for level in (0.95, 0.90))
+    out.parts, out.scatter = dict(zip(both, rank_parts(a, b), strict=True)), stdev(b - a)
+    return out
+
+
+def adjust(family):
+    """Joint swaps, step-down, from 8 blocks; Holm over the plain p below. One comparison alone is not adjusted."""
+    tested = [one for one in family if one.p is not None]
+    if len(tested) < 2:
+        return
+    adjusted = step_down(tested) if all(one.blocks >= 8 for one in tested) else holm([one.p for one in tested])
+    for one, p in zip(tested, adjusted, strict=True):
+        one.p_adjusted = max(p, one.p)
+
+
+def holm(ps):
+    out, floor = [0.0] * len(ps), 0.0
+    for rank, k in enumerate(sorted(range(len(ps)), key=lambda k: ps[k])):
+        floor = max(floor, min(1.0, (len(ps) - rank) * ps[k]))
+        out[k] = floor
+    return out
+
+
+def step_down(tested):
+    """Westfall and Young over z_jb = d_jb / sqrt(sum_b d_jb^2), one sign per block shared by all."""
+    blocks = sorted({k for one in tested for k in one.parts}, key=str)
+    z = []
+    for one in tested:
+        d = np.array([one.parts.get(k, 0.0) for k in blocks])
+        norm = math.sqrt((d**2).sum())
+        z.append(d / norm if norm else d)
+    reached = np.abs(swaps(len(blocks)) @ np.array(z).T)
+    seen = [abs(row.sum()) for row in z]
+    order = sorted(range(len(z)), key=lambda j: -seen[j])
+    out, floor = [0.0] * len(z), 0.0
+    for place, j in enumerate(order):
+        floor = max(floor, float(np.mean(reached[:, order[place:]].max(axis=1) >= seen[j] - TINY)))
+        out[j] = floor
+    return out
+
+
+def decide(one, margin, higher):
+    """The verdict of 95 and 90 % intervals, margin and, in a family, adjusted p."""
+    if one.p is None:
+        return "invalid"
+    m = math.log1p(margin)
+    above, below = (end is not None and sign * end > 0 for sign, end in zip((1, -1), one.ci95, strict=True))
+    shown = (above or below) and (one.p_adjusted is None or one.p_adjusted < 0.05)
+    inside = None not in one.ci90 and -m < one.ci90[0] and one.ci90[1] < m
+    if shown:
+        return "small" if inside else "better" if (one.estimate > 0) == higher else "worse"
+    return "equivalent" if inside else "undecided"
+
+
+def total_blocks(one, margin, family):
+    """N blocks that would decide, at most LONG: the smaller of detecting the estimate (80 % power; in a family at a
+    threshold divided by its size) and excluding the margin. Both quantiles are Student's at N - 1."""
+    m, size = math.log1p(margin), abs(one.estimate)
+
+    def needed(distance, *quantiles):
+        for n in range(2, LONG + 1):
+            if distance > 0 and n >= (sum(stats.t.ppf(q, n - 1) for q in quantiles) * one.scatter / distance) ** 2:
+                return n
+        return math.inf
+
+    return min(needed(size, 1 - 0.025 / family, 0.80), needed(m - size, 0.95))
+
+
+def table(cells, baseline, margin, higher=True):
+    """Every treatment of `cells` against the baseline, in order of appearance."""
+    planned = list(dict.fromkeys(block for _, block in cells))
+    names = list(dict.fromkeys(name for name, _ in cells if name != baseline))
+    family = [compare(cells, name, baseline, planned) for name in names]
+    adjust(family)
+    tested = sum(one.p is not None for one in family)
+    for one in family:
+        one.verdict = decide(one, margin, higher)
+        if one.verdict == "undecided" and one.scatter > 1e-12:
+            n = total_blocks(one, margin, tested)
+            one.more = tuple(max(1, math.ceil(n * f) - one.blocks) for f in RANGE) if n <= LONG else None
+    return family
