@@ -20,7 +20,9 @@ MATRICES = {
 }
 XYZ = ((0.4124564, 0.3575761, 0.1804375), (0.2126729, 0.7151522, 0.0721750), (0.0193339, 0.1191920, 0.9503041))
 WHITE = (0.95047, 1.0, 1.08883)
-STYLES = {**palette.VERDICTS, "baseline": palette.BASELINE, "aa": palette.AA, "control": palette.CONTROL}
+# the answer to a one-sided question looks like equivalence: no page has both
+LOOKS = {kind: style for kind, style in palette.VERDICTS.items() if kind != "no-loss"}
+STYLES = {**LOOKS, "baseline": palette.BASELINE, "aa": palette.AA, "control": palette.CONTROL}
 GROUNDS = (palette.GROUND, palette.BAND, palette.BLOCK_TINT, palette.WINDOW_TINT)
 
 
@@ -37,7 +39,7 @@ def _lab(colour: str, vision: str) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("vision", MATRICES)
 def test_verdict_fills_stay_apart_for_every_reader(vision):
-    fills = {kind: style.fill for kind, style in palette.VERDICTS.items() if kind != "invalid"}
+    fills = {kind: style.fill for kind, style in LOOKS.items() if kind != "invalid"}
     for (one, first), (two, second) in itertools.combinations(fills.items(), 2):
         assert math.dist(_lab(first, vision), _lab(second, vision)) >= 15, (vision, one, two)
 
@@ -70,7 +72,7 @@ def test_lines_that_carry_meaning_keep_their_contrast():
 def test_every_class_has_its_own_glyph_and_marker():
     glyphs = [s.glyph for kind, s in STYLES.items() if kind != "baseline"]
     assert len(set(glyphs)) == len(glyphs)
-    marks = [(s.marker, s.hollow) for kind, s in palette.VERDICTS.items() if kind != "invalid"]
+    marks = [(s.marker, s.hollow) for kind, s in LOOKS.items() if kind != "invalid"]
     marks += [(palette.AA.marker, True), (palette.CONTROL.marker, True), (palette.PUBLISHED.marker, True)]
     assert len(set(marks)) == len(marks)
     assert not {m for m, _ in marks} & set(palette.SPARE_MARKERS)
@@ -85,3 +87,9 @@ def test_words_follow_the_metric(name, better, worse):
     assert palette.verdict_word("better", metric(name)) == better
     assert palette.verdict_word("worse", metric(name)) == worse
     assert len({palette.verdict_word(kind, metric(name)) for kind in VERDICT_ORDER}) == len(VERDICT_ORDER)
+    assert palette.verdict_word("worse", metric(name), "no-loss") == "loses more"
+
+
+def test_only_the_two_answers_that_exclude_a_loss_look_alike():
+    assert palette.VERDICTS["no-loss"] == palette.VERDICTS["equivalent"]
+    assert len({style.fill for style in palette.VERDICTS.values()}) == len(palette.VERDICTS) - 1

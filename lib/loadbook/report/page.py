@@ -12,7 +12,7 @@ from loadbook.core.errors import UsageError
 from loadbook.core.units import NBSP, seconds, size
 from loadbook.records.layout import layout
 from loadbook.records.rundata import RunData, load_run
-from loadbook.report import drivers, figures, setup, trials, trust, verdicts
+from loadbook.report import drivers, figures, hygiene, setup, trials, trust, verdicts
 from loadbook.report.blocks import EMPTY, URGENT, Block, block, clean, notebook_style, render
 from loadbook.report.notebooks import DONE
 from loadbook.report.show import drawn, markup, show
@@ -35,7 +35,7 @@ class Page:
 
     def __init__(self, data: RunData, baseline: str = "", metric: str = "", level: float = 0.95) -> None:
         self.data = data
-        self.baseline = baseline or data.study.baseline
+        self.baseline = baseline or None  # None: what the study declares, its contrasts included
         self.metric = metric or data.study.metric
         self.level = level
 
@@ -53,6 +53,13 @@ class Page:
     def values(self) -> pd.DataFrame:
         """The page's metric, one row per trial."""
         return self.data.values(self.metric)
+
+    @cached_property
+    def notes(self) -> list[trials.Spoken]:
+        """What the order of the trials may have done to them."""
+        told = imported(self.data)
+        timed = not told or told["timed"]
+        return hygiene.notes(self.data, self.analysis, self.values, self.labels) if timed else []
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -86,7 +93,9 @@ class Page:
             return note(f"Not known: {told['conditions']} does not say when each trial began.")
         if not (self.values["value"] > 0).any():
             return note("Not known: no trial has a value of this metric.")
-        return show(order, self.analysis, self.values, reasons=trials.reasons(self.data))
+        shown = show(order, self.analysis, self.values, reasons=trials.reasons(self.data))
+        said = " ".join(hygiene.sentences(self.data, self.analysis, self.values, self.labels))
+        return Block(shown.html + note(said).html, f"{shown.text}\n{clean(said)}")
 
     def errors(self) -> Block:
         """Show errors per trial; first on the page when a treatment is shown to have more than the baseline."""
@@ -117,7 +126,7 @@ class Page:
 
     def doubts(self) -> Block:
         """Show in words what could still be wrong, one line each."""
-        lines = [*trials.doubts(self.data), *trust.notes(self.analysis)]
+        lines = [*trials.doubts(self.data), *trust.notes(self.analysis), *self.notes]
         text = "\n".join(f"- {d.title}: {d.text}" for d in lines) or "No gate had a doubt."
         return block("doubts.html.j2", text, doubts=lines)
 

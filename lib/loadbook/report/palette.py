@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from loadbook.core.metrics import Metric
 from loadbook.stats import words
-from loadbook.stats.result import Row, VerdictKind
+from loadbook.stats.result import Asks, Row, VerdictKind
 
 INK = "#1A1A1A"
 SOFT = "#5F5F5F"
@@ -50,11 +50,13 @@ class Style:
         return self.fill
 
 
+_EQUIVALENT = Style("#00573F", "#00573F", "■", "s")
 VERDICTS: dict[VerdictKind, Style] = {
     "better": Style("#0067B9", "#0067B9", "▲", "^"),
     "worse": Style("#B93A00", "#B93A00", "▼", "v"),
     "small": Style("#B05FA5", "#8E4385", "◆", "D"),
-    "equivalent": Style("#00573F", "#00573F", "■", "s"),
+    "no-loss": _EQUIVALENT,  # the one-sided question's: no page has both
+    "equivalent": _EQUIVALENT,
     "undecided": Style("#7F7F7F", "#5F5F5F", "●", "o"),
     "invalid": Style(INK, INK, "✕", "", hollow=True),
 }
@@ -67,11 +69,20 @@ DOUBT_GLYPH = "!"
 # markers for a second, third, ... treatment of one class; × stays free for trials that are not counted
 SPARE_MARKERS = ("P", "p", "h", "<", ">", "*", "d", "8")
 
-CLASS_WORDS = {"small": "real, but small", "equivalent": "equivalent", "undecided": "undecided", "invalid": "invalid"}
+CLASS_WORDS = {
+    "small": "real, but small",
+    "no-loss": "no loss beyond margin",
+    "equivalent": "equivalent",
+    "undecided": "undecided",
+    "invalid": "invalid",
+}
+LOSES = "loses more"
 
 
-def verdict_word(kind: VerdictKind, metric: Metric) -> str:
-    """Return the word that stands behind the glyph of a verdict class, by the metric's kind."""
+def verdict_word(kind: VerdictKind, metric: Metric, asks: Asks = "difference") -> str:
+    """Return the word that stands behind the glyph of a verdict class, by the metric's kind and by what is asked."""
+    if kind == "worse" and asks == "no-loss":
+        return LOSES
     if kind not in ("better", "worse"):
         return CLASS_WORDS[kind]
     up = (kind == "better") == (words.direction(metric.name) == "higher")
@@ -91,7 +102,8 @@ def word_of(row: Row, metric: Metric) -> str:
         return "reference"
     if row.kind in ("aa", "control"):
         return {True: "passed", False: "failed", None: "not judged"}[row.passed]
-    return verdict_word(row.verdict.kind if row.verdict else "invalid", metric)
+    asks: Asks = "no-loss" if row.verdict and row.verdict.loss else "difference"
+    return verdict_word(row.verdict.kind if row.verdict else "invalid", metric, asks)
 
 
 def glyph_of(row: Row) -> str:

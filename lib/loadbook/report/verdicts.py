@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import percent
+from loadbook.core.units import NBSP, p_value, percent
 from loadbook.report import palette
 from loadbook.report.tables import DASH, Column, Said, Table, said
 from loadbook.stats import headline as first
@@ -62,11 +63,13 @@ def answer(analysis: Analysis) -> Answer:
     """Return the answer block; a laboratory that contradicts itself replaces every verdict."""
     metric = metric_of(analysis.metric)
     found: dict[VerdictKind, int] = {} if analysis.laboratory else first.counts(analysis)
-    counts = tuple(Count(k, palette.VERDICTS[k].glyph, n, palette.verdict_word(k, metric)) for k, n in found.items())
+    word_of = partial(palette.verdict_word, metric=metric, asks=analysis.asks)
+    counts = tuple(Count(k, palette.VERDICTS[k].glyph, n, word_of(k)) for k, n in found.items())
     kind: VerdictKind = next((k for k in VERDICT_ORDER if k in found), "invalid")
-    if "undecided" in found and kind in ("small", "equivalent"):
+    if "undecided" in found and kind in ("small", "no-loss", "equivalent"):
         kind = "undecided"
-    word = "no verdict" if analysis.laboratory else palette.verdict_word(kind, metric)
+    word = "no verdict" if analysis.laboratory else word_of(kind)
+    word = f"exploratory: {word}" if analysis.stand.added else word
     headline = first.headline(analysis)
     support = first.supporting(analysis).removeprefix(headline).strip()
     return Answer(kind, palette.VERDICTS[kind].glyph, word, headline, support, _errors_first(analysis), counts)
@@ -96,7 +99,8 @@ def _line(analysis: Analysis, row: Row) -> Line:
     if row.kind == "treatment" and row.verdict:
         return Line(row.verdict.kind, glyph, row.label, row_phrase(row, _errors_beside(analysis, row)))
     if row.kind == "aa":
-        return Line("check", glyph, row.label, _after(row, aa_sentence(row, analysis.row(analysis.baseline).label)))
+        twin = analysis.row(row.verdict.comparison.baseline if row.verdict else analysis.baseline)
+        return Line("check", glyph, row.label, _after(row, aa_sentence(row, twin.label)))
     return Line("check", glyph, row.label, _after(row, control_sentence(row)))
 
 
@@ -105,19 +109,26 @@ def _after(row: Row, sentence: str) -> str:
 
 
 def table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
-    """Return the table behind the effect plot: verdict second, checks below a rule."""
+    """Return the table behind the effect plot: verdict second, checks below a rule, both p-values of a family."""
     family = any(r.verdict and r.verdict.comparison.p_adjusted is not None for r in analysis.rows)
+    named, one_sided = any(r.against for r in analysis.rows), analysis.asks == "no-loss"
     unit = metric_of(analysis.metric).unit
     head = LEVEL_HEADS.get(analysis.metric, f"{analysis.metric} {analysis.statistic}, {'ms' if unit == 's' else unit}")
     columns = [
-        Column("Treatment"), Column("Verdict"), Column("Change, %", True),
+        Column("Treatment"), Column("Verdict"), *([Column("Against")] if named else []),
+        *([Column("At worst, %", True)] if one_sided else []), Column("Change, %", True),
         Column(f"{analysis.level * 100:g} % interval, %", True), Column("Blocks", True),
-        Column("p, adj." if family else "p", True), Column(head, True), Column("With errors", True),
+        Column("p", True), *([Column("p, adj.", True)] if family else []), Column(head, True),
+        Column("With errors", True),
     ]  # fmt: skip
     rows = [*analysis.of_kind("baseline"), *(r for r in analysis.rows if r.kind != "baseline")]
     name = shown_names(analysis, labels)
     checks = [k for k, row in enumerate(rows) if row.kind in ("aa", "control")]
-    cells = [[name[r.treatment], said(r, analysis.metric), *_numbers(r, family, unit)] for r in rows]
+    cells = [
+        [name[r.treatment], said(r, analysis.metric), *([r.against or DASH] if named else []),
+         *([_at_worst(r)] if one_sided else []), *_numbers(r, family, unit)]
+        for r in rows
+    ]  # fmt: skip
     return Table("Effects", columns, cells, frozenset(checks[:1]))
 
 
@@ -132,9 +143,14 @@ def shown_names(analysis: Analysis, labels: Mapping[str, str]) -> dict[str, str]
 
 def _numbers(row: Row, family: bool, unit: str) -> list[str]:
     shown = numbers(row)
-    p = "check" if row.kind in ("aa", "control") else shown.p_adjusted if family else shown.p
+    adjusted = ["check" if row.kind in ("aa", "control") else shown.p_adjusted] if family else []
     level = milliseconds(row.level) if unit == "s" else shown.level
-    return [shown.change_number, shown.interval_number, shown.blocks, p, level, shown.trials_with_errors]
+    p = [shown.p, *adjusted]
+    return [shown.change_number, shown.interval_number, shown.blocks, *p, level, shown.trials_with_errors]
+
+
+def _at_worst(row: Row) -> str:
+    return numbers(row).worst.removesuffix(f"{NBSP}%") if row.verdict and row.verdict.loss else DASH
 
 
 def milliseconds(value_s: float | None) -> str:
@@ -160,12 +176,13 @@ def no_errors(analysis: Analysis) -> str:
 
 def error_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     """Return errors by treatment and class, the error verdict second."""
-    columns = [Column("Treatment"), Column("Errors"), Column("Trials with errors", True), Column("Failed", True),
-               Column("Responses", True), Column("Classes", wrap=True)]  # fmt: skip
+    columns = [Column("Treatment"), Column("Errors"), Column("Trials with errors", True), Column("p", True),
+               Column("p, by blocks", True), Column("Failed", True), Column("Responses", True),
+               Column("Classes", wrap=True)]  # fmt: skip
     name = shown_names(analysis, labels)
     rows = [
-        [name[r.treatment], _error_said(r), numbers(r).trials_with_errors, f"{r.errors.errors:,}",
-         f"{r.errors.requests:,}", _classes(r)]
+        [name[r.treatment], _error_said(r), numbers(r).trials_with_errors, p_value(r.errors.p),
+         p_value(r.errors.p_blocks), f"{r.errors.errors:,}", f"{r.errors.requests:,}", _classes(r)]
         for r in analysis.rows
     ]  # fmt: skip
     return Table("Errors", columns, rows)

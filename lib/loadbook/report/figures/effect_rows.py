@@ -95,6 +95,16 @@ def change_text(row: Row, blocks: bool = True) -> str:
     return _reason(row) or "not compared"
 
 
+def compared_with(analysis: Analysis) -> str:
+    """Return what the rows' changes are changes against."""
+    reference = names(analysis).get(analysis.baseline, analysis.baseline)
+    if analysis.contrasts == "adjacent":
+        return f"the treatment above it, the first against {reference}"
+    if analysis.contrasts == "best" and (analysis.best or analysis.tied_with_best):
+        return f"{reference}, the one observed best"
+    return "the baseline"
+
+
 def _reason(row: Row) -> str:
     return drawable((row.verdict.reason if row.verdict else None) or "", "")
 

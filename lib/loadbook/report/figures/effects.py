@@ -28,6 +28,7 @@ from loadbook.report.figures.effect_rows import (
     change_text,
     clipped,
     compared,
+    compared_with,
     narrow_line,
     reason_lines,
     rows_of,
@@ -175,7 +176,7 @@ def _narrow_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]
 
 def _foot(sheet: Sheet, analysis: Analysis, left: float, right: float) -> None:
     metric = metric_of(analysis.metric)
-    title = f"change in {quantity(metric, analysis.statistic)} against the baseline (ratio, log scale)"
+    title = f"change in {quantity(metric, analysis.statistic)} against {compared_with(analysis)} (ratio, log scale)"
     if sheet.narrow:
         title += f", {blocks_text(analysis)}"
     half = max((right - left) / 2, 1.4)
@@ -234,7 +235,8 @@ def how(analysis: Analysis) -> str:
 def alt(analysis: Analysis) -> str:
     """Return the answer and every row's numbers in words."""
     metric, shown = metric_of(analysis.metric), names(analysis)
-    against = shown.get(analysis.baseline, analysis.baseline)
+    named = analysis.contrasts != "baseline"
+    against = compared_with(analysis) if named else shown.get(analysis.baseline, analysis.baseline)
     head = f"Effect of each treatment on {quantity(metric, analysis.statistic)} against {against}."
     rows = [
         f"{shown[r.treatment]}: {palette.word_of(r, metric)}, {change_text(r)}{' blocks' if compared(r) else ''}"

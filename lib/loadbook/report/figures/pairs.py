@@ -59,9 +59,15 @@ def _pairs(analysis: Analysis, treatment: str, values: pd.DataFrame) -> pd.DataF
     good = values[values["valid"] & (values["value"] > 0)]
     wide = good.pivot_table(index="block", columns="treatment", values="value")
     blocks = sorted(values["block"].unique())
-    wide = wide.reindex(index=blocks, columns=[analysis.baseline, treatment])
+    wide = wide.reindex(index=blocks, columns=[_base(analysis, treatment), treatment])
     wide.columns = pd.Index(["base", "own"])
     return wide.assign(change=np.log(wide["own"] / wide["base"]))
+
+
+def _base(analysis: Analysis, treatment: str) -> str:
+    """Return what a treatment is compared with."""
+    verdict = analysis.row(treatment).verdict
+    return verdict.comparison.baseline if verdict else analysis.baseline
 
 
 def _split(analysis: Analysis, treatment: str, pairs: pd.DataFrame) -> tuple[pd.Series, bool]:
@@ -106,7 +112,7 @@ def _draw_values(
     for x, column, look in zip((0, 1), ("base", "own"), looks, strict=True):
         panel.plot([x] * len(pairs), np.log(pairs[column]), **mark_props(look, 6.0), zorder=3)
     shown = names(analysis)
-    for x, name, look in zip((0, 1), (analysis.baseline, treatment), looks, strict=True):
+    for x, name, look in zip((0, 1), (_base(analysis, treatment), treatment), looks, strict=True):
         heights = np.log(out.loc[out["treatment"] == name, "value"].clip(*limits))
         panel.plot([x + 0.36 * x - 0.18] * len(heights), heights, "x", **CROSS)
         at = edges[0] + (edges[1] - edges[0]) * (x + 0.45) / 1.9
