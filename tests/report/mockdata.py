@@ -17,6 +17,7 @@ from scipy import stats as sps
 
 from loadbook.core.metrics import metric as metric_of
 from loadbook.design.study import Study
+from loadbook.stats.claims import Judged, replay
 from loadbook.stats.result import (
     VERDICT_ORDER,
     Analysis,
@@ -158,6 +159,23 @@ def mock(case: str = "plain") -> Mock:
         _traces(trials, blocks, monitored=case != "no_monitor"), trials, _problems(trials, case), _HOSTS,
         {a.key: a.label for a in arms}, _study(arms),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What claims are judged by: the tables of an invented run."""
+
+    study: Study
+    trials: pd.DataFrame
+    measurements: pd.DataFrame
+
+
+def judged(m: Mock, study: Study | None = None) -> list[Judged]:
+    """The study's claims, judged by the invented trials."""
+    name, statistic = m.analysis.metric, m.analysis.statistic
+    parts = [m.values.assign(metric=name, statistic=statistic), m.errors.assign(metric="errors", statistic="count")]
+    measurements = pd.concat(parts)[["trial", "metric", "statistic", "value"]].assign(driver="*")
+    return replay(study or m.study, Tables(study or m.study, m.trials, measurements), m.analysis)
 
 
 def _plan(arms: tuple[Arm, ...], blocks: int, rng: np.random.Generator) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import pytest
 from matplotlib.text import Text
 
 sys.path.insert(0, str(Path(__file__).parent))
-from mockdata import CASES, Mock, mock
+from mockdata import CASES, Mock, judged, mock
 
 from loadbook.core.metrics import metric
 from loadbook.report import palette
@@ -57,7 +57,7 @@ def data_of(figure: str, m: Mock) -> tuple:
         "latency": (m.analysis, m.panels),
         "traces": (m.traces, m.trials, m.hosts, m.labels),
         "gates": (m.trials, m.problems, m.titles, m.labels),
-        "published": (m.study, m.analysis),
+        "published": (judged(m), m.analysis),
     }[figure]
 
 
@@ -443,44 +443,43 @@ def test_gates_explain_a_trial_that_no_gate_excluded():
 
 def test_published_draws_no_interval_for_the_article():
     m = mock("all_invalid")
-    panel = published.draw(m.study, m.analysis).axes[0]
-    assert _panel_marks(panel).count("D") == len(m.study.published.claims)
-    assert "not run here" in words(published.draw(m.study, m.analysis))
+    drawn = published.draw(judged(m), m.analysis)
+    assert _panel_marks(drawn.axes[0]).count("D") == len(m.study.published.claims)
+    assert "· not yet run here" in words(drawn)
 
 
 def test_published_judges_direction_before_size():
     m = mock("plain")
-    said = published.answer(m.study, m.analysis)
+    said = published.answer(judged(m), m.analysis)
     assert said == (
-        "Of 4 claims: 2 reproduced in direction, not in size; "
-        "1 without evidence either way (both values lie at the offered rate); 1 not compared here."
+        "Of 4 claims: 2 hold here (in size, too: none); 1 does not hold here; 1 not yet run here. "
+        "The article’s own numbers, one run each, could have shown 1 of them."
     )
 
 
-def test_published_compares_directly_what_a_claim_compares():
+def test_published_draws_what_a_claim_compares():
+    m = mock("plain")
+    claim = m.study.published.claims[0].model_copy(update={"treatment": "access_log-on", "against": "tcp_nopush-on"})
+    study = m.study.model_copy(update={"published": m.study.published.model_copy(update={"claims": (claim,)})})
+    (one,) = judged(m, study)
+    assert one.finding.verdict.comparison.baseline == "tcp_nopush-on"
+    assert one.finding.outcome == "contradicted"
+    (line,) = claims.lines_of([one])
+    assert line.seen.startswith("▼ slower −9.9")
+    assert line.seen in words(published.draw([one], m.analysis))
+    assert "✗ does not hold here" in words(published.draw([one], m.analysis, narrow=True))
+
+
+def test_published_leaves_out_the_lane_of_a_claim_in_words():
     m = mock("plain")
     claim = m.study.published.claims[0]
-    claims_made = [
-        claim.model_copy(update={"treatment": "access_log-on", "against": "tcp_nopush-on"}),
-        claim.model_copy(update={"treatment": "access_log-on", "against": "not-run"}),
-    ]
-    levels = {"set": {"tcp_nopush": "on"}}
-    study = m.study.model_copy(update={
-        "published": m.study.published.model_copy(update={"claims": tuple(claims_made)}),
-        "treatments": m.study.treatments | {n: m.study.treatments[n].model_copy(update=levels)
-                                            for n in ("tcp_nopush-on", "not-run")},
-    })  # fmt: skip
-    assert claims.other_baselines(study, m.analysis) == ["tcp_nopush-on"]
-    row = m.analysis.row("access_log-on")
-    against = replace(row.verdict.comparison, baseline="tcp_nopush-on", effect=-0.10, ci95=(-0.12, -0.08))
-    ours = replace(row, verdict=replace(row.verdict, comparison=against))
-    direct = {"tcp_nopush-on": replace(m.analysis, baseline="tcp_nopush-on", rows=(ours,))}
-    first, second = claims.lines_of(study, m.analysis, direct)
-    assert first.row is ours
-    assert (second.row, second.absent) == (None, "not run here")
-    said = words(published.draw(study, m.analysis, direct))
-    assert f"▼ slower {numbers(ours).change} ({numbers(ours).interval_number})" in said
-    assert "the one that it names" in published.how(study, m.analysis, direct)
+    errors = claim.model_copy(update={"kind": "more-errors"})
+    both = [judged(m, m.study.model_copy(update={"published": m.study.published.model_copy(update={"claims": (c,)})}))
+            for c in (claim, errors)]  # fmt: skip
+    with_lane, without = (published.draw(one, m.analysis, narrow=True) for one in both)
+    assert without.get_figheight() < with_lane.get_figheight()
+    assert _panel_marks(without.axes[0]).count("D") == 0
+    assert "stand in words" in published.how(both[1], m.analysis)
 
 
 # shared helpers

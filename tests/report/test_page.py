@@ -51,7 +51,7 @@ def test_scope_and_answer(usual):
 def test_a_claim_about_two_treatments_is_compared_with_the_one_it_names(tmp_path):
     claims = [PUBLISHED["claims"][0] | {"treatment": "access-log", "against": "tcp-nopush"}]
     page = page_of(tmp_path, published=PUBLISHED | {"claims": claims})
-    said = re.search(r"▼ slower −(\d+\.\d)\u00a0% \(−", page.published().text)
+    said = re.search(r"is slower than tcp_nopush on by (\d+\.\d)\u00a0%", page.published().text)
     assert said and float(said[1]) == pytest.approx(100 * (1 - 0.953 / 1.06), abs=1)
 
 

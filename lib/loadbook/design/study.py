@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from loadbook.core.errors import UsageError
+from loadbook.design.claim import Published
 from loadbook.design.stopping import Stopping, last_look
 from loadbook.design.workload import Workload
 
@@ -82,28 +83,6 @@ class Treatment(_Spec):
     expect: Literal["better", "worse"] | None = None
     expect_effect: float | None = Field(None, description="known effect, ratio minus 1, drawn as a tick")
     note: str | None = None
-
-
-class Claim(_Spec):
-    """One published sentence with its two numbers, drawn beside ours."""
-
-    claim: str
-    treatment: str
-    against: str
-    value: float
-    against_value: float
-    metric: str = "requests_per_s"
-    errors: int | None = None
-    against_errors: int | None = None
-    offered_per_s: float | None = None
-
-
-class Published(_Spec):
-    """What an article measured: its source, its file beside the study, its claims."""
-
-    source: str
-    file: str | None = None
-    claims: tuple[Claim, ...] = ()
 
 
 class Monitors(_Spec):

@@ -79,7 +79,7 @@ def smoke(study: Study) -> Study:
     few = (*(made or (study.baseline, *others[:1])), *checks)
     kept = {*few, *(study.treatments[t].same_as for t in few if t in study.treatments)}
     published = study.published and study.published.model_copy(
-        update={"claims": tuple(c for c in study.published.claims if {c.treatment, c.against} <= kept)}
+        update={"claims": tuple(c for c in study.published.claims if set(c.arms) <= kept)}
     )
     return study.model_copy(
         update={

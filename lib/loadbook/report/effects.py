@@ -10,7 +10,7 @@ from loadbook.core.metrics import metric as metric_of
 from loadbook.report import drivers, trials, trust, verdicts
 from loadbook.report.blocks import Block, block, clean, render
 from loadbook.report.page import Page, load, nothing
-from loadbook.report.show import drawn, markup, show
+from loadbook.report.show import drawn, markup
 from loadbook.report.tables import plain, safe_table
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class EffectsPage(Page):
 
     def trust(self) -> Block:
         """Show in four cells whether the instrument works: A/A arm, known effect, trials that count, doubts."""
-        cells = trust.trust(self.data, self.analysis)
+        cells = trust.trust(self.data, self.analysis, self.notes)
         return block("trust.html.j2", "\n".join(f"{c.glyph} {c.title}: {c.text}" for c in cells), cells=cells)
 
     def effects(self) -> Block:
@@ -120,18 +120,13 @@ class EffectsPage(Page):
 
     def published(self) -> Block:
         """Show what the article said beside what was measured here."""
-        from loadbook.report.figures import claims, published
+        from loadbook.report import claims
 
         study = self.data.study
-        if not published.needed(study):
+        if study.published is None or not study.published.claims:
             return nothing("Nothing published stands beside this study.")
-        others = claims.other_baselines(study, self.analysis)
-        direct = {name: self.analyse(self.metric, self.analysis.statistic, name) for name in others}
-        shown = show(published, study, self.analysis, direct=direct)
-        source = study.published.source if study.published else ""
-        return Block(
-            shown.html + str(render("note.html.j2", text=f"Source: {source}.")), f"{shown.text}\nSource: {source}"
-        )
+        judged = claims.judge(self.data, self.analysis, self.level)
+        return claims.published_block(study.published.source, judged, self.analysis)
 
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say: headline, sentences, checks."""

@@ -16,13 +16,13 @@ module          data
 ``traces``      traces, trials, hosts=run.json "hosts", labels={treatment: label}, windows={trial: seconds measured},
                 links={host: B/s}, block=None, rates={trial: 1/s}
 ``gates``       trials, problems, titles={gate: title}, labels={treatment: label}
-``published``   study, analysis, direct={treatment: analysis against it}, for claims.other_baselines
+``published``   judged (list of stats.claims.Judged), analysis
 ==============  ==========================================================================================
 
 `analysis` is a stats.result.Analysis; `values`, `errors` and `requests` are frames of RunData.values (metric of the
 analysis, "errors", "requests"); `windows` are the values of the metric "duration"; `traces`, `trials` and `problems`
-are the run's tables. ``errors.needed(analysis)``, ``pairs.choose(analysis)``, ``traces.needed(traces)`` and
-``published.needed(study)`` say whether there is something to draw. ``common.to_svg(figure) -> bytes`` writes a figure,
+are the run's tables. ``errors.needed(analysis)``, ``pairs.choose(analysis)`` and ``traces.needed(traces)``
+say whether there is something to draw. ``common.to_svg(figure) -> bytes`` writes a figure,
 the same bytes each time; ``common.names(analysis) -> dict`` gives each treatment the name that figures can draw (its
 key where the label has a character that the figures' font lacks): a table should show both where they differ.
 """

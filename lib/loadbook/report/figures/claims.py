@@ -1,120 +1,107 @@
-"""What figure 13 compares: each published claim, what is wrong with it, and our row beside it."""
+"""What figure 13 draws of each claim: its words and numbers, the article's ratio, ours, and how it fares."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import level
-from loadbook.design.study import Claim, Study
+from loadbook.core.units import level, quantity
+from loadbook.design.claim import ERROR_KINDS, Claim
+from loadbook.report import palette
 from loadbook.report.figures.text import drawable
-from loadbook.stats.result import Analysis, Row
+from loadbook.stats.claim_words import OUTCOMES
+from loadbook.stats.claims import Judged
+from loadbook.stats.result import ErrorSummary, Row, Verdict
+from loadbook.stats.shown import comparison_texts
 
-CEILING = 0.98  # of the offered rate: the tool's limit, not the server's (gates.md)
-Direct = Mapping[str, Analysis]  # treatment that claims compare with -> the analysis against it
 _UNITS = {"requests_per_s": " req/s", "ok_per_s": " req/s"}
-
-
-FATES = {
-    "both": "reproduced in direction and size",
-    "direction only": "reproduced in direction, not in size",
-    "direction not": "not reproduced, not even in direction",
-    "blind": "without evidence either way (both values lie at the offered rate)",
-    "open": "undecided here",
-    "absent": "not compared here",
-}
 
 
 @dataclass(frozen=True)
 class Line:
-    """One claim: its words and numbers, its ratio minus 1, what is wrong with it, and the row that stands beside.
+    """One claim as the figure shows it.
 
-    `at_ceiling`: its value lies at the offered rate; `no_evidence`: both values do; `absent`: why there is no row.
+    `effect` is the article's ratio minus 1 where it is what the claim is about; `ours` is the comparison drawn below.
+    `fate` and `seen` stand at the right: how the claim fares, and our numbers in the colour of their verdict.
     """
 
     title: str
     numbers: str
     effect: float | None
     at_ceiling: bool
-    no_evidence: bool
-    row: Row | None
-    absent: str = ""
+    blind: bool
+    ours: Row | None
+    fate: str
+    seen: str
+    colour: str
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there is any ratio to draw."""
+        return self.effect is not None or self.ours is not None
 
 
-def lines_of(study: Study, analysis: Analysis, direct: Direct | None = None) -> list[Line]:
-    """Return the study's claims in the order of its file; `direct` are the analyses against `other_baselines`."""
-    claims = study.published.claims if study.published else ()
-    return [_line(study, analysis, direct or {}, claim) for claim in claims]
+def lines_of(judged: Sequence[Judged]) -> list[Line]:
+    """Return what is drawn of the claims, in their order."""
+    return [_line(one) for one in judged]
 
 
-def other_baselines(study: Study, analysis: Analysis) -> list[str]:
-    """Return the treatments of this run that claims compare with instead of the analysis' baseline."""
-    ran = {row.treatment for row in analysis.rows}
-    claims = study.published.claims if study.published else ()
-    wanted = {claim.against for claim in claims if claim.treatment in ran}
-    return sorted(name for name in wanted & ran if not _is_baseline(study, analysis, name))
+def _line(one: Judged) -> Line:
+    claim, article, finding = one.claim, one.article, one.finding
+    about_ratio = claim.check not in (*ERROR_KINDS, "slope")
+    ours = finding.verdict if finding.verdict and compared(finding.verdict) else None
+    glyph, word = OUTCOMES[finding.outcome]
+    return Line(
+        drawable(title(claim), claim.treatment),
+        numbers(claim),
+        article.effect if about_ratio else None,
+        article.at_ceiling,
+        article.blind,
+        _row(ours) if ours else None,
+        f"{glyph} {word}",
+        _seen(ours) if ours else finding.number,
+        palette.VERDICTS[ours.kind].text if ours else palette.SOFT,
+    )
 
 
-def _is_baseline(study: Study, analysis: Analysis, name: str) -> bool:
-    return name in study.treatments and study.levels_of(name) == study.levels_of(analysis.baseline)
+def title(claim: Claim) -> str:
+    """Return the sentence: in quotation marks where it is the article's own words, else our short form."""
+    return f"“{claim.quote}”" if claim.quote else claim.claim
 
 
-def _line(study: Study, analysis: Analysis, direct: Direct, claim: Claim) -> Line:
-    usable = claim.value > 0 and claim.against_value > 0
-    effect = claim.value / claim.against_value - 1 if usable else None
-    ceiling = CEILING * claim.offered_per_s if claim.offered_per_s else math.inf
-    high, both = claim.value >= ceiling, min(claim.value, claim.against_value) >= ceiling
-    row, absent = _row(study, analysis, direct, claim)
-    return Line(drawable(claim.claim, claim.treatment), _number_text(claim), effect, high, both, row, absent)
-
-
-def _row(study: Study, analysis: Analysis, direct: Direct, claim: Claim) -> tuple[Row | None, str]:
-    """Return the row that compares what the claim compares, on the same blocks, or why there is none."""
-    if metric_of(claim.metric).kind != metric_of(analysis.metric).kind:
-        return None, "another quantity here"
-    own = _is_baseline(study, analysis, claim.against)
-    against = analysis if own else direct.get(claim.against)
-    ran = {row.treatment for row in analysis.rows}
-    if claim.treatment not in ran or not (own or claim.against in ran):
-        return None, "not run in this subset" if study.subsets else "not run here"
-    row = next((r for r in against.rows if r.treatment == claim.treatment and r.verdict), None) if against else None
-    if against is None or row is None or row.verdict is None or row.verdict.comparison.baseline != against.baseline:
-        return None, "not compared here"
-    return row, ""
-
-
-def _number_text(claim: Claim) -> str:
-    """Return "17,688 → 23,872 req/s; errors 62,488 → 7,754"."""
-    unit = _UNITS.get(claim.metric, f" {metric_of(claim.metric).unit}" if metric_of(claim.metric).unit != "1" else "")
-    text = f"{level(claim.against_value)} → {level(claim.value)}{unit}"
+def numbers(claim: Claim) -> str:
+    """Return "17,688 → 23,872 req/s; errors 62,488 → 7,754", as far as the article has numbers."""
+    said = []
+    if claim.value is not None and claim.against_value is not None:
+        said.append(_values(claim, claim.against_value, claim.value))
     if claim.errors is not None or claim.against_errors is not None:
         before, after = ("–" if e is None else f"{e:,}" for e in (claim.against_errors, claim.errors))
-        text += f"; errors {before} → {after}"
-    return text
+        said.append(f"errors {before} → {after}")
+    return "; ".join(said) or "no numbers"
 
 
-def compared(line: Line) -> bool:
-    """Say whether ours has an effect to draw."""
-    verdict = line.row.verdict if line.row else None
-    return verdict is not None and verdict.kind != "invalid" and verdict.comparison.effect is not None
+def _values(claim: Claim, before: float, after: float) -> str:
+    metric = metric_of(claim.metric)
+    if claim.metric in _UNITS:
+        return f"{level(before)} → {level(after)}{_UNITS[claim.metric]}"
+    name = claim.metric.replace("_", " ") + (f" {claim.statistic}" if claim.statistic else "")
+    return f"{name} {quantity(before, metric.unit)} → {quantity(after, metric.unit)}"
 
 
-def fate(line: Line, margin: float) -> str:
-    """Return how one claim fares here, a key of `FATES`: direction first, then size."""
-    if line.no_evidence:
-        return "blind"
-    verdict = line.row.verdict if line.row and compared(line) else None
-    if verdict is None or line.effect is None:
-        return "absent"
-    if verdict.kind == "undecided":
-        return "open"
-    kind, comparison, claims_change = verdict.kind, verdict.comparison, abs(line.effect) > margin
-    if kind in ("equivalent", "small"):
-        return "direction not" if claims_change else "both"
-    if not claims_change or (comparison.effect or 0) * line.effect < 0:
-        return "direction not"
-    low, high = comparison.ci95 or (0.0, 0.0)
-    reached = low <= line.effect <= high or (line.at_ceiling and abs(comparison.effect or 0) > abs(line.effect))
-    return "both" if reached else "direction only"
+def compared(verdict: Verdict) -> bool:
+    """Tell whether a verdict has an effect to draw."""
+    return verdict.kind != "invalid" and verdict.comparison.effect is not None
+
+
+def _row(verdict: Verdict) -> Row:
+    """Return a comparison as the row that intervals are drawn of."""
+    name = verdict.comparison.treatment
+    return Row(name, name, "treatment", None, None, 0, 0, verdict, ErrorSummary(name, 0, 0, 0, 0, {}))
+
+
+def _seen(verdict: Verdict) -> str:
+    """Return our verdict, change and interval: "▲ faster +6.0 % (+5.1 to +6.8)"."""
+    texts, row = comparison_texts(verdict), _row(verdict)
+    word = palette.word_of(row, metric_of(verdict.comparison.metric))
+    return f"{palette.glyph_of(row)} {word} {texts.change} ({texts.interval_number})"

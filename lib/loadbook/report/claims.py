@@ -1,0 +1,43 @@
+"""The section "What did the article say?": figure 13, and a row per claim with its check and its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loadbook.records.rundata import RunData
+from loadbook.report.blocks import Block, clean, render
+from loadbook.report.figures import published
+from loadbook.report.figures.claims import numbers, title
+from loadbook.report.show import drawn, markup
+from loadbook.stats.claim_words import OUTCOMES
+from loadbook.stats.claims import Judged, replay
+from loadbook.stats.result import Analysis
+
+
+def judge(data: RunData, analysis: Analysis, level: float) -> list[Judged]:
+    """Judge the claims that stood in the study when the run was planned."""
+    return replay(data.study, data, analysis, level)
+
+
+def published_block(source: str, judged: Sequence[Judged], analysis: Analysis) -> Block:
+    """Show the article's claims beside what was found here: picture, a row per claim, source."""
+    shown, rows = drawn(published, judged, analysis), [row_of(one) for one in judged]
+    note = f"Source: {source}."
+    said = "\n".join(f"{r['glyph']} {r['title']}: {r['word']}. {r['evidence']}" for r in rows)
+    html = markup(shown) + render("claims.html.j2", claims=rows) + render("note.html.j2", text=note)
+    return Block(str(html), str(clean(f"{shown.answer}\n{said}\n{note}")))
+
+
+def row_of(one: Judged) -> dict[str, str]:
+    """Return the texts of one claim: its sentence and numbers, how it fares and why, what the numbers are worth."""
+    glyph, word = OUTCOMES[one.finding.outcome]
+    return {
+        "title": title(one.claim),
+        "numbers": numbers(one.claim),
+        "glyph": glyph,
+        "word": word,
+        "check": one.check,
+        "evidence": one.finding.evidence,
+        "could": one.article.could.capitalize(),
+        "worth": one.article.sentence,
+    }

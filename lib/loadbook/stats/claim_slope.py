@@ -1,0 +1,58 @@
+"""The check of claims about a curve: the log-log slope of a metric over the numbers of a factor (page size, say)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from loadbook.stats import claim_words as words
+from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
+from loadbook.stats.finding import Finding
+from loadbook.stats.methods import paired_t, signed_rank
+
+if TYPE_CHECKING:
+    from loadbook.design.claim import Claim
+    from loadbook.stats.claim_run import ClaimRun
+
+
+def slope(claim: Claim, run: ClaimRun) -> Finding:
+    """Judge "the rate falls with size by this power": holds if the 90 % interval of the slope lies in the range.
+
+    One slope per block (Theil-Sen over the sizes), then an interval over the blocks: the block is the unit, not the
+    trial. Contradicted if the interval lies outside the range.
+    """
+    sizes = {name: run.study.levels_of(name)[claim.factors[0]] for name in claim.arms}
+    strange = [f"{run.label(n)} ({x})" for n, x in sizes.items() if not isinstance(x, int | float) or not x > 0]
+    if strange or len(set(sizes.values())) < 2:
+        return Finding("unchecked", words.no_numbers(claim.factors[0], strange))
+    slopes = block_slopes(claim, run, {name: float(x) for name, x in sizes.items()})
+    if len(slopes) < MIN_BLOCKS:
+        return Finding("unchecked", words.too_few_blocks(len(slopes), MIN_BLOCKS))
+    middle, (low, high) = interval(slopes)
+    said = words.slopes(middle, (low, high), len(slopes), len(sizes))
+    number = words.slope_number(middle, (low, high))
+    least, most = claim.slope or (0.0, 0.0)
+    if least <= low and high <= most:
+        return Finding("holds", said, number=number)
+    return Finding("contradicted" if high < least or low > most else "undecided", said, number=number)
+
+
+def block_slopes(claim: Claim, run: ClaimRun, sizes: dict[str, float]) -> np.ndarray:
+    """Return the Theil-Sen slope of log value over log size of each block that has every size."""
+    from scipy.stats import theilslopes
+
+    values = run.values(claim)
+    usable = values[values["valid"] & (values["value"] > 0)]
+    table = usable.pivot(index="block", columns="treatment", values="value").reindex(columns=list(sizes)).dropna()
+    x = np.log(list(sizes.values()))
+    return np.array([theilslopes(np.log(row), x).slope for row in table.to_numpy(float)])
+
+
+def interval(slopes: np.ndarray) -> tuple[float, tuple[float, float]]:
+    """Return the estimate of a slope and its 90 % interval over blocks: t below 10 blocks, else signed ranks."""
+    test = signed_rank if len(slopes) >= MIN_SIGNED_BLOCKS else paired_t
+    found = test(np.zeros_like(slopes), slopes, [0.10])
+    bounds = found.intervals[0]
+    assert bounds is not None  # 5 blocks have a 90 % interval by t, 10 by signed ranks
+    return found.estimate, bounds

@@ -1,0 +1,89 @@
+"""Claim replay: what articles say, judged by what a run found (statistics.md 5.12). Frames in, values out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from loadbook.design.claim import ERROR_KINDS
+from loadbook.stats import claim_words as words
+from loadbook.stats.claim_article import Article, weigh
+from loadbook.stats.claim_checks import CHECKS
+from loadbook.stats.claim_run import ClaimRun
+from loadbook.stats.finding import Finding
+
+if TYPE_CHECKING:
+    from loadbook.design.claim import Claim
+    from loadbook.design.study import Study
+    from loadbook.stats.question import RunTables
+    from loadbook.stats.result import Analysis
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One claim with what was found here, what the article's numbers are worth, and the check in words."""
+
+    claim: Claim
+    check: str
+    finding: Finding
+    article: Article
+
+
+def replay(
+    study: Study, data: RunTables | None = None, known: Analysis | None = None, level: float = 0.95
+) -> list[Judged]:
+    """Judge every claim that a study publishes.
+
+    Parameters
+    ----------
+    study : gives the claims, in its order.
+    data : a run of that study; None if there is none, and every claim is then not yet run.
+    known : an analysis of `data` at `level` that was made already, whose metric and baseline are used.
+    level : confidence of the intervals.
+    """
+    claims = study.published.claims if study.published else ()
+    run = ClaimRun(data, known, level) if data is not None else None
+    return [_judge(study, run, claim) for claim in claims]
+
+
+def _judge(study: Study, run: ClaimRun | None, claim: Claim) -> Judged:
+    finding = _finding(study, run, claim)
+    article = weigh(claim, study.gates.offered_ceiling, _scatter(claim, finding, run))
+    margin = run.margin(claim) if run else claim.margin or study.margin
+    return Judged(claim, words.check(claim, margin), finding, article)
+
+
+def _finding(study: Study, run: ClaimRun | None, claim: Claim) -> Finding:
+    if run is None:
+        return Finding("not-run", words.nowhere(study.name, _subset(study, claim)))
+    missing = [name for name in needed(claim) if name not in run.ran]
+    if missing:
+        return Finding("not-run", words.not_run(list(map(study.label, missing)), study.name, _subset(study, claim)))
+    if claim.check not in ERROR_KINDS and not run.measured(claim):
+        return Finding("unchecked", words.not_measured(*run.metric(claim), study.tools_of(run.ran)))
+    waiting = run.analysis(claim).stand.waiting
+    return Finding("unchecked", f"{waiting[0].upper()}{waiting[1:]}.") if waiting else CHECKS[claim.check](claim, run)
+
+
+def needed(claim: Claim) -> tuple[str, ...]:
+    """Return the arms without which there is nothing to say; of rivals to the best, some may be missing."""
+    return (claim.treatment, claim.against) if claim.check == "best" else claim.arms
+
+
+def _subset(study: Study, claim: Claim) -> str | None:
+    """Return the smallest subset of the study with all of the claim's arms; None if the study's own has them."""
+    wanted = set(claim.arms)
+    if wanted <= set(study.in_subset()):
+        return None
+    have = [name for name, arms in study.subsets.items() if wanted <= set(arms)]
+    return min(have, key=lambda name: len(study.subsets[name]), default="all")
+
+
+def _scatter(claim: Claim, finding: Finding, run: ClaimRun | None) -> float | None:
+    """Return the scatter of a pair of trials: that of the claim's own comparison, else the usual one of the run."""
+    if finding.verdict and finding.verdict.comparison.sd_log:
+        return finding.verdict.comparison.sd_log
+    rows = run.analysis(claim).rows if run else ()
+    seen = [sd for row in rows if row.verdict and (sd := row.verdict.comparison.sd_log)]
+    return median(seen) if seen else None
