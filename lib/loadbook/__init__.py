@@ -1,7 +1,8 @@
 """Loadbook: the laboratory notebook for web-server and load-balancer benchmarks.
 
 Notebooks need nothing else: ``import loadbook as lb``, then ``lb.load``, ``lb.plan``, ``lb.run``, ``lb.ingest``,
-``lb.state`` and the pages ``lb.effects_page`` and ``lb.quality_page``. Each is imported only when it is used.
+``lb.state`` and the pages ``lb.effects_page``, ``lb.noise_page`` and ``lb.quality_page``. Each is imported only
+when it is used.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loadbook.report.effects import effects_page as effects_page
+    from loadbook.report.laboratory import noise_page as noise_page
     from loadbook.report.page import load as load
     from loadbook.report.parameters import check_parameters as check_parameters
     from loadbook.report.quality import quality_page as quality_page
@@ -26,6 +28,7 @@ _VERBS = {
     "effects_page": "loadbook.report.effects",
     "ingest": "loadbook.report.running",
     "load": "loadbook.report.page",
+    "noise_page": "loadbook.report.laboratory",
     "plan": "loadbook.report.running",
     "quality_page": "loadbook.report.quality",
     "run": "loadbook.report.running",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from loadbook.stats.order import describe
 from loadbook.stats.result import Interval
@@ -143,3 +143,15 @@ def _widest(ordered: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np
     outer = int(ordered.shape[1] * (1 - MIDDLE) / 2)
     gaps = np.diff(ordered, axis=1)[:, outer : ordered.shape[1] - 1 - outer]
     return np.argmax(gaps, axis=1) + outer, gaps.max(axis=1)
+
+
+def normal_scores(size: int) -> NDArray[np.float64]:
+    """Return where so many sorted values lie on a normal scale (Blom)."""
+    return normal_place((np.arange(1, size + 1) - 0.375) / (size + 0.25))
+
+
+def normal_place(shares: ArrayLike) -> NDArray[np.float64]:
+    """Return where shares of a whole lie on a normal scale."""
+    from scipy.special import ndtri
+
+    return np.asarray(ndtri(np.asarray(shares, float)))

@@ -7,7 +7,7 @@ called the treatment is drawn.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +17,14 @@ from loadbook.core.errors import UsageError
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.many import p_values, smallest_found
 from loadbook.stats.noise import spread_factors
-from loadbook.stats.plan import blocks_needed
+from loadbook.stats.plan import blocks_needed, detectable
 from loadbook.stats.swaps import Floats
 
 ALPHA, POWER = 0.05, 0.8
 STUDIES, SEED = 400, 20_170_424
 MOST_BLOCKS = 40  # beyond, a record of some 60 pairs is used up: the formula goes on from there
 RANGE_LEVEL = 0.8
+GRID, ABILITY_STUDIES = (5, 6, 7, 8, 10, 12, 16, 24, 40), 200
 
 
 class Need(NamedTuple):
@@ -33,6 +34,19 @@ class Need(NamedTuple):
     low: int
     high: int
     resampled: bool
+
+
+class Ability(NamedTuple):
+    """What studies of so many blocks can do.
+
+    `half_width` is the median one of their 95 % intervals, `detectable` the effect that 80 % of them find (both ratios
+    minus 1), `power` the share that finds the margin.
+    """
+
+    blocks: int
+    half_width: float
+    detectable: float
+    power: float
 
 
 class Relabelled(NamedTuple):
@@ -56,6 +70,7 @@ class Pool:
     """Logs of pairs of neighbouring trials of one configuration, one row per pair."""
 
     pairs: NDArray[np.float64]
+    _known: dict[float, float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def sd(self) -> float:
@@ -84,7 +99,16 @@ class Pool:
 
         With a power of one half it is the median half-width of their intervals.
         """
-        found = smallest_found(*self.studies(blocks, number), alpha)
+        return self._found_by(smallest_found(*self.studies(blocks, number), alpha), power)
+
+    def ability(self, blocks: int, margin: float) -> Ability:
+        """Return what studies of so many blocks can do."""
+        found = smallest_found(*self.studies(blocks, ABILITY_STUDIES), ALPHA)
+        share = float(np.mean(found <= math.log1p(margin)))
+        return Ability(blocks, self._found_by(found, 0.5), self._found_by(found, POWER), share)
+
+    @staticmethod
+    def _found_by(found: Floats, power: float) -> float:
         return math.expm1(float(np.quantile(found, power, method="higher")))
 
     def needed(self, effect: float, alpha: float = ALPHA) -> Need | None:
@@ -93,12 +117,25 @@ class Pool:
             raise UsageError(f"a difference of {effect} is nothing to look for", "give 0.02 for 2 %")
         blocks, resampled = self._resampled(effect, alpha), True
         if blocks is None:
-            blocks, resampled = blocks_needed(effect, self.sd, alpha=alpha), False
+            blocks, resampled = blocks_needed(effect, self._sd_beyond(alpha), alpha=alpha), False
         if blocks is None:
             return None
         blocks = blocks if resampled else max(blocks, MOST_BLOCKS + 1)
         low, high = (max(MIN_BLOCKS, math.ceil(blocks * factor**2)) for factor in self.factors)
         return Need(blocks, min(low, blocks), max(high, blocks), resampled)
+
+    def beyond(self, blocks: int, alpha: float = ALPHA) -> float:
+        """Return what more than 40 blocks detect: by the formula, from what 40 do."""
+        return detectable(blocks, self._sd_beyond(alpha), alpha=alpha)
+
+    def _sd_beyond(self, alpha: float) -> float:
+        """Return the scatter with which the formula gives for 40 blocks what pseudo-studies of 40 blocks detect."""
+        if alpha not in self._known:
+            ratio = math.log1p(self.detectable(MOST_BLOCKS, alpha)) / math.log1p(
+                detectable(MOST_BLOCKS, 1.0, alpha=alpha)
+            )
+            self._known[alpha] = ratio
+        return self._known[alpha]
 
     def _resampled(self, effect: float, alpha: float) -> int | None:
         """Return the fewest blocks up to 40 that have the power; found by bisection, as power grows with blocks."""

@@ -122,12 +122,12 @@ def comparisons(plan: Plan) -> int:
 
 def _detectable(pool: Pool, blocks: int, alpha: float) -> float | None:
     """Return what so many blocks detect; beyond the blocks that are drawn again and again, by the formula."""
-    from loadbook.stats import plan, plasmode
+    from loadbook.stats import plasmode
 
     if blocks < MIN_BLOCKS:
         return None
     if blocks > plasmode.MOST_BLOCKS:
-        return plan.detectable(blocks, pool.sd, alpha=alpha)
+        return pool.beyond(blocks, alpha)
     found = pool.detectable(blocks, alpha)
     return found if math.isfinite(found) else None
 

@@ -68,10 +68,30 @@ def twins(study: Study) -> tuple[str, ...]:
     return (study.baseline, *(n for n in again if (study.treatments[n].same_as or study.baseline) == study.baseline))
 
 
-def _read_all(layout: Layout, plan: Plan, known: Mapping[str, Any] | None) -> Iterator[Recording]:
+def on_the_hosts_of(layout: Layout, paths: RunPaths) -> Iterator[RunPaths]:
+    """Yield the newest runs that were recorded on the hosts of this one, itself among them, newest first."""
+    run, machines = read_json(paths.run_json), dict[str, Any]()
+    _same_machines(paths, machines)
+    for other, study in _newest(layout):
+        theirs = layout.run(study, other)
+        try:
+            said = read_json(theirs.run_json)
+            ours = all(said.get(key) == run.get(key) for key in ("hosts", "lab", "replay"))
+            if ours and not said.get("imported") and _same_machines(theirs, machines):
+                yield theirs
+        except LoadbookError:  # torn: it tells nothing
+            continue
+
+
+def _newest(layout: Layout) -> list[tuple[str, str]]:
+    """Return run and study of the newest runs."""
     every = [(run, study) for study in layout.recorded() for run in layout.runs(study)]
+    return sorted(every, reverse=True)[:NEWEST]
+
+
+def _read_all(layout: Layout, plan: Plan, known: Mapping[str, Any] | None) -> Iterator[Recording]:
     machines: dict[str, Any] = {}
-    for run, study in sorted(every, reverse=True)[:NEWEST]:
+    for run, study in _newest(layout):
         paths = layout.run(study, run)
         try:
             if not _same_hosts(read_json(paths.run_json), known) or not _same_machines(paths, machines):

@@ -1,0 +1,139 @@
+"""The page on noise and its figure 11: what it says of a record, of too little of one, and of two groups of trials."""
+
+import itertools
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from bs4 import BeautifulSoup
+from matplotlib.text import Text
+from mockproject import Arm, make_project
+from pages import page_html
+
+from loadbook.records.rundata import load_run
+from loadbook.report.figures import common
+from loadbook.report.figures import noise as figure
+from loadbook.report.html import forbidden
+from loadbook.report.laboratory import NoisePage, ability_table
+from loadbook.stats.noise_record import headline, record, relabelled_line
+from loadbook.stats.shown import numbers
+
+FORBIDDEN = re.compile(r"significant|\bsame\b|proves?\b|no effect|\bnan\b|\binf\b", re.IGNORECASE)
+RECORDS = ("calm", "noisy", "two groups", "drifting", "few")
+
+
+def trials(logs: np.ndarray) -> pd.DataFrame:
+    slots = np.arange(1, len(logs) + 1)
+    return pd.DataFrame({
+        "trial": [f"t{k}" for k in slots], "treatment": "baseline", "slot": slots, "block": (slots + 1) // 2,
+        "status": "ok", "valid": True, "value": 41_600 * np.exp(logs),
+    })  # fmt: skip
+
+
+def of(case: str):
+    dice = np.random.default_rng(3)
+    logs = dice.normal(0, 0.1 if case == "noisy" else 0.012, 20 if case == "few" else 120)
+    if case == "two groups":
+        logs -= 0.15 * (dice.random(120) < 0.3)
+    if case == "drifting":
+        logs += np.linspace(0, -0.2, 120)
+    return record(trials(logs), "ok_per_s", 0.02)
+
+
+@pytest.fixture(scope="module")
+def records():
+    return {case: of(case) for case in RECORDS}
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    arms = {"baseline": Arm(), "aa": Arm(check="aa", label="again")}
+    layout = make_project(
+        tmp_path_factory.mktemp("noise"), arms, name="noise", question="How small?", blocks=15, traces=False
+    )
+    return NoisePage(load_run(layout, "noise"))
+
+
+@pytest.mark.parametrize("case", RECORDS)
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+def test_texts_are_whole_apart_and_large_enough(records, case, narrow):
+    drawn = figure.draw(records[case], narrow=narrow)
+    drawn.draw_without_rendering()
+    found = [t for t in drawn.findobj(Text) if t.get_visible() and t.get_text().strip()]
+    boxes = [(t.get_text(), t.get_window_extent()) for t in found]
+    assert len(drawn.axes) == 4
+    assert all(t.get_fontsize() >= common.SMALLEST_PT for t in found)
+    for text, box in boxes:
+        inside = min(box.x0, box.y0) >= -1 and box.x1 <= drawn.bbox.x1 + 1 and box.y1 <= drawn.bbox.y1 + 1
+        assert inside, text
+    for (one, first), (two, second) in itertools.combinations(boxes, 2):
+        wide = min(first.x1, second.x1) - max(first.x0, second.x0)
+        tall = min(first.y1, second.y1) - max(first.y0, second.y0)
+        assert wide <= 1.5 or tall <= 2.5, (one, two)
+
+
+@pytest.mark.parametrize("case", RECORDS)
+def test_words_are_honest_and_enough(records, case):
+    found = records[case]
+    answer, how, alt = figure.answer(found), figure.how(found), figure.alt(found)
+    assert answer == headline(found, 0.02)
+    assert re.fullmatch(r"On these hosts 2\u00a0% needs [\d,]+ blocks \([\d,]+ to [\d,]+\)\.", answer)
+    assert answer in alt and how.endswith(".")
+    assert not any(FORBIDDEN.search(text) for text in (answer, how, alt))
+
+
+def test_bytes_repeat(records):
+    first, second = (common.to_svg(figure.draw(records["calm"])) for _ in range(2))
+    assert first == second
+    assert len(first) < 150_000
+
+
+def test_what_the_panels_say(records):
+    assert "two groups: " in figure.alt(records["two groups"])
+    assert "one group: no gap is visible" in figure.alt(records["calm"])
+    assert re.search(r"drift of −1\d\.\d\u00a0% over the record", figure.alt(records["drifting"]))
+    assert "no steady drift" in figure.alt(records["calm"])
+    assert records["noisy"].need.blocks > records["calm"].need.blocks
+    assert not records["noisy"].need.resampled
+
+
+def test_relabelling_is_said_as_a_count(records):
+    said = relabelled_line(records["drifting"].relabelled)
+    assert re.match(
+        r"False alarms: \d\.\d\u00a0% of 5,000 pseudo-studies of 10 blocks; these trials in fixed order: ", said
+    )
+    assert records["few"].relabelled is None
+    assert relabelled_line(None) == "Too few trials to draw labels anew."
+
+
+def test_the_page_tells_all(page):
+    said = page.answer().text
+    assert said.startswith("On these hosts 2\u00a0% needs ")
+    assert "False alarms: " in said
+    assert page.record.noise.trials == 29  # one crashed
+    assert len(ability_table(page.record).rows) == 9
+    assert "A/A arm" in page.trust().text
+    html = page_html(page)
+    assert not forbidden(html)
+    text = BeautifulSoup(html, "html.parser").get_text(" ", strip=True)
+    assert "wrk, 100 connections, 4 s, /index.html" in text
+    assert text.index("On these hosts") < text.index("How do trials of one configuration scatter")
+    assert page.summary()["verdict"]["sentence"] == page.headline
+
+
+def test_the_table_has_the_numbers_of_the_record(page):
+    row = page.every_load().text.splitlines()[1]
+    assert f"{page.record.noise.cv * 100:.1f}\u00a0%" in row
+    assert re.search(r"29\s+1$", row)
+
+
+def test_too_little_says_so(tmp_path):
+    arms = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06)}
+    page = NoisePage(load_run(make_project(tmp_path, arms, name="short", blocks=6, traces=False), "short"))
+    assert page.record is None
+    assert page.answer().text == "Not known yet: fewer than 20 trials of one configuration count, or all are equal."
+    assert "Not known yet" in page.figure_11().text
+    assert page.summary()["sentences"] == [page.headline]
+    assert numbers(page.analysis.row("one")).change != "–"
+    assert not forbidden(page_html(page))
