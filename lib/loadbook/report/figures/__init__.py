@@ -16,6 +16,7 @@ module          data
 ``traces``      traces, trials, hosts=run.json "hosts", labels={treatment: label}, windows={trial: seconds measured},
                 links={host: B/s}, block=None, rates={trial: 1/s}
 ``gates``       trials, problems, titles={gate: title}, labels={treatment: label}
+``noise``       stats.noise_record.Record
 ``published``   judged (list of stats.claims.Judged), analysis
 ==============  ==========================================================================================
 
