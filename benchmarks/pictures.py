@@ -1,0 +1,182 @@
+"""Draw the pictures of docs/statistics.md with loadbook's own figures.
+
+Usage: .venv/bin/python benchmarks/pictures.py [FOLDER]
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from loadbook.core.metrics import metric
+from loadbook.core.units import percent
+from loadbook.report import palette
+from loadbook.report.figures import effects, scales
+from loadbook.report.figures.common import WIDE_IN, Sheet, in_house_style, mark_props, to_svg
+from loadbook.report.show import compact
+from loadbook.stats.compare import compare_pairs
+from loadbook.stats.plan import detectable
+from loadbook.stats.result import Analysis, Comparison, ErrorSummary, Row, Verdict
+from loadbook.stats.shown import comparison_texts
+from loadbook.stats.verdict import decide
+from noise import NOISES, Floats, blocked, sequential
+from simulated.two_arms import pairs_of
+
+FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
+METRIC, MARGIN, BLOCKS, HOST = "ok_per_s", 0.02, 10, 20
+ARMS = palette.AA, palette.BASELINE
+SCATTERS, MOST_BLOCKS = (0.007, 0.014, 0.028, 0.056), 40
+
+
+class Told(NamedTuple):
+    """One host and one order: which arm each slot runs, and what the comparison makes of it."""
+
+    title: str
+    order: np.ndarray
+    comparison: Comparison
+
+
+def host() -> Floats:
+    """Return the log rate of a host by slot: slow random drift, and 3 % lost on the way. No arm changes it."""
+    return NOISES["ar1+drift"](np.random.default_rng(HOST), np.zeros((1, 2 * BLOCKS), int))[0]
+
+
+def two_orders() -> list[Told]:
+    """Return the same slots of the same host, shared out between two equal arms in two ways."""
+    rng, values = np.random.default_rng(HOST), host()
+    orders = {
+        "all of A, then all of B": sequential(rng, 1, BLOCKS, 2)[0],
+        "ten blocks, random order in each": blocked(rng, 1, BLOCKS, 2)[0],
+    }
+    return [
+        Told(title, order, compare_pairs(pairs_of(values[order == 0], values[order == 1]), metric=METRIC))
+        for title, order in orders.items()
+    ]
+
+
+@in_house_style
+def why_blocks() -> Figure:
+    """Draw the same host twice: only the order of the arms differs."""
+    sheet = Sheet(False, 3.75)
+    for told, left in zip(two_orders(), (0.55, 4.75), strict=True):
+        right = left + 3.6
+        sheet.text(left, 0.14, told.title, bold=True)
+        _draw_slots(sheet.panel(left, 0.34, right, 2.0), told.order)
+        sheet.text((left + right) / 2, 2.3, "slot, in order of execution", colour=palette.SOFT, at="center")
+        _draw_found(sheet, told.comparison, left, right)
+    for x, style, name in ((7.75, ARMS[0], "A"), (8.15, ARMS[1], "B")):
+        sheet.mark(x, 0.14, style)
+        sheet.text(x + 0.1, 0.14, name)
+    return sheet.figure
+
+
+def _draw_slots(panel: Axes, order: np.ndarray) -> None:
+    values, slots = host() - host().mean(), np.arange(1, 2 * BLOCKS + 1)
+    panel.plot(slots, values, color=palette.GRID, linewidth=1.4, zorder=1)
+    for arm, style in enumerate(ARMS):
+        panel.plot(slots[order == arm], values[order == arm], zorder=2, **mark_props(style, 6.5))
+    panel.set_xlim(0.3, 2 * BLOCKS + 0.7)
+    scales.set_ticks(panel.xaxis, [1, 5, 10, 15, 20], ["1", "5", "10", "15", "20"])
+    ticks = [-0.05, -0.02, 0.0, 0.02, 0.05]
+    scales.set_ticks(panel.yaxis, [math.log1p(t) for t in ticks], [scales.effect_label(t) for t in ticks])
+    reach = 1.15 * np.abs(values).max()
+    panel.set_ylim(-reach, reach)
+
+
+def _draw_found(sheet: Sheet, found: Comparison, left: float, right: float) -> None:
+    """Draw the interval of B against A over the margin band, and say it."""
+    verdict = decide(found, MARGIN)
+    style = palette.VERDICTS[verdict.kind]
+    panel = sheet.panel(left, 2.85, right, 3.4)
+    scale = scales.RatioScale(math.log1p(-0.075), math.log1p(0.075))
+    panel.set_ylim(1, 0)
+    panel.set_yticks([])
+    ticks = scales.ratio_axis(panel, scale, right - left, sheet.size, MARGIN)
+    scales.ratio_ground(panel, MARGIN, ticks, 0, 1)
+    low, high = (math.log1p(bound) for bound in found.ci95 or (0.0, 0.0))
+    panel.plot([low, high], [0.5, 0.5], color=style.edge, linewidth=4.6, solid_capstyle="butt")
+    panel.plot([math.log1p(found.effect or 0.0)], [0.5], zorder=4, **mark_props(style, 7.4))
+    texts, word = comparison_texts(verdict), palette.verdict_word(verdict.kind, metric(METRIC))
+    sheet.text(left, 2.66, "B against A:", colour=palette.SOFT)
+    said = f"{style.glyph} {word}, {texts.change} ({texts.interval})"
+    sheet.text(left + 0.92, 2.66, said, colour=style.text, bold=True)
+
+
+def verdicts() -> Analysis:
+    """Return one comparison for each verdict, from data that is made to show it."""
+    wanted = {
+        "excludes 0, above": (0.06, 0.012, 12),
+        "excludes 0, below": (-0.045, 0.012, 12),
+        "excludes 0, inside the margin": (0.010, 0.006, 12),
+        "inside the margin": (0.002, 0.010, 12),
+        "neither": (0.012, 0.022, 12),
+        "4 complete blocks": (0.03, 0.010, 4),
+    }
+    rng = np.random.default_rng(12)
+    rows = [_row(name, _made(rng, name, *how)) for name, how in wanted.items()]
+    return Analysis("A", METRIC, "value", MARGIN, 0.95, tuple(rows))
+
+
+def _made(rng: np.random.Generator, name: str, effect: float, scatter: float, blocks: int) -> Verdict:
+    shared, noise = rng.normal(0, 0.03, blocks), rng.normal(0, scatter, (2, blocks))
+    noise -= noise.mean(axis=1, keepdims=True)
+    return decide(compare_pairs(pairs_of(shared + noise[0], shared + noise[1] + math.log1p(effect), name)), MARGIN)
+
+
+def _row(name: str, verdict: Verdict) -> Row:
+    errors = ErrorSummary(name, verdict.comparison.blocks, 0, 0, 0, {})
+    blocks = verdict.comparison.blocks
+    return Row(name, name, "treatment", None, None, blocks, blocks, replace(verdict, decimals=1), errors)
+
+
+@in_house_style
+def how_many_blocks() -> Figure:
+    """Draw the smallest difference that so many blocks find in 80 of 100 studies, by scatter."""
+    sheet = Sheet(False, 3.5)
+    left, right, top, bottom = 0.75, WIDE_IN - 2.1, 0.38, 2.95
+    panel = sheet.panel(left, top, right, bottom)
+    blocks = np.arange(5, MOST_BLOCKS + 1)
+    panel.set_xlim(5, MOST_BLOCKS)
+    panel.set_ylim(math.log(0.002), math.log(0.11))
+    panel.axhline(math.log(MARGIN), color=palette.RULE, linewidth=0.8, zorder=-1)
+    for scatter in SCATTERS:
+        found = [math.log(detectable(int(n), scatter)) for n in blocks]
+        panel.plot(blocks, found, color=palette.INK, linewidth=2.0)
+        y = top + (bottom - top) * (math.log(0.11) - found[-1]) / (math.log(0.11) - math.log(0.002))
+        each = percent(scatter / math.sqrt(2), 1, signed=False)
+        sheet.text(right + 0.12, y, f"{percent(scatter, 1, signed=False)} (trials: {each})")
+    ticks = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
+    scales.set_ticks(panel.yaxis, [math.log(t) for t in ticks], [scales.effect_label(t)[1:] for t in ticks])
+    scales.set_ticks(panel.xaxis, [5, 10, 15, 20, 30, 40], ["5", "10", "15", "20", "30", "40"])
+    sheet.text(0.05, 0.14, "smallest difference found in 80 of 100 studies", colour=palette.SOFT)
+    sheet.text(right + 0.12, 0.14, "scatter of the ratio", colour=palette.SOFT)
+    sheet.text((left + right) / 2, bottom + 0.36, "blocks", colour=palette.SOFT, at="center")
+    return sheet.figure
+
+
+PICTURES = {
+    "why-blocks": why_blocks,
+    "verdicts": lambda: effects.draw(verdicts()),
+    "how-many-blocks": how_many_blocks,
+}
+
+
+def main() -> None:
+    """Write every picture."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, draw in PICTURES.items():
+        path = folder / f"{name}.svg"
+        path.write_text(compact(to_svg(draw()).decode()) + "\n", encoding="utf-8")
+        print(f"{path} {path.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
