@@ -159,7 +159,7 @@ def test_blocks_added_to_a_fixed_number_make_the_run_exploratory(layout, go):
     again, notes = go("fixed", HUGE, lines="blocks = 5", more=2, until=6)
     assert again.raw == paths.raw and not is_complete(paths)
     assert "adding 2 blocks" in notes[0]
-    assert "which makes it exploratory: its study declared fixed number of blocks" in notes[0]
+    assert "which makes it exploratory: its study declared a fixed number of blocks" in notes[0]
     with pytest.raises(UsageError, match="unfinished: blocks are added when it is done"):
         go("fixed", HUGE, lines="blocks = 5", more=3)
     again, notes = go("fixed", HUGE, lines="blocks = 5", more=2)

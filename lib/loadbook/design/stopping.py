@@ -61,7 +61,7 @@ class Stopping(BaseModel):
             return f"looks after {', '.join(first)} and {last} blocks, each at p < {POCOCK[len(self.looks)]}"
         if self.rule == "always-valid":
             return f"always-valid: a look after every block from {FIRST_LOOK} on"
-        return "fixed number of blocks"
+        return "a fixed number of blocks"
 
 
 def last_look(raw: Mapping[str, Any]) -> int | None:

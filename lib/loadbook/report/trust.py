@@ -73,9 +73,9 @@ def _counted(data: RunData) -> Cell:
     return Cell(css, glyph, f"{number['valid']} of {number['planned']} trials count", text)
 
 
-def _doubts(data: RunData, analysis: Analysis) -> Cell:
-    found = [*trials.doubts(data), *notes(analysis)]
-    doubts = [d for d in found if d.level == "doubt"]
+def _doubts(data: RunData, analysis: Analysis, more: Sequence[trials.Spoken]) -> Cell:
+    found = [*trials.doubts(data), *notes(analysis), *more]
+    doubts = sorted((d for d in found if d.level == "doubt"), key=lambda d: d.gate != "stopping")
     unchecked = [d for d in found if d.level == "unchecked"]
     if not doubts and not unchecked:
         return Cell("", "✓", "No doubts", "every gate was checked")
