@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadbook.core.gates import inside
@@ -33,9 +34,9 @@ class Cell:
     link: str | None = None
 
 
-def trust(data: RunData, analysis: Analysis) -> list[Cell]:
-    """Return the four cells: same against same, known effect, trials that count, doubts."""
-    return [_check(analysis, "aa"), _check(analysis, "control"), _counted(data), _doubts(data, analysis)]
+def trust(data: RunData, analysis: Analysis, more: Sequence[trials.Spoken] = ()) -> list[Cell]:
+    """Return the four cells: same against same, known effect, trials that count, doubts (`more` of them are known)."""
+    return [_check(analysis, "aa"), _check(analysis, "control"), _counted(data), _doubts(data, analysis, more)]
 
 
 def _check(analysis: Analysis, kind: str) -> Cell:
