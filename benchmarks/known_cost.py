@@ -1,0 +1,121 @@
+"""A cost that is known beforehand must be found, and found as large as it is.
+
+Both costs are calibrated on the first blocks of one run in a lab of its own; its other blocks are studies of 15 blocks,
+each judged by itself. Asked for: the larger cost found in 9 of 10 studies, and the calibrated costs inside the 95 %
+interval in 18 of 20 comparisons.
+
+    python benchmarks/known_cost.py                # a rate let through: 1,000, 970, 900 requests per second; 9 minutes
+    python benchmarks/known_cost.py --cost cpu     # CPU time per request; 16 minutes, and a quiet machine
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from loadbook.core.units import percent
+from loadbook.records.rundata import load_run
+from loadbook.stats.family import compare_all
+from loadbook.stats.result import Comparison
+from loadbook.stats.verdict import decide
+from loadbook.trials.api import run_study
+from loadbook.trials.ingest import ingest
+from project import lab_project
+
+STUDIES = {"rate": "known-cost", "cpu": "known-cost-cpu"}
+SMALL, LARGE = "cost-3", "cost-10"
+DECLARED = {"rate": {SMALL: -0.03, LARGE: -0.10}, "cpu": {}}
+MARGIN = 0.02
+FOUND_SHARE, INSIDE_SHARE = 0.9, 0.9
+
+
+class Judged(NamedTuple):
+    """One comparison of a study: its verdict, and whether the calibrated and the declared cost lie in its interval."""
+
+    treatment: str
+    kind: str
+    effect: float
+    inside: bool
+    inside_declared: bool | None
+
+
+def both(values: pd.DataFrame, first: int, blocks: int) -> list[Comparison]:
+    """Compare both costs with the baseline over so many blocks from `first` on."""
+    chosen = values[values["block"].between(first, first + blocks - 1)]
+    return compare_all(chosen, [SMALL, LARGE], "baseline", metric="ok_per_s", statistic="value", level=0.95)
+
+
+def within(interval: tuple[float, float] | None, effect: float) -> bool:
+    """Tell whether an effect lies in an interval."""
+    return interval is not None and interval[0] <= effect <= interval[1]
+
+
+def judged(found: Comparison, true: float, declared: float | None) -> Judged:
+    """Judge one comparison by what is known of its cost."""
+    inside_declared = None if declared is None else within(found.ci95, declared)
+    kind = decide(found, MARGIN).kind
+    return Judged(found.treatment, kind, found.effect or 0.0, within(found.ci95, true), inside_declared)
+
+
+def measure(given: argparse.Namespace) -> pd.DataFrame:
+    """Run calibration and studies as one run in a lab of its own, and return the rate of every trial."""
+    study, blocks = STUDIES[given.cost], given.calibrate + given.studies * given.blocks
+    with tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder, lab_project(Path(folder)) as (layout, hosts):
+        run = run_study(layout, study, hosts, subset="costs", blocks=blocks)
+        ingest(layout.run(study, run))
+        return load_run(layout, study, run).values("ok_per_s")
+
+
+def main() -> None:
+    """Measure, print a row per cost as docs/noise.md has them, exit 1 when too little is found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cost", choices=list(STUDIES), default="rate")
+    parser.add_argument("--calibrate", type=int, default=40, help="blocks")
+    parser.add_argument("--studies", type=int, default=10)
+    parser.add_argument("--blocks", type=int, default=15, help="of each study")
+    given = parser.parse_args()
+    began = time.monotonic()
+    values = measure(given)
+    true = {one.treatment: one for one in both(values, 1, given.calibrate)}
+    done = [
+        judged(one, true[one.treatment].effect or 0.0, DECLARED[given.cost].get(one.treatment))
+        for k in range(given.studies)
+        for one in both(values, 1 + given.calibrate + k * given.blocks, given.blocks)
+    ]
+    print("| cost | calibrated (95 % interval) | estimates | verdicts | calibrated inside | declared inside |")
+    print("|---|---|---|---|---|---|")
+    for name, one in true.items():
+        show(one, [j for j in done if j.treatment == name])
+    found = sum(j.kind == "worse" for j in done if j.treatment == LARGE)
+    inside = sum(j.inside for j in done)
+    print(f"larger cost found in {found} of {given.studies} studies; calibrated cost inside in {inside} of {len(done)}")
+    print(f"{len(values)} trials, {(time.monotonic() - began) / 60:.1f} min")
+    sys.exit(found < FOUND_SHARE * given.studies or inside < INSIDE_SHARE * len(done))
+
+
+def show(true: Comparison, done: list[Judged]) -> None:
+    """Print one row."""
+    low, high = true.ci95 or (float("nan"), float("nan"))
+    verdicts = ", ".join(f"{n} {kind}" for kind, n in Counter(j.kind for j in done).most_common())
+    effects = sorted(j.effect for j in done)
+    declared = [j.inside_declared for j in done if j.inside_declared is not None]
+    cells = [
+        true.treatment,
+        f"{percent(true.effect or 0.0)} ({percent(low)} to {percent(high)})",
+        f"{percent(effects[0])} to {percent(effects[-1])}",
+        verdicts,
+        f"{sum(j.inside for j in done)} of {len(done)}",
+        f"{sum(declared)} of {len(declared)}" if declared else "–",
+    ]
+    print(f"| {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Recorded noise instead of simulated: pseudo-studies from at least 120 trials of one configuration, back to back.
+
+From contiguous windows of 2 n trials: labels drawn within blocks must raise false alarms in 2.5 to 6.5 %; labels in
+fixed order show what that order does; one label times 1.02 shows the power.
+
+    python benchmarks/plasmode.py --record     # records a run of studies/noise.toml first: 4 minutes
+    python benchmarks/plasmode.py              # the latest run that is there; seconds
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from loadbook.core.errors import LoadbookError
+from loadbook.core.units import percent
+from loadbook.records.layout import Layout, layout
+from loadbook.records.rundata import load_run
+from loadbook.stats.noise import noise, of_one
+from loadbook.stats.noise_record import headline, record
+from loadbook.stats.plasmode import relabel
+from loadbook.trials.api import run_study
+from loadbook.trials.ingest import ingest
+from loadbook.trials.recorded import twins
+
+BLOCKS = (6, 8, 10, 15, 20)
+LOW, HIGH = 0.025, 0.065
+LEAST = 120
+
+
+def show(here: Layout, study: str, run: str, studies: int) -> bool:
+    """Print the record and a row per number of blocks; return whether every row of n >= 8 is within its limits."""
+    data = load_run(here, study, run)
+    ours = of_one(data.values(data.study.metric), twins(data.study))
+    found, page = noise(ours), record(ours, data.study.metric, data.study.margin)
+    if found is None or page is None:
+        raise SystemExit("fewer than 20 trials count, or all are equal")
+    low, high = (percent(bound, signed=False) for bound in found.cv_interval)
+    scatter = (
+        f"CV {percent(found.cv, signed=False)} ({low} to {high}), lag-1 {found.lag1:+.2f} ± {found.lag1_error:.2f}"
+    )
+    print(f"run {data.run}: {found.trials} trials, mean {found.mean:,.0f} /s, {scatter}")
+    print(headline(page, page.margin))
+    print("\n| blocks | windows | false alarms % | fixed order % | a true 2 % found % |\n|---|---|---|---|---|")
+    good = True
+    for blocks in BLOCKS:
+        row = relabel(found.residuals, blocks, studies)
+        if row is None:
+            print(f"| {blocks} | too few trials | | | |")
+            continue
+        shares = " | ".join(f"{100 * share:.1f}" for share in (row.false_alarms, row.fixed_order, row.found))
+        print(f"| {blocks} | {row.windows} | {shares} |")
+        good &= blocks < 8 or LOW <= row.false_alarms <= HIGH
+    return good and found.trials >= LEAST
+
+
+def main() -> None:
+    """Record if asked to, print the table, exit 1 when false alarms lie outside their limits."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true", help="record a new run in the lab of this project first")
+    parser.add_argument("--study", default="noise")
+    parser.add_argument("--run", default="latest")
+    parser.add_argument("--studies", type=int, default=5_000, help="pseudo-studies per row")
+    given = parser.parse_args()
+    here, run = layout(), given.run
+    try:
+        if given.record:
+            run = run_study(here, given.study, new=True)
+            ingest(here.run(given.study, run))
+        good = show(here, given.study, run, given.studies)
+    except LoadbookError as error:
+        raise SystemExit(f"{error.message}\n  next: {error.hint}") from error
+    sys.exit(not good)
+
+
+if __name__ == "__main__":
+    main()
