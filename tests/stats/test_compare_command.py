@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -15,6 +16,7 @@ import pytest
 from statdata import noisy
 
 from loadbook.cli import main
+from loadbook.cli.compare import NARROWEST
 
 EFFECTS = {"base": 0.0, "fast": 0.06, "slow": -0.05, "even": 0.0}
 
@@ -94,6 +96,10 @@ def test_lower_is_better_for_known_and_told_metrics(tmp_path: Path) -> None:
         return first["verdict"], first["sentence"].split()[0]
 
     assert fast(latency, "latency") == ("worse", "longer")
+    tail = write(tmp_path / "t.csv", noisy(10, EFFECTS, sd=0.005), "Latency p99 (ms)")
+    assert fast(tail, "Latency p99 (ms)") == ("worse", "longer")
+    failed = write(tmp_path / "e.csv", noisy(10, EFFECTS, sd=0.005), "socket_errors")
+    assert fast(failed, "socket_errors") == ("worse", "more")
     assert fast(unknown, "joules") == ("better", "higher")
     assert fast(unknown, "joules", "--lower-is-better") == ("worse", "higher")
 
@@ -124,6 +130,7 @@ BAD = {
     "header only": (HEADER, 4, "no trials"),
     "no column": ("arm,block,ok_per_s\na,1,5\n", 2, "no column 'treatment'"),
     "text": (HEADER + "a,1,5\nb,1,fast\n", 4, ":3: column 'ok_per_s' holds 'fast'"),
+    "underscore": (HEADER + "a,1,5_000\nb,1,6\n", 4, "'5_000', which is not a number"),
     "unit": (HEADER + "a,1,5k\nb,1,6\n", 4, "'5k', which is not a number"),
     "twice": (HEADER + "a,1,5\nb,1,6\nb,1,7\n", 4, ":4: a second row of 'b' in block '1'"),
     "ragged": (HEADER + "a,1\n", 4, ":2: 2 cells where the header has 3"),
@@ -159,6 +166,19 @@ def test_a_margin_that_is_none_is_refused(csv: Path, margin: str) -> None:
     done = loadbook("compare", csv, "--baseline", "base", "--margin", margin)
     assert done.returncode == 2
     assert "is not between 0 and 1" in done.stderr
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_terminal_cuts_neither_names_nor_numbers(columns: int, tmp_path: Path, monkeypatch) -> None:
+    name = "worker_processes auto; worker_cpu_affinity auto"
+    values = noisy(12, {"base": 0, name: -0.06, "größer 日本": 0}, sd=0.005)
+    for variable, value in {"FORCE_COLOR": "1", "COLUMNS": str(columns), "TERM": "xterm"}.items():
+        monkeypatch.setenv(variable, value)
+    done = loadbook("compare", write(tmp_path / "n.csv", values), "--baseline", "base", "--margin", 0.02)
+    table = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).split("\n\n")[0]
+    assert "…" not in table
+    assert max(map(len, table.splitlines())) <= max(columns, NARROWEST)
+    assert "adjusted" in table.splitlines()[1]
 
 
 def test_names_are_printed_as_they_are(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # columns of a table that goes to a file or pipe
 WIDE = 200
+# below, a terminal breaks the lines: cut numbers would be worse
+NARROWEST = 76
 
 
 @click.command()
@@ -40,7 +42,7 @@ WIDE = 200
     "first names them), or with the one observed best.",
 )
 @click.option("--no-loss", is_flag=True, help="Ask one thing only: is a loss beyond --margin excluded?")
-@click.option("--lower-is-better/--higher-is-better", default=None, help="Default: what the metric is known for.")
+@click.option("--lower-is-better/--higher-is-better", default=None, help="Default: what the name of the metric says.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; effects and intervals are ratios minus 1.")
 def compare(
     csv: Path,
@@ -70,7 +72,9 @@ def compare(
     asks: Asks = "no-loss" if no_loss else "difference"
     found = _answer(values, baseline, metric, margin or 0.0, contrasts, asks, lower_is_better)
     if as_json:
-        click.echo(json.dumps(_document(found, baseline, metric, margin), indent=1, ensure_ascii=False))
+        click.echo(
+            json.dumps(_document(found, baseline, metric, margin), indent=1, ensure_ascii=False, allow_nan=False)
+        )
     else:
         _show(found, baseline, metric)
 
@@ -157,17 +161,17 @@ def _show(found: Answer, baseline: str, metric: str) -> None:
     named = found.contrasts != "baseline"
     title = metric if named else f"{metric} against {baseline}"
     table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
-    words = ("treatment", *(["against"] if named else []), "verdict")
-    for heading in (*words, "change", "95 % interval", "blocks", "p", "p adjusted"):
-        table.add_column(heading, justify="left" if heading in words else "right")
+    table.add_column("treatment against" if named else "treatment", overflow="fold")
+    table.add_column("verdict", no_wrap=True)
+    for heading in ("change", "95 % interval", "blocks", "p", "adjusted"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for verdict in found.verdicts:
         texts, against = comparison_texts(verdict), found.against(verdict)
         cells = (texts.change, texts.interval, texts.blocks, texts.p, texts.p_adjusted)
-        names = [verdict.comparison.treatment, *([against] if against else [])]
-        table.add_row(*map(Text, names), verdict.kind, *cells)
+        names = f"{verdict.comparison.treatment}{f' against {against}' if against else ''}"
+        table.add_row(Text(names), verdict.kind, *cells)
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = WIDE
+    console.width = max(console.width, NARROWEST) if console.is_terminal else WIDE
     console.print(table)
     console.print()
     best = best_sentence(list(found.leader.tied), found.leader.best, found.leader.ties_lead) if found.leader else None

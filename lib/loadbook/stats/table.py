@@ -96,7 +96,7 @@ def _number(path: Path, line: int, column: str, text: str) -> float:
     if text.lower() in MISSING:
         return math.nan
     try:
-        return float(text)
+        return float(text.replace("_", " "))  # Python reads 1_000, nobody else does
     except ValueError:
         raise DataError(
             f"{path}:{line}: column {column!r} holds {text!r}, which is not a number",
