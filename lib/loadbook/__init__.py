@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loadbook.report.effects import effects_page as effects_page
+    from loadbook.report.factorial import factorial_page as factorial_page
     from loadbook.report.laboratory import noise_page as noise_page
     from loadbook.report.page import load as load
     from loadbook.report.parameters import check_parameters as check_parameters
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 _VERBS = {
     "check_parameters": "loadbook.report.parameters",
     "effects_page": "loadbook.report.effects",
+    "factorial_page": "loadbook.report.factorial",
     "ingest": "loadbook.report.running",
     "load": "loadbook.report.page",
     "noise_page": "loadbook.report.laboratory",

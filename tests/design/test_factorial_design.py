@@ -113,7 +113,7 @@ def test_a_factorial_becomes_treatments(tmp_path: Path) -> None:
     assert made.treatments["abcd"].label == "everything"
     assert members(made, "accepting") == {"multi_accept": ("unset", "on"), "use_epoll": ("unset", "on")}
     assert [switch_label(made, n) for n in made.factorial.factors] == [
-        "tcp_nopush unset", "accepting group", "tcp_nodelay off", "worker_processes auto",
+        "tcp_nopush unset", "accepting group on", "tcp_nodelay off", "worker_processes auto",
     ]  # fmt: skip
     assert Study.model_validate(made.model_dump(mode="json", by_alias=True)) == made
 

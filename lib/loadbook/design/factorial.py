@@ -75,9 +75,9 @@ def _quality(design: Design) -> str:
 
 
 def switch_label(study: Study, name: str) -> str:
-    """Return what the high level of a switch is called: tcp_nopush on, worker_processes 1, sending group."""
-    grouped = study.factorial is not None and name in study.factorial.groups
-    return f"{name} group" if grouped else f"{name} {level_texts(study, name)[1]}"
+    """Return what the high level of a switch is called: tcp_nopush on, worker_processes 1, sending group on."""
+    grouped = " group" if study.factorial and name in study.factorial.groups else ""
+    return f"{name}{grouped} {level_texts(study, name)[1]}"
 
 
 def level_texts(study: Study, name: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import numpy as np
 from loadbook.design import aliases
 from loadbook.design.factorial import Design
 from loadbook.stats.compare import LARGEST_LOG, MIN_BLOCKS, MIN_RANK_BLOCKS
-from loadbook.stats.methods import DECIMALS, paired_t, signed_rank
+from loadbook.stats.methods import DECIMALS, Tested, paired_t, signed_rank
 from loadbook.stats.result import Comparison, Interval
 from loadbook.stats.swaps import RESAMPLES, SEED, Floats
 
@@ -48,13 +48,19 @@ def _comparison(differences: Floats, level: float, family: int, **common: Any) -
     if blocks:
         known["effect"] = ratio(float(np.median(differences)))
     if blocks >= MIN_BLOCKS:
-        test, method = (signed_rank, "signed-rank") if blocks >= MIN_RANK_BLOCKS else (paired_t, "paired-t")
-        found = test(np.zeros(blocks), differences, [alpha, 2 * alpha, alpha / family])
+        found = one_sample(differences, [alpha, 2 * alpha, alpha / family])
         ci95, ci90, widened = (ratios(interval) for interval in found.intervals)
+        method = "signed-rank" if blocks >= MIN_RANK_BLOCKS else "paired-t"
         known = {"method": method, "effect": ratio(found.estimate), "ci95": ci95, "ci90": ci90, "p": found.p}
         known["ci_family"] = widened
     sd = float(differences.std(ddof=1)) if blocks > 1 else None
     return Comparison(blocks=blocks, level=level, family=family, sd_log=sd, **common, **known)
+
+
+def one_sample(differences: Floats, alphas: Sequence[float]) -> Tested:
+    """Test contrasts of blocks against 0: Student's t for 5 to 7 blocks, signed ranks from 8."""
+    test = signed_rank if len(differences) >= MIN_RANK_BLOCKS else paired_t
+    return test(np.zeros(len(differences)), differences, alphas)
 
 
 def ratio(log: float) -> float:

@@ -19,7 +19,7 @@ from loadbook.design.factorial import Design, design_of, level_texts, switch_lab
 from loadbook.stats.analyse import analyse
 from loadbook.stats.anova import Pooled, pooled
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
-from loadbook.stats.effect_tests import ratio, tested
+from loadbook.stats.effect_tests import one_sample, ratio, ratios, tested
 from loadbook.stats.question import Question, RunTables, ask
 from loadbook.stats.result import VERDICT_ORDER, Analysis, Comparison, ErrorSummary, Interval, Row, Verdict
 from loadbook.stats.shown import common_decimals
@@ -65,10 +65,15 @@ class Switch:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where two factors meet: levels of both (high or not) -> value of the metric with its interval within blocks."""
+    """Where two factors meet.
+
+    `values`: levels of both (high or not) -> value of the metric with its interval within blocks. `given`: whether the
+    second is high -> what the first does then, ratio minus 1, with its interval.
+    """
 
     effect: Effect
     values: Mapping[tuple[bool, bool], tuple[float, Interval]]
+    given: Mapping[bool, tuple[float, Interval | None]]
 
 
 @dataclass(frozen=True)
@@ -228,16 +233,23 @@ def as_row(effect: Effect) -> Row:
 
 
 def _meeting(design: Design, logs: Floats, effect: Effect, level: float) -> Meeting:
-    """Return the four combinations of a pair: means within blocks with t intervals, on the level of the whole run."""
+    """Return the four combinations of a pair, on the level of the whole run, and what the first does at each level."""
+    places = [design.names.index(name) for name in effect.names]
+    levels = [(bool(cell >> places[0] & 1), bool(cell >> places[1] & 1)) for cell in design.cells]
+    inside = logs - logs.mean(axis=1, keepdims=True)
+    means = {both: inside[:, [own == both for own in levels]].mean(axis=1) for both in set(levels)}
+    values = {both: _within(own, float(logs.mean()), level) for both, own in means.items()}
+    given = {}
+    for second in (False, True):
+        found = one_sample(means[True, second] - means[False, second], [1 - level])
+        given[second] = ratio(found.estimate), ratios(found.intervals[0])
+    return Meeting(effect, values, given)
+
+
+def _within(means: Floats, centre: float, level: float) -> tuple[float, Interval]:
+    """Return a combination's value and its t interval, of means that were taken less their block's mean."""
     from scipy.stats import t
 
-    first, second = (design.names.index(name) for name in effect.names)
-    inside = logs - logs.mean(axis=1, keepdims=True)
-    values = {}
-    for wanted in ((False, False), (True, False), (False, True), (True, True)):
-        own = [(bool(c >> first & 1), bool(c >> second & 1)) == wanted for c in design.cells]
-        means = inside[:, own].mean(axis=1)
-        half = float(t.ppf((1 + level) / 2, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means)))
-        middle = float(means.mean() + logs.mean())
-        values[wanted] = (math.exp(middle), (math.exp(middle - half), math.exp(middle + half)))
-    return Meeting(effect, values)
+    half = float(t.ppf((1 + level) / 2, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means)))
+    middle = float(means.mean()) + centre
+    return math.exp(middle), (math.exp(middle - half), math.exp(middle + half))

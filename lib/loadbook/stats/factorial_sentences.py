@@ -2,35 +2,88 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from loadbook.core.units import NBSP, percent
 from loadbook.stats.factorial import Effect, FactorialAnalysis, Switch, one_at_a_time
 from loadbook.stats.factorial_errors import ErrorEffect, ErrorFindings
 from loadbook.stats.headline import headline as first_line
+from loadbook.stats.result import Interval, Verdict, VerdictKind
 from loadbook.stats.sentences import margin_text, more_blocks, phrase
 from loadbook.stats.shown import comparison_texts
+from loadbook.stats.verdict import excludes_zero
 
-MAX_PAIRS = 2  # in the first lines of a page
+MAX_NAMED = 2  # factors, and pairs, in the first lines of a page
+ACTING = ("better", "worse", "small")
 PAIR_WORDS = {"better": "better together", "worse": "worse together"}
 
 
 def headline(found: FactorialAnalysis) -> str:
-    """Return the verdict on the study's question: what the single factors do."""
-    return first_line(found.analysis).replace("treatment", "factor")
+    """Return the verdict on the study's question: what single factors do, or that two depend on each other."""
+    entwined = next((e for e in found.pairs if e.verdict.kind in PAIR_WORDS and _entwined(found, e)), None)
+    if entwined is None:
+        return first_line(found.analysis).replace("treatment", "factor")
+    one, other = (found.switches[name].label for name in entwined.names)
+    return f"{one} and {other} act together: what one does depends on the other."
 
 
-def together(found: FactorialAnalysis) -> str:
-    """Return which pairs act together."""
+def _entwined(found: FactorialAnalysis, pair: Effect) -> bool:
+    """Whether a pair changes as much as one of its factors does on average, which then says little."""
+    if pair.aliases:
+        return False
+    sizes = {e.names[0]: abs(math.log1p(e.verdict.comparison.effect or 0.0)) for e in found.mains}
+    own = abs(math.log1p(pair.verdict.comparison.effect or 0.0))
+    return any(own >= sizes[name] for name in pair.names)
+
+
+def support(found: FactorialAnalysis) -> str:
+    """Return what stands below the headline: the other factors that matter, then the pairs.
+
+    Of a laboratory that contradicts itself it is the reason.
+    """
+    first = headline(found)
+    if found.analysis.laboratory:
+        return found.analysis.laboratory.removeprefix(first).strip()
+    named = [e for e in found.mains if e.verdict.kind in PAIR_WORDS and e.label not in first][:MAX_NAMED]
+    return " ".join([*(effect_sentence(e, found.switches) for e in named), *together(found)])
+
+
+def together(found: FactorialAnalysis) -> list[str]:
+    """Return a sentence on each of the pairs that act together, or that none is shown to."""
     if any(e.verdict.kind == "invalid" for e in found.effects):
-        return ""
-    acting = [e for e in found.pairs if e.verdict.kind in ("better", "worse", "small")]
+        return []
+    acting = [e for e in found.pairs if e.verdict.kind in ACTING]
     if acting:
-        return " ".join(effect_sentence(e, found.switches) for e in acting[:MAX_PAIRS])
-    small = sum(e.verdict.kind == "equivalent" for e in found.pairs)
+        return [f"{effect_sentence(e, found.switches)} {apart(found, e)}".strip() for e in acting[:MAX_NAMED]]
     what = "set of pairs" if any(e.aliases for e in found.pairs) else "pair"
-    rest = f"; in {small} of {len(found.pairs)} any change is smaller than {margin_text(found.analysis.margin)}"
-    return f"No {what} is shown to act together{rest if small else ''}."
+    return [f"No {what} is shown to act together{_small(found)}."]
+
+
+def _small(found: FactorialAnalysis) -> str:
+    small = sum(e.verdict.kind == "equivalent" for e in found.pairs)
+    if not small:
+        return ""
+    return f"; in {small} of {len(found.pairs)} any change is smaller than {margin_text(found.analysis.margin)}"
+
+
+def apart(found: FactorialAnalysis, effect: Effect) -> str:
+    """Return what the first of a pair does at each level of the second: its average over both says little then."""
+    meeting = next((m for m in found.meetings if m.effect == effect), None)
+    if meeting is None or effect.aliases:
+        return ""
+    one, other = (found.switches[name] for name in effect.names)
+    second = effect.names[1]
+    said = [f"{_change(*meeting.given[high], effect)} with {second} {level}"
+            for high, level in ((False, other.low), (True, other.high))]  # fmt: skip
+    return f"{one.label}: {', '.join(said)}."
+
+
+def _change(change: float, interval: Interval | None, effect: Effect) -> str:
+    digits = effect.verdict.decimals if effect.verdict.decimals is not None else 1
+    low, high = (percent(bound, digits) for bound in interval or (change, change))
+    bounds = f" ({low.removesuffix(f'{NBSP}%')} to {high})" if interval else ""
+    return f"{percent(change, digits)}{bounds}"
 
 
 def effect_sentence(effect: Effect, switches: Mapping[str, Switch]) -> str:
@@ -49,12 +102,34 @@ def effect_phrase(effect: Effect, switches: Mapping[str, Switch]) -> str:
         level = f"{(2 * verdict.comparison.level - 1) * 100:.4g}{NBSP}%"
         return f"{subject} changes by no more than {margin} ({level} interval {texts.interval90}), {blocks}."
     if verdict.kind == "undecided":
-        return f": undecided: {subject[2:]} changes by {texts.interval}, {blocks}. {more_blocks(verdict)}"
+        return (
+            f": undecided: {subject[2:]} changes by {texts.interval}, {blocks}.{_alone(verdict)} {more_blocks(verdict)}"
+        )
     level = f"{verdict.comparison.level * 100:.4g}{NBSP}%"
     said = f"{subject} changes by {texts.change} ({level} interval {texts.interval})"
     if verdict.kind == "small":
         return f"{said}: real, but smaller than the {margin} that matters, {blocks}."
     return f"{said}, {blocks}: {PAIR_WORDS[verdict.kind]}."
+
+
+def quiet_pairs(found: FactorialAnalysis) -> list[tuple[VerdictKind, str, str]]:
+    """Return kind, name and sentence of the pairs that no sentence names: how many are equivalent, how many open."""
+    margin = margin_text(found.analysis.margin)
+    said: dict[VerdictKind, str] = {
+        "equivalent": f": no effect changes by {margin} or more with the other factor.",
+        "undecided": ": undecided; figure and table have their intervals.",
+        "invalid": ": not compared.",
+    }
+    what = "sets of pairs" if any(e.aliases for e in found.pairs) else "pairs"
+    numbers = {kind: sum(e.verdict.kind == kind for e in found.pairs) for kind in said}
+    return [(kind, f"{n} of {len(found.pairs)} {what}", said[kind]) for kind, n in numbers.items() if n]
+
+
+def _alone(verdict: Verdict) -> str:
+    """Say why an interval that excludes 0 is called undecided, where it is."""
+    if not excludes_zero(verdict.comparison.ci95 or (0.0, 0.0)):
+        return ""
+    return f" That differs if looked at alone, but not among {verdict.comparison.family} effects."
 
 
 def cost(found: FactorialAnalysis) -> str:
