@@ -16,6 +16,7 @@ from loadbook.core.errors import UsageError
 from loadbook.design.stopping import Stopping
 from loadbook.stats.compare import compare
 from loadbook.stats.sequential import POCOCK, always_valid_t, stand
+from loadbook.stats.verdict import decide
 
 LOOKS = Stopping(rule="looks", looks=(10, 20, 30))
 ALWAYS = Stopping(rule="always-valid")
@@ -139,3 +140,11 @@ def test_looks_are_defined_for_95_percent_only():
     assert stand(ALWAYS, begun=5, complete=5, planned=5, level=0.9).level == 0.9
     with pytest.raises(UsageError, match="at 95 % over all looks"):
         stand(LOOKS, begun=10, complete=10, planned=30, level=0.9)
+
+
+def test_a_forecast_knows_that_an_always_valid_interval_is_wider():
+    values = noisy(8, {"b": 0.0, "t": 0.03}, sd=0.02, seed=5)
+    usual, always = (
+        decide(compare(values, "t", "b", rule=rule), 0.02).forecast.about for rule in ("fixed", "always-valid")
+    )
+    assert 0 < usual < always

@@ -14,10 +14,11 @@ import numpy as np
 from loadbook.core.errors import UsageError
 from loadbook.design.stopping import POCOCK, Stopping
 from loadbook.stats.methods import DECIMALS, Tested
-from loadbook.stats.result import Interval, Stand
+from loadbook.stats.plan import t_quantile
+from loadbook.stats.result import Interval, Method, Stand
 from loadbook.stats.swaps import Floats
 
-__all__ = ["POCOCK", "always_valid", "always_valid_t", "stand"]
+__all__ = ["POCOCK", "always_valid", "always_valid_t", "critical", "stand"]
 LEVEL = 0.95
 
 
@@ -54,7 +55,12 @@ def _p(mean: float, error: float, n: int, g: float) -> float:
     return min(1.0, math.exp(math.log(spread) / 2 - n / 2 * math.log(ratio)))
 
 
-def _bound(n: int, alpha: float, g: float) -> float:
+def critical(method: Method | None, blocks: int, alpha: float) -> float:
+    """Return the t beyond which a method of paired differences rejects, two-sided, after so many blocks."""
+    return _bound(blocks, alpha) if method == "always-valid-t" else t_quantile(1 - alpha / 2, blocks)
+
+
+def _bound(n: int, alpha: float, g: float = 1.0) -> float:
     """Return the t beyond which zero is rejected; infinite where none is."""
     spread = 1 + n * g
     ratio = (math.sqrt(spread) / alpha) ** (2 / n)

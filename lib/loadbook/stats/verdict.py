@@ -12,13 +12,15 @@ from dataclasses import replace
 from loadbook.core.metrics import Direction
 from loadbook.core.units import percent
 from loadbook.stats.compare import MAX_INCOMPLETE, MIN_BLOCKS
-from loadbook.stats.plan import blocks_needed, smallest, t_quantile
+from loadbook.stats.plan import smallest, t_quantile
 from loadbook.stats.result import Asks, Comparison, Forecast, Interval, Verdict
+from loadbook.stats.sequential import critical
 
 MAX_FORECAST = 60
 SMALLEST = -1 + 1e-15  # effects below are -1 in floating point, and have no logarithm
 # a forecast from about ten blocks is itself uncertain by this much (statistics.md 3.9 c)
 FORECAST_RANGE = (0.46, 1.63)
+POWER = 0.8  # of a forecast
 ONLY_ALONE = "differs if looked at alone, but not among all {family} comparisons (adjusted p {p:.2g})"
 
 
@@ -114,16 +116,17 @@ def forecast(comparison: Comparison, margin: float) -> Forecast:
     if comparison.effect is None or not comparison.sd_log:
         return Forecast(None, None, None)
     sd, alpha = comparison.sd_log, (1 - comparison.level) / comparison.family
-    room = math.log1p(margin) - abs(_log(comparison.effect))
-    detect = blocks_needed(max(comparison.effect, SMALLEST), sd, alpha=alpha, limit=MAX_FORECAST)
+    size, method = abs(_log(comparison.effect)), comparison.method
+    room = math.log1p(margin) - size
+    detect = smallest(lambda n: critical(method, n, alpha) + t_quantile(POWER, n), size, sd, MAX_FORECAST)
     exclude = _excluding(comparison, room)
     return _more(comparison, min((n for n in (detect, exclude) if n is not None), default=None))
 
 
 def _excluding(comparison: Comparison, room: float) -> int | None:
     """Return how many blocks have a one-sided bound that lies within `room` (log) of the estimate."""
-    sd = comparison.sd_log
-    return smallest(lambda n: t_quantile(comparison.level, n), room, sd, MAX_FORECAST) if sd else None
+    sd, alpha = comparison.sd_log, 2 * (1 - comparison.level)
+    return smallest(lambda n: critical(comparison.method, n, alpha), room, sd, MAX_FORECAST) if sd else None
 
 
 def _log(effect: float) -> float:
