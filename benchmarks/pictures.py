@@ -64,12 +64,12 @@ def two_orders() -> list[Told]:
 @in_house_style
 def why_blocks() -> Figure:
     """Draw the same host twice: only the order of the arms differs."""
-    sheet = Sheet(False, 3.75)
+    sheet = Sheet(False, 3.42)
     for told, left in zip(two_orders(), (0.55, 4.75), strict=True):
         right = left + 3.6
         sheet.text(left, 0.14, told.title, bold=True)
-        _draw_slots(sheet.panel(left, 0.34, right, 2.0), told.order)
-        sheet.text((left + right) / 2, 2.3, "slot, in order of execution", colour=palette.SOFT, at="center")
+        _draw_slots(sheet.panel(left, 0.34, right, 1.8), told.order)
+        sheet.text((left + right) / 2, 2.1, "slot, in order of execution", colour=palette.SOFT, at="center")
         _draw_found(sheet, told.comparison, left, right)
     for x, style, name in ((7.75, ARMS[0], "A"), (8.15, ARMS[1], "B")):
         sheet.mark(x, 0.14, style)
@@ -94,7 +94,7 @@ def _draw_found(sheet: Sheet, found: Comparison, left: float, right: float) -> N
     """Draw the interval of B against A over the margin band, and say it."""
     verdict = decide(found, MARGIN)
     style = palette.VERDICTS[verdict.kind]
-    panel = sheet.panel(left, 2.85, right, 3.4)
+    panel = sheet.panel(left, 2.6, right, 3.1)
     scale = scales.RatioScale(math.log1p(-0.075), math.log1p(0.075))
     panel.set_ylim(1, 0)
     panel.set_yticks([])
@@ -104,9 +104,9 @@ def _draw_found(sheet: Sheet, found: Comparison, left: float, right: float) -> N
     panel.plot([low, high], [0.5, 0.5], color=style.edge, linewidth=4.6, solid_capstyle="butt")
     panel.plot([math.log1p(found.effect or 0.0)], [0.5], zorder=4, **mark_props(style, 7.4))
     texts, word = comparison_texts(verdict), palette.verdict_word(verdict.kind, metric(METRIC))
-    sheet.text(left, 2.66, "B against A:", colour=palette.SOFT)
+    sheet.text(left, 2.44, "B against A:", colour=palette.SOFT)
     said = f"{style.glyph} {word}, {texts.change} ({texts.interval})"
-    sheet.text(left + 0.92, 2.66, said, colour=style.text, bold=True)
+    sheet.text(left + 0.92, 2.44, said, colour=style.text, bold=True)
 
 
 def verdicts() -> Analysis:
@@ -139,8 +139,8 @@ def _row(name: str, verdict: Verdict) -> Row:
 @in_house_style
 def how_many_blocks() -> Figure:
     """Draw the smallest difference that so many blocks find in 80 of 100 studies, by scatter."""
-    sheet = Sheet(False, 3.5)
-    left, right, top, bottom = 0.75, WIDE_IN - 2.1, 0.38, 2.95
+    sheet = Sheet(False, 2.9)
+    left, right, top, bottom = 0.75, WIDE_IN - 2.1, 0.32, 2.38
     panel = sheet.panel(left, top, right, bottom)
     blocks = np.arange(5, MOST_BLOCKS + 1)
     panel.set_xlim(5, MOST_BLOCKS)
