@@ -76,7 +76,7 @@ def _size_met(claim: Claim, run: ClaimRun, verdict: Verdict) -> bool | None:
 def best(claim: Claim, run: ClaimRun) -> Finding:
     """Judge "X is best": holds if X beats every rival at 5 % (Gutmann and Maymin; statistics.md 3.4).
 
-    Contradicted if a rival is ahead of it, allowing for their number (Holm), or if its lead over `against` is
+    Contradicted if a rival is ahead of it, allowing for their number, or if its lead over `against` is
     smaller than the margin. Rivals that were not run leave it undecided.
     """
     rivals = [name for name in dict.fromkeys((claim.against, *claim.among)) if name != claim.treatment]
@@ -88,7 +88,7 @@ def best(claim: Claim, run: ClaimRun) -> Finding:
         return Finding("unchecked", said, shown)
     ahead = _ahead_of(judged)
     if ahead:
-        rival = min(ahead, key=lambda name: judged[name].comparison.p or 1.0)
+        rival = min(ahead, key=lambda name: _p(judged[name]))
         return Finding("contradicted", words.beaten(run.sentence(claim, judged[rival], claim.treatment, rival)), shown)
     if shown and shown.kind == "equivalent":
         return Finding("contradicted", run.sentence(claim, shown, claim.treatment, claim.against), shown)
@@ -96,14 +96,12 @@ def best(claim: Claim, run: ClaimRun) -> Finding:
 
 
 def _ahead_of(judged: dict[str, Verdict]) -> list[str]:
-    """Return the rivals that are shown to be ahead, p adjusted for their number by Holm's method."""
-    from statsmodels.stats.multitest import multipletests
+    """Return the rivals that are shown to be ahead, p multiplied by their number (Bonferroni)."""
+    return [n for n, v in judged.items() if not _leads(v) and _p(v) * len(judged) < 1 - v.comparison.level]
 
-    level = next(iter(judged.values())).comparison.level
-    plain = [v.comparison.p if v.comparison.p is not None else 1.0 for v in judged.values()]
-    adjusted = multipletests(plain, method="holm")[1]
-    behind = zip(judged.items(), adjusted, strict=True)
-    return [name for (name, v), p in behind if p < 1 - level and not _leads(v)]
+
+def _p(verdict: Verdict) -> float:
+    return 1.0 if verdict.comparison.p is None else verdict.comparison.p
 
 
 def _leads(verdict: Verdict) -> bool:
@@ -113,15 +111,14 @@ def _leads(verdict: Verdict) -> bool:
 
 def _lead(claim: Claim, run: ClaimRun, rivals: list[str], judged: dict[str, Verdict], shown: Verdict | None) -> Finding:
     """Return whether a treatment that no rival beats is itself ahead of all of them."""
-    level = next(iter(judged.values())).comparison.level
-    tied = [n for n, v in judged.items() if not (_leads(v) and (v.comparison.p or 0.0) < 1 - level)]
+    tied = [n for n, v in judged.items() if not (_leads(v) and _p(v) < 1 - v.comparison.level)]
     missing = [name for name in rivals if name not in judged]
     label = run.label(claim.treatment)
     if tied:
         forecasts = [v.forecast for n, v in judged.items() if n in tied and v.forecast]
         said = words.tied(label, [run.label(n) for n in tied], len(judged), words.most_blocks(forecasts))
     else:
-        said = words.ahead(label, len(judged), max(v.comparison.p or 0.0 for v in judged.values()))
+        said = words.ahead(label, len(judged), max(map(_p, judged.values())))
     if missing:
         said += f" {words.lacks([run.label(n) for n in missing])}"
     if tied or missing:

@@ -52,6 +52,7 @@ class ClaimRun:
         self._baseline = known.baseline if known and usual else data.study.baseline
         self._metric = known.metric if known else data.study.metric
         self._known = {(known.metric, known.statistic): known} if known and usual else {}
+        self._pairs: dict[tuple[str, ...], Verdict] = {}
 
     def metric(self, claim: Claim) -> tuple[str, str]:
         """Return metric and statistic that judge a claim: of rates the study's own, successes only."""
@@ -100,17 +101,21 @@ class ClaimRun:
 
     def verdict(self, claim: Claim, treatment: str, against: str) -> Verdict:
         """Return what may be said of one arm against another, with the claim's margin."""
-        whole, metric = self.analysis(claim), self.metric(claim)[0]
+        key = (*self.metric(claim), treatment, against)
+        if key not in self._pairs:
+            self._pairs[key] = self._compared(self.analysis(claim), treatment, against)
+        return self._with_margin(claim, self._pairs[key])
+
+    def _compared(self, whole: Analysis, treatment: str, against: str) -> Verdict:
         row = next((r for r in whole.of_kind("treatment") if r.treatment == treatment), None)
         if row is None or against != whole.baseline:
             pair = self._part(treatment, against)
-            alone = analyse(pair, baseline=against, metric=metric, statistic=whole.statistic, level=self.level)
+            alone = analyse(pair, baseline=against, metric=whole.metric, statistic=whole.statistic, level=self.level)
             row = alone.row(treatment)
         assert row.verdict is not None
-        found = row.verdict
         if whole.laboratory:
-            return replace(found, kind="invalid", reason=whole.laboratory.removesuffix("."))
-        return self._with_margin(claim, found)
+            return replace(row.verdict, kind="invalid", reason=whole.laboratory.removesuffix("."))
+        return row.verdict
 
     def _with_margin(self, claim: Claim, found: Verdict) -> Verdict:
         margin = self.margin(claim)
@@ -153,15 +158,16 @@ class ClaimRun:
 
     def _part(self, *arms: str) -> Part:
         """Return these arms without their checks, or the whole run with them."""
-        trials, plan = self.data.trials, dict(getattr(self.data, "plan", {}))
+        trials, found, plan = self.data.trials, self.data.measurements, dict(getattr(self.data, "plan", {}))
         changed: dict[str, Any] = {"contrasts": "baseline", "asks": "difference"}
         if arms:
             trials, plan["treatments"] = trials[trials["treatment"].isin(arms)], list(arms)
+            found = found[found["trial"].isin(trials["trial"])]
             named = self.study.treatments.items()
             changed["treatments"] = {name: t.model_copy(update={"check": None}) for name, t in named}
         problems, samples = (getattr(self.data, name, None) for name in ("problems", "samples"))
         study = self.study.model_copy(update=changed)
-        return Part(study, trials, self.data.measurements, plan, problems, samples)
+        return Part(study, trials, found, plan, problems, samples)
 
 
 def _geometric(values: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.DataFrame:

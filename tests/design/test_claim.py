@@ -1,0 +1,80 @@
+"""Claims in a study file: which kind needs what, and which names are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loadbook.core.errors import StudyError
+from loadbook.design.claim import Claim
+from loadbook.design.study_file import read_study
+
+STUDY = """
+schema = 1
+name = "x"
+question = "Does it matter?"
+baseline = "base"
+roles = { driver = {}, web = { service = "nginx", vars = { size = 1, nopush = "unset" } } }
+workload = { tool = "wrk" }
+[factors]
+size = { levels = [1, 2] }
+nopush = { levels = ["unset", "on"] }
+[treatments]
+base = {}
+nopush = { set = { nopush = "on" } }
+large = { set = { size = 2 } }
+[published]
+source = "an article"
+[[published.claims]]
+claim = "it helps"
+treatment = "nopush"
+against = "base"
+"""
+NUMBERS = "value = 2\nagainst_value = 1\n"
+AT = "published.claims.0"
+
+
+def read(folder: Path, more: str) -> Claim:
+    path = folder / "x.toml"
+    path.write_text(STUDY + more, encoding="utf-8")
+    published = read_study(path).published
+    assert published is not None
+    return published.claims[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "path", "message"),
+    [
+        ("", AT, "needs a kind, or value and against_value"),
+        ('kind = "best"', AT, "kind = 'best' needs among"),
+        ('kind = "interaction"\nfactors = ["size"]', AT, "kind = 'interaction' needs two factors"),
+        ('kind = "slope"\nslope = [-1, 0]', AT, "kind = 'slope' needs one of factors"),
+        ('kind = "slope"\nfactors = ["size"]', AT, "kind = 'slope' needs slope"),
+        ('kind = "slope"\nfactors = ["size"]\nslope = [0, -1]', AT, "the lower number first"),
+        ('kind = "bets"', f"{AT}.kind", "Input should be 'better'"),
+        ('kind = "best"\namong = ["large", "lagre"]', f"{AT}.among.1", "did you mean 'large'?"),
+        ('kind = "equivalent"\nfurther = [["large", "basse"]]', f"{AT}.further.0.1", "did you mean 'base'?"),
+        ('kind = "interaction"\nfactors = ["size", "nopsh"]', f"{AT}.factors.1", "no factor 'nopsh'"),
+        ('kind = "better"\nmetric = "latncy"', f"{AT}.metric", "no metric 'latncy'"),
+        ('kind = "better"\nmargin = 2', f"{AT}.margin", "less than 1"),
+    ],
+)
+def test_what_is_wrong_with_a_claim_is_said_with_its_key(tmp_path: Path, more: str, path: str, message: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        read(tmp_path, more)
+    (problem,) = caught.value.problems
+    assert problem.path == path
+    assert message in problem.message
+
+
+def test_without_a_kind_the_two_numbers_say_what_is_meant(tmp_path: Path) -> None:
+    assert read(tmp_path, NUMBERS).check == "better"
+    assert read(tmp_path, NUMBERS.replace("2", "0.5")).check == "worse"
+
+
+def test_a_claim_knows_its_arms(tmp_path: Path) -> None:
+    found = read(tmp_path, 'kind = "best"\namong = ["large", "nopush"]')
+    assert found.arms == ("nopush", "base", "large")
+    joint = read(tmp_path, 'kind = "equivalent"\nfurther = [["large", "base"]]')
+    assert joint.arms == ("nopush", "base", "large")
