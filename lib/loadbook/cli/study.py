@@ -69,7 +69,16 @@ def _summary(made: Plan) -> list[str]:
         f"each        {seconds(made.trial_s)}: {work.warmup_s:g} s warm-up, {_length(work)}",
         f"time        {seconds(made.hours * 3600)}",
         f"disk        {size(made.disk_bytes)} on this machine",
+        *_design(made),
     ]
+
+
+def _design(made: Plan) -> list[str]:
+    """Return what the design of a factorial cannot tell apart, before anybody waits for it."""
+    from loadbook.design.factorial import aliasing, design_of
+
+    said = aliasing(design_of(made.study.factorial)) if made.study.factorial else []
+    return [f"{'' if k else 'design':12}{line}" for k, line in enumerate(said)]
 
 
 def _length(work: Workload) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.units import percent, seconds
+from loadbook.design.factorial import design_of
 from loadbook.design.plan import Plan
 from loadbook.design.stopping import POCOCK
 from loadbook.records.layout import Layout
@@ -83,8 +84,9 @@ def _recorded(plan: Plan, effect: float, found: list[Recording]) -> Outlook:
 
     pool = Pool(np.concatenate([one.pairs for one in found]))
     alpha, factors = _alpha(plan), pool.factors
-    need = pool.needed(effect, alpha)
+    need = pool.needed(_powered(effect, 1 / gain(plan)), alpha)
     detectable = _detectable(pool, plan.blocks, alpha)
+    detectable = None if detectable is None else _powered(detectable, gain(plan))
     return Outlook(
         plan=plan,
         effect=effect,
@@ -103,8 +105,9 @@ def _assumed(plan: Plan, effect: float) -> Outlook:
     from loadbook.stats.plan import blocks_needed, detectable
 
     alpha = _alpha(plan)
-    found = detectable(plan.blocks, ASSUMED_SD, alpha=alpha) if plan.blocks >= MIN_BLOCKS else None
-    needed = blocks_needed(effect, ASSUMED_SD, alpha=alpha)
+    sd = ASSUMED_SD * gain(plan)
+    found = detectable(plan.blocks, sd, alpha=alpha) if plan.blocks >= MIN_BLOCKS else None
+    needed = blocks_needed(effect, sd, alpha=alpha)
     said = f"assumed, {percent(ASSUMED_CV, signed=False)} per trial, as nothing is recorded on these hosts yet"
     return Outlook(plan, effect, alpha, ASSUMED_SD, None, said, found, None, needed, None)
 
@@ -116,8 +119,19 @@ def _alpha(plan: Plan) -> float:
 
 
 def comparisons(plan: Plan) -> int:
-    """Return how many treatments are compared: checks of the laboratory are not."""
+    """Return how many treatments are compared, or effects of a factorial: checks of the laboratory are not."""
+    if plan.study.factorial:
+        return len(design_of(plan.study.factorial).effects)
     return sum(name != plan.study.baseline and not plan.study.treatments[name].check for name in plan.treatments)
+
+
+def gain(plan: Plan) -> float:
+    """Return the scatter of a main effect of a factorial, which uses every trial, over that of two trials' ratio."""
+    return math.sqrt(2 / len(design_of(plan.study.factorial).cells)) if plan.study.factorial else 1.0
+
+
+def _powered(effect: float, factor: float) -> float:
+    return math.expm1(math.log1p(effect) * factor)
 
 
 def _detectable(pool: Pool, blocks: int, alpha: float) -> float | None:
@@ -133,7 +147,7 @@ def _detectable(pool: Pool, blocks: int, alpha: float) -> float | None:
 
 
 def _scaled(effect: float, factors: tuple[float, float]) -> tuple[float, float]:
-    low, high = (math.expm1(math.log1p(effect) * factor) for factor in factors)
+    low, high = (_powered(effect, factor) for factor in factors)
     return low, high
 
 
@@ -150,6 +164,7 @@ def lines(found: Outlook) -> list[str]:
     """Return what `loadbook plan` prints of it."""
     plan, compared = found.plan, comparisons(found.plan)
     among = f", one of {compared} comparisons" if compared > 1 else ""
+    among = f", a main effect, one of {compared} effects" if plan.study.factorial else among
     told = [
         f"noise       {_percent(found.sd, found.sd_range)} between two trials of a block",
         f"            {found.source}",
