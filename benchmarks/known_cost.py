@@ -27,7 +27,7 @@ from loadbook.stats.result import Comparison
 from loadbook.stats.verdict import decide
 from loadbook.trials.api import run_study
 from loadbook.trials.ingest import ingest
-from project import lab_project
+from project import lab_project, say
 
 STUDIES = {"rate": "known-cost", "cpu": "known-cost-cpu"}
 SMALL, LARGE = "cost-3", "cost-10"
@@ -68,7 +68,7 @@ def measure(given: argparse.Namespace) -> pd.DataFrame:
     """Run calibration and studies as one run in a lab of its own, and return the rate of every trial."""
     study, blocks = STUDIES[given.cost], given.calibrate + given.studies * given.blocks
     with tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder, lab_project(Path(folder)) as (layout, hosts):
-        run = run_study(layout, study, hosts, subset="costs", blocks=blocks)
+        run = run_study(layout, study, hosts, subset="costs", blocks=blocks, on_event=say)
         ingest(layout.run(study, run))
         return load_run(layout, study, run).values("ok_per_s")
 

@@ -22,6 +22,7 @@ from loadbook.stats.plasmode import relabel
 from loadbook.trials.api import run_study
 from loadbook.trials.ingest import ingest
 from loadbook.trials.recorded import twins
+from project import say
 
 BLOCKS = (6, 8, 10, 15, 20)
 LOW, HIGH = 0.025, 0.065
@@ -65,7 +66,7 @@ def main() -> None:
     here, run = layout(), given.run
     try:
         if given.record:
-            run = run_study(here, given.study, new=True)
+            run = run_study(here, given.study, new=True, on_event=say)
             ingest(here.run(given.study, run))
         good = show(here, given.study, run, given.studies)
     except LoadbookError as error:

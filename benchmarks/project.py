@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from loadbook.hosts.lab import Lab
 from loadbook.records.layout import Layout
+from loadbook.trials.progress import Progress
 
 REPO = Path(__file__).parent.parent
 
@@ -27,3 +29,9 @@ def lab_project(root: Path) -> Iterator[tuple[Layout, Path]]:
         yield Layout(root / "home"), lab.hosts_file
     finally:
         lab.down()
+
+
+def say(event: Progress) -> None:
+    """Write notes and every thirtieth trial to stderr."""
+    if event.kind == "note" or (event.kind == "trial-ended" and event.done % 30 == 0):
+        print(event.line(), file=sys.stderr, flush=True)

@@ -15,10 +15,11 @@ from loadbook.design.factorial import design_of
 from loadbook.design.plan import Plan
 from loadbook.design.stopping import POCOCK
 from loadbook.records.layout import Layout
-from loadbook.trials.recorded import MIN_BLOCKS, Recording, recordings
+from loadbook.trials.recorded import MIN_BLOCKS, SAME_LOAD, Recording, inside, recordings
 
 if TYPE_CHECKING:
     from loadbook.stats.plasmode import Pool
+    from loadbook.stats.trial_length import Length
 
 # scatter of one trial on pinned CPUs of a quiet machine (2 to 3 %), and of the ratio of two
 ASSUMED_CV = 0.025
@@ -39,6 +40,7 @@ class Outlook:
     source : where that is known from, in words.
     detectable, detectable_range : effect that the planned blocks find with a probability of 80 %; None with too few.
     needed, needed_range : blocks that find the effect; None for more than 10,000.
+    length : how long a trial gives most per hour, or why that is not known.
     """
 
     plan: Plan
@@ -51,6 +53,7 @@ class Outlook:
     detectable_range: tuple[float, float] | None
     needed: int | None
     needed_range: tuple[int, int] | None
+    length: Length | str
 
     @property
     def falls_short(self) -> bool:
@@ -67,7 +70,8 @@ class Outlook:
             "effect", "alpha", "sd", "sd_range", "source", "detectable", "detectable_range", "needed", "needed_range",
         )  # fmt: skip
         needed_hours = None if self.needed is None else self.hours(self.needed)
-        return {name: getattr(self, name) for name in names} | {"needed_hours": needed_hours}
+        length = self.length if isinstance(self.length, str) else self.length._asdict()
+        return {name: getattr(self, name) for name in names} | {"needed_hours": needed_hours, "length": length}
 
 
 def outlook(layout: Layout, plan: Plan, hosts: Path | None = None, effect: float | None = None) -> Outlook:
@@ -98,7 +102,23 @@ def _recorded(plan: Plan, effect: float, found: list[Recording]) -> Outlook:
         detectable_range=None if detectable is None else _scaled(detectable, factors),
         needed=None if need is None else need.blocks,
         needed_range=None if need is None else (need.low, need.high),
+        length=_length(plan, found, pool.sd),
     )
+
+
+def _length(plan: Plan, found: list[Recording], sd: float) -> Length | str:
+    """Return what the inside of recorded trials of this load says of their best length, or what is missing."""
+    from loadbook.stats.trial_length import trial_length
+
+    tool = plan.study.workload_of(plan.study.baseline).tool
+    told = [inside(one) for one in found if one.alike == SAME_LOAD]
+    series = [one for rates, _ in told for one in rates]
+    if not series:
+        return f"not known: no run of this load with {tool} tells rates by the second"
+    best = trial_length(
+        [one.values for one in series], series[0].interval_s, sd / math.sqrt(2), max(overhead for _, overhead in told)
+    )
+    return best or "not known: it takes five trials of 30 s or more that tell rates by the second"
 
 
 def _assumed(plan: Plan, effect: float) -> Outlook:
@@ -109,7 +129,8 @@ def _assumed(plan: Plan, effect: float) -> Outlook:
     found = detectable(plan.blocks, sd, alpha=alpha) if plan.blocks >= MIN_BLOCKS else None
     needed = blocks_needed(effect, sd, alpha=alpha)
     said = f"assumed, {percent(ASSUMED_CV, signed=False)} per trial, as nothing is recorded on these hosts yet"
-    return Outlook(plan, effect, alpha, ASSUMED_SD, None, said, found, None, needed, None)
+    unknown = "not known: nothing is recorded yet"
+    return Outlook(plan, effect, alpha, ASSUMED_SD, None, said, found, None, needed, None, unknown)
 
 
 def _alpha(plan: Plan) -> float:
@@ -175,7 +196,18 @@ def lines(found: Outlook) -> list[str]:
         difference = _percent(found.detectable, found.detectable_range)
         told.append(f"detectable  {difference} with {plan.blocks} blocks (power 80 %{among})")
     margin = "the study’s margin" if found.effect == plan.study.margin else "as asked"
-    return [*told, f"needed      {needed(found)} for {percent(found.effect, signed=False)}, {margin}"]
+    told.append(f"needed      {needed(found)} for {percent(found.effect, signed=False)}, {margin}")
+    return [*told, f"length      {_length_words(found.length)}"]
+
+
+def _length_words(found: Length | str) -> str:
+    if isinstance(found, str):
+        return found
+    within, between = (percent(part, signed=False) for part in (found.within_1s, found.between))
+    parts = f"{within} within a second, {between} between trials, {seconds(found.overhead_s)} around each"
+    if found.best_s is None:
+        return f"no scatter between trials is seen: longer ones help as much as more ({parts})"
+    return f"trials of {seconds(found.best_s)} tell most per hour ({parts}); longer ones do not replace more"
 
 
 def needed(found: Outlook) -> str:

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from loadbook.stats.within import Series
+
 MIN_BLOCKS = 5
 ENOUGH_PAIRS = 60
 NEWEST = 50  # runs that are looked at; noise of long ago says little
 # facts that make a host another one
 IDENTITY = ("machine", "cpu_model", "cores")
+SAME_LOAD, SAME_TOOL, OTHER = 2, 1, 0
 # what may differ between two loads that count as alike
 UNLIKE_LOAD = {"role", "target", "warmup_s", "timeout_s", "expect_status", "expect_bytes"}
 
@@ -40,10 +43,10 @@ class Recording:
 
     study: str
     run: str
-    tool: str
     alike: int
     aa: bool
     pairs: NDArray[Any]
+    paths: RunPaths
 
 
 def recordings(layout: Layout, plan: Plan, hosts: Path | None = None) -> list[Recording]:
@@ -60,6 +63,21 @@ def recordings(layout: Layout, plan: Plan, hosts: Path | None = None) -> list[Re
         found.append(one)
         pairs += len(one.pairs)
     return found
+
+
+def inside(one: Recording) -> tuple[list[Series], float]:
+    """Return the rates within the trials of the baseline, and the seconds that a trial costs beyond them."""
+    import numpy as np
+
+    from loadbook.stats.within import series_of
+
+    study = read_plan(read_json(one.paths.plan), str(one.paths.plan)).study
+    trials = read_table(one.paths.table("trials"), "trials")
+    ours = trials[trials["treatment"].isin(twins(study)) & trials["valid"]]
+    rates = series_of(read_table(one.paths.table("samples"), "samples"))
+    around = ours["duration_s"] - study.workload_of(study.baseline).duration_s
+    overhead_s = float(np.nanmedian(around)) if around.notna().any() else 0.0
+    return [rates[trial] for trial in ours["trial"] if trial in rates], max(overhead_s, 0.0)
 
 
 def twins(study: Study) -> tuple[str, ...]:
@@ -101,8 +119,7 @@ def _read_all(layout: Layout, plan: Plan, known: Mapping[str, Any] | None) -> It
         except LoadbookError:  # torn, of another version, or not ingested: it tells nothing, and others may
             continue
         if len(pairs) >= MIN_BLOCKS:
-            tool = theirs.workload_of(theirs.baseline).tool
-            yield Recording(study, run, tool, _alike(plan.study, theirs), aa, pairs)
+            yield Recording(study, run, _alike(plan.study, theirs), aa, pairs, paths)
 
 
 def _hosts(layout: Layout, hosts: Path | None) -> Mapping[str, Any] | None:
@@ -141,13 +158,13 @@ def _same_machines(paths: RunPaths, machines: dict[str, Any]) -> bool:
 
 
 def _alike(ours: Study, theirs: Study) -> int:
-    """Return how much two studies' loads are alike: 2 the same load and services, 1 the same tool, 0 not at all."""
+    """Return how much two studies' loads are alike: SAME_LOAD with the same services, SAME_TOOL or OTHER."""
     loads = [study.workload_of(study.baseline) for study in (ours, theirs)]
     services = [{name: role.service for name, role in study.roles.items()} for study in (ours, theirs)]
     dumps = [load.model_dump(exclude=UNLIKE_LOAD) for load in loads]
     if dumps[0] == dumps[1] and services[0] == services[1]:
-        return 2
-    return int(loads[0].tool == loads[1].tool)
+        return SAME_LOAD
+    return SAME_TOOL if loads[0].tool == loads[1].tool else OTHER
 
 
 def _pairs(paths: RunPaths, study: Study, metric: str) -> tuple[NDArray[Any], bool]:
