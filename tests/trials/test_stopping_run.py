@@ -191,6 +191,9 @@ def test_what_cannot_be_added_is_refused(layout, go, monkeypatch, capsys):
     assert "--more" in capsys.readouterr().err
 
 
-def test_nobody_adds_to_a_plan_of_looks_by_asking_for_other_blocks(layout, go):
+def test_the_plan_says_its_looks_and_is_no_other_one(layout, go, monkeypatch, capsys):
     with pytest.raises(UsageError, match="its plan has 15, not 6"):
         go("looks", HUGE, **THREE, blocks=6)
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+    assert exit_code(monkeypatch, "plan", "looks") == 0
+    assert "\nstops       looks after 5, 10 and 15 blocks, each at p < 0.0221\n" in capsys.readouterr().out

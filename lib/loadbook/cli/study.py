@@ -66,6 +66,7 @@ def _summary(made: Plan) -> list[str]:
     return [
         f"{made.study.name}: {made.study.question}",
         f"trials      {len(made.trials)}: {made.blocks} blocks of {', '.join(made.treatments)}",
+        *([] if made.study.stopping.rule == "fixed" else [f"stops       {made.study.stopping.said()}"]),
         f"each        {seconds(made.trial_s)}: {work.warmup_s:g} s warm-up, {_length(work)}",
         f"time        {seconds(made.hours * 3600)}",
         f"disk        {size(made.disk_bytes)} on this machine",
