@@ -122,11 +122,11 @@ def test_errors_of_two_arms() -> None:
 FINDINGS = {
     "one": (
         [Finding("holds", "", sized=False)], ["in part"],
-        "The article’s claim holds here, in direction, not in size. Could its own numbers have shown it? In part.",
+        "The article’s claim: holds here, in direction, not in size. Could its own numbers have shown it? In part.",
     ),
     "one that does not": (
         [Finding("contradicted", "")], ["no"],
-        "The article’s claim does not hold here. Could its own numbers have shown it? No.",
+        "The article’s claim: does not hold here. Could its own numbers have shown it? No.",
     ),
     "several": (
         [Finding("not-run", ""), Finding("holds", "", sized=True), Finding("holds", ""), Finding("contradicted", ""),

@@ -22,6 +22,7 @@ COMMANDS = {
     "import": "imports",
     "compare": "compare",
     "report": "report",
+    "claims": "claims",
     "verify": "ingest",
 }
 
@@ -58,6 +59,7 @@ SUMMARIES = {
     "import": "Raw outputs that you have already -> a run like any other",
     "compare": "The statistics on any table",
     "report": "Notebooks -> HTML, and the index page",
+    "claims": "What articles say, and how it fares here",
     "verify": "Is every raw file still as it was kept? Hash them again",
 }
 

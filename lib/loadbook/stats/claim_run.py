@@ -75,6 +75,14 @@ class ClaimRun:
         """Return the smallest difference that matters to a claim about values."""
         return claim.margin or self.analysis(claim).margin
 
+    def ran_as(self, study: Study, treatment: str) -> bool:
+        """Tell whether a treatment was run with the levels and the load that `study` gives it, now or then."""
+        if treatment not in self.ran or treatment not in study.treatments:
+            return False
+        now, then = study.levels_of(treatment), self.study.levels_of(treatment)
+        alike = all(now[factor] == then[factor] for factor in now.keys() & then.keys())
+        return alike and study.workload_of(treatment) == self.study.workload_of(treatment)
+
     def measured(self, claim: Claim) -> bool:
         """Tell whether any trial has a value of the claim's metric."""
         return bool(self.values(claim)["value"].notna().any())

@@ -37,7 +37,7 @@ def replay(
 
     Parameters
     ----------
-    study : gives the claims, in its order.
+    study : gives the claims, in its order. A treatment that it has changed since the run counts as not run.
     data : a run of that study; None if there is none, and every claim is then not yet run.
     known : an analysis of `data` at `level` that was made already, whose metric and baseline are used.
     level : confidence of the intervals.
@@ -57,7 +57,7 @@ def _judge(study: Study, run: ClaimRun | None, claim: Claim) -> Judged:
 def _finding(study: Study, run: ClaimRun | None, claim: Claim) -> Finding:
     if run is None:
         return Finding("not-run", words.nowhere(study.name, _subset(study, claim)))
-    missing = [name for name in needed(claim) if name not in run.ran]
+    missing = [name for name in needed(claim) if not run.ran_as(study, name)]
     if missing:
         return Finding("not-run", words.not_run(list(map(study.label, missing)), study.name, _subset(study, claim)))
     if claim.check not in ERROR_KINDS and not run.measured(claim):

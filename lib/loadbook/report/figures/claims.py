@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import level, quantity
-from loadbook.design.claim import ERROR_KINDS, Claim
+from loadbook.design.claim import ERROR_KINDS
 from loadbook.report import palette
 from loadbook.report.figures.text import drawable
-from loadbook.stats.claim_words import OUTCOMES
+from loadbook.stats.claim_words import OUTCOMES, numbers, title
 from loadbook.stats.claims import Judged
 from loadbook.stats.result import ErrorSummary, Row, Verdict
 from loadbook.stats.shown import comparison_texts
-
-_UNITS = {"requests_per_s": " req/s", "ok_per_s": " req/s"}
 
 
 @dataclass(frozen=True)
@@ -63,30 +60,6 @@ def _line(one: Judged) -> Line:
         _seen(ours) if ours else finding.number,
         palette.VERDICTS[ours.kind].text if ours else palette.SOFT,
     )
-
-
-def title(claim: Claim) -> str:
-    """Return the sentence: in quotation marks where it is the article's own words, else our short form."""
-    return f"“{claim.quote}”" if claim.quote else claim.claim
-
-
-def numbers(claim: Claim) -> str:
-    """Return "17,688 → 23,872 req/s; errors 62,488 → 7,754", as far as the article has numbers."""
-    said = []
-    if claim.value is not None and claim.against_value is not None:
-        said.append(_values(claim, claim.against_value, claim.value))
-    if claim.errors is not None or claim.against_errors is not None:
-        before, after = ("–" if e is None else f"{e:,}" for e in (claim.against_errors, claim.errors))
-        said.append(f"errors {before} → {after}")
-    return "; ".join(said) or "no numbers"
-
-
-def _values(claim: Claim, before: float, after: float) -> str:
-    metric = metric_of(claim.metric)
-    if claim.metric in _UNITS:
-        return f"{level(before)} → {level(after)}{_UNITS[claim.metric]}"
-    name = claim.metric.replace("_", " ") + (f" {claim.statistic}" if claim.statistic else "")
-    return f"{name} {quantity(before, metric.unit)} → {quantity(after, metric.unit)}"
 
 
 def compared(verdict: Verdict) -> bool:

@@ -1,0 +1,75 @@
+"""`loadbook claims`: what articles say, and how it fares here."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loadbook.design.study_file import find_study
+from loadbook.records.layout import layout as layout_of
+
+if TYPE_CHECKING:
+    from loadbook.design.study import Study
+    from loadbook.report.claims_replayed import Replayed
+
+
+@click.command()
+@click.argument("studies", nargs=-1, metavar="[STUDY]...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per claim.")
+def claims(studies: tuple[str, ...], as_json: bool) -> None:
+    """Judge what the articles of STUDY (default: every study that has claims) say, by the newest run that can.
+
+    Each claim stands with its verdict, the evidence, and whether the article's own numbers could have shown it.
+    """
+    from loadbook.report.claims_replayed import replayed
+
+    layout = layout_of()
+    names = studies or tuple(sorted(path.stem for path in layout.studies.glob("*.toml")))
+    chosen = [study for study in (find_study(layout.studies, name) for name in names) if study.published]
+    found = {study.name: replayed(layout, study, lambda text: click.echo(text, err=True)) for study in chosen}
+    if as_json:
+        rows = [_row(name, one) for name, those in found.items() for one in those]
+        click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
+        return
+    for study in chosen:
+        _show(study, found[study.name])
+    if not chosen:
+        click.echo("No claims: none of these studies holds what an article says.", err=True)
+
+
+def _show(study: Study, found: list[Replayed]) -> None:
+    from loadbook.stats.claim_words import OUTCOMES, tally, title
+
+    assert study.published is not None
+    click.echo(f"{study.name}: {study.published.source}")
+    for one in found:
+        glyph, word = OUTCOMES[one.judged.finding.outcome]
+        run = f"  (run {one.run}{', claim written after it' if one.late else ''})" if one.run else ""
+        click.echo(f"{glyph} {word:22}  {title(one.judged.claim)}{run}")
+        click.echo(f"    {one.judged.finding.evidence}")
+        click.echo(
+            f"    Could the article show it? {one.judged.article.could.capitalize()}. {one.judged.article.sentence}"
+        )
+    if found:
+        click.echo(tally([one.judged.finding for one in found], [one.judged.article.could for one in found]))
+    click.echo()
+
+
+def _row(study: str, one: Replayed) -> dict[str, Any]:
+    claim, finding, article = one.judged.claim, one.judged.finding, one.judged.article
+    return {
+        "study": study,
+        "run": one.run,
+        "claim": claim.quote or claim.claim,
+        "kind": claim.check,
+        "check": one.judged.check,
+        "outcome": finding.outcome,
+        "size_met": finding.sized,
+        "evidence": finding.evidence,
+        "written_after_run": one.late,
+        "article_could": article.could,
+        "article_effect": article.effect,
+        "article": article.sentence,
+    }
