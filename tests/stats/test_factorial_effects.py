@@ -115,7 +115,7 @@ def test_sentences(half: FactorialAnalysis) -> None:
     named = plain(say.support(half))
     assert named.startswith("nopush on is faster by ") and "workers on is slower by " in named
     assert say.quiet_pairs(half) == [
-        ("equivalent", "9 of 10 pairs", f": no effect changes by 2{NBSP}% or more with the other factor.")
+        ("equivalent", "9 of 10 pairs", f": any change of one factor’s effect by the other is smaller than 2{NBSP}%.")
     ]
     assert say.cost(half) == (
         "These 128 trials tell every main effect as precisely as 384 trials of one factor at a time "

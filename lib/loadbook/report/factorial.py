@@ -98,8 +98,13 @@ class FactorialPage(EffectsPage):
 
     def doubts(self) -> Block:
         """Show what could still be wrong, where the two analyses disagree among it."""
-        pairs = [(flag, e.label) for e in self.found.pairs for flag in e.verdict.comparison.flags]
-        own = [trials.Spoken("comparison", label, "note", 0, flag) for flag, label in pairs]
+        known = {flag for e in self.found.mains for flag in e.verdict.comparison.flags}
+        own = [
+            trials.Spoken("comparison", e.label, "note", 0, flag)
+            for e in self.found.pairs
+            for flag in e.verdict.comparison.flags
+            if flag not in known
+        ]
         lines = [*trials.doubts(self.data), *trust.notes(self.found.analysis), *own]
         return block("doubts.html.j2", "\n".join(f"- {d.title}: {d.text}" for d in lines), doubts=lines)
 

@@ -116,7 +116,7 @@ def quiet_pairs(found: FactorialAnalysis) -> list[tuple[VerdictKind, str, str]]:
     """Return kind, name and sentence of the pairs that no sentence names: how many are equivalent, how many open."""
     margin = margin_text(found.analysis.margin)
     said: dict[VerdictKind, str] = {
-        "equivalent": f": no effect changes by {margin} or more with the other factor.",
+        "equivalent": f": any change of one factor’s effect by the other is smaller than {margin}.",
         "undecided": ": undecided; figure and table have their intervals.",
         "invalid": ": not compared.",
     }

@@ -47,7 +47,8 @@ def draw_meeting(sheet: Sheet, found: FactorialAnalysis, meeting: Meeting, corne
         label = f"{look.glyph} {shortened(drawable(level, '?'), LABEL_IN - 0.1, size)}"
         sheet.text(right - 0.06, place, label, size=size)
     middle = (left + LEFT_IN + right) / 2
-    sheet.text(middle, bottom + 0.32, drawable(meeting.effect.names[0], "?"), size=size, at="center")
+    first = shortened(drawable(meeting.effect.names[0], "?"), 2 * min(middle - left, left + width - middle), size)
+    sheet.text(middle, bottom + 0.32, first, size=size, at="center")
 
 
 def _limits(found: FactorialAnalysis) -> Interval:

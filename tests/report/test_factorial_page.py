@@ -1,0 +1,176 @@
+"""Figure 9 and the page of a factorial study, in the cases that strain them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from matplotlib.text import Text
+from mockproject import Arm, make_project
+
+import loadbook
+from factorials import FactorialRun, factorial_run, factorial_study
+from loadbook.core.errors import UsageError
+from loadbook.design.study_file import read_study
+from loadbook.records.rundata import load_run
+from loadbook.report.factorial import FactorialPage
+from loadbook.report.figures import common, factorial
+from loadbook.report.follow_up import next_study
+from loadbook.report.html import forbidden
+from loadbook.report.parameters import literals
+from loadbook.stats.factorial import FactorialAnalysis, analyse_factorial
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "factorial.ipynb"
+FIVE = ("multi_accept", "use_epoll", "tcp_nopush", "tcp_nodelay", "worker_processes")
+EIGHT = ("workers", "events", "sending", "timeouts", "compression", "file_cache", "log", "limit")
+FORBIDDEN = re.compile(r"significant|\bsame\b(?! against)|proves?\b|no effect|\bnan\b", re.IGNORECASE)
+GROUPS = {"network": ["nopush", "nodelay"], "events": ["accept", "epoll"]}
+
+
+def run_of(case: str) -> FactorialRun:
+    if case == "pairs":
+        effects = {("multi_accept", "use_epoll"): 0.1, ("tcp_nopush", "tcp_nodelay"): -0.08, ("tcp_nopush",): 0.06}
+        return factorial_run(factorial_study(FIVE, 8, fraction="half"), effects)
+    if case == "aliased":
+        return factorial_run(factorial_study(EIGHT, 10, fraction="sixteenth"), {("workers",): 0.3, ("log",): -0.02})
+    if case == "undecided":
+        return factorial_run(factorial_study(FIVE[:2], 6), {}, sd=0.1)
+    if case == "huge":
+        return factorial_run(factorial_study(FIVE[:3], 8), {FIVE[:1]: 1.2, FIVE[1:2]: -1.2, FIVE[:2]: 2.3})
+    if case == "long":
+        names = ("a" * 41, "reset_timedout_connection_and_more_of_it", "b")
+        return factorial_run(factorial_study(names, 8), {(names[0], names[1]): 0.1})
+    run = factorial_run(factorial_study(FIVE[:2], 8), {})
+    run.trials["valid"] = False
+    return run
+
+
+CASES = ("pairs", "aliased", "undecided", "huge", "long", "invalid")
+
+
+@functools.cache
+def found_of(case: str) -> FactorialAnalysis:
+    found = analyse_factorial(run_of(case))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+def test_texts_are_whole_apart_and_large_enough(case: str, narrow: bool) -> None:
+    drawn = factorial.draw(found_of(case), narrow=narrow)
+    assert drawn.get_figwidth() == (common.NARROW_IN if narrow else common.WIDE_IN)
+    drawn.draw_without_rendering()
+    found = [t for t in drawn.findobj(Text) if t.get_visible() and t.get_text().strip()]
+    boxes = [(t.get_text(), t.get_window_extent()) for t in found]
+    assert all(t.get_fontsize() >= common.SMALLEST_PT for t in found)
+    for text, box in boxes:
+        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= drawn.bbox.x1 + 1 and box.y1 <= drawn.bbox.y1 + 1, text
+    for (one, first), (two, second) in itertools.combinations(boxes, 2):
+        wide = min(first.x1, second.x1) - max(first.x0, second.x0)
+        tall = min(first.y1, second.y1) - max(first.y0, second.y0)
+        assert wide <= 1.5 or tall <= 2.5, (one, two, wide, tall)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_words_beside_it_are_honest(case: str) -> None:
+    found = found_of(case)
+    answer, how, alt = factorial.answer(found), factorial.how(found), factorial.alt(found)
+    assert answer.endswith(".") and how.endswith(".") and answer in alt
+    assert not FORBIDDEN.search(answer + how + alt)
+    assert all(effect.label in alt for effect in found.effects)
+    assert ("“or”" in how) == (case == "aliased")
+    assert ("Panels" in how) == bool(found.meetings)
+
+
+def test_a_panel_per_pair_that_acts() -> None:
+    found = found_of("pairs")
+    assert {m.effect.names for m in found.meetings} >= {FIVE[:2], ("tcp_nopush", "tcp_nodelay")}
+    assert len(factorial.draw(found).axes) == 1 + len(found.meetings)
+    assert len(factorial.draw(found_of("undecided")).axes) == 1
+
+
+def test_bytes_repeat() -> None:
+    first, second = (common.to_svg(factorial.draw(found_of("pairs"))) for _ in range(2))
+    assert first == second and len(first) < 200_000
+
+
+def project(root: Path, effects: dict[str, float], name: str = "tuned") -> FactorialPage:
+    """The page of a run of 2^2 groups of two directives; effects of treatments a, b and ab."""
+    levels = {"a": ("network",), "b": ("events",), "ab": ("network", "events")}
+    sets = {key: {d: group in on for group, own in GROUPS.items() for d in own} for key, on in levels.items()}
+    arms = {
+        "plain": Arm(label="plain", set=dict.fromkeys([d for own in GROUPS.values() for d in own], False)),
+        **{key: Arm(effects.get(key, 0.0), sets[key], " + ".join(levels[key]), scatter=0.006) for key in sets},
+    }
+    spec = {"factors": list(GROUPS), "groups": GROUPS}
+    layout = make_project(root, arms, name=name, factorial=spec, notebooks=["factorial"])
+    return FactorialPage(load_run(layout, name))
+
+
+def test_the_page_answers_and_says_what_to_run_next(tmp_path: Path) -> None:
+    page = project(tmp_path, {"a": 0.06, "ab": 0.06})
+    assert page.answer().text.startswith("network group on is faster by ")
+    assert "No pair is shown to act together" in page.answer().text
+    assert "▲ network group on is faster by" in page.effects().text
+    assert "Pooled" in page.effects().text
+    assert page.design().text.startswith("- All 4 combinations are run")
+    assert page.errors().text.startswith("No errors in 44 of 44 trials")
+    assert "blocks left out, in which not all 4 combinations count: 1" in page.doubts().text
+    assert "Run network (nopush, nodelay) apart" in page.next_step().text
+    assert page.summary()["notebook"] == "factorial"
+    blocks = (page.answer(), page.effects(), page.design(), page.errors(), page.next_step())
+    for block in blocks:
+        assert not forbidden(f"<!DOCTYPE html><html><body>{block.html}</body></html>")
+        assert not FORBIDDEN.search(block.text), block.text
+
+
+def test_the_study_that_it_proposes_can_be_read(tmp_path: Path) -> None:
+    page = project(tmp_path, {"a": 0.06, "ab": 0.06})
+    _, text = next_study(page.data.study, page.found)
+    assert text is not None and text[0] == "studies/tuned-apart.toml"
+    first = Path(loadbook.__file__).parents[2] / "studies" / "nginx-tuned-groups.toml"
+    (tmp_path / "tuned.toml").write_text(first.read_text().replace("nginx-tuned-groups", "tuned"))
+    own = text[1].replace('["nopush", "nodelay"]', '["tcp_nopush", "tcp_nodelay"]') + "\n[published]\nclaims = []\n"
+    (tmp_path / "tuned-apart.toml").write_text(own)
+    made = read_study(tmp_path / "tuned-apart.toml")
+    assert list(made.treatments) == ["before", "a", "b", "ab", "before-again", "control-access-log"]
+    assert made.treatments["ab"].set == {"tcp_nopush": "on", "tcp_nodelay": "off"}
+
+
+def test_nothing_to_take_apart(tmp_path: Path) -> None:
+    page = project(tmp_path, {})
+    lines, text = next_study(page.data.study, page.found)
+    assert text is None
+    assert lines == ["Nothing has to be taken apart: every effect that matters belongs to one factor or one pair."]
+
+
+def test_aliased_pairs_ask_for_a_larger_fraction() -> None:
+    run = factorial_run(factorial_study("abcd", 9, fraction="half"), {("a", "b"): 0.06})
+    found = analyse_factorial(run)
+    assert found is not None
+    assert next_study(run.study, found)[0] == [
+        "a x b may be c x d as well: run a larger fraction, or only the factors in question."
+    ]
+    invalid = found_of("invalid")
+    assert next_study(run.study, invalid)[0] == ["Nothing was compared: repair what the answer names, and run again."]
+
+
+def test_a_study_of_another_kind_is_refused(tmp_path: Path) -> None:
+    layout = make_project(tmp_path, name="plain-study")
+    with pytest.raises(UsageError, match="has no \\[factorial\\]"):
+        FactorialPage(load_run(layout, "plain-study")).answer()
+
+
+def test_the_notebook_calls_what_the_page_has() -> None:
+    cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
+    called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
+    assert called[:4] == ["scope", "answer", "trust", "effects"] and called[-1] == "provenance"
+    assert all(callable(getattr(FactorialPage, name)) for name in called)
+    parameters = set(inspect.signature(loadbook.factorial_page).parameters)
+    assert parameters == set(literals(cells[0]))
