@@ -33,6 +33,7 @@ from loadbook.report.figures import (
     traces,
 )
 from loadbook.report.figures import text as lettering
+from loadbook.stats.order import outliers
 from loadbook.stats.shown import numbers
 
 FIGURES = ("effects", "order", "pairs", "errors", "latency", "traces", "gates", "published")
@@ -225,9 +226,13 @@ def test_order_draws_every_trial_and_crosses_for_those_not_counted():
     m = mock("plain")
     drawn = order.draw(m.analysis, m.values, m.reasons)
     crosses = [line for line in drawn.axes[0].lines if line.get_marker() == "x"]
-    marks = [line for line in drawn.axes[0].lines if line.get_marker() not in ("x", "None", "")]
+    rings = [line for line in drawn.axes[0].lines if line.get_markerfacecolor() == "none"]
+    others = (*crosses, *rings)
+    marks = [line for line in drawn.axes[0].lines if line.get_marker() not in ("None", "") and line not in others]
     assert sum(len(line.get_xdata()) for line in crosses) == (~m.values["valid"]).sum() == 2
     assert sum(len(line.get_xdata()) for line in marks) == m.values["valid"].sum()
+    assert sum(len(line.get_xdata()) for line in rings) == len(outliers(m.values)) == 2
+    assert "Ring: 2 trials far from the others of its treatment, counted." in order.how(m.analysis, m.values)
     assert sum("driver crashed: not counted" in text for text in words(drawn)) == 2
 
 

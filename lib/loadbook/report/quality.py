@@ -24,7 +24,7 @@ class QualityPage(Page):
 
     def answer(self) -> Block:
         """Show how many trials count, what the checks of the laboratory said, and how many doubts there are."""
-        number, cells = trials.count(self.data), trust.trust(self.data, self.analysis)
+        number, cells = trials.count(self.data), trust.trust(self.data, self.analysis, self.notes)
         checks = {"✓": "passed", "✕": "failed", "!": "not judged"}
         said = ", ".join(
             f"{name} {checks[cell.glyph]}" for name, cell in zip(("A/A arm", "control"), cells, strict=False)

@@ -9,11 +9,12 @@ from typing import Any
 from loadbook.core.gates import RULES, ending, title_of
 from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import level as level_text
-from loadbook.core.units import seconds
+from loadbook.core.units import percent, seconds
 from loadbook.records.rundata import RunData
 from loadbook.report.blocks import Block, clean, render
 from loadbook.report.show import FigureModule, drawn
 from loadbook.report.tables import DASH, Column, Table
+from loadbook.stats import order
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def gate_block(data: RunData, figure: FigureModule, labels: Mapping[str, str], l
 
 def every_trial(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
     """Return the table of every trial in order of execution."""
-    unit, why = metric_of(metric).unit, reasons(data)
+    unit, why, far = metric_of(metric).unit, reasons(data), order.outliers(data.values(metric))
     columns = [
         Column("Slot"), Column("Trial"), Column("Block", numeric=True), Column("Treatment"),
         Column(f"{metric}, {unit}", numeric=True), Column("Errors", numeric=True), Column("Took, s", numeric=True),
@@ -121,11 +122,17 @@ def every_trial(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
         [
             str(t.slot), t.trial, str(t.block), labels[t.treatment], number(t.value, unit), number(t.errors, "1"),
             f"{t.duration_s:.1f}" if t.duration_s == t.duration_s else DASH,
-            f"no: {why[t.trial]}" if t.trial in why else "yes", ", ".join(map(title_of, t.gates)) or DASH,
+            f"no: {why[t.trial]}" if t.trial in why else _counts(far.get(t.trial)),
+            ", ".join(map(title_of, t.gates)) or DASH,
         ]
         for t in each(data.values(metric).merge(errors, on="trial").merge(told, on="trial"))
     ]  # fmt: skip
     return Table("Every trial", columns, rows)
+
+
+def _counts(far: float | None) -> str:
+    """Return "yes", and by how much a trial lies away from the others of its treatment where that is far."""
+    return "yes" if far is None else f"yes, far out ({percent(far)})"
 
 
 def number(value: float, unit: str) -> str:

@@ -30,10 +30,12 @@ from loadbook.report.figures.common import (
 )
 from loadbook.report.figures.crosses import Frame, draw_excluded
 from loadbook.report.figures.text import counted, line_in, pushed_apart, shortened, text_width, widest, wrap
+from loadbook.stats.order import outliers
 from loadbook.stats.result import Analysis
 
 MOST_ARMS, LABEL_IN = 8, 1.85
 UNSTEADY = 0.10  # range of the block medians from which on a reader should ask what disturbed the host
+RING_PT = 5.0
 LEFT_IN, TITLE_IN, GAP_IN, FOOT_IN = 0.62, 0.3, 0.34, 0.46
 OTHERS = palette.Style(palette.OTHERS, palette.SOFT, "", "o")
 
@@ -113,6 +115,11 @@ def _draw_values(
         own = counted_ones[counted_ones["treatment"] == treatment]
         props = mark_props(look, 3.2 if look is OTHERS else size)
         panel.plot(own["slot"], np.log(own["value"]), **props, zorder=2 if look is OTHERS else 3)
+    far = counted_ones[counted_ones["trial"].isin(list(outliers(values)))]
+    panel.plot(
+        far["slot"], np.log(far["value"]), linestyle="none", marker="o", markersize=size + RING_PT,
+        markerfacecolor="none", markeredgecolor=palette.INK, markeredgewidth=0.9, zorder=4,
+    )  # fmt: skip
     return low, high
 
 
@@ -238,8 +245,9 @@ def answer(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] 
 def how(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] | None = None) -> str:
     """Return how the figure is read."""
     text = "One mark is one trial; the vertical axis is logarithmic and does not start at zero."
-    out = int((~values["valid"]).sum())
-    return text + (f" ✕: {counted(out, 'trial')} not counted." if out else "")
+    out, far = int((~values["valid"]).sum()), len(outliers(values))
+    text += f" ✕: {counted(out, 'trial')} not counted." if out else ""
+    return text + (f" Ring: {counted(far, 'trial')} far from the others of its treatment, counted." if far else "")
 
 
 def alt(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] | None = None) -> str:
@@ -247,5 +255,6 @@ def alt(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] | N
     out = int((~values["valid"]).sum())
     return (
         f"{quantity(metric_of(analysis.metric), analysis.statistic)} of {len(values)} trials in order of execution, "
-        f"{counted(values['block'].nunique(), 'block')}, {out} not counted. {answer(analysis, values)}"
+        f"{counted(values['block'].nunique(), 'block')}, {out} not counted, {len(outliers(values))} ringed as far from "
+        f"the others of its treatment. {answer(analysis, values)}"
     )
