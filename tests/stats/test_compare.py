@@ -55,6 +55,15 @@ def test_interval_ends_where_the_test_starts_to_accept(blocks: int, kind: str) -
         assert np.abs(differences - high).min() < 1e-9
 
 
+@pytest.mark.parametrize("test", [blocked_rank, signed_rank])
+def test_drawn_swaps_give_an_interval_that_ends_where_they_change_their_mind(test) -> None:
+    base, other = arms(25, "shared")
+    for alpha in (0.05, 0.10, 0.01):
+        (low, high), p = test(base, other, [alpha]).intervals[0], lambda shift: test(base, other - shift, []).p
+        assert p(low - 1e-9) <= alpha < p(low + 1e-9)
+        assert p(high + 1e-9) <= alpha < p(high - 1e-9)
+
+
 def test_estimate_is_the_median_of_all_differences() -> None:
     base, other = arms(9, "iid")
     every = [o - b for o, b in itertools.product(other, base)]
