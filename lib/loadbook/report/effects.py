@@ -55,12 +55,13 @@ class EffectsPage(Page):
         return block("trust.html.j2", "\n".join(f"{c.glyph} {c.title}: {c.text}" for c in cells), cells=cells)
 
     def effects(self) -> Block:
-        """Show the effect plot, a sentence per treatment, and the table behind them."""
-        from loadbook.report.figures import effects
+        """Show the effect plot (of a one-sided question that of losses), a sentence per treatment, and the table."""
+        from loadbook.report.figures import effects, losses
 
+        figure = losses if self.analysis.asks == "no-loss" else effects
         said, table = verdicts.sentences(self.analysis), verdicts.table(self.analysis, self.labels)
         html = render(
-            "effects.html.j2", figure=markup(drawn(effects, self.analysis)), said=said, table=safe_table(table)
+            "effects.html.j2", figure=markup(drawn(figure, self.analysis)), said=said, table=safe_table(table)
         )
         text = "\n".join(f"{s.glyph} {s.name}{s.text}" for s in said)
         return Block(str(html), str(clean(f"{text}\n\n{plain(table)}")))

@@ -36,7 +36,7 @@ def _headline(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
         return _fit(_label(rows[0], labels), *_alone(rows[0]))
     if analysis.asks == "no-loss":
         return losses.headline(rows, analysis.margin)
-    if analysis.contrasts == "best" and (said := _best(analysis, labels)):
+    if analysis.best_is_reference and (said := _best(analysis, labels)):
         return said
     moved = _of(rows, "better") or _of(rows, "worse")
     if not moved:
@@ -71,7 +71,7 @@ def supporting(analysis: Analysis, labels: Mapping[str, str] | None = None) -> s
     reason = _why_none(rows) or _forecast(rows, labels)
     if analysis.asks == "no-loss":
         return " ".join(filter(None, (losses.losers(rows), reason)))
-    if analysis.contrasts == "best" and _best(analysis, labels):
+    if analysis.best_is_reference:
         return " ".join(filter(None, (_nearest(analysis, labels), reason)))
     better, worse = _of(rows, "better"), _of(rows, "worse")
     best = _best(analysis, labels) if better else None

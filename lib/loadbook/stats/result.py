@@ -167,6 +167,11 @@ class Analysis:
     contrasts: Contrasts = "baseline"
     asks: Asks = "difference"
 
+    @property
+    def best_is_reference(self) -> bool:
+        """Whether everything is compared with the arm observed best."""
+        return self.contrasts == "best" and bool(self.best or self.tied_with_best)
+
     def row(self, treatment: str) -> Row:
         """Return one treatment's row."""
         return next(r for r in self.rows if r.treatment == treatment)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from matplotlib.axes import Axes
 
 from loadbook.core.metrics import metric as metric_of
 from loadbook.report import palette
@@ -27,11 +30,41 @@ class Line:
     change: str
     height: float
     own_line: bool = False
+    note: str = ""
 
     @property
     def check(self) -> bool:
         """Whether the row is a check of the laboratory."""
         return self.row.kind != "treatment"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a plot of rows says and draws in its own way.
+
+    Parameters
+    ----------
+    verdict, change, note : the words of a row; `change` is told whether to give the number of blocks, `note` is what
+        stands below (wide) or above it (narrow).
+    change_head, margin, title : the words above the changes, above the band (told whether the sheet is narrow), below
+        the axis.
+    margin_at, margin_size : the effect at which the band's words stand, and how far the band reaches.
+    ground : draws the ground of a lane (axes, ticks, top, bottom).
+    interval : draws one row's interval (axes, scale, y, row).
+    names : treatment -> the name that is drawn.
+    """
+
+    verdict: Callable[[Row], str]
+    change: Callable[[Row, bool], str]
+    change_head: str
+    margin: Callable[[bool], str]
+    margin_at: float
+    margin_size: float
+    ground: Callable[[Axes, Sequence[float], float, float], None]
+    interval: Callable[[Axes, scales.RatioScale, float, Row], None]
+    title: str
+    names: Mapping[str, str]
+    note: Callable[[Row], str] = lambda row: ""
 
 
 def rows_of(analysis: Analysis) -> list[Row]:
@@ -48,28 +81,29 @@ def scale_of(analysis: Analysis) -> scales.RatioScale:
     return scales.ratio_scale(intervals, truths, [*certain, *truths], analysis.margin)
 
 
-def wide_line(row: Row, analysis: Analysis) -> Line:
+def wide_line(row: Row, look: Look) -> Line:
     """Return a row of the wide layout."""
     size = size_pt(False)
     bold = row.kind == "treatment"
-    said = change_text(row)
+    said = look.change(row, True)
     if not compared(row):
         said = wrap(said, REASON_IN, size - 0.8)
-    name = wrap(names(analysis)[row.treatment], NAME_IN, size, bold)
+    said = "\n".join(filter(None, (said, look.note(row))))
+    name = wrap(look.names[row.treatment], NAME_IN, size, bold)
     height = ROW_IN + 0.07 * ("\n" in name or "\n" in said)
-    return Line(row, name, verdict_text(row, analysis), said, height)
+    return Line(row, name, look.verdict(row), said, height)
 
 
-def narrow_line(row: Row, analysis: Analysis) -> Line:
+def narrow_line(row: Row, look: Look) -> Line:
     """Return a row of the narrow layout: its words stand above its lane."""
     size, bold, room = size_pt(True), row.kind == "treatment", NARROW_IN - 0.12
-    verdict, said, name = verdict_text(row, analysis), change_text(row, blocks=False), names(analysis)[row.treatment]
-    said = said if compared(row) else ""
+    verdict, note, name = look.verdict(row), look.note(row), look.names[row.treatment]
+    said = look.change(row, False) if compared(row) else ""
     needs = text_width(name, size, bold) + 0.14 + text_width(f"{verdict} {said}", size)
-    name = wrap(name, room, size, bold)
-    own_line = needs > room
+    name = wrap(name, room - (text_width(note, size) + 0.14 if note else 0), size, bold)
+    own_line = bool(note) or needs > room
     lane = LANE_IN if compared(row) else line_in(size - 0.6, reason_lines(row).count("\n") + 1) + 0.06
-    return Line(row, name, verdict, said, lane + 0.12 + line_in(size, name.count("\n") + 1 + own_line), own_line)
+    return Line(row, name, verdict, said, lane + 0.12 + line_in(size, name.count("\n") + 1 + own_line), own_line, note)
 
 
 def reason_lines(row: Row) -> str:
@@ -96,13 +130,18 @@ def change_text(row: Row, blocks: bool = True) -> str:
 
 
 def compared_with(analysis: Analysis) -> str:
-    """Return what the rows' changes are changes against."""
-    reference = names(analysis).get(analysis.baseline, analysis.baseline)
+    """Return what the rows' changes are changes against, in the few words that an axis has room for."""
     if analysis.contrasts == "adjacent":
-        return f"the treatment above it, the first against {reference}"
-    if analysis.contrasts == "best" and (analysis.best or analysis.tied_with_best):
-        return f"{reference}, the one observed best"
-    return "the baseline"
+        return "the treatment above it"
+    return "the one observed best" if analysis.best_is_reference else "the baseline"
+
+
+def reference(analysis: Analysis) -> str:
+    """Return the same for a caption, with the name of the arm that no row has; nothing for a plain baseline."""
+    name = names(analysis).get(analysis.baseline, analysis.baseline)
+    if analysis.contrasts == "adjacent":
+        return f"each treatment against the one above it, the first against {name}; "
+    return f"each treatment against {name}, the one observed best; " if analysis.best_is_reference else ""
 
 
 def _reason(row: Row) -> str:
