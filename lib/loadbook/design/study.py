@@ -108,7 +108,7 @@ class Gates(_Spec):
     aa_p: Annotated[float, Field(gt=0, lt=1)] = 0.01
     trace_coverage: Annotated[float, Field(gt=0, le=1)] = 0.95
     little_tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.3
-    min_tail_requests: Annotated[float, Field(ge=0)] = 1.0
+    min_tail_requests: Annotated[float, Field(ge=0)] = 20.0
     bytes_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.02
     header_bytes: Annotated[int, Field(ge=0)] = 1024
     clock_step_s: Annotated[float, Field(ge=0)] = 0.1

@@ -19,13 +19,14 @@ STREAMS = re.compile(r"(?:-m ?|--max-concurrent-streams[= ])(\d{1,6})")
 
 
 def too_short(evidence: Evidence) -> Iterator[Hit]:
-    """Find percentiles beyond which there is hardly a request (ab prints p99 of 10 requests)."""
+    """Find percentiles that so few requests cannot measure (ab prints p99 of 10 requests)."""
     highest = _highest_percentiles(evidence)
     for driver in [TOTAL] if TOTAL in highest else sorted(highest):
         requests, p = evidence.of(driver, "requests", "count"), highest[driver]
         beyond = (requests or 0.0) * (1 - p / 100)
-        if requests is not None and beyond < evidence.thresholds.min_tail_requests:
-            seen = f"p{p:g} is that of {requests:,.0f} requests, of which {beyond:.2g} lie beyond it"
+        if requests is not None and beyond < evidence.thresholds.min_tail_requests - 1e-9:
+            least = evidence.thresholds.min_tail_requests
+            seen = f"p{p:g} is that of {requests:,.0f} requests: {beyond:.2g} lie beyond it, {least:g} are needed"
             yield evidence.hit("too_short", "doubt", seen, None if driver == TOTAL else driver)
 
 

@@ -10,6 +10,7 @@ from loadbook.core.metrics import Direction
 from loadbook.core.metrics import metric as metric_of
 from loadbook.records.rundata import trial_values
 from loadbook.stats import errors as error_counts
+from loadbook.stats import tails
 from loadbook.stats.errors import Counts
 from loadbook.stats.reasons import counts
 from loadbook.stats.result import Asks, Contrasts, Stand
@@ -89,10 +90,15 @@ def ask(
     samples: pd.DataFrame | None = getattr(data, "samples", None)
     if wanted == SETTLED and samples is not None:
         values["value"] = values["trial"].map(settled_rates(samples, chosen))
+    requests = trial_values(data.trials, data.measurements, "requests")["value"]
+    short = tails.too_few(chosen, wanted, requests, study.gates.min_tail_requests)
+    values["value"] = values["value"].mask(short)
+    trials = _with_causes(data)
+    trials = trials.assign(short_tail=trials["trial"].isin(values.loc[short, "trial"]))
     values = values.assign(valid=counts(values))
     errors = {name: error_counts.count(data.trials, data.measurements, name) for name in {*treatments_of(data), base}}
     return Question(
-        study, base, chosen, wanted, margin, level, direction(chosen), values, _with_causes(data), errors,
+        study, base, chosen, wanted, margin, level, direction(chosen), values, trials, errors,
         _blocks(data), *_declared(study, baseline, own=chosen == study.metric),
     )  # fmt: skip
 

@@ -47,7 +47,8 @@ def reason(
     base = trials[trials["treatment"] == comparison.baseline]
     used_own, used_base = own[counts(own)], base[counts(base)]
     found = (
-        _too_little(comparison, own, base)
+        _short_tail(comparison.statistic, used_own, used_base)
+        or _too_little(comparison, own, base)
         or _order(used_own, used_base)
         or _ceiling(comparison.metric, used_own, used_base)
         or _unsteady(used_own, used_base)
@@ -153,6 +154,13 @@ def _order(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
     if own["slot"].max() < base["slot"].min() or base["slot"].max() < own["slot"].min():
         return "one arm ran whole before the other, so the order was not randomised in blocks"
     return None
+
+
+def _short_tail(statistic: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    """Say so if a percentile is not measurable in most trials of an arm."""
+    if "short_tail" not in own or not any(arm["short_tail"].mean() > 0.5 for arm in (own, base)):
+        return None
+    return f"{statistic} is not measurable: too few requests of a trial lie beyond it (gates.min_tail_requests)"
 
 
 def _unsteady(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
