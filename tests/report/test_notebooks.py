@@ -121,5 +121,5 @@ def test_run_study_is_safe_by_default(tmp_path):
     text = "\n".join(o.data["text/plain"] for c in cells for o in c.get("outputs", []))
     assert "Nothing was executed" in text
     assert re.search(r"trials +\d+ \(\d+ blocks of \d+\)", text)
-    assert "a difference of about" in text
+    assert re.search(r"detectable +[\d.]+\u00a0% with \d+ blocks", text)
     assert not (tmp_path / "data").exists()
