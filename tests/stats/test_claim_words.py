@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from claimdata import claim
@@ -116,6 +117,11 @@ def test_errors_of_two_arms() -> None:
     ours = ErrorSummary("x", 12, 11, 990, 5, {}, p=0.0001)
     assert said(words.errors(ours, ErrorSummary("y", 12, 0, 0, 5, {}), "X", "Y")) == (
         "X: errors in 11 of 12 trials; Y: in 0 of 12 trials (p < 0.001)."
+    )
+    rated = replace(ours, trials_with_errors=12, p=1.0, rate_ratio=0.741, rate_ci95=(0.701, 0.789))
+    assert said(words.errors(rated, ErrorSummary("y", 12, 12, 9, 5, {}), "X", "Y")) == (
+        "X: errors in 12 of 12 trials; Y: in 12 of 12 trials (p 1.00), "
+        "0.74 times as many per request (95 % interval 0.7 to 0.79)."
     )
 
 
