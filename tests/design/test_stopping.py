@@ -92,6 +92,13 @@ def test_another_number_of_blocks_than_the_last_look_is_refused(read):
     }
 
 
+def test_a_factorial_has_no_looks(read):
+    factorial = '[factors.a]\nlevels = [1, 2]\n[factors.b]\nlevels = [1, 2]\n[factorial]\nfactors = ["a", "b"]\n'
+    with pytest.raises(StudyError) as refused:
+        read(f'{factorial}[stopping]\nrule = "always-valid"')
+    assert "fixed number of blocks" in {p.path: p.message for p in refused.value.problems}["stopping.rule"]
+
+
 def test_more_blocks_go_on_with_the_same_draw(read):
     study = read("")
     plan = make_plan(study, blocks=4)

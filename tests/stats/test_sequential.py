@@ -15,7 +15,7 @@ from statdata import noisy
 from loadbook.core.errors import UsageError
 from loadbook.design.stopping import Stopping
 from loadbook.stats.compare import compare
-from loadbook.stats.sequential import POCOCK, always_valid_t, stand
+from loadbook.stats.sequential import POCOCK, always_valid_t, as_fixed, critical, stand
 from loadbook.stats.verdict import decide
 
 LOOKS = Stopping(rule="looks", looks=(10, 20, 30))
@@ -148,3 +148,11 @@ def test_a_forecast_knows_that_an_always_valid_interval_is_wider():
         decide(compare(values, "t", "b", rule=rule), 0.02).forecast.about for rule in ("fixed", "always-valid")
     )
     assert 0 < usual < always
+
+
+def test_a_fixed_number_of_blocks_may_stand_for_the_always_valid_rule():
+    for blocks in (6, 20, 60):
+        alpha = as_fixed(blocks, 0.05)
+        assert critical("paired-t", blocks, alpha) == pytest.approx(critical("always-valid-t", blocks, 0.05))
+        assert alpha < 0.02
+    assert 0 < as_fixed(5, 0.001) <= 1e-6

@@ -129,6 +129,8 @@ def _references(raw: dict[str, Any]) -> Found:
 
 
 def _stopping(raw: dict[str, Any]) -> Found:
+    if raw.get("factorial") and _table(raw, "stopping").get("rule", "fixed") != "fixed":
+        yield "stopping.rule", "a factorial has a fixed number of blocks: its effects are not judged at looks"
     last = last_look(raw)
     if last is not None and raw.get("blocks", last) != last:
         yield "blocks", f"must be {last}, the last of stopping.looks, or be left out (is {shown(raw['blocks'])})"

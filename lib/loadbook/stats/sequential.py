@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import stdtr
 
 from loadbook.core.errors import UsageError
 from loadbook.design.stopping import POCOCK, Stopping
@@ -18,8 +19,9 @@ from loadbook.stats.plan import t_quantile
 from loadbook.stats.result import Interval, Method, Stand
 from loadbook.stats.swaps import Floats
 
-__all__ = ["POCOCK", "always_valid", "always_valid_t", "critical", "stand"]
+__all__ = ["POCOCK", "always_valid", "always_valid_t", "as_fixed", "critical", "stand"]
 LEVEL = 0.95
+SMALLEST_ALPHA = 1e-6  # below, so few blocks find nothing of any size that matters
 
 
 def always_valid(base: Floats, other: Floats, alphas: Sequence[float]) -> Tested:
@@ -58,6 +60,11 @@ def _p(mean: float, error: float, n: int, g: float) -> float:
 def critical(method: Method | None, blocks: int, alpha: float) -> float:
     """Return the t beyond which a method of paired differences rejects, two-sided, after so many blocks."""
     return _bound(blocks, alpha) if method == "always-valid-t" else t_quantile(1 - alpha / 2, blocks)
+
+
+def as_fixed(blocks: int, alpha: float) -> float:
+    """Return the threshold at which a t test of a fixed number of blocks asks for as much as the always-valid one."""
+    return max(float(2 * stdtr(blocks - 1, -_bound(blocks, alpha))), SMALLEST_ALPHA)
 
 
 def _bound(n: int, alpha: float, g: float = 1.0) -> float:

@@ -135,8 +135,11 @@ def _assumed(plan: Plan, effect: float) -> Outlook:
 
 def _alpha(plan: Plan) -> float:
     """Return the threshold of one comparison among those of the plan, and of one look among its looks."""
-    looks = len(plan.study.stopping.looks)
-    return POCOCK.get(looks, ALPHA) / max(1, comparisons(plan))
+    from loadbook.stats.sequential import as_fixed
+
+    stopping = plan.study.stopping
+    alpha = POCOCK.get(len(stopping.looks), ALPHA) / max(1, comparisons(plan))
+    return alpha if stopping.rule != "always-valid" else as_fixed(max(plan.blocks, MIN_BLOCKS), alpha)
 
 
 def comparisons(plan: Plan) -> int:
