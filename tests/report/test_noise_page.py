@@ -138,11 +138,28 @@ def test_the_notebook_makes_the_page(tmp_path):
     assert "On these hosts" in made.page("index.html")
 
 
+def test_a_laboratory_that_contradicts_itself_says_so_first(tmp_path):
+    arms = {"baseline": Arm(), "aa": Arm(0.2, check="aa", label="again")}
+    page = NoisePage(load_run(make_project(tmp_path, arms, name="broken", blocks=12, traces=False), "broken"))
+    first, second, *_ = page.answer().text.splitlines()
+    assert "contradicts itself" in first or "differs" in first
+    assert second.startswith("On these hosts ")
+    assert page.summary()["verdict"]["sentence"] == first
+
+
+def test_one_arm_alone_is_a_record_too(tmp_path):
+    layout = make_project(tmp_path, {"baseline": Arm()}, name="alone", blocks=30, traces=False)
+    page = NoisePage(load_run(layout, "alone"))
+    assert page.record.noise.trials == 29
+    assert page.answer().text.startswith("On these hosts ")
+    assert not forbidden(page_html(page))
+
+
 def test_too_little_says_so(tmp_path):
     arms = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06)}
     page = NoisePage(load_run(make_project(tmp_path, arms, name="short", blocks=6, traces=False), "short"))
     assert page.record is None
     assert page.answer().text == "Not known yet: fewer than 20 trials of one configuration count, or all are equal."
     assert "Not known yet" in page.figure_11().text
-    assert page.summary()["sentences"] == [page.headline]
+    assert page.summary()["sentences"] == [page.answer().text]
     assert not forbidden(page_html(page))

@@ -38,8 +38,14 @@ class NoisePage(Page):
 
     def answer(self) -> Block:
         """Show how many blocks the margin needs here, and what labels drawn anew say."""
-        support = [] if self.record is None else self._support(self.record)
-        return block("laboratory.html.j2", "\n".join([self.headline, *support]), headline=self.headline, lines=support)
+        said, *support = self.sentences
+        return block("laboratory.html.j2", "\n".join([said, *support]), headline=said, lines=support)
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """The answer: that the laboratory contradicts itself if it does, blocks for the margin, false alarms."""
+        broken = [self.analysis.laboratory] if self.analysis.laboratory else []
+        return [*broken, self.headline, *([] if self.record is None else self._support(self.record))]
 
     def trust(self) -> Block:
         """Show in four cells whether the instrument works; there is no known cost among trials that are alike."""
@@ -78,9 +84,12 @@ class NoisePage(Page):
 
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say: the headline, and what labels drawn anew found."""
-        lines = [self.headline] + ([] if self.record is None else [relabelled_line(self.record.relabelled)])
-        verdict = {"kind": "undecided", "glyph": "○", "word": "noise", "sentence": self.headline}
-        return super().summary() | {"verdict": verdict, "sentences": lines, "doubts": len(trials.doubts(self.data))}
+        verdict = {"kind": "undecided", "glyph": "○", "word": "noise", "sentence": self.sentences[0]}
+        return super().summary() | {
+            "verdict": verdict,
+            "sentences": self.sentences,
+            "doubts": len(trials.doubts(self.data)),
+        }
 
 
 def ability_table(found: Record) -> Table:
