@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from loadbook.stats import losses
 from loadbook.stats.result import VERDICT_ORDER, Analysis, Row, VerdictKind
-from loadbook.stats.sentences import best_sentence, margin_text, more_blocks, phrase
+from loadbook.stats.sentences import best_sentence, evidence, margin_text, more_blocks, phrase
 from loadbook.stats.shown import comparison_texts
 from loadbook.stats.words import name, predicate
 
@@ -130,16 +130,21 @@ def _alone(row: Row) -> list[str]:
     if kind == "small":
         return [_said(row), f"{_bare(row)}: less than the {margin} that matters."]
     if row.verdict.loss and kind == "undecided":
-        return [f": undecided, at worst {texts.worst} (one-sided), {texts.blocks} blocks."]
+        return [f": undecided, at worst {texts.worst} (one-sided), {_on(row)}."]
     if kind in ("equivalent", "no-loss"):
         return _forms(row)
-    return [f": undecided, {texts.interval}, {texts.blocks} blocks.", f": undecided, {texts.interval}."]
+    return [f": undecided, {texts.interval}, {_on(row)}.", f": undecided, {texts.interval}."]
 
 
 def _forms(row: Row) -> list[str]:
     """Return what is said of a treatment, then the same without its number of blocks."""
     said = _said(row)
     return [said, f"{said.rpartition(', ')[0]}."]
+
+
+def _on(row: Row) -> str:
+    assert row.verdict is not None
+    return evidence(row.verdict.comparison.blocks, row.verdict.comparison.look)
 
 
 def _said(row: Row) -> str:
