@@ -100,7 +100,7 @@ def _defined_by_tool(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str 
     tools = _differing("tool", own, base)
     if tools is None or metric_of(metric).kind != "time":
         return None
-    return f"{tools[0]} and {tools[1]} do not mean the same by {metric}"
+    return f"{tools[0]} and {tools[1]} define {metric} each in its own way"
 
 
 def _differing(column: str, own: pd.DataFrame, base: pd.DataFrame) -> tuple[object, object] | None:

@@ -5,6 +5,7 @@ Digits follow the interval (report.md section 6); an analysis gives all its rows
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -80,11 +81,14 @@ def comparison_texts(verdict: Verdict) -> Shown:
 def decimals(verdict: Verdict) -> int:
     """Return the decimals of this verdict's percentages: the analysis's, or what the interval deserves.
 
-    One that excludes 0 is never shown with a bound of 0.
+    One that excludes 0 is never shown with a bound of 0, one that excludes a loss never with a bound at the margin.
     """
     digits = verdict.decimals if verdict.decimals is not None else own_decimals(verdict.comparison)
     bounds = [abs(bound) for bound in verdict.comparison.ci95 or () if verdict.kind in ("better", "worse", "small")]
     while bounds and digits < MAX_DECIMALS and round(min(bounds) * 100, digits) == 0:
+        digits += 1
+    decides = verdict.loss[verdict.kind == "worse"] if verdict.loss and verdict.kind != "undecided" else math.inf
+    while digits < MAX_DECIMALS and round(abs(decides) * 100, digits) == round(verdict.margin * 100, digits):
         digits += 1
     return digits
 

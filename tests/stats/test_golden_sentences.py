@@ -1,0 +1,80 @@
+"""Every sentence that the engine makes of a verdict, to the letter, and the words that it may not use."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import golden
+import pytest
+
+import loadbook
+from loadbook.stats.result import VERDICT_ORDER
+
+PACKAGE = Path(loadbook.__file__).parent
+CASES = list(golden.cases())
+# "does not matter" is a claim: only a verdict that excludes more than the margin may make it
+NEVER = re.compile(r"\b(no effect|significant\w*|proves?|proved|proven)\b", re.IGNORECASE)
+SAME = re.compile(r"\b(the )?same\b", re.IGNORECASE)
+NO_DIFFERENCE, NO_LOSS = re.compile(r"no difference|equivalent"), re.compile(r"no loss|no degradation")
+# the modules that word verdicts; the A/A arm tries same against same on purpose
+WORDING = ("sentences", "error_sentences", "headline", "losses", "words", "shown", "verdict", "reasons", "compare")
+ON_PURPOSE = "Same against same"
+
+
+def test_the_table_is_the_one_that_was_read() -> None:
+    said = golden.GOLDEN.read_text(encoding="utf-8")
+    assert golden.table() == said, "if the new wording is right: python tests/stats/golden.py, and read the difference"
+
+
+def test_the_table_holds_every_class_in_both_directions() -> None:
+    assert {case.verdict.kind for case in CASES} == set(VERDICT_ORDER)
+    for metric in golden.METRICS:
+        kinds = {case.verdict.kind for case in CASES if case.name.startswith(f"{metric}:")}
+        assert kinds == set(VERDICT_ORDER)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_words_of_absence_need_an_interval_that_excludes_more(case: golden.Case) -> None:
+    for text in (case.report, case.line):
+        assert not NEVER.search(text) and not SAME.search(text)
+        assert bool(NO_DIFFERENCE.search(text)) == (case.verdict.kind == "equivalent")
+        assert bool(NO_LOSS.search(text)) == (case.verdict.kind == "no-loss")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_report_sentences_are_set_as_readers_expect(case: golden.Case) -> None:
+    assert case.report.endswith(".")
+    assert " %" not in case.report and not re.search(r"-\d", case.report)  # a no-break space, a true minus
+    assert case.verdict.kind == "invalid" or "\u00a0%" in case.report
+    assert "\u00a0" not in case.line and "−" not in case.line
+
+
+def literals(path: Path) -> list[str]:
+    """Return the texts of a module that are no documentation: those that may be printed."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
+    ]
+
+
+@pytest.mark.parametrize("folder", ["stats", "report"])
+def test_no_module_holds_a_word_that_a_report_may_not_print(folder: str) -> None:
+    files = sorted((PACKAGE / folder).rglob("*.py"))
+    assert len(files) > 10
+    assert not [(p.name, text) for p in files for text in literals(p) if " " in text and NEVER.search(text)]
+
+
+@pytest.mark.parametrize("name", WORDING)
+def test_same_is_said_of_the_duplicate_of_the_baseline_only(name: str) -> None:
+    said = [text.replace(ON_PURPOSE, "") for text in literals(PACKAGE / "stats" / f"{name}.py")]
+    assert not [text for text in said if SAME.search(text)]
+
+
+def test_only_the_answer_to_a_one_sided_question_denies_a_loss() -> None:
+    texts = [(p.name, text) for p in sorted((PACKAGE / "stats").glob("*.py")) for text in literals(p)]
+    assert {name for name, text in texts if NO_LOSS.search(text.lower())} == {"sentences.py", "losses.py"}
