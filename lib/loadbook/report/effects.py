@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import metric as metric_of
-from loadbook.report import drivers, trials, trust, verdicts
+from loadbook.report import drivers, tails, trials, trust, verdicts
 from loadbook.report.blocks import Block, block, clean, render
 from loadbook.report.page import Page, load, nothing
 from loadbook.report.show import drawn, markup
@@ -86,11 +86,15 @@ class EffectsPage(Page):
 
         own = self._own_times()
         if not self.panels:
-            return own or nothing(f"{' and '.join(self.data.tools)}: no percentiles.")
+            none = f"{' and '.join(self.data.tools)}: no percentiles. {self._tail_note()}"
+            return own or nothing(none.strip())
         shown = drawn(latency, self.analysis, panels=self.panels, quantity=quantity(self.data.tools))
         table = verdicts.latency_table(self.panels, self.labels)
         numbers = render("details.html.j2", summary="The numbers behind this figure", inside=safe_table(table))
-        html, said = str(markup(shown) + numbers), str(clean(f"{shown.answer}\n{plain(table)}"))
+        text, curves = self._tail_note(), tails.curves(self.data)
+        picture = tails.picture(self.analysis, curves) if curves else ""
+        html = str(markup(shown) + render("note.html.j2", text=text) + numbers + picture)
+        said = str(clean(f"{shown.answer}\n{text}\n{plain(table)}"))
         return Block(html + own.html, f"{said}\n{own.text}") if own else Block(html, said)
 
     def _own_times(self) -> Block | None:
@@ -102,13 +106,14 @@ class EffectsPage(Page):
 
     @cached_property
     def panels(self) -> dict[str, tuple[pd.DataFrame, Analysis]]:
-        """Percentile -> its values and its own analysis, for those that most trials have."""
-        found = {}
+        """Percentile -> its values and its own analysis, for those that trials have requests enough to measure."""
         name, statistics = self._percentiles()
-        for statistic in statistics:
-            values = self.data.values(name, statistic)
-            found[statistic] = (values, self.analyse(name, statistic))
-        return found
+        values = {statistic: tails.measurable(self.data, name, statistic) for statistic in statistics}
+        return {s: (own, self.analyse(name, s)) for s, own in values.items() if own["value"].notna().any()}
+
+    def _tail_note(self) -> str:
+        name, printed = self._percentiles()
+        return tails.note(self.data, name, list(self.panels), [p for p in printed if p not in self.panels])
 
     def _percentiles(self) -> tuple[str, list[str]]:
         totals = self.data.measurements[self.data.measurements["driver"] == "*"]
