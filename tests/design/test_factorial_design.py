@@ -85,6 +85,13 @@ def test_effects_are_orthogonal_or_one_column(data: st.DataObject) -> None:
     assert abs(product) == (len(cells) if first ^ second in relation else 0)
 
 
+@pytest.mark.parametrize("size", [*KNOWN, (3, 0), (5, 0)])
+def test_every_contrast_of_a_design_is_named_once(size: tuple[int, int]) -> None:
+    factors, words = size[0], aliases.best_words(*size)
+    named = len(aliases.aliased(factors, words)) + len(aliases.higher(factors, words))
+    assert named == 2 ** (size[0] - size[1]) - 1
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 7), st.data())
 def test_every_effect_is_in_one_set_of_aliases(factors: int, data: st.DataObject) -> None:
@@ -172,7 +179,7 @@ def test_a_smoke_variant_is_the_whole_factorial_of_two(tmp_path: Path) -> None:
         ("[treatments.again]", "[treatments.abcd]\n[treatments.again]", "treatments.abcd", "in factorial.labels"),
         ("[treatments.again]", "[treatments.plain]\nset = {}\n[treatments.again]", "treatments.plain.set", "leave it"),
         ('baseline = "plain"', 'baseline = "plain"\ncontrasts = "adjacent"', "contrasts", "goes without [factorial]"),
-        ('baseline = "plain"', 'baseline = "plain"\nstopping = { rule = "always-valid" }', "stopping", "goes without"),
+        ('baseline = "plain"', 'baseline = "plain"\nstopping.rule = "always-valid"', "stopping.rule", "fixed"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, path: str, words: str) -> None:

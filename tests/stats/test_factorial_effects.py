@@ -159,6 +159,18 @@ def test_one_large_effect_does_not_make_others() -> None:
     assert claims <= 9
 
 
+def test_three_factors_that_act_together_are_told() -> None:
+    names = ("a", "b", "c")
+    assert analysed(factorial_study(names, 8), {names: 0.2}).three == ("a x b x c",)
+    quiet = analysed(factorial_study(names, 8), {("a", "b"): 0.2})
+    assert quiet.three == ()
+    assert say.three(quiet) == "No three factors are shown to act together (1 such effect looked at)."
+    six = factorial_study("abcdef", 8, fraction="half")
+    assert analysed(six, {("d", "e", "f"): 0.2}).three == ("a x b x c or d x e x f",)
+    few = analysed(factorial_study(("a", "b", "c", "d"), 8, fraction="half"), {})
+    assert say.three(few) == "Whether three factors act together cannot be seen in so few combinations."
+
+
 def test_few_blocks_are_tested_by_t_and_holm() -> None:
     found = analysed(factorial_study(("a", "b"), 6), {("a",): 0.1})
     assert (found.adjusted, {e.verdict.comparison.method for e in found.effects}) == ("Holm", {"paired-t"})

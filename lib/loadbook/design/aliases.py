@@ -62,6 +62,18 @@ def aliased(factors: int, words: Sequence[int]) -> list[tuple[int, ...]]:
     return found
 
 
+def higher(factors: int, words: Sequence[int]) -> list[int]:
+    """Return the effects of three and more factors that no main effect and no pair is mixed with, aliases only once."""
+    relation = spanned(words)
+    taken = {0, *relation, *(e ^ word for e in effects(factors) for word in (0, *relation))}
+    found = []
+    for effect in sorted(range(2**factors), key=lambda e: (e.bit_count(), e)):
+        if effect not in taken:
+            found.append(effect)
+            taken |= {effect ^ word for word in (0, *relation)}
+    return found
+
+
 @cache
 def best_words(factors: int, words: int) -> tuple[int, ...]:
     """Return the words of the fraction 1 / 2 ** `words` that aliases least (highest resolution, fewest short words).

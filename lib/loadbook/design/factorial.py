@@ -35,9 +35,20 @@ class Design:
         """Sets of effects that cannot be told apart, main effects first."""
         return aliases.aliased(len(self.names), self.words)
 
+    @cached_property
+    def higher(self) -> list[int]:
+        """Effects of three and more factors that can be seen in this design: it takes them to be negligible."""
+        return aliases.higher(len(self.names), self.words)
+
     def name(self, effect: int) -> str:
         """Return an effect as readers see it: tcp_nopush, or tcp_nopush x sendfile."""
         return " x ".join(name for i, name in enumerate(self.names) if effect >> i & 1)
+
+    def alternatives(self, effect: int) -> str:
+        """Return an effect with those of as few factors that cannot be told from it: a x b x c or d x e x f."""
+        alike = {effect, *(effect ^ word for word in aliases.spanned(self.words))}
+        fewest = min(e.bit_count() for e in alike)
+        return " or ".join(self.name(e) for e in sorted(alike) if e.bit_count() == fewest)
 
     def treatments(self, baseline: str) -> dict[str, int]:
         """Return treatment -> combination; each is named by the letters of what is high, "all low" is the baseline."""

@@ -15,7 +15,7 @@ from loadbook.design.study import Factor, Factorial, Ident, Level, Role, Study, 
 
 Found = Iterator[tuple[str, str]]
 # what belongs to comparisons of single treatments
-GOES_WITHOUT = {"stopping": {}, "contrasts": "baseline", "asks": "difference"}
+GOES_WITHOUT = {"contrasts": "baseline", "asks": "difference"}
 
 
 def shortened(study: Study) -> tuple[Factorial, dict[str, Treatment]] | None:

@@ -80,7 +80,7 @@ class FactorialPage(EffectsPage):
 
     def design(self) -> Block:
         """Show in words what this design cannot tell apart, and what it saved."""
-        lines = [*aliasing(self.found.design), sentences.cost(self.found)]
+        lines = [*aliasing(self.found.design), sentences.three(self.found), sentences.cost(self.found)]
         return block("lines.html.j2", "\n".join(f"- {line}" for line in lines), lines=lines)
 
     def errors(self) -> Block:

@@ -17,11 +17,25 @@ from loadbook.stats.result import Comparison, Interval
 from loadbook.stats.swaps import RESAMPLES, SEED, Floats
 
 
-def contrasts(design: Design, logs: Floats) -> Floats:
-    """Return every effect's contrast in every block (effects by blocks), on the log scale."""
-    signs = np.array([[aliases.sign(alike[0], cell) for cell in design.cells] for alike in design.effects], float)
-    scale = np.array([2.0 ** alike[0].bit_count() / len(design.cells) for alike in design.effects])
+def contrasts(design: Design, logs: Floats, effects: Sequence[int] | None = None) -> Floats:
+    """Return the contrast of effects (default: main effects and pairs) in every block, on the log scale."""
+    wanted = _named(design) if effects is None else effects
+    signs = np.array([[aliases.sign(effect, cell) for cell in design.cells] for effect in wanted], float)
+    scale = np.array([2.0 ** effect.bit_count() / len(design.cells) for effect in wanted])
     return np.asarray(signs @ logs.T * scale[:, None])
+
+
+def _named(design: Design) -> list[int]:
+    return [alike[0] for alike in design.effects]
+
+
+def three_together(design: Design, logs: Floats, level: float = 0.95) -> tuple[str, ...]:
+    """Return the effects of three and more factors that are shown, although the design takes them to be negligible."""
+    if not design.higher or len(logs) < MIN_BLOCKS:
+        return ()
+    each = contrasts(design, logs, design.higher)
+    adjusted = _adjusted(design, each, [one_sample(row, []).p for row in each], design.higher)
+    return tuple(design.alternatives(e) for e, p in zip(design.higher, adjusted, strict=True) if p < 1 - level)
 
 
 def tested(design: Design, logs: Floats, level: float = 0.95, **common: Any) -> list[Comparison]:
@@ -37,7 +51,7 @@ def tested(design: Design, logs: Floats, level: float = 0.95, **common: Any) -> 
     found = [_comparison(d, level, len(each), treatment=n, **common) for n, d in zip(names, each, strict=True)]
     if len(logs) < MIN_BLOCKS:
         return found
-    adjusted = _adjusted(design, each, [c.p or 0.0 for c in found])
+    adjusted = _adjusted(design, each, [c.p or 0.0 for c in found], _named(design))
     return [replace(c, p_adjusted=max(p, c.p or 0.0)) for c, p in zip(found, adjusted, strict=True)]
 
 
@@ -73,15 +87,15 @@ def ratios(logs: Interval | None) -> Interval | None:
     return None if logs is None else (ratio(logs[0]), ratio(logs[1]))
 
 
-def _adjusted(design: Design, each: Floats, plain: Sequence[float]) -> list[float]:
+def _adjusted(design: Design, each: Floats, plain: Sequence[float], effects: Sequence[int]) -> list[float]:
     if each.shape[1] >= MIN_RANK_BLOCKS:
-        return step_down(design, each)
+        return step_down(design, each, effects)
     from statsmodels.stats.multitest import multipletests
 
     return [float(p) for p in multipletests(plain, method="holm")[1]]
 
 
-def step_down(design: Design, each: Floats) -> list[float]:
+def step_down(design: Design, each: Floats, effects: Sequence[int] | None = None) -> list[float]:
     """Return p-values adjusted for all effects by the largest statistic of those left (Westfall and Young).
 
     The order within a block was drawn, so exchanging every combination c for c + m changes nothing if nothing matters;
@@ -92,7 +106,8 @@ def step_down(design: Design, each: Floats) -> list[float]:
     observed = np.abs(z.sum(axis=1))
     order = np.argsort(-observed, kind="stable")
     drawn = np.random.default_rng(SEED).integers(len(design.cells), size=(RESAMPLES, each.shape[1]))
-    odd = np.array([[(alike[0] & cell).bit_count() % 2 for cell in design.cells] for alike in design.effects])
+    wanted = _named(design) if effects is None else effects
+    odd = np.array([[(effect & cell).bit_count() % 2 for cell in design.cells] for effect in wanted])
     turned = np.abs(np.stack([(1 - 2 * odd[k])[drawn] @ z[k] for k in order]))
     largest_of_rest = np.maximum.accumulate(turned[::-1], axis=0)[::-1]
     reached = (largest_of_rest >= observed[order][:, None] - 1e-9).sum(axis=1)

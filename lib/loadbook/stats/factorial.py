@@ -19,7 +19,7 @@ from loadbook.design.factorial import Design, design_of, level_texts, switch_lab
 from loadbook.stats.analyse import analyse
 from loadbook.stats.anova import Pooled, pooled
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
-from loadbook.stats.effect_tests import one_sample, ratio, ratios, tested
+from loadbook.stats.effect_tests import one_sample, ratio, ratios, tested, three_together
 from loadbook.stats.question import Question, RunTables, ask
 from loadbook.stats.result import VERDICT_ORDER, Analysis, Comparison, ErrorSummary, Interval, Row, Verdict
 from loadbook.stats.shown import common_decimals
@@ -81,7 +81,8 @@ class FactorialAnalysis:
     """The answer to a factorial study: `mains` and `pairs` in the order in which they are shown.
 
     `analysis` holds the main effects as rows of a usual analysis, with the baseline and the checks of the laboratory,
-    so that whatever shows one can show them. `adjusted` says how p was adjusted for all effects together.
+    so that whatever shows one can show them. `adjusted` says how p was adjusted for all effects together. `three` names
+    effects of three and more factors that are shown, against what the design supposes.
     """
 
     design: Design
@@ -92,6 +93,7 @@ class FactorialAnalysis:
     meetings: tuple[Meeting, ...]
     blocks: int
     adjusted: str
+    three: tuple[str, ...] = ()
 
     @property
     def effects(self) -> tuple[Effect, ...]:
@@ -131,7 +133,7 @@ def analyse_factorial(
     flags = (LEFT_OUT.format(blocks=excluded, cells=len(cells)),) if excluded else ()
     found = tested(
         design, logs, asked.level, baseline=asked.baseline, metric=asked.metric, statistic=asked.statistic,
-        excluded=excluded, flags=flags,
+        excluded=excluded, flags=flags, added=base.stand.added,
     )  # fmt: skip
     effects = _effects(asked, design, found, _fitted(design, logs, asked.level), _reason(base, cells))
     mains, pairs = ([e for e in effects if len(e.names) == n] for n in (1, 2))
@@ -144,6 +146,7 @@ def analyse_factorial(
         meetings=tuple(_meeting(design, logs, e, asked.level) for e in pairs if _acts(e)),
         blocks=len(logs),
         adjusted="joint step-down" if len(logs) >= MIN_RANK_BLOCKS else "Holm",
+        three=three_together(design, logs, asked.level) if _reason(base, cells) is None else (),
     )
 
 

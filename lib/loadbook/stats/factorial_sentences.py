@@ -10,7 +10,7 @@ from loadbook.stats.factorial import Effect, FactorialAnalysis, Switch, one_at_a
 from loadbook.stats.factorial_errors import ErrorEffect, ErrorFindings
 from loadbook.stats.headline import headline as first_line
 from loadbook.stats.result import Interval, Verdict, VerdictKind
-from loadbook.stats.sentences import margin_text, more_blocks, phrase
+from loadbook.stats.sentences import evidence, margin_text, more_blocks, phrase
 from loadbook.stats.shown import comparison_texts
 from loadbook.stats.verdict import excludes_zero
 
@@ -25,7 +25,8 @@ def headline(found: FactorialAnalysis) -> str:
     if entwined is None:
         return first_line(found.analysis).replace("treatment", "factor")
     one, other = (found.switches[name].label for name in entwined.names)
-    return f"{one} and {other} act together: what one does depends on the other."
+    exploratory = "Exploratory: " if found.analysis.stand.added else ""
+    return f"{exploratory}{one} and {other} act together: what one does depends on the other."
 
 
 def _entwined(found: FactorialAnalysis, pair: Effect) -> bool:
@@ -97,7 +98,7 @@ def effect_phrase(effect: Effect, switches: Mapping[str, Switch]) -> str:
         return phrase(effect.verdict)
     one, other = (switches[name].label for name in effect.names)
     verdict, texts, margin = effect.verdict, comparison_texts(effect.verdict), margin_text(effect.verdict.margin)
-    subject, blocks = f": with {other}, the effect of {one}", f"{texts.blocks} blocks"
+    subject, blocks = f": with {other}, the effect of {one}", evidence(*_evidence(verdict))
     if verdict.kind == "equivalent":
         level = f"{(2 * verdict.comparison.level - 1) * 100:.4g}{NBSP}%"
         return f"{subject} changes by no more than {margin} ({level} interval {texts.interval90}), {blocks}."
@@ -125,6 +126,11 @@ def quiet_pairs(found: FactorialAnalysis) -> list[tuple[VerdictKind, str, str]]:
     return [(kind, f"{n} of {len(found.pairs)} {what}", said[kind]) for kind, n in numbers.items() if n]
 
 
+def _evidence(verdict: Verdict) -> tuple[int, tuple[int, int] | None, int]:
+    found = verdict.comparison
+    return found.blocks, found.look, found.added
+
+
 def _alone(verdict: Verdict) -> str:
     """Say why an interval that excludes 0 is called undecided, where it is."""
     if not excludes_zero(verdict.comparison.ci95 or (0.0, 0.0)):
@@ -139,6 +145,20 @@ def cost(found: FactorialAnalysis) -> str:
         f"These {found.trials} trials tell every main effect as precisely as {alone} trials of one factor at a time "
         f"({len(found.design.names)} factors and the baseline), which would see no pair."
     )
+
+
+def three(found: FactorialAnalysis) -> str:
+    """Return whether three factors act together, which every effect here supposes they do not."""
+    number, shown = len(found.design.higher), found.three
+    if not number:
+        return "Whether three factors act together cannot be seen in so few combinations."
+    if not shown:
+        return (
+            f"No three factors are shown to act together ({number} such effect{'' if number == 1 else 's'} looked at)."
+        )
+    more = f" and {len(shown) - MAX_NAMED} more" if len(shown) > MAX_NAMED else ""
+    names = "; ".join(shown[:MAX_NAMED])
+    return f"Three or more factors act together ({names}{more}): single effects and pairs are averages over that."
 
 
 def errors(found: ErrorFindings | None, switches: Mapping[str, Switch]) -> list[str]:

@@ -17,6 +17,7 @@ module          data
                 links={host: B/s}, block=None, rates={trial: 1/s}
 ``gates``       trials, problems, titles={gate: title}, labels={treatment: label}
 ``noise``       stats.noise_record.Record
+``factorial``   stats.factorial.FactorialAnalysis
 ``published``   judged (list of stats.claims.Judged), analysis
 ==============  ==========================================================================================
 
