@@ -116,6 +116,15 @@ def test_zero_and_missing_values_drop_blocks(tmp_path: Path) -> None:
     ]
 
 
+def test_absurd_ratios_are_said_in_few_digits(tmp_path: Path) -> None:
+    values = noisy(10, {"base": 0, "x": 500}, sd=0.5)
+    (only,) = json.loads(loadbook("compare", write(tmp_path / "h.csv", values), "--baseline", "base", "--json").stdout)[
+        "comparisons"
+    ]
+    assert only["sentence"].startswith("faster by ")
+    assert len(only["sentence"]) < 100
+
+
 def test_four_blocks_are_invalid_and_still_json(tmp_path: Path) -> None:
     done = loadbook("compare", write(tmp_path / "f.csv", noisy(4, EFFECTS)), "--baseline", "base", "--json")
     first = json.loads(done.stdout)["comparisons"][0]

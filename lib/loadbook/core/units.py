@@ -29,7 +29,12 @@ def percent(ratio_minus_1: float, decimals: int = 1, signed: bool = True) -> str
     """Return a ratio minus 1 as percent with U+2212 for minus and a no-break space before the sign %."""
     value = round(ratio_minus_1 * 100, decimals) + 0.0
     sign = MINUS if value < 0 else ("+" if signed and value > 0 else "")
-    return f"{sign}{abs(value):.{decimals}f}{NBSP}%"
+    return f"{sign}{fixed(abs(value), decimals)}{NBSP}%"
+
+
+def fixed(value: float, decimals: int) -> str:
+    """Return a number with so many decimals; from a million on in three digits and a power of ten."""
+    return f"{value:.{decimals}f}" if abs(value) < 1e6 else f"{value:.2e}"
 
 
 def decimals_for(half_width: float) -> int:

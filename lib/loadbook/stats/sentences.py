@@ -5,7 +5,7 @@ The report states, it does not advise; "no difference" and "no effect" stand onl
 
 from __future__ import annotations
 
-from loadbook.core.units import NBSP, percent, seconds
+from loadbook.core.units import NBSP, fixed, percent, seconds
 from loadbook.stats.error_sentences import errors_sentence
 from loadbook.stats.result import Comparison, ErrorSummary, Forecast, Interval, Row, Verdict
 from loadbook.stats.shown import comparison_texts, decimals
@@ -222,7 +222,7 @@ def _plain(effect: float, verdict: Verdict) -> str:
 
 def _dots(interval: Interval, digits: int, *, signed: bool = True) -> str:
     bounds = interval if signed else sorted(abs(bound) for bound in interval)
-    return "..".join(f"{round(bound * 100, digits) + 0.0:.{digits}f}" for bound in bounds)
+    return "..".join(fixed(round(bound * 100, digits) + 0.0, digits) for bound in bounds)
 
 
 def _count(number: int, noun: str) -> str:
