@@ -90,6 +90,7 @@ SENTENCES = [
     (words.nothing_to_remove("Y", 0.221), "There was nothing to remove: at most 22 % of Y’s trials have errors."),
     (words.error_forecast(1), "At these shares about 1 more block would decide."),
     (words.error_forecast(None), "At these shares more blocks would not decide (over 60)."),
+    (words.per_request(0.7412), "0.74 times as many errors per request"),
     (words.of_two((11, 12), (0, 12)), "errors in 11 of 12 against 0 of 12 trials"),
     (
         words.cells([("a with b", 0, 12), ("a alone", 11, 12)], 0.0005),
@@ -145,6 +146,11 @@ FINDINGS = {
         [Finding("unchecked", ""), Finding("unchecked", "")], ["no", "no"],
         "Of 2 claims: 2 cannot be checked here. "
         "The article’s own numbers, one run each, could have shown none of them.",
+    ),
+    "two in part": (
+        [Finding("holds", "", sized=False), Finding("undecided", "")], ["in part", "in part"],
+        "Of 2 claims: 1 holds here (in size, too: none); 1 undecided here. "
+        "The article’s own numbers, one run each, could have shown none of them (2 in part).",
     ),
 }  # fmt: skip
 

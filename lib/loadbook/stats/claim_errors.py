@@ -46,6 +46,8 @@ def _judge(claim: Claim, run: ClaimRun, wanted: str) -> Finding:
     label, against = run.label(claim.treatment), run.label(claim.against)
     said = words.errors(ours, theirs, label, against)
     number = words.of_two(*((e.trials_with_errors, e.trials) for e in (ours, theirs)))
+    if ours.rate_ratio is not None and (ours.p or 0.0) >= ALPHA:
+        number = words.per_request(ours.rate_ratio)
     if ours.kind in ("more", "fewer"):
         return Finding("holds" if ours.kind == wanted else "contradicted", said, number=number)
     margin = claim.margin or MARGIN

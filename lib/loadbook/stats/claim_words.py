@@ -84,7 +84,7 @@ def _shown(could: Sequence[Could]) -> str:
     yes, partly = could.count("yes"), could.count("in part")
     if len(could) == 1:
         return f"Could its own numbers have shown it? {could[0].capitalize()}."
-    also = f" ({partly} more in part)" if partly else ""
+    also = f" ({partly}{' more' if yes else ''} in part)" if partly else ""
     return f"The article’s own numbers, one run each, could have shown {yes or 'none'} of them{also}."
 
 
@@ -218,6 +218,11 @@ def cells(counts: Sequence[tuple[str, int, int]], p: float) -> str:
 def of_two(ours: tuple[int, int], theirs: tuple[int, int]) -> str:
     """Return trials with errors of two arms in few characters."""
     return f"errors in {ours[0]} of {ours[1]} against {theirs[0]} of {theirs[1]} trials"
+
+
+def per_request(ratio: float) -> str:
+    """Return the ratio of errors per request in few characters."""
+    return f"{ratio:.2g} times as many errors per request"
 
 
 def slopes(slope: float, interval: Interval, blocks: int, points: int) -> str:
