@@ -104,8 +104,7 @@ class Pool:
     def ability(self, blocks: int, margin: float) -> Ability:
         """Return what studies of so many blocks can do."""
         found = smallest_found(*self.studies(blocks, ABILITY_STUDIES), ALPHA)
-        share = float(np.mean(found <= math.log1p(margin)))
-        return Ability(blocks, self._found_by(found, 0.5), self._found_by(found, POWER), share)
+        return Ability(blocks, self._found_by(found, 0.5), self._found_by(found, POWER), self.power(blocks, margin))
 
     @staticmethod
     def _found_by(found: Floats, power: float) -> float:
