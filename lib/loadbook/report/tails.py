@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CLOSED = (
     "At fixed concurrency (closed loop): while the service stalls, nothing is sent, so a stall counts once where many "
     "users would have met it. A claim about p99 needs a tool at a fixed rate (wrk2). Rate and p50 are one piece of "
-    "evidence, not two: with a fixed number of connections the one follows from the other."
+    "evidence, not two: with a fixed number of connections, rate times mean latency is that number."
 )
 SUMMARY = "All requests together: a picture, not evidence"
 

@@ -43,7 +43,7 @@ def draw(analysis: Analysis, curves: Mapping[str, Curve], narrow: bool = False) 
         line, column = divmod(number, across)
         left, top = LEFT_IN + column * (width + GAP_IN), line * each + HEAD_IN
         panel = sheet.panel(left, top, left + width, top + TALL_IN)
-        sheet.text(left, top - 0.13, shortened(shown[treatment], width, sheet.size), bold=True)
+        sheet.text(left, top - 0.13, shortened(shown[treatment], width, sheet.size, bold=True), bold=True)
         _axes(panel, limits, lowest, width, sheet.size, first=column == 0)
         if treatment != analysis.baseline and analysis.baseline in curves:
             _line(panel, curves[analysis.baseline], palette.SOFT, 1.1, (0, (3, 2)))
