@@ -88,7 +88,8 @@ def twins(study: Study) -> tuple[str, ...]:
 
 def on_the_hosts_of(layout: Layout, paths: RunPaths) -> Iterator[RunPaths]:
     """Yield the newest runs that were recorded on the hosts of this one, itself among them, newest first."""
-    run, machines = read_json(paths.run_json), dict[str, Any]()
+    run = read_json(paths.run_json)
+    machines: dict[str, Any] = {}
     _same_machines(paths, machines)
     for other, study in _newest(layout):
         theirs = layout.run(study, other)
@@ -132,12 +133,12 @@ def _hosts(layout: Layout, hosts: Path | None) -> Mapping[str, Any] | None:
 
 
 def _same_hosts(run: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
-    if run.get("imported") or run.get("replay") or not run["hosts"]:
+    if run.get("imported") or run.get("replay") or not run.get("hosts"):
         return False
     if known is None:
-        return bool(run["lab"])
+        return bool(run.get("lab"))
     entries = known["hosts"]
-    return run["lab"] == known["lab"] and all(
+    return run.get("lab") == known["lab"] and all(
         alias in entries
         and set(host["roles"]) <= set(entries[alias]["roles"])
         and (host["cpus"] or []) == entries[alias]["cpus"]
@@ -176,16 +177,16 @@ def _pairs(paths: RunPaths, study: Study, metric: str) -> tuple[NDArray[Any], bo
     ran, same = set(values["treatment"]), twins(study)
     again = [name for name in same[1:] if name in ran]
     others = again or [name for name in study.treatments if name in ran and name not in same]
-    found = [_centred(values, name, study.baseline) for name in others]
+    found = [_centred(values, name, study.baseline, aa=bool(again)) for name in others]
     return np.concatenate(found or [np.empty((0, 2))]), bool(again)
 
 
-def _centred(values: pd.DataFrame, name: str, baseline: str) -> NDArray[Any]:
-    """Return the pairs of one arm and the baseline, each arm less its own median."""
+def _centred(values: pd.DataFrame, name: str, baseline: str, aa: bool) -> NDArray[Any]:
+    """Return the pairs of one arm and the baseline less their median; arms that are not alike each less its own."""
     import numpy as np
 
     from loadbook.stats.pairs import pair
 
     paired = pair(values, name, baseline)
     arms = np.column_stack([paired.base, paired.other])
-    return arms - np.median(arms, axis=0) if len(arms) else arms
+    return arms - np.median(arms, axis=None if aa else 0) if len(arms) else arms
