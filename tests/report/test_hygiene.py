@@ -13,6 +13,7 @@ from loadbook.records.rundata import RunData, load_run
 from loadbook.report import hygiene, tails
 from loadbook.report.effects import EffectsPage
 from loadbook.report.figures import distribution
+from loadbook.report.quality import QualityPage
 from loadbook.requests.api import summarise
 from loadbook.requests.merged import curve, times
 from loadbook.requests.store import Store
@@ -145,3 +146,27 @@ def test_too_few_trials_for_carry_over_are_said(run: RunData) -> None:
     page = EffectsPage(run)
     few = page.values[page.values["block"] == 1]
     assert hygiene.NOT_CHECKED in hygiene.sentences(run, page.analysis, few, page.labels)
+
+
+def with_rates(run: RunData, seconds: int, moving: str = "") -> RunData:
+    """The run with rates per second in every trial but those of `again`."""
+    rng, rows = np.random.default_rng(2), []
+    for trial in run.trials[run.trials["treatment"] != "again"].itertuples():
+        level = 40_000 * (1 - 0.5 * np.exp(-np.arange(seconds) / 12) * (trial.treatment == moving))
+        for second, value in enumerate(level * (1 + rng.normal(0, 0.01, seconds))):
+            rows.append((trial.trial, "d", "ended", "requests_per_s", float(second), value))
+    columns = ["trial", "driver", "series", "metric", "x", "value"]
+    return replace(run, samples=pd.DataFrame(rows, columns=columns))
+
+
+def test_the_quality_page_shows_what_moved_within_trials(run: RunData) -> None:
+    text = QualityPage(with_rates(run, 62, moving="x")).within().text
+    lines = {line.split("  ")[0]: line.rstrip() for line in text.splitlines()}
+    assert lines["x on"].endswith("still moving") and "<\u00a00.001" in lines["x on"]
+    assert lines["baseline"].endswith("steady")
+    assert lines["again"].endswith("not checked: no rates")
+
+
+def test_the_quality_page_says_what_it_cannot_tell(run: RunData) -> None:
+    assert QualityPage(run).within().text == "Not known: wrk told no rates per second."
+    assert "not checked: too short" in QualityPage(with_rates(run, 3)).within().text

@@ -5,9 +5,9 @@ from __future__ import annotations
 from loadbook.core.gates import title_of
 from loadbook.core.units import seconds
 from loadbook.records import manifest
-from loadbook.report import noise, trials, trust
+from loadbook.report import noise, trials, trust, within
 from loadbook.report.blocks import Block, block, render
-from loadbook.report.page import Page, load, nothing
+from loadbook.report.page import Page, load, note, nothing
 from loadbook.report.tables import DASH, Column, Table, plain, safe_table
 
 
@@ -36,6 +36,14 @@ class QualityPage(Page):
         """Show per treatment how much its trials scatter, and what difference so many blocks can detect."""
         table = noise.table(self.values, self.labels)
         text = noise.sentence(self.values, self.analysis)
+        return Block(str(render("noise.html.j2", text=text, table=safe_table(table))), f"{text}\n{plain(table)}")
+
+    def within(self) -> Block:
+        """Show whether rates held still within trials, and what they are without the warm-up that was found."""
+        text = within.sentence(self.data)
+        if not (set(self.data.samples["metric"]) & {within.METRIC}):
+            return note(text)
+        table = within.table(self.data, self.labels)
         return Block(str(render("noise.html.j2", text=text, table=safe_table(table))), f"{text}\n{plain(table)}")
 
     def unread(self) -> Block:
