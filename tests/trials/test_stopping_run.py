@@ -152,7 +152,7 @@ def test_a_run_that_died_after_its_decision_ends_there(layout, go):
     assert len(events(paths, "looked")) == 1
 
 
-def test_blocks_added_to_a_fixed_number_make_the_run_exploratory(layout, go):
+def test_blocks_added_to_a_fixed_number_make_the_run_exploratory(layout, go, monkeypatch, capsys):
     paths, _ = go("fixed", HUGE, lines="blocks = 5")
     before = {p: p.read_bytes() for p in (paths.plan, *paths.trials.glob("*/*")) if p.is_file()}
     assert answer(layout, paths).stand.added == 0
@@ -162,8 +162,12 @@ def test_blocks_added_to_a_fixed_number_make_the_run_exploratory(layout, go):
     assert "which makes it exploratory: its study declared a fixed number of blocks" in notes[0]
     with pytest.raises(UsageError, match="unfinished: blocks are added when it is done"):
         go("fixed", HUGE, lines="blocks = 5", more=3)
-    again, notes = go("fixed", HUGE, lines="blocks = 5", more=2)
-    assert "resuming run" in notes[0]
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+    hosts = str(run_of(layout) / "hosts.toml")
+    assert exit_code(monkeypatch, "run", "fixed", "--more", "2", "--hosts", hosts) == 0
+    said = capsys.readouterr()
+    assert "resuming run" in said.err
+    assert said.out.splitlines()[1:3] == ["exploratory: 2 blocks were added after looking", f"run {paths.raw.name}"]
     assert {p: p.read_bytes() for p in before} == before
     found = answer(layout, paths)
     assert (found.stand.added, found.planned_blocks) == (2, 7)

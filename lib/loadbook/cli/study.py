@@ -116,6 +116,8 @@ def run(
     """
     from loadbook.cli.ingest import make_tables
     from loadbook.cli.progress import Reporter
+    from loadbook.records.planned import plan_of
+    from loadbook.stats.sentences import added_after
     from loadbook.trials.api import run_study
     from loadbook.trials.studies import load_study
 
@@ -129,6 +131,8 @@ def run(
         raise
     name = load_study(here, study).name
     click.echo(make_tables(here, name, done))
+    if added := plan_of(here.run(name, done)).get("added"):
+        click.echo(f"exploratory: {added_after(added)}")
     click.echo(f"run {done}")
     click.echo(f"data {here.run(name, done).raw}")
 

@@ -17,6 +17,7 @@ from loadbook.report.blocks import EMPTY, URGENT, Block, block, clean, notebook_
 from loadbook.report.notebooks import DONE
 from loadbook.report.show import drawn, markup, show
 from loadbook.report.tables import plain, safe_table
+from loadbook.stats.sentences import added_after
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,9 +236,8 @@ def _origin(data: RunData) -> list[str]:
         word = f"conditions are as {told['conditions']} says"
         return [f"IMPORTED from {told['folder']}: loadbook measured nothing, {word}"]
     added = data.plan.get("added", 0)
-    were = f"{added} block{' was' if added == 1 else 's were'} added after looking"
     replay = [f"REPLAY of run {replayed}: nothing was measured anew"] if replayed else []
-    return replay + ([f"EXPLORATORY: {were}"] if added else [])
+    return replay + ([f"EXPLORATORY: {added_after(added)}"] if added else [])
 
 
 def _loads(data: RunData) -> list[str]:

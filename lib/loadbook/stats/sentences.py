@@ -158,8 +158,7 @@ def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) 
 def evidence(blocks: int, look: tuple[int, int] | None = None, added: int = 0) -> str:
     """Return on how many blocks a verdict stands, at which planned look, and what makes it exploratory."""
     if added:
-        were = "block was" if added == 1 else "blocks were"
-        return f"{_count(blocks, 'block')} (exploratory: {added} {were} added after looking)"
+        return f"{_count(blocks, 'block')} (exploratory: {added_after(added)})"
     return f"look {look[0]} of {look[1]} ({_count(blocks, 'block')})" if look else _count(blocks, "block")
 
 
@@ -198,6 +197,11 @@ def _alone(verdict: Verdict) -> str:
 
 def _why(row: Row) -> str:
     return (row.verdict.reason if row.verdict else None) or "it has no valid trials"
+
+
+def added_after(blocks: int) -> str:
+    """Return what makes a run exploratory."""
+    return f"{_count(blocks, 'block')} {'was' if blocks == 1 else 'were'} added after looking"
 
 
 def _on(found: Comparison) -> str:
