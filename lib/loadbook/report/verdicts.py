@@ -109,24 +109,26 @@ def _after(row: Row, sentence: str) -> str:
 
 
 def table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
-    """Return the table behind the effect plot: verdict second, checks below a rule, both p-values of a family."""
-    family = any(r.verdict and r.verdict.comparison.p_adjusted is not None for r in analysis.rows)
-    named, one_sided = any(r.against for r in analysis.rows), analysis.asks == "no-loss"
+    """Return the table behind the effect plot: verdict second, checks below a rule, both p-values of a family.
+
+    The bound at worst stands in place of the p-values where that is what was asked: they answer another question.
+    """
+    named, one_sided = analysis.contrasts == "adjacent", analysis.asks == "no-loss"
+    ps = [] if one_sided else ["p", "p, adj."] if _is_family(analysis) else ["p"]
     unit = metric_of(analysis.metric).unit
     head = LEVEL_HEADS.get(analysis.metric, f"{analysis.metric} {analysis.statistic}, {'ms' if unit == 's' else unit}")
     columns = [
-        Column("Treatment"), Column("Verdict"), *([Column("Against")] if named else []),
+        Column("Treatment"), Column("Verdict"), *([Column("Against", wrap=True)] if named else []),
         *([Column("At worst, %", True)] if one_sided else []), Column("Change, %", True),
         Column(f"{analysis.level * 100:g} % interval, %", True), Column("Blocks", True),
-        Column("p", True), *([Column("p, adj.", True)] if family else []), Column(head, True),
-        Column("With errors", True),
+        *(Column(p, True) for p in ps), Column(head, True), Column("With errors", True),
     ]  # fmt: skip
     rows = [*analysis.of_kind("baseline"), *(r for r in analysis.rows if r.kind != "baseline")]
     name = shown_names(analysis, labels)
     checks = [k for k, row in enumerate(rows) if row.kind in ("aa", "control")]
     cells = [
-        [name[r.treatment], said(r, analysis.metric), *([r.against or DASH] if named else []),
-         *([_at_worst(r)] if one_sided else []), *_numbers(r, family, unit)]
+        [name[r.treatment], said(r, analysis.metric), *([_against(analysis, r)] if named else []),
+         *([_at_worst(r)] if one_sided else []), *_numbers(r, len(ps), unit)]
         for r in rows
     ]  # fmt: skip
     return Table("Effects", columns, cells, frozenset(checks[:1]))
@@ -141,12 +143,19 @@ def shown_names(analysis: Analysis, labels: Mapping[str, str]) -> dict[str, str]
     return {key: text if drawn[key] == " ".join(text.split()) else f"{text} ({key})" for key, text in found.items()}
 
 
-def _numbers(row: Row, family: bool, unit: str) -> list[str]:
+def _is_family(analysis: Analysis) -> bool:
+    return any(r.verdict and r.verdict.comparison.p_adjusted is not None for r in analysis.rows)
+
+
+def _numbers(row: Row, number_of_ps: int, unit: str) -> list[str]:
     shown = numbers(row)
-    adjusted = ["check" if row.kind in ("aa", "control") else shown.p_adjusted] if family else []
+    ps = [shown.p, "check" if row.kind in ("aa", "control") else shown.p_adjusted][:number_of_ps]
     level = milliseconds(row.level) if unit == "s" else shown.level
-    p = [shown.p, *adjusted]
-    return [shown.change_number, shown.interval_number, shown.blocks, *p, level, shown.trials_with_errors]
+    return [shown.change_number, shown.interval_number, shown.blocks, *ps, level, shown.trials_with_errors]
+
+
+def _against(analysis: Analysis, row: Row) -> str:
+    return analysis.row(row.verdict.comparison.baseline).label if row.verdict else DASH
 
 
 def _at_worst(row: Row) -> str:

@@ -140,8 +140,10 @@ def reference(analysis: Analysis) -> str:
     """Return the same for a caption, with the name of the arm that no row has; nothing for a plain baseline."""
     name = names(analysis).get(analysis.baseline, analysis.baseline)
     if analysis.contrasts == "adjacent":
-        return f"each treatment against the one above it, the first against {name}; "
-    return f"each treatment against {name}, the one observed best; " if analysis.best_is_reference else ""
+        return f"each treatment against the one above it, the first and the checks against {name}; "
+    if not analysis.best_is_reference:
+        return ""
+    return f"each treatment against {name}, the one observed best, the checks against the study’s baseline; "
 
 
 def _reason(row: Row) -> str:

@@ -99,7 +99,7 @@ def how(analysis: Analysis) -> str:
     """Return how the figure is read, naming only the marks that it has."""
     shown = [(row, row.verdict) for row in rows_of(analysis) if row.verdict and compared(row)]
     family = sum(1 for _, verdict in shown if verdict.comparison.ci_family)
-    said = [f"Thick line: {confidence(analysis)} interval"] if shown else []
+    said = [f"thick line: {confidence(analysis)} interval"] if shown else []
     if family > 1:
         said.append(f"thin line: widened for {family} comparisons")
     if any(v.kind in ("equivalent", "small") and r.kind == "treatment" for r, v in shown):
