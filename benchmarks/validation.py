@@ -10,6 +10,7 @@ docs/statistics.md.
 from __future__ import annotations
 
 import argparse
+import datetime
 import multiprocessing
 import os
 import sys
@@ -56,21 +57,22 @@ def main() -> int:
         results += found
         if sys.stderr.isatty():
             print(f"\r{number} of {len(simulations)} simulations\033[K", end="\r", file=sys.stderr, flush=True)
+    effort = _effort(given.studies, given.jobs, started)
+    if given.markdown:
+        print(f"`.venv/bin/python benchmarks/validation.py --markdown`, {datetime.date.today()}: {effort}. In %.\n")
     print((markdown if given.markdown else cases if given.cases else summary)(results))
     outside = [r for r in results if not r.ok]
     for result in outside:
         print(f"OUTSIDE: {result.row.claim}: {result.row.case}: {result.value:.1f} (limits {result.row.limits})")
-    print(_effort(given.studies, given.jobs, started, len(results), len(outside)), file=sys.stderr)
+    print(f"{len(results)} rows, {len(outside)} outside their limits: {effort}", file=sys.stderr)
     return 1 if outside else 0
 
 
-def _effort(studies: int, jobs: int, started: float, rows: int, outside: int) -> str:
+def _effort(studies: int, jobs: int, started: float) -> str:
     used = os.times()
     cpu_s = used.user + used.system + used.children_user + used.children_system
-    return (
-        f"{rows} rows, {outside} outside their limits; {studies:,} studies a row; "
-        f"{time.perf_counter() - started:.0f} s, {cpu_s:.0f} CPU seconds, {jobs} processes"
-    )
+    minutes = (time.perf_counter() - started) / 60
+    return f"{studies:,} simulated studies a row, {minutes:.1f} minutes, {cpu_s:.0f} CPU seconds, {jobs} processes"
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ KINDS: dict[str, Callable[[Rng, tuple[int, ...]], Floats]] = {
 
 
 def counts(errors: Floats) -> Counts:
-    """Return the counts of one arm as loadbook has them."""
-    return Counts(errors, REQUESTS - errors, {})
+    """Return the counts of one arm, a trial in each block, as loadbook has them."""
+    return Counts(errors, REQUESTS - errors, {}, tuple(range(len(errors))))
 
 
 def equal_arms(kind: str, trials: int, rng: Rng, studies: int) -> tuple[float, float]:

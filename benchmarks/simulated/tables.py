@@ -27,21 +27,25 @@ def cases(results: Iterable[Result]) -> str:
 
 
 def summary(results: Iterable[Result]) -> str:
-    """Return one line for every claim and limit; rows without limits are left out."""
+    """Return one line for every claim and limits, and for every control."""
     return _table(_lines(results))
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Return the tables of docs/statistics.md."""
+    """Return the tables of docs/statistics.md; the first has the noises of which all figures are there."""
     return "\n\n".join([_noises(results), _markdown(("claim", "limits", "measured", ""), _lines(results))])
 
 
 def _lines(results: Iterable[Result]) -> list[tuple[str, str, str, str]]:
+    """Return claim, limits, measured, ok. Of claims that have limits, the cases without are left out."""
+    ordered = in_order(results)
+    limited = {r.row.claim for r in ordered if r.row.limited}
     groups: dict[tuple[str, str], list[Result]] = {}
-    for result in in_order(results):
-        if result.row.limited:
-            one = result.row.case if result.row.claim == controls.CONTROL else ""
-            groups.setdefault((result.row.claim, result.row.limits + one), []).append(result)
+    for result in ordered:
+        row = result.row
+        if row.limited or row.claim not in limited:
+            one = row.case if row.claim == controls.CONTROL else row.limits
+            groups.setdefault((row.claim, one), []).append(result)
     return [(_name(found), found[0].row.limits, _range(found), _ok(found)) for found in groups.values()]
 
 
@@ -56,6 +60,8 @@ def _range(found: Sequence[Result]) -> str:
 
 
 def _ok(found: Sequence[Result]) -> str:
+    if not found[0].row.limited:
+        return ""
     return "ok" if all(r.ok for r in found) else "OUTSIDE"
 
 
@@ -70,15 +76,14 @@ def _markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def _noises(results: Sequence[Result]) -> str:
-    value = {(r.row.claim, r.row.case): r.value for r in results}
-
-    def of(noise: str, *wanted: tuple[str, int]) -> str:
-        return " / ".join(f"{value.get((claim, f'{noise}, n={n}'), float('nan')):.1f}" for claim, n in wanted)
-
+    value = {(r.row.claim, r.row.case): f"{r.value:.1f}" for r in results}
     few, many, found, gain = two_arms.FEW_BLOCKS, two_arms.FALSE_ALARMS, two_arms.POWER, two_arms.GAIN
-    lines = [
-        (words, of(noise, (few, 6), (many, 10), (many, 20)), of(noise, (found, 10), (found, 20)), of(noise, (gain, 10)))
-        for noise, words in IN_WORDS.items()
-    ]
-    head = "noise", "false alarms, n = 6 / 10 / 20", "2 % found, n = 10 / 20", "points above no blocks, n = 10"
-    return _markdown(head, lines)
+    columns = {
+        "false alarms, n = 6 / 10 / 20": ((few, 6), (many, 10), (many, 20)),
+        "a true 2 % found, n = 10 / 20": ((found, 10), (found, 20)),
+        "points above no blocks, n = 10": ((gain, 10),),
+    }
+    wanted = {noise: [[(c, f"{noise}, n={n}") for c, n in cells] for cells in columns.values()] for noise in IN_WORDS}
+    known = {noise: cells for noise, cells in wanted.items() if all(key in value for cell in cells for key in cell)}
+    lines = [(IN_WORDS[n], *(" / ".join(value[key] for key in cell) for cell in cells)) for n, cells in known.items()]
+    return _markdown(("noise", *columns), lines)
