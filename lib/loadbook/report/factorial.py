@@ -128,8 +128,7 @@ def effect_table(found: FactorialAnalysis) -> Table:
     level = f"{found.analysis.level * 100:g}{NBSP}%"
     columns = [
         Column("Effect"), Column("Verdict"), Column("Change, %", True), Column(f"{level} interval, %", True),
-        Column("p, adj.", True), Column("Pooled, %", True), Column(f"{level} interval, %", True),
-        Column("p (ANOVA)", True),
+        Column("p, adj.", True), Column("Pooled, %", True), Column("its interval", True), Column("its p", True),
     ]  # fmt: skip
     rows = [_cells(found, effect) for effect in found.effects]
     return Table("Effects", columns, rows, frozenset({len(found.mains)} if found.pairs else ()))

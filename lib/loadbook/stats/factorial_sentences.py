@@ -56,7 +56,7 @@ def together(found: FactorialAnalysis) -> list[str]:
         return []
     acting = [e for e in found.pairs if e.verdict.kind in ACTING]
     if acting:
-        return [f"{effect_sentence(e, found.switches)} {apart(found, e)}".strip() for e in acting[:MAX_NAMED]]
+        return [apart(found, e) or effect_sentence(e, found.switches) for e in acting[:MAX_NAMED]]
     what = "set of pairs" if any(e.aliases for e in found.pairs) else "pair"
     return [f"No {what} is shown to act together{_small(found)}."]
 
@@ -69,7 +69,7 @@ def _small(found: FactorialAnalysis) -> str:
 
 
 def apart(found: FactorialAnalysis, effect: Effect) -> str:
-    """Return what the first of a pair does at each level of the second: its average over both says little then."""
+    """Return what the first of a pair does at each level of the second, "" where that is not known for itself."""
     meeting = next((m for m in found.meetings if m.effect == effect), None)
     if meeting is None or effect.aliases:
         return ""
@@ -77,7 +77,7 @@ def apart(found: FactorialAnalysis, effect: Effect) -> str:
     second = effect.names[1]
     said = [f"{_change(*meeting.given[high], effect)} with {second} {level}"
             for high, level in ((False, other.low), (True, other.high))]  # fmt: skip
-    return f"{one.label}: {', '.join(said)}."
+    return f"{one.label}: {', '.join(said)}, {evidence(*_evidence(effect.verdict))}."
 
 
 def _change(change: float, interval: Interval | None, effect: Effect) -> str:

@@ -36,7 +36,7 @@ def draw_meeting(sheet: Sheet, found: FactorialAnalysis, meeting: Meeting, corne
     bottom, right = corner[1] + PANEL_IN - 0.56, left + width - LABEL_IN
     panel = sheet.panel(left + LEFT_IN, top, right, bottom)
     scales.values_on_y(panel, limits, unit, bottom - top)
-    panel.set_xlim(-0.25, 1.2)
+    panel.set_xlim(-0.25, 1.35)
     scales.set_ticks(panel.xaxis, [0, 1], [drawable(level, "?") for level in (one.low, one.high)])
     ends = [_line(panel, meeting, high) for high in (False, True)]
     places = [top + (bottom - top) * (1 - _share(end, limits)) for end in ends]
