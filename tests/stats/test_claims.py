@@ -282,6 +282,22 @@ def test_slopes_need_numbers_and_blocks():
     assert one.finding.evidence == "page_bytes is not a positive number for a (small)."
 
 
+def test_a_slope_of_rates_that_were_all_served_is_the_generators() -> None:
+    (one,) = judged(sized(), slope(-0.1, 0.1, 128, 8192), offered=20_000.0)
+    assert one.finding.outcome == "unchecked"
+    assert one.finding.evidence.startswith("All of the offered load was served by s8192; s128; s2048: ")
+
+
+def test_a_rival_that_must_not_be_compared_leaves_the_best_open() -> None:
+    best = claim("best", "fast", "base", among=["even", "slow"])
+    study = study_of(ARMS, best)
+    run = run_of(study, ARMS, only=("base", "fast", "even", "slow"))
+    run.trials.loc[run.trials["treatment"] == "even", "response_bytes"] = 6
+    (one,) = replay(study, run)
+    assert one.finding.outcome == "undecided"
+    assert one.finding.evidence.endswith(" Not compared: even.")
+
+
 def test_what_was_not_run_names_the_command():
     better = claim("better", "fast", "base")
     study = study_of(
@@ -305,9 +321,10 @@ def test_too_few_blocks_and_a_laboratory_that_contradicts_itself_check_nothing()
     better = claim("better", "fast", "base")
     assert outcomes(ARMS, better, only=("base", "fast"), blocks=4) == ["unchecked"]
     arms = ARMS | {"again": {"check": "aa", "same_as": "base", "effect": 0.05}}
-    for one in judged(arms, better, claim("worse", "slow", "fast"), only=("base", "fast", "slow", "again")):
+    claims = [better, claim("worse", "slow", "fast"), claim("best", "fast", "base", among=["slow"])]
+    for one in judged(arms, *claims, only=("base", "fast", "slow", "again")):
         assert one.finding.outcome == "unchecked"
-        assert "the laboratory contradicts itself" in one.finding.evidence
+        assert one.finding.evidence.startswith("No verdict: the laboratory contradicts itself.")
 
 
 def test_a_claim_agrees_with_the_page_that_it_stands_on():

@@ -113,14 +113,15 @@ def _lead(claim: Claim, run: ClaimRun, rivals: list[str], judged: dict[str, Verd
     """Return whether a treatment that no rival beats is itself ahead of all of them."""
     tied = [n for n, v in judged.items() if not (_leads(v) and _p(v) < 1 - v.comparison.level)]
     missing = [name for name in rivals if name not in judged]
+    invalid = [name for name in missing if name in run.ran]
     label = run.label(claim.treatment)
     if tied:
         forecasts = [v.forecast for n, v in judged.items() if n in tied and v.forecast]
         said = words.tied(label, [run.label(n) for n in tied], len(judged), words.most_blocks(forecasts))
     else:
         said = words.ahead(label, len(judged), max(map(_p, judged.values())))
-    if missing:
-        said += f" {words.lacks([run.label(n) for n in missing])}"
+    for told, names in ((words.lacks, set(missing) - set(invalid)), (words.not_compared, invalid)):
+        said += f" {told([run.label(n) for n in missing if n in names])}" if names else ""
     if tied or missing:
         return Finding("undecided", said, shown)
     return Finding("holds", said, shown, _size_met(claim, run, shown) if shown else None)

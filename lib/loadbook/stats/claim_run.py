@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,13 +41,17 @@ class Part:
 class ClaimRun:
     """One run, asked for what claims need; `known` is an analysis of it that was made already, at `level`.
 
+    `ran` are its treatments, without those that the study `asked` has changed since.
+
     Verdicts against the run's baseline are those of the whole analysis, so that a claim never contradicts the rest of
     the page; those against another treatment are comparisons of their own, as each claim names them beforehand.
     """
 
-    def __init__(self, data: RunTables, known: Analysis | None = None, level: float = 0.95) -> None:
+    def __init__(
+        self, data: RunTables, known: Analysis | None = None, level: float = 0.95, asked: Study | None = None
+    ) -> None:
         self.data, self.study, self.level = data, data.study, level
-        self.ran = frozenset(treatments_of(data))
+        self.ran = frozenset(n for n in treatments_of(data) if asked is None or _alike(n, data.study, asked))
         usual = known is not None and known.contrasts == "baseline" and known.asks == "difference"
         self._baseline = known.baseline if known and usual else data.study.baseline
         self._metric = known.metric if known else data.study.metric
@@ -75,14 +79,6 @@ class ClaimRun:
         """Return the smallest difference that matters to a claim about values."""
         return claim.margin or self.analysis(claim).margin
 
-    def ran_as(self, study: Study, treatment: str) -> bool:
-        """Tell whether a treatment was run with the levels and the load that `study` gives it, now or then."""
-        if treatment not in self.ran or treatment not in study.treatments:
-            return False
-        now, then = study.levels_of(treatment), self.study.levels_of(treatment)
-        alike = all(now[factor] == then[factor] for factor in now.keys() & then.keys())
-        return alike and study.workload_of(treatment) == self.study.workload_of(treatment)
-
     def measured(self, claim: Claim) -> bool:
         """Tell whether any trial has a value of the claim's metric."""
         return bool(self.values(claim)["value"].notna().any())
@@ -107,6 +103,11 @@ class ClaimRun:
         offered = claim.offered_per_s
         return bool(offered and value and value >= self.study.gates.offered_ceiling * offered)
 
+    def full(self, treatment: str) -> bool:
+        """Tell whether most trials of a treatment served all of an open load: their rate is the tool's setting."""
+        gates = self.data.trials.loc[self.data.trials["treatment"] == treatment, "gates"]
+        return bool(sum("offered_ceiling" in hit for hit in gates) > len(gates) / 2)
+
     def verdict(self, claim: Claim, treatment: str, against: str) -> Verdict:
         """Return what may be said of one arm against another, with the claim's margin."""
         key = (*self.metric(claim), treatment, against)
@@ -121,8 +122,6 @@ class ClaimRun:
             alone = analyse(pair, baseline=against, metric=whole.metric, statistic=whole.statistic, level=self.level)
             row = alone.row(treatment)
         assert row.verdict is not None
-        if whole.laboratory:
-            return replace(row.verdict, kind="invalid", reason=whole.laboratory.removesuffix("."))
         return row.verdict
 
     def _with_margin(self, claim: Claim, found: Verdict) -> Verdict:
@@ -176,6 +175,15 @@ class ClaimRun:
         problems, samples = (getattr(self.data, name, None) for name in ("problems", "samples"))
         study = self.study.model_copy(update=changed)
         return Part(study, trials, found, plan, problems, samples)
+
+
+def _alike(treatment: str, then: Study, now: Study) -> bool:
+    """Tell whether two versions of a study give a treatment one meaning: levels of the factors that both have, load."""
+    if treatment not in now.treatments:
+        return False
+    old, new = then.levels_of(treatment), now.levels_of(treatment)
+    levels = all(old[factor] == new[factor] for factor in old.keys() & new.keys())
+    return levels and then.workload_of(treatment) == now.workload_of(treatment)
 
 
 def _geometric(values: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.DataFrame:

@@ -26,6 +26,9 @@ def slope(claim: Claim, run: ClaimRun) -> Finding:
     strange = [f"{run.label(n)} ({x})" for n, x in sizes.items() if not isinstance(x, int | float) or not x > 0]
     if strange or len(set(sizes.values())) < 2:
         return Finding("unchecked", words.no_numbers(claim.factors[0], strange))
+    full = [run.label(name) for name in sizes if run.full(name)]
+    if full:
+        return Finding("unchecked", words.all_served(full))
     slopes = block_slopes(claim, run, {name: float(x) for name, x in sizes.items()})
     if len(slopes) < MIN_BLOCKS:
         return Finding("unchecked", words.too_few_blocks(len(slopes), MIN_BLOCKS))

@@ -160,6 +160,16 @@ def lacks(labels: Sequence[str]) -> str:
     return f"Not run: {names(labels)}."
 
 
+def not_compared(labels: Sequence[str]) -> str:
+    """Return which arms of a claim were run and must not be compared."""
+    return f"Not compared: {names(labels)}."
+
+
+def all_served(labels: Sequence[str]) -> str:
+    """Return which arms served all of an open load."""
+    return f"All of the offered load was served by {names(labels)}: that rate is the generator’s setting; offer more."
+
+
 def not_run(labels: Sequence[str], study: str, subset: str | None) -> str:
     """Return what was not run, and the command that runs it."""
     option = f" --subset {subset}" if subset else ""

@@ -43,7 +43,7 @@ def replay(
     level : confidence of the intervals.
     """
     claims = study.published.claims if study.published else ()
-    run = ClaimRun(data, known, level) if data is not None else None
+    run = ClaimRun(data, known, level, study) if data is not None else None
     return [_judge(study, run, claim) for claim in claims]
 
 
@@ -57,13 +57,17 @@ def _judge(study: Study, run: ClaimRun | None, claim: Claim) -> Judged:
 def _finding(study: Study, run: ClaimRun | None, claim: Claim) -> Finding:
     if run is None:
         return Finding("not-run", words.nowhere(study.name, _subset(study, claim)))
-    missing = [name for name in needed(claim) if not run.ran_as(study, name)]
+    missing = [name for name in needed(claim) if name not in run.ran]
     if missing:
         return Finding("not-run", words.not_run(list(map(study.label, missing)), study.name, _subset(study, claim)))
     if claim.check not in ERROR_KINDS and not run.measured(claim):
         return Finding("unchecked", words.not_measured(*run.metric(claim), study.tools_of(run.ran)))
-    waiting = run.analysis(claim).stand.waiting
-    return Finding("unchecked", f"{waiting[0].upper()}{waiting[1:]}.") if waiting else CHECKS[claim.check](claim, run)
+    whole = run.analysis(claim)
+    if whole.laboratory and claim.check not in ERROR_KINDS:
+        return Finding("unchecked", whole.laboratory)
+    if whole.stand.waiting:
+        return Finding("unchecked", f"{whole.stand.waiting[0].upper()}{whole.stand.waiting[1:]}.")
+    return CHECKS[claim.check](claim, run)
 
 
 def needed(claim: Claim) -> tuple[str, ...]:
