@@ -1,0 +1,207 @@
+"""What a study declares about its comparisons, from its file to the analysis: ladders, the best arm, one-sided."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from test_analyse import ARMS, make_run
+
+from loadbook.core.errors import StudyError
+from loadbook.design.study_file import find_study, read_study
+from loadbook.stats.analyse import analyse
+from loadbook.stats.headline import headline, supporting
+from loadbook.stats.reasons import reason
+from loadbook.stats.result import Comparison
+from loadbook.stats.sentences import row_phrase
+
+STUDIES = Path(__file__).parents[2] / "studies"
+CHECKS = {name: ARMS[name] for name in ("again", "log")}
+LADDER = {"base": {}, "one": {"effect": 0.05}, "two": {"effect": 0.05}, "three": {"effect": 0.12}} | CHECKS
+
+
+def kinds(analysis) -> dict[str, str]:
+    return {row.treatment: row.verdict.kind for row in analysis.of_kind("treatment")}
+
+
+def test_rungs_keep_their_order_and_name_the_one_before() -> None:
+    found = analyse(make_run(LADDER, contrasts="adjacent"))
+    assert [r.treatment for r in found.rows] == ["base", "one", "two", "three", "again", "log"]
+    assert [r.against for r in found.of_kind("treatment")] == ["base", "one", "two"]
+    assert kinds(found) == {"one": "better", "two": "equivalent", "three": "better"}
+    assert row_phrase(found.row("two")).startswith(": no difference from one larger than 2")
+    assert (found.best, found.tied_with_best) == (None, ())
+    assert headline(found) == "2 of 3 treatments are faster than the one before it."
+    assert "three is faster than two by " in supporting(found)
+    assert (found.row("again").passed, found.row("log").passed) == (True, True)
+
+
+def test_the_rungs_are_those_of_the_plan_in_its_order() -> None:
+    run = make_run(LADDER, contrasts="adjacent")
+    run.plan = {"treatments": ["base", "three", "one", "again"], "blocks": 12}
+    assert [(r.treatment, r.against) for r in analyse(run).of_kind("treatment")] == [
+        ("three", "base"),
+        ("one", "three"),
+    ]
+
+
+def test_another_baseline_is_what_everything_is_compared_with() -> None:
+    found = analyse(make_run(LADDER, contrasts="adjacent"), baseline="one")
+    assert {r.verdict.comparison.baseline for r in found.of_kind("treatment")} == {"one"}
+    assert {r.against for r in found.rows} == {None}
+
+
+def test_a_reason_names_the_rung_that_it_is_about() -> None:
+    run = make_run(LADDER, contrasts="adjacent")
+    run.trials.loc[run.trials["treatment"] == "two", "response_bytes"] = 24
+    found = analyse(run)
+    assert found.row("two").verdict.reason == "it answers differently (24 bytes where one sends 5)"
+    assert found.row("three").verdict.reason == "it answers differently (5 bytes where two sends 24)"
+
+
+def test_the_best_arm_is_the_reference_and_its_gain_is_doubted() -> None:
+    found = analyse(make_run(LADDER, contrasts="best"))
+    assert (found.baseline, found.best) == ("three", "three")
+    assert {(r.treatment, r.against) for r in found.of_kind("treatment")} == {
+        (name, "three") for name in ("base", "one", "two")
+    }
+    assert headline(found) == "three is ahead of every other treatment; its own gain is likely a little overstated."
+    assert supporting(found).startswith("Nearest to it: ")
+    assert (found.row("again").passed, found.row("log").passed) == (True, True)
+
+
+def test_tied_arms_share_the_headline() -> None:
+    found = analyse(make_run(LADDER | {"four": {"effect": 0.1205}}, contrasts="best"))
+    assert headline(found) in {
+        f"{one} and {other} cannot be told apart; all are ahead of the rest."
+        for one, other in (("three", "four"), ("four", "three"))
+    }
+
+
+def test_an_arm_that_answers_differently_is_no_leader() -> None:
+    run = make_run(LADDER, contrasts="best")
+    run.trials.loc[run.trials["treatment"] == "three", "response_bytes"] = 24
+    found = analyse(run)
+    assert found.baseline in ("one", "two")
+    assert found.row("three").verdict.kind == "invalid"
+
+
+def test_of_two_arms_the_baseline_stays_the_reference() -> None:
+    found = analyse(make_run({"base": {}, "one": {"effect": 0.1}}, contrasts="best"))
+    assert (found.baseline, found.best_is_reference) == ("base", False)
+    assert headline(found).startswith("one is faster than base by ")
+
+
+def test_the_winners_curse_is_told_of_a_leader_among_plain_contrasts_too() -> None:
+    said = supporting(analyse(make_run(LADDER)))
+    assert said.startswith("three is ahead of every other treatment; its own gain is likely a little overstated.")
+
+
+def test_a_one_sided_question_is_asked_of_the_study_s_metric_only() -> None:
+    run = make_run(
+        {"base": {}, "down": {"effect": -0.05}, "up": {"effect": 0.05}} | CHECKS, asks="no-loss", margin=0.02
+    )
+    found = analyse(run)
+    assert kinds(found) == {"down": "worse", "up": "no-loss"}
+    low, high = found.row("up").verdict.comparison.ci90
+    assert found.row("up").verdict.loss == (low, high)
+    assert headline(found) == "1 of 2 treatments loses more than 2\u00a0%, no loss beyond 2\u00a0% in 1."
+    assert supporting(found).startswith("down loses more than 2\u00a0%: at best −")
+    assert kinds(analyse(run, metric="latency")) == {"down": "worse", "up": "better"}
+    assert (found.row("again").passed, found.row("log").passed) == (True, True)
+
+
+def test_a_loss_of_latency_is_a_rise() -> None:
+    run = make_run({"base": {}, "slow": {"effect": -0.1}, "even": {"sd": 0.004}}, asks="no-loss", margin=0.03)
+    run.study = run.study.model_copy(update={"metric": "latency"})
+    found = analyse(run)
+    assert kinds(found) == {"slow": "worse", "even": "no-loss"}
+    worst, best = found.row("slow").verdict.loss
+    assert worst > best > 0.03
+
+
+def test_no_loss_of_any_names_the_one_nearest_to_the_margin() -> None:
+    run = make_run({"base": {}, "a": {"effect": 0.02}, "b": {"effect": 0.0}}, asks="no-loss", margin=0.05)
+    assert headline(analyse(run)).startswith("No loss beyond 5\u00a0% in any of 2 treatments: at worst ")
+    assert headline(analyse(run)).endswith("(b).")
+    arms = {name: {"sd": 0.08} for name in ("base", "a", "b")}
+    noisy = make_run(arms, seed=2, asks="no-loss", margin=0.02)
+    assert headline(analyse(noisy)) == "Undecided: no treatment is shown to keep its loss within 2\u00a0%."
+
+
+def study_file(folder: Path, text: str) -> Path:
+    lines = (STUDIES / "aa.toml").read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if not line.startswith("margin")]
+    path = folder / "s.toml"
+    path.write_text(text + "\n" + "\n".join(kept), encoding="utf-8")
+    return path
+
+
+def test_a_one_sided_question_needs_a_margin_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="margin: is required with asks"):
+        read_study(study_file(tmp_path, 'asks = "no-loss"'))
+    assert read_study(study_file(tmp_path, 'asks = "no-loss"\nmargin = 0.03')).asks == "no-loss"
+    assert read_study(study_file(tmp_path, "")).margin == 0.02
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('asks = "no-loss"\nmargin = 0.02\ncontrasts = "best"', "contrasts"),
+        ('contrasts = "worst"', "contrasts"),
+        ('asks = "nothing"', "asks"),
+    ],
+)
+def test_declarations_that_make_no_sense_are_named(tmp_path: Path, text: str, path: str) -> None:
+    with pytest.raises(StudyError) as error:
+        read_study(study_file(tmp_path, text))
+    assert [problem.path for problem in error.value.problems] == [path]
+
+
+def test_the_ladder_of_the_article_adds_one_directive_at_a_time() -> None:
+    study = find_study(STUDIES, "nginx-ladder")
+    rungs = [name for name in study.in_subset() if not study.treatments[name].check]
+    levels = [study.levels_of(name) for name in rungs]
+    steps = [{k for k in now if now[k] != before[k]} for before, now in itertools.pairwise(levels)]
+    assert steps == [{"tcp_nopush"}, {"tcp_nodelay"}, {"multi_accept"}, {"use_epoll"}, {"worker_processes"}]
+    assert (study.contrasts, rungs[0]) == ("adjacent", study.baseline)
+
+
+def test_the_first_reason_that_hits_is_given() -> None:
+    """All reasons at once, then each one taken away: the next in the method's order speaks."""
+    run = make_run(metric="requests_per_s")
+    trials = run.trials.assign(at_ceiling=True, moving=run.trials["treatment"] == "fast")
+    fast, base = trials["treatment"] == "fast", trials["treatment"] == "base"
+    trials.loc[fast, ["response_bytes", "concurrency"]] = [24, 100]
+    trials.loc[fast, "slot"] = range(1, 13)
+    trials.loc[base, "slot"] = range(101, 113)
+    errors = analyse(run).row("fast").errors.__class__("fast", 12, 12, 9, 9, {}, kind="more")
+
+    def first(blocks: int, excluded: int = 0) -> str:
+        found = Comparison("fast", "base", "requests_per_s", "value", blocks, excluded, None, *[None] * 4)
+        return reason(trials, found, errors) or ""
+
+    assert first(4, 8).startswith("only 4 complete blocks")
+    assert first(9, 3).startswith("3 of 12 blocks are incomplete")
+    assert first(12).startswith("one arm ran whole before the other")
+    trials.loc[fast, "slot"] = range(100, 112)
+    assert first(12).startswith("both served all of the offered load")
+    trials["at_ceiling"] = False
+    assert first(12).startswith("its rate moved within trials")
+    trials["moving"] = False
+    assert first(12).startswith("it was measured under another number of connections")
+    trials["concurrency"] = 50
+    assert first(12).startswith("it answers differently (24 bytes where the baseline sends 5)")
+    trials["response_bytes"] = 5
+    assert first(12).startswith("requests_per_s counts error responses")
+    errors = errors.__class__("fast", 12, 0, 0, 9, {})
+    assert first(12) == ""
+
+
+def test_a_laboratory_that_contradicts_itself_leaves_earlier_reasons_standing() -> None:
+    run = make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.05}})
+    run.trials.loc[run.trials["treatment"] == "fast", "response_bytes"] = 24
+    found = analyse(run)
+    assert found.row("fast").verdict.reason.startswith("it answers differently")
+    assert found.row("slow").verdict.reason.startswith("the laboratory contradicts itself")
