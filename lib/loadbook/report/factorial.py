@@ -128,7 +128,7 @@ def effect_table(found: FactorialAnalysis) -> Table:
     level = f"{found.analysis.level * 100:g}{NBSP}%"
     columns = [
         Column("Effect"), Column("Verdict"), Column("Change, %", True), Column(f"{level} interval, %", True),
-        Column("p, adj.", True), Column("Pooled, %", True), Column("its interval", True), Column("its p", True),
+        Column("p, adj.", True), Column("Pooled, %", True), Column("its p", True),
     ]  # fmt: skip
     rows = [_cells(found, effect) for effect in found.effects]
     return Table("Effects", columns, rows, frozenset({len(found.mains)} if found.pairs else ()))
@@ -142,12 +142,12 @@ def _cells(found: FactorialAnalysis, effect: Effect) -> Sequence[Any]:
     said = Said(f"v-{effect.verdict.kind}", palette.glyph_of(row), word)
     own = [texts.change_number, texts.interval_number, texts.p_adjusted]
     if effect.pooled is None or effect.verdict.kind == "invalid":
-        return [effect.label, said, *own, DASH, DASH, DASH]
+        return [effect.label, said, *own, DASH, DASH]
     digits = effect.verdict.decimals if effect.verdict.decimals is not None else 1
     change, *bounds = (
         percent(v, digits).removesuffix(f"{NBSP}%") for v in (effect.pooled.estimate, *effect.pooled.interval)
     )
-    return [effect.label, said, *own, change, " to ".join(bounds), p_value(effect.pooled.p)]
+    return [effect.label, said, *own, f"{change} ({' to '.join(bounds)})", p_value(effect.pooled.p)]
 
 
 def factorial_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> FactorialPage:
