@@ -72,7 +72,8 @@ def test_plan_says_trials_time_disk_and_detectable_difference(loadbook):
 
 def test_plan_uses_the_noise_recorded_in_the_lab(loadbook):
     assert loadbook("ingest", STUDY)[0] == 0
-    for study, load in ((STUDY, "this load"), ("tool-agreement", "another load of wrk"), ("known-cost", "another tool")):
+    loads = {STUDY: "this load", "tool-agreement": "another load of wrk", "known-cost": "another tool"}
+    for study, load in loads.items():
         out = loadbook("plan", study)[1]
         assert f"recorded with {load}" in out
         assert f"16 trials alike, run {loadbook.layout.resolve_run(STUDY)} of {STUDY}" in out
