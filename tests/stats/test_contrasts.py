@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from statdata import frame, noisy
 
 from commands import exit_code
@@ -35,6 +37,29 @@ def test_a_ladder_compares_each_rung_with_the_one_before() -> None:
         alone = compare(values, one.treatment, one.baseline)
         assert (one.p, one.effect, one.ci95) == (alone.p, alone.effect, alone.ci95)
         assert one.p_adjusted >= one.p and one.family == 3
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(8, 12), st.integers(0, 1000))
+def test_a_ladder_climbed_down_says_the_opposite_at_the_same_p(blocks: int, seed: int) -> None:
+    values = noisy(blocks, LADDER, seed=seed)
+    up = rungs(values)
+    down = contrasted(values, "three", ["two", "one", "base"], "adjacent").comparisons[::-1]
+    for one, other in zip(up, down, strict=True):
+        assert (one.treatment, one.baseline) == (other.baseline, other.treatment)
+        assert (1 + one.effect) * (1 + other.effect) == pytest.approx(1)
+        assert (one.p, one.p_adjusted) == pytest.approx((other.p, other.p_adjusted))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(8, 12), st.integers(0, 1000), st.permutations(["one", "two", "three"]))
+def test_the_best_does_not_depend_on_the_order_of_arms_or_on_the_unit(blocks: int, seed: int, order) -> None:
+    values = noisy(blocks, LADDER, seed=seed)
+    first = against_best(values, list(LADDER), "base")
+    other = against_best(values.assign(value=values["value"] * 1e-3), ["base", *order], "base")
+    assert (first.leader, set(first.standing.tied)) == (other.leader, set(other.standing.tied))
+    p = {c.treatment: c.p_adjusted for c in first.comparisons}
+    assert {c.treatment: c.p_adjusted for c in other.comparisons} == pytest.approx(p)
 
 
 def test_a_swap_flips_all_rungs_of_a_block_together() -> None:
@@ -207,6 +232,15 @@ def test_options_that_do_not_go_together_are_refused(table, options: list[str], 
     done = table(*options)
     assert (done.code, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+def test_flags_name_the_rung_whose_trial_does_not_count() -> None:
+    values = noisy(10, LADDER)
+    values.loc[(values["treatment"] == "one") & (values["block"] == 3), "value"] = 0.0
+    first, second, third = rungs(values)
+    assert "of the treatment or of base does not count" in first.flags[0]
+    assert "of the treatment or of one does not count" in second.flags[0]
+    assert (first.blocks, second.blocks, third.blocks) == (9, 9, 10)
 
 
 def test_contrasts_of_nothing_are_none() -> None:

@@ -8,6 +8,7 @@ therefore lean against each other, is thus kept, and so is the error rate of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,9 @@ from loadbook.stats.result import Comparison, Contrasts
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+NOBODY = Leader(None, (), False)
 
 
 class Contrasted(NamedTuple):
@@ -62,7 +66,7 @@ def contrasted(
         pairs = list(zip(others, (baseline, *others), strict=False))
     found = compare(pairs)
     if contrasts != "best":
-        return Contrasted(baseline, found, None if contrasts == "baseline" else Leader(None, (), False))
+        return Contrasted(baseline, found) if contrasts == "baseline" else Contrasted(baseline, _named(found), NOBODY)
     arms = [baseline, *(c.treatment for c in found if comparable(c))]
     best = against_best(
         values, arms, baseline, better=better, metric=metric, statistic=statistic, level=level, rule=rule
@@ -71,4 +75,12 @@ def contrasted(
         return Contrasted(baseline, found)
     left_out = [name for name in others if name not in arms]
     rest = compare([(name, best.leader) for name in left_out])
-    return Contrasted(best.leader, [*best.comparisons, *rest], best.standing)
+    return Contrasted(best.leader, _named([*best.comparisons, *rest]), best.standing)
+
+
+def _named(comparisons: list[Comparison]) -> list[Comparison]:
+    """Let flags name what was compared with, which is not the baseline of the study."""
+    return [
+        replace(c, flags=tuple(flag.replace("of the baseline", f"of {c.baseline}") for flag in c.flags))
+        for c in comparisons
+    ]
