@@ -23,7 +23,7 @@ def test_how_many_requests_a_percentile_needs(statistic: str, share: float, requ
 @pytest.mark.parametrize(("metric", "statistic"), [("latency", "mean"), ("ok_per_s", "p99"), ("latency", "p100")])
 def test_other_statistics_need_none(metric: str, statistic: str) -> None:
     assert beyond(metric, statistic, pd.Series([1.0])) is None
-    assert not too_few(metric, statistic, pd.Series([1.0]), 20).any()
+    assert not too_few(metric, statistic, pd.Series([1.0, float("nan")]), 20).any()
 
 
 def run_of(requests: dict[str, float], **study):

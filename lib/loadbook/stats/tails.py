@@ -38,4 +38,4 @@ def beyond(metric: str, statistic: str, requests: pd.Series) -> pd.Series | None
 def too_few(metric: str, statistic: str, requests: pd.Series, least: float) -> pd.Series:
     """Tell for each trial whether too few of its requests lie beyond a percentile; not so where they are not known."""
     tail = beyond(metric, statistic, requests)
-    return requests != requests if tail is None else tail < least - 1e-9
+    return requests.isna() & False if tail is None else tail < least - 1e-9
