@@ -13,6 +13,7 @@ from loadbook.core.units import NBSP
 from loadbook.design.claim import Claim
 from loadbook.stats import claim_words as words
 from loadbook.stats.claim_article import weigh
+from loadbook.stats.claim_summary import numbers, tally, title
 from loadbook.stats.finding import Finding
 from loadbook.stats.result import ErrorSummary, Forecast
 
@@ -158,7 +159,18 @@ FINDINGS = {
 @pytest.mark.parametrize("case", FINDINGS)
 def test_tally(case: str) -> None:
     findings, could, wanted = FINDINGS[case]
-    assert words.tally(findings, could) == wanted
+    assert tally(findings, could) == wanted
+
+
+def test_a_claim_in_words_and_numbers() -> None:
+    """Quotation marks stand only around the article's own words."""
+    assert title(of("better")) == "x: better"
+    assert title(of("better", quote="誤差の範囲")) == "“誤差の範囲”"
+    rates = of("better", value=23_871.8, against_value=17_687.9, errors=7754)
+    assert numbers(rates) == "17,688 → 23,872 req/s; errors – → 7,754"
+    tail = of("better", metric="latency", statistic="p99", value=0.01569, against_value=0.0263)
+    assert said(numbers(tail)) == "latency p99 26.3 ms → 15.7 ms"
+    assert numbers(of("better")) == "no numbers"
 
 
 NUMBERS = {"value": 23_871.8, "against_value": 17_687.9}

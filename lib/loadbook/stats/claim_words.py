@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import NBSP, level, p_value, percent, quantity
+from loadbook.core.units import NBSP, p_value, percent
 from loadbook.design.claim import Claim
 from loadbook.stats.result import ErrorSummary, Forecast, Interval, Verdict
 from loadbook.stats.sentences import margin_text, more_blocks, phrase
-
-if TYPE_CHECKING:
-    from loadbook.stats.finding import Finding
 
 Outcome = Literal["holds", "contradicted", "undecided", "unchecked", "not-run"]
 Could = Literal["yes", "in part", "no", "not known"]
@@ -24,10 +20,7 @@ OUTCOMES: dict[Outcome, tuple[str, str]] = {
     "unchecked": ("–", "cannot be checked here"),
     "not-run": ("·", "not yet run here"),
 }
-_SEVERAL: dict[Outcome, str] = {"holds": "hold here", "contradicted": "do not hold here"}
-SIZES: dict[bool | None, str] = {True: "in direction and size", False: "in direction, not in size"}
 MAX_NAMES = 4
-_UNITS = {"requests_per_s": " req/s", "ok_per_s": " req/s"}
 
 ONE_RUN_ERRORS = "One run each, and errors come in bursts: two equal treatments can differ like that."
 NO_COUNTS = "The article gives no counts of errors for both."
@@ -39,53 +32,6 @@ OPPOSITE = "Its own two numbers point the other way."
 SCATTER_UNKNOWN = "One run each; how much runs scatter is not known."
 LUCKY_LEADER = "That it leads is the largest of several single runs, and in part luck."
 LOWER_BOUND = "Its value lies at the offered rate, so that the size is a lower bound."
-
-
-def title(claim: Claim) -> str:
-    """Return the sentence: in quotation marks where it is the article's own words, else our short form."""
-    return f"“{claim.quote}”" if claim.quote else claim.claim
-
-
-def numbers(claim: Claim) -> str:
-    """Return "17,688 → 23,872 req/s; errors 62,488 → 7,754", as far as the article has numbers."""
-    said = []
-    if claim.value is not None and claim.against_value is not None:
-        said.append(_values(claim, claim.against_value, claim.value))
-    if claim.errors is not None or claim.against_errors is not None:
-        before, after = ("–" if e is None else f"{e:,}" for e in (claim.against_errors, claim.errors))
-        said.append(f"errors {before} → {after}")
-    return "; ".join(said) or "no numbers"
-
-
-def _values(claim: Claim, before: float, after: float) -> str:
-    metric = metric_of(claim.metric)
-    if claim.metric in _UNITS:
-        return f"{level(before)} → {level(after)}{_UNITS[claim.metric]}"
-    name = claim.metric.replace("_", " ") + (f" {claim.statistic}" if claim.statistic else "")
-    return f"{name} {quantity(before, metric.unit)} → {quantity(after, metric.unit)}"
-
-
-def tally(findings: Sequence[Finding], could: Sequence[Could]) -> str:
-    """Return how many claims fare how, of those that hold how many in size, and how many the article could show."""
-    outcomes = [finding.outcome for finding in findings]
-    if len(findings) == 1:
-        size = SIZES.get(findings[0].sized)
-        return f"The article’s claim: {OUTCOMES[outcomes[0]][1]}{f', {size}' if size else ''}. {_shown(could)}"
-    counted = {outcome: outcomes.count(outcome) for outcome in OUTCOMES if outcome in outcomes}
-    said = [f"{n} {_SEVERAL.get(o, OUTCOMES[o][1]) if n > 1 else OUTCOMES[o][1]}" for o, n in counted.items()]
-    sized = [finding.sized for finding in findings if finding.sized is not None]
-    if sized:
-        said[0] += f" (in size, too: {sum(sized) or 'none'})"
-    return f"Of {len(findings)} claims: {'; '.join(said)}. {_shown(could)}"
-
-
-def _shown(could: Sequence[Could]) -> str:
-    """Return what the article's own numbers are worth."""
-    yes, partly = could.count("yes"), could.count("in part")
-    if len(could) == 1:
-        return f"Could its own numbers have shown it? {could[0].capitalize()}."
-    also = f" ({partly}{' more' if yes else ''} in part)" if partly else ""
-    return f"The article’s own numbers, one run each, could have shown {yes or 'none'} of them{also}."
 
 
 def check(claim: Claim, margin: float) -> str:

@@ -9,7 +9,8 @@ from loadbook.core.metrics import metric as metric_of
 from loadbook.design.claim import ERROR_KINDS
 from loadbook.report import palette
 from loadbook.report.figures.text import drawable
-from loadbook.stats.claim_words import OUTCOMES, numbers, title
+from loadbook.stats.claim_summary import numbers, title
+from loadbook.stats.claim_words import OUTCOMES
 from loadbook.stats.claims import Judged
 from loadbook.stats.result import ErrorSummary, Row, Verdict
 from loadbook.stats.shown import comparison_texts

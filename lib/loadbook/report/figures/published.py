@@ -27,7 +27,7 @@ from loadbook.report.figures.common import (
 )
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.text import line_in, text_width, widest, wrap
-from loadbook.stats.claim_words import tally
+from loadbook.stats.claim_summary import tally
 from loadbook.stats.claims import Judged
 from loadbook.stats.result import Analysis
 
