@@ -75,6 +75,7 @@ def test_an_unstable_effect_is_a_doubt(run: RunData) -> None:
 def test_a_closed_loop_is_labelled_and_rate_and_median_are_one_piece_of_evidence(run: RunData) -> None:
     said = EffectsPage(run).latency().text
     assert "At fixed concurrency (closed loop): " in said
+    assert "own correction for stalls, at fixed concurrency; bar: " in EffectsPage(run).latency().html
     assert "Rate and p50 are one piece of evidence, not two" in said
     opened = replace(run, trials=run.trials.assign(load_model="open"))
     assert "At fixed concurrency" not in tails.note(opened, "latency", ["p50"], [])

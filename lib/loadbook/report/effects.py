@@ -88,7 +88,7 @@ class EffectsPage(Page):
         if not self.panels:
             none = f"{' and '.join(self.data.tools)}: no percentiles. {self._tail_note()}"
             return own or nothing(none.strip())
-        shown = drawn(latency, self.analysis, panels=self.panels, quantity=quantity(self.data.tools))
+        shown = drawn(latency, self.analysis, panels=self.panels, quantity=self._quantity())
         table = verdicts.latency_table(self.panels, self.labels)
         numbers = render("details.html.j2", summary="The numbers behind this figure", inside=safe_table(table))
         text, curves = self._tail_note(), tails.curves(self.data)
@@ -110,6 +110,11 @@ class EffectsPage(Page):
         name, statistics = self._percentiles()
         values = {statistic: tails.measurable(self.data, name, statistic) for statistic in statistics}
         return {s: (own, self.analyse(name, s)) for s, own in values.items() if own["value"].notna().any()}
+
+    def _quantity(self) -> str:
+        """Return what a percentile is: by its tool, and under which load."""
+        closed = "closed" in set(self.data.trials["load_model"])
+        return quantity(self.data.tools) + (", at fixed concurrency" if closed else "")
 
     def _tail_note(self) -> str:
         name, printed = self._percentiles()
