@@ -33,6 +33,8 @@ SHAPES = {
     "up, a hundredth of a percent": {"effect": 0.001, "low": 0.0001, "high": 0.0019},
     "up, fivefold": {"effect": 4.02, "low": 3.8, "high": 4.3},
     "wide, hardly within the margin": {"effect": 0.02, "low": -0.03, "high": 0.07, "ci90": (-0.0188, 0.06)},
+    "up, second look of three": {"effect": 0.060, "low": 0.049, "high": 0.070, "level": 0.9779, "look": (2, 3)},
+    "around zero, blocks added": {"effect": 0.010, "low": -0.005, "high": 0.026, "sd_log": 0.0205, "added": 5},
     "four blocks": {"blocks": 4},
     "incomplete": {"blocks": 8, "excluded": 3},
 }  # fmt: skip
@@ -43,6 +45,7 @@ ONE_SIDED = (
     "around zero, within the margin",
     "around zero, noisy",
     "wide, hardly within the margin",
+    "up, second look of three",
     "four blocks",
 )
 
