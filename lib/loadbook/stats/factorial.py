@@ -19,7 +19,8 @@ from loadbook.design.factorial import Design, design_of, level_texts, switch_lab
 from loadbook.stats.analyse import analyse
 from loadbook.stats.anova import Pooled, pooled
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
-from loadbook.stats.effect_tests import one_sample, ratio, ratios, tested, three_together
+from loadbook.stats.corners import corners
+from loadbook.stats.effect_tests import ratio, tested, three_together
 from loadbook.stats.question import Question, RunTables, ask
 from loadbook.stats.result import VERDICT_ORDER, Analysis, Comparison, ErrorSummary, Interval, Row, Verdict
 from loadbook.stats.shown import common_decimals
@@ -143,7 +144,7 @@ def analyse_factorial(
         analysis=replace(base, rows=_rows(base, mains), best=None, tied_with_best=(), ties_lead=False),
         mains=tuple(mains),
         pairs=tuple(pairs),
-        meetings=tuple(_meeting(design, logs, e, asked.level) for e in pairs if _acts(e)),
+        meetings=tuple(Meeting(e, *corners(design, logs, e.names, asked.level)) for e in pairs if _acts(e)),
         blocks=len(logs),
         adjusted="joint step-down" if len(logs) >= MIN_RANK_BLOCKS else "Holm",
         three=three_together(design, logs, asked.level) if _reason(base, cells) is None else (),
@@ -233,26 +234,3 @@ def as_row(effect: Effect) -> Row:
     """Return an effect as the row of an analysis, for what draws rows; its errors are counted elsewhere."""
     name = effect.verdict.comparison.treatment
     return Row(name, effect.label, "treatment", None, None, 0, 0, effect.verdict, ErrorSummary(name, 0, 0, 0, 0, {}))
-
-
-def _meeting(design: Design, logs: Floats, effect: Effect, level: float) -> Meeting:
-    """Return the four combinations of a pair, on the level of the whole run, and what the first does at each level."""
-    places = [design.names.index(name) for name in effect.names]
-    levels = [(bool(cell >> places[0] & 1), bool(cell >> places[1] & 1)) for cell in design.cells]
-    inside = logs - logs.mean(axis=1, keepdims=True)
-    means = {both: inside[:, [own == both for own in levels]].mean(axis=1) for both in set(levels)}
-    values = {both: _within(own, float(logs.mean()), level) for both, own in means.items()}
-    given = {}
-    for second in (False, True):
-        found = one_sample(means[True, second] - means[False, second], [1 - level])
-        given[second] = ratio(found.estimate), ratios(found.intervals[0])
-    return Meeting(effect, values, given)
-
-
-def _within(means: Floats, centre: float, level: float) -> tuple[float, Interval]:
-    """Return a combination's value and its t interval, of means that were taken less their block's mean."""
-    from scipy.stats import t
-
-    half = float(t.ppf((1 + level) / 2, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means)))
-    middle = float(means.mean()) + centre
-    return math.exp(middle), (math.exp(middle - half), math.exp(middle + half))
