@@ -8,6 +8,7 @@ from noise import IN_WORDS
 from simulated import controls, families, request_errors, stopping, two_arms, within_trial
 from simulated.check import Result
 
+NAMED = 3  # cases of one claim and limit that are listed by name
 MODULES = (two_arms, families, request_errors, stopping, within_trial, controls)
 
 
@@ -50,8 +51,8 @@ def _lines(results: Iterable[Result]) -> list[tuple[str, str, str, str]]:
 
 
 def _name(found: Sequence[Result]) -> str:
-    row = found[0].row
-    return f"{row.claim}: {row.case}" if len(found) == 1 else f"{row.claim} ({len(found)} cases)"
+    few = "; ".join(r.row.case for r in found) if len(found) <= NAMED else ""
+    return f"{found[0].row.claim}: {few}" if few else f"{found[0].row.claim} ({len(found)} cases)"
 
 
 def _range(found: Sequence[Result]) -> str:
@@ -85,5 +86,8 @@ def _noises(results: Sequence[Result]) -> str:
     }
     wanted = {noise: [[(c, f"{noise}, n={n}") for c, n in cells] for cells in columns.values()] for noise in IN_WORDS}
     known = {noise: cells for noise, cells in wanted.items() if all(key in value for cell in cells for key in cell)}
-    lines = [(IN_WORDS[n], *(" / ".join(value[key] for key in cell) for cell in cells)) for n, cells in known.items()]
+    lines = [
+        (f"{IN_WORDS[n]} (`{n}`)", *(" / ".join(value[key] for key in cell) for cell in cells))
+        for n, cells in known.items()
+    ]
     return _markdown(("noise", *columns), lines)

@@ -92,8 +92,14 @@ def test_a_row_outside_its_limits_is_said() -> None:
 def test_the_markdown_has_a_line_for_every_noise_and_claim() -> None:
     results = [Result(row, 50.0, 100) for simulation in EVERY for row in simulation.rows]
     text = markdown(results)
-    assert all(f"| {words} |" in text for words in IN_WORDS.values())
+    assert all(f"| {words} (`{noise}`) |" in text for noise, words in IN_WORDS.items())
     assert all(row.claim in text for simulation in EVERY for row in simulation.rows if row.limited)
+
+
+def test_the_documents_have_every_claim() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text()
+    assert all(f"| {row.claim}" in text for simulation in EVERY for row in simulation.rows if row.limited)
+    assert "OUTSIDE" not in text
 
 
 @pytest.mark.parametrize("noise", NOISES)
