@@ -238,9 +238,9 @@ def test_equal_cells_seldom_show_an_interaction():
     arms = {name: arm | {"failing": 0.5} for name, arm in TWO_BY_TWO.items()}
     study = study_of(arms, claim("interaction", "both", "accept", **PAIR))
     (one,) = study.published.claims
-    runs = (ClaimRun(run_of(study, arms, seed=seed, blocks=8)) for seed in range(40))
+    runs = (ClaimRun(run_of(study, arms, seed=seed, blocks=8)) for seed in range(20))
     found = [interaction(one, run).outcome for run in runs]
-    assert found.count("holds") <= 4  # 2.5 % are expected
+    assert found.count("holds") <= 2  # 2 % are expected
 
 
 SIZES = [128, 2048, 8192, 32_768, 65_536, 131_072, 262_144, 524_288]
