@@ -111,7 +111,9 @@ def laddered(contrasts: str) -> Analysis:
 def test_a_ladder_says_that_rows_are_compared_with_the_one_above() -> None:
     analysis = laddered("adjacent")
     assert any("against the treatment above it" in t.replace("\n", " ") for t in words(effects.draw(analysis)))
-    assert effects.how(analysis).startswith("Each treatment against the one above it, the first and the checks against baseline; ")
+    assert effects.how(analysis).startswith(
+        "Each treatment against the one above it, the first and the checks against baseline; "
+    )
     assert "is faster than baseline by 6" in verdicts.sentences(analysis)[0].text
     assert [c.head for c in verdicts.table(analysis, {}).columns][2] == "Against"
 
