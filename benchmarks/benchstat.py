@@ -20,10 +20,10 @@ import pandas as pd
 
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.stats.family import compare_all
-from loadbook.stats.sentences import short
 from loadbook.stats.table import read_trials
 from loadbook.stats.verdict import decide
-from loadbook.stats.words import direction
+from loadbook.stats.wording.sentences import short
+from loadbook.stats.wording.words import direction
 
 PROGRAM = "benchstat"
 FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures" / "benchstat"

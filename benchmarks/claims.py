@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from loadbook.design.study import Study
-from loadbook.stats.claims import replay
+from loadbook.stats.claims.judge import replay
 
 CELLS = {"neither": {}, "a": {"a": "on"}, "b": {"b": "on"}, "both": {"a": "on", "b": "on"}}
 RIVALS = {"kind": "best", "treatment": "x", "against": "base", "among": ["y", "z"]}

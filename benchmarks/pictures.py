@@ -24,8 +24,8 @@ from loadbook.report.show import compact
 from loadbook.stats.compare import compare_pairs
 from loadbook.stats.plan import detectable
 from loadbook.stats.result import Analysis, Comparison, ErrorSummary, Row, Verdict
-from loadbook.stats.shown import comparison_texts
 from loadbook.stats.verdict import decide
+from loadbook.stats.wording.shown import comparison_texts
 from noise import NOISES, Floats, blocked, sequential
 from simulated.two_arms import pairs_of
 

@@ -16,9 +16,9 @@ from loadbook.core.errors import LoadbookError
 from loadbook.core.units import percent
 from loadbook.records.layout import Layout, layout
 from loadbook.records.rundata import load_run
-from loadbook.stats.noise import noise, of_one
-from loadbook.stats.noise_record import headline, record
-from loadbook.stats.plasmode import relabel
+from loadbook.stats.noise.plasmode import relabel
+from loadbook.stats.noise.record import headline, record
+from loadbook.stats.noise.scatter import noise, of_one
 from loadbook.trials.api import run_study
 from loadbook.trials.ingest import ingest
 from loadbook.trials.recorded import twins

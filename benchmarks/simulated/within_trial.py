@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from loadbook.stats.steady import cut_samples, steady
+from loadbook.stats.hygiene.steady import cut_samples, steady
 from noise import Floats, Rng, ar
 from simulated.check import Row, Simulation, percent
 

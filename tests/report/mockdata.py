@@ -17,7 +17,7 @@ from scipy import stats as sps
 
 from loadbook.core.metrics import metric as metric_of
 from loadbook.design.study import Study
-from loadbook.stats.claims import Judged, replay
+from loadbook.stats.claims.judge import Judged, replay
 from loadbook.stats.result import (
     VERDICT_ORDER,
     Analysis,

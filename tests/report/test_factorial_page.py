@@ -23,7 +23,7 @@ from loadbook.report.figures import common, factorial
 from loadbook.report.follow_up import next_study
 from loadbook.report.html import forbidden
 from loadbook.report.parameters import literals
-from loadbook.stats.factorial import FactorialAnalysis, analyse_factorial
+from loadbook.stats.factorial.effects import FactorialAnalysis, analyse_factorial
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "factorial.ipynb"
 FIVE = ("multi_accept", "use_epoll", "tcp_nopush", "tcp_nodelay", "worker_processes")

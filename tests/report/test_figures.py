@@ -33,8 +33,8 @@ from loadbook.report.figures import (
     traces,
 )
 from loadbook.report.figures import text as lettering
-from loadbook.stats.order import outliers
-from loadbook.stats.shown import numbers
+from loadbook.stats.hygiene.order import outliers
+from loadbook.stats.wording.shown import numbers
 
 FIGURES = ("effects", "order", "pairs", "errors", "latency", "traces", "gates", "published")
 FEWER = ("plain", "all_invalid", "one_treatment", "sixteen", "long_names", "japanese", "five_blocks", "many_excluded")

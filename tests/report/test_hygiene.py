@@ -17,7 +17,7 @@ from loadbook.report.quality import QualityPage
 from loadbook.requests.api import summarise
 from loadbook.requests.merged import curve, times
 from loadbook.requests.store import Store
-from loadbook.stats.tails import GOOD
+from loadbook.stats.hygiene.tails import GOOD
 
 ARMS = {"baseline": Arm(), "x": Arm(0.05, label="x on"), "again": Arm(check="aa"), "y": Arm()}
 

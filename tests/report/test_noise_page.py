@@ -17,7 +17,7 @@ from loadbook.report.figures import common
 from loadbook.report.figures import noise as figure
 from loadbook.report.html import forbidden
 from loadbook.report.laboratory import NoisePage, ability_table
-from loadbook.stats.noise_record import headline, record, relabelled_line
+from loadbook.stats.noise.record import headline, record, relabelled_line
 
 FORBIDDEN = re.compile(r"significant|\bsame\b|proves?\b|no effect|\bnan\b|\binf\b", re.IGNORECASE)
 RECORDS = ("calm", "noisy", "two groups", "drifting", "few")

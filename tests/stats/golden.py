@@ -12,8 +12,8 @@ from typing import NamedTuple
 from statdata import comparison
 
 from loadbook.stats.result import ErrorSummary, Row, Verdict
-from loadbook.stats.sentences import best_sentence, errors_sentence, row_phrase, sentence, short
 from loadbook.stats.verdict import decide
+from loadbook.stats.wording.sentences import best_sentence, errors_sentence, row_phrase, sentence, short
 
 GOLDEN = Path(__file__).with_name("golden_sentences.txt")
 METRICS = {"ok_per_s": "higher", "latency": "lower", "errors": "lower", "joules": "higher"}

@@ -11,11 +11,11 @@ import pytest
 
 from loadbook.core.errors import UsageError
 from loadbook.design.study import Study
-from loadbook.stats import order
 from loadbook.stats.analyse import analyse
-from loadbook.stats.headline import counts, headline, supporting
-from loadbook.stats.sentences import aa_sentence, control_sentence
-from loadbook.stats.shown import numbers
+from loadbook.stats.hygiene import order
+from loadbook.stats.wording.headline import counts, headline, supporting
+from loadbook.stats.wording.sentences import aa_sentence, control_sentence
+from loadbook.stats.wording.shown import numbers
 
 ARMS = {
     "base": {},

@@ -15,7 +15,7 @@ from claimdata import run_of
 
 from loadbook.design.study import Study
 from loadbook.design.study_file import read_study
-from loadbook.stats.claims import replay
+from loadbook.stats.claims.judge import replay
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures" / "articles"

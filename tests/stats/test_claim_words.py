@@ -11,10 +11,10 @@ from statdata import verdict
 
 from loadbook.core.units import NBSP
 from loadbook.design.claim import Claim
-from loadbook.stats import claim_words as words
-from loadbook.stats.claim_article import weigh
-from loadbook.stats.claim_summary import numbers, tally, title
-from loadbook.stats.finding import Finding
+from loadbook.stats.claims import words
+from loadbook.stats.claims.article import weigh
+from loadbook.stats.claims.finding import Finding
+from loadbook.stats.claims.summary import numbers, tally, title
 from loadbook.stats.result import ErrorSummary, Forecast
 
 

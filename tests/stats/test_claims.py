@@ -8,9 +8,9 @@ import pytest
 from claimdata import TWO_BY_TWO, Run, claim, run_of, study_of
 
 from loadbook.stats.analyse import analyse
-from loadbook.stats.claim_errors import interaction
-from loadbook.stats.claim_run import ClaimRun
-from loadbook.stats.claims import replay
+from loadbook.stats.claims.errors import interaction
+from loadbook.stats.claims.judge import replay
+from loadbook.stats.claims.run import ClaimRun
 
 ARMS = {
     "base": {"label": "baseline"},

@@ -13,12 +13,12 @@ from factorials import factorial_run, factorial_study
 from loadbook.core.units import NBSP
 from loadbook.design import aliases
 from loadbook.design.factorial import Design, design_of
-from loadbook.stats import effect_tests
-from loadbook.stats import factorial_sentences as say
-from loadbook.stats.anova import pooled
-from loadbook.stats.effect_tests import contrasts, step_down
-from loadbook.stats.factorial import FactorialAnalysis, analyse_factorial, one_at_a_time
-from loadbook.stats.factorial_errors import error_findings
+from loadbook.stats.factorial import effect_tests
+from loadbook.stats.factorial import sentences as say
+from loadbook.stats.factorial.anova import pooled
+from loadbook.stats.factorial.effect_tests import contrasts, step_down
+from loadbook.stats.factorial.effects import FactorialAnalysis, analyse_factorial, one_at_a_time
+from loadbook.stats.factorial.errors import error_findings
 
 FIVE = ("accept", "epoll", "nopush", "nodelay", "workers")
 NEVER = re.compile(r"\b(significant|proves|no effect|same effect)\b")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from loadbook.core.errors import UsageError
 from loadbook.stats.compare import TESTS, choose
 from loadbook.stats.many import p_values, smallest_found
-from loadbook.stats.noise import groups, noise, of_one, spread_factors
+from loadbook.stats.noise.plasmode import pool, relabel
+from loadbook.stats.noise.scatter import groups, noise, of_one, spread_factors
 from loadbook.stats.pairs import Pairs
 from loadbook.stats.plan import blocks_needed
-from loadbook.stats.plasmode import pool, relabel
 
 RNG = np.random.default_rng
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_carry import run
 
-from loadbook.stats import order
+from loadbook.stats.hygiene import order
 
 
 def test_one_far_trial_is_marked_with_its_distance() -> None:

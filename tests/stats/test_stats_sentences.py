@@ -4,8 +4,8 @@ import pytest
 from statdata import verdict
 
 from loadbook.stats.result import ErrorSummary, Forecast
-from loadbook.stats.sentences import best_sentence, errors_sentence, margin_text, sentence, short
-from loadbook.stats.shown import comparison_texts
+from loadbook.stats.wording.sentences import best_sentence, errors_sentence, margin_text, sentence, short
+from loadbook.stats.wording.shown import comparison_texts
 
 UNDECIDED = {"effect": 0.010, "low": -0.005, "high": 0.026, "p": 0.2}
 MORE = Forecast(9, 1, 21)

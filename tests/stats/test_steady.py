@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.stats.steady import cut_samples, mser5, steady
+from loadbook.stats.hygiene.steady import cut_samples, mser5, steady
 
 
 def series(rng: np.random.Generator, tau_s: float, trials: int = 1, seconds: int = 60) -> np.ndarray:

@@ -11,10 +11,10 @@ from test_analyse import ARMS, make_run
 from loadbook.core.errors import StudyError
 from loadbook.design.study_file import find_study, read_study
 from loadbook.stats.analyse import analyse
-from loadbook.stats.headline import headline, supporting
 from loadbook.stats.reasons import reason
 from loadbook.stats.result import Comparison
-from loadbook.stats.sentences import row_phrase
+from loadbook.stats.wording.headline import headline, supporting
+from loadbook.stats.wording.sentences import row_phrase
 
 STUDIES = Path(__file__).parents[2] / "studies"
 CHECKS = {name: ARMS[name] for name in ("again", "log")}

@@ -7,7 +7,7 @@ import pytest
 from test_analyse import make_run
 
 from loadbook.stats.analyse import analyse
-from loadbook.stats.tails import beyond, needed, share_beyond, too_few
+from loadbook.stats.hygiene.tails import beyond, needed, share_beyond, too_few
 
 
 @pytest.mark.parametrize(

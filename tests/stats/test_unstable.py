@@ -8,7 +8,7 @@ from scipy import stats as sps
 from statdata import frame
 
 from loadbook.stats.compare import compare
-from loadbook.stats.unstable import BEGINS, change, in_order, neighbours_alike
+from loadbook.stats.hygiene.unstable import BEGINS, change, in_order, neighbours_alike
 
 
 @pytest.mark.parametrize("blocks", [8, 12, 30])

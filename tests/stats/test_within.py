@@ -9,7 +9,7 @@ from test_analyse import make_run
 from test_steady import series
 
 from loadbook.stats.analyse import analyse
-from loadbook.stats.within import NEEDED_S, Series, series_of, settled, trends
+from loadbook.stats.hygiene.within import NEEDED_S, Series, series_of, settled, trends
 
 COLUMNS = ["trial", "driver", "series", "metric", "x", "value"]
 

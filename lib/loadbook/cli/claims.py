@@ -40,8 +40,8 @@ def claims(studies: tuple[str, ...], as_json: bool) -> None:
 
 
 def _show(study: Study, found: list[Replayed]) -> None:
-    from loadbook.stats.claim_summary import tally, title
-    from loadbook.stats.claim_words import OUTCOMES
+    from loadbook.stats.claims.summary import tally, title
+    from loadbook.stats.claims.words import OUTCOMES
 
     assert study.published is not None
     click.echo(f"{study.name}: {study.published.source}")

@@ -101,9 +101,9 @@ def _answer(
     lower_is_better: bool | None,
 ) -> Answer:
     from loadbook.stats.contrasts import contrasted
-    from loadbook.stats.shown import common_decimals
     from loadbook.stats.verdict import decide
-    from loadbook.stats.words import direction
+    from loadbook.stats.wording.shown import common_decimals
+    from loadbook.stats.wording.words import direction
 
     told: Direction | None = None if lower_is_better is None else ("lower" if lower_is_better else "higher")
     better = direction(metric, told)
@@ -125,7 +125,7 @@ def _document(found: Answer, baseline: str, metric: str, margin: float | None) -
 
 
 def _comparison(verdict: Verdict, against: str | None) -> dict[str, Any]:
-    from loadbook.stats.sentences import short
+    from loadbook.stats.wording.sentences import short
 
     found, forecast = verdict.comparison, verdict.forecast
     more = [forecast.low, forecast.high] if forecast and forecast.about is not None else None
@@ -155,8 +155,8 @@ def _show(found: Answer, baseline: str, metric: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from loadbook.stats.sentences import best_sentence, short
-    from loadbook.stats.shown import comparison_texts
+    from loadbook.stats.wording.sentences import best_sentence, short
+    from loadbook.stats.wording.shown import comparison_texts
 
     named = found.contrasts != "baseline"
     title = metric if named else f"{metric} against {baseline}"

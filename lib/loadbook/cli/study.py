@@ -117,7 +117,7 @@ def run(
     from loadbook.cli.ingest import make_tables
     from loadbook.cli.progress import Reporter
     from loadbook.records.planned import plan_of
-    from loadbook.stats.sentences import added_after
+    from loadbook.stats.wording.sentences import added_after
     from loadbook.trials.api import run_study
     from loadbook.trials.studies import load_study
 

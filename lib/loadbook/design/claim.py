@@ -1,4 +1,4 @@
-"""What an article says: its sentences, each with the kind of check that it needs. `stats.claims` judges them."""
+"""What an article says: its sentences, each with the kind of check that it needs. `stats.claims.judge` judges them."""
 
 from __future__ import annotations
 

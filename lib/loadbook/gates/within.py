@@ -23,7 +23,7 @@ def unsteady(records: Sequence[TrialRecord], samples: pd.DataFrame) -> Iterator[
     records : trials that count.
     samples : the samples table (trial, driver, series, metric, x, value).
     """
-    from loadbook.stats.within import NEEDED_S, series_of, trends
+    from loadbook.stats.hygiene.within import NEEDED_S, series_of, trends
 
     if not records:
         return

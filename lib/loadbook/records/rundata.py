@@ -69,9 +69,7 @@ def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:
     paths = layout.run(study, run)
     frames = {name: read_table(paths.table(name), name) for name in TABLES}
     facts = {p.stem: read_json(p) for p in sorted(paths.facts.glob("*.json"))} if paths.facts.is_dir() else {}
-    return RunData(
-        _recorded_study(paths), run, paths, plan_of(paths), read_json(paths.run_json), facts, **frames
-    )
+    return RunData(_recorded_study(paths), run, paths, plan_of(paths), read_json(paths.run_json), facts, **frames)
 
 
 def _recorded_study(paths: RunPaths) -> Study:

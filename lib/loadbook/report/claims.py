@@ -8,9 +8,9 @@ from loadbook.records.rundata import RunData
 from loadbook.report.blocks import Block, clean, render
 from loadbook.report.figures import published
 from loadbook.report.show import drawn, markup
-from loadbook.stats.claim_summary import numbers, title
-from loadbook.stats.claim_words import OUTCOMES
-from loadbook.stats.claims import Judged, replay
+from loadbook.stats.claims.judge import Judged, replay
+from loadbook.stats.claims.summary import numbers, title
+from loadbook.stats.claims.words import OUTCOMES
 from loadbook.stats.result import Analysis
 
 

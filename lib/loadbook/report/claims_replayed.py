@@ -11,7 +11,7 @@ from loadbook.design.study import Study
 from loadbook.records.layout import Layout
 from loadbook.records.rundata import RunData, load_run
 from loadbook.report.build import refresh
-from loadbook.stats.claims import Judged, replay
+from loadbook.stats.claims.judge import Judged, replay
 
 Say = Callable[[str], None]
 

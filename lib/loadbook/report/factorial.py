@@ -18,10 +18,10 @@ from loadbook.report.follow_up import next_study
 from loadbook.report.page import load
 from loadbook.report.show import drawn, markup
 from loadbook.report.tables import DASH, Column, Said, Table, plain, safe_table
-from loadbook.stats import factorial_sentences as sentences
-from loadbook.stats.factorial import Effect, FactorialAnalysis, analyse_factorial, as_row
-from loadbook.stats.factorial_errors import error_findings
-from loadbook.stats.shown import comparison_texts
+from loadbook.stats.factorial import sentences
+from loadbook.stats.factorial.effects import Effect, FactorialAnalysis, analyse_factorial, as_row
+from loadbook.stats.factorial.errors import error_findings
+from loadbook.stats.wording.shown import comparison_texts
 
 
 class FactorialPage(EffectsPage):

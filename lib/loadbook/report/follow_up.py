@@ -8,7 +8,7 @@ from loadbook.design.aliases import MAX_FACTORS
 from loadbook.design.factorial import factors_of
 from loadbook.design.study import Study
 from loadbook.report.figures.text import joined
-from loadbook.stats.factorial import Effect, FactorialAnalysis
+from loadbook.stats.factorial.effects import Effect, FactorialAnalysis
 
 MATTERS = ("better", "worse")
 LETTING = "more blocks decide what is undecided, at the numbers that its sentence gives"

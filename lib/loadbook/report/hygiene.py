@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from loadbook.core.units import percent
 from loadbook.records.rundata import RunData
 from loadbook.report.trials import Spoken
-from loadbook.stats import order
-from loadbook.stats.carry import Carry, carry_over
+from loadbook.stats.hygiene import order
+from loadbook.stats.hygiene.carry import Carry, carry_over
 
 if TYPE_CHECKING:
     import pandas as pd

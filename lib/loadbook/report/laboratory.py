@@ -13,10 +13,10 @@ from loadbook.report.blocks import Block, block, clean, render
 from loadbook.report.page import Page, load, note, nothing
 from loadbook.report.show import drawn, markup
 from loadbook.report.tables import Column, Table, plain, safe_table
-from loadbook.stats.noise import of_one
-from loadbook.stats.noise_record import Record, headline, record, relabelled_line
-from loadbook.stats.plasmode import POWER
-from loadbook.stats.sentences import margin_text
+from loadbook.stats.noise.plasmode import POWER
+from loadbook.stats.noise.record import Record, headline, record, relabelled_line
+from loadbook.stats.noise.scatter import of_one
+from loadbook.stats.wording.sentences import margin_text
 from loadbook.trials.recorded import twins
 
 

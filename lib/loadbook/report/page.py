@@ -17,7 +17,7 @@ from loadbook.report.blocks import EMPTY, URGENT, Block, block, clean, notebook_
 from loadbook.report.notebooks import DONE
 from loadbook.report.show import drawn, markup, show
 from loadbook.report.tables import plain, safe_table
-from loadbook.stats.sentences import added_after
+from loadbook.stats.wording.sentences import added_after
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loadbook.core.metrics import Metric
-from loadbook.stats import words
 from loadbook.stats.result import Asks, Row, VerdictKind
+from loadbook.stats.wording import words
 
 INK = "#1A1A1A"
 SOFT = "#5F5F5F"

@@ -9,7 +9,7 @@ from loadbook.records.rundata import RunData
 from loadbook.report.blocks import render
 from loadbook.report.figures.text import joined
 from loadbook.report.show import drawn, markup
-from loadbook.stats import tails
+from loadbook.stats.hygiene import tails
 
 if TYPE_CHECKING:
     import pandas as pd

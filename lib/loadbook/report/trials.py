@@ -14,7 +14,7 @@ from loadbook.records.rundata import RunData
 from loadbook.report.blocks import Block, clean, render
 from loadbook.report.show import FigureModule, drawn
 from loadbook.report.tables import DASH, Column, Table
-from loadbook.stats import order
+from loadbook.stats.hygiene import order
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from loadbook.core.units import percent
 from loadbook.records.rundata import RunData
 from loadbook.report import palette, trials
 from loadbook.report.tables import DASH
-from loadbook.stats import unstable
 from loadbook.stats.compare import MAX_INCOMPLETE
+from loadbook.stats.hygiene import unstable
 from loadbook.stats.result import Analysis, Stand
-from loadbook.stats.shown import numbers
+from loadbook.stats.wording.shown import numbers
 
 TITLES = {"aa": "Same against same", "control": "Known effect found"}
 FAILED = {"aa": "Same differs from same", "control": "Known effect NOT found"}

@@ -1,4 +1,4 @@
-"""An analysis as texts and tables. Numbers come only from stats.shown, sentences only from stats.sentences."""
+"""An analysis as texts and tables. Numbers come only from `stats.wording.shown`, sentences only from its neighbours."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import NBSP, p_value, percent
 from loadbook.report import palette
 from loadbook.report.tables import DASH, Column, Said, Table, said
-from loadbook.stats import headline as first
-from loadbook.stats.error_sentences import CLASS_WORDS, errors_sentence
 from loadbook.stats.result import VERDICT_ORDER, Analysis, ErrorSummary, Row, VerdictKind
-from loadbook.stats.sentences import aa_sentence, control_sentence, row_phrase
-from loadbook.stats.shown import numbers
+from loadbook.stats.wording import headline as first
+from loadbook.stats.wording.errors import CLASS_WORDS, errors_sentence
+from loadbook.stats.wording.sentences import aa_sentence, control_sentence, row_phrase
+from loadbook.stats.wording.shown import numbers
 
 if TYPE_CHECKING:
     import pandas as pd

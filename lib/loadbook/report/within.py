@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from loadbook.core.units import level, p_value, percent
 from loadbook.records.rundata import RunData
 from loadbook.report.tables import DASH, Column, Table
-from loadbook.stats.steady import Trend
-from loadbook.stats.within import NEEDED_S, Series, Settled, series_of, settled, trends
+from loadbook.stats.hygiene.steady import Trend
+from loadbook.stats.hygiene.within import NEEDED_S, Series, Settled, series_of, settled, trends
 
 if TYPE_CHECKING:
     import pandas as pd

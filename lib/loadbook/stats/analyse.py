@@ -23,10 +23,10 @@ from loadbook.stats.result import (
     RowKind,
     Verdict,
 )
-from loadbook.stats.sentences import laboratory_sentence
-from loadbook.stats.shown import common_decimals
 from loadbook.stats.verdict import decide, differs
-from loadbook.stats.words import direction
+from loadbook.stats.wording.sentences import laboratory_sentence
+from loadbook.stats.wording.shown import common_decimals
+from loadbook.stats.wording.words import direction
 
 if TYPE_CHECKING:
     import pandas as pd

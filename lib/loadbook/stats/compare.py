@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from loadbook.design.stopping import Rule
-from loadbook.stats import unstable
+from loadbook.stats.hygiene import unstable
 from loadbook.stats.methods import Tested, blocked_rank, paired_t, signed_rank, spread_differs
 from loadbook.stats.pairs import Pairs, pair
 from loadbook.stats.result import Comparison, Interval, Method

@@ -10,13 +10,13 @@ from loadbook.core.metrics import Direction
 from loadbook.core.metrics import metric as metric_of
 from loadbook.records.rundata import trial_values
 from loadbook.stats import errors as error_counts
-from loadbook.stats import tails
 from loadbook.stats.errors import Counts
+from loadbook.stats.hygiene import tails
+from loadbook.stats.hygiene.within import SETTLED, settled_rates, trends
 from loadbook.stats.reasons import counts
 from loadbook.stats.result import Asks, Contrasts, Stand
 from loadbook.stats.sequential import stand
-from loadbook.stats.within import SETTLED, settled_rates, trends
-from loadbook.stats.words import direction
+from loadbook.stats.wording.words import direction
 
 if TYPE_CHECKING:
     import pandas as pd

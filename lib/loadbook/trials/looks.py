@@ -54,7 +54,7 @@ def _seen(layout: Layout, plan: Plan, run: str) -> tuple[str, list[str]]:
     """Return which look it is, and the treatments of which nothing can be said yet."""
     from loadbook.records.rundata import load_run
     from loadbook.stats.analyse import analyse
-    from loadbook.stats.sentences import evidence
+    from loadbook.stats.wording.sentences import evidence
     from loadbook.trials.ingest import ingest
 
     ingest(layout.run(plan.study.name, run))

@@ -1,6 +1,6 @@
 """What a plan can find at the noise that is known beforehand: the difference, the blocks it needs, the time they take.
 
-From pseudo-studies of recorded pairs (stats.plasmode), else from an assumption that says that it is one. No network.
+From pseudo-studies of recorded pairs (stats.noise.plasmode), else from an assumption that says so. No network.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from loadbook.records.layout import Layout
 from loadbook.trials.recorded import MIN_BLOCKS, SAME_LOAD, Recording, inside, recordings
 
 if TYPE_CHECKING:
-    from loadbook.stats.plasmode import Pool
-    from loadbook.stats.trial_length import Length
+    from loadbook.stats.noise.plasmode import Pool
+    from loadbook.stats.noise.trial_length import Length
 
 # scatter of one trial on pinned CPUs of a quiet machine (2 to 3 %), and of the ratio of two
 ASSUMED_CV = 0.025
@@ -84,7 +84,7 @@ def outlook(layout: Layout, plan: Plan, hosts: Path | None = None, effect: float
 def _recorded(plan: Plan, effect: float, found: list[Recording]) -> Outlook:
     import numpy as np
 
-    from loadbook.stats.plasmode import Pool
+    from loadbook.stats.noise.plasmode import Pool
 
     pool = Pool(np.concatenate([one.pairs for one in found]))
     alpha, factors = _alpha(plan), pool.factors
@@ -108,7 +108,7 @@ def _recorded(plan: Plan, effect: float, found: list[Recording]) -> Outlook:
 
 def _length(plan: Plan, found: list[Recording], sd: float) -> Length | str:
     """Return what the inside of recorded trials of this load says of their best length, or what is missing."""
-    from loadbook.stats.trial_length import trial_length
+    from loadbook.stats.noise.trial_length import trial_length
 
     tool = plan.study.workload_of(plan.study.baseline).tool
     told = [inside(one) for one in found if one.alike == SAME_LOAD]
@@ -160,7 +160,7 @@ def _powered(effect: float, factor: float) -> float:
 
 def _detectable(pool: Pool, blocks: int, alpha: float) -> float | None:
     """Return what so many blocks detect; beyond the blocks that are drawn again and again, by the formula."""
-    from loadbook.stats import plasmode
+    from loadbook.stats.noise import plasmode
 
     if blocks < MIN_BLOCKS:
         return None

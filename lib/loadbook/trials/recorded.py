@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from loadbook.stats.within import Series
+    from loadbook.stats.hygiene.within import Series
 
 MIN_BLOCKS = 5
 ENOUGH_PAIRS = 60
@@ -69,7 +69,7 @@ def inside(one: Recording) -> tuple[list[Series], float]:
     """Return the rates within the trials of the baseline, and the seconds that a trial costs beyond them."""
     import numpy as np
 
-    from loadbook.stats.within import series_of
+    from loadbook.stats.hygiene.within import series_of
 
     study = read_plan(read_json(one.paths.plan), str(one.paths.plan)).study
     trials = read_table(one.paths.table("trials"), "trials")

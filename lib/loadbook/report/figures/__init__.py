@@ -16,9 +16,9 @@ module          data
 ``traces``      traces, trials, hosts=run.json "hosts", labels={treatment: label}, windows={trial: seconds measured},
                 links={host: B/s}, block=None, rates={trial: 1/s}
 ``gates``       trials, problems, titles={gate: title}, labels={treatment: label}
-``noise``       stats.noise_record.Record
-``factorial``   stats.factorial.FactorialAnalysis
-``published``   judged (list of stats.claims.Judged), analysis
+``noise``       stats.noise.record.Record
+``factorial``   stats.factorial.effects.FactorialAnalysis
+``published``   judged (list of stats.claims.judge.Judged), analysis
 ==============  ==========================================================================================
 
 `analysis` is a stats.result.Analysis; `values`, `errors` and `requests` are frames of RunData.values (metric of the

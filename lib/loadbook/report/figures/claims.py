@@ -9,11 +9,11 @@ from loadbook.core.metrics import metric as metric_of
 from loadbook.design.claim import ERROR_KINDS
 from loadbook.report import palette
 from loadbook.report.figures.text import drawable
-from loadbook.stats.claim_summary import numbers, title
-from loadbook.stats.claim_words import OUTCOMES
-from loadbook.stats.claims import Judged
+from loadbook.stats.claims.judge import Judged
+from loadbook.stats.claims.summary import numbers, title
+from loadbook.stats.claims.words import OUTCOMES
 from loadbook.stats.result import ErrorSummary, Row, Verdict
-from loadbook.stats.shown import comparison_texts
+from loadbook.stats.wording.shown import comparison_texts
 
 
 @dataclass(frozen=True)

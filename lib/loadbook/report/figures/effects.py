@@ -27,11 +27,11 @@ from loadbook.report.figures.effect_rows import (
 )
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.text import listed
-from loadbook.stats.headline import headline, nothing_won
 from loadbook.stats.result import Analysis, Row, VerdictKind
-from loadbook.stats.sentences import margin_text
-from loadbook.stats.shown import numbers
-from loadbook.stats.words import predicate
+from loadbook.stats.wording.headline import headline, nothing_won
+from loadbook.stats.wording.sentences import margin_text
+from loadbook.stats.wording.shown import numbers
+from loadbook.stats.wording.words import predicate
 
 _SIDES: tuple[VerdictKind, ...] = ("better", "worse")
 

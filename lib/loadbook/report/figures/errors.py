@@ -27,8 +27,8 @@ from loadbook.report.figures.common import (
     size_pt,
 )
 from loadbook.report.figures.text import counted, line_in, listed, shortened, text_width, widest, wrap
-from loadbook.stats.error_sentences import CLASS_WORDS
 from loadbook.stats.result import Analysis, ErrorSummary, Row
+from loadbook.stats.wording.errors import CLASS_WORDS
 
 PER, LIMIT_PER = 100_000.0, 100.0  # errors per 100,000 requests; the line beyond which a rate counts ok responses only
 DRIVER = "errors_driver"

@@ -28,10 +28,10 @@ from loadbook.report.figures.effect_rows import DECIDED, LANE_IN, NOT_COMPARED, 
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.meetings import PANEL_IN, draw_meeting
 from loadbook.report.figures.text import drawable, line_in, text_width, widest, wrap
-from loadbook.stats.factorial import Effect, FactorialAnalysis, as_row
-from loadbook.stats.factorial_sentences import PAIR_WORDS, effect_sentence, headline, together
-from loadbook.stats.sentences import margin_text
-from loadbook.stats.words import words
+from loadbook.stats.factorial.effects import Effect, FactorialAnalysis, as_row
+from loadbook.stats.factorial.sentences import PAIR_WORDS, effect_sentence, headline, together
+from loadbook.stats.wording.sentences import margin_text
+from loadbook.stats.wording.words import words
 
 HEAD_IN, FOOT_IN, TITLE_IN, ROW_IN, EDGE_IN = 0.4, 0.72, 0.3, 0.42, 0.05
 NAME_IN, SIDE_IN, GAP_IN = 2.2, 2.45, 0.3

@@ -25,7 +25,7 @@ from loadbook.report.figures.effect_rows import (
 )
 from loadbook.report.figures.text import line_in, text_width, widest, wrap
 from loadbook.stats.result import Analysis, Row
-from loadbook.stats.words import words
+from loadbook.stats.wording.words import words
 
 HEAD_IN, FOOT_IN, CHECKS_IN, EDGE_IN = 0.4, 0.68, 0.28, 0.05
 REACH_IN, APART_IN = 0.9, 0.15  # of the direction words: how far from the margin's words they go, how near they come

@@ -28,9 +28,9 @@ from loadbook.report.figures.common import (
 )
 from loadbook.report.figures.text import counted, joined, shortened, widest, wrap
 from loadbook.stats.result import Analysis, Row
-from loadbook.stats.sentences import margin_text
-from loadbook.stats.shown import numbers
-from loadbook.stats.words import word
+from loadbook.stats.wording.sentences import margin_text
+from loadbook.stats.wording.shown import numbers
+from loadbook.stats.wording.words import word
 
 Panels = Mapping[str, tuple[pd.DataFrame, Analysis]]
 MOST_IN_A_ROW, NAME_WIDE_IN, NAME_NARROW_IN = 6, 1.6, 1.4

@@ -28,12 +28,12 @@ from loadbook.report.figures.effect_rows import (
 )
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.text import counted
-from loadbook.stats import losses
 from loadbook.stats.result import Analysis, Row
-from loadbook.stats.sentences import margin_text, phrase
-from loadbook.stats.shown import comparison_texts
 from loadbook.stats.verdict import largest_loss
-from loadbook.stats.words import direction
+from loadbook.stats.wording import losses
+from loadbook.stats.wording.sentences import margin_text, phrase
+from loadbook.stats.wording.shown import comparison_texts
+from loadbook.stats.wording.words import direction
 
 
 @in_house_style

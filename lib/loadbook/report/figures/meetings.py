@@ -11,7 +11,7 @@ from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import NARROW_IN, Sheet, mark_props
 from loadbook.report.figures.text import drawable, line_in, pushed_apart, shortened, wrap
-from loadbook.stats.factorial import FactorialAnalysis, Meeting
+from loadbook.stats.factorial.effects import FactorialAnalysis, Meeting
 from loadbook.stats.result import Interval
 
 PANEL_IN, WIDTH_IN, LEFT_IN, LABEL_IN = 2.25, 2.4, 0.52, 0.85

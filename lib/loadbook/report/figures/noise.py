@@ -18,10 +18,10 @@ from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import Sheet, in_house_style, quantity
 from loadbook.report.figures.text import counted
-from loadbook.stats.noise import normal_place, normal_scores
-from loadbook.stats.noise_record import Record, headline, relabelled_line
-from loadbook.stats.plasmode import MOST_BLOCKS, POWER
-from loadbook.stats.sentences import margin_text
+from loadbook.stats.noise.plasmode import MOST_BLOCKS, POWER
+from loadbook.stats.noise.record import Record, headline, relabelled_line
+from loadbook.stats.noise.scatter import normal_place, normal_scores
+from loadbook.stats.wording.sentences import margin_text
 
 TITLE_IN, FOOT_IN, TALL_IN = 0.5, 0.62, 1.75
 WIDE_EDGES = ((0.62, 4.15), (5.1, 8.65))

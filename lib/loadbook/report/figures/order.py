@@ -30,7 +30,7 @@ from loadbook.report.figures.common import (
 )
 from loadbook.report.figures.crosses import Frame, draw_excluded
 from loadbook.report.figures.text import counted, line_in, pushed_apart, shortened, text_width, widest, wrap
-from loadbook.stats.order import outliers
+from loadbook.stats.hygiene.order import outliers
 from loadbook.stats.result import Analysis
 
 MOST_ARMS, LABEL_IN = 8, 1.85

@@ -18,9 +18,9 @@ from loadbook.report.figures import scales
 from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, confidence, in_house_style, mark_props, names
 from loadbook.report.figures.text import counted, widest, wrap
 from loadbook.stats.result import Analysis
-from loadbook.stats.sentences import margin_text
-from loadbook.stats.shown import numbers
-from loadbook.stats.words import predicate
+from loadbook.stats.wording.sentences import margin_text
+from loadbook.stats.wording.shown import numbers
+from loadbook.stats.wording.words import predicate
 
 TITLE_IN, FOOT_IN, LEFT_IN, TALL_IN = 0.62, 0.62, 0.62, 2.1
 CROSS: dict[str, Any] = {"color": palette.INK, "markersize": 5, "markeredgewidth": 1.3}

@@ -27,8 +27,8 @@ from loadbook.report.figures.common import (
 )
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.text import line_in, text_width, widest, wrap
-from loadbook.stats.claim_summary import tally
-from loadbook.stats.claims import Judged
+from loadbook.stats.claims.judge import Judged
+from loadbook.stats.claims.summary import tally
 from loadbook.stats.result import Analysis
 
 HEAD_IN, FOOT_IN, LANE_IN, NAME_IN, HERE_IN = 0.34, 0.66, 0.36, 3.0, 2.2

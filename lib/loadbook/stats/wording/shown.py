@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from loadbook.core import units
 from loadbook.core.units import NBSP
 from loadbook.stats.result import Comparison, Interval, Row, Verdict
-from loadbook.stats.words import word
+from loadbook.stats.wording.words import word
 
 ABSENT = "–"
 MAX_DECIMALS = 3

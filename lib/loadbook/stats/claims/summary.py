@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import level, quantity
 from loadbook.design.claim import Claim
-from loadbook.stats.claim_words import OUTCOMES, Could, Outcome
-from loadbook.stats.finding import Finding
+from loadbook.stats.claims.finding import Finding
+from loadbook.stats.claims.words import OUTCOMES, Could, Outcome
 
 _SEVERAL: dict[Outcome, str] = {"holds": "hold here", "contradicted": "do not hold here"}
 SIZES: dict[bool | None, str] = {True: "in direction and size", False: "in direction, not in size"}

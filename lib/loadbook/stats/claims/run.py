@@ -9,14 +9,14 @@ import numpy as np
 
 from loadbook.core.metrics import metric as metric_of
 from loadbook.records.rundata import trial_values
-from loadbook.stats import claim_words as words
 from loadbook.stats import errors as error_counts
 from loadbook.stats.analyse import analyse
+from loadbook.stats.claims import words
 from loadbook.stats.compare import compare
 from loadbook.stats.question import RunTables, treatments_of
 from loadbook.stats.reasons import counts
 from loadbook.stats.verdict import decide
-from loadbook.stats.words import direction
+from loadbook.stats.wording.words import direction
 
 if TYPE_CHECKING:
     import pandas as pd

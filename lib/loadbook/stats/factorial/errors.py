@@ -73,7 +73,7 @@ def error_findings(data: RunTables) -> ErrorFindings | None:
 def _effects(design: Design, failed: Floats) -> list[ErrorEffect]:
     from statsmodels.stats.multitest import multipletests
 
-    from loadbook.stats.effect_tests import contrasts
+    from loadbook.stats.factorial.effect_tests import contrasts
 
     each = contrasts(design, failed)
     plain = [_sign_test(row) for row in each]

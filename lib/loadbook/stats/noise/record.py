@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loadbook.core.units import percent
-from loadbook.stats import noise, plasmode
-from loadbook.stats.sentences import margin_text
+from loadbook.stats.noise import plasmode
+from loadbook.stats.noise import scatter as noise
+from loadbook.stats.wording.sentences import margin_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loadbook.stats import claim_words as words
+from loadbook.stats.claims import words
+from loadbook.stats.claims.finding import Finding
 from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
-from loadbook.stats.finding import Finding
 from loadbook.stats.methods import paired_t, signed_rank
 
 if TYPE_CHECKING:
     from loadbook.design.claim import Claim
-    from loadbook.stats.claim_run import ClaimRun
+    from loadbook.stats.claims.run import ClaimRun
 
 
 def slope(claim: Claim, run: ClaimRun) -> Finding:

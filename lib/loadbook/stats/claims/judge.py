@@ -7,11 +7,11 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from loadbook.design.claim import ERROR_KINDS
-from loadbook.stats import claim_words as words
-from loadbook.stats.claim_article import Article, weigh
-from loadbook.stats.claim_checks import CHECKS
-from loadbook.stats.claim_run import ClaimRun
-from loadbook.stats.finding import Finding
+from loadbook.stats.claims import words
+from loadbook.stats.claims.article import Article, weigh
+from loadbook.stats.claims.checks import CHECKS
+from loadbook.stats.claims.finding import Finding
+from loadbook.stats.claims.run import ClaimRun
 
 if TYPE_CHECKING:
     from loadbook.design.claim import Claim

@@ -1,7 +1,7 @@
 """The noise of one configuration on one set of hosts: trials that should all be alike (statistics.md 4.3, 5.7).
 
 A description, on the log scale but for the mean and the coefficient of variation. What it means for the number of
-blocks is `stats.plasmode`.
+blocks is `stats.noise.plasmode`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from loadbook.stats.order import describe
+from loadbook.stats.hygiene.order import describe
 from loadbook.stats.result import Interval
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loadbook.stats.result import Row, VerdictKind
-from loadbook.stats.sentences import margin_text, phrase
-from loadbook.stats.shown import comparison_texts
+from loadbook.stats.wording.sentences import margin_text, phrase
+from loadbook.stats.wording.shown import comparison_texts
 
 MAX_LOSERS = 2
 

@@ -17,15 +17,15 @@ import numpy as np
 
 from loadbook.design.factorial import Design, design_of, level_texts, switch_label
 from loadbook.stats.analyse import analyse
-from loadbook.stats.anova import Pooled, pooled
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
-from loadbook.stats.corners import corners
-from loadbook.stats.effect_tests import ratio, tested, three_together
+from loadbook.stats.factorial.anova import Pooled, pooled
+from loadbook.stats.factorial.corners import corners
+from loadbook.stats.factorial.effect_tests import ratio, tested, three_together
 from loadbook.stats.question import Question, RunTables, ask
 from loadbook.stats.result import VERDICT_ORDER, Analysis, Comparison, ErrorSummary, Interval, Row, Verdict
-from loadbook.stats.shown import common_decimals
 from loadbook.stats.swaps import Floats
 from loadbook.stats.verdict import decide, excludes_zero
+from loadbook.stats.wording.shown import common_decimals
 
 if TYPE_CHECKING:
     from loadbook.design.study import Study

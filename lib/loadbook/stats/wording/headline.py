@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from loadbook.stats import losses
 from loadbook.stats.result import VERDICT_ORDER, Analysis, Row, VerdictKind
-from loadbook.stats.sentences import best_sentence, evidence, margin_text, more_blocks, phrase
-from loadbook.stats.shown import comparison_texts
-from loadbook.stats.words import name, predicate
+from loadbook.stats.wording import losses
+from loadbook.stats.wording.sentences import best_sentence, evidence, margin_text, more_blocks, phrase
+from loadbook.stats.wording.shown import comparison_texts
+from loadbook.stats.wording.words import name, predicate
 
 MAX_LENGTH = 90
 MAX_OTHERS = 2

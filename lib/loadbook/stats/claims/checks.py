@@ -11,18 +11,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from loadbook.stats import claim_words as words
-from loadbook.stats.claim_errors import fewer_errors, interaction, more_errors
-from loadbook.stats.claim_slope import slope
-from loadbook.stats.finding import Finding
+from loadbook.stats.claims import words
+from loadbook.stats.claims.errors import fewer_errors, interaction, more_errors
+from loadbook.stats.claims.finding import Finding
+from loadbook.stats.claims.slope import slope
 from loadbook.stats.plan import smallest, t_quantile
 from loadbook.stats.result import Forecast, Verdict
 from loadbook.stats.verdict import FORECAST_RANGE, MAX_FORECAST, decide, largest_loss
-from loadbook.stats.words import direction
+from loadbook.stats.wording.words import direction
 
 if TYPE_CHECKING:
     from loadbook.design.claim import Claim, ClaimKind
-    from loadbook.stats.claim_run import ClaimRun
+    from loadbook.stats.claims.run import ClaimRun
 
 Check = Callable[["Claim", "ClaimRun"], Finding]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from loadbook.stats.steady import DISCARD_S, MIN_WINDOWS, WINDOW_S, Trend, cut_samples, steady
+from loadbook.stats.hygiene.steady import DISCARD_S, MIN_WINDOWS, WINDOW_S, Trend, cut_samples, steady
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from typing import Literal
 from loadbook.core.units import NBSP, p_value, percent
 from loadbook.design.claim import Claim
 from loadbook.stats.result import ErrorSummary, Forecast, Interval, Verdict
-from loadbook.stats.sentences import margin_text, more_blocks, phrase
+from loadbook.stats.wording.sentences import margin_text, more_blocks, phrase
 
 Outcome = Literal["holds", "contradicted", "undecided", "unchecked", "not-run"]
 Could = Literal["yes", "in part", "no", "not known"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from loadbook.core.errors import UsageError
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.many import p_values, smallest_found
-from loadbook.stats.noise import spread_factors
+from loadbook.stats.noise.scatter import spread_factors
 from loadbook.stats.plan import blocks_needed, detectable
 from loadbook.stats.swaps import Floats
 

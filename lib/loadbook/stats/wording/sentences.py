@@ -6,10 +6,10 @@ The report states, it does not advise; "no difference" and "no effect" stand onl
 from __future__ import annotations
 
 from loadbook.core.units import NBSP, fixed, percent, seconds
-from loadbook.stats.error_sentences import errors_sentence
 from loadbook.stats.result import Comparison, ErrorSummary, Forecast, Interval, Row, Verdict
-from loadbook.stats.shown import comparison_texts, decimals
-from loadbook.stats.words import predicate, word
+from loadbook.stats.wording.errors import errors_sentence
+from loadbook.stats.wording.shown import comparison_texts, decimals
+from loadbook.stats.wording.words import predicate, word
 
 MAX_NAMES = 4  # of treatments that cannot be told apart
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from loadbook.core.metrics import metric as metric_of
 from loadbook.design.claim import ERROR_KINDS, Claim
-from loadbook.stats import claim_words as words
-from loadbook.stats.claim_words import Could
+from loadbook.stats.claims import words
+from loadbook.stats.claims.words import Could
 
 CHANCE = 0.05
 

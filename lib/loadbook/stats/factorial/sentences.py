@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping
 
 from loadbook.core.units import NBSP, percent
-from loadbook.stats.factorial import Effect, FactorialAnalysis, Switch, one_at_a_time
-from loadbook.stats.factorial_errors import ErrorEffect, ErrorFindings
-from loadbook.stats.headline import headline as first_line
+from loadbook.stats.factorial.effects import Effect, FactorialAnalysis, Switch, one_at_a_time
+from loadbook.stats.factorial.errors import ErrorEffect, ErrorFindings
 from loadbook.stats.result import Interval, Verdict, VerdictKind
-from loadbook.stats.sentences import evidence, margin_text, more_blocks, phrase
-from loadbook.stats.shown import comparison_texts
 from loadbook.stats.verdict import excludes_zero
+from loadbook.stats.wording.headline import headline as first_line
+from loadbook.stats.wording.sentences import evidence, margin_text, more_blocks, phrase
+from loadbook.stats.wording.shown import comparison_texts
 
 MAX_NAMED = 2  # factors, and pairs, in the first lines of a page
 ACTING = ("better", "worse", "small")

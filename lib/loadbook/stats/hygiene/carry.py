@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loadbook.core.units import p_value, percent
-from loadbook.stats.words import predicate
+from loadbook.stats.wording.words import predicate
 
 if TYPE_CHECKING:
     import pandas as pd

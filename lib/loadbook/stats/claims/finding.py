@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loadbook.stats.claim_words import Outcome
+from loadbook.stats.claims.words import Outcome
 from loadbook.stats.result import Verdict
 
 

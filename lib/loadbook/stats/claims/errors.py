@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loadbook.stats import claim_words as words
+from loadbook.stats.claims import words
+from loadbook.stats.claims.finding import Finding
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.errors import ALPHA
-from loadbook.stats.finding import Finding
 from loadbook.stats.swaps import swap_p
 from loadbook.stats.verdict import MAX_FORECAST
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from loadbook.design.claim import Claim
-    from loadbook.stats.claim_run import ClaimRun
+    from loadbook.stats.claims.run import ClaimRun
     from loadbook.stats.result import ErrorSummary
 
 # share of trials with errors that a claim of errors means at least; 3.7 measured its methods at this share

@@ -1,0 +1,1 @@
+"""Claim replay: what articles say, judged by what a run found."""

@@ -1,0 +1,1 @@
+"""Several factors at once: contrasts per block, their tests, and what they let us say."""

@@ -1,0 +1,1 @@
+"""The words of verdicts, errors and headlines; numbers rounded once, in `shown`."""
