@@ -1,4 +1,4 @@
-"""Floor 7: how is it asked? Thin commands, one file per group, each imported only when it is called."""
+"""Floor 9: how is it asked? Thin commands, one file per group, each imported only when it is called."""
 
 from __future__ import annotations
 

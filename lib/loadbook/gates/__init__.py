@@ -1,1 +1,1 @@
-"""Floor 5: does a trial count? Validity rules (docs/statistics.md): records and rows in, hits out; no I/O."""
+"""Floor 6: does a trial count? Validity rules (docs/statistics.md): records and rows in, hits out; no I/O."""

@@ -1,4 +1,4 @@
-"""Floor 2: where? Hosts over SSH or from a record, the lab, facts and monitors.
+"""Floor 4: where? Hosts over SSH or from a record, the lab, facts and monitors.
 
 How other floors use this one (every call is bounded in time; errors are HostError and its children)::
 

@@ -1,1 +1,1 @@
-"""Floor 1: what is kept? Paths, checksummed trial records, the ledger and the table schemas."""
+"""Floor 2: what is kept? Paths, checksummed trial records, the ledger and the table schemas."""

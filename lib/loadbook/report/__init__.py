@@ -1,1 +1,1 @@
-"""Floor 6: how is it shown? Figures, tables, sentences, notebooks, HTML."""
+"""Floor 8: how is it shown? Figures, tables, sentences, notebooks, HTML."""

@@ -1,4 +1,4 @@
-"""Floor 5: against what? One folder per server software; one module that runs any of them.
+"""Floor 6: against what? One folder per server software; one module that runs any of them.
 
 How a trial uses this floor (every call is bounded in time; errors are HostError, bad values are StudyError)::
 

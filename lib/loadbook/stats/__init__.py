@@ -1,1 +1,1 @@
-"""Floor 3: what does it mean? Comparisons, families, equivalence, errors, verdicts. Frames in, values out; no I/O."""
+"""Floor 5: what does it mean? Comparisons, families, equivalence, errors, verdicts. Frames in, values out; no I/O."""

@@ -1,1 +1,1 @@
-"""Floor 2: what loads? One file per load generator; adding one file adds a tool."""
+"""Floor 4: what loads? One file per load generator; adding one file adds a tool."""

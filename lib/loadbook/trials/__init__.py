@@ -1,4 +1,4 @@
-"""Floor 6: how is it done? A study's plan, trial by trial, into data/raw; and data/raw into tables.
+"""Floor 7: how is it done? A study's plan, trial by trial, into data/raw; and data/raw into tables.
 
 The way through, each module importing only those before it::
 
