@@ -14,7 +14,7 @@ from tool_cases import attempt, capture, good, table, with_stdout
 
 from loadbook.core.errors import ParseError
 from loadbook.tools import registry
-from loadbook.tools.base import Captured
+from loadbook.tools.base import Captured, Parsed
 
 GOOD = {tool: [capture(path) for path in good(tool)] for tool in registry.names()}
 reports = st.sampled_from([(tool, captured) for tool, all_ in GOOD.items() for captured in all_])
@@ -66,7 +66,14 @@ def test_lines_doubled_or_moved(report: tuple[str, Captured], data: st.DataObjec
         rest = lines[:take] + lines[take + 1 :]
         changed = [*rest[:put], lines[take], *rest[put:]]
     parsed = attempt(tool, with_stdout(captured, [*head, *changed]))
-    assert parsed is None or {key: row.value for key, row in table(parsed.rows).items()} == whole(tool, captured)
+    assert parsed is None or agrees(parsed, whole(tool, captured))
+
+
+def agrees(parsed: Parsed, expected: dict[tuple[str, str], float]) -> bool:
+    """A warning of ab that stands there twice leaves open which answers were errors: fewer values, none differs."""
+    values = {key: row.value for key, row in table(parsed.rows).items()}
+    unsure = "non_2xx" in dict(parsed.doubts)
+    return values == expected or (unsure and all(expected[key] == values[key] for key in values.keys() & expected))
 
 
 @given(reports, st.randoms(use_true_random=False))
