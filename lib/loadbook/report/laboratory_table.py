@@ -32,12 +32,22 @@ TAILS = ("latency", "latency_intended", "service_time")
 
 @dataclass(frozen=True)
 class Part:
-    """What one run adds to a row: values, and by how much they and their p99, if there is one, differ from its mean."""
+    """What one run adds to a row: values, and by how much their p99, if there is one, differ from its mean."""
 
     metric: str
     values: Floats
-    off: Floats
     tails: Floats
+
+    @property
+    def off(self) -> Floats:
+        """By how much each value differs from the run's mean, as a ratio minus 1."""
+        return np.asarray(self.values / self.values.mean() - 1)
+
+    @property
+    def residuals(self) -> Floats:
+        """The residuals that the figure draws, too: logs against their median."""
+        logs = np.log(self.values)
+        return np.asarray(logs - np.median(logs))
 
 
 def table(data: RunData) -> Table:
@@ -73,8 +83,8 @@ def _gathered(layout: Layout, paths: RunPaths) -> dict[tuple[str, str], list[Par
         ours = of_one(trial_values(trials, measured, study.metric), twins(study))
         if len(ours) >= MIN_IN_RUN:
             values = ours["value"].to_numpy(float)
-            part = Part(study.metric, values, values / values.mean() - 1, _tails(trials, measured, ours))
-            found[(study.name, load_words(study.workload_of(study.baseline)))].append(part)
+            load = load_words(study.workload_of(study.baseline))
+            found[(study.name, load)].append(Part(study.metric, values, _tails(trials, measured, ours)))
     return found
 
 
@@ -91,7 +101,7 @@ def _tails(trials: pd.DataFrame, measured: pd.DataFrame, ours: pd.DataFrame) -> 
 
 def _cells(parts: list[Part]) -> list[str]:
     off, tails = (np.concatenate([getattr(part, name) for part in parts]) for name in ("off", "tails"))
-    sizes = [len(part.off) for part in parts]
+    sizes = [len(part.values) for part in parts]
     mean = float(np.mean(np.concatenate([part.values for part in parts])))
     tail = percent(float(tails.std(ddof=1)), 1, signed=False) if len(tails) >= MIN_TRIALS else DASH
     return [
@@ -107,8 +117,11 @@ def _spread(parts: list[Part], off: Floats) -> list[str]:
     """Return the cells of the CV, of its interval, and of the correlation of neighbours."""
     if not np.ptp(off):
         return ["0", DASH, DASH]
-    lags = [lag_one(part.off) if np.ptp(part.off) else 0.0 for part in parts]
-    lag1 = float(np.average(lags, weights=[len(part.off) for part in parts]))
+    lags = [lag_one(part.residuals) if np.ptp(part.values) else 0.0 for part in parts]
+    lag1 = float(np.average(lags, weights=[len(part.values) for part in parts]))
     sd = float(off.std(ddof=1))
-    low, high = (percent(sd * factor, 1, signed=False) for factor in spread_factors(off, lag1))
+    low, high = (
+        percent(sd * factor, 1, signed=False)
+        for factor in spread_factors(np.concatenate([part.residuals for part in parts]), lag1)
+    )
     return [percent(sd, 1, signed=False), f"{low[:-2]} to {high}", f"{lag1:+.2f}".replace("-", MINUS)]
