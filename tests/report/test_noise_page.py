@@ -124,7 +124,11 @@ def test_the_page_tells_all(page):
 
 def test_the_table_has_the_numbers_of_the_record(page):
     row = page.every_load().text.splitlines()[1]
-    assert f"{page.record.noise.cv * 100:.1f}\u00a0%" in row
+    noise = page.record.noise
+    low, high = noise.cv_interval
+    assert f"{noise.cv * 100:.1f}\u00a0%" in row
+    assert f"{low * 100:.1f} to {high * 100:.1f}\u00a0%" in row
+    assert f"{noise.lag1:+.2f}".replace("-", "−") in row
     assert re.search(r"29\s+1$", row)
 
 
