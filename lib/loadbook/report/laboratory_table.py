@@ -19,7 +19,8 @@ from loadbook.records.manifest import read_json
 from loadbook.records.rundata import RunData, trial_values
 from loadbook.records.schema import read_table
 from loadbook.report.tables import DASH, Column, Table
-from loadbook.stats.noise.scatter import lag_one, of_one, spread_factors
+from loadbook.stats.hygiene.order import lag_one
+from loadbook.stats.noise.scatter import of_one, spread_factors
 from loadbook.trials.recorded import on_the_hosts_of, twins
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from loadbook.core.units import percent
 from loadbook.design.stopping import Rule
 from loadbook.stats.hygiene import unstable
 from loadbook.stats.methods import Tested, blocked_rank, paired_t, signed_rank, spread_differs
-from loadbook.stats.pairs import Pairs, pair
-from loadbook.stats.result import Comparison, Interval, Method
+from loadbook.stats.pairs import Pairs, pair, ratio, ratios
+from loadbook.stats.result import Comparison, Method
 from loadbook.stats.sequential import always_valid
 from loadbook.stats.swaps import TOLERANCE
 
@@ -22,7 +23,6 @@ MIN_BLOCKS = 5
 MIN_RANK_BLOCKS = 8
 MIN_SIGNED_BLOCKS = 10
 MAX_INCOMPLETE = 0.20  # share of the blocks
-LARGEST_LOG = 700.0  # beyond, a ratio is no floating point number
 TESTS = {
     "blocked-rank": blocked_rank,
     "signed-rank": signed_rank,
@@ -70,11 +70,11 @@ def compare_pairs(
 ) -> Comparison:
     """Compare two arms that were paired already; `family` comparisons share the error rate of `ci_family`."""
     method = choose(pairs, rule)
-    ratios = pairs.other - pairs.base
+    differences = pairs.other - pairs.base
     alpha = 1 - level
     alphas = [alpha, 2 * alpha] + ([alpha / family] if family > 1 else [])
     tested = TESTS[method](pairs.base, pairs.other, alphas) if method else _estimate_only(pairs)
-    ci95, ci90, *widened = [_ratios(interval) for interval in tested.intervals] or [None, None]
+    ci95, ci90, *widened = [ratios(interval) for interval in tested.intervals] or [None, None]
     return Comparison(
         treatment=pairs.treatment,
         baseline=pairs.baseline,
@@ -83,7 +83,7 @@ def compare_pairs(
         blocks=len(pairs.blocks),
         excluded=pairs.excluded,
         method=method,
-        effect=None if math.isnan(tested.estimate) else _ratio(tested.estimate),
+        effect=None if math.isnan(tested.estimate) else ratio(tested.estimate),
         ci95=ci95,
         ci90=ci90,
         p=tested.p if method else None,
@@ -91,7 +91,7 @@ def compare_pairs(
         flags=_flags(pairs, method),
         level=level,
         family=family,
-        sd_log=float(ratios.std(ddof=1)) if len(ratios) > 1 else None,
+        sd_log=float(differences.std(ddof=1)) if len(differences) > 1 else None,
     )
 
 
@@ -110,22 +110,23 @@ def choose(pairs: Pairs, rule: Rule = "fixed") -> Method | None:
 
 
 def claimable(pairs: Pairs) -> bool:
-    """Tell whether a verdict is possible: a test, and at most a fifth of the blocks incomplete."""
-    blocks = len(pairs.blocks)
-    return blocks >= MIN_BLOCKS and pairs.excluded <= MAX_INCOMPLETE * (blocks + pairs.excluded)
+    """Tell whether a verdict is possible."""
+    return too_little(len(pairs.blocks), pairs.excluded) is None
+
+
+def too_little(complete: int, excluded: int) -> str | None:
+    """Return why so few complete blocks, or so many that are not, allow no verdict; None where they do."""
+    if complete < MIN_BLOCKS:
+        return f"only {complete} complete block{'' if complete == 1 else 's'}, {MIN_BLOCKS} are needed"
+    if excluded > MAX_INCOMPLETE * (complete + excluded):
+        most = percent(MAX_INCOMPLETE, 0, signed=False)
+        return f"{excluded} of {complete + excluded} blocks are incomplete, more than {most}"
+    return None
 
 
 def _estimate_only(pairs: Pairs) -> Tested:
     differences = np.subtract.outer(pairs.other, pairs.base)
     return Tested(float(np.median(differences)) if differences.size else math.nan, math.nan, [])
-
-
-def _ratios(logs: Interval | None) -> Interval | None:
-    return None if logs is None else (_ratio(logs[0]), _ratio(logs[1]))
-
-
-def _ratio(log: float) -> float:
-    return math.expm1(min(log, LARGEST_LOG))
 
 
 def _flags(pairs: Pairs, method: Method | None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from loadbook.core.metrics import ERROR_CLASSES
 from loadbook.stats.result import ErrorSummary, Interval
-from loadbook.stats.swaps import share, swap_signs
+from loadbook.stats.swaps import EXACT_BLOCKS, share, swap_signs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +114,7 @@ def by_blocks(counts: Counts, baseline: Counts) -> float | None:
     if not len(differences):
         return None
     sums = np.abs(swap_signs(len(differences)) @ differences)
-    return float(share(sums >= abs(differences.sum()) - TOLERANCE, len(differences)))
+    return float(share(sums >= abs(differences.sum()) - TOLERANCE, exact=len(differences) <= EXACT_BLOCKS))
 
 
 def rate_ratio(counts: Counts, baseline: Counts) -> tuple[float | None, Interval | None]:

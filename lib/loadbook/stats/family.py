@@ -10,11 +10,12 @@ import numpy as np
 
 from loadbook.core.metrics import Direction
 from loadbook.design.stopping import Rule
+from loadbook.stats import swaps
 from loadbook.stats.compare import MIN_RANK_BLOCKS, TESTS, choose, claimable, compare_pairs
 from loadbook.stats.methods import Tested, rank_differences
 from loadbook.stats.pairs import Pairs, pair
 from loadbook.stats.result import Comparison
-from loadbook.stats.swaps import Floats, share, swap_signs
+from loadbook.stats.swaps import EXACT_BLOCKS, Floats, holm, swap_signs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,9 +80,7 @@ def adjusted_p(pairs: Sequence[Pairs], plain: Sequence[float | None], rule: Rule
     """Return the p-values of comparisons, `plain` as they stand alone, adjusted for all of them."""
     if rule != "always-valid" and all(len(p.blocks) >= MIN_RANK_BLOCKS for p in pairs):
         return step_down(pairs)
-    from statsmodels.stats.multitest import multipletests
-
-    return [float(p) for p in multipletests(plain, method="holm")[1]]
+    return holm(plain)
 
 
 def step_down(pairs: Sequence[Pairs]) -> list[float]:
@@ -90,14 +89,8 @@ def step_down(pairs: Sequence[Pairs]) -> list[float]:
     A block that a comparison lacks counts as no difference. Exact for up to 12 blocks.
     """
     z = _standardised(pairs)
-    observed = np.abs(z.sum(axis=1))
-    order = np.argsort(-observed, kind="stable")
-    swapped = np.abs(z[order] @ swap_signs(z.shape[1]).T.astype(float))
-    largest_of_rest = np.maximum.accumulate(swapped[::-1], axis=0)[::-1]
-    p = share(largest_of_rest >= observed[order][:, None] - 1e-9, z.shape[1])
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.maximum.accumulate(p)
-    return [float(value) for value in adjusted]
+    swapped = np.abs(z @ swap_signs(z.shape[1]).T.astype(float))
+    return swaps.step_down(np.abs(z.sum(axis=1)), swapped, exact=z.shape[1] <= EXACT_BLOCKS)
 
 
 def _standardised(pairs: Sequence[Pairs]) -> Floats:

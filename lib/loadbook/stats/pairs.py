@@ -1,4 +1,4 @@
-"""Rows of trials -> pairs of logs in complete blocks. Only here values become logs, so that log(0) cannot happen."""
+"""Rows of trials -> pairs of logs in complete blocks, and logs -> ratios minus 1. Here log(0) cannot happen."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from loadbook.core.errors import DataError
+from loadbook.stats.result import Interval
 from loadbook.stats.swaps import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
+
+LARGEST_LOG = 700.0  # beyond, a ratio is no floating point number
 
 
 @dataclass(frozen=True)
@@ -74,3 +77,13 @@ def _by_block(values: pd.DataFrame, treatment: str) -> dict[object, float]:
         repeated = next(block for k, block in enumerate(blocks) if block in blocks[:k])
         raise DataError(f"treatment {treatment!r} has more than one row in block {repeated}")
     return found
+
+
+def ratio(log: float) -> float:
+    """Return a log ratio as a ratio minus 1."""
+    return math.expm1(min(log, LARGEST_LOG))
+
+
+def ratios(logs: Interval | None) -> Interval | None:
+    """Return an interval of log ratios as ratios minus 1."""
+    return None if logs is None else (ratio(logs[0]), ratio(logs[1]))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from loadbook.core.gates import inside, title_of
 from loadbook.core.metrics import metric as metric_of
+from loadbook.stats.compare import too_little
 from loadbook.stats.result import Comparison, ErrorSummary
-from loadbook.stats.verdict import too_little
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,7 +121,7 @@ def _ceiling(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
 
 
 def _too_little(comparison: Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    found = too_little(comparison)
+    found = too_little(comparison.blocks, comparison.excluded)
     if found is None:
         return None
     why = _why_excluded(own) or _why_excluded(base) or _not_run(comparison, own, base)

@@ -20,6 +20,8 @@ SEED = 20_170_422
 TOLERANCE = 1e-12
 # statistics are multiples of one half
 HALF_STEP = 0.25
+# standardised statistics closer than this are one value that was rounded differently
+SAME_STATISTIC = 1e-9
 
 
 @lru_cache(maxsize=16)
@@ -36,10 +38,10 @@ def swap_signs(blocks: int) -> NDArray[np.float32]:
     return np.asfortranarray(1 - 2 * bits, dtype=np.float32)
 
 
-def share(reached: NDArray[np.bool_], blocks: int) -> Floats:
+def share(reached: NDArray[np.bool_], *, exact: bool) -> Floats:
     """Return p-values from which swaps (last axis) reached the observed statistic; sampled swaps add the observed."""
     count = np.count_nonzero(reached, axis=-1)
-    if blocks <= EXACT_BLOCKS:
+    if exact:
         return np.asarray(count / reached.shape[-1], dtype=float)
     return np.asarray((count + 1) / (reached.shape[-1] + 1), dtype=float)
 
@@ -54,7 +56,31 @@ def swap_p(differences: Floats) -> Floats:
     magnitudes = np.sort(np.abs(differences), axis=1).astype(np.float32)
     # not `@`: the threads of a BLAS wait for each other on a busy machine, ten times as long as this takes
     swapped = np.einsum("kb,sb->ks", magnitudes, swap_signs(blocks))
-    return share(np.abs(swapped) >= observed[:, None] - HALF_STEP, blocks)
+    return share(np.abs(swapped) >= observed[:, None] - HALF_STEP, exact=blocks <= EXACT_BLOCKS)
+
+
+def step_down(observed: Floats, relabelled: Floats, *, exact: bool) -> list[float]:
+    """Return p-values adjusted by the largest statistic of those left (Westfall and Young).
+
+    Parameters
+    ----------
+    observed : statistic of each comparison, larger is more.
+    relabelled : comparisons by relabellings: the same, after each relabelling that they share.
+    exact : whether these are all relabellings, or a sample.
+    """
+    order = np.argsort(-observed, kind="stable")
+    largest_of_rest = np.maximum.accumulate(relabelled[order][::-1], axis=0)[::-1]
+    adjusted = np.empty(len(order))
+    reached = largest_of_rest >= observed[order][:, None] - SAME_STATISTIC
+    adjusted[order] = np.maximum.accumulate(share(reached, exact=exact))
+    return [float(p) for p in adjusted]
+
+
+def holm(plain: Sequence[float | None]) -> list[float]:
+    """Return p-values of one family adjusted by Holm's method, which knows nothing of how they depend."""
+    from statsmodels.stats.multitest import multipletests
+
+    return [float(p) for p in multipletests(plain, method="holm")[1]]
 
 
 def invert(

@@ -10,8 +10,7 @@ import math
 from dataclasses import replace
 
 from loadbook.core.metrics import Direction
-from loadbook.core.units import percent
-from loadbook.stats.compare import MAX_INCOMPLETE, MIN_BLOCKS
+from loadbook.stats.compare import too_little
 from loadbook.stats.plan import smallest, t_quantile
 from loadbook.stats.result import Asks, Comparison, Forecast, Interval, Verdict
 from loadbook.stats.sequential import critical
@@ -41,7 +40,7 @@ def decide(
     reason : why the arms must not be compared, whatever the numbers say.
     asks : "no-loss" asks one thing only: whether a loss beyond the margin is excluded.
     """
-    reason = reason or too_little(comparison)
+    reason = reason or too_little(comparison.blocks, comparison.excluded)
     if reason or comparison.effect is None or comparison.ci95 is None or comparison.ci90 is None:
         too_sharp = f"{comparison.blocks} blocks are too few for a {comparison.level:.4g} interval"
         return Verdict("invalid", comparison, margin, reason=reason or too_sharp)
@@ -73,17 +72,6 @@ def _of_loss(comparison: Comparison, interval: Interval, margin: float, better: 
         return Verdict("worse", comparison, margin, loss=(worst, best))
     total = _excluding(comparison, abs(_log(comparison.effect or 0.0) - _log(edge)))
     return Verdict("undecided", comparison, margin, forecast=_more(comparison, total), loss=(worst, best))
-
-
-def too_little(comparison: Comparison) -> str | None:
-    """Return why so few complete blocks allow no verdict, or None."""
-    complete, excluded = comparison.blocks, comparison.excluded
-    if complete < MIN_BLOCKS:
-        return f"only {complete} complete block{'' if complete == 1 else 's'}, {MIN_BLOCKS} are needed"
-    if excluded > MAX_INCOMPLETE * (complete + excluded):
-        most = percent(MAX_INCOMPLETE, 0, signed=False)
-        return f"{excluded} of {complete + excluded} blocks are incomplete, more than {most}"
-    return None
 
 
 def excludes_zero(interval: Interval) -> bool:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from loadbook.design.factorial import Design
-from loadbook.stats.factorial.effect_tests import one_sample, ratio, ratios
+from loadbook.stats.factorial.effect_tests import one_sample
+from loadbook.stats.pairs import ratio, ratios
 from loadbook.stats.result import Interval
 from loadbook.stats.swaps import Floats
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,10 +10,12 @@ import numpy as np
 
 from loadbook.design import aliases
 from loadbook.design.factorial import Design
-from loadbook.stats.compare import LARGEST_LOG, MIN_BLOCKS, MIN_RANK_BLOCKS
+from loadbook.stats import swaps
+from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
 from loadbook.stats.methods import DECIMALS, Tested, paired_t, signed_rank
-from loadbook.stats.result import Comparison, Interval
-from loadbook.stats.swaps import RESAMPLES, SEED, Floats
+from loadbook.stats.pairs import ratio, ratios
+from loadbook.stats.result import Comparison
+from loadbook.stats.swaps import RESAMPLES, SEED, Floats, holm
 
 
 def contrasts(design: Design, logs: Floats, effects: Sequence[int] | None = None) -> Floats:
@@ -77,22 +78,10 @@ def one_sample(differences: Floats, alphas: Sequence[float]) -> Tested:
     return test(np.zeros(len(differences)), differences, alphas)
 
 
-def ratio(log: float) -> float:
-    """Return a log ratio as a ratio minus 1."""
-    return math.expm1(min(log, LARGEST_LOG))
-
-
-def ratios(logs: Interval | None) -> Interval | None:
-    """Return an interval of log ratios as ratios minus 1."""
-    return None if logs is None else (ratio(logs[0]), ratio(logs[1]))
-
-
 def _adjusted(design: Design, each: Floats, plain: Sequence[float], effects: Sequence[int]) -> list[float]:
     if each.shape[1] >= MIN_RANK_BLOCKS:
         return step_down(design, each, effects)
-    from statsmodels.stats.multitest import multipletests
-
-    return [float(p) for p in multipletests(plain, method="holm")[1]]
+    return holm(plain)
 
 
 def step_down(design: Design, each: Floats, effects: Sequence[int] | None = None) -> list[float]:
@@ -103,17 +92,11 @@ def step_down(design: Design, each: Floats, effects: Sequence[int] | None = None
     unlike ranks, still tells a large effect from a small one where all blocks agree. Sampled, with the +1 rule.
     """
     z = _standardised(each)
-    observed = np.abs(z.sum(axis=1))
-    order = np.argsort(-observed, kind="stable")
     drawn = np.random.default_rng(SEED).integers(len(design.cells), size=(RESAMPLES, each.shape[1]))
     wanted = _named(design) if effects is None else effects
     odd = np.array([[(effect & cell).bit_count() % 2 for cell in design.cells] for effect in wanted])
-    turned = np.abs(np.stack([(1 - 2 * odd[k])[drawn] @ z[k] for k in order]))
-    largest_of_rest = np.maximum.accumulate(turned[::-1], axis=0)[::-1]
-    reached = (largest_of_rest >= observed[order][:, None] - 1e-9).sum(axis=1)
-    adjusted = np.empty(len(order))
-    adjusted[order] = np.maximum.accumulate((reached + 1) / (RESAMPLES + 1))
-    return [float(p) for p in adjusted]
+    turned = np.abs(np.stack([(1 - 2 * signs)[drawn] @ row for signs, row in zip(odd, z, strict=True)]))
+    return swaps.step_down(np.abs(z.sum(axis=1)), turned, exact=False)
 
 
 def _standardised(each: Floats) -> Floats:

@@ -20,7 +20,8 @@ from loadbook.stats.analyse import analyse
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
 from loadbook.stats.factorial.anova import Pooled, pooled
 from loadbook.stats.factorial.corners import corners
-from loadbook.stats.factorial.effect_tests import ratio, tested, three_together
+from loadbook.stats.factorial.effect_tests import tested, three_together
+from loadbook.stats.pairs import ratio
 from loadbook.stats.question import Question, RunTables, ask
 from loadbook.stats.result import VERDICT_ORDER, Analysis, Comparison, ErrorSummary, Interval, Row, Verdict
 from loadbook.stats.swaps import Floats

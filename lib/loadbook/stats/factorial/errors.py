@@ -16,7 +16,7 @@ from loadbook.design.factorial import Design, design_of
 from loadbook.records.rundata import trial_values
 from loadbook.stats.errors import ALPHA, zero_error_bound
 from loadbook.stats.question import RunTables
-from loadbook.stats.swaps import Floats
+from loadbook.stats.swaps import Floats, holm
 
 Levels = tuple[bool, ...]
 
@@ -71,20 +71,18 @@ def error_findings(data: RunTables) -> ErrorFindings | None:
 
 
 def _effects(design: Design, failed: Floats) -> list[ErrorEffect]:
-    from statsmodels.stats.multitest import multipletests
-
     from loadbook.stats.factorial.effect_tests import contrasts
 
     each = contrasts(design, failed)
     plain = [_sign_test(row) for row in each]
-    adjusted = multipletests(plain, method="holm")[1]
+    adjusted = holm(plain)
     found = []
     for alike, row, p in zip(design.effects, each, adjusted, strict=True):
         kind: Literal["more", "fewer", "undecided"] = "undecided"
         if p < ALPHA:
             kind = "more" if np.sign(row).sum() > 0 else "fewer"
         names = tuple(name for k, name in enumerate(design.names) if alike[0] >> k & 1)
-        found.append(ErrorEffect(names, _failing(design, failed, names), float(p), kind))
+        found.append(ErrorEffect(names, _failing(design, failed, names), p, kind))
     return found
 
 

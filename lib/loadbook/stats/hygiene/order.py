@@ -106,5 +106,10 @@ def _trend(medians: pd.Series) -> tuple[float | None, float | None]:
 def _lag1(residuals: np.ndarray) -> float | None:
     if len(residuals) < MIN_BLOCKS or float(np.std(residuals)) == 0:
         return None
+    return lag_one(residuals)
+
+
+def lag_one(residuals: np.ndarray) -> float:
+    """Return the correlation of neighbouring residuals."""
     centred = residuals - residuals.mean()
     return float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())

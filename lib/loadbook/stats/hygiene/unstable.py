@@ -13,12 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from loadbook.core.units import p_value, percent
+from loadbook.stats.methods import DECIMALS
+from loadbook.stats.pairs import ratio
 from loadbook.stats.swaps import Floats
 
 MIN_BLOCKS = 8
 UNSTABLE_P = 0.01
 BEGINS = "unstable effect: "
-DECIMALS, LARGEST_LOG = 12, 700.0  # equal ratios that were scaled; beyond, a ratio is no floating point number
 
 
 class Change(NamedTuple):
@@ -52,12 +53,10 @@ def change(differences: Floats) -> Change | None:
     from scipy.stats import kendalltau
 
     trend = float(kendalltau(np.arange(blocks), differences).pvalue)
-    first, second = (_median_ratio(half) for half in (differences[: blocks // 2], differences[(blocks + 1) // 2 :]))
+    first, second = (
+        ratio(float(np.median(half))) for half in (differences[: blocks // 2], differences[(blocks + 1) // 2 :])
+    )
     return Change(first, second, min(1.0, 2 * min(trend, neighbours_alike(differences))))
-
-
-def _median_ratio(logs: Floats) -> float:
-    return math.expm1(min(float(np.median(logs)), LARGEST_LOG))
 
 
 def neighbours_alike(values: Floats) -> float:

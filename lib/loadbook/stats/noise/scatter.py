@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from loadbook.stats.hygiene.order import describe
+from loadbook.stats.hygiene.order import describe, lag_one
 from loadbook.stats.result import Interval
 
 if TYPE_CHECKING:
@@ -102,12 +102,6 @@ def noise(values: pd.DataFrame) -> Noise | None:
         lag1_error=1 / math.sqrt(len(residuals)),
         groups=groups(residuals),
     )
-
-
-def lag_one(residuals: NDArray[np.float64]) -> float:
-    """Return the correlation of neighbouring residuals."""
-    centred = residuals - residuals.mean()
-    return float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())
 
 
 def spread_factors(sample: NDArray[np.float64], lag1: float = 0.0, level: float = 0.95) -> Interval:
