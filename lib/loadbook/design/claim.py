@@ -75,6 +75,12 @@ class Claim(_Spec):
         return "better" if (self.value or 0.0) > (self.against_value or 0.0) else "worse"
 
     @property
+    def effect(self) -> float | None:
+        """The article's change, a ratio minus 1; None without two positive numbers."""
+        value, other = self.value or 0.0, self.against_value or 0.0
+        return value / other - 1 if value > 0 and other > 0 else None
+
+    @property
     def arms(self) -> tuple[Name, ...]:
         """Every treatment that the claim is about, each once."""
         pairs = [name for pair in self.further for name in pair]

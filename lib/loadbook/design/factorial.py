@@ -40,9 +40,13 @@ class Design:
         """Effects of three and more factors that can be seen in this design: it takes them to be negligible."""
         return aliases.higher(len(self.names), self.words)
 
+    def switches(self, effect: int) -> tuple[str, ...]:
+        """Return the names of the switches whose signs an effect multiplies."""
+        return tuple(name for i, name in enumerate(self.names) if effect >> i & 1)
+
     def name(self, effect: int) -> str:
         """Return an effect as readers see it: tcp_nopush, or tcp_nopush x sendfile."""
-        return " x ".join(name for i, name in enumerate(self.names) if effect >> i & 1)
+        return " x ".join(self.switches(effect))
 
     def alternatives(self, effect: int) -> str:
         """Return an effect with those of as few factors that cannot be told from it: a x b x c or d x e x f."""

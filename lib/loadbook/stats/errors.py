@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from loadbook.core.metrics import ERROR_CLASSES
+from loadbook.records.rundata import trial_values
 from loadbook.stats.result import ErrorSummary, Interval
 from loadbook.stats.swaps import EXACT_BLOCKS, share, swap_signs
 
@@ -56,6 +58,16 @@ def count(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: str) -> C
     totals = {c: int(table[c].sum()) for c in classes if table[c].sum() > 0}
     blocks = tuple(own["block"].reindex(errors.index)) if "block" in own else ()
     return Counts(errors.to_numpy(float), requests.to_numpy(float), totals, blocks)
+
+
+def failing(trials: pd.DataFrame, measurements: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
+    """Return whether trials had errors (0 or 1), blocks down and arms across, complete blocks only.
+
+    All trials that reported a total count, also those that a gate excluded from the rates.
+    """
+    found = trial_values(trials, measurements, "errors", "count")
+    table = found.pivot(index="block", columns="treatment", values="value")
+    return (table.reindex(columns=list(arms)).dropna() > 0).astype(int)
 
 
 def summarise(treatment: str, counts: Counts, baseline: Counts | None) -> ErrorSummary:

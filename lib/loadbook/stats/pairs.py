@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,12 @@ def pair(values: pd.DataFrame, treatment: str, baseline: str) -> Pairs:
         excluded=int((~complete).sum()),
         unusable=int((given & ~usable).any(axis=1).sum()),
     )
+
+
+def complete_blocks(values: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
+    """Return the values of those blocks in which every arm has one that counts: blocks down, arms across."""
+    usable = values[values["valid"] & (values["value"] > 0)]
+    return usable.pivot(index="block", columns="treatment", values="value").reindex(columns=list(arms)).dropna()
 
 
 def _by_block(values: pd.DataFrame, treatment: str) -> dict[object, float]:

@@ -70,8 +70,8 @@ def _of_loss(comparison: Comparison, interval: Interval, margin: float, better: 
         return Verdict("no-loss", comparison, margin, loss=(worst, best))
     if sign * best < sign * edge:
         return Verdict("worse", comparison, margin, loss=(worst, best))
-    total = _excluding(comparison, abs(_log(comparison.effect or 0.0) - _log(edge)))
-    return Verdict("undecided", comparison, margin, forecast=_more(comparison, total), loss=(worst, best))
+    forecast = to_reach(comparison, abs(_log(comparison.effect or 0.0) - _log(edge)))
+    return Verdict("undecided", comparison, margin, forecast=forecast, loss=(worst, best))
 
 
 def excludes_zero(interval: Interval) -> bool:
@@ -109,6 +109,11 @@ def forecast(comparison: Comparison, margin: float) -> Forecast:
     detect = smallest(lambda n: critical(method, n, alpha) + t_quantile(POWER, n), size, sd, MAX_FORECAST)
     exclude = _excluding(comparison, room)
     return _more(comparison, min((n for n in (detect, exclude) if n is not None), default=None))
+
+
+def to_reach(comparison: Comparison, room: float) -> Forecast:
+    """Return how many more blocks bring a one-sided bound within `room` (log) of the estimate, if that stays."""
+    return _more(comparison, _excluding(comparison, room))
 
 
 def _excluding(comparison: Comparison, room: float) -> int | None:

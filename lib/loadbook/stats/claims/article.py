@@ -35,8 +35,7 @@ def weigh(claim: Claim, ceiling: float, scatter: float | None) -> Article:
     ceiling : share of the offered rate from which a rate is the tool's setting.
     scatter : standard deviation of the paired log ratio of two single trials, as seen here; None: not known.
     """
-    value, other = claim.value or 0.0, claim.against_value or 0.0
-    effect = value / other - 1 if value > 0 and other > 0 else None
+    value, other, effect = claim.value or 0.0, claim.against_value or 0.0, claim.effect
     limit = ceiling * claim.offered_per_s if claim.offered_per_s else math.inf
     high, blind = value >= limit, min(value, other) >= limit
     could, sentence = _worth(claim, effect, high, blind, scatter)

@@ -15,9 +15,8 @@ from loadbook.stats.claims import words
 from loadbook.stats.claims.errors import fewer_errors, interaction, more_errors
 from loadbook.stats.claims.finding import Finding
 from loadbook.stats.claims.slope import slope
-from loadbook.stats.plan import smallest, t_quantile
-from loadbook.stats.result import Forecast, Verdict
-from loadbook.stats.verdict import FORECAST_RANGE, MAX_FORECAST, decide, largest_loss
+from loadbook.stats.result import Verdict
+from loadbook.stats.verdict import decide, largest_loss, to_reach
 from loadbook.stats.wording.words import direction
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ Check = Callable[["Claim", "ClaimRun"], Finding]
 def moved(claim: Claim, run: ClaimRun) -> Finding:
     """Judge "X is faster" or "X is slower": holds if a difference of that direction is shown, however small."""
     verdict = run.joint_verdict(claim)
-    said, claimed = run.sentence(claim, verdict), change(claim)
+    said, claimed = run.sentence(claim, verdict), claim.effect
     side = _side(verdict)
     if verdict.kind == "invalid":
         return Finding("unchecked", said, verdict)
@@ -44,12 +43,6 @@ def moved(claim: Claim, run: ClaimRun) -> Finding:
     if verdict.kind == "equivalent" and claimed is not None:
         return Finding("undecided", f"{said} {words.too_small(claimed)}", verdict)
     return Finding("undecided", said, verdict)
-
-
-def change(claim: Claim) -> float | None:
-    """Return the article's change as a ratio minus 1, None without two positive numbers."""
-    value, other = claim.value or 0.0, claim.against_value or 0.0
-    return value / other - 1 if value > 0 and other > 0 else None
 
 
 def _side(verdict: Verdict) -> ClaimKind | None:
@@ -66,7 +59,7 @@ def _side(verdict: Verdict) -> ClaimKind | None:
 
 def _size_met(claim: Claim, run: ClaimRun, verdict: Verdict) -> bool | None:
     """Tell whether the article's size is met; a value at its offered rate is only a lower bound."""
-    claimed, found = change(claim), verdict.comparison
+    claimed, found = claim.effect, verdict.comparison
     if claimed is None or found.ci95 is None:
         return None
     larger = abs(found.effect or 0.0) > abs(claimed)
@@ -153,20 +146,9 @@ def equivalent(claim: Claim, run: ClaimRun) -> Finding:
     if high < edges[0] or low > edges[1]:
         return Finding("contradicted", said, verdict)
     if kind in ("better", "worse"):
-        said += f" {words.may_be_small(replace(verdict, forecast=_to_clear(verdict)))}"
+        room = abs(math.log1p(verdict.margin) - abs(math.log1p(verdict.comparison.effect or 0.0)))
+        said += f" {words.may_be_small(replace(verdict, forecast=to_reach(verdict.comparison, room)))}"
     return Finding("undecided", said, verdict)
-
-
-def _to_clear(verdict: Verdict) -> Forecast:
-    """Return how many more blocks put the interval on one side of the margin, if the estimate stays where it is."""
-    found = verdict.comparison
-    room = abs(math.log1p(verdict.margin) - abs(math.log1p(found.effect or 0.0)))
-    sd = found.sd_log or 0.0
-    total = smallest(lambda n: t_quantile(found.level, n), room, sd, MAX_FORECAST)
-    if total is None:
-        return Forecast(None, None, None)
-    about, low, high = (max(1, math.ceil(f * total) - found.blocks) for f in (1.0, *FORECAST_RANGE))
-    return Forecast(about, low, high)
 
 
 CHECKS: dict[ClaimKind, Check] = {

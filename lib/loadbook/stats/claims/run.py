@@ -155,13 +155,8 @@ class ClaimRun:
         return error_counts.summarise(treatment, ours, theirs), error_counts.summarise(against, theirs, None)
 
     def failing(self, arms: list[str]) -> pd.DataFrame:
-        """Return whether trials had errors (0 or 1), blocks down and arms across, complete blocks only.
-
-        All trials that reported count, also those that a gate excluded from the rates.
-        """
-        found = trial_values(self.data.trials, self.data.measurements, "errors", "count")
-        table = found.pivot(index="block", columns="treatment", values="value")
-        return (table.reindex(columns=arms).dropna() > 0).astype(int)
+        """Return `errors.failing` of these arms."""
+        return error_counts.failing(self.data.trials, self.data.measurements, arms)
 
     def _part(self, *arms: str) -> Part:
         """Return these arms without their checks, or the whole run with them."""

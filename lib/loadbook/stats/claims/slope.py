@@ -10,6 +10,7 @@ from loadbook.stats.claims import words
 from loadbook.stats.claims.finding import Finding
 from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
 from loadbook.stats.methods import paired_t, signed_rank
+from loadbook.stats.pairs import complete_blocks
 
 if TYPE_CHECKING:
     from loadbook.design.claim import Claim
@@ -45,9 +46,7 @@ def block_slopes(claim: Claim, run: ClaimRun, sizes: dict[str, float]) -> np.nda
     """Return the Theil-Sen slope of log value over log size of each block that has every size."""
     from scipy.stats import theilslopes
 
-    values = run.values(claim)
-    usable = values[values["valid"] & (values["value"] > 0)]
-    table = usable.pivot(index="block", columns="treatment", values="value").reindex(columns=list(sizes)).dropna()
+    table = complete_blocks(run.values(claim), list(sizes))
     x = np.log(list(sizes.values()))
     return np.array([theilslopes(np.log(row), x).slope for row in table.to_numpy(float)])
 

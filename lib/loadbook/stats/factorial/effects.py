@@ -21,7 +21,7 @@ from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
 from loadbook.stats.factorial.anova import Pooled, pooled
 from loadbook.stats.factorial.corners import corners
 from loadbook.stats.factorial.effect_tests import tested, three_together
-from loadbook.stats.pairs import ratio
+from loadbook.stats.pairs import complete_blocks, ratio
 from loadbook.stats.question import Question, RunTables, ask
 from loadbook.stats.result import VERDICT_ORDER, Analysis, Comparison, ErrorSummary, Interval, Row, Verdict
 from loadbook.stats.swaps import Floats
@@ -159,8 +159,7 @@ def _switch(study: Study, name: str) -> Switch:
 def _complete(asked: Question, treatments: list[str]) -> tuple[Floats, int]:
     """Return logs of values, complete blocks by combinations, and how many blocks of the plan are not complete."""
     rows = asked.values[asked.values["treatment"].isin(treatments)]
-    good = rows[rows["valid"] & (rows["value"] > 0)]
-    table = good.pivot_table(index="block", columns="treatment", values="value").reindex(columns=treatments).dropna()
+    table = complete_blocks(rows, treatments)
     planned = max(asked.blocks or 0, rows["block"].nunique())
     return np.log(table.to_numpy(float)), planned - len(table)
 
@@ -197,7 +196,7 @@ def _effects(
 ) -> list[Effect]:
     found = []
     for alike, comparison, beside in zip(design.effects, tested, fitted, strict=True):
-        names = tuple(name for k, name in enumerate(design.names) if alike[0] >> k & 1)
+        names = design.switches(alike[0])
         label = switch_label(asked.study, names[0]) if len(names) == 1 else design.name(alike[0])
         effect = Effect(names, label, tuple(design.name(e) for e in alike[1:]),
                         decide(comparison, asked.margin, asked.better, reason=reason), beside)  # fmt: skip

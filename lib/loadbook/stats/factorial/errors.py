@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 
 from loadbook.design.factorial import Design, design_of
-from loadbook.records.rundata import trial_values
 from loadbook.stats.errors import ALPHA, zero_error_bound
+from loadbook.stats.errors import failing as failing_trials
 from loadbook.stats.question import RunTables
 from loadbook.stats.swaps import Floats, holm
 
@@ -57,11 +57,8 @@ def error_findings(data: RunTables) -> ErrorFindings | None:
     if study.factorial is None:
         return None
     design = design_of(study.factorial)
-    values = trial_values(data.trials, data.measurements, "errors")
     cells = list(design.treatments(study.baseline))
-    own = values[values["treatment"].isin(cells)]
-    table = own.pivot_table(index="block", columns="treatment", values="value").reindex(columns=cells).dropna()
-    failed = (table.to_numpy(float) > 0).astype(float)
+    failed = failing_trials(data.trials, data.measurements, cells).to_numpy(float)
     if not failed.size:
         return None
     counted, failing = failed.size, int(failed.sum())
@@ -81,7 +78,7 @@ def _effects(design: Design, failed: Floats) -> list[ErrorEffect]:
         kind: Literal["more", "fewer", "undecided"] = "undecided"
         if p < ALPHA:
             kind = "more" if np.sign(row).sum() > 0 else "fewer"
-        names = tuple(name for k, name in enumerate(design.names) if alike[0] >> k & 1)
+        names = design.switches(alike[0])
         found.append(ErrorEffect(names, _failing(design, failed, names), p, kind))
     return found
 
