@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 MINUS, NBSP = "\u2212", "\u00a0"
 TIME_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -30,6 +31,12 @@ def percent(ratio_minus_1: float, decimals: int = 1, signed: bool = True) -> str
     value = round(ratio_minus_1 * 100, decimals) + 0.0
     sign = MINUS if value < 0 else ("+" if signed and value > 0 else "")
     return f"{sign}{fixed(abs(value), decimals)}{NBSP}%"
+
+
+def percent_range(bounds: Iterable[float], decimals: int = 1, signed: bool = True) -> str:
+    """Return two ratios minus 1 as "−5 to +2 %"."""
+    low, high = (percent(bound, decimals, signed) for bound in bounds)
+    return f"{low.removesuffix(f'{NBSP}%')} to {high}"
 
 
 def fixed(value: float, decimals: int) -> str:

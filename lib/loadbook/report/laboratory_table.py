@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from loadbook.core.errors import LoadbookError
 from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import MINUS, percent, quantity
+from loadbook.core.units import MINUS, percent, percent_range, quantity
 from loadbook.design.plan import read_plan
 from loadbook.design.workload import Workload
 from loadbook.records.layout import Layout, RunPaths
@@ -121,8 +121,6 @@ def _spread(parts: list[Part], off: Floats) -> list[str]:
     lags = [lag_one(part.residuals) if np.ptp(part.values) else 0.0 for part in parts]
     lag1 = float(np.average(lags, weights=[len(part.values) for part in parts]))
     sd = float(off.std(ddof=1))
-    low, high = (
-        percent(sd * factor, 1, signed=False)
-        for factor in spread_factors(np.concatenate([part.residuals for part in parts]), lag1)
-    )
-    return [percent(sd, 1, signed=False), f"{low[:-2]} to {high}", f"{lag1:+.2f}".replace("-", MINUS)]
+    factors = spread_factors(np.concatenate([part.residuals for part in parts]), lag1)
+    bounds = percent_range((sd * factor for factor in factors), 1, signed=False)
+    return [percent(sd, 1, signed=False), bounds, f"{lag1:+.2f}".replace("-", MINUS)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.units import percent, seconds
+from loadbook.core.units import percent, percent_range, seconds
 from loadbook.design.factorial import design_of
 from loadbook.design.plan import Plan
 from loadbook.design.stopping import POCOCK
@@ -236,5 +236,4 @@ def shortfall(found: Outlook) -> str | None:
 def _percent(value: float, span: tuple[float, float] | None) -> str:
     if span is None:
         return percent(value, signed=False)
-    low, high = (percent(bound, signed=False) for bound in span)
-    return f"{percent(value, signed=False)} ({low[:-2]} to {high})"
+    return f"{percent(value, signed=False)} ({percent_range(span, signed=False)})"

@@ -22,10 +22,10 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from loadbook.core.metrics import Metric
-from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures.text import FONT, counted, drawable, font
 from loadbook.stats.result import Analysis, Row
+from loadbook.stats.wording import sentences
 
 WIDE_IN, NARROW_IN = 8.75, 3.72
 WIDE_PT, NARROW_PT, SMALLEST_PT = 9.6, 8.6, 7.5
@@ -197,7 +197,7 @@ def quantity(metric: Metric, statistic: str | None = None) -> str:
 
 def confidence(analysis: Analysis, one_sided: bool = False) -> str:
     """Return "95 %", the level of the intervals; of those that decide equivalence "90 %"."""
-    return f"{(2 * analysis.level - 1 if one_sided else analysis.level) * 100:.4g}{NBSP}%"
+    return sentences.confidence(analysis.level, one_sided=one_sided)
 
 
 def blocks_text(analysis: Analysis) -> str:

@@ -8,6 +8,7 @@ from typing import Literal
 from loadbook.core.units import NBSP, p_value, percent
 from loadbook.design.claim import Claim
 from loadbook.stats.result import ErrorSummary, Forecast, Interval, Verdict
+from loadbook.stats.wording.errors import rate_words
 from loadbook.stats.wording.sentences import margin_text, more_blocks, phrase
 
 Outcome = Literal["holds", "contradicted", "undecided", "unchecked", "not-run"]
@@ -136,11 +137,7 @@ def not_measured(metric: str, statistic: str, tools: Sequence[str]) -> str:
 def errors(ours: ErrorSummary, theirs: ErrorSummary, label: str, against: str) -> str:
     """Return in how many trials each of two arms had errors."""
     said = f"{label}: errors in {_trials(ours)}; {against}: in {_trials(theirs)}"
-    if ours.rate_ratio is None or ours.rate_ci95 is None:
-        return f"{said} (p {p_value(ours.p)})."
-    low, high = ours.rate_ci95
-    rate = f"{ours.rate_ratio:.2g} times as many per request (95{NBSP}% interval {low:.2g} to {high:.2g})"
-    return f"{said} (p {p_value(ours.p)}), {rate}."
+    return f"{said} (p {p_value(ours.p)}){rate_words(ours)}."
 
 
 def few_errors(label: str, share: float, margin: float) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from loadbook.core.units import NBSP, percent
+from loadbook.core.units import NBSP, percent, percent_range
 from loadbook.stats.factorial.effects import Effect, FactorialAnalysis, Switch, one_at_a_time
 from loadbook.stats.factorial.errors import ErrorEffect, ErrorFindings
-from loadbook.stats.result import Interval, Verdict, VerdictKind
-from loadbook.stats.verdict import excludes_zero
+from loadbook.stats.result import Interval, VerdictKind
 from loadbook.stats.wording.headline import headline as first_line
-from loadbook.stats.wording.sentences import evidence, margin_text, more_blocks, phrase
+from loadbook.stats.wording.sentences import confidence, margin_text, more_blocks, only_alone, phrase, stands_on
 from loadbook.stats.wording.shown import comparison_texts
 
 MAX_NAMED = 2  # factors, and pairs, in the first lines of a page
@@ -77,13 +76,12 @@ def apart(found: FactorialAnalysis, effect: Effect) -> str:
     second = effect.names[1]
     said = [f"{_change(*meeting.given[high], effect)} with {second} {level}"
             for high, level in ((False, other.low), (True, other.high))]  # fmt: skip
-    return f"{one.label}: {', '.join(said)}, {evidence(*_evidence(effect.verdict))}."
+    return f"{one.label}: {', '.join(said)}, {stands_on(effect.verdict.comparison)}."
 
 
 def _change(change: float, interval: Interval | None, effect: Effect) -> str:
     digits = effect.verdict.decimals if effect.verdict.decimals is not None else 1
-    low, high = (percent(bound, digits) for bound in interval or (change, change))
-    bounds = f" ({low.removesuffix(f'{NBSP}%')} to {high})" if interval else ""
+    bounds = f" ({percent_range(interval, digits)})" if interval else ""
     return f"{percent(change, digits)}{bounds}"
 
 
@@ -98,15 +96,14 @@ def effect_phrase(effect: Effect, switches: Mapping[str, Switch]) -> str:
         return phrase(effect.verdict)
     one, other = (switches[name].label for name in effect.names)
     verdict, texts, margin = effect.verdict, comparison_texts(effect.verdict), margin_text(effect.verdict.margin)
-    subject, blocks = f": with {other}, the effect of {one}", evidence(*_evidence(verdict))
+    subject, blocks = f": with {other}, the effect of {one}", stands_on(verdict.comparison)
     if verdict.kind == "equivalent":
-        level = f"{(2 * verdict.comparison.level - 1) * 100:.4g}{NBSP}%"
+        level = confidence(verdict.comparison.level, one_sided=True)
         return f"{subject} changes by no more than {margin} ({level} interval {texts.interval90}), {blocks}."
     if verdict.kind == "undecided":
-        return (
-            f": undecided: {subject[2:]} changes by {texts.interval}, {blocks}.{_alone(verdict)} {more_blocks(verdict)}"
-        )
-    level = f"{verdict.comparison.level * 100:.4g}{NBSP}%"
+        alone, more = only_alone(verdict, "effects"), more_blocks(verdict)
+        return f": undecided: {subject[2:]} changes by {texts.interval}, {blocks}.{alone} {more}"
+    level = confidence(verdict.comparison.level)
     said = f"{subject} changes by {texts.change} ({level} interval {texts.interval})"
     if verdict.kind == "small":
         return f"{said}: real, but smaller than the {margin} that matters, {blocks}."
@@ -124,18 +121,6 @@ def quiet_pairs(found: FactorialAnalysis) -> list[tuple[VerdictKind, str, str]]:
     what = "sets of pairs" if any(e.aliases for e in found.pairs) else "pairs"
     numbers = {kind: sum(e.verdict.kind == kind for e in found.pairs) for kind in said}
     return [(kind, f"{n} of {len(found.pairs)} {what}", said[kind]) for kind, n in numbers.items() if n]
-
-
-def _evidence(verdict: Verdict) -> tuple[int, tuple[int, int] | None, int]:
-    found = verdict.comparison
-    return found.blocks, found.look, found.added
-
-
-def _alone(verdict: Verdict) -> str:
-    """Say why an interval that excludes 0 is called undecided, where it is."""
-    if not excludes_zero(verdict.comparison.ci95 or (0.0, 0.0)):
-        return ""
-    return f" That differs if looked at alone, but not among {verdict.comparison.family} effects."
 
 
 def cost(found: FactorialAnalysis) -> str:

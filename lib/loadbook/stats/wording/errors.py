@@ -40,7 +40,7 @@ def errors_sentence(errors: ErrorSummary, compared_with: ErrorSummary | None = N
     what = f"{trials} had errors ({_classes(errors)})"
     beside = f" against {theirs} of {name}" if theirs else ""
     if errors.kind in ("more", "fewer"):
-        return f"{errors.kind} errors: {what}{beside}{_rate(errors)}{_unconfirmed(errors)}."
+        return f"{errors.kind} errors: {what}{beside}{rate_words(errors)}{_unconfirmed(errors)}."
     return f"{what}{beside}{': undecided' if errors.kind == 'undecided' and theirs else ''}."
 
 
@@ -51,7 +51,8 @@ def _classes(errors: ErrorSummary) -> str:
     return ", ".join(f"{number:,} {CLASS_WORDS[key][number != 1]}" for key, number in named)
 
 
-def _rate(errors: ErrorSummary) -> str:
+def rate_words(errors: ErrorSummary) -> str:
+    """Return how many times as many errors per request as the other arm has, to follow a comma; "" if not known."""
     if errors.rate_ratio is None or errors.rate_ci95 is None:
         return ""
     low, high = errors.rate_ci95

@@ -25,7 +25,7 @@ def phrase(verdict: Verdict, *, against: str | None = None, block_s: float | Non
     `against` names what it was compared with, None where that is the baseline that the whole report speaks of.
     """
     found, texts = verdict.comparison, comparison_texts(verdict)
-    margin, blocks = margin_text(verdict.margin), _on(found)
+    margin, blocks = margin_text(verdict.margin), stands_on(found)
     beside = f" against {against}" if against else ""
     if verdict.kind == "invalid":
         return f"{beside}: not compared: {verdict.reason}."
@@ -34,13 +34,13 @@ def phrase(verdict: Verdict, *, against: str | None = None, block_s: float | Non
             f"{_of_loss(verdict, beside)}, {blocks}.{f' {more_blocks(verdict, block_s)}' if verdict.forecast else ''}"
         )
     if verdict.kind == "undecided":
-        return f"{beside}: undecided: {texts.interval}, {blocks}.{_alone(verdict)} {more_blocks(verdict, block_s)}"
+        return f"{beside}: undecided: {texts.interval}, {blocks}.{only_alone(verdict)} {more_blocks(verdict, block_s)}"
     if verdict.kind == "equivalent":
-        interval = f"{_confidence(found.level, one_sided=True)} {_kind(found)} {texts.interval90}"
+        interval = f"{confidence(found.level, one_sided=True)} {_kind(found)} {texts.interval90}"
         return f": no difference{f' from {against}' if against else ''} larger than {margin} ({interval}), {blocks}."
     than = f" than {against}" if against else ""
     does = f" {predicate(found.metric, found.effect or 0.0)}{than} by {texts.size}"
-    does += f" ({_confidence(found.level)} {_kind(found)} {texts.bounds})"
+    does += f" ({confidence(found.level)} {_kind(found)} {texts.bounds})"
     if verdict.kind == "small":
         return f"{does}: real, but smaller than the {margin} that matters, {blocks}."
     return f"{does}, {blocks}."
@@ -49,7 +49,7 @@ def phrase(verdict: Verdict, *, against: str | None = None, block_s: float | Non
 def _of_loss(verdict: Verdict, beside: str) -> str:
     """Return the answer to the one-sided question: the bound that decides it, or the one that does not yet."""
     texts, margin = comparison_texts(verdict), margin_text(verdict.margin)
-    sure = f"(one-sided {_confidence(verdict.comparison.level)})"
+    sure = f"(one-sided {confidence(verdict.comparison.level)})"
     if verdict.kind == "worse":
         return f" loses more than {margin}{beside}: at best {texts.best} {sure}"
     said = f"no loss beyond {margin}" if verdict.kind == "no-loss" else "undecided"
@@ -70,15 +70,15 @@ def short(verdict: Verdict, against: str | None = None) -> str:
     digits, than = decimals(verdict), f" than {against}" if against else ""
     size, direction = _tight(comparison_texts(verdict).size), word(found.metric, found.effect) + than
     if verdict.kind == "better" or verdict.kind == "worse":
-        interval = f"{_tight(_confidence(found.level))} CI {_dots(found.ci95, digits, signed=False)}"
-        return f"{direction} by {size} ({interval}), {_on(found)}"
+        interval = f"{_tight(confidence(found.level))} CI {_dots(found.ci95, digits, signed=False)}"
+        return f"{direction} by {size} ({interval}), {stands_on(found)}"
     if verdict.kind == "small":
         bounds = _dots(found.ci95, digits, signed=False)
         return f"{direction} by {size} ({bounds}): real, but smaller than the {margin} that matters"
     if verdict.kind == "equivalent":
-        bounds = f"{_tight(_confidence(found.level, one_sided=True))} CI {_dots(found.ci90 or (0, 0), digits)}"
+        bounds = f"{_tight(confidence(found.level, one_sided=True))} CI {_dots(found.ci90 or (0, 0), digits)}"
         other = f" from {against}" if against else ""
-        return f"no difference{other} larger than {margin} (equivalent; {bounds}), {_on(found)}"
+        return f"no difference{other} larger than {margin} (equivalent; {bounds}), {stands_on(found)}"
     return f"undecided{beside}: {_dots(found.ci95, digits)}%; {_needs(verdict)}"
 
 
@@ -86,7 +86,7 @@ def _short_of_loss(verdict: Verdict, margin: str, beside: str) -> str:
     low, _ = verdict.comparison.ci90 or (0.0, 0.0)
     worst, best = (f"{'lower' if end == low else 'upper'} bound {_plain(end, verdict)}%" for end in verdict.loss or ())
     found = verdict.comparison
-    blocks = _on(found)
+    blocks = stands_on(found)
     if verdict.kind == "no-loss":
         return f"no degradation beyond {margin}{beside} ({worst}), {blocks}"
     if verdict.kind == "worse":
@@ -187,12 +187,12 @@ def _needs(verdict: Verdict) -> str:
     return f"needs about {forecast.about} more {blocks} ({forecast.low}..{forecast.high})"
 
 
-def _alone(verdict: Verdict) -> str:
+def only_alone(verdict: Verdict, among: str = "comparisons") -> str:
     """Say why an interval that excludes 0 is called undecided, where it is."""
     low, high = verdict.comparison.ci95 or (0.0, 0.0)
     if low <= 0 <= high:
         return ""
-    return f" That differs if looked at alone, but not among {verdict.comparison.family} comparisons."
+    return f" That differs if looked at alone, but not among {verdict.comparison.family} {among}."
 
 
 def _why(row: Row) -> str:
@@ -204,7 +204,8 @@ def added_after(blocks: int) -> str:
     return f"{_count(blocks, 'block')} {'was' if blocks == 1 else 'were'} added after looking"
 
 
-def _on(found: Comparison) -> str:
+def stands_on(found: Comparison) -> str:
+    """Return `evidence` of a comparison."""
     return evidence(found.blocks, found.look, found.added)
 
 
@@ -212,7 +213,8 @@ def _kind(found: Comparison) -> str:
     return "always-valid interval" if found.method == "always-valid-t" else "interval"
 
 
-def _confidence(level: float, *, one_sided: bool = False) -> str:
+def confidence(level: float, *, one_sided: bool = False) -> str:
+    """Return a level as 95 %, or that of the two-sided interval whose ends are one-sided bounds at this level."""
     return f"{(1 - 2 * (1 - level) if one_sided else level) * 100:.4g}{NBSP}%"
 
 

@@ -108,12 +108,10 @@ def common_decimals(comparisons: Iterable[Comparison]) -> int | None:
 def _interval(interval: Interval | None, digits: int) -> str:
     if interval is None:
         return ABSENT
-    low, high = (units.percent(bound, digits) for bound in interval)
-    return f"{low.removesuffix(f'{NBSP}%')} to {high}"
+    return units.percent_range(interval, digits)
 
 
 def _unsigned(interval: Interval, digits: int) -> str:
     if interval[0] < 0 < interval[1]:
         return _interval(interval, digits)
-    low, high = (units.percent(bound, digits, signed=False) for bound in sorted(abs(bound) for bound in interval))
-    return f"{low.removesuffix(f'{NBSP}%')} to {high}"
+    return units.percent_range(sorted(abs(bound) for bound in interval), digits, signed=False)
