@@ -28,9 +28,9 @@ def unsteady(records: Sequence[TrialRecord], samples: pd.DataFrame) -> Iterator[
     if not records:
         return
     found = trends(samples, {record.trial: record.treatment for record in records})
-    told = series_of(samples)
     unknown = [treatment for treatment, trend in found.items() if trend is None]
     if len(unknown) == len(found):
+        told = series_of(samples)
         longest = max((told[record.trial].seconds for record in records if record.trial in told), default=None)
         tools = " and ".join(dict.fromkeys(record.tool for record in records))
         lacking = f"no rates per second of {tools}"

@@ -17,9 +17,11 @@ from loadbook.trials.ingest_rows import causes, problem_rows, trial_row
 from loadbook.trials.reading import OWN_TABLES, Known
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 MEASURED = ["trial", "driver", "metric", "statistic", "value"]
+RATES = ["trial", "driver", "series", "metric", "x", "value"]
 
 
 class Piece(NamedTuple):
@@ -98,5 +100,15 @@ def _hits(
     """Return the hits of every gate, on single trials (they are known) and on the run."""
     hits = [Hit(**hit) for record in records for hit in known[record.trial].hits]
     excluded = {hit.trial for hit in hits if hit.trial and hit.level == "invalid"}
-    measurements, samples = tables["measurements"].select(MEASURED).to_pylist(), tables["samples"].to_pandas()
-    return hits + check_run(plan.study, records, measurements, excluded, facts, samples)
+    measurements, rates = tables["measurements"].select(MEASURED).to_pylist(), _rates(tables["samples"])
+    return hits + check_run(plan.study, records, measurements, excluded, facts, rates)
+
+
+def _rates(samples: pa.Table) -> pd.DataFrame:
+    """Return the rates per second; the histograms beside them may hold a thousand times as many rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from loadbook.stats.hygiene.within import KINDS
+
+    return samples.filter(pc.is_in(samples["series"], pa.array(list(KINDS)))).select(RATES).to_pandas()
