@@ -130,6 +130,14 @@ def test_the_page_answers_and_says_what_to_run_next(tmp_path: Path) -> None:
         assert not FORBIDDEN.search(block.text), block.text
 
 
+def test_what_the_order_did_is_among_its_doubts(tmp_path: Path) -> None:
+    page = project(tmp_path, {})
+    far = page.values.index[page.values["valid"]][0]
+    page.values.loc[far, "value"] *= 3
+    assert [note.title for note in page.notes] == ["Far trials"]
+    assert page.notes[0].text in page.doubts().text
+
+
 def test_the_study_that_it_proposes_can_be_read(tmp_path: Path) -> None:
     page = project(tmp_path, {"a": 0.06, "ab": 0.06})
     _, text = next_study(page.data.study, page.found)

@@ -148,7 +148,9 @@ def test_the_distribution_is_drawn_with_a_panel_per_treatment(logged: RunData, n
 def test_too_few_trials_for_carry_over_are_said(run: RunData) -> None:
     page = EffectsPage(run)
     few = page.values[page.values["block"] == 1]
-    assert hygiene.NOT_CHECKED in hygiene.sentences(run, page.analysis, few, page.labels)
+    assert hygiene.NOT_CHECKED in hygiene.sentences(
+        hygiene.carry(run, page.analysis, few), page.analysis, few, page.labels
+    )
 
 
 def with_rates(run: RunData, seconds: int, moving: str = "") -> RunData:

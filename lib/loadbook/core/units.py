@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 MINUS, NBSP = "\u2212", "\u00a0"
 TIME_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -37,6 +37,11 @@ def percent_range(bounds: Iterable[float], decimals: int = 1, signed: bool = Tru
     """Return two ratios minus 1 as "−5 to +2 %"."""
     low, high = (percent(bound, decimals, signed) for bound in bounds)
     return f"{low.removesuffix(f'{NBSP}%')} to {high}"
+
+
+def joined(words: Sequence[str], last: str = "and") -> str:
+    """Return "a", "a and b" or "a, b and c"."""
+    return ", ".join(words[:-1]) + f" {last} {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 def fixed(value: float, decimals: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from loadbook.core.units import joined
 from loadbook.design import aliases
 from loadbook.design.study import Factorial, Level, Study, Treatment
 
@@ -71,7 +72,7 @@ def aliasing(design: Design) -> list[str]:
     for alike in design.effects:
         first, *others = map(design.name, alike)
         if others:
-            said.append(f"{first} cannot be told apart from {_listed(others)}.")
+            said.append(f"{first} cannot be told apart from {joined(others, 'or')}.")
     return said
 
 
@@ -134,7 +135,3 @@ def factors_of(spec: Factorial, name: str) -> tuple[str, ...]:
 def _word(spec: Factorial, text: str) -> int:
     left, _, right = text.partition("=")
     return sum(1 << spec.factors.index(name) for name in [left.strip(), *right.split()])
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:-1]) + f" or {names[-1]}" if len(names) > 1 else names[0]

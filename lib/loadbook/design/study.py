@@ -162,6 +162,11 @@ class Study(_Spec):
         last = last_look(raw) if isinstance(raw, dict) and "blocks" not in raw else None
         return raw | {"blocks": last} if last else raw
 
+    def repeats(self, treatment: str) -> str | None:
+        """Return the treatment that this one repeats exactly, an A/A arm the baseline; None for one of its own."""
+        spec = self.treatments[treatment]
+        return spec.same_as or (self.baseline if spec.check == "aa" else None)
+
     def levels_of(self, treatment: str) -> dict[str, Level]:
         """Return every factor's level under `treatment`; what it does not set has the role's value."""
         spec = self.treatments[treatment]

@@ -118,7 +118,7 @@ def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Seque
     for name, spec in study.treatments.items():
         if spec.check != "aa" or not any(r.treatment == name for r in records):
             continue
-        twin = spec.same_as or study.baseline
+        twin = study.repeats(name) or study.baseline
         p, effect, blocks = _compared(study, records, measurements, name, twin)
         if p is None:
             lacking = f"{blocks} complete blocks, 5 are needed"

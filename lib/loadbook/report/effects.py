@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import metric as metric_of
-from loadbook.report import drivers, tails, trials, trust, verdicts
+from loadbook.report import drivers, tails, trials, verdicts
 from loadbook.report.blocks import Block, block, clean, render
 from loadbook.report.page import Page, load, nothing
 from loadbook.report.show import drawn, markup
@@ -48,11 +48,6 @@ class EffectsPage(Page):
         """Show the headline verdict, one supporting sentence, and how many treatments are in each class."""
         said = verdicts.answer(self.analysis)
         return block("answer.html.j2", "\n".join([*said.errors, said.headline, said.support]), said=said)
-
-    def trust(self) -> Block:
-        """Show in four cells whether the instrument works: A/A arm, known effect, trials that count, doubts."""
-        cells = trust.trust(self.data, self.analysis, self.notes)
-        return block("trust.html.j2", "\n".join(f"{c.glyph} {c.title}: {c.text}" for c in cells), cells=cells)
 
     def effects(self) -> Block:
         """Show the effect plot (of a one-sided question that of losses), a sentence per treatment, and the table."""

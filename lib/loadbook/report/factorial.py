@@ -96,8 +96,9 @@ class FactorialPage(EffectsPage):
         html += str(render("study.html.j2", name=text[0], text=text[1])) if text else ""
         return Block(html, str(clean("\n".join([*(f"- {line}" for line in lines), *(text or ())]))))
 
-    def doubts(self) -> Block:
-        """Show what could still be wrong, where the two analyses disagree among it."""
+    @property
+    def flags(self) -> list[trials.Spoken]:
+        """What the effects themselves make doubtful, where the two analyses disagree among it."""
         known = {flag for e in self.found.mains for flag in e.verdict.comparison.flags}
         own = [
             trials.Spoken("comparison", e.label, "note", 0, flag)
@@ -105,8 +106,7 @@ class FactorialPage(EffectsPage):
             for flag in e.verdict.comparison.flags
             if flag not in known
         ]
-        lines = [*trials.doubts(self.data), *trust.notes(self.found.analysis), *own]
-        return block("doubts.html.j2", "\n".join(f"- {d.title}: {d.text}" for d in lines), doubts=lines)
+        return [*trust.notes(self.found.analysis), *own]
 
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say."""

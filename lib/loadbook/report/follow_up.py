@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
+from loadbook.core.units import joined
 from loadbook.design.aliases import MAX_FACTORS
 from loadbook.design.factorial import factors_of
 from loadbook.design.study import Study
-from loadbook.report.figures.text import joined
 from loadbook.stats.factorial.effects import Effect, FactorialAnalysis
 
 MATTERS = ("better", "worse")

@@ -21,18 +21,16 @@ MOST_ADJUSTED = 4
 NOT_CHECKED = "Carry-over was not checked: too few trials to tell what ran before from block and treatment."
 
 
-def sentences(data: RunData, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
-    """Return what stands under the order plot: drift, carry-over, far trials."""
-    carried = carry(data, analysis, values)
+def sentences(carried: Carry | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
+    """Return what stands under the order plot: drift, carry-over (see `carry`), far trials."""
     said = [order.describe(values).sentence]
     said.append(carried.sentence(analysis.metric, labels) if carried else NOT_CHECKED)
     return said + [text for text in [_far(values)] if text]
 
 
-def notes(data: RunData, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]) -> list[Spoken]:
+def notes(carried: Carry | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]) -> list[Spoken]:
     """Return what of it belongs to the doubts: a carry-over that is seen, and as a note the trials that lie far out."""
     found = []
-    carried = carry(data, analysis, values)
     if carried and carried.seen:
         text = f"{carried.sentence(analysis.metric, labels)} {_adjusted(carried, analysis, labels)}"
         found.append(Spoken("carry-over", "Carry-over", "doubt", 0, text))
@@ -43,12 +41,7 @@ def notes(data: RunData, analysis: Analysis, values: pd.DataFrame, labels: Mappi
 
 def carry(data: RunData, analysis: Analysis, values: pd.DataFrame) -> Carry | None:
     """Look for carry-over in a run; repeats of a treatment (the A/A arm) are what they repeat."""
-    treatments = data.study.treatments
-    same = {
-        name: spec.same_as or data.study.baseline
-        for name, spec in treatments.items()
-        if spec.same_as or spec.check == "aa"
-    }
+    same = {name: twin for name in data.study.treatments if (twin := data.study.repeats(name))}
     return carry_over(values, analysis.baseline, same) if values["slot"].is_unique else None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from loadbook.core.units import percent, seconds
-from loadbook.report import laboratory_table, trials, trust
+from loadbook.report import laboratory_table, trials
 from loadbook.report.blocks import Block, block, clean, render
 from loadbook.report.page import Page, load, note, nothing
 from loadbook.report.show import drawn, markup
@@ -46,11 +46,6 @@ class NoisePage(Page):
         """The answer: that the laboratory contradicts itself if it does, blocks for the margin, false alarms."""
         broken = [self.analysis.laboratory] if self.analysis.laboratory else []
         return [*broken, self.headline, *([] if self.record is None else self._support(self.record))]
-
-    def trust(self) -> Block:
-        """Show in four cells whether the instrument works; there is no known cost among trials that are alike."""
-        cells = trust.trust(self.data, self.analysis)
-        return block("trust.html.j2", "\n".join(f"{c.glyph} {c.title}: {c.text}" for c in cells), cells=cells)
 
     @property
     def headline(self) -> str:

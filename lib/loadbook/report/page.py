@@ -22,6 +22,7 @@ from loadbook.stats.wording.sentences import added_after
 if TYPE_CHECKING:
     import pandas as pd
 
+    from loadbook.stats.hygiene.carry import Carry
     from loadbook.stats.result import Analysis
 
 
@@ -60,7 +61,12 @@ class Page:
         """What the order of the trials may have done to them."""
         told = imported(self.data)
         timed = not told or told["timed"]
-        return hygiene.notes(self.data, self.analysis, self.values, self.labels) if timed else []
+        return hygiene.notes(self.carried, self.analysis, self.values, self.labels) if timed else []
+
+    @cached_property
+    def carried(self) -> Carry | None:
+        """What is known of carry-over from one trial to the next; None if nothing is."""
+        return hygiene.carry(self.data, self.analysis, self.values)
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -81,6 +87,11 @@ class Page:
             self.data, metric=metric, statistic=statistic, baseline=baseline or self.baseline, level=self.level
         )
 
+    def trust(self) -> Block:
+        """Show in four cells whether the instrument works: A/A arm, known effect, trials that count, doubts."""
+        cells = trust.trust(self.data, self.analysis, self.notes)
+        return block("trust.html.j2", "\n".join(f"{c.glyph} {c.title}: {c.text}" for c in cells), cells=cells)
+
     def figure(self, name: str, *data: Any, **options: Any) -> Block:
         """Show the module `name` of report.figures with the data it documents; the door for figures of your own."""
         return show(figure_module(name), *data, **options)
@@ -95,7 +106,7 @@ class Page:
         if not (self.values["value"] > 0).any():
             return note("Not known: no trial has a value of this metric.")
         shown = show(order, self.analysis, self.values, reasons=trials.reasons(self.data))
-        said = " ".join(hygiene.sentences(self.data, self.analysis, self.values, self.labels))
+        said = " ".join(hygiene.sentences(self.carried, self.analysis, self.values, self.labels))
         return Block(shown.html + note(said).html, f"{shown.text}\n{clean(said)}")
 
     def errors(self) -> Block:
@@ -125,9 +136,14 @@ class Page:
         values = self.data.values(metric).set_index("trial")["value"].dropna()
         return {str(trial): float(value) for trial, value in values.items()}
 
+    @property
+    def flags(self) -> list[trials.Spoken]:
+        """What the comparisons themselves make doubtful."""
+        return trust.notes(self.analysis)
+
     def doubts(self) -> Block:
         """Show in words what could still be wrong, one line each."""
-        lines = [*trials.doubts(self.data), *trust.notes(self.analysis), *self.notes]
+        lines = [*trials.doubts(self.data), *self.flags, *self.notes]
         text = "\n".join(f"- {d.title}: {d.text}" for d in lines) or "No gate had a doubt."
         return block("doubts.html.j2", text, doubts=lines)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from loadbook.core.units import joined
 from loadbook.records.rundata import RunData
 from loadbook.report.blocks import render
-from loadbook.report.figures.text import joined
 from loadbook.report.show import drawn, markup
 from loadbook.stats.hygiene import tails
 

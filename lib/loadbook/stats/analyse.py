@@ -141,7 +141,7 @@ def _check(asked: Question, name: str) -> Row:
     """Return the row of a check, compared with the arm that it checks, and whether it passed (None: cannot tell)."""
     spec = asked.study.treatments[name]
     if spec.check == "aa":
-        twin = spec.same_as or asked.study.baseline
+        twin = asked.study.repeats(name) or asked.study.baseline
         row = _row(asked, name, "aa", _compare(asked, name, twin))
         return replace(row, passed=_aa_passed(row, asked.study.gates.aa_p))
     row = _row(asked, name, "control", _compare(asked, name, asked.study.baseline))

@@ -82,8 +82,7 @@ def inside(one: Recording) -> tuple[list[Series], float]:
 
 def twins(study: Study) -> tuple[str, ...]:
     """Return the names under which the baseline's configuration runs, its own first."""
-    again = [name for name, t in study.treatments.items() if t.same_as == study.baseline or t.check == "aa"]
-    return (study.baseline, *(n for n in again if (study.treatments[n].same_as or study.baseline) == study.baseline))
+    return (study.baseline, *(name for name in study.treatments if study.repeats(name) == study.baseline))
 
 
 def on_the_hosts_of(layout: Layout, paths: RunPaths) -> Iterator[RunPaths]:

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import seconds
+from loadbook.core.units import joined, seconds
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import (
@@ -26,7 +26,7 @@ from loadbook.report.figures.common import (
     rows_in_reading_order,
     size_pt,
 )
-from loadbook.report.figures.text import counted, joined, shortened, widest, wrap
+from loadbook.report.figures.text import counted, shortened, widest, wrap
 from loadbook.stats.result import Analysis, Row
 from loadbook.stats.wording.sentences import margin_text
 from loadbook.stats.wording.shown import numbers

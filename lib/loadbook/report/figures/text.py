@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import text_to_path
 
+from loadbook.core.units import joined
+
 FONT = "DejaVu Sans"
 LINE = 1.25
 
@@ -117,11 +119,6 @@ def _start(group: tuple[list[int], float, float], low: float, high: float) -> fl
 def line_in(size: float, lines: int = 1) -> float:
     """Return the height in inches of so many lines of letters of `size` points."""
     return size * LINE * lines / 72
-
-
-def joined(words: Sequence[str], last: str = "and") -> str:
-    """Return "a", "a and b" or "a, b and c"."""
-    return ", ".join(words[:-1]) + f" {last} {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

@@ -12,11 +12,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.units import NBSP
+from loadbook.core.units import NBSP, joined
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import SMALLEST_PT, WIDE_IN, Sheet, in_house_style, size_pt
-from loadbook.report.figures.text import drawable, joined, line_in, pushed_apart, shortened, text_width, widest, wrap
+from loadbook.report.figures.text import drawable, line_in, pushed_apart, shortened, text_width, widest, wrap
 from loadbook.report.figures.tracks import SHOWN, Block, Hosts, Track, ordered, read_block, who
 
 LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.52, 0.3
