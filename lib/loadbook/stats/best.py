@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from loadbook.core.metrics import Direction
 from loadbook.design.stopping import Rule
 from loadbook.stats.compare import compare_pairs
-from loadbook.stats.family import Leader, adjusted_p, ranking, standing, tested
+from loadbook.stats.family import Leader, adjusted_p, ranking, standing, tested_pairs
 from loadbook.stats.pairs import pair
 from loadbook.stats.result import Comparison
 
@@ -72,9 +72,9 @@ def _excluded(values: pd.DataFrame, found: Comparison, known: Sequence[str], rul
     """Return the leader's p among all arms that are compared with this one, never below the plain one."""
     if found.p is None:
         return None
-    others = [name for name in known if name != found.treatment]
-    alone = {name: one.p for name in others if (one := tested(values, name, found.treatment, rule))}
-    adjusted = adjusted_p([pair(values, name, found.treatment) for name in alone], list(alone.values()), rule)
+    pairs = {name: pair(values, name, found.treatment) for name in known if name != found.treatment}
+    alone = {name: one.p for name, p in pairs.items() if (one := tested_pairs(p, rule))}
+    adjusted = adjusted_p([pairs[name] for name in alone], list(alone.values()), rule)
     return max(found.p, dict(zip(alone, adjusted, strict=True))[found.baseline])
 
 

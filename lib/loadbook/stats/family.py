@@ -163,7 +163,11 @@ def standing(
 
 def tested(values: pd.DataFrame, one: str, other: str, rule: Rule = "fixed") -> Tested | None:
     """Return estimate and p of one arm against another, None where there are too few blocks."""
-    pairs = pair(values, one, other)
+    return tested_pairs(pair(values, one, other), rule)
+
+
+def tested_pairs(pairs: Pairs, rule: Rule = "fixed") -> Tested | None:
+    """Return estimate and p of arms that were paired already, None where there are too few blocks."""
     method = choose(pairs, rule)
     return TESTS[method](pairs.base, pairs.other, []) if method else None
 
