@@ -24,6 +24,29 @@ def test_every_mistake_is_named_by_its_key_path(tmp_path):
     assert "99999" in found["hosts.b.port"]
 
 
+def test_what_a_host_may_costs_and_carries(tmp_path):
+    file = tmp_path / "hosts.toml"
+    file.write_text(
+        'currency = "EUR"\n[hosts.a]\nroles = ["web"]\nmay = ["sysctl", "tc"]\nservice_port = 80\n'
+        'price_per_month = 8.5\nlink_mbit = 1000\n[hosts.b]\nroles = ["driver"]\n'
+    )
+    known = read_hosts(file)
+    allowed, default = known.hosts["a"], known.hosts["b"]
+    assert (allowed.may, allowed.price_per_month, allowed.link_mbit) == (("sysctl", "tc"), 8.5, 1000)
+    assert (default.may, default.price_per_month, default.link_mbit) == ((), None, None)
+    assert (known.currency, allowed.service_port) == ("EUR", 80)
+
+
+def test_what_nobody_may_and_what_costs_nothing_are_mistakes(tmp_path):
+    file = tmp_path / "hosts.toml"
+    file.write_text('[hosts.a]\nroles = ["web"]\nmay = ["reboot"]\nprice_per_month = 0\nlink_mbit = -1\n')
+    with pytest.raises(StudyError) as refused:
+        read_hosts(file)
+    found = {problem.path: problem.message for problem in refused.value.problems}
+    assert set(found) == {"hosts.a.may.0", "hosts.a.price_per_month", "hosts.a.link_mbit"}
+    assert "'sysctl', 'tc', 'cgroup' or 'nft'" in found["hosts.a.may.0"]
+
+
 def test_a_hosts_file_that_is_not_there_says_what_to_do(tmp_path):
     with pytest.raises(UsageError, match="not there") as refused:
         read_hosts(tmp_path / "mine.toml")

@@ -6,7 +6,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -15,6 +15,8 @@ from loadbook.design import problems
 from loadbook.records.layout import NAME
 
 Alias = Annotated[str, Field(pattern=NAME.pattern.replace(r"\Z", "$"))]
+Permit = Literal["sysctl", "tc", "cgroup", "nft"]
+PERMITS: tuple[Permit, ...] = get_args(Permit)
 
 
 class HostEntry(BaseModel):
@@ -22,6 +24,7 @@ class HostEntry(BaseModel):
 
     `address` is what the driver aims its load at (default: the name that ssh connects to); `ssh` is the name looked
     up in ~/.ssh/config (default: the alias). The fields host_name to known_hosts override ~/.ssh/config.
+    `may` lists what loadbook may change of the host's kernel during a trial: nothing unless it stands there.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -34,13 +37,17 @@ class HostEntry(BaseModel):
     port: Annotated[int, Field(gt=0, lt=65536)] | None = None
     user: str | None = None
     identity_file: str | None = None
-    service_port: Annotated[int, Field(gt=1023, lt=65536)] = 18080
+    service_port: Annotated[int, Field(gt=0, lt=65536)] = Field(18080, description="below 1024 takes root there")
     cpus: tuple[int, ...] | None = Field(None, description="CPU mask that everything we start there gets")
+    may: tuple[Permit, ...] = ()
+    price_per_month: Annotated[float, Field(gt=0)] | None = Field(None, description="in the hosts file's currency")
+    link_mbit: Annotated[float, Field(gt=0)] | None = Field(None, description="rate of its network link, Mbit/s")
 
 
 class HostsFile(BaseModel):
     """A whole hosts.toml; `known_hosts` is the file of trusted keys (default: beside hosts.toml).
 
+    `currency` is what its prices are in, as it is to be printed ("EUR").
     `replay` is the folder of a recorded run, relative to the file: its hosts answer as they did then, without any host.
     """
 
@@ -48,6 +55,7 @@ class HostsFile(BaseModel):
 
     known_hosts: str | None = None
     replay: str | None = None
+    currency: str = ""
     hosts: dict[Alias, HostEntry]
 
     def with_role(self, role: str) -> list[str]:
