@@ -150,7 +150,7 @@ def _roles(raw: dict[str, Any]) -> Found:
             yield key_path(("roles", name)), "an external address is measured, not configured: no service, no vars"
     target = _table(raw, "workload").get("target", "web")
     role = roles.get(target) if isinstance(target, str) else None
-    if isinstance(role, dict) and not role.get("service") and not role.get("external"):
+    if isinstance(role, dict) and not any(map(role.get, ("service", "external", "variants", "backends"))):
         yield key_path(("roles", target)), "gets the load, so it needs a service or an external address"
 
 
@@ -162,11 +162,20 @@ def _factors(raw: dict[str, Any]) -> Found:
             yield key_path(("factors", name, "role")), message
         if not isinstance(role, str):
             continue
-        own, levels = _table(_table(roles, role), "vars"), _list(factor, "levels")
-        var = factor.get("var", name)
-        if isinstance(var, str) and var in own and levels and own[var] not in levels:
-            where = key_path(("roles", role, "vars"))
-            yield key_path(("factors", name, "levels")), f"lacks {shown(own[var])}, which {where} gives it"
+        where, usual = _usual(raw, role, factor, name)
+        levels = _list(factor, "levels")
+        if usual is not None and levels and usual not in levels:
+            yield key_path(("factors", name, "levels")), f"lacks {shown(usual)}, which {where} gives it"
+
+
+def _usual(raw: dict[str, Any], role: str, factor: dict[str, Any], name: str) -> tuple[str, object]:
+    """Return where a factor's usual level is stated, and the level; None where it is not."""
+    of, var = factor.get("of", "vars"), factor.get("var", name)
+    own = raw if of == "workload" else _table(_table(raw, "roles"), role)
+    if of in ("vars", "sysctls", "workload"):
+        path = ("workload",) if of == "workload" else ("roles", role, of)
+        return key_path(path), _table(own, of).get(var) if isinstance(var, str) else None
+    return key_path(("roles", role)), own.get(of) if isinstance(of, str) and of != "variant" else None
 
 
 def _treatments(raw: dict[str, Any]) -> Found:

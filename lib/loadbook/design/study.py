@@ -2,54 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from loadbook.core.errors import UsageError
 from loadbook.design.claim import Published
+from loadbook.design.role import Facet, Ident, Level, Name, Role, Setting, Spec
 from loadbook.design.stopping import Stopping, last_look
 from loadbook.design.workload import Workload
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 
+class Factor(Spec):
+    """What treatments set, with the allowed `levels`: a variable of a role's service, or, by `of`, another part of it.
 
-def _finite_and_short(level: str | int | float | bool) -> str | int | float | bool:
-    if isinstance(level, str) and len(level) > 1000:
-        raise ValueError("a text of at most 1000 characters")
-    if not isinstance(level, str) and not (math.isfinite(level) and abs(level) < 2**63):
-        raise ValueError("a finite number of at most 64 bits")
-    return level
-
-
-Level = Annotated[str | int | float | bool, AfterValidator(_finite_and_short)]
-HostPort = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}$")]
-
-
-class _Spec(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Role(_Spec):
-    """What a host does in the study; a role with a `service` runs it with `vars` (the baseline's values)."""
-
-    service: Name | None = None
-    vars: dict[Ident, Level] = Field(default_factory=dict)
-    external: HostPort | None = Field(None, description="host:port of something that is measured, not configured")
-
-
-class Factor(_Spec):
-    """A variable of a role's service that treatments set; `levels` lists the allowed values."""
+    `of` names a key of the role (`hosts`, `cpus`, `sysctls`, ...), "variant" for one of its variants, or "workload"
+    for a key of the load. `var` is the variable, the kernel setting, or the load's key.
+    """
 
     role: str = "web"
-    var: Ident | None = Field(None, description="the service's variable; default: the factor's own name")
+    of: Facet = "vars"
+    var: Annotated[str, Field(max_length=100)] | None = Field(None, description="default: the factor's own name")
     levels: Annotated[tuple[Level, ...], Field(min_length=2)]
 
 
-class Factorial(_Spec):
+class Factorial(Spec):
     """Treatments made by rule (design.factorial): every name of `factors`, or a `fraction` of their combinations.
 
     A name is a factor or one of `groups`, whose factors are switched together. `levels` states low and high where a
@@ -66,7 +44,18 @@ class Factorial(_Spec):
     screening: bool = False
 
 
-class Treatment(_Spec):
+class Grid(Spec):
+    """Treatments made by rule: every combination of the levels of `factors`, named by its levels.
+
+    `label` is the name that readers see, with `{factor}` for a level; `only` limits a factor to some of its levels.
+    """
+
+    factors: Annotated[tuple[Ident, ...], Field(min_length=1, max_length=6)]
+    only: dict[Ident, Annotated[tuple[Level, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    label: str | None = None
+
+
+class Treatment(Spec):
     """One combination of levels: what it sets differs from the roles' vars; `same_as` repeats another exactly.
 
     `workload` holds what differs from the study's own load: another tool, say, to see how far tools agree.
@@ -85,13 +74,13 @@ class Treatment(_Spec):
     note: str | None = None
 
 
-class Monitors(_Spec):
+class Monitors(Spec):
     """Traces of every host of the trial; `interval_s` between samples."""
 
     interval_s: Annotated[float, Field(ge=0.05, le=60)] = 0.25
 
 
-class Gates(_Spec):
+class Gates(Spec):
     """Thresholds of the validity rules (docs/gates.md); the defaults are the one place where they stand."""
 
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -120,7 +109,7 @@ class Gates(_Spec):
     rest_load: Annotated[float, Field(ge=0)] = 2.0
 
 
-class Reset(_Spec):
+class Reset(Spec):
     """When a host counts as back at rest before a trial; `wait_s` bounds the wait."""
 
     wait_s: Annotated[float, Field(ge=0, le=600)] = 10.0
@@ -128,7 +117,7 @@ class Reset(_Spec):
     max_time_wait: Annotated[int, Field(ge=0)] = 5000
 
 
-class Study(_Spec):
+class Study(Spec):
     """One question and everything needed to answer it again."""
 
     schema_version: Literal[1] = Field(1, alias="schema")
@@ -149,6 +138,7 @@ class Study(_Spec):
     workload: Workload
     factors: dict[Ident, Factor] = Field(default_factory=dict)
     factorial: Factorial | None = None
+    grid: Grid | None = None
     treatments: Annotated[dict[Name, Treatment], Field(min_length=1)]
     subsets: dict[Name, tuple[str, ...]] = Field(default_factory=dict)
     monitors: Monitors = Monitors()
@@ -171,19 +161,47 @@ class Study(_Spec):
         """Return every factor's level under `treatment`; what it does not set has the role's value."""
         spec = self.treatments[treatment]
         given = self.levels_of(spec.same_as) if spec.same_as else {}
-        base = {n: self.roles[f.role].vars.get(f.var or n, f.levels[0]) for n, f in self.factors.items()}
-        return base | given | spec.set
+        return {name: self._usual(name, factor) for name, factor in self.factors.items()} | given | spec.set
+
+    def _usual(self, name: str, factor: Factor) -> Level:
+        """Return the level that a factor has where nothing sets it."""
+        if factor.of == "variant":
+            return factor.levels[0]
+        if factor.of == "workload":
+            usual = getattr(self.workload, factor.var or name, None)
+        else:
+            usual = getattr(self.roles[factor.role], factor.of)
+            usual = usual.get(factor.var or name) if isinstance(usual, dict) else usual
+        return factor.levels[0] if usual is None else usual
+
+    def setting(self, treatment: str, role: str) -> Setting:
+        """Return what `treatment` makes of a role: its variant, with the levels of all factors on it."""
+        levels = self.levels_of(treatment)
+        own = {name: factor for name, factor in self.factors.items() if factor.role == role}
+        variants = [str(levels[name]) for name, factor in own.items() if factor.of == "variant"]
+        setting = self.roles[role].variant(variants[0]) if variants else self.roles[role].usual
+        if not setting.present and variants:
+            return setting
+        return setting.changed(_parts({n: f for n, f in own.items() if f.of not in ("variant", "workload")}, levels))
 
     def vars_of(self, treatment: str, role: str) -> dict[str, Level]:
         """Return the service variables of `role` under `treatment`."""
-        levels = self.levels_of(treatment)
-        own = {(f.var or n): levels[n] for n, f in self.factors.items() if f.role == role}
-        return dict(self.roles[role].vars) | own
+        return self.setting(treatment, role).vars
+
+    def target_of(self, treatment: str) -> str:
+        """Return the role that gets the load: the workload's, or, where a treatment leaves that out, the one behind."""
+        role, seen = self.workload.target, set[str]()
+        while not (setting := self.setting(treatment, role)).present and setting.backends and role not in seen:
+            seen.add(role)
+            role = setting.backends[0]
+        return role
 
     def workload_of(self, treatment: str) -> Workload:
         """Return the load of `treatment`: the study's own with what the treatment changes of it."""
-        spec = self.treatments[treatment]
-        changed = self.treatments[spec.same_as].workload if spec.same_as else spec.workload
+        spec, levels = self.treatments[treatment], self.levels_of(treatment)
+        by_factor = {f.var or n: levels[n] for n, f in self.factors.items() if f.of == "workload"}
+        by_hand = self.treatments[spec.same_as].workload if spec.same_as else spec.workload
+        changed = by_factor | by_hand
         return Workload.model_validate(self.workload.model_dump() | changed) if changed else self.workload
 
     def tools_of(self, treatments: Iterable[str]) -> tuple[str, ...]:
@@ -203,3 +221,14 @@ class Study(_Spec):
             hint = f"subsets: {', '.join([*self.subsets, 'all'])}"
             raise UsageError(f"study {self.name!r} has no subset {wanted!r}", hint)
         return self.subsets[wanted]
+
+
+def _parts(factors: Mapping[str, Factor], levels: Mapping[str, Level]) -> dict[str, Any]:
+    """Return the keys of a role that factors set, with their levels."""
+    parts: dict[str, Any] = {}
+    for name, factor in factors.items():
+        if factor.of in ("vars", "sysctls"):
+            parts.setdefault(factor.of, {})[factor.var or name] = levels[name]
+        else:
+            parts[factor.of] = levels[name]
+    return parts

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
-from loadbook.design import factorial_file, problems
+from loadbook.design import factorial_file, grid, problems, settings
 from loadbook.design.stopping import Stopping
 from loadbook.design.study import Study, Treatment
 
@@ -25,12 +25,15 @@ INCLUDE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.toml\Z")
 def read_study(path: Path) -> Study:
     """Read, merge and check a study file; StudyError names every mistake with its key path."""
     raw, study = read_raw(path), None
-    found = [*factorial_file.expand(raw), *_read_plans(path.parent, raw)]
+    found = [*factorial_file.expand(raw), *grid.expand(raw), *_read_plans(path.parent, raw)]
+    found += settings.read_configs(path.parent, raw)
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
         found += problems.of_validation(error, Study)
     found += [p for p in problems.of_meaning(raw) if p.path not in {q.path for q in found}]
+    if study is not None and not found:
+        found = settings.problems(study)
     if study is None or found:
         raise StudyError(str(path), found)
     return study
@@ -70,13 +73,14 @@ def find_study(studies: Path, name: str) -> Study:
 def smoke(study: Study) -> Study:
     """Return the short variant of a study: baseline, its checks and one treatment, 6 blocks of 1 s.
 
-    Of a factorial it is the whole factorial of the first two switches.
+    A study that has a subset `smoke` says itself what belongs to it. Of a factorial it is the whole factorial of the
+    first two switches.
     """
     chosen = study.in_subset()
     checks = [t for t in chosen if study.treatments[t].check]
     others = [t for t in chosen if t not in checks and t != study.baseline]
     small, made = factorial_file.shortened(study) or (None, {})
-    few = (*(made or (study.baseline, *others[:1])), *checks)
+    few = study.subsets.get("smoke") or (*(made or (study.baseline, *others[:1])), *checks)
     kept = {*few, *(study.treatments[t].same_as for t in few if t in study.treatments)}
     published = study.published and study.published.model_copy(
         update={"claims": tuple(c for c in study.published.claims if set(c.arms) <= kept)}

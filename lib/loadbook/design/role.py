@@ -1,0 +1,124 @@
+"""What a host does in a study: its service, what stands behind it, and where and how its processes run.
+
+A study gives a role its usual setting and, in `variants`, others to choose from; factors change parts of it. What a
+treatment makes of a role is `Study.setting`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
+HostPort = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}$")]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
+SysctlName = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_-]+)+$", max_length=100)]
+_CPUS = r"[0-9]{1,4}(-[0-9]{1,4})?"
+CpuList = Annotated[
+    str,
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+    Field(pattern=rf"^(all|{_CPUS}(,{_CPUS})*)$"),
+]
+SysctlValue = Annotated[int | str, AfterValidator(lambda value: _plain(value))]
+ABSENT = "none"  # the level of a factor of variants that leaves the role out
+
+# what a factor may change of its role beside its service's variables ("vars") and the load ("workload")
+Facet = Literal[
+    "vars", "variant", "hosts", "cpus", "cpu_quota", "nofile", "sysctls", "delay_ms", "loss", "rate_mbit", "workload"
+]
+
+
+def _finite_and_short(level: str | int | float | bool) -> str | int | float | bool:
+    if isinstance(level, str) and len(level) > 1000:
+        raise ValueError("a text of at most 1000 characters")
+    if not isinstance(level, str) and not (math.isfinite(level) and abs(level) < 2**63):
+        raise ValueError("a finite number of at most 64 bits")
+    return level
+
+
+Level = Annotated[str | int | float | bool, AfterValidator(_finite_and_short)]
+
+
+def _plain(value: int | str) -> int | str:
+    if isinstance(value, str) and not (value and value.isascii() and value.isprintable() and len(value) <= 200):
+        raise ValueError("a number or a short printable text")
+    return value
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class Spec(BaseModel):
+    """What stands in a study file: nothing unknown, nothing that changes later, no number that is none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Setting(Spec):
+    """How a role is filled: by a service with its variables, by an external address, or, with neither, not at all.
+
+    Attributes
+    ----------
+    backends : roles that its requests go on to; they are started first, and it is told their addresses.
+    hosts : how many of the role's hosts are used, in the order of the hosts file; None: all.
+    cpus : CPUs of its processes, numbered within those that its host has ("0", "0-1", "0,2"); "all": every one.
+    cpu_quota : CPUs' worth of time that its processes get together; None: no limit.
+    nofile : open files that each of its processes may have; None: what the login has.
+    sysctls : settings of the host's kernel for the time of the trial.
+    delay_ms, loss, rate_mbit : what is done to the network on the way from this role's hosts to the load's target:
+        milliseconds added to each way through, share of packets lost, megabits per second.
+    config : a file beside the study that takes the place of the service's own main template.
+    """
+
+    service: Name | None = None
+    vars: dict[Ident, Level] = Field(default_factory=dict)
+    external: HostPort | None = Field(None, description="host:port of something that is measured, not configured")
+    backends: Annotated[tuple[Ident, ...], BeforeValidator(_listed)] = ()
+    hosts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    cpus: CpuList = "all"
+    cpu_quota: Annotated[float, Field(gt=0, le=4096)] | None = None
+    nofile: Annotated[int, Field(ge=64, le=10_000_000)] | None = None
+    sysctls: dict[SysctlName, SysctlValue] = Field(default_factory=dict)
+    delay_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
+    loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    rate_mbit: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    config: FileName | None = None
+    config_text: Annotated[str, Field(max_length=1_000_000)] | None = None
+
+    @property
+    def present(self) -> bool:
+        """Tell whether anything fills the role."""
+        return self.service is not None or self.external is not None
+
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """Return the setting with some of its keys changed; tables are merged. ValidationError for a wrong value."""
+        given = self.model_dump()
+        merged = {k: given[k] | v if isinstance(v, dict) else v for k, v in values.items()}
+        return type(self).model_validate(given | merged)
+
+
+class Role(Setting):
+    """What a host does in the study; a role with a `service` runs it with `vars` (the baseline's values)."""
+
+    variants: dict[Name, Setting] = Field(default_factory=dict)
+
+    @property
+    def usual(self) -> Setting:
+        """Return the role's setting without its variants."""
+        return Setting.model_validate(self.model_dump(exclude={"variants"}))
+
+    def variant(self, name: str) -> Setting:
+        """Return the role's setting with a variant's keys put over it; ABSENT leaves nothing but what stands behind."""
+        usual = self.usual
+        if name == ABSENT and name not in self.variants:
+            return Setting(backends=self.backends)
+        chosen = self.variants[name].model_dump(exclude_unset=True)
+        other = {"service", "external"} & set(chosen)
+        if other:  # another service knows nothing of this one's variables or file
+            usual = usual.model_copy(update={"service": None, "external": None, "vars": {}, "config": None})
+        return usual.changed(chosen)

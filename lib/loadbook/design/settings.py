@@ -1,0 +1,92 @@
+"""What is wrong with the roles of a study under its treatments, and the files beside it that roles name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from loadbook.core.errors import SpecProblem
+from loadbook.design.problems import key_path, of_validation, shown
+from loadbook.design.role import ABSENT, Setting
+from loadbook.design.study import Study
+
+MAX_SAID = 20
+
+
+def read_configs(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
+    """Put what the files named by `config` hold beside their names, so that a run keeps it; yield what is missing."""
+    roles = raw.get("roles")
+    for name, role in roles.items() if isinstance(roles, dict) else ():
+        yield from _read_config(folder, role, ("roles", name))
+        variants = role.get("variants") if isinstance(role, dict) else None
+        for variant, setting in variants.items() if isinstance(variants, dict) else ():
+            yield from _read_config(folder, setting, ("roles", name, "variants", variant))
+
+
+def _read_config(folder: Path, owner: object, where: tuple[str, ...]) -> Iterator[SpecProblem]:
+    file = owner.get("config") if isinstance(owner, dict) else None
+    if not isinstance(owner, dict) or not isinstance(file, str) or Path(file).name != file:
+        return
+    try:
+        owner["config_text"] = (folder / file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        yield SpecProblem(key_path((*where, "config")), f"{shown(file)} beside the study cannot be read: {reason}")
+
+
+def problems(study: Study) -> list[SpecProblem]:
+    """Return what is wrong with the roles of a study that is valid table by table, under each of its treatments."""
+    found: dict[str, SpecProblem] = {}
+    for problem in [*_of_backends(study), *_of_factors(study)]:
+        found.setdefault(problem.path, problem)
+    if not found:
+        for problem in _of_treatments(study):
+            found.setdefault(problem.path, problem)
+    return list(found.values())[:MAX_SAID]
+
+
+def _of_backends(study: Study) -> Iterator[SpecProblem]:
+    for name in study.roles:
+        for number, other in enumerate(study.roles[name].backends):
+            where = f"roles.{name}.backends.{number}"
+            if other not in study.roles:
+                yield SpecProblem(where, f"no role {shown(other)}")
+            elif name in _behind(study, other):
+                yield SpecProblem(where, f"requests would go round: {other} stands in front of {name}, too")
+
+
+def _behind(study: Study, role: str, seen: frozenset[str] = frozenset()) -> set[str]:
+    """Return a role and every role that its requests may go on to."""
+    if role in seen or role not in study.roles:
+        return set()
+    return {role}.union(*(_behind(study, other, seen | {role}) for other in study.roles[role].backends))
+
+
+def _of_factors(study: Study) -> Iterator[SpecProblem]:
+    for name, factor in study.factors.items():
+        if factor.role not in study.roles:
+            continue  # of_meaning has said so
+        known = {ABSENT, *study.roles[factor.role].variants}
+        for number, level in enumerate(factor.levels if factor.of == "variant" else ()):
+            if level not in known:
+                message = f"role {factor.role} has no variant {shown(level)}; known: {', '.join(sorted(known))}"
+                yield SpecProblem(f"factors.{name}.levels.{number}", message)
+        if factor.of not in ("vars", "variant", "sysctls", "workload") and factor.var is not None:
+            yield SpecProblem(f"factors.{name}.var", f'goes with of = "vars", "sysctls" or "workload", not {factor.of}')
+
+
+def _of_treatments(study: Study) -> Iterator[SpecProblem]:
+    for treatment in study.treatments:
+        where = f"treatments.{treatment}"
+        try:
+            study.workload_of(treatment)
+            settings = {role: study.setting(treatment, role) for role in study.roles}
+        except ValidationError as error:
+            yield from (SpecProblem(f"{where}: {p.path}", p.message) for p in of_validation(error, Setting))
+            continue
+        target = study.target_of(treatment)
+        if not settings[target].present:
+            yield SpecProblem(where, f"leaves nothing that gets the load: role {target} has no service")
