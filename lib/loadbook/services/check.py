@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from loadbook.core.errors import SpecProblem, UsageError
-from loadbook.design.study import Study
+from loadbook.design.role import Level, Setting
+from loadbook.design.study import Factor, Study
 from loadbook.services.spec import ServiceSpec, load_service
+
+Specs = dict[str, ServiceSpec]
 
 
 def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]:
@@ -15,38 +18,50 @@ def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]
 
     Raises StudyError only for a service.toml that is itself wrong.
     """
-    return list(_problems(study, folders))
+    specs: Specs = {}
+    return [*_role_problems(study, folders, specs), *_factor_problems(study, specs)]
 
 
-def _problems(study: Study, folders: Sequence[Path]) -> Iterator[SpecProblem]:
-    specs: dict[str, ServiceSpec] = {}
+def _role_problems(study: Study, folders: Sequence[Path], specs: Specs) -> Iterator[SpecProblem]:
+    """Yield what is wrong with roles and their variants, and keep every service that was found in `specs`."""
     for name, role in study.roles.items():
-        if role.service is None:
-            continue
-        try:
-            specs[name] = load_service(role.service, folders)
-        except UsageError as error:
-            yield SpecProblem(f"roles.{name}.service", error.message)
-        else:
-            yield from specs[name].problems(f"roles.{name}.vars", role.vars)
-    yield from _factor_problems(study, specs)
+        settings: dict[str, Setting] = {f"roles.{name}": role.usual}
+        settings |= {f"roles.{name}.variants.{v}": role.variant(v) for v in role.variants}
+        for where, setting in settings.items():
+            if setting.service is None:
+                continue
+            try:
+                spec = specs[setting.service] = load_service(setting.service, folders)
+            except UsageError as error:
+                yield SpecProblem(f"{where}.service", error.message)
+            else:
+                yield from spec.problems(f"{where}.vars", setting.vars)
 
 
-def _factor_problems(study: Study, specs: dict[str, ServiceSpec]) -> Iterator[SpecProblem]:
+def _services_of(study: Study, role: str) -> list[str]:
+    """Return the names of all services that a role may have."""
+    settings = [study.roles[role].usual, *map(study.roles[role].variant, study.roles[role].variants)]
+    return list(dict.fromkeys(s.service for s in settings if s.service is not None))
+
+
+def _factor_problems(study: Study, specs: Specs) -> Iterator[SpecProblem]:
     for name, factor in study.factors.items():
-        spec, var = specs.get(factor.role), factor.var or name
-        if spec is None:
-            if study.roles[factor.role].service is None:
-                yield SpecProblem(f"factors.{name}.role", f"role {factor.role!r} has no service to set it on")
+        if factor.of != "vars":
             continue
-        if var not in spec.vars:
-            yield SpecProblem(f"factors.{name}{'.var' if factor.var else ''}", spec.problem(var, 0) or "")
-            continue
-        for number, level in enumerate(factor.levels):
-            message = spec.problem(var, level)
-            if message:
-                yield SpecProblem(f"factors.{name}.levels.{number}", message)
-        for treatment, spec_of in study.treatments.items():
-            message = spec.problem(var, spec_of.set[name]) if name in spec_of.set else None
-            if message:
-                yield SpecProblem(f"treatments.{treatment}.set.{name}", message)
+        services = _services_of(study, factor.role)
+        if not services:
+            yield SpecProblem(f"factors.{name}.role", f"role {factor.role!r} has no service to set it on")
+        for spec in [specs[service] for service in services if service in specs]:
+            yield from _level_problems(study, name, factor, spec)
+
+
+def _level_problems(study: Study, name: str, factor: Factor, spec: ServiceSpec) -> Iterator[SpecProblem]:
+    var = factor.var or name
+    if var not in spec.vars:
+        yield SpecProblem(f"factors.{name}{'.var' if factor.var else ''}", spec.problem(var, 0) or "")
+        return
+    levels: dict[str, Level] = {f"factors.{name}.levels.{k}": level for k, level in enumerate(factor.levels)}
+    levels |= {f"treatments.{t}.set.{name}": s.set[name] for t, s in study.treatments.items() if name in s.set}
+    for where, level in levels.items():
+        if message := spec.problem(var, level):
+            yield SpecProblem(where, message)
