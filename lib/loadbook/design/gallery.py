@@ -1,0 +1,23 @@
+"""Which files of a folder of studies are studies, and which are variants of one: what asks its own question is one."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+
+def study_files(folder: Path) -> list[Path]:
+    """Return the study files in `folder`, by name: variants come after what they vary."""
+    return sorted(folder.glob("*.toml"), key=lambda path: path.stem)
+
+
+def is_variant(path: Path) -> bool:
+    """Tell whether a study file only changes another's scale: it includes one, and asks no question of its own.
+
+    A file that cannot be read is none: whoever reads it as a study says what is wrong.
+    """
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return "include" in raw and "question" not in raw
