@@ -1,0 +1,104 @@
+"""Which resource was full, by treatment and host; and the letter of the bottleneck."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadbook.stats.saturation import COLUMNS, Room, bottlenecks, one_source, saturation
+
+HOSTS = {
+    "load": {"roles": ["driver"], "cpus": [0]},
+    "edge": {"roles": ["balancer"], "cpus": [2, 3]},
+    "web1": {"roles": ["web"], "cpus": None, "link_mbit": 1000.0},
+}
+
+
+def rows(trial: str, host: str, metric: str, item: str, values: list[float], source: str = "sampler") -> list[dict]:
+    keys = {"study": "s", "run": "r", "trial": trial, "host": host, "role": HOSTS[host]["roles"][0]}
+    return [
+        keys | {"t_s": (n + 1) * 0.25, "metric": metric, "item": item, "value": v, "unit": "1", "source": source}
+        for n, v in enumerate(values)
+    ]
+
+
+def trials(*names: str, treatment: str = "small8", valid: bool = True) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"trial": list(names), "treatment": treatment, "valid": valid, "block": range(1, len(names) + 1)}
+    )
+
+
+def of(frame: pd.DataFrame, host: str, resource: str) -> pd.Series:
+    return frame[(frame["host"] == host) & (frame["resource"] == resource)].iloc[0]
+
+
+def test_the_busiest_core_of_the_hosts_mask_counts():
+    busy = [
+        *rows("t1", "edge", "cpu_busy", "cpu0", [1.0] * 4),  # not the balancer's
+        *rows("t1", "edge", "cpu_busy", "cpu2", [0.2] * 4),
+        *rows("t1", "edge", "cpu_busy", "cpu3", [0.95, 0.95, 0.95, 0.5]),
+        *rows("t1", "load", "cpu_busy", "cpu0", [0.5] * 4),
+    ]
+    found = saturation(pd.DataFrame(busy), trials("t1"), HOSTS)
+    edge = of(found, "edge", "cpu")
+    assert (edge["share_full"], edge["trials_full"], edge["bottleneck"]) == (0.75, 1, "C")
+    assert edge["mean"] == pytest.approx(0.8375)
+    assert bottlenecks(found) == {"small8": "C"}
+
+
+def test_a_quota_is_a_capacity_and_so_is_the_mask_of_the_processes():
+    busy = [
+        *rows("t1", "edge", "cpu_busy", "cpu2", [0.25] * 4),
+        *rows("t1", "edge", "cpu_busy", "cpu3", [0.25] * 4),
+        *rows("t1", "edge", "process_cpu", "b:7", [0.3] * 4),
+        *rows("t1", "edge", "process_cpu", "b:8", [0.19] * 4),
+    ]
+    frame = pd.DataFrame(busy)
+    assert bottlenecks(saturation(frame, trials("t1"), HOSTS)) == {"small8": None}
+    quota = saturation(frame, trials("t1"), HOSTS, rooms={("small8", "edge"): Room(None, 0.5)})
+    assert of(quota, "edge", "cpu")["mean"] == pytest.approx(0.98)
+    assert bottlenecks(quota) == {"small8": "C"}
+    mask = saturation(frame, trials("t1"), HOSTS, rooms={("small8", "edge"): Room((2,), None)})
+    assert of(mask, "edge", "cpu")["mean"] == pytest.approx(0.49)
+
+
+def test_the_network_is_full_only_where_the_link_is_known():
+    flow = [*rows("t1", "web1", "net_tx", "eth0", [120e6] * 4), *rows("t1", "edge", "net_tx", "eth0", [120e6] * 4)]
+    found = saturation(pd.DataFrame(flow), trials("t1"), HOSTS)
+    assert of(found, "web1", "network")["share_full"] == 1.0
+    assert of(found, "edge", "network")[["share_full", "mean"]].isna().all()
+    assert bottlenecks(found) == {"small8": "N"}
+
+
+def test_what_was_used_most_is_the_bottleneck():
+    busy = [*rows("t1", "edge", "cpu_busy", "cpu2", [0.93] * 4), *rows("t1", "load", "cpu_busy", "cpu0", [1.0] * 4)]
+    assert bottlenecks(saturation(pd.DataFrame(busy), trials("t1"), HOSTS)) == {"small8": "D"}
+
+
+def test_only_measured_time_of_trials_that_count():
+    busy = pd.DataFrame(rows("t1", "edge", "cpu_busy", "cpu2", [1.0] * 4 + [0.0] * 40))
+    assert of(saturation(busy, trials("t1"), HOSTS, windows={"t1": 1.0}), "edge", "cpu")["share_full"] == 1.0
+    assert of(saturation(busy, trials("t1"), HOSTS), "edge", "cpu")["share_full"] < 0.1
+    nothing = saturation(busy, trials("t1", valid=False), HOSTS)
+    assert nothing.empty and list(nothing.columns) == list(COLUMNS) and bottlenecks(nothing) == {}
+
+
+def test_several_sources_are_not_added():
+    both = [
+        *rows("t1", "edge", "memory_used", "all", [50.0] * 4),
+        *rows("t1", "edge", "memory_used", "all", [60.0] * 4, "munin"),
+        *rows("t1", "web1", "memory_used", "all", [70.0] * 4, "munin"),
+    ]
+    assert one_source(pd.DataFrame(both)).groupby("host")["value"].max().to_dict() == {"edge": 50.0, "web1": 70.0}
+    assert of(saturation(pd.DataFrame(both), trials("t1"), HOSTS), "edge", "memory")["peak"] == 50.0
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=8), min_size=1, max_size=5))
+def test_shares_are_shares(values):
+    busy = [row for n, one in enumerate(values) for row in rows(f"t{n}", "edge", "cpu_busy", "cpu2", one)]
+    names = [f"t{n}" for n in range(len(values))]
+    edge = of(saturation(pd.DataFrame(busy), trials(*names), HOSTS), "edge", "cpu")
+    assert 0 <= edge["share_full"] <= 1 and 0 <= edge["least"] <= edge["mean"] + 1e-9
+    assert edge["mean"] <= edge["peak"] + 1e-9 and edge["trials"] == len(values)
