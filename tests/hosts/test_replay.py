@@ -10,10 +10,10 @@ import pytest
 from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
 from loadbook.design.plan import PlannedTrial
 from loadbook.hosts.host import Answer, Completed, Host, Job
-from loadbook.hosts.monitors import parse
 from loadbook.hosts.replay import Recording, ReplayHost
 from loadbook.hosts.tape import BODY_BYTES, Tape, question, tape_name, taped
 from loadbook.records.manifest import read
+from loadbook.traces.sampler import parse
 from recorded import FIXTURE
 
 RUN = next(FIXTURE.glob("*/"))

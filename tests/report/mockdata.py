@@ -341,13 +341,13 @@ def _traces(trials: pd.DataFrame, blocks: int, monitored: bool) -> pd.DataFrame:
             }
             for (metric, item, unit), data in series.items():
                 rows += [
-                    ("mock", "r1", trial.trial, host, role, float(t), metric, item, float(v), unit)
+                    ("mock", "r1", trial.trial, host, role, float(t), metric, item, float(v), unit, "sampler")
                     for t, v in zip(times, data, strict=True)
                     if not 2.0 < t < 3.0 or metric != "net_tx"
                 ]
         if trial.block > 2 and trial.block != (blocks + 1) // 2:
             continue
-    columns = ["study", "run", "trial", "host", "role", "t_s", "metric", "item", "value", "unit"]
+    columns = ["study", "run", "trial", "host", "role", "t_s", "metric", "item", "value", "unit", "source"]
     return pd.DataFrame(rows, columns=columns)
 
 

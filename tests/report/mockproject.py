@@ -218,7 +218,7 @@ def _traces(planned: Any, dice: random.Random) -> list[dict[str, Any]]:
     for k in range(-2, 10):
         busy = 0.97 if 0 <= k < 8 else 0.05
         for host, role, cpu, share in (("web-1", "web", "cpu0", busy), ("driver-1", "driver", "cpu1", busy * 0.6)):
-            key = {"host": host, "role": role, "t_s": k * 0.5}
+            key = {"host": host, "role": role, "t_s": k * 0.5, "source": "sampler"}
             used = min(1.0, max(0.0, share + dice.gauss(0, 0.01)))
             rows.append(key | {"metric": "cpu_busy", "item": cpu, "value": used, "unit": "1"})
             rows.append(key | {"metric": "cpu_busy", "item": "all", "value": used / 2, "unit": "1"})

@@ -13,7 +13,6 @@ How other floors use this one (every call is bounded in time; errors are HostErr
     lab.Lab(layout.lab).up() / .down() / .status() / .hosts_file
     facts.facts(host) -> {name: {"value", "kind"}}          facts.differences(before, after)
     monitors.sampler_job(name, interval_s=, limit_s=, watch={label: pid file}) -> Job
-    monitors.parse(bytes) -> Traces(rows, times, interval_s, problems)   monitors.coverage(traces, start, end)
     replay.ReplayHost(Recording(folder), alias, ...)        # answers as the recorded host did; needs no host
 """
 

@@ -43,6 +43,7 @@ TABLES: dict[str, dict[str, str]] = {
     "traces": {
         "study": "string", "run": "string", "trial": "string", "host": "string", "role": "string",
         "t_s": "float64", "metric": "string", "item": "string", "value": "float64", "unit": "string",
+        "source": "string",
     },
     "problems": {
         "study": "string", "run": "string", "trial": "string?", "host": "string?", "file": "string?",

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import ParseError
-from loadbook.hosts import monitors
 from loadbook.records.manifest import DriverRecord, TrialRecord, changed_files
 from loadbook.records.spans import measured
 from loadbook.tools import registry
 from loadbook.tools.base import Captured, Measurement, Parsed
+from loadbook.traces import sampler
 from loadbook.trials.outputs import held
 from loadbook.trials.totals import apart, total
 
@@ -131,8 +131,8 @@ def _add_traces(rows: TrialRows, folder: Path, changed: Iterable[str]) -> None:
             continue
         clock = record.clocks.get(monitor.host)
         opened = record.window[0] + (clock.offset_before_s if clock else 0.0)
-        parsed = monitors.parse((folder / monitor.file).read_bytes())
-        keys = {"host": monitor.host, "role": monitor.role}
+        parsed = sampler.parse((folder / monitor.file).read_bytes())
+        keys = {"host": monitor.host, "role": monitor.role, "source": "sampler"}
         for point in parsed.rows:
             t_s = round(float(point["t"]) - opened, TIME_DIGITS)
             rows.traces.append(keys | {"t_s": t_s} | {name: point[name] for name in POINT})

@@ -1,25 +1,19 @@
-"""What sampler.sh printed -> whole samples of the kernel's counters (proc(5)), or problems."""
+"""What our own sampler (hosts/sampler.sh) printed -> rows of traces, or problems."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from loadbook.traces.base import GAP, Problem, Traces, nothing
+from loadbook.traces.counters import Process, Sample, Scale, traces_of
 
 _HUGE = 1e15
 _NET = re.compile(r"\s*(\S+):((?:\s+\d+){16})\s*")
 _MEMORY = re.compile(r"(\w+):\s+(\d+) kB")
 _LOAD = re.compile(r"(\d+\.\d+) \d+\.\d+ \d+\.\d+ \d+/\d+ \d+")
-
-
-class Problem(NamedTuple):
-    """What could not be read or does not add up; `t` (epoch s, host clock) where it has a time."""
-
-    name: str
-    message: str
-    t: float | None = None
 
 
 class Header(NamedTuple):
@@ -32,24 +26,28 @@ class Header(NamedTuple):
     interval_s: float
 
 
-class Process(NamedTuple):
-    """CPU time used (ticks), resident pages, and the start time that tells a reused id."""
+def parse(data: bytes) -> Traces:
+    """Turn a sampler's output into rows; whatever is wrong with it becomes a problem, never an exception.
 
-    ticks: int
-    pages: int
-    born: int
+    Metrics: cpu_busy, cpu_user, cpu_system, cpu_iowait, cpu_steal (share of one CPU; item "all": of all of them),
+    memory_used, memory_total (B), net_rx, net_tx (B/s), load1, sockets_tcp_inuse, sockets_tcp_tw (1),
+    process_cpu (1 is one CPU busy; item "<label>:<pid>"), process_rss (B).
+    """
+    lines = data.decode("utf-8", "replace").split("\n")
+    header = read_header(lines[0])
+    if header is None:
+        return nothing("no_sampler_output", f"starts with {lines[0][:60]!r}")
+    problems: list[Problem] = []
+    samples = list(read_samples(lines[1:], header, problems))
+    return traces_of(samples, Scale(header.interval_s, header.hz, header.page), problems)
 
 
-@dataclass
-class Sample:
-    """One whole sample: counters by item. `t` is epoch seconds by the host's clock; memory in bytes."""
-
-    t: float
-    cpus: dict[str, list[int]] = field(default_factory=dict)
-    memory: dict[str, int] = field(default_factory=dict)
-    net: dict[str, tuple[int, int]] = field(default_factory=dict)
-    levels: dict[str, float] = field(default_factory=dict)
-    processes: dict[str, Process] = field(default_factory=dict)
+def coverage(traces: Traces, start: float, end: float) -> float:
+    """Return the share (0 to 1) of the window [start, end] (epoch s, host clock) that lies between close samples."""
+    if end <= start:
+        return 0.0
+    spans = [(a, b) for a, b in zip(traces.times, traces.times[1:], strict=False) if b - a <= GAP * traces.interval_s]
+    return sum(max(0.0, min(b, end) - max(a, start)) for a, b in spans) / (end - start)
 
 
 def read_header(line: str) -> Header | None:

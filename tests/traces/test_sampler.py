@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.hosts.monitors import coverage, parse, sampler_job
+from loadbook.hosts.monitors import sampler_job
+from loadbook.traces.sampler import coverage, parse
 
 CAPTURES = {p.stem: p.read_bytes() for p in Path("tests/fixtures/hosts").glob("sampler-*.txt")}
 LOAD = CAPTURES["sampler-load"]

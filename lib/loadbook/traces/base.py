@@ -1,0 +1,75 @@
+"""What every reader of traces gives: rows of the traces table, the times that were sampled, and what was wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+GAP = 3.0  # an interval longer than GAP times the usual one is a gap
+MAX_SAID = 20
+
+# metrics of the traces table and their units (docs/traces.md)
+UNITS = {
+    "cpu_busy": "1", "cpu_user": "1", "cpu_system": "1", "cpu_iowait": "1", "cpu_steal": "1",
+    "memory_used": "B", "memory_total": "B", "net_rx": "B/s", "net_tx": "B/s",
+    "load1": "1", "sockets_tcp_inuse": "1", "sockets_tcp_tw": "1", "process_cpu": "1", "process_rss": "B",
+}  # fmt: skip
+
+Row = dict[str, str | float]
+
+
+class Problem(NamedTuple):
+    """What could not be read or does not add up; `t` (epoch s, host clock) where it has a time."""
+
+    name: str
+    message: str
+    t: float | None = None
+
+
+@dataclass(frozen=True)
+class Traces:
+    """Rows of the traces table without its keys, with `t` (epoch seconds, host clock) in place of `t_s`.
+
+    `times` are those of all whole samples.
+    """
+
+    rows: list[Row]
+    times: list[float]
+    interval_s: float
+    problems: list[Problem]
+
+
+def row(t: float, metric: str, item: str, value: float) -> Row:
+    """Return one row; the unit is the metric's."""
+    return {"t": t, "metric": metric, "item": item, "value": float(value), "unit": UNITS[metric]}
+
+
+def nothing(name: str, message: str) -> Traces:
+    """Return what is known of a file that holds nothing readable."""
+    return Traces([], [], 0.0, [Problem(name, message)])
+
+
+def usual_step(times: Iterable[float]) -> float:
+    """Return the usual time between samples, seconds: the median; 0 for less than two samples."""
+    known = sorted(set(times))
+    return median(b - a for a, b in pairwise(known)) if len(known) > 1 else 0.0
+
+
+def brief(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems, many of one name as one: a broken file must not drown what else was found."""
+    found = list(problems)
+    counts = Counter(problem.name for problem in found)
+    said: Counter[str] = Counter()
+    kept = []
+    for problem in found:
+        said[problem.name] += 1
+        if said[problem.name] < MAX_SAID or counts[problem.name] == MAX_SAID:
+            kept.append(problem)
+        elif said[problem.name] == MAX_SAID:
+            more = f"{problem.message}; and {counts[problem.name] - MAX_SAID} more"
+            kept.append(problem._replace(message=more))
+    return kept
