@@ -55,6 +55,27 @@ def test_arms_that_answer_with_another_status() -> None:
     assert "status 404 where the baseline answers 200" in check_run(STUDY, *make(x=other))[0].message
 
 
+SIZED = Study.model_validate({
+    "schema": 1, "name": "s", "question": "Which?", "baseline": "base", "blocks": 8,
+    "roles": {"driver": {}, "web": {"service": "web"}}, "workload": {"tool": "wrk"},
+    "factors": {"page_bytes": {"levels": [5, 2048]}, "cache": {"levels": ["off", "on"]}},
+    "treatments": {"base": {}, "x": {"set": {"page_bytes": 2048}}, "again": {"set": {"page_bytes": 2048, "cache": "on"}}},
+})  # fmt: skip
+LARGE = {"response_before": {"status": 200, "bytes": 2048, "sha256": "b"}}
+
+
+def test_arms_whose_pages_differ_on_purpose_are_compared_with_the_first_of_their_size() -> None:
+    """Each is asked for its own size (`wrong_response`, from the workload that the factor makes)."""
+    assert check_run(SIZED, *received(*make(x=LARGE, again=LARGE), x=2300.0, again=2300.0)) == []
+    assert SIZED.workload_of("x").expect_bytes == 2048
+    assert STUDY.workload_of("x").expect_bytes is None
+    (hit,) = check_run(SIZED, *make(x=LARGE))
+    assert (hit.treatment, hit.level) == ("again", "invalid")
+    assert "5 bytes where x sends 2048" in hit.message
+    (hit,) = check_run(SIZED, *received(*make(x=LARGE, again=LARGE), x=2300.0, again=1150.0))
+    assert "1,150 bytes per response, x 2,300" in hit.message
+
+
 def received(records, rows, **bytes_each: float):
     """The same run with requests, and bytes per response by treatment (238 where not given)."""
     more = [

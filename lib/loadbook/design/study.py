@@ -27,6 +27,9 @@ class Factor(Spec):
     levels: Annotated[tuple[Level, ...], Field(min_length=2)]
 
 
+PAGE = "page_bytes"  # the variable by which services are told the size of their page
+
+
 class Factorial(Spec):
     """Treatments made by rule (design.factorial): every name of `factors`, or a `fraction` of their combinations.
 
@@ -200,9 +203,15 @@ class Study(Spec):
         """Return the load of `treatment`: the study's own with what the treatment changes of it."""
         spec, levels = self.treatments[treatment], self.levels_of(treatment)
         by_factor = {f.var or n: levels[n] for n, f in self.factors.items() if f.of == "workload"}
+        by_factor |= self._page(levels)
         by_hand = self.treatments[spec.same_as].workload if spec.same_as else spec.workload
         changed = by_factor | by_hand
         return Workload.model_validate(self.workload.model_dump() | changed) if changed else self.workload
+
+    def _page(self, levels: Mapping[str, Level]) -> dict[str, Level]:
+        """Return how many bytes each answer must have where a factor sets the size of the page."""
+        sizes = [levels[n] for n, f in self.factors.items() if f.of == "vars" and (f.var or n) == PAGE]
+        return {"expect_bytes": sizes[0]} if sizes and type(sizes[0]) is int else {}
 
     def tools_of(self, treatments: Iterable[str]) -> tuple[str, ...]:
         """Return the names of the tools that these treatments are measured with, each once, in their order."""

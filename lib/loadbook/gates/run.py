@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import p_value, percent
+from loadbook.design.pages import alike
 from loadbook.design.study import Study
 from loadbook.gates.base import TOTAL, Hit, Level, Row, message
 from loadbook.gates.conditions import facts_differ, not_back_at_start
 from loadbook.gates.origin import order_not_random, same_output
 from loadbook.gates.within import unsteady
 from loadbook.records.manifest import TrialRecord
-from loadbook.stats.reasons import answers_differ
+from loadbook.stats.reasons import BASELINE, answers_differ
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,18 +54,27 @@ def check_run(
 
 
 def arms_answer_differently(study: Study, records: Sequence[TrialRecord]) -> Iterator[Hit]:
-    """Compare the usual answer of each treatment (status, bytes, then content) with the baseline's."""
-    base = [r for r in records if r.treatment == study.baseline]
+    """Compare the usual answer of each treatment (status, bytes, then content) with the baseline's.
+
+    Where a factor sets the size of the page, arms of one size are compared with the first of them; that each has its
+    own size is asked of every trial (`pages.wrong_response`).
+    """
     for treatment in study.treatments:
-        own = [r for r in records if r.treatment == treatment]
-        if not own or treatment == study.baseline:
+        first = alike(study, treatment)
+        own, base = ([r for r in records if r.treatment == name] for name in (treatment, first))
+        if not own or treatment == first:
             continue
         found = answers_differ(_answers(own), _answers(base))
         if found:
-            yield _on_treatment("arms_answer_differently", "invalid", treatment, found)
+            seen = found.replace(BASELINE, _called(study, first))
+            yield _on_treatment("arms_answer_differently", "invalid", treatment, seen)
         elif _contents_differ(own, base):
-            seen = "it sends other bytes than the baseline, of the same number"
+            seen = f"it sends other bytes than {_called(study, first)}, of the same number"
             yield _on_treatment("arms_answer_differently", "doubt", treatment, seen)
+
+
+def _called(study: Study, arm: str) -> str:
+    return BASELINE if arm == study.baseline else arm
 
 
 def _answers(records: Sequence[TrialRecord]) -> list[tuple[int | None, int | None]]:
@@ -86,13 +96,15 @@ def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Seq
     slack, each = study.gates.bytes_tolerance, _bytes_per_response(records, measurements)
     usual = {key: median(sizes.values()) for key, sizes in each.items()}
     for (treatment, tool), sizes in each.items():
-        own, base = usual[treatment, tool], usual.get((study.baseline, tool))
+        first = alike(study, treatment)
+        own, base = usual[treatment, tool], usual.get((first, tool))
         for trial, size in sizes.items():
             if abs(size - own) > slack * own:
                 seen = f"{size:,.0f} bytes came per response, {own:,.0f} in most trials of {treatment}"
                 yield Hit("bytes_per_response", "doubt", trial, treatment, None, message("bytes_per_response", seen))
         if base is not None and abs(own - base) > slack * base:
-            seen = f"under load it sent {own:,.0f} bytes per response, the baseline {base:,.0f} (headers included)"
+            than = f"{_called(study, first)} {base:,.0f}"
+            seen = f"under load it sent {own:,.0f} bytes per response, {than} (headers included)"
             yield _on_treatment("arms_answer_differently", "doubt", treatment, seen)
 
 

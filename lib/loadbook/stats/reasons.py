@@ -53,7 +53,7 @@ def reason(
         or _ceiling(comparison.metric, used_own, used_base)
         or _unsteady(used_own, used_base)
         or _load(used_own, used_base, varied)
-        or _answers(used_own, used_base)
+        or _answers(used_own, used_base, sized="expect_bytes" in varied)
         or _defined_by_tool(comparison.metric, used_own, used_base)
         or _errors(comparison.metric, errors)
     )
@@ -78,8 +78,10 @@ def answers_differ(own: Iterable[Answered], base: Iterable[Answered]) -> str | N
     return None
 
 
-def _answers(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    return answers_differ(_answered(own), _answered(base))
+def _answers(own: pd.DataFrame, base: pd.DataFrame, sized: bool) -> str | None:
+    """Say how the answers of two arms differ; in their size they may, where the study gives each a page of its own."""
+    ours, theirs = ([(status, None if sized else size) for status, size in _answered(arm)] for arm in (own, base))
+    return answers_differ(ours, theirs)
 
 
 def _answered(trials: pd.DataFrame) -> list[Answered]:

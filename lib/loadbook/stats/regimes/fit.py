@@ -1,0 +1,177 @@
+"""The two-regime curve of one series: 1 / rate = cost per request + size x cost per byte.
+
+The cost per request (handshake, headers, scheduling) rules small pages, the cost per byte (copying, encryption, the
+wire) large ones: the linear model of transfer time as latency plus size over bandwidth (Hockney, Parallel Computing 20,
+1994), in the words of articles that draw TPS against page size. At the *knee* both costs are equal; beyond it the curve
+approaches a ceiling of 1 / (cost per byte) bytes per second.
+
+Method: least-squares means of the log rates by size, with blocks as the other way (every trial counts; a block that
+lost one is no reason to drop the rest), then least squares of log(rate) over the logs of both costs. Intervals: the
+delete-one-block jackknife (Tukey 1958; Miller, Biometrika 61, 1974) on the log of each quantity with Student's t, so
+that the block is the unit, whatever trials of one block share. tests/stats/test_regimes.py checks their coverage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from loadbook.stats.compare import MIN_BLOCKS
+from loadbook.stats.result import Interval
+from loadbook.stats.swaps import Floats
+
+MIN_SIZES = 3  # two costs and one size that can contradict them
+LEAST_SHARE = 1e-4  # a cost that is a smaller part of every request than this cannot be seen at all
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A quantity above zero with its interval at the curve's level."""
+
+    value: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The fit of one series.
+
+    `sizes_b` (bytes, rising), `means_per_s` the rates by size that were fitted, `logs` the log of both costs (seconds,
+    seconds per byte) of the whole fit and, in `without`, of the fits that leave out one block each; `means_without`
+    likewise.
+    """
+
+    sizes_b: Floats
+    means_per_s: Floats
+    logs: Floats
+    without: Floats
+    means_without: Floats
+    level: float = 0.95
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that the intervals rest on."""
+        return len(self.without)
+
+    @cached_property
+    def per_request_s(self) -> Estimate:
+        """Seconds that a request costs whatever its size, over all that are answered at one time."""
+        return self._estimate(lambda logs: logs[..., 0])
+
+    @cached_property
+    def per_byte_s(self) -> Estimate:
+        """Seconds that a byte of the page costs."""
+        return self._estimate(lambda logs: logs[..., 1])
+
+    @cached_property
+    def ceiling_bytes_per_s(self) -> Estimate:
+        """Bytes per second that the curve approaches with size."""
+        return self._estimate(lambda logs: -logs[..., 1])
+
+    @cached_property
+    def knee_b(self) -> Estimate:
+        """The size in bytes at which a request costs as much as its bytes."""
+        return self._estimate(lambda logs: logs[..., 0] - logs[..., 1])
+
+    def rate(self, size_b: float) -> Estimate:
+        """Return the curve's rate per second at a size, with its interval (of the curve, not of a trial)."""
+        return self._estimate(lambda logs: _log_rate(logs, size_b))
+
+    @cached_property
+    def misfits(self) -> dict[float, Estimate]:
+        """Size -> rate measured over that of the curve: where its interval leaves out 1, the curve is too simple."""
+        found = {}
+        for k, size in enumerate(self.sizes_b):
+            whole = math.log(self.means_per_s[k]) - _log_rate(self.logs, size)
+            parts = np.log(self.means_without[:, k]) - _log_rate(self.without, size)
+            found[float(size)] = jackknife(float(whole), parts, self.level)
+        return found
+
+    @property
+    def regime_seen(self) -> str:
+        """Which side of the knee the sizes show: "both", "request" (it may lie beyond the largest) or "byte"."""
+        low, high = self.knee_b.interval
+        if high > self.sizes_b[-1]:
+            return "request"
+        return "byte" if low < self.sizes_b[0] else "both"
+
+    def _estimate(self, log_of: Callable[[Floats], Floats]) -> Estimate:
+        return jackknife(float(log_of(self.logs)), log_of(self.without), self.level)
+
+
+def jackknife(log_whole: float, logs_without: Floats, level: float) -> Estimate:
+    """Return exp of an estimate with its interval, from the estimates that each leave out one block."""
+    from scipy.stats import t
+
+    blocks = len(logs_without)
+    spread = float(np.sum((logs_without - logs_without.mean()) ** 2)) * (blocks - 1) / blocks
+    half = float(t.ppf(0.5 + level / 2, blocks - 1)) * math.sqrt(spread)
+    return Estimate(_exp(log_whole), (_exp(log_whole - half), _exp(log_whole + half)))
+
+
+def fit_curve(values: Mapping[float, Mapping[object, float]], level: float = 0.95) -> Curve | str:
+    """Fit one series, or say in words why it cannot be.
+
+    Parameters
+    ----------
+    values : size in bytes -> block -> rate per second, of the trials that count (all above zero).
+    level : of the intervals.
+    """
+    kept = {size: values[size] for size in sorted(values) if len(values[size]) >= MIN_BLOCKS}
+    if len(kept) < MIN_SIZES:
+        return f"{len(kept)} sizes have {MIN_BLOCKS} trials that count, {MIN_SIZES} are needed for a curve"
+    blocks = sorted({block for own in kept.values() for block in own}, key=str)
+    table = np.array([[math.log(own[b]) if b in own else math.nan for own in kept.values()] for b in blocks])
+    table = table[np.isfinite(table).sum(axis=1) > 1]  # a block with one size says nothing of the others
+    if len(table) < MIN_BLOCKS:
+        return f"only {len(table)} blocks have two sizes, {MIN_BLOCKS} are needed"
+    sizes = np.array(list(kept), float)
+    means, parts = _means(table), np.array([_means(np.delete(table, k, axis=0)) for k in range(len(table))])
+    logs = _fit(sizes, means)
+    without = np.array([_fit(sizes, part, logs) for part in parts])
+    return Curve(sizes, np.exp(means), logs, without, np.exp(parts), level)
+
+
+def _means(table: Floats) -> Floats:
+    """Return the least-squares mean of each column of a table of logs (blocks down, sizes across) with gaps."""
+    there = np.isfinite(table)
+    if there.all():
+        return np.asarray(table.mean(axis=0))
+    rows, columns = np.nonzero(there)
+    design = np.zeros((len(rows), table.shape[1] + table.shape[0]))
+    design[np.arange(len(rows)), columns] = 1.0
+    design[np.arange(len(rows)), table.shape[1] + rows] = 1.0
+    # the smallest solution in the blocks' part: block effects that add up to nothing
+    closing = np.r_[np.zeros(table.shape[1]), np.ones(table.shape[0])]
+    solved = np.linalg.lstsq(np.vstack([design, closing]), np.r_[table[there], 0.0], rcond=None)[0]
+    return np.asarray(solved[: table.shape[1]])
+
+
+def _fit(sizes: Floats, log_rates: Floats, start: Floats | None = None) -> Floats:
+    """Return the logs of both costs by least squares on log rates; each stays a visible part of some request."""
+    from scipy.optimize import least_squares
+
+    seconds = np.exp(-log_rates)
+    low = np.log([seconds.min() * LEAST_SHARE, seconds.min() / sizes[-1] * LEAST_SHARE])
+    high = np.log([seconds.max() * 2, (seconds / sizes).max() * 2])
+    first = np.log([seconds[0], seconds[-1] / sizes[-1]]) if start is None else start
+    found = least_squares(
+        lambda logs: log_rates - np.array([_log_rate(logs, size) for size in sizes]),
+        np.clip(first, low + 1e-6, high - 1e-6),
+        bounds=(low, high),
+        xtol=1e-10,
+    )
+    return np.asarray(found.x)
+
+
+def _log_rate(logs: Floats, size_b: float) -> Floats:
+    """Return the log of the curve's rate at a size; costs along the last axis."""
+    return np.asarray(-np.logaddexp(logs[..., 0], logs[..., 1] + math.log(size_b)))
+
+
+def _exp(log: float) -> float:
+    return math.exp(max(min(log, 700.0), -700.0))
