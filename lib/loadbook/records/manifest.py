@@ -82,6 +82,8 @@ class ServiceRecord(_Record):
     config_files: list[str] = Field(default_factory=list, description="rendered files kept in the trial folder")
     effective: str | None = Field(None, description="the service's own dump of its configuration, file name")
     cpus: list[int] = Field(default_factory=list)
+    counters_before: dict[str, float] = Field(default_factory=dict, description="counted since its start, by name")
+    counters_after: dict[str, float] = Field(default_factory=dict, description="the same when the load was over")
 
 
 class ResponseRecord(_Record):

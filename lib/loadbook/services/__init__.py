@@ -9,13 +9,15 @@ How a trial uses this floor (every call is bounded in time; errors are HostError
 
     place = Place.on(host, name="t0001-a1-web", port=18080) # folder, address and port on that host
     rendered = render(spec, study.vars_of(treatment, "web"), place)
+                                                            # main=b"...": the study's own file in place of spec.main
     rendered.files, rendered.config_sha256, rendered.config_id      # what goes into the trial's record
 
-    web = Instance(host, spec, rendered, name="t0001-a1-web", lease_s=60.0)
-    web.check()                # put files, syntax check, effective dump: one script; ServiceError with the tool's words
+    web = Instance(host, spec, rendered, name="t0001-a1-web", lease_s=60.0, launch=Launch(cpus=(2, 3), nofile=64000))
+    web.check()                # put files, prepare, syntax check, effective dump; ServiceError with the tool's words
     pid = web.start()          # a fresh process as a Job of that name under a lease
     web.ready(driver)          # the driver's http_get answers 200; a process that died raises with its log's end
     proof = web.prove(driver)  # Proof(live: bool | None, evidence: str, pids: list[int]); trial is void when not live
+    web.counters(driver)       # {"requests": 12.0, "connections": 3.0}: since its start; {} when it does not count
     web.pids()                 # the service's own processes, for the monitors: ask after the warm-up, since a server
                                # may answer before its last worker is forked
     web.effective()            # bytes of the service's own dump (b"" when it has none)
@@ -25,13 +27,16 @@ How a trial uses this floor (every call is bounded in time; errors are HostError
     ready_at(driver, address, port, path, ...)              # an external service: an address only
 """
 
+from loadbook.services.asking import ServiceError, ready_at
 from loadbook.services.check import check_study
-from loadbook.services.instance import Instance, Proof, ServiceError, ready_at, version
+from loadbook.services.instance import Instance, Proof, version
+from loadbook.services.launch import Launch
 from loadbook.services.render import Place, Rendered, render
 from loadbook.services.spec import ServiceSpec, known_services, load_service
 
 __all__ = [
     "Instance",
+    "Launch",
     "Place",
     "Proof",
     "Rendered",

@@ -5,18 +5,18 @@ Nothing here knows a server software. The process is a Job of the host, so its l
 
 from __future__ import annotations
 
+import re
 import time
 from typing import NamedTuple
 
-from loadbook.core.errors import HostError, LostError
 from loadbook.hosts.host import Answer, Completed, Host, Job
+from loadbook.services.asking import POLL_S, Heard, ServiceError, hear, listens
+from loadbook.services.launch import AS_LOGGED_IN, Launch
 from loadbook.services.render import Rendered
 from loadbook.services.spec import ServiceSpec
 
 CONTROL_S = 20.0
-ASK_S = 2.0
 LOG_BYTES = 4000
-_POLL_S = (0.005, 0.1)
 
 # Prints the ids of processes called $2 in the session or process group that $1 leads.
 _PIDS = """leader=$1 name=$2
@@ -31,10 +31,6 @@ done
 """
 
 
-class ServiceError(HostError):
-    """A service that is missing, refuses its configuration, or does not come up; carries the tool's own words."""
-
-
 class Proof(NamedTuple):
     """Is the configuration live? None where the service has no way to say. `evidence` is a sentence."""
 
@@ -45,8 +41,8 @@ class Proof(NamedTuple):
 
 def version(host: Host, spec: ServiceSpec) -> str:
     """Return the version of the service's binary on a host; ServiceError names the package when it is missing."""
-    import re
-
+    if spec.version is None:
+        raise ServiceError(host.alias, f"{spec.name} is built from sources and has no version but that of the build")
     done = host.run(spec.version.argv, timeout_s=CONTROL_S)
     found = re.search(spec.version.pattern, (done.stdout + b"\n" + done.stderr).decode(errors="replace"))
     if not found:
@@ -56,32 +52,6 @@ def version(host: Host, spec: ServiceSpec) -> str:
     return found[1]
 
 
-def ready_at(
-    asker: Host, address: str, port: int, path: str = "/", *, status: int = 200, timeout_s: float = 10.0
-) -> Answer:
-    """Wait until a web server answers `path` with `status`, asked from `asker`; ServiceError when the time is up."""
-    deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
-    while True:
-        answer, seen = _ask(asker, address, port, path)
-        if answer and answer.status == status:
-            return answer
-        if time.monotonic() > deadline:
-            where = f"http://{address}:{port}{path}"
-            raise ServiceError(asker.alias, f"{where} did not answer {status} within {timeout_s:g} s: {seen}")
-        time.sleep(pause)
-        pause = min(pause * 2, _POLL_S[1])
-
-
-def _ask(asker: Host, address: str, port: int, path: str) -> tuple[Answer | None, str]:
-    try:
-        answer = asker.http_get(address, port, path, timeout_s=ASK_S)
-    except LostError:
-        raise
-    except HostError as error:
-        return None, error.message
-    return answer, f"answered {answer.status}"
-
-
 class Instance:
     """One rendered service on one host, for one trial.
 
@@ -89,10 +59,21 @@ class Instance:
     ----------
     name : of the Job and of the folder; unique on the host within the run.
     lease_s : seconds after which the host ends the processes by itself.
+    launch : CPUs and open files that its processes get.
     """
 
-    def __init__(self, host: Host, spec: ServiceSpec, rendered: Rendered, *, name: str, lease_s: float) -> None:
+    def __init__(
+        self,
+        host: Host,
+        spec: ServiceSpec,
+        rendered: Rendered,
+        *,
+        name: str,
+        lease_s: float,
+        launch: Launch = AS_LOGGED_IN,
+    ) -> None:
         self.host, self.spec, self.rendered, self.name, self.lease_s = host, spec, rendered, name, lease_s
+        self.launch = launch
         self._dump = b""
         self._leader: int | None = None
         self._touched = False
@@ -107,48 +88,72 @@ class Instance:
         """TCP port that the load goes to."""
         return self.rendered.place.port
 
+    @property
+    def scheme(self) -> str:
+        """What its port speaks: http or https."""
+        return self.rendered.scheme
+
     def check(self) -> None:
         """Put the files on the host, let the service check them, and keep its dump of what it understood.
 
         Raises ServiceError with the service's own words; nothing has been started then.
         """
         self._touched = True
+        self.launch.check(self.host)
         for name, data in self.rendered.files.items():
             self.host.put(f"{self.rendered.place.dir}/{name}", data)
-        commands = self.rendered.commands
-        if "check" in commands:
-            self._must(self.host.run(commands["check"], timeout_s=CONTROL_S), "refuses its configuration")
-        if "effective" in commands:
-            done = self.host.run(commands["effective"], timeout_s=CONTROL_S)
-            self._must(done, "does not dump its configuration")
-            self._dump = done.stdout
+        self._must("prepare", "could not be prepared")
+        self._must("check", "refuses its configuration")
+        self._dump = self._must("effective", "does not dump its configuration")
 
-    def _must(self, done: Completed, what: str) -> None:
+    def _must(self, name: str, what: str) -> bytes:
+        """Run a command of the service that must succeed, if it has it, and return what it prints."""
+        argv = self.rendered.commands.get(name)
+        if argv is None:
+            return b""
+        done = self.host.run(argv, timeout_s=CONTROL_S)
         if done.rc == 127:
-            raise ServiceError(self.host.alias, f"{self.spec.binary} is not there", _install(self.spec))
+            raise ServiceError(self.host.alias, f"{argv[0]} is not there", _install(self.spec))
         if done.rc:
             raise ServiceError(self.host.alias, f"{self.spec.name} {what} (exit code {done.rc}): {_words(done)}")
+        return done.stdout
 
     def start(self) -> int:
         """Start a fresh process and return the id of its job's leader; it ends with its lease or with us."""
-        job = Job(self.name, (self.rendered.commands["start"],), self.lease_s, ends_with_us=True)
+        argv = self.launch.argv(self.rendered.commands["start"])
+        job = Job(self.name, (argv,), self.lease_s, ends_with_us=True)
         self._leader = self.host.start(job)
         return self._leader
 
     def ready(self, asker: Host) -> Answer:
-        """Wait until the service answers `asker`; ServiceError with the log's end when it died or is too late."""
-        wanted = self.spec.ready
-        deadline = time.monotonic() + wanted.timeout_s
+        """Wait until the service is there; ServiceError with the log's end when it died or is too late.
+
+        `asker` asks over HTTP; the status of an answer that is no HTTP is 0.
+        """
+        deadline, pause = time.monotonic() + self.spec.ready.timeout_s, POLL_S[0]
         while True:
-            left = max(deadline - time.monotonic(), 0.0)
-            try:
-                return ready_at(
-                    asker, self.address, self.port, wanted.path, status=wanted.status, timeout_s=min(left, 0.5)
-                )
-            except ServiceError as error:
-                self._alive()
-                if time.monotonic() >= deadline:
-                    raise ServiceError(self.host.alias, f"{error.message}\n{self._last_words()}") from error
+            heard = self._heard(asker)
+            if heard.answer and self._is_ready(heard):
+                return heard.answer
+            self._alive()
+            if time.monotonic() > deadline:
+                late = f"{heard.where} is not as awaited within {self.spec.ready.timeout_s:g} s: {heard.seen}"
+                raise ServiceError(self.host.alias, f"{late}\n{self._last_words()}")
+            time.sleep(pause)
+            pause = min(pause * 2, POLL_S[1])
+
+    def _heard(self, asker: Host) -> Heard:
+        if self.spec.ready.tcp:
+            return listens(self.host, self.address, self.port)
+        return hear(self.spec.ready, "ready", self.rendered, self.host, asker)
+
+    def _is_ready(self, heard: Heard) -> bool:
+        """Tell whether an answer is the awaited one; of a user's own file any answer is."""
+        if not (heard.fine and heard.answer):
+            return False
+        if not heard.answer.status:
+            return self.rendered.says.get("ready", "") in heard.text
+        return heard.answer.status == self.spec.ready.status or not self.rendered.tells
 
     def _alive(self) -> None:
         state = self.host.state(self.name)
@@ -161,7 +166,7 @@ class Instance:
         """Ask the live server, from `asker`, which configuration it runs, and look whether the process is ours."""
         live, evidence = self._asked(asker)
         pids = self.pids()
-        if live and pids:
+        if live is not False and pids:
             evidence += f"; process {pids[0]} was started for it"
         elif not pids:
             live = False
@@ -171,15 +176,36 @@ class Instance:
     def _asked(self, asker: Host) -> tuple[bool | None, str]:
         if self.spec.prove is None:
             return None, f"{self.spec.name} has no way to tell its configuration"
-        url = f"http://{self.address}:{self.port}{self.spec.prove.path}"
-        answer, seen = _ask(asker, self.address, self.port, self.spec.prove.path)
-        if answer is None:
-            return False, f"{url}: {seen}"
-        said = answer.body[:100].decode(errors="replace").strip()
-        if answer.status == 200 and said == self.rendered.config_id:
-            return True, f"{url} answered {said}, as rendered"
-        words = f"{answer.status} {said!r}, not {self.rendered.config_id!r}"
-        return False, f"{url} answered {words}: another server, or an older configuration"
+        if not self.rendered.tells:
+            return (
+                None,
+                f"{self.spec.main} is the study's own, and does not say config_id: it was started with this file",
+            )
+        heard = hear(self.spec.prove, "prove", self.rendered, self.host, asker)
+        if heard.answer is None:
+            return False, f"{heard.where}: {heard.seen}"
+        wanted = self.rendered.says["prove"]
+        if heard.answer.status == 200 and heard.text.strip() == wanted:
+            return True, f"{heard.where} answered {wanted}, as rendered"
+        if not heard.answer.status and heard.fine and wanted in heard.text:
+            return True, f"{heard.where} printed {wanted}, as rendered"
+        said = f"{heard.answer.status or heard.seen} {heard.text[:100].strip()!r}, not {wanted!r}"
+        return False, f"{heard.where} answered {said}: another server, or an older configuration"
+
+    def counters(self, asker: Host) -> dict[str, float]:
+        """Return what the service has counted since its start, by name; empty when it does not count.
+
+        Asking counts, too. A user's own file may leave the counters out; else ServiceError when they are not found.
+        """
+        wanted = self.spec.counters
+        if wanted is None:
+            return {}
+        heard = hear(wanted, "counters", self.rendered, self.host, asker)
+        found = {name: re.findall(pattern, heard.text, re.MULTILINE) for name, pattern in wanted.patterns.items()}
+        counts = {name: sum(map(float, texts)) for name, texts in found.items() if texts}
+        if not counts and self.rendered.tells:
+            raise ServiceError(self.host.alias, f"{heard.where}: no counters of {self.spec.name}: {heard.seen}")
+        return counts
 
     def pids(self) -> list[int]:
         """Return the ids of the service's own processes, oldest first; empty when it is not running."""

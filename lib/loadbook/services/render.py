@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,19 @@ import jinja2
 from loadbook.core.errors import SpecProblem, StudyError
 from loadbook.design.study import Level
 from loadbook.hosts.host import Host
-from loadbook.services.spec import ServiceSpec
+from loadbook.services.spec import Commands, ServiceSpec
+
+SIDE_STEP = 10_000
+_ALONE: Mapping[str, Any] = {"backends": (), "behind": {}, "node": "node", "cpus": (0,), "built": "/built"}
 
 
 @dataclass(frozen=True)
 class Place:
     """Where an instance lives: folder (absolute, on the host), address and TCP port.
 
-    `extra` is what only the run knows, such as the addresses behind a balancer; templates see it as `extra`.
+    `extra` is what only the run knows, seen by templates under its own names: `backends` (each with node, address,
+    port, dir and local: is it on this very host), `behind` (the same by role), `node` (the host's alias), `cpus` (the
+    numbers of those that the service may use), `built` (the folder of a program that was built).
     """
 
     dir: str
@@ -36,14 +41,39 @@ class Place:
         """Return the place of the instance `name` on a host: a folder of its own below the host's workdir."""
         return cls(f"{host.workdir}/services/{name}", host.address, port, extra or {})
 
+    @property
+    def side_port(self) -> int:
+        """TCP port for what must not meet the load: state, counters, proof."""
+        return self.port + SIDE_STEP if self.port + SIDE_STEP < 1 << 16 else self.port - SIDE_STEP
+
+    def known(self) -> dict[str, Any]:
+        """Return what templates see of the place."""
+        own = {"dir": self.dir, "address": self.address, "port": self.port, "side_port": self.side_port}
+        return {**_ALONE, **self.extra, **own}
+
+    def blank(self) -> Place:
+        """Return a place that is alike for every host: as many backends, all else without meaning."""
+        behind = {role: _blank_backends(them) for role, them in self.extra.get("behind", {}).items()}
+        backends = _blank_backends(self.extra.get("backends", ()))
+        return Place(
+            "/place", "address.invalid", 65535, {**self.extra, **_ALONE, "behind": behind, "backends": backends}
+        )
+
+
+def _blank_backends(backends: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    blank = {"address": "address.invalid", "port": 65535, "dir": "/place", "local": True}
+    return [{**backend, **blank, "node": f"node{number}"} for number, backend in enumerate(backends, 1)]
+
 
 @dataclass(frozen=True)
 class Rendered:
     """A configuration ready to be put on a host.
 
-    `config_sha256` tells configurations apart and is the same wherever and whenever one is used: folder, address, port
-    and id are blanked for it. `config_id` is its start and a token of this rendering: a process that answers with it
-    has read these very files.
+    `config_sha256` tells configurations apart and is the same wherever and whenever one is used: folder, addresses,
+    ports, names of hosts and the id are blanked for it. `config_id` is its start and a token of this rendering: a
+    process that answers with it has read these very files. `tells` is False for a user's own file that does not hold
+    the id. `commands` has, beside the service's own, what is asked of it by a command (ready, prove, counters);
+    `says` what the answers must hold, `scheme` what its port speaks.
     """
 
     place: Place
@@ -51,49 +81,92 @@ class Rendered:
     commands: dict[str, tuple[str, ...]]
     config_sha256: str
     config_id: str
+    scheme: str = "http"
+    says: Mapping[str, str] = field(default_factory=dict)
+    tells: bool = True
 
 
-_BLANK = Place("/place", "address.invalid", 65535)
-
-
-def render(spec: ServiceSpec, values: Mapping[str, Level], place: Place, token: str | None = None) -> Rendered:
+def render(
+    spec: ServiceSpec, values: Mapping[str, Level], place: Place, token: str | None = None, *, main: bytes | None = None
+) -> Rendered:
     """Render a service's files and commands.
 
     Parameters
     ----------
     values : variables as the study gives them; what is left out has the service's default.
     token : distinguishes this rendering from every other; random unless given.
+    main : a template of the user's own that takes the place of the service's main one.
 
     Raises
     ------
     StudyError : a value that its variable does not allow (``vars.<name>``), or a template that cannot be rendered.
     """
-    typed = spec.values(values)
-    blank_files, blank_commands = _rendered(spec, typed, replace(_BLANK, extra=place.extra), "0")
-    canonical = json.dumps([sorted((n, b.decode()) for n, b in blank_files.items()), blank_commands], sort_keys=True)
+    known = {**spec.values(values), "binary": spec.binary}
+    templates = _templates(spec, main)
+    blank_files, blank_commands = _rendered(spec, templates, {**known, **place.blank().known(), "config_id": "0"})
+    own = {name: argv for name, argv in blank_commands.items() if name in Commands.model_fields}
+    canonical = json.dumps([sorted((n, b.decode()) for n, b in blank_files.items()), own], sort_keys=True)
     sha256 = hashlib.sha256(canonical.encode()).hexdigest()
     config_id = f"{sha256[:16]}-{token or secrets.token_hex(6)}"
-    files, commands = _rendered(spec, typed, place, config_id)
-    return Rendered(place, files, commands, sha256, config_id)
+    known |= {**place.known(), "config_id": config_id}
+    files, commands = _rendered(spec, templates, known)
+    scheme, says = _worded(spec, known)
+    tells = main is None or config_id.encode() in files[spec.main or ""]
+    return Rendered(place, files, commands, sha256, config_id, scheme, says, tells)
+
+
+def _templates(spec: ServiceSpec, main: bytes | None) -> dict[str, jinja2.Template]:
+    """Return the template of every file, a user's own text in the place of the main one."""
+    where, environment = "", _environment(spec.folder)
+    try:
+        templates = {}
+        for where, template in spec.files.items():
+            templates[where] = environment.get_template(template)
+        if main is not None:
+            where = "config"
+            if spec.main is None:
+                raise ValueError(f"service {spec.name} has no main file that another can take the place of")
+            templates[spec.main] = environment.from_string(main.decode())
+    except (jinja2.TemplateError, ValueError) as error:
+        raise _problem(spec, where, error) from error
+    return templates
 
 
 def _rendered(
-    spec: ServiceSpec, typed: Mapping[str, Any], place: Place, config_id: str
+    spec: ServiceSpec, templates: Mapping[str, jinja2.Template], known: Mapping[str, Any]
 ) -> tuple[dict[str, bytes], dict[str, tuple[str, ...]]]:
-    environment = _environment(spec.folder)
-    context = {**typed, **vars(place), "config_id": config_id, "binary": spec.binary}
-    given = {k: v for k, v in spec.commands.model_dump().items() if v is not None}
+    given = spec.commands.model_dump(exclude_none=True)
+    asked = {"ready": spec.ready, "prove": spec.prove, "counters": spec.counters}
+    given |= {name: question.argv for name, question in asked.items() if question is not None and question.argv}
+    files, commands = {}, {}
     where = ""
     try:
-        files = {}
-        for where, template in spec.files.items():
-            files[where] = environment.get_template(template).render(context).encode()
-        commands = {}
+        for where, template in templates.items():
+            files[where] = template.render(known).encode()
         for where, argv in given.items():
-            commands[where] = tuple(environment.from_string(item).render(context) for item in argv)
+            commands[where] = tuple(_text(spec, item, known) for item in argv)
     except (jinja2.TemplateError, TypeError, ValueError) as error:
-        raise StudyError(f"service {spec.name}", [SpecProblem(where, f"{type(error).__name__}: {error}")]) from error
-    return files, commands
+        raise _problem(spec, where, error) from error
+    return files, {name: argv for name, argv in commands.items() if argv[0]}
+
+
+def _worded(spec: ServiceSpec, known: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return what the service's port speaks and what its answers must hold."""
+    asked = {"ready": spec.ready.says, "prove": spec.prove.says if spec.prove else None}
+    try:
+        says = {name: _text(spec, text, known) for name, text in asked.items() if text is not None}
+        return _text(spec, spec.scheme, known), says
+    except (jinja2.TemplateError, TypeError, ValueError) as error:
+        raise _problem(spec, "scheme, says", error) from error
+
+
+def _text(spec: ServiceSpec, template: str, known: Mapping[str, Any]) -> str:
+    return _environment(spec.folder).from_string(template).render(known)
+
+
+def _problem(spec: ServiceSpec, where: str, error: Exception) -> StudyError:
+    line = f" (line {error.lineno})" if isinstance(error, jinja2.TemplateSyntaxError) else ""
+    return StudyError(f"service {spec.name}", [SpecProblem(where, f"{type(error).__name__}: {error}{line}")])
 
 
 @cache

@@ -1,0 +1,68 @@
+"""How a service's processes are started: on which CPUs of the host, with how many open files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loadbook.hosts.host import Host
+from loadbook.services.asking import ServiceError
+
+CONTROL_S = 20.0
+_LIMITED = 'ulimit -S -n "$1" && shift && exec "$@"'
+# prints the hard limit of open files, then the CPUs that a process may use which asks for the CPUs $1
+_ALLOWED = """: loadbook asks what processes may have
+ulimit -H -n
+[ -z "$1" ] || exec taskset -c "$1" grep Cpus_allowed_list /proc/self/status
+"""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """CPUs (their numbers on the host) and soft limit of open files of every process; empty and None: as logged in."""
+
+    cpus: tuple[int, ...] = ()
+    nofile: int | None = None
+
+    def argv(self, command: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the command that starts `command` so, in the same process."""
+        limited = ("/bin/sh", "-c", _LIMITED, "sh", str(self.nofile), *command) if self.nofile else command
+        return ("taskset", "-c", self.cpu_list, *limited) if self.cpus else limited
+
+    @property
+    def cpu_list(self) -> str:
+        """The CPUs as taskset reads them, such as 0,2."""
+        return ",".join(map(str, sorted(set(self.cpus))))
+
+    def check(self, host: Host) -> None:
+        """See that the host lets a process have all that is asked for; ServiceError says what it allows instead."""
+        if not self.cpus and self.nofile is None:
+            return
+        done = host.script(_ALLOWED, [self.cpu_list], timeout_s=CONTROL_S)
+        hard, _, mask = done.stdout.decode(errors="replace").partition("\n")
+        if self.nofile is not None and hard.strip() != "unlimited" and self.nofile > int(hard):
+            raise ServiceError(
+                host.alias,
+                f"nofile = {self.nofile} is refused: the hard limit of open files is {hard.strip()}",
+                "raise `nofile` for this user in /etc/security/limits.d on that host and log in anew, or ask for less",
+            )
+        if self.cpus and _numbers(mask.partition(":")[2]) != set(self.cpus):
+            said = done.stderr.decode(errors="replace").strip()
+            allowed = mask.partition(":")[2].strip() or "none of them"
+            raise ServiceError(
+                host.alias,
+                f"CPUs {self.cpu_list} are refused: of these it may use {allowed}{': ' if said else ''}{said}",
+                "correct `cpus` in the study or in the hosts file; taskset comes with util-linux",
+            )
+
+
+AS_LOGGED_IN = Launch()
+
+
+def _numbers(cpus: str) -> set[int]:
+    """Return the numbers of a list as the kernel writes it, such as 0-2,5."""
+    found: set[int] = set()
+    for part in cpus.strip().split(","):
+        first, _, last = part.partition("-")
+        if first:
+            found |= set(range(int(first), int(last or first) + 1))
+    return found
