@@ -1,27 +1,54 @@
-"""`loadbook report`: notebooks -> HTML, and the index page."""
+"""`loadbook report`: notebooks -> HTML, and the index page; with --all the smoke studies are run first."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from loadbook.core.errors import UsageError
+from loadbook.core.units import seconds
 from loadbook.records.layout import Layout
 from loadbook.records.layout import layout as layout_of
+
+if TYPE_CHECKING:
+    from loadbook.report.build import Built
+    from loadbook.report.site import Part
 
 
 @click.command()
 @click.argument("studies", nargs=-1, metavar="[STUDY]...")
 @click.option("--run", default="latest", show_default=True, help="Run id; needs exactly one STUDY.")
 @click.option("-p", "--parameter", "pairs", multiple=True, metavar="NAME=VALUE", help="Notebook parameter.")
-def report(studies: tuple[str, ...], run: str, pairs: tuple[str, ...]) -> None:
+@click.option("--all", "whole", is_flag=True, help="First run the smoke variant of every study that has none here.")
+@click.option("--hosts", type=click.Path(path_type=Path), help="With --all: hosts file; without it: the lab.")
+@click.option("--new", is_flag=True, help="With --all: run also what has been run.")
+@click.option("--jobs", type=click.IntRange(min=1), help="With --all: reports made at a time; default: one per CPU.")
+def report(
+    studies: tuple[str, ...],
+    run: str,
+    pairs: tuple[str, ...],
+    whole: bool,
+    hosts: Path | None,
+    new: bool,
+    jobs: int | None,
+) -> None:
     """Execute the notebooks of STUDY (default: every study that has a run) and export them to reports/.
 
-    The last lines are the verdict sentences and the report's path. Exit code 3: a notebook failed; the index says
-    which, and the other pages are there.
+    The last lines are the verdict sentences and the report's path. Exit code 3: a notebook failed, or with --all a
+    study could not be run; the index says which, and the other pages are there. --all goes on where it was stopped.
     """
+    if whole and (studies or pairs or run != "latest"):
+        raise UsageError("--all makes every report as it is: it takes no STUDY, --run or --parameter")
+    if not whole and (hosts or new or jobs):
+        raise UsageError("--hosts, --new and --jobs go with --all")
+    if whole:
+        _whole_site(hosts, new, jobs)
+        return
     from loadbook.report.build import build
     from loadbook.report.index import write_index
 
@@ -34,15 +61,67 @@ def report(studies: tuple[str, ...], run: str, pairs: tuple[str, ...]) -> None:
     written = write_index(layout.reports)
     clock.say("done")
     for one in built:
-        for line in one.summary.get("sentences", []):
-            click.echo(line)
-        for failed in one.failed:
-            click.echo(f"{one.study}: no report: {failed}", err=True)
-        for page in one.pages[:1]:
-            click.echo(f"report: {page}")
+        _print(one)
     click.echo(f"index: {written}")
     if any(one.failed for one in built):
         sys.exit(3)
+
+
+def _print(built: Built) -> None:
+    for line in built.summary.get("sentences", []):
+        click.echo(line)
+    for failed in built.failed:
+        click.echo(f"{built.study}: no report: {failed}", err=True)
+    for page in built.pages[:1]:
+        click.echo(f"report: {page}")
+
+
+def _whole_site(hosts: Path | None, new: bool, jobs: int | None) -> None:
+    """Run what is missing, make every report, and say what each took."""
+    from loadbook.cli.progress import Reporter
+    from loadbook.report.index import keep_site, write_index
+    from loadbook.report.site import kept, report_all, run_all
+    from loadbook.trials.spread import cpus
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    layout, clock, began, parts = layout_of(), _Clock(), time.time(), {}
+    with Reporter(sys.stderr) as reporter:
+        for part in run_all(layout, hosts, new, reporter, clock.say):
+            parts[part.study] = part
+            clock.say(_ended(part))
+    failed, runs_end = False, time.monotonic()
+    for one in report_all(layout, _recorded(layout), jobs or cpus()):
+        clock.say(f"{one.study}: " + (f"no report: {one.error}" if one.error else f"report, {seconds(one.took_s)}"))
+        failed |= one.error is not None
+        if one.study in parts:
+            parts[one.study].reported_s = one.took_s
+        if one.built:
+            _print(one.built)
+    reported_s = time.monotonic() - runs_end
+    said = kept(list(parts.values()), began, reported_s)
+    keep_site(layout.reports, said)
+    click.echo(f"index: {write_index(layout.reports)}")
+    for part in parts.values():
+        click.echo(f"{part.study}\t{_took(part)}")
+    click.echo(f"runs {seconds(said['ran_s'])}, reports {seconds(reported_s)}")
+    if failed or any(part.lacks for part in parts.values()):
+        sys.exit(3)
+
+
+def _ended(part: Part) -> str:
+    if part.lacks:
+        return f"{part.study}: not run: {part.lacks}"
+    return f"{part.study}: run {part.run}" + (" stands" if part.stood else f", {seconds(part.ran_s)}")
+
+
+def _took(part: Part) -> str:
+    if part.lacks:
+        return f"not run: {part.lacks}"
+    return f"run {seconds(part.ran_s)}\treport {seconds(part.reported_s)}"
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def _recorded(layout: Layout) -> tuple[str, ...]:

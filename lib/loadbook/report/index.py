@@ -15,6 +15,7 @@ from loadbook.report.blocks import render, stylesheet
 from loadbook.report.html import POLICY, forbidden
 
 SUFFIX = ".summary.json"
+SITE = "site.json"
 CHECKS = {"aa": "A/A", "control": "known effect"}
 GLYPHS = {True: "✓", False: "✕", None: "–"}
 
@@ -47,15 +48,36 @@ def keep(reports: Path, summary: dict[str, Any]) -> None:
     write_json(reports / f"{summary['study']}{SUFFIX}", summary)
 
 
+def keep_site(reports: Path, said: dict[str, Any]) -> None:
+    """Write what became of `loadbook report --all`, for the index (see report.site)."""
+    write_json(reports / SITE, said)
+
+
 def write_index(reports: Path) -> Path:
     """Write index.html over every summary in `reports` and return its path."""
     entries = sorted(_entries(reports), key=lambda e: (-e.summary["started"], e.summary["study"]))
-    page = str(render("index.html.j2", entries=entries, style=stylesheet(), policy=POLICY))
+    page = str(render("index.html.j2", entries=entries, site=_site(reports), style=stylesheet(), policy=POLICY))
     found = forbidden(page)
     if found:
         raise ReportError(f"index.html: not written, it would hold {'; '.join(found[:5])}")
     write_atomic(reports / "index.html", page.encode())
     return reports / "index.html"
+
+
+def _site(reports: Path) -> dict[str, Any] | None:
+    """Return what the last `loadbook report --all` took, and what it could not run."""
+    path = reports / SITE
+    if not path.is_file():
+        return None
+    try:
+        said = read_json(path)
+    except DataError:
+        path.unlink()
+        return None
+    began = datetime.fromtimestamp(said["began"], UTC).strftime("%Y-%m-%d %H:%M")
+    lacking = [part for part in said["parts"] if part["lacks"]]
+    took = {key: seconds(said[f"{key}_s"]) for key in ("ran", "reported")}
+    return took | {"began": began, "studies": len(said["parts"]), "lacking": lacking}
 
 
 def _entries(reports: Path) -> Sequence[Entry]:

@@ -85,9 +85,9 @@ def _failure(future: Future[Result]) -> str | None:
 
 
 @contextmanager
-def processes() -> Iterator[Executor]:
-    """Yield an executor of one process per CPU that this process may use; they end with the block, or with us."""
-    pool = ProcessPoolExecutor(cpus(), _Context(), initializer=_follow)
+def processes(count: int | None = None) -> Iterator[Executor]:
+    """Yield an executor of processes, by default one per CPU that we may use; they end with the block, or with us."""
+    pool = ProcessPoolExecutor(count or cpus(), _Context(), initializer=_follow)
     try:
         yield pool
     finally:

@@ -1,0 +1,144 @@
+"""The whole site by one call: every study's smoke variant is run where it was not yet, then every report is made.
+
+What cannot be run here (a tool, a permission, a host that is missing) is kept with its reason and stands on the index.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from loadbook.core.errors import LoadbookError
+from loadbook.design.gallery import is_variant, study_files
+from loadbook.design.plan import read_plan, study_sha256
+from loadbook.design.study import Study
+from loadbook.design.study_file import SMOKE
+from loadbook.records.layout import Layout
+from loadbook.records.manifest import read_json
+from loadbook.records.planned import is_complete, plan_of
+from loadbook.report.build import Built, Say, build
+from loadbook.trials.api import run_study
+from loadbook.trials.progress import OnEvent
+from loadbook.trials.spread import processes
+from loadbook.trials.studies import load_study
+
+Job = tuple[Layout, str]
+
+
+@dataclass
+class Part:
+    """One study of the site: its run, what running and reporting took in seconds, or why it could not be run.
+
+    `stood`: the run was there already.
+    """
+
+    study: str
+    run: str | None = None
+    stood: bool = False
+    ran_s: float = 0.0
+    reported_s: float = 0.0
+    lacks: str | None = None
+
+
+@dataclass
+class Report:
+    """What came of one study's report: `built`, or the error that ended it, and the seconds that it took."""
+
+    study: str
+    built: Built | None
+    error: str | None
+    took_s: float
+
+
+def smoke_names(layout: Layout) -> list[str]:
+    """Return the smoke variant of every study that asks its own question."""
+    return [path.stem + SMOKE for path in study_files(layout.studies) if not is_variant(path)]
+
+
+def run_all(layout: Layout, hosts: Path | None, new: bool, on_event: OnEvent, say: Say) -> Iterator[Part]:
+    """Run every smoke study, one after the other, and yield what came of each; what is done already is left alone.
+
+    Parameters
+    ----------
+    hosts : hosts file; None is the lab.
+    new : run also what has a finished run.
+
+    Raises
+    ------
+    KeyboardInterrupt : the same call goes on with the study under way.
+    """
+    for name in smoke_names(layout):
+        begun = time.monotonic()
+        part = Part(name)
+        try:
+            study = load_study(layout, name)
+            part.run = None if new else _standing(layout, study)
+            part.stood = part.run is not None
+            if part.run is None:
+                say(f"{name}: {study.question}")
+                part.run = run_study(layout, name, hosts, new=new or _changed(layout, study), on_event=on_event)
+            part.ran_s = _took_s(layout, part) if part.stood else time.monotonic() - begun
+        except LoadbookError as error:
+            part.lacks = " ".join(f"{error.message} ({error.hint})".split() if error.hint else error.message.split())
+        yield part
+
+
+def _standing(layout: Layout, study: Study) -> str | None:
+    """Return the newest run of a study if it is finished and of this very study."""
+    runs = layout.runs(study.name)
+    paths = layout.run(study.name, runs[-1]) if runs else None
+    return runs[-1] if paths and is_complete(paths) and not _changed(layout, study) else None
+
+
+def _took_s(layout: Layout, part: Part) -> float:
+    run = read_json(layout.run(part.study, str(part.run)).run_json)
+    return float(run["ended"] - run["started"])
+
+
+def _changed(layout: Layout, study: Study) -> bool:
+    """Tell whether the newest run of a study was planned from another text of it."""
+    runs = layout.runs(study.name)
+    if not runs:
+        return False
+    paths = layout.run(study.name, runs[-1])
+    return study_sha256(read_plan(plan_of(paths), str(paths.plan)).study) != study_sha256(study)
+
+
+def report_all(layout: Layout, studies: Sequence[str], jobs: int) -> Iterator[Report]:
+    """Make the reports of studies that have a run, `jobs` at a time, and yield what came of each as it is done."""
+    work: list[Job] = [(layout, study) for study in studies]
+    if jobs == 1 or len(work) < 2:
+        yield from map(_report, work)
+        return
+    from concurrent.futures import as_completed
+
+    with processes(jobs) as pool:
+        for done in as_completed([pool.submit(_report, job) for job in work]):
+            yield done.result()
+
+
+def _report(job: Job) -> Report:
+    """Make one report; an error becomes a text, so that the others go on."""
+    layout, study = job
+    begun = time.monotonic()
+    built, error = None, None
+    try:
+        built = build(layout, study, "latest", (), lambda text: None)
+        error = "; ".join(built.failed) or None
+    except LoadbookError as failed:
+        error = " ".join(failed.message.split())
+    return Report(study, built, error, time.monotonic() - begun)
+
+
+def kept(parts: Sequence[Part], began: float, reported_s: float) -> dict[str, Any]:
+    """Return what the index says of the whole: when it began (epoch s), each part, seconds of all reports together."""
+    ran_s = sum(part.ran_s for part in parts)
+    return {
+        "began": began,
+        "ran_s": round(ran_s, 1),
+        "reported_s": round(reported_s, 1),
+        "parts": [asdict(part) for part in parts],
+    }
