@@ -13,7 +13,7 @@ STUDIES = Path(__file__).parents[2] / "studies"
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="no nginx here")
-@pytest.mark.parametrize("name", ["nginx-screening", "nginx-tuned-groups"])
+@pytest.mark.parametrize("name", ["nginx-screening", "nginx-tuned-groups", "nginx-whole-file"])
 def test_nginx_accepts_every_treatment(name: str, tmp_path: Path) -> None:
     study, nginx = read_study(STUDIES / f"{name}.toml"), load_service("nginx", [])
     for treatment in study.treatments:
@@ -44,3 +44,10 @@ def test_the_tuned_file_sets_all_of_the_articles_directives() -> None:
         "open_file_cache_valid 60;", "open_file_cache_min_uses 1;", "access_log access-0.log extended;",
         "limit_conn address 100;", "limit_conn_zone $binary_remote_addr zone=address:10m;",
     } <= added  # fmt: skip
+
+
+def test_the_groups_together_are_the_whole_file() -> None:
+    groups, whole = (read_study(STUDIES / f"nginx-{name}.toml") for name in ("tuned-groups", "whole-file"))
+    assert groups.vars_of("before", "web").items() >= whole.vars_of("before", "web").items()
+    assert groups.vars_of("abcdefgh", "web").items() >= whole.vars_of("after", "web").items()
+    assert len(whole.vars_of("after", "web")) == 25

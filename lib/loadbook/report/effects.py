@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from loadbook.report import drivers, tails, trials, verdicts
 from loadbook.report.blocks import Block, block, clean, render
 from loadbook.report.page import Page, load, nothing
 from loadbook.report.show import drawn, markup
-from loadbook.report.tables import plain, safe_table
+from loadbook.report.tables import Table, plain, safe_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,21 +46,35 @@ class EffectsPage(Page):
     notebook = "config_effects"
 
     def answer(self) -> Block:
-        """Show the headline verdict, one supporting sentence, and how many treatments are in each class."""
+        """Show the headline verdict, what supports it, and how many treatments are in each class.
+
+        Of a single treatment that includes its percentiles: one rate cannot tell what became of the slow requests.
+        """
         said = verdicts.answer(self.analysis)
+        said = replace(said, support=" ".join(filter(None, (said.support, self._percentiles_moved()))))
         return block("answer.html.j2", "\n".join([*said.errors, said.headline, said.support]), said=said)
+
+    def _percentiles_moved(self) -> str | None:
+        from loadbook.report.figures import latency
+
+        alone = len(self.analysis.of_kind("treatment")) == 1 and not self.analysis.laboratory
+        return f"Latency: {latency.answer(self.analysis, self.panels)}" if alone and self.panels else None
 
     def effects(self) -> Block:
         """Show the effect plot (of a one-sided question that of losses), a sentence per treatment, and the table."""
         from loadbook.report.figures import effects, losses
 
         figure = losses if self.analysis.asks == "no-loss" else effects
-        said, table = verdicts.sentences(self.analysis), verdicts.table(self.analysis, self.labels)
+        said, table = verdicts.sentences(self.analysis), self.table()
         html = render(
             "effects.html.j2", figure=markup(drawn(figure, self.analysis)), said=said, table=safe_table(table)
         )
         text = "\n".join(f"{s.glyph} {s.name}{s.text}" for s in said)
         return Block(str(html), str(clean(f"{text}\n\n{plain(table)}")))
+
+    def table(self) -> Table:
+        """Return the numbers behind the effect plot."""
+        return verdicts.table(self.analysis, self.labels)
 
     def single_blocks(self) -> Block:
         """Show the pairs behind the headline's comparison; those of the other treatments are one click away."""
