@@ -16,6 +16,7 @@ from loadbook.records.spans import measured
 from loadbook.tools import registry
 from loadbook.tools.base import Captured, Measurement, Parsed
 from loadbook.traces import sampler
+from loadbook.trials.counted import counted
 from loadbook.trials.outputs import held
 from loadbook.trials.totals import apart, total
 
@@ -67,6 +68,7 @@ def rows_of(folder: Path, record: TrialRecord) -> TrialRows:
         rows.record = _by_samples(record, parsed)
         _add_measurements(rows, parsed)
     _add_traces(rows, folder, changed)
+    _add_counted(rows)
     return rows
 
 
@@ -140,3 +142,11 @@ def _add_traces(rows: TrialRows, folder: Path, changed: Iterable[str]) -> None:
             # the load generator is meant to end before its monitor does
             if not (problem.name == "process_gone" and problem.message.startswith(f"{record.tool}:")):
                 rows.problem(problem.name, problem.message, level="note", host=monitor.host, file=monitor.file)
+
+
+def _add_counted(rows: TrialRows) -> None:
+    """Put what services counted beside the samples."""
+    found, back = counted(rows.record)
+    rows.traces += found
+    for one in back:
+        rows.problem("served-less", one.message, level="doubt", host=one.host)
