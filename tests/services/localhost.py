@@ -9,16 +9,17 @@ import subprocess
 import time
 from pathlib import Path
 
-from loadbook.core.errors import HostError, HostTimeoutError, UnreachableError
+from loadbook.core.errors import CommandError, HostError, HostTimeoutError, UnreachableError
 from loadbook.hosts.host import Answer, Clock, Completed, JobState
 
 
 class LocalHost:
     alias = "here"
     address = "127.0.0.1"
+    live = True
 
-    def __init__(self, workdir: Path) -> None:
-        self.workdir = str(workdir)
+    def __init__(self, workdir: Path, env: dict[str, str] | None = None) -> None:
+        self.workdir, self.env = str(workdir), env
         self.jobs: dict[str, subprocess.Popen[bytes]] = {}
 
     def open(self) -> None:
@@ -30,13 +31,19 @@ class LocalHost:
 
     def run(self, argv, *, timeout_s, stdin=b"", check=False):
         try:
-            done = subprocess.run(list(argv), input=stdin, capture_output=True, timeout=timeout_s, check=False)
+            done = subprocess.run(
+                list(argv), input=stdin, capture_output=True, timeout=timeout_s, check=False, env=self.env
+            )
         except FileNotFoundError as error:
             return Completed(127, b"", str(error).encode())
+        except subprocess.TimeoutExpired as error:
+            raise HostTimeoutError(self.alias, str(error)) from None
+        if check and done.returncode:
+            raise CommandError(self.alias, f"{argv}: {done.stderr.decode()}")
         return Completed(done.returncode, done.stdout, done.stderr)
 
     def script(self, text, args=(), *, timeout_s, check=False):
-        return self.run(["sh", "-c", text, "sh", *args], timeout_s=timeout_s)
+        return self.run(["sh", "-c", text, "sh", *args], timeout_s=timeout_s, check=check)
 
     def _path(self, path: str) -> Path:
         return Path(self.workdir, path)
@@ -44,6 +51,7 @@ class LocalHost:
     def put(self, path, data, mode=0o644):
         self._path(path).parent.mkdir(parents=True, exist_ok=True)
         self._path(path).write_bytes(data)
+        self._path(path).chmod(mode)
 
     def get(self, path, *, max_bytes):
         return self._path(path).read_bytes()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from loadbook.hosts.host import Answer, Completed, Host, Job
 from loadbook.services.asking import POLL_S, Heard, ServiceError, hear, listens
+from loadbook.services.build import build
 from loadbook.services.launch import AS_LOGGED_IN, Launch
 from loadbook.services.render import Rendered
 from loadbook.services.spec import ServiceSpec
@@ -40,16 +41,20 @@ class Proof(NamedTuple):
 
 
 def version(host: Host, spec: ServiceSpec) -> str:
-    """Return the version of the service's binary on a host; ServiceError names the package when it is missing."""
+    """Return the version of the service's binary on a host, and what tells a program that is built from others.
+
+    It is built if need be. ServiceError names the package of a missing binary, BuildError what building needs.
+    """
+    program = build(host, spec).version if spec.build else ""
     if spec.version is None:
-        raise ServiceError(host.alias, f"{spec.name} is built from sources and has no version but that of the build")
+        return program
     done = host.run(spec.version.argv, timeout_s=CONTROL_S)
     found = re.search(spec.version.pattern, (done.stdout + b"\n" + done.stderr).decode(errors="replace"))
     if not found:
         raise ServiceError(
             host.alias, f"{spec.name}: no version from {' '.join(spec.version.argv)}: {_words(done)}", _install(spec)
         )
-    return found[1]
+    return f"{found[1]}, {program}" if program else found[1]
 
 
 class Instance:
@@ -96,9 +101,12 @@ class Instance:
     def check(self) -> None:
         """Put the files on the host, let the service check them, and keep its dump of what it understood.
 
-        Raises ServiceError with the service's own words; nothing has been started then.
+        What is built is built first if need be. Raises ServiceError with the service's own words, or BuildError;
+        nothing has been started then.
         """
         self._touched = True
+        if self.spec.build:
+            build(self.host, self.spec)
         self.launch.check(self.host)
         for name, data in self.rendered.files.items():
             self.host.put(f"{self.rendered.place.dir}/{name}", data)

@@ -16,6 +16,7 @@ import jinja2
 from loadbook.core.errors import SpecProblem, StudyError
 from loadbook.design.study import Level
 from loadbook.hosts.host import Host
+from loadbook.services.build import BUILT, folder_name
 from loadbook.services.spec import Commands, ServiceSpec
 
 SIDE_STEP = 10_000
@@ -28,7 +29,7 @@ class Place:
 
     `extra` is what only the run knows, seen by templates under its own names: `backends` (each with node, address,
     port, dir and local: is it on this very host), `behind` (the same by role), `node` (the host's alias), `cpus` (the
-    numbers of those that the service may use), `built` (the folder of a program that was built).
+    numbers of those that the service may use), `built` (where built programs are; templates see their own's folder).
     """
 
     dir: str
@@ -39,7 +40,8 @@ class Place:
     @classmethod
     def on(cls, host: Host, name: str, port: int, extra: Mapping[str, Any] | None = None) -> Place:
         """Return the place of the instance `name` on a host: a folder of its own below the host's workdir."""
-        return cls(f"{host.workdir}/services/{name}", host.address, port, extra or {})
+        known = {"built": f"{host.workdir}/{BUILT}", **(extra or {})}
+        return cls(f"{host.workdir}/services/{name}", host.address, port, known)
 
     @property
     def side_port(self) -> int:
@@ -102,17 +104,26 @@ def render(
     StudyError : a value that its variable does not allow (``vars.<name>``), or a template that cannot be rendered.
     """
     known = {**spec.values(values), "binary": spec.binary}
+    program = folder_name(spec) if spec.build else ""
     templates = _templates(spec, main)
-    blank_files, blank_commands = _rendered(spec, templates, {**known, **place.blank().known(), "config_id": "0"})
+    blank_files, blank_commands = _rendered(
+        spec, templates, {**known, **_seen(place.blank(), program), "config_id": "0"}
+    )
     own = {name: argv for name, argv in blank_commands.items() if name in Commands.model_fields}
     canonical = json.dumps([sorted((n, b.decode()) for n, b in blank_files.items()), own], sort_keys=True)
     sha256 = hashlib.sha256(canonical.encode()).hexdigest()
     config_id = f"{sha256[:16]}-{token or secrets.token_hex(6)}"
-    known |= {**place.known(), "config_id": config_id}
+    known |= {**_seen(place, program), "config_id": config_id}
     files, commands = _rendered(spec, templates, known)
     scheme, says = _worded(spec, known)
     tells = main is None or config_id.encode() in files[spec.main or ""]
     return Rendered(place, files, commands, sha256, config_id, scheme, says, tells)
+
+
+def _seen(place: Place, program: str) -> dict[str, Any]:
+    """Return what templates see of the place, with the folder of a built program, whose name tells it from others."""
+    known = place.known()
+    return known | {"built": f"{known['built']}/{program}"}
 
 
 def _templates(spec: ServiceSpec, main: bytes | None) -> dict[str, jinja2.Template]:
