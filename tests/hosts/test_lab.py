@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -13,10 +14,11 @@ from click.testing import CliRunner
 
 from loadbook.cli.hosts import doctor
 from loadbook.cli.lab import lab as lab_command
-from loadbook.core.errors import UnreachableError
+from loadbook.core.errors import UnreachableError, UsageError
 from loadbook.hosts import connect, read_hosts
 from loadbook.hosts.host import Job
-from loadbook.hosts.lab import Lab, cpu_masks
+from loadbook.hosts.lab import Lab
+from loadbook.hosts.lab_plan import cpu_masks
 from waiting import wait_until
 
 pytestmark = pytest.mark.lab
@@ -113,6 +115,41 @@ def test_more_drivers_keep_the_places_of_the_others_and_stay_until_taken_away(tm
         assert not [line for line in processes_in(folder / "driver-2") if b"sshd" in line]
     finally:
         lab().down()
+
+
+def test_hosts_come_as_they_are_needed_and_the_others_stay(tmp_path):
+    folder = tmp_path / "lab"
+
+    def lab(roles: dict[str, int] | None = None, **needs: int) -> Lab:
+        return replace(Lab.at(folder, roles=roles, needs=needs), net="127.250.12")
+
+    try:
+        small = lab().up()
+        grown = lab(web=2, balancer=1).up()
+        assert [(s.alias, s.address) for s in grown[2:]] == [("web-2", "127.250.12.3"), ("balancer", "127.250.12.4")]
+        assert [(s.address, s.port) for s in grown[:2]] == [(s.address, s.port) for s in small]
+        assert lab(web=1).up() == grown
+        less = lab({"web": 1}).up()
+        assert [(s.alias, s.address) for s in less[1:]] == [("web", "127.250.12.2"), ("balancer", "127.250.12.4")]
+    finally:
+        lab().down()
+
+
+def test_a_lab_from_before_there_were_kinds_is_read(tmp_path):
+    host = {"address": "127.250.13.2", "port": 22022, "service_port": 18080, "cpus": [1]}
+    (tmp_path / "lab.json").write_text(json.dumps({"driver": host, "web": host, "driver-2": host}))
+    lab = Lab.at(tmp_path)
+    assert (lab.kind, lab.hosts["driver-2"]) == ("loopback", ("driver",))
+    assert [(s.alias, s.address, s.cpus) for s in lab.status()][2:] == [("driver-2", "127.250.13.2", (1,))]
+
+
+def test_the_loopback_lab_has_no_links(own):
+    own.up()
+    with pytest.raises(UsageError, match="no links") as refused:
+        own.cut("web", 1)
+    assert "--kind netns" in refused.value.hint
+    with pytest.raises(UsageError, match="no host 'webb'"):
+        own.join("webb")
 
 
 def test_commands(tmp_path, monkeypatch):

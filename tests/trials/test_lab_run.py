@@ -192,7 +192,7 @@ def test_everything_that_is_wrong_is_said_before_the_first_trial(lab, layout):
 
 
 def test_a_taken_port_is_found_before_the_first_trial(lab, layout):
-    web = json.loads((lab.folder / "lab.json").read_text())["web"]
+    web = json.loads((lab.folder / "lab.json").read_text())["hosts"]["web"]
     with socket.socket() as squatter:
         squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         squatter.bind((web["address"], web["service_port"]))

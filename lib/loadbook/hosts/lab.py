@@ -1,4 +1,4 @@
-"""The loopback lab: a real sshd per host alias on its own loopback address, as the invoking user.
+"""The lab: a real sshd per host alias on one machine, on loopback addresses or in network namespaces.
 
 The same code path as on real machines (Fabric over SSH, strict host keys) is what a newcomer, a test and CI use.
 Keys are thrown away with the folder; every host has its own work folder, ports and CPU mask.
@@ -8,72 +8,98 @@ from __future__ import annotations
 
 import fcntl
 import getpass
-import os
-import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from loadbook.core.errors import UsageError
 from loadbook.hosts import connect
+from loadbook.hosts.ground import Ground, Loopback
 from loadbook.hosts.inventory import entry_text
+from loadbook.hosts.known_hosts import lookup_name
+from loadbook.hosts.lab_plan import DRIVER, Roles, cpu_masks, hosts_by_need
+from loadbook.hosts.netns import Namespaces
 from loadbook.hosts.sshd import Sshd, program
 from loadbook.records.layout import check_name
 from loadbook.records.manifest import read_json, write_atomic, write_json
 
-DRIVER = "driver"
-HOSTS: Mapping[str, tuple[str, ...]] = {DRIVER: (DRIVER,), "web": ("web",)}
-FIRST_PORT, FIRST_SERVICE_PORT = 22022, 18080
+HOSTS: Mapping[str, Roles] = {DRIVER: (DRIVER,), "web": ("web",)}
+Kind = Literal["loopback", "netns"]
+RECORD = "lab.json"
 
 
 class Status(NamedTuple):
-    """One host of the lab; `pid` is None when it is down."""
+    """One host of the lab; `pid` is None when it is down, `cut` is True while its link is."""
 
     alias: str
     address: str
     port: int
     pid: int | None
     cpus: tuple[int, ...] | None
+    cut: bool = False
 
 
 @dataclass(frozen=True)
 class Lab:
-    """The lab in `folder`: `hosts` (alias -> roles) on the addresses `net`.1, `net`.2, ... of the loopback device."""
+    """The lab in `folder`: `hosts` (alias -> roles), for the loopback lab on `net`.1, `net`.2, ..."""
 
     folder: Path
-    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(HOSTS))
+    hosts: Mapping[str, Roles] = field(default_factory=lambda: dict(HOSTS))
     net: str = "127.0.1"
+    kind: Kind = "loopback"
 
     @classmethod
-    def at(cls, folder: Path, drivers: int | None = None) -> Lab:
-        """Return the lab in `folder` with so many drivers; None: as many as it has, which is one in a new lab."""
-        state = folder / "lab.json"
-        known = read_json(state) if state.is_file() else HOSTS
-        count = drivers or sum(alias.partition("-")[0] == DRIVER for alias in known)
-        # drivers are added at the end, so that the others keep their addresses
-        return cls(folder, dict(HOSTS) | {f"{DRIVER}-{k}": (DRIVER,) for k in range(2, count + 1)})
+    def at(
+        cls,
+        folder: Path,
+        drivers: int | None = None,
+        roles: Mapping[str, int] | None = None,
+        *,
+        needs: Mapping[str, int] | None = None,
+        kind: Kind | None = None,
+    ) -> Lab:
+        """Return the lab in `folder` with what it had and is to have; a new one has a driver and a web host.
+
+        Parameters
+        ----------
+        drivers : how many drivers it is to have; None: as many as it had.
+        roles : role -> how many hosts it is to have exactly; 0 takes them away.
+        needs : role -> how many hosts it is to have at least, as a study asks.
+        kind : None: the kind it had, which is `loopback` in a new lab.
+        """
+        record = _read_record(folder)
+        known = {alias: tuple(host["roles"]) for alias, host in record["hosts"].items()} or HOSTS
+        exactly = dict(roles or {}) | ({DRIVER: drivers} if drivers else {})
+        return cls(folder, hosts_by_need(known, exactly, needs or {}), kind=kind or record["kind"])
 
     @property
     def hosts_file(self) -> Path:
         """Return the hosts file that `up` writes, with known_hosts beside it."""
         return self.folder / "hosts.toml"
 
+    @cached_property
+    def _ground(self) -> Ground:
+        return Namespaces(self.folder) if self.kind == "netns" else Loopback(self.folder, self.net)
+
     def up(self) -> list[Status]:
         """Bring every host up that is not, log in to each, and return the state; a running lab is left alone.
 
-        With other hosts than before, CPUs are shared anew, and hosts whose share changes are started again.
+        With other hosts than before, CPUs are shared anew, and hosts whose share changes are started again. A lab of
+        the other kind goes down first. UsageError: this kind of lab cannot be here.
         """
+        self._ground.check()
         with self._locked():
+            self._begin()
             _make_key(self.folder / "user_key")
             recorded = self._recorded()
-            for server in recorded:
-                if server.alias not in self.hosts:
-                    server.stop()
-            servers = [self._server(number, alias, recorded) for number, alias in enumerate(self.hosts)]
+            self._take_away([server for server in recorded if server.alias not in self.hosts])
+            servers = self._placed(recorded)
+            self._ground.build(servers)
             for server in servers:
                 _make_key(server.folder / "host_key")
                 if server not in recorded or server.pid() is None or not server.answers():
@@ -85,16 +111,31 @@ class Lab:
         return self.status()
 
     def down(self) -> list[Status]:
-        """End every host with everything that runs on it."""
+        """End every host with everything that runs on it, and remove what they stood in."""
         if self.folder.is_dir():
+            self._ground.check()
             with self._locked():
-                for server in self._recorded():
-                    server.stop()
+                self._end()
         return self.status()
 
     def status(self) -> list[Status]:
         """Return what is up; nothing is changed."""
-        return [Status(s.alias, s.address, s.port, s.pid(), s.cpus) for s in self._recorded()]
+        cut = self._ground.is_cut
+        return [Status(s.alias, s.address, s.port, s.pid(), s.cpus, cut(s)) for s in self._recorded()]
+
+    def cut(self, alias: str, seconds: float) -> None:
+        """Cut a host off from all others and from us, for so many seconds at most; UsageError without links."""
+        self._ground.cut(self._known(alias), seconds)
+
+    def join(self, alias: str) -> None:
+        """Give a host that was cut off its link back."""
+        self._ground.join(self._known(alias))
+
+    def _known(self, alias: str) -> Sshd:
+        servers = {server.alias: server for server in self._recorded()}
+        if alias not in servers:
+            raise UsageError(f"the lab has no host {alias!r}", f"hosts: {', '.join(servers) or 'none yet'}")
+        return servers[alias]
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -106,41 +147,69 @@ class Lab:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 
-    def _recorded(self) -> list[Sshd]:
-        path = self.folder / "lab.json"
+    def _begin(self) -> None:
+        """Take a lab of the other kind down; keep the kind first, so that `down` finds what a crash leaves."""
+        record, path = _read_record(self.folder), self.folder / RECORD
+        if path.is_file() and record["kind"] != self.kind:
+            other = replace(self, kind=record["kind"])
+            other._ground.check()
+            other._end()
+            path.unlink()
         if not path.is_file():
-            return []
-        return [
-            Sshd(alias, s["address"], s["port"], s["service_port"], s["cpus"] and tuple(s["cpus"]), self.folder / alias)
-            for alias, s in read_json(path).items()
-        ]
+            write_json(path, {"kind": self.kind, "hosts": {}})
 
-    def _server(self, number: int, alias: str, recorded: list[Sshd]) -> Sshd:
-        """Return a host as it was recorded, if its ports can be had again, else a new choice."""
-        folder = self.folder / check_name("host", alias)
-        folder.mkdir(exist_ok=True)
-        address, cpus = f"{self.net}.{number + 1}", cpu_masks(self.hosts)[alias]
-        for old in recorded:
-            if old.alias == alias and old.address == address:
-                runs = old.pid() is not None
-                if runs and {server.alias for server in recorded} == set(self.hosts):
-                    return old
-                if runs or _is_free(address, old.port):
-                    return replace(old, cpus=cpus)
-        port = _free_port(address, FIRST_PORT)
-        # another lab on this address holds its SSH port all the time, but its service port during trials only
-        service_port = _free_port(address, FIRST_SERVICE_PORT + port - FIRST_PORT)
-        return Sshd(alias, address, port, service_port, cpus, folder)
+    def _end(self) -> None:
+        for server in self._recorded():
+            server.stop()
+        self._ground.clear()
 
-    def _record(self, servers: list[Sshd]) -> None:
+    def _take_away(self, servers: Sequence[Sshd]) -> None:
+        for server in servers:
+            server.stop()
+        self._ground.clear([server.alias for server in servers])
+
+    def _recorded(self) -> list[Sshd]:
+        """Return the hosts as they were when this kind of lab was last brought up."""
+        record = _read_record(self.folder)
+        hosts = record["hosts"] if record["kind"] == self.kind else {}
+        return [self._ground.entered(self._server(alias, host)) for alias, host in hosts.items()]
+
+    def _server(self, alias: str, host: Mapping[str, Any]) -> Sshd:
+        cpus = host["cpus"] and tuple(host["cpus"])
+        return Sshd(alias, host["address"], host["port"], host["service_port"], cpus, self.folder / alias)
+
+    def _placed(self, recorded: Sequence[Sshd]) -> list[Sshd]:
+        """Return every host where it was, new ones at the first addresses that are left."""
+        net = self._ground.net([server.address for server in recorded])
+        before = {s.alias: s for s in recorded if s.address.startswith(f"{net}.")}
+        left = iter(sorted({f"{net}.{k}" for k in range(1, 200)} - {s.address for s in before.values()}, key=_last))
+        masks = cpu_masks(self.hosts)
+        alike = {server.alias for server in recorded} == set(self.hosts)
+        servers = []
+        for alias in self.hosts:
+            (self.folder / check_name("host", alias)).mkdir(exist_ok=True)
+            old = before.get(alias)
+            if old and alike and old.pid() is not None:
+                servers.append(old)
+            else:
+                servers.append(self._ground.place(alias, old.address if old else next(left), masks[alias], old))
+        return servers
+
+    def _record(self, servers: Sequence[Sshd]) -> None:
         keys = [_key_line(server) for server in servers]
         write_atomic(self.folder / "known_hosts", "".join(keys).encode())
         write_atomic(self.hosts_file, "\n".join(self._entry(server) for server in servers).encode())
-        state = {
-            s.alias: {"address": s.address, "port": s.port, "service_port": s.service_port, "cpus": s.cpus}
+        hosts = {
+            s.alias: {
+                "roles": self.hosts[s.alias],
+                "address": s.address,
+                "port": s.port,
+                "service_port": s.service_port,
+                "cpus": s.cpus,
+            }
             for s in servers
         }
-        write_json(self.folder / "lab.json", state)
+        write_json(self.folder / RECORD, {"kind": self.kind, "hosts": hosts})
 
     def _entry(self, server: Sshd) -> str:
         values = {
@@ -152,23 +221,20 @@ class Lab:
             "identity_file": str(self.folder / "user_key"),
             "workdir": str(server.workdir),
             "service_port": server.service_port,
-        } | ({"cpus": list(server.cpus)} if server.cpus else {})
+        }
+        values |= {"cpus": list(server.cpus)} if server.cpus else {}
+        values |= {"may": list(self._ground.may)} if self._ground.may else {}
         return entry_text(server.alias, values)
 
 
-def cpu_masks(hosts: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[int, ...] | None]:
-    """Share the CPUs that we may use among `hosts` (alias -> roles), disjoint; with too few, all drivers have one.
-
-    A machine with one CPU has no masks: driver and server then disturb each other, and a gate says so.
-    """
-    cpus = sorted(os.sched_getaffinity(0))
-    count = len(cpus)
-    if count < 2:
-        return dict.fromkeys(hosts)
-    if count < len(hosts):
-        return {alias: (cpus[0],) if DRIVER in roles else tuple(cpus[1:]) for alias, roles in hosts.items()}
-    edges = [k * count // len(hosts) for k in range(len(hosts) + 1)]
-    return {alias: tuple(cpus[edges[k] : edges[k + 1]]) for k, alias in enumerate(hosts)}
+def _read_record(folder: Path) -> dict[str, Any]:
+    """Return kind and hosts of a lab; without hosts where there is none yet."""
+    path = folder / RECORD
+    record: dict[str, Any] = read_json(path) if path.is_file() else {}
+    if "hosts" not in record:  # as it was before there were two kinds: the hosts alone, named after their role
+        hosts = {alias: {**host, "roles": [alias.partition("-")[0]]} for alias, host in record.items()}
+        record = {"kind": "loopback", "hosts": hosts}
+    return record
 
 
 def _make_key(path: Path) -> None:
@@ -179,21 +245,8 @@ def _make_key(path: Path) -> None:
 
 def _key_line(server: Sshd) -> str:
     kind, blob = (server.folder / "host_key.pub").read_text().split()[:2]
-    return f"[{server.address}]:{server.port} {kind} {blob}\n"
+    return f"{lookup_name(server.address, server.port)} {kind} {blob}\n"
 
 
-def _is_free(address: str, port: int) -> bool:
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((address, port))
-        except OSError:
-            return False
-    return True
-
-
-def _free_port(address: str, first: int) -> int:
-    for port in range(first, first + 500):
-        if _is_free(address, port):
-            return port
-    raise UsageError(f"no free port on {address} from {first} to {first + 500}")
+def _last(address: str) -> int:
+    return int(address.rpartition(".")[2])

@@ -45,7 +45,10 @@ Subsystem sftp internal-sftp
 
 @dataclass(frozen=True)
 class Sshd:
-    """One server: where it listens, its CPUs (None: no mask), and its folder below the lab's."""
+    """One server: where it listens, its CPUs (None: no mask), and its folder below the lab's.
+
+    `enter` are the words of a command that runs another inside of the host's namespaces; none on the loopback device.
+    """
 
     alias: str
     address: str
@@ -53,6 +56,7 @@ class Sshd:
     service_port: int
     cpus: tuple[int, ...] | None
     folder: Path
+    enter: tuple[str, ...] = ()
 
     @property
     def config(self) -> Path:
@@ -94,7 +98,7 @@ class Sshd:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         log = self.folder / "sshd.log"
         log.unlink(missing_ok=True)
-        command = [program("sshd"), "-f", str(self.config), "-E", str(log)]
+        command = [*self.enter, program("sshd"), "-f", str(self.config), "-E", str(log)]
         with _mask(self.cpus):
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=READY_S, check=False)
         deadline = time.monotonic() + READY_S

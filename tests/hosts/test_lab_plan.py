@@ -1,0 +1,66 @@
+"""Hosts by need: those that are there stay where they are, new ones come last, and drivers are apart from servers."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadbook.core.errors import UsageError
+from loadbook.hosts.lab_plan import cpu_masks, hosts_by_need
+
+SMALL = {"driver": ("driver",), "web": ("web",)}
+counts = st.dictionaries(st.sampled_from(["driver", "web", "balancer", "app", "store"]), st.integers(1, 4))
+
+
+def test_what_a_study_needs_is_added_at_the_end():
+    hosts = hosts_by_need(SMALL, {}, {"web": 3, "balancer": 1})
+    assert list(hosts) == ["driver", "web", "web-2", "web-3", "balancer"]
+    assert hosts["web-3"] == ("web",)
+    assert hosts_by_need(hosts, {}, {"web": 1, "app": 1}) == hosts | {"app": ("app",)}
+
+
+def test_hosts_go_only_when_they_are_counted():
+    hosts = hosts_by_need(SMALL, {}, {"web": 3, "balancer": 1})
+    assert list(hosts_by_need(hosts, {"web": 1, "balancer": 0}, {})) == ["driver", "web"]
+
+
+@pytest.mark.parametrize("exactly", [{"driver": 0}, {"web": 99}])
+def test_a_lab_without_a_driver_or_with_a_crowd_is_refused(exactly):
+    with pytest.raises(UsageError, match="a lab has a driver and at most 32 hosts"):
+        hosts_by_need(SMALL, exactly, {})
+
+
+@given(first=counts, then=counts)
+def test_a_lab_that_grows_loses_nobody_and_moves_nobody(first, then):
+    before = hosts_by_need(SMALL, {}, first)
+    after = hosts_by_need(before, {}, then)
+    assert list(after)[: len(before)] == list(before)
+    for role, count in then.items():
+        assert sum(role in roles for roles in after.values()) >= count
+
+
+@given(needs=counts, cpus=st.sets(st.integers(0, 20), min_size=2, max_size=12))
+def test_drivers_are_apart_from_servers_and_every_host_has_a_cpu(needs, cpus):
+    hosts = hosts_by_need(SMALL, {}, needs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "sched_getaffinity", lambda _: cpus)
+        masks = cpu_masks(hosts)
+    assert all(mask and set(mask) <= cpus for mask in masks.values())
+    loading = {cpu for alias, mask in masks.items() if "driver" in hosts[alias] for cpu in mask}
+    serving = {cpu for alias, mask in masks.items() if "driver" not in hosts[alias] for cpu in mask}
+    assert loading.isdisjoint(serving)
+
+
+def test_shares_by_host_then_by_role_then_two(monkeypatch):
+    hosts = hosts_by_need(SMALL, {}, {"web": 2, "balancer": 1})
+
+    def masks(*cpus: int):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cpus))
+        return list(cpu_masks(hosts).values())
+
+    assert masks(0, 1, 2, 3) == [(0,), (1,), (2,), (3,)]
+    assert masks(0, 1, 2) == [(0,), (1,), (1,), (2,)]
+    assert masks(0, 1) == [(0,), (1,), (1,), (1,)]

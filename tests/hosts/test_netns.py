@@ -1,0 +1,145 @@
+"""The namespace lab: hosts of their own, apart from each other and from this machine; nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from loadbook.cli.lab import lab as lab_command
+from loadbook.core.errors import UsageError
+from loadbook.hosts import connect, read_hosts
+from loadbook.hosts.host import Job
+from loadbook.hosts.iproute import namespaces
+from loadbook.hosts.lab import Lab
+from loadbook.hosts.netns import Namespaces
+from waiting import wait_until
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and iproute2"
+)
+
+
+@pytest.fixture(scope="module")
+def spaces(tmp_path_factory):
+    lab = Lab.at(tmp_path_factory.mktemp("netns") / "lab", needs={"balancer": 1}, kind="netns")
+    lab.up()
+    yield lab
+    lab.down()
+
+
+@pytest.fixture
+def connect_host(spaces):
+    opened = []
+
+    def open_one(alias: str):
+        opened.append(connect(spaces.hosts_file, alias, "test"))
+        return opened[-1]
+
+    yield open_one
+    for host in opened:
+        host.close()
+
+
+def said(host, text: str) -> str:
+    return host.script(text, timeout_s=5, check=True).stdout.decode().strip()
+
+
+@needs_root
+@pytest.mark.lab
+def test_every_host_has_a_name_addresses_and_settings_of_its_own(spaces, connect_host):
+    web, driver, known = connect_host("web"), connect_host("driver"), read_hosts(spaces.hosts_file)
+    assert said(web, "hostname; cat /etc/hostname; ls /sys/class/net").split() == ["web", "web", "eth0", "lo"]
+    assert said(web, "getent hosts balancer").split() == [known.hosts["balancer"].address, "balancer"]
+    assert (web.address, known.hosts["web"].service_port) == (known.hosts["web"].address, 80)
+    said(web, "echo 77 >/proc/sys/net/core/somaxconn; echo changed >/etc/motd")
+    assert said(driver, "cat /proc/sys/net/core/somaxconn; cat /etc/motd 2>/dev/null || :").split("\n")[0] != "77"
+    assert Path("/proc/sys/net/core/somaxconn").read_text().strip() != "77"
+    assert "changed" not in said(driver, "cat /etc/motd 2>/dev/null || :")
+    assert "overlay /etc" in said(web, "cat /proc/mounts")
+    assert "overlay /etc" not in Path("/proc/mounts").read_text()
+    assert os.uname().nodename != "web"
+
+
+@needs_root
+@pytest.mark.lab
+def test_interfaces_count_what_goes_from_host_to_host(spaces, connect_host):
+    web, driver = connect_host("web"), connect_host("driver")
+    web.start(Job("page", (("python3", "-m", "http.server", "80", "--bind", web.address),), 20))
+    wait_until(lambda: said(web, f"ss -Hltn 'src {web.address}:80'"))
+    counter = "cat /sys/class/net/eth0/statistics/tx_bytes"
+    before = int(said(web, counter))
+    assert driver.http_get(web.address, 80, "/", timeout_s=5).status == 200
+    assert int(said(web, counter)) > before
+
+
+@needs_root
+@pytest.mark.lab
+def test_a_link_is_cut_and_comes_back_by_itself_or_when_asked(spaces):
+    def cut() -> bool:
+        return next(s.cut for s in spaces.status() if s.alias == "balancer")
+
+    spaces.cut("balancer", 60)
+    assert cut()
+    spaces.join("balancer")
+    assert not cut()
+    spaces.cut("balancer", 0.5)
+    wait_until(lambda: not cut(), 5)
+    connect(spaces.hosts_file, "balancer").close()
+    with pytest.raises(UsageError, match="up to 600 s"):
+        spaces.cut("balancer", 10_000)
+
+
+@needs_root
+@pytest.mark.lab
+def test_what_a_crash_left_is_used_again_or_cleared(tmp_path):
+    lab = Lab.at(tmp_path / "lab", needs={"app": 1}, kind="netns")
+    prefix = Namespaces(lab.folder).prefix
+    others = {name for name in namespaces() if not name.startswith(prefix)}
+    try:
+        first = lab.up()
+        assert lab.up() == first
+        subprocess.run(["ip", "netns", "del", f"{prefix}-host-web"], check=True)
+        second = lab.up()
+        assert [s.address for s in second] == [s.address for s in first]
+        assert [a.pid == b.pid for a, b in zip(first, second, strict=True)] == [True, False, True]
+        (lab.folder / "lab.json").write_text('{"kind": "netns", "hosts": {}}')  # as of a lab that never came up whole
+        Lab.at(lab.folder).down()
+        assert not [name for name in namespaces() if name.startswith(prefix)]
+        assert not Path(f"/sys/class/net/{prefix}").exists()
+        assert others <= set(namespaces())
+    finally:
+        lab.down()
+
+
+@needs_root
+@pytest.mark.lab
+def test_the_other_kind_goes_down_first(tmp_path):
+    folder = tmp_path / "lab"
+    try:
+        Lab.at(folder, kind="netns").up()
+        assert Lab.at(folder).kind == "netns"
+        other = Lab.at(folder, kind="loopback")
+        states = other.up()
+        assert not [name for name in namespaces() if name.startswith(Namespaces(folder).prefix)]
+        assert all(state.address.startswith("127.") and state.pid for state in states)
+        assert Lab.at(folder).kind == "loopback"
+        assert not read_hosts(other.hosts_file).hosts["web"].may
+    finally:
+        Lab.at(folder).down()
+
+
+def test_an_ordinary_user_is_shown_the_loopback_lab(tmp_path, monkeypatch):
+    for name in ("studies", "notebooks"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("LOADBOOK_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    done = CliRunner().invoke(lab_command, ["up", "--kind", "netns"])
+    assert isinstance(done.exception, UsageError)
+    assert "needs root" in done.exception.message
+    assert "--kind loopback" in str(done.exception.hint)
+    assert not (tmp_path / ".cache" / "lab" / "lab.json").exists()
