@@ -124,6 +124,9 @@ class TrialRecord(_Record):
     boot_ids: dict[str, str] = Field(default_factory=dict)
     response_before: ResponseRecord | None = None
     response_after: ResponseRecord | None = None
+    changes: dict[str, dict[str, str | float]] = Field(
+        default_factory=dict, description="host -> what was changed of it for this trial, and put back"
+    )
     reset: dict[str, dict[str, float]] = Field(default_factory=dict, description="host -> state before the trial")
     reconnects: int = 0
     files: dict[str, FileRecord] = Field(default_factory=dict)

@@ -223,7 +223,7 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     What an imported run does not know is left out.
     """
     run, work = data.run_json, data.study.workload
-    services = sorted(set(run["service_versions"].values()))
+    services = sorted({name for there in run["service_versions"].values() for name in there.split(", ")})
     served = data.trials["response_bytes"].dropna()
     page = f"page of {size(served.mode().iloc[0])}" if len(served) else f"page {work.path}"
     trials_text = NBSP.join(map(str, [len(data.plan["treatments"]), "treatments", "×", data.plan["blocks"], "blocks"]))

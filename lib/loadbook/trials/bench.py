@@ -10,27 +10,18 @@ from typing import TypeVar
 from loadbook.design.plan import Plan, PlannedTrial
 from loadbook.hosts.inventory import HostsFile
 from loadbook.hosts.tape import TapedHost
-from loadbook.services import ServiceSpec
-from loadbook.tools.base import Target, Tool
+from loadbook.tools.base import Tool
+from loadbook.trials.stage import LINE, Seat, Stage
 
 T = TypeVar("T")
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, eq=False)
-class Seat:
-    """One service of one role on one host, and the TCP port that it has there."""
-
-    role: str
-    alias: str
-    spec: ServiceSpec
-    port: int
-
-
 @dataclass
 class Bench:
-    """What the trials of one run share; versions and boot ids are filled in by preflight.
+    """What the trials of one run share; versions, CPUs and boot ids are filled in by preflight.
 
+    `seats` are those of all treatments; `stage` tells what one of them needs.
     `tools` holds the load generators of all treatments by name, `tool_versions` a version by host alias and tool.
     `replay` is the id of the run that is played back, None where something really happens.
     """
@@ -42,13 +33,18 @@ class Bench:
     inventory: HostsFile
     drivers: tuple[str, ...]
     seats: tuple[Seat, ...]
-    target: Target
     tools: dict[str, Tool]
     pool: ThreadPoolExecutor
     replay: str | None = None
     tool_versions: dict[tuple[str, str], str] = field(default_factory=dict)
     service_versions: dict[Seat, str] = field(default_factory=dict)
     boot_ids: dict[str, str] = field(default_factory=dict)
+    host_cpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _stages: dict[str, Stage] = field(default_factory=dict)
+
+    def stage(self, treatment: str) -> Stage:
+        """Return what a treatment needs on the hosts."""
+        return self._stages.setdefault(treatment, Stage(self, treatment))
 
     def scene(self, planned: PlannedTrial | None) -> None:
         """Tell every host which trial the calls that follow belong to; None: to the run as a whole."""
@@ -75,6 +71,21 @@ class Bench:
     def tools_on(self, alias: str) -> str:
         """Return names and versions of a driver's load generators, for readers."""
         return ", ".join(f"{tool} {version}" for (host, tool), version in self.tool_versions.items() if host == alias)
+
+    def services_by_host(self) -> dict[str, str]:
+        """Return the names and versions of the services on each host, for readers."""
+        found: dict[str, dict[str, None]] = {}
+        for seat, version in self.service_versions.items():
+            found.setdefault(seat.alias, {})[f"{seat.spec.name} {version}"] = None
+        return {alias: ", ".join(names) for alias, names in found.items()}
+
+    @property
+    def delay(self) -> str | None:
+        """How the delay that treatments ask for is made: by the kernel or in userspace; None: none asks."""
+        study = self.plan.study
+        if not any(study.setting(treatment, study.workload.role).delay_ms for treatment in self.plan.treatments):
+            return None
+        return "userspace" if any(seat.role == LINE for seat in self.seats) else "kernel"
 
     def cpus_of(self, alias: str) -> list[int]:
         """Return the CPU mask that the hosts file gives a host; empty: every CPU."""

@@ -14,15 +14,15 @@ from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.replay import Recording, ReplayHost
 from loadbook.hosts.tape import taped
 from loadbook.records.layout import Layout
-from loadbook.services import load_service
+from loadbook.services import ServiceSpec, load_service
 from loadbook.tools import registry
-from loadbook.tools.base import Target
-from loadbook.trials.bench import Bench, Seat
-from loadbook.trials.preflight import check_roles
+from loadbook.trials.bench import Bench
+from loadbook.trials.changes import needs_line
+from loadbook.trials.roles import check_roles, needed_hosts, used_hosts
+from loadbook.trials.stage import LINE_SERVICE, seat_all
 from loadbook.trials.studies import service_folders
 
 THREADS = 16
-HTTP_PORT = 80
 LAB_RECORD = "lab.json"
 MAX_SAID = 5
 
@@ -35,36 +35,44 @@ def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) ->
     HostError : a host cannot be reached, or its key is not the trusted one.
     PreflightError, UsageError, ToolError : a role without a host, an unknown service, tool or target.
     """
-    path = hosts_file or _lab_up(layout)
+    path = hosts_file or _lab_up(layout, plan)
     inventory = read_hosts(path)
     check_roles(plan, inventory)
     recording = _recording(path, inventory, plan)
-    seats = seat_all(plan, inventory, service_folders(layout))
-    aim, scheme = target_of(plan, seats), plan.study.workload.scheme
-    used = [a for a, entry in inventory.hosts.items() if set(entry.roles) & set(plan.study.roles)]
+    used = used_hosts(plan, inventory)
     if recording is None:
-        hosts = _opened(lambda alias: connect(path, alias, run, hosts=inventory), used)
+        opened = _opened(lambda alias: connect(path, alias, run, hosts=inventory), used)
     else:
-        hosts = _opened(lambda alias: _replayed(layout, recording, alias, inventory, run), used)
+        opened = _opened(lambda alias: _replayed(layout, recording, alias, inventory, run), used)
+    hosts = {alias: taped(host, run) for alias, host in opened.items()}
+    drivers = tuple(inventory.with_role(plan.study.workload.role))
+    specs = _services(plan, service_folders(layout), lined=needs_line(plan, hosts, inventory, drivers))
     return Bench(
         plan=plan,
         run=run,
         lab=(path.parent / LAB_RECORD).is_file(),
-        hosts={alias: taped(host, run) for alias, host in hosts.items()},
+        hosts=hosts,
         inventory=inventory,
-        drivers=tuple(inventory.with_role(plan.study.workload.role)),
-        seats=seats,
-        target=aim if isinstance(aim, Target) else Target(hosts[aim.alias].address, aim.port, scheme),
+        drivers=drivers,
+        seats=seat_all(plan.study, plan.treatments, inventory, specs, drivers),
         tools={name: registry.load(name) for name in plan.study.tools_of(plan.treatments)},
         pool=ThreadPoolExecutor(THREADS, thread_name_prefix="bench"),
         replay=recording.id if recording else None,
     )
 
 
-def _lab_up(layout: Layout) -> Path:
+def _services(plan: Plan, folders: Sequence[Path], *, lined: bool) -> dict[str, ServiceSpec]:
+    """Return every service that a treatment runs, by name, and the delay in userspace where it is needed."""
+    study = plan.study
+    names = {study.setting(treatment, role).service for treatment in plan.treatments for role in study.roles}
+    wanted = sorted(name for name in names if name) + ([LINE_SERVICE] if lined else [])
+    return {name: load_service(name, folders) for name in wanted}
+
+
+def _lab_up(layout: Layout, plan: Plan) -> Path:
     from loadbook.hosts.lab import Lab
 
-    lab = Lab.at(layout.lab)
+    lab = Lab.at(layout.lab, needs=needed_hosts(plan))
     lab.up()
     return lab.hosts_file
 
@@ -100,28 +108,3 @@ def _opened(opened: Callable[[str], Host], aliases: Sequence[str]) -> dict[str, 
             host.close()
         raise
     return hosts
-
-
-def seat_all(plan: Plan, inventory: HostsFile, folders: Sequence[Path]) -> tuple[Seat, ...]:
-    """Place every service of the study on the hosts of its role; two on one host get ports one apart."""
-    taken: dict[str, int] = {}
-    seats = []
-    for role, spec in plan.study.roles.items():
-        for alias in inventory.with_role(role) if spec.service else []:
-            port = inventory.hosts[alias].service_port + taken.get(alias, 0)
-            taken[alias] = taken.get(alias, 0) + 1
-            seats.append(Seat(role, alias, load_service(str(spec.service), folders), port))
-    return tuple(seats)
-
-
-def target_of(plan: Plan, seats: Sequence[Seat]) -> Seat | Target:
-    """Return what the load is aimed at: the first service of the workload's target role, or its external address."""
-    role = plan.study.workload.target
-    external = plan.study.roles[role].external
-    if external is not None:
-        address, _, port = external.partition(":")
-        return Target(address, int(port or HTTP_PORT), plan.study.workload.scheme)
-    seat = next((seat for seat in seats if seat.role == role), None)
-    if seat is None:
-        raise UsageError(f"the load's target {role!r} has neither a service nor an external address")
-    return seat

@@ -12,7 +12,7 @@ from loadbook.hosts.host import Host
 from loadbook.records.manifest import ResponseRecord, ServiceRecord
 from loadbook.services import Instance, Proof
 from loadbook.tools.base import Target
-from loadbook.trials.bench import Seat
+from loadbook.trials.stage import Seat
 
 ASK_S = 10.0
 

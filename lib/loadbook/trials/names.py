@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loadbook.design.plan import PlannedTrial
 from loadbook.records.layout import RunPaths
 from loadbook.records.manifest import TrialRecord
-from loadbook.trials.bench import Bench
+
+if TYPE_CHECKING:
+    from loadbook.trials.bench import Bench
 
 
 def job_stem(run: str, trial: str, attempt: int) -> str:
@@ -31,9 +34,14 @@ def service_name(stem: str, role: str) -> str:
     return f"{stem}-{role}"
 
 
+def guard_name(stem: str) -> str:
+    """Return the name of the job that changes a host's settings and puts them back."""
+    return f"{stem}-guard"
+
+
 def job_names(stem: str, roles: Iterable[str]) -> list[str]:
-    """Return the names of all jobs that an attempt may have on a host."""
-    return [load_name(stem), monitor_name(stem), *(service_name(stem, role) for role in roles)]
+    """Return the names of all jobs that an attempt may have on a host, the one that puts settings back last."""
+    return [load_name(stem), monitor_name(stem), *(service_name(stem, role) for role in roles), guard_name(stem)]
 
 
 def staging(paths: RunPaths, trial: str, attempt: int) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import socket
@@ -13,13 +12,14 @@ from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, ToolError
 from loadbook.core.units import size
-from loadbook.design.plan import Plan
 from loadbook.design.sharing import share
-from loadbook.hosts.inventory import HostsFile
-from loadbook.services import Instance, Place, render, version
+from loadbook.hosts.shell import cpu_list
+from loadbook.services import Instance, version
 from loadbook.tools.base import Tool
-from loadbook.trials.bench import Bench, Seat
+from loadbook.trials.bench import Bench
+from loadbook.trials.changes import Guards, changes_of
 from loadbook.trials.load import Load
+from loadbook.trials.stage import Seat, make_instance
 
 PROBE_S = 20.0
 CHECK_LEASE_S = 60.0
@@ -34,6 +34,7 @@ folder=$1
 while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
 df -Pk "$folder" | tail -n 1 | { read -r device total used free rest; echo "free_kb $free"; }
 echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
+while read -r key value; do if [ "$key" = Cpus_allowed_list: ]; then echo "cpus $value"; fi; done </proc/$$/status
 address=${2:-[0-9A-F]*}
 shift 2
 for port; do
@@ -62,18 +63,6 @@ class PreflightError(LoadbookError):
         self.problems = problems
 
 
-def check_roles(plan: Plan, inventory: HostsFile) -> None:
-    """See that every role of the study has a host; PreflightError names all that have none."""
-    roles = plan.study.roles
-    empty = [r for r, spec in roles.items() if spec.external is None and not inventory.with_role(r)]
-    if empty:
-        known = "; ".join(f"{a}: {', '.join(entry.roles)}" for a, entry in inventory.hosts.items()) or "no host"
-        raise PreflightError(
-            [f"no host has the role {role!r} (hosts file: {known})" for role in empty],
-            f"give a host the role in the hosts file: roles = [{', '.join(map(json.dumps, empty))}]",
-        )
-
-
 def preflight(bench: Bench, data: Path) -> None:
     """Check tools, services, every treatment's configuration, ports and disks; fill in versions and boot ids.
 
@@ -85,12 +74,14 @@ def preflight(bench: Bench, data: Path) -> None:
     ------
     PreflightError : with everything that is wrong, on all hosts.
     """
+    hosts: list[Callable[[], None]] = [partial(_check_host, bench, alias) for alias in bench.hosts]
+    hosts += [partial(_check_alone, bench, alias) for alias in bench.hosts]
     checks: list[Callable[[], None]] = [lambda: _check_ours(bench, data)]
     checks += [partial(_check_driver, bench, alias, tool) for alias in bench.drivers for tool in bench.tools.values()]
-    checks += [partial(_check_host, bench, alias) for alias in bench.hosts]
-    checks += [partial(_check_alone, bench, alias) for alias in bench.hosts]
     checks += [partial(_check_seat, bench, seat) for seat in bench.seats]
-    problems = [p for group in bench.each(_problems, checks).values() for p in group]
+    checks += [partial(_check_changes, bench)]
+    # services are placed on the CPUs that hosts have, so hosts come first
+    problems = [p for part in (hosts, checks) for group in bench.each(_problems, part).values() for p in group]
     problems += _unlike_tools(bench)
     if problems:
         raise PreflightError(problems)
@@ -115,7 +106,8 @@ def _check_ours(bench: Bench, data: Path) -> None:
         raise PreflightError([f"{data}: {size(free)} free, the plan needs about {size(need)}"])
     for name in bench.plan.treatments:
         workload = bench.plan.study.workload_of(name)
-        load = Load(bench.tools[workload.tool], share(workload, bench.drivers), bench.target, "preflight")
+        shares = share(workload, bench.drivers)
+        load = Load(bench.tools[workload.tool], shares, bench.stage(name).target, "preflight")
         for alias in bench.drivers:
             load.steps_on(alias)
 
@@ -142,11 +134,12 @@ def _unlike_tools(bench: Bench) -> Iterator[str]:
 def _check_host(bench: Bench, alias: str) -> None:
     """Learn the boot id of a host and see that its disk has room and its service ports are free."""
     host = bench.hosts[alias]
-    ports = [f"{seat.port:04X}" for seat in bench.seats if seat.alias == alias]
+    ports = sorted({f"{seat.port:04X}" for seat in bench.seats if seat.alias == alias})
     done = host.script(_STATE, [host.workdir, _hex_address(host.address), *ports], timeout_s=PROBE_S, check=True)
     words = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
     facts = {name: value for name, value in words if name != "listening"}
     bench.boot_ids[alias] = facts["boot_id"]
+    bench.host_cpus[alias] = tuple(sorted(cpu_list(facts.get("cpus", "0"))))
     problems = [f"host {alias}: port {int(p, 16)} is in use ({PORT_HINT})" for name, p in words if name == "listening"]
     free = int(facts["free_kb"]) * 1024
     if free < HOST_MIN_BYTES:
@@ -167,17 +160,39 @@ def _check_alone(bench: Bench, alias: str) -> None:
 
 def _check_seat(bench: Bench, seat: Seat) -> None:
     """Learn a service's version and let it check the configuration of every treatment, each once."""
-    host, study, name = bench.hosts[seat.alias], bench.plan.study, f"{bench.run}-preflight-{seat.role}"
+    host, stem = bench.hosts[seat.alias], f"{bench.run}-preflight"
     bench.service_versions[seat] = version(host, seat.spec)
     problems, seen = [], set()
     for treatment in bench.plan.treatments:
+        stage = bench.stage(treatment)
+        if seat not in stage.seats:
+            continue
         try:
-            rendered = render(seat.spec, study.vars_of(treatment, seat.role), Place.on(host, name, seat.port))
-            if rendered.config_sha256 not in seen:
-                seen.add(rendered.config_sha256)
-                _syntax(Instance(host, seat.spec, rendered, name=name, lease_s=CHECK_LEASE_S))
+            instance = make_instance(stage, seat, stem, CHECK_LEASE_S)
+            if instance.rendered.config_sha256 not in seen:
+                seen.add(instance.rendered.config_sha256)
+                _syntax(instance)
         except LoadbookError as error:
             problems.append(f"treatment {treatment}, role {seat.role}: {error.message}")
+    if problems:
+        raise PreflightError(problems)
+
+
+def _check_changes(bench: Bench) -> None:
+    """Make every change of a host once and put it back: what a host refuses is known before the first trial."""
+    problems, seen = [], set()
+    for treatment in bench.plan.treatments:
+        guards = Guards(bench.stage(treatment), f"{bench.run}-preflight-guard", CHECK_LEASE_S)
+        wanted = repr(sorted(changes_of(guards.stage).items()))
+        if wanted in seen:
+            continue
+        seen.add(wanted)
+        try:
+            guards.set_up()
+        except LoadbookError as error:
+            problems.append(f"treatment {treatment}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+        finally:
+            guards.restore()
     if problems:
         raise PreflightError(problems)
 

@@ -32,6 +32,7 @@ from loadbook.trials.load import forget_job
 from loadbook.trials.names import job_names, job_stem, service_name
 from loadbook.trials.preflight import preflight
 from loadbook.trials.progress import OnEvent, Progress
+from loadbook.trials.stage import LINE
 
 
 class Session:
@@ -91,7 +92,7 @@ class Session:
         self.bench.each(lambda alias: self._clear(alias, stems), self.bench.hosts)
 
     def _clear(self, alias: str, stems: list[str]) -> None:
-        host, roles = self.bench.hosts[alias], self.chosen.plan.study.roles
+        host, roles = self.bench.hosts[alias], (*self.chosen.plan.study.roles, LINE)
         for stem in stems:
             for name in job_names(stem, roles):
                 host.stop(name, grace_s=1.0)
@@ -173,7 +174,8 @@ class Session:
             "blocks": plan.blocks,
             "hosts": hosts_of(bench),
             "tool_versions": {a: bench.tools_on(a) for a in bench.drivers},
-            "service_versions": {s.alias: f"{s.spec.name} {v}" for s, v in bench.service_versions.items()},
+            "service_versions": bench.services_by_host(),
+            "delay": bench.delay,
             "lab": bench.lab,
             "replay": bench.replay,
             "resumed": 0,

@@ -19,14 +19,16 @@ from loadbook.design.plan import PlannedTrial
 from loadbook.design.sharing import share
 from loadbook.hosts.host import Host
 from loadbook.hosts.tape import tape_name
-from loadbook.records.manifest import ClockRecord, ResponseRecord, Status, TrialRecord
+from loadbook.records.manifest import ClockRecord, ResponseRecord, ServiceRecord, Status, TrialRecord
 from loadbook.records.spans import measured
-from loadbook.services import Instance, Place, render
-from loadbook.trials.bench import Bench, Seat
+from loadbook.services import Instance
+from loadbook.trials.bench import Bench
+from loadbook.trials.changes import Guards
 from loadbook.trials.evidence import InvalidTrial, ask, keep, service_record, wrong_answer
 from loadbook.trials.load import Load, forget_job
-from loadbook.trials.names import blank_record, job_stem, load_name, monitor_name, service_name
+from loadbook.trials.names import blank_record, guard_name, job_stem, load_name, monitor_name, service_name
 from loadbook.trials.reset import reset
+from loadbook.trials.stage import Seat, make_instance
 from loadbook.trials.watch import Watch
 
 SERVICE_LEASE_EXTRA_S = 60.0
@@ -43,9 +45,12 @@ class Attempt:
         self.stem = job_stem(bench.run, planned.trial, attempt)
         self.record = blank_record(bench, planned, attempt)
         self.workload = self.study.workload_of(planned.treatment)
+        self.stage = bench.stage(planned.treatment)
         shares = share(self.workload, bench.drivers)
-        self.load = Load(bench.tools[self.workload.tool], shares, bench.target, load_name(self.stem))
+        self.load = Load(bench.tools[self.workload.tool], shares, self.stage.target, load_name(self.stem))
         self.watch = Watch(bench, monitor_name(self.stem), self.load.patience_s, self._watched_jobs())
+        lease_s = self.load.patience_s + SERVICE_LEASE_EXTRA_S
+        self.guards = Guards(self.stage, guard_name(self.stem), lease_s)
         self.instances: dict[Seat, Instance] = {}
         self.retry = False
         self._phase = "reset"
@@ -53,7 +58,7 @@ class Attempt:
     def _watched_jobs(self) -> dict[str, dict[str, str]]:
         """Return host -> label -> job of the processes that count as ours: load generator and services."""
         jobs: dict[str, dict[str, str]] = {alias: {self.workload.tool: self.load.name} for alias in self.bench.drivers}
-        for seat in self.bench.seats:
+        for seat in self.stage.seats:
             jobs.setdefault(seat.alias, {})[seat.spec.name] = service_name(self.stem, seat.role)
         return jobs
 
@@ -121,27 +126,31 @@ class Attempt:
                 raise LostError(alias, "was rebooted since the last trial")
 
     def _configure(self) -> None:
-        lease_s = self.load.patience_s + SERVICE_LEASE_EXTRA_S
-        for seat in self.bench.seats:
-            host, name = self.bench.hosts[seat.alias], service_name(self.stem, seat.role)
-            values = self.study.vars_of(self.planned.treatment, seat.role)
-            rendered = render(seat.spec, values, Place.on(host, name, seat.port), host.token(name))
-            self.instances[seat] = Instance(host, seat.spec, rendered, name=name, lease_s=lease_s)
+        self.record.changes = self.guards.set_up()
+        for seat in self.stage.seats:
+            token = self.bench.hosts[seat.alias].token(service_name(self.stem, seat.role))
+            self.instances[seat] = make_instance(self.stage, seat, self.stem, self.guards.lease_s, token)
         self.bench.each(lambda seat: self.instances[seat].check(), self.instances)
 
     def _start(self) -> None:
-        """Start the services in the study's order and prove each; the clocks are read meanwhile."""
+        """Start the services, those behind first, and prove each; the clocks are read meanwhile."""
         clocks = self.bench.begin(lambda alias: self.bench.hosts[alias].clock(), self.bench.hosts)
-        for seat, instance in self.instances.items():
-            instance.start()
-            instance.ready(self.asker)
-            proof = instance.prove(self.asker)
-            cpus, version = self.bench.cpus_of(seat.alias), self.bench.service_versions.get(seat)
-            self.record.services.append(service_record(seat, instance, proof, self.folder, version=version, cpus=cpus))
-            if proof.live is False:
-                raise InvalidTrial(f"{seat.role} does not run this treatment's configuration: {proof.evidence}")
+        for seats in self.stage.levels():
+            self.record.services += self.bench.each(self._start_one, seats).values()
         for alias, clock in self.bench.results(clocks).items():
             self.record.clocks[alias] = ClockRecord(offset_before_s=clock.offset_s, rtt_before_s=clock.rtt_s)
+        wrong = [s for s in self.record.services if s.live is False]
+        if wrong:
+            said = f"{wrong[0].role} does not run this treatment's configuration: {wrong[0].live_evidence}"
+            raise InvalidTrial(said)
+
+    def _start_one(self, seat: Seat) -> ServiceRecord:
+        instance, asker = self.instances[seat], self.stage.asker(seat)
+        instance.start()
+        instance.ready(asker)
+        proof, version = instance.prove(asker), self.bench.service_versions.get(seat)
+        cpus = self.stage.cpus(seat) if self.stage.launch(seat).cpus else self.bench.cpus_of(seat.alias)
+        return service_record(seat, instance, proof, self.folder, version=version, cpus=cpus)
 
     def _ask_before(self) -> None:
         """See that the page is right while the monitors start."""
@@ -157,7 +166,7 @@ class Attempt:
     def _answer(self) -> ResponseRecord:
         """Ask for the page from every driver; what the first one gets stands for all, since they must agree."""
         hosts = [self.bench.hosts[alias] for alias in self.bench.drivers]
-        answers = self.bench.each(lambda host: ask(host, self.bench.target, self.workload.path), hosts)
+        answers = self.bench.each(lambda host: ask(host, self.stage.target, self.workload.path), hosts)
         first, *others = answers.items()
         for host, answer in others:
             if (answer.status, answer.bytes) != (first[1].status, first[1].bytes):
@@ -167,17 +176,28 @@ class Attempt:
 
     def _load(self) -> None:
         drivers = [self.bench.hosts[alias] for alias in self.bench.drivers]
+        self._count("counters_before")
         self.load.aim(self.record.clocks)
         self.bench.each(self.load.start, drivers)
         self.bench.each(self.load.wait, drivers)
 
     def _ask_after(self) -> None:
         self._watched = self.bench.pool.submit(self.watch.collect, self.folder, self.record.services)
+        self._count("counters_after")
         clocks = self.bench.begin(lambda alias: self.bench.hosts[alias].clock(), self.bench.hosts)
         self.record.response_after = self._answer()
         for alias, clock in self.bench.results(clocks).items():
             ours = self.record.clocks[alias]
             ours.offset_after_s, ours.rtt_after_s = clock.offset_s, clock.rtt_s
+
+    def _count(self, when: str) -> None:
+        """Keep what every service has counted so far."""
+        counted = self.bench.each(lambda seat: self.instances[seat].counters(self.stage.asker(seat)), self.instances)
+        for seat, counts in counted.items():
+            setattr(self._record_of(seat), when, counts)
+
+    def _record_of(self, seat: Seat) -> ServiceRecord:
+        return next(s for s in self.record.services if (s.host, s.role) == (seat.alias, seat.role))
 
     def _collect(self) -> None:
         drivers = self.bench.each(lambda a: self.load.collect(self.bench.hosts[a], self.folder), self.bench.drivers)
@@ -220,6 +240,7 @@ class Attempt:
         for ended in [self.bench.pool.submit(end) for end in (*ends, self.watch.end)]:
             with contextlib.suppress(HostError):
                 ended.result()
+        self.guards.restore()
 
     def _end_service(self, seat: Seat) -> None:
         """Keep the end of a service's log, then stop it."""

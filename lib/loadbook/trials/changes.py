@@ -1,0 +1,96 @@
+"""What a trial changes of its hosts beside starting services: kernel settings, the network toward the target, quotas.
+
+Each changed host has one job that sets everything, reads it back, and puts it back when the job ends, however it ends
+(`hosts.guard`). Only what the hosts file allows is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loadbook.core.errors import HostError, UsageError
+from loadbook.design.plan import Plan
+from loadbook.hosts import guard
+from loadbook.hosts.host import Host
+from loadbook.hosts.inventory import HostsFile
+from loadbook.trials.load import forget_job
+from loadbook.trials.stage import LINE, Stage
+
+RESTORE_S = 5.0
+
+
+def needs_line(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, drivers: Iterable[str]) -> bool:
+    """Tell whether a delay that treatments ask for has to be made in userspace, on the driver's own host.
+
+    Raises
+    ------
+    UsageError : it would have to, and cannot: several drivers, or a loss of packets.
+    """
+    study, drivers = plan.study, list(drivers)
+    settings = [study.setting(treatment, study.workload.role) for treatment in plan.treatments]
+    if not any(setting.delay_ms or setting.loss for setting in settings):
+        return False
+    if all("tc" in inventory.hosts[alias].may and guard.has_netem(hosts[alias]) for alias in drivers):
+        return False
+    how = f'netem in the kernel of {", ".join(drivers)} and may = ["tc"] in the hosts file'
+    if any(setting.loss for setting in settings):
+        raise UsageError("a share of lost packets can only be made by the kernel", f"it needs {how}")
+    if len(drivers) > 1:
+        raise UsageError("a delay in userspace is made for one driver only", f"use one driver, or {how}")
+    return True
+
+
+def changes_of(stage: Stage) -> dict[str, guard.Changes]:
+    """Return host -> what the treatment changes of it; hosts that stay as they are do not appear."""
+    sysctls: dict[str, dict[str, str | int]] = {}
+    for seat in stage.seats:
+        if seat.role != LINE:
+            sysctls.setdefault(seat.alias, {}).update(stage.setting(seat.role).sysctls)
+    found = {alias: guard.Changes(sysctls=own) for alias, own in sysctls.items() if own}
+    return found | _driver_changes(stage, sysctls)
+
+
+def _driver_changes(stage: Stage, sysctls: Mapping[str, Mapping[str, str | int]]) -> dict[str, guard.Changes]:
+    setting = stage.setting(stage.study.workload.role)
+    by_kernel = 0.0 if any(seat.role == LINE for seat in stage.seats) else setting.delay_ms
+    if not (by_kernel or setting.loss or setting.rate_mbit or setting.sysctls):
+        return {}
+    return {
+        alias: guard.Changes(
+            sysctls={**sysctls.get(alias, {}), **setting.sysctls},
+            delay_ms=by_kernel,
+            loss=setting.loss,
+            rate_mbit=setting.rate_mbit,
+            toward=stage.target.address,
+        )
+        for alias in stage.bench.drivers
+    }
+
+
+@dataclass
+class Guards:
+    """The jobs that change the hosts for one trial; `name` is that of the job on every host."""
+
+    stage: Stage
+    name: str
+    lease_s: float
+    _set: list[str] = field(default_factory=list)
+
+    def set_up(self) -> dict[str, dict[str, Any]]:
+        """Change what the treatment changes, and return it by host for the record; HostError when one is refused."""
+        changes = changes_of(self.stage)
+        for alias, wanted in changes.items():
+            self._set.append(alias)
+            guard.set_up(self.stage.bench.hosts[alias], self.name, wanted, self.lease_s)
+        return {alias: wanted.said() for alias, wanted in changes.items()}
+
+    def restore(self) -> None:
+        """Put everything back; what cannot be reached is put back by the host itself."""
+        for alias in self._set:
+            with contextlib.suppress(HostError):
+                self.stage.bench.hosts[alias].stop(self.name, grace_s=RESTORE_S)
+                forget_job(self.stage.bench.hosts[alias], self.name)
+        self._set.clear()

@@ -1,0 +1,64 @@
+"""Which hosts a plan takes: every role has enough of them, and nobody else is asked anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from loadbook.design.plan import Plan
+from loadbook.design.role import Role, Setting
+from loadbook.hosts.inventory import HostsFile
+from loadbook.trials.preflight import PreflightError
+from loadbook.trials.stage import chosen_hosts
+
+
+def _settings(plan: Plan, role: str) -> list[Setting]:
+    return [plan.study.setting(treatment, role) for treatment in plan.treatments]
+
+
+def needed_hosts(plan: Plan) -> dict[str, int]:
+    """Return how many hosts each role of a plan takes; a role without a service (a driver) takes what there is."""
+    return {role: count for role in plan.study.roles if (count := _needed(plan, role))}
+
+
+def _needed(plan: Plan, role: str) -> int:
+    if _only_watched(plan.study.roles[role]):
+        return 1
+    counts = [setting.hosts or 1 for setting in _settings(plan, role) if setting.service]
+    return max(counts, default=0)
+
+
+def _only_watched(role: Role) -> bool:
+    """Tell whether nothing runs in a role: it drives, or is looked at."""
+    return not (role.present or role.variants)
+
+
+def used_hosts(plan: Plan, inventory: HostsFile) -> list[str]:
+    """Return the aliases that the plan takes, in the order of the hosts file."""
+    used: set[str] = set()
+    for role, spec in plan.study.roles.items():
+        if _only_watched(spec):
+            used.update(inventory.with_role(role))
+        for setting in _settings(plan, role):
+            used.update(chosen_hosts(inventory, role, setting) if setting.service else ())
+    return [alias for alias in inventory.hosts if alias in used]
+
+
+def check_roles(plan: Plan, inventory: HostsFile) -> None:
+    """See that every role of the study has the hosts that it takes; PreflightError names all that have too few."""
+    lacking = dict(_lacking(plan, inventory))
+    if lacking:
+        known = "; ".join(f"{a}: {', '.join(entry.roles)}" for a, entry in inventory.hosts.items()) or "no host"
+        raise PreflightError(
+            [f"{said} (hosts file: {known})" for said in lacking.values()],
+            f"give a host the role in the hosts file: roles = [{', '.join(map(json.dumps, lacking))}]",
+        )
+
+
+def _lacking(plan: Plan, inventory: HostsFile) -> Iterator[tuple[str, str]]:
+    for role, count in needed_hosts(plan).items():
+        there = len(inventory.with_role(role))
+        if not there:
+            yield role, f"no host has the role {role!r}"
+        elif there < count:
+            yield role, f"{there} {'host has' if there == 1 else 'hosts have'} the role {role!r}, {count} are needed"

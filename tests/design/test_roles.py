@@ -1,0 +1,159 @@
+"""Roles with variants, what stands behind them, factors that place them, and treatments made from a grid."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadbook.core.errors import StudyError
+from loadbook.design.grid import name_of
+from loadbook.design.role import Role
+from loadbook.design.study_file import find_study, read_study, smoke
+
+STUDY = """
+schema = 1
+name = "own"
+question = "Does a balancer cost anything?"
+baseline = "none-1"
+
+[roles.driver]
+delay_ms = 5
+
+[roles.balancer]
+backends = "web"
+sysctls = { "net.core.somaxconn" = 1024 }
+[roles.balancer.variants.l4]
+service = "haproxy"
+vars = { mode = "tcp" }
+[roles.balancer.variants.l7]
+service = "haproxy"
+vars = { mode = "http" }
+cpus = "1"
+
+[roles.web]
+service = "nginx"
+hosts = 1
+vars = { page_bytes = 5 }
+
+[workload]
+tool = "wrk"
+target = "balancer"
+
+[factors]
+balancer = { role = "balancer", of = "variant", levels = ["none", "l4", "l7"] }
+nodes = { role = "web", of = "hosts", levels = [1, 2] }
+size = { var = "page_bytes", levels = [5, 1024] }
+backlog = { role = "balancer", of = "sysctls", var = "net.core.somaxconn", levels = [1024, 8] }
+connections = { of = "workload", levels = [50, 400] }
+delay = { role = "driver", of = "delay_ms", levels = [5, 20] }
+
+[grid]
+factors = ["balancer", "nodes"]
+only = { nodes = [1, 2] }
+label = "{balancer} x {nodes}"
+
+[treatments.none-1]
+label = "single node"
+
+[treatments.many]
+set = { connections = 400, size = 1024, balancer = "l7", backlog = 8, delay = 20 }
+
+[treatments.again]
+same_as = "many"
+
+[subsets]
+smoke = ["none-1", "l4-2"]
+"""
+
+
+@pytest.fixture
+def studies(tmp_path: Path) -> Path:
+    (tmp_path / "own.toml").write_text(STUDY)
+    return tmp_path
+
+
+def test_a_grid_makes_every_combination_and_keeps_what_is_said_of_one(studies):
+    study = find_study(studies, "own")
+    made = ["none-1", "none-2", "l4-1", "l4-2", "l7-1", "l7-2"]
+    assert list(study.treatments) == [*made, "many", "again"]
+    assert [study.label(name) for name in made[:3]] == ["single node", "none x 2", "l4 x 1"]
+
+
+def test_the_level_none_leaves_a_role_out_and_the_load_goes_on_to_what_stands_behind(studies):
+    study = find_study(studies, "own")
+    assert not study.setting("none-1", "balancer").present
+    assert [study.target_of(name) for name in ("none-1", "l4-1")] == ["web", "balancer"]
+
+
+def test_a_variant_lies_over_the_role_and_factors_lie_over_both(studies):
+    study = find_study(studies, "own")
+    plain, many = study.setting("l4-2", "balancer"), study.setting("many", "balancer")
+    assert (plain.service, plain.vars, plain.cpus, plain.sysctls) == (
+        "haproxy",
+        {"mode": "tcp"},
+        "all",
+        {"net.core.somaxconn": 1024},
+    )
+    assert (many.vars, many.cpus, many.sysctls) == ({"mode": "http"}, "1", {"net.core.somaxconn": 8})
+    assert study.setting("l4-2", "web").hosts == 2
+    assert study.vars_of("many", "web") == {"page_bytes": 1024}
+    assert study.setting("many", "driver").delay_ms == 20
+
+
+def test_a_factor_of_the_load_changes_the_load_also_of_what_repeats_it(studies):
+    study = find_study(studies, "own")
+    assert [study.workload_of(name).connections for name in ("none-1", "many", "again")] == [50, 400, 400]
+
+
+def test_a_subset_called_smoke_is_the_smoke_variant(studies):
+    short = find_study(studies, "own-smoke")
+    assert (short.in_subset(), short.blocks) == (("none-1", "l4-2"), 6)
+    assert smoke(find_study(studies, "own")) == short
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "words"),
+    [
+        ('backends = "web"', 'backends = "webs"', "roles.balancer.backends.0", "no role 'webs'"),
+        ('service = "nginx"', 'service = "nginx"\nbackends = "balancer"', "roles.web.backends.0", "go round"),
+        ('["none", "l4", "l7"]', '["none", "l4", "l7", "l8"]', "factors.balancer.levels.3", "no variant 'l8'"),
+        ('cpus = "1"', 'cpus = "one"', "roles.balancer.variants.l7.cpus", "must match"),
+        ("levels = [5, 20] }", "levels = [5, 90_000] }", "treatments.many: delay_ms", "less than or equal to 60000"),
+        ("only = { nodes = [1, 2] }", "only = { nodes = [3] }", "grid.only.nodes", "3 is not one of its levels"),
+        ('factors = ["balancer", "nodes"]', 'factors = ["balancer", "node"]', "grid.factors.1", "did you mean 'nodes'"),
+        ('label = "single node"', "set = { nodes = 2 }", "treatments.none-1.set", "is what [grid] sets"),
+        ("levels = [50, 400]", "levels = [60, 400]", "factors.connections.levels", "lacks 50"),
+        ('service = "nginx"', 'service = "nginx"\nconfig = "mine.conf"', "roles.web.config", "cannot be read"),
+    ],
+)
+def test_a_mistake_has_its_key_path(studies, old, new, path, words):
+    text = STUDY.replace("delay = 20 }", "delay = 90_000 }") if "90_000" in new else STUDY
+    if path == "factors.connections.levels":
+        text = text.replace('target = "balancer"', 'target = "balancer"\nconnections = 50')
+    assert old in text
+    (studies / "own.toml").write_text(text.replace(old, new, 1))
+    with pytest.raises(StudyError) as refused:
+        read_study(studies / "own.toml")
+    said = {problem.path: problem.message for problem in refused.value.problems}
+    assert any(key.endswith(path) and words in message for key, message in said.items()), said
+
+
+def test_a_file_beside_the_study_is_kept_with_it(studies):
+    (studies / "mine.conf").write_text("events {}\n")
+    (studies / "own.toml").write_text(STUDY.replace('service = "nginx"', 'service = "nginx"\nconfig = "mine.conf"'))
+    assert find_study(studies, "own").setting("none-1", "web").config_text == "events {}\n"
+
+
+def test_another_service_does_not_take_over_variables():
+    role = Role.model_validate(
+        {"service": "a", "vars": {"x": 1}, "cpus": "0", "variants": {"b": {"service": "b"}, "c": {"vars": {"y": 2}}}}
+    )
+    assert (role.variant("b").vars, role.variant("b").cpus) == ({}, "0")
+    assert (role.variant("c").service, role.variant("c").vars) == ("a", {"x": 1, "y": 2})
+    assert not role.variant("none").present
+
+
+@given(st.lists(st.one_of(st.text(min_size=1), st.integers(), st.booleans()), min_size=1, max_size=4))
+def test_a_name_made_from_levels_is_a_name(levels):
+    assert set(name_of(tuple(levels))) <= set("-._ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
