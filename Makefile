@@ -3,10 +3,14 @@ SHELL := /bin/sh
 STUDY ?= nginx-directives
 LOADBOOK := .venv/bin/loadbook
 TOOLS := nginx=nginx-light wrk=wrk httperf=httperf sshd=openssh-server ssh-keyscan=openssh-client taskset=util-linux git=git
+NETNS := ip=iproute2 nft=nftables
 
-.PHONY: help setup setup-dev report test check lab jmeter lock clean
+.PHONY: help setup setup-dev services report site test check lab jmeter lock clean
 help:
 	@echo 'make report   install what is missing, run the study $(STUDY) in the lab, write reports/'
+	@echo '              (another one: make report STUDY=<name>; its programs are installed, too)'
+	@echo 'make services install what every study needs: servers, load generators, what builds applications, JMeter'
+	@echo 'make site     make services, then every smoke study and every report: loadbook report --all'
 	@echo 'make test     install what is missing, run every test'
 	@echo 'make lab      open JupyterLab on the notebooks'
 	@echo 'make jmeter   install Apache JMeter for the lab (72 MB below .cache, checksummed)'
@@ -16,9 +20,20 @@ setup:
 	@scripts/setup.sh requirements.lock $(TOOLS)
 
 setup-dev:
-	@scripts/setup.sh requirements-dev.lock $(TOOLS) chromium=chromium,fonts-dejavu-core busybox=busybox dash=dash ab=apache2-utils h2load=nghttp2-client
+	@scripts/setup.sh requirements-dev.lock $(TOOLS) chromium=chromium,fonts-dejavu-core busybox=busybox dash=dash $(NETNS)
+	@scripts/setup.sh requirements-dev.lock $$($(LOADBOOK) studies --packages 2>/dev/null)
+
+# What studies name as their programs; JMeter is in no Debian that works, so it has a target of its own.
+services: setup
+	@scripts/setup.sh requirements.lock $(TOOLS) $(NETNS) $$($(LOADBOOK) studies --packages 2>/dev/null)
+	@$(MAKE) -s jmeter
+
+site: services
+	@$(LOADBOOK) report --all
 
 report: setup
+	@scripts/setup.sh requirements.lock $(TOOLS) $$($(LOADBOOK) studies --packages $(STUDY) 2>/dev/null)
+	@! $(LOADBOOK) studies --packages $(STUDY) 2>&1 | grep -q 'make jmeter' || $(MAKE) -s jmeter
 	@$(LOADBOOK) lab up
 	@$(LOADBOOK) run $(STUDY)
 	@$(LOADBOOK) report $(STUDY)

@@ -5,7 +5,8 @@
 set -eu
 lock=$1
 shift
-PATH=$PATH:/usr/sbin:/sbin
+# where Go is unpacked by hand; what is there already is not installed again
+PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
 export PATH
 
 say() { printf '%s\n' "setup: $*" >&2; }
@@ -48,9 +49,14 @@ install() {
     if [ -d /run/systemd/system ]; then
         for package in $missing; do
             case $package in
-                nginx-light) $1 systemctl disable --quiet nginx.service 2>/dev/null || true ;;
-                openssh-server) $1 systemctl disable --quiet ssh.service ssh.socket 2>/dev/null || true ;;
+                nginx-light) units=nginx.service ;;
+                openssh-server) units="ssh.service ssh.socket" ;;
+                redis-server | haproxy) units=$package.service ;;
+                php-fpm) units=$(cd /lib/systemd/system && ls -- php*-fpm.service) ;;
+                *) continue ;;
             esac
+            # shellcheck disable=SC2086
+            $1 systemctl disable --quiet $units 2>/dev/null || true
         done
     fi
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,19 +11,27 @@ import click
 
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import seconds
-from loadbook.records.layout import layout
+from loadbook.records.layout import Layout, layout
 
 if TYPE_CHECKING:
     from loadbook.design.study import Study
+    from loadbook.hosts.checkup import Program
 
 
 @click.command()
+@click.argument("names", nargs=-1, metavar="[STUDY]...")
+@click.option("--packages", is_flag=True, help="Print COMMAND=PACKAGE of what they need, as scripts/setup.sh takes it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per study.")
-def studies(as_json: bool) -> None:
-    """List every study: question, trials and time of its smoke variant and of the study itself; no network."""
+def studies(names: tuple[str, ...], packages: bool, as_json: bool) -> None:
+    """List every STUDY (default: all): question, trials and time, and those of its smoke variant; no network."""
     from loadbook.design.gallery import study_files
+    from loadbook.trials.studies import study_file
 
-    rows = [_row(path) for path in study_files(layout().studies)]
+    here = layout()
+    if packages:
+        _print_packages(here, names or tuple(path.stem for path in study_files(here.studies)))
+        return
+    rows = [_row(path) for path in ([study_file(here, name) for name in names] or study_files(here.studies))]
     if as_json:
         click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
         return
@@ -30,6 +39,28 @@ def studies(as_json: bool) -> None:
     for row in rows:
         for name, said in zip((row["study"], ""), _said(row), strict=False):
             click.echo(f"{name:{width}}  {said}")
+
+
+def _print_packages(here: Layout, names: Sequence[str]) -> None:
+    """Print what studies need that is a package, a line each; what is none is told on stderr with the way to get it."""
+    from loadbook.trials.needs import packages, programs
+    from loadbook.trials.studies import load_study, service_folders
+
+    needed: dict[str, Program] = {}
+    for name in names:
+        try:
+            found = programs(load_study(here, name), service_folders(here))
+        except LoadbookError as error:
+            click.echo(f"{name}: {error.message}", err=True)
+            continue
+        needed |= {program.binary: program for each in found.values() for program in each}
+    lines = packages(needed.values())
+    for line in sorted(lines):
+        click.echo(line)
+    known = {line.partition("=")[0] for line in lines}
+    for program in needed.values():
+        if program.binary not in known:
+            click.echo(f"{program.binary}: {program.get}", err=True)
 
 
 def _row(path: Path) -> dict[str, Any]:

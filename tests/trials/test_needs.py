@@ -1,0 +1,37 @@
+"""What a study needs on the hosts of each role, and the packages that bring it."""
+
+from __future__ import annotations
+
+import json
+
+from commands import exit_code
+from loadbook.design.study_file import find_study
+from loadbook.records.layout import Layout
+from loadbook.services import load_service
+from loadbook.trials.needs import of_service, packages, programs
+from recorded import REPO
+
+HERE = Layout(REPO)
+
+
+def test_drivers_need_the_tools_and_servers_their_services():
+    found = programs(find_study(HERE.studies, "nginx-directives"), [])
+    assert {role: [p.binary for p in those] for role, those in found.items()} == {"driver": ["wrk"], "web": ["nginx"]}
+    assert packages([p for those in found.values() for p in those]) == ["wrk=wrk", "nginx=nginx-light"]
+
+
+def test_what_is_built_can_be_built_on_our_side_so_that_a_host_may_lack_it():
+    found = of_service(load_service("go-app"))
+    assert [(p.binary, p.needed) for p in found] == [("go", False)]
+    assert packages(found) == ["go=golang-go"]
+
+
+def test_the_command_line_prints_packages_as_setup_takes_them_and_names_the_rest(monkeypatch, capsys):
+    monkeypatch.setenv("LOADBOOK_HOME", str(REPO))
+    assert exit_code(monkeypatch, "studies", "tool-agreement", "--packages") == 0
+    seen = capsys.readouterr()
+    assert {"ab=apache2-utils", "nginx=nginx-light", "wrk=wrk"} <= set(seen.out.splitlines())
+    assert "jmeter: " in seen.err
+    assert "make jmeter" in seen.err
+    assert exit_code(monkeypatch, "studies", "aa", "--json") == 0
+    assert [row["study"] for row in json.loads(capsys.readouterr().out)] == ["aa"]
