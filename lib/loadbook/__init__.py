@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loadbook.report.balancers import balancers_page as balancers_page
     from loadbook.report.effects import effects_page as effects_page
     from loadbook.report.factorial import factorial_page as factorial_page
     from loadbook.report.laboratory import noise_page as noise_page
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _VERBS = {
+    "balancers_page": "loadbook.report.balancers",
     "check_parameters": "loadbook.report.parameters",
     "effects_page": "loadbook.report.effects",
     "factorial_page": "loadbook.report.factorial",

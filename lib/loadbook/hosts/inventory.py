@@ -47,7 +47,8 @@ class HostEntry(BaseModel):
 class HostsFile(BaseModel):
     """A whole hosts.toml; `known_hosts` is the file of trusted keys (default: beside hosts.toml).
 
-    `currency` is what its prices are in, as it is to be printed ("EUR").
+    `currency` is what its prices are in, as it is to be printed ("EUR"). `external_prices` are those of roles that a
+    study fills with an external address, a month each: what no host of ours runs.
     `replay` is the folder of a recorded run, relative to the file: its hosts answer as they did then, without any host.
     """
 
@@ -56,7 +57,13 @@ class HostsFile(BaseModel):
     known_hosts: str | None = None
     replay: str | None = None
     currency: str = ""
+    external_prices: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     hosts: dict[Alias, HostEntry]
+
+    def prices(self) -> dict[str, Any]:
+        """Return what run.json says of prices: the currency, and those a month by host and by external role."""
+        hosts = {alias: entry.price_per_month for alias, entry in self.hosts.items() if entry.price_per_month}
+        return {"currency": self.currency, "hosts": hosts, "external": self.external_prices}
 
     def with_role(self, role: str) -> list[str]:
         """Return the aliases of hosts that have `role`, in file order."""

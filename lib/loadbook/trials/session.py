@@ -173,6 +173,7 @@ class Session:
             "seed": plan.seed,
             "blocks": plan.blocks,
             "hosts": hosts_of(bench),
+            "prices": bench.inventory.prices(),
             "tool_versions": {a: bench.tools_on(a) for a in bench.drivers},
             "service_versions": bench.services_by_host(),
             "delay": bench.delay,

@@ -76,9 +76,11 @@ def _bound_text(row: Row, blocks: bool = True) -> str:
 
 def _errors_text(row: Row) -> str:
     """Return the verdict on errors where there is one: it comes before that on the rate."""
-    if row.kind != "treatment" or row.errors.kind not in ("more", "fewer"):
+    errors = row.errors
+    if row.kind != "treatment" or (not errors.trials_with_errors and errors.kind != "fewer"):
         return ""
-    return f"{row.errors.kind} errors: {row.errors.trials_with_errors} of {counted(row.errors.trials, 'trial')}"
+    word = f"{errors.kind} errors" if errors.kind in ("more", "fewer") else "errors undecided"
+    return f"{word}: {errors.trials_with_errors} of {counted(errors.trials, 'trial')}"
 
 
 def _ground(margin: float, better: Direction, axes: Axes, ticks: Sequence[float], top: float, bottom: float) -> None:

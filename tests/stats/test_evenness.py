@@ -1,0 +1,80 @@
+"""Requests over nodes, from the nodes' own counters: the rule, its words, and counters that lie in the way."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from loadbook.stats.evenness import Spread, sentence, spread
+
+LABELS = {"two": "two nodes", "other": "two others", "one": "one node"}
+
+
+def traces(parts: dict[str, list[tuple[float, float]]], role: str = "web", metric: str = "served_requests"):
+    """Counters of nodes: host -> (before, after) of each trial."""
+    rows = [
+        {"trial": f"t{k}", "host": host, "role": role, "t_s": t, "metric": metric, "item": "www", "value": value}
+        for host, trials in parts.items()
+        for k, pair in enumerate(trials)
+        for t, value in zip((-0.5, 1.5), pair, strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def trials(number: int, treatment: str = "two") -> pd.DataFrame:
+    return pd.DataFrame({"trial": [f"t{k}" for k in range(number)], "treatment": treatment, "valid": True})
+
+
+def one(parts: dict[str, list[tuple[float, float]]], **options) -> Spread:
+    number = len(next(iter(parts.values())))
+    (found,) = spread(traces(parts, **options), trials(number), "web", {"two": list(parts)})
+    return found
+
+
+def test_the_counter_s_rise_is_a_node_s_part() -> None:
+    found = one({"a": [(1000, 5900), (9000, 14_000)], "b": [(3, 5103), (0, 5000)]})
+    assert found.shares == {"a": pytest.approx(0.495), "b": pytest.approx(0.505)}
+    assert (found.trials, found.apart, found.even) == (2, pytest.approx(0.02), True)
+    assert found.word == "even to within 2\u00a0%"
+    assert sentence([found], LABELS) == (
+        "All nodes had equal parts of the requests, even to within 2\u00a0% in each of 2 trials."
+    )
+
+
+def test_one_trial_far_from_even_is_enough() -> None:
+    found = one({"a": [(0, 5000), (0, 4000)], "b": [(0, 5000), (0, 6000)]})
+    assert (found.even, found.word) == (False, "uneven: up to 20\u00a0% from equal")
+    good = spread(traces({"a": [(0, 5)], "b": [(0, 5)]}), trials(1, "other"), "web", {"other": ["a", "b"]})
+    assert sentence([found, *good], LABELS).startswith(
+        "Uneven in two nodes: a node’s part of the requests was up to 20"
+    )
+    assert "1 of 2 treatments even to within 5" in sentence([found, *good], LABELS)
+
+
+def test_a_node_that_only_answered_for_its_counter_got_nothing() -> None:
+    found = one({"a": [(0, 50_000)], "b": [(7, 8)], "c": [(0, 50_000)]})
+    assert (found.silent, found.even, found.word) == (("b",), False, "nothing reached b")
+    assert sentence([found], LABELS) == "Not spread: in two nodes, nothing reached b in at least one trial."
+
+
+def test_what_was_not_counted_is_said_and_not_taken_for_zero() -> None:
+    lacking = traces({"a": [(0, 10)], "b": [(0, 10)]})
+    (found,) = spread(lacking[lacking["host"] == "a"], trials(1), "web", {"two": ["a", "b"]})
+    assert (found.known, found.even, found.word) == (False, False, "not counted")
+    assert sentence([found], LABELS) == "Not counted: no service told how many requests it answered."
+    assert not one({"a": [(0, 10)], "b": [(0, 10)]}, metric="accepted_connections").known
+    assert not one({"a": [(0, 10)], "b": [(0, 10)]}, role="balancer").known  # on the node's host, yet not the node
+    assert not one({"a": [(0, 0)], "b": [(0, 0)]}).known
+
+
+def test_trials_that_do_not_count_are_left_out() -> None:
+    told = trials(2)
+    told.loc[1, "valid"] = False
+    (found,) = spread(traces({"a": [(0, 5), (0, 9)], "b": [(0, 5), (0, 1)]}), told, "web", {"two": ["a", "b"]})
+    assert (found.trials, found.apart) == (1, 0)
+    assert found.word == "even to within 1\u00a0%"
+
+
+def test_one_node_has_all() -> None:
+    (found,) = spread(traces({"a": [(0, 10)]}), trials(1, "one"), "web", {"one": ["a"]})
+    assert sentence([found], LABELS) == "One node only: no spread."
