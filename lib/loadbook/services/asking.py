@@ -15,7 +15,7 @@ from loadbook.services.render import Rendered
 ASK_S = 2.0
 POLL_S = (0.005, 0.1)
 # prints the local address of every TCP socket that listens on port $1 (hex)
-_LISTENING = """: loadbook asks which addresses listen on a port
+LISTENING = """: loadbook asks which addresses listen on a port
 port=$1
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r number local remote state rest; do
   [ "$state" = 0A ] && [ "${local##*:}" = "$port" ] && echo "${local%:*}"
@@ -101,7 +101,7 @@ def ready_at(
 
 def listens(host: Host, address: str, port: int) -> Heard:
     """See whether something on `host` listens at an address and port, or at all addresses."""
-    done = host.script(_LISTENING, [f"{port:04X}"], timeout_s=ASK_S)
+    done = host.script(LISTENING, [f"{port:04X}"], timeout_s=ASK_S)
     found = done.stdout.decode().split()
     fine = any(not entry.strip("0") or entry == _hex(address) for entry in found)
     where = f"{address}:{port}"

@@ -35,7 +35,7 @@ _ANY = "any"
 _EPOCH = 1
 
 # $1 is the folder of what is built, the rest are programs that building needs
-_LOOK = """: loadbook looks for what is built
+LOOK = """: loadbook looks for what is built
 folder=$1
 echo "machine $(uname -m)"
 { read -r line <"$folder/.built" && echo "built $line"; } 2>/dev/null
@@ -120,7 +120,7 @@ def _folder(host: Host, spec: ServiceSpec) -> str:
 
 def _look(host: Host, spec: ServiceSpec) -> _Look:
     args = [_folder(host, spec), *_recipe(spec).needs]
-    answer = host.script(_LOOK, args, timeout_s=CONTROL_S, check=True).stdout.decode(errors="replace")
+    answer = host.script(LOOK, args, timeout_s=CONTROL_S, check=True).stdout.decode(errors="replace")
     words = [line.split(" ", 1) for line in answer.splitlines() if " " in line]
     said = {name: value for name, value in words if name != "lacks"}
     return _Look(said.get("machine", ""), said.get("built"), [value for name, value in words if name == "lacks"])

@@ -20,7 +20,7 @@ CONTROL_S = 20.0
 LOG_BYTES = 4000
 
 # Prints the ids of processes called $2 in the session or process group that $1 leads.
-_PIDS = """leader=$1 name=$2
+PIDS = """leader=$1 name=$2
 for file in /proc/[0-9]*/stat; do
   { read -r line < "$file"; } 2>/dev/null || continue
   comm=${line#*\\(} comm=${comm%\\)*}
@@ -128,10 +128,14 @@ class Instance:
 
     def start(self) -> int:
         """Start a fresh process and return the id of its job's leader; it ends with its lease or with us."""
-        argv = self.launch.argv(self.rendered.commands["start"])
-        job = Job(self.name, (argv,), self.lease_s, ends_with_us=True)
-        self._leader = self.host.start(job)
+        self._leader = self.host.start(self.job)
         return self._leader
+
+    @property
+    def job(self) -> Job:
+        """The job that its processes run in."""
+        argv = self.launch.argv(self.rendered.commands["start"])
+        return Job(self.name, (argv,), self.lease_s, ends_with_us=True)
 
     def ready(self, asker: Host) -> Answer:
         """Wait until the service is there; ServiceError with the log's end when it died or is too late.
@@ -220,7 +224,7 @@ class Instance:
         if self._leader is None:
             return []
         argv = (str(self._leader), self.spec.process_name)
-        done = self.host.script(_PIDS, argv, timeout_s=CONTROL_S)
+        done = self.host.script(PIDS, argv, timeout_s=CONTROL_S)
         return sorted(int(word) for word in done.stdout.split())
 
     def effective(self) -> bytes:

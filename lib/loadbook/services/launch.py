@@ -10,7 +10,7 @@ from loadbook.services.asking import ServiceError
 CONTROL_S = 20.0
 _LIMITED = 'ulimit -S -n "$1" && shift && exec "$@"'
 # prints the hard limit of open files, then the CPUs that a process may use which asks for the CPUs $1
-_ALLOWED = """: loadbook asks what processes may have
+ALLOWED = """: loadbook asks what processes may have
 ulimit -H -n
 [ -z "$1" ] || exec taskset -c "$1" grep Cpus_allowed_list /proc/self/status
 """
@@ -37,7 +37,7 @@ class Launch:
         """See that the host lets a process have all that is asked for; ServiceError says what it allows instead."""
         if not self.cpus and self.nofile is None:
             return
-        done = host.script(_ALLOWED, [self.cpu_list], timeout_s=CONTROL_S)
+        done = host.script(ALLOWED, [self.cpu_list], timeout_s=CONTROL_S)
         hard, _, mask = done.stdout.decode(errors="replace").partition("\n")
         if self.nofile is not None and hard.strip() != "unlimited" and self.nofile > int(hard):
             raise ServiceError(

@@ -100,11 +100,15 @@ class Load:
 
     def start(self, host: Host) -> int:
         """Start the job on one driver and return its leader's process id."""
-        files = dict(self.tool.extra_files(self.shares[host.alias]))
-        steps, last_at = self.steps_on(host.alias), self.starts.get(host.alias)
-        job = Job(self.name, steps, self.patience_s + LEASE_EXTRA_S, files, last_at=last_at)
+        job = self.job_on(host.alias)
         self.started[host.alias] = time.time(), time.monotonic()
         return host.start(job)
+
+    def job_on(self, alias: str) -> Job:
+        """Return the job of a driver: the tool's files, warm-up and measurement."""
+        files = dict(self.tool.extra_files(self.shares[alias]))
+        lease_s = self.patience_s + LEASE_EXTRA_S
+        return Job(self.name, self.steps_on(alias), lease_s, files, last_at=self.starts.get(alias))
 
     def wait(self, host: Host) -> None:
         """Sleep through the planned time, asking nothing of anybody, then wait for the job's end."""

@@ -29,7 +29,7 @@ HOST_MIN_BYTES = 50_000_000
 PORT_HINT = "stop what listens there, or give the host another service_port in the hosts file"
 
 # $1 is a folder that may not exist yet, $2 an address as /proc/net/tcp has it (empty: any), the rest ports likewise
-_STATE = """
+STATE = """
 folder=$1
 while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
 df -Pk "$folder" | tail -n 1 | { read -r device total used free rest; echo "free_kb $free"; }
@@ -45,7 +45,7 @@ done
 
 
 # prints the name of every session on the host whose controller lives
-_SESSIONS = """
+SESSIONS = """
 for watcher in sessions/*/watcher; do
   folder=${watcher%/watcher}
   [ -e "$watcher" ] && [ ! -e "$folder/lost" ] && read -r pid born <"$watcher" || continue
@@ -135,7 +135,7 @@ def _check_host(bench: Bench, alias: str) -> None:
     """Learn the boot id of a host and see that its disk has room and its service ports are free."""
     host = bench.hosts[alias]
     ports = sorted({f"{seat.port:04X}" for seat in bench.seats if seat.alias == alias})
-    done = host.script(_STATE, [host.workdir, _hex_address(host.address), *ports], timeout_s=PROBE_S, check=True)
+    done = host.script(STATE, [host.workdir, hex_address(host.address), *ports], timeout_s=PROBE_S, check=True)
     words = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
     facts = {name: value for name, value in words if name != "listening"}
     bench.boot_ids[alias] = facts["boot_id"]
@@ -152,7 +152,7 @@ def _check_alone(bench: Bench, alias: str) -> None:
     """See that no other run is under way on a host: each would be the other's foreign load, and take its ports."""
     if bench.replay is not None:
         return
-    done = bench.hosts[alias].script(_SESSIONS, timeout_s=PROBE_S, check=True)
+    done = bench.hosts[alias].script(SESSIONS, timeout_s=PROBE_S, check=True)
     runs = {m[1] for line in done.stdout.decode().splitlines() if (m := _RUN_OF_SESSION.fullmatch(line))}
     if runs - {bench.run}:
         raise PreflightError([f"host {alias}: in use by run {', '.join(sorted(runs - {bench.run}))}: wait for its end"])
@@ -204,7 +204,7 @@ def _syntax(instance: Instance) -> None:
         instance.stop()
 
 
-def _hex_address(address: str) -> str:
+def hex_address(address: str) -> str:
     """Return an IPv4 address as /proc/net/tcp writes it, empty for anything else."""
     try:
         return socket.inet_pton(socket.AF_INET, address)[:: 1 if sys.byteorder == "big" else -1].hex().upper()

@@ -11,7 +11,7 @@ from loadbook.hosts.host import Host
 
 POLL_S = 0.25
 CONTROL_S = 20.0
-_SCRIPT = """
+SCRIPT = """
 time_wait=$(sed -n 's/^TCP:.* tw \\([0-9][0-9]*\\).*/\\1/p' /proc/net/sockstat)
 read -r load1 load5 rest < /proc/loadavg
 read -r open_files rest < /proc/sys/fs/file-nr
@@ -45,7 +45,7 @@ def reset(host: Host, rule: Reset) -> Rest:
 
 
 def _look(host: Host) -> Rest:
-    done = host.script(_SCRIPT, timeout_s=CONTROL_S, check=True)
+    done = host.script(SCRIPT, timeout_s=CONTROL_S, check=True)
     try:
         words = dict(line.split(" ", 1) for line in done.stdout.decode().splitlines())
         boot_id = words.pop("boot_id")

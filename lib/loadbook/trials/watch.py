@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from loadbook.hosts.host import Job
 from loadbook.hosts.monitors import sampler_job
 from loadbook.records.manifest import MonitorRecord, ServiceRecord
 from loadbook.trials.bench import Bench
@@ -34,11 +35,14 @@ class Watch:
         self.bench.each(self._start_on, self.bench.hosts)
 
     def _start_on(self, alias: str) -> None:
+        self._started.append(alias)
+        self.bench.hosts[alias].start(self.job_on(alias))
+
+    def job_on(self, alias: str) -> Job:
+        """Return the job that samples a host."""
         # a job's file `step` names the process that its current step runs
         watch = {label: f"../{job}/step" for label, job in self.jobs.get(alias, {}).items()}
-        job = sampler_job(self.name, interval_s=self.interval_s, limit_s=self.limit_s, watch=watch)
-        self._started.append(alias)
-        self.bench.hosts[alias].start(job)
+        return sampler_job(self.name, interval_s=self.interval_s, limit_s=self.limit_s, watch=watch)
 
     def collect(self, folder: Path, services: Sequence[ServiceRecord]) -> list[MonitorRecord]:
         """Stop the samplers and copy what they saw into `folder`."""
