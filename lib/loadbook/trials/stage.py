@@ -153,7 +153,7 @@ class Stage:
         numbers = sorted(cpu_list(wanted))
         if numbers[-1] >= len(own):
             raise UsageError(
-                f"host {seat.alias} has {len(own)} CPUs; role {seat.role} of treatment {self.treatment} is to run on "
+                f"host {seat.alias} has {len(own)} CPU{'s' if len(own) > 1 else ''}; role {seat.role} of treatment {self.treatment} is to run on "
                 f"{wanted}, counted from 0",
                 "choose other levels, other hosts, or wider `cpus` in the hosts file",
             )

@@ -33,7 +33,7 @@ def load_study(layout: Layout, name: str) -> Study:
 
 def _load_problems(study: Study) -> list[SpecProblem]:
     """Return what the tools would refuse of the loads, without a host; where they go makes no difference."""
-    own = [name for name, treatment in study.treatments.items() if treatment.workload]
+    own = [name for name in study.treatments if study.workload_of(name) != study.workload]
     places = {"workload": study.workload} | {f"treatments.{name}.workload": study.workload_of(name) for name in own}
     return [problem for place, load in places.items() for problem in _refused(load, place)]
 

@@ -1,0 +1,120 @@
+"""What a treatment needs on the hosts: who sits where, who starts first, what stands behind whom, on which CPUs."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from loadbook.core.errors import UsageError
+from loadbook.design.plan import make_plan
+from loadbook.design.study import Study
+from loadbook.hosts.inventory import HostEntry, HostsFile
+from loadbook.services import ServiceSpec
+from loadbook.tools.base import Target
+from loadbook.trials.preflight import PreflightError
+from loadbook.trials.roles import check_roles, needed_hosts, used_hosts
+from loadbook.trials.stage import LINE_SERVICE, Stage, seat_all
+
+STUDY = {
+    "name": "own", "question": "Who sits where?", "baseline": "single",
+    "roles": {
+        "driver": {},
+        "balancer": {"backends": "web", "variants": {"lb": {"service": "front"}, "cloud": {"external": "lb:81"}}},
+        "web": {"service": "front", "backends": ["app", "store"], "hosts": 1},
+        "app": {"service": "back", "cpus": "1"}, "store": {"service": "back", "nofile": 500},
+    },
+    "workload": {"tool": "wrk", "target": "balancer"},
+    "factors": {
+        "balancer": {"role": "balancer", "of": "variant", "levels": ["none", "lb", "cloud"]},
+        "nodes": {"of": "hosts", "levels": [1, 2]},
+        "delay": {"role": "driver", "of": "delay_ms", "levels": [0, 30]},
+    },
+    "treatments": {
+        "single": {}, "two": {"set": {"balancer": "lb", "nodes": 2}}, "cloud": {"set": {"balancer": "cloud"}},
+        "far": {"set": {"delay": 30}},
+    },
+}  # fmt: skip
+ROLES = {"load": ["driver"], "lb": ["balancer"], "w1": ["web"], "w2": ["web"], "big": ["app", "store"], "idle": ["web"]}
+
+
+def inventory(**roles: list[str]) -> HostsFile:
+    entries = {alias: HostEntry(roles=tuple(own)) for alias, own in (ROLES | roles).items()}
+    return HostsFile(hosts=entries)
+
+
+def spec(name: str) -> ServiceSpec:
+    version = {"argv": ["x"], "pattern": "(x)"}
+    raw = {"name": name, "about": "", "binary": name, "package": name, "version": version, "commands": {"start": ["x"]}}
+    return ServiceSpec.model_validate(raw)
+
+
+def bench(lined: bool = False) -> Any:
+    """Everything of a bench that a stage looks at."""
+    plan, known = make_plan(Study.model_validate(STUDY)), inventory()
+    specs = {name: spec(name) for name in ("front", "back", *([LINE_SERVICE] if lined else []))}
+    hosts = {alias: SimpleNamespace(address=f"{alias}.net", workdir=f"/work/{alias}") for alias in known.hosts}
+    seats = seat_all(plan.study, plan.treatments, known, specs, ["load"])
+    return SimpleNamespace(plan=plan, inventory=known, hosts=hosts, seats=seats, drivers=("load",),
+                           cpus_of=lambda alias: [], host_cpus=dict.fromkeys(hosts, (0, 1)))  # fmt: skip
+
+
+def sitting(stage: Stage) -> list[tuple[str, str, int]]:
+    return [(seat.role, seat.alias, seat.port) for seat in stage.seats]
+
+
+def test_those_behind_start_first_and_two_roles_of_one_host_have_ports_of_their_own() -> None:
+    behind = [("app", "big", 18080), ("store", "big", 18081)]
+    assert sitting(Stage(bench(), "single")) == [*behind, ("web", "w1", 18080)]
+    assert sitting(Stage(bench(), "two"))[2:] == [("web", "w1", 18080), ("web", "w2", 18080), ("balancer", "lb", 18080)]
+
+
+def test_the_load_goes_to_the_first_that_is_there() -> None:
+    targets = {name: Stage(bench(), name).target for name in ("single", "two", "cloud")}
+    assert targets == {"single": Target("w1.net", 18080), "two": Target("lb.net", 18080), "cloud": Target("lb", 81)}
+
+
+def test_a_service_is_told_what_stands_behind_it() -> None:
+    stage = Stage(bench(), "two")
+    places = {(seat.role, seat.alias): stage.place(seat, "t1-a1").extra for seat in stage.seats}
+    assert [b["node"] for b in places["balancer", "lb"]["backends"]] == ["w1", "w2"]
+    assert set(places["web", "w2"]["behind"]) == {"app", "store"}
+    app = {"node": "big", "address": "big.net", "port": 18080, "dir": "/work/big/services/t1-a1-app", "local": False}
+    assert places["web", "w2"]["backends"] == [app]
+
+
+def test_it_is_asked_by_who_sends_it_requests() -> None:
+    stage = Stage(bench(), "two")
+    asked = {seat.role: stage.asker(seat).address for seat in stage.seats}
+    assert asked == {"balancer": "load.net", "web": "lb.net", "app": "w1.net", "store": "w1.net"}
+
+
+def test_processes_are_placed_and_limited() -> None:
+    stage = Stage(bench(), "single")
+    launched = {seat.role: stage.launch(seat) for seat in stage.seats}
+    assert (launched["app"].cpus, launched["web"].cpus, launched["store"].nofile) == ((1,), (), 500)
+    stage.bench.host_cpus["big"] = (5,)
+    with pytest.raises(UsageError, match="host big has 1 CPU; role app"):
+        stage.launch(stage.seats[0])
+
+
+def test_a_delay_in_userspace_stands_in_front_of_the_target() -> None:
+    lined = bench(lined=True)
+    far, near = Stage(lined, "far"), Stage(lined, "single")
+    assert sitting(far)[-1] == ("line", "load", 18080) and far.target == Target("load.net", 18080)
+    assert far.setting("line").vars == {"delay_ms": 30.0}
+    assert [b["node"] for b in far.place(far.seats[-1], "t1-a1").extra["backends"]] == ["w1"]
+    assert "line" not in {seat.role for seat in near.seats} and near.target == Target("w1.net", 18080)
+
+
+def test_a_plan_takes_the_hosts_that_its_treatments_use() -> None:
+    plan = make_plan(Study.model_validate(STUDY))
+    assert needed_hosts(plan) == {"driver": 1, "balancer": 1, "web": 2, "app": 1, "store": 1}
+    assert used_hosts(plan, inventory()) == ["load", "lb", "w1", "w2", "big"]
+
+
+def test_too_few_hosts_are_named_by_role() -> None:
+    plan = make_plan(Study.model_validate(STUDY))
+    with pytest.raises(PreflightError) as refused:
+        check_roles(plan, inventory(w2=["other"], idle=["other"], lb=["other"]))
+    said = [problem.split(" (")[0] for problem in refused.value.problems]
+    assert said == ["no host has the role 'balancer'", "1 host has the role 'web', 2 are needed"]
