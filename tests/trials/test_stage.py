@@ -93,7 +93,7 @@ def test_processes_are_placed_and_limited() -> None:
     launched = {seat.role: stage.launch(seat) for seat in stage.seats}
     assert (launched["app"].cpus, launched["web"].cpus, launched["store"].nofile) == ((1,), (), 500)
     stage.bench.host_cpus["big"] = (5,)
-    with pytest.raises(UsageError, match="host big has 1 CPU; role app"):
+    with pytest.raises(UsageError, match="run on CPU 1, counted from 0, of host big, which has 1"):
         stage.launch(stage.seats[0])
 
 

@@ -153,8 +153,8 @@ class Stage:
         numbers = sorted(cpu_list(wanted))
         if numbers[-1] >= len(own):
             raise UsageError(
-                f"host {seat.alias} has {len(own)} CPU{'s' if len(own) > 1 else ''}; role {seat.role} of treatment {self.treatment} is to run on "
-                f"{wanted}, counted from 0",
+                f"role {seat.role} of treatment {self.treatment} is to run on CPU {wanted}, counted from 0, "
+                f"of host {seat.alias}, which has {len(own)}",
                 "choose other levels, other hosts, or wider `cpus` in the hosts file",
             )
         return [own[number] for number in numbers]
