@@ -12,7 +12,7 @@ from loadbook.hosts import connect
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.replay import Recording, ReplayHost
-from loadbook.hosts.tape import taped
+from loadbook.hosts.tape import TapedHost, taped
 from loadbook.records.layout import Layout
 from loadbook.services import ServiceSpec, load_service
 from loadbook.tools import registry
@@ -45,19 +45,36 @@ def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) ->
     else:
         opened = _opened(lambda alias: _replayed(layout, recording, alias, inventory, run), used)
     hosts = {alias: taped(host, run) for alias, host in opened.items()}
+    lined = needs_line(plan, hosts, inventory, inventory.with_role(plan.study.workload.role))
+    lab = (path.parent / LAB_RECORD).is_file()
+    return bench_of(layout, plan, run, hosts, inventory, lined=lined, lab=lab, replay=recording)
+
+
+def bench_of(
+    layout: Layout,
+    plan: Plan,
+    run: str,
+    hosts: dict[str, TapedHost],
+    inventory: HostsFile,
+    *,
+    lined: bool,
+    lab: bool = False,
+    replay: Recording | None = None,
+) -> Bench:
+    """Return the bench of these hosts; `lined`: a delay is made in userspace. Nothing is asked of any host."""
     drivers = tuple(inventory.with_role(plan.study.workload.role))
-    specs = _services(plan, service_folders(layout), lined=needs_line(plan, hosts, inventory, drivers))
+    specs = _services(plan, service_folders(layout), lined=lined)
     return Bench(
         plan=plan,
         run=run,
-        lab=(path.parent / LAB_RECORD).is_file(),
+        lab=lab,
         hosts=hosts,
         inventory=inventory,
         drivers=drivers,
         seats=seat_all(plan.study, plan.treatments, inventory, specs, drivers),
         tools={name: registry.load(name) for name in plan.study.tools_of(plan.treatments)},
         pool=ThreadPoolExecutor(THREADS, thread_name_prefix="bench"),
-        replay=recording.id if recording else None,
+        replay=replay.id if replay else None,
     )
 
 

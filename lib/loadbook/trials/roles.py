@@ -46,13 +46,18 @@ def used_hosts(plan: Plan, inventory: HostsFile) -> list[str]:
 
 def check_roles(plan: Plan, inventory: HostsFile) -> None:
     """See that every role of the study has the hosts that it takes; PreflightError names all that have too few."""
-    lacking = dict(_lacking(plan, inventory))
-    if lacking:
+    found = lacking(plan, inventory)
+    if found:
         known = "; ".join(f"{a}: {', '.join(entry.roles)}" for a, entry in inventory.hosts.items()) or "no host"
         raise PreflightError(
-            [f"{said} (hosts file: {known})" for said in lacking.values()],
-            f"give a host the role in the hosts file: roles = [{', '.join(map(json.dumps, lacking))}]",
+            [f"{said} (hosts file: {known})" for said in found.values()],
+            f"give a host the role in the hosts file: roles = [{', '.join(map(json.dumps, found))}]",
         )
+
+
+def lacking(plan: Plan, inventory: HostsFile) -> dict[str, str]:
+    """Return role -> what the hosts file lacks of it for a plan, in words."""
+    return dict(_lacking(plan, inventory))
 
 
 def _lacking(plan: Plan, inventory: HostsFile) -> Iterator[tuple[str, str]]:
