@@ -150,7 +150,8 @@ class Session:
             entry_text(
                 alias,
                 {"roles": list(self.bench.roles_of(alias)), "address": host.address, "service_port": ports[alias]}
-                | ({"cpus": cpus} if (cpus := self.bench.cpus_of(alias)) else {}),
+                | ({"cpus": cpus} if (cpus := self.bench.cpus_of(alias)) else {})
+                | ({"may": list(may)} if (may := self.bench.inventory.hosts[alias].may) else {}),
             )
             for alias, host in self.bench.hosts.items()
         ]
