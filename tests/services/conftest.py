@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from localhost import LocalHost
+from workshop import Running, runner, share_built
 
 
 @pytest.fixture
@@ -18,3 +19,17 @@ def port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that keeps what is built for all tests of a session."""
+    return tmp_path_factory.mktemp("built")
+
+
+@pytest.fixture
+def running(here: LocalHost, built: Path) -> Iterator[Running]:
+    """`running("go-app", extra, **variables)` returns a proven Instance; stopped after the test."""
+    share_built(here, built)
+    with runner(here) as start:
+        yield start

@@ -1,0 +1,3 @@
+module loadbook/delay-line
+
+go 1.19

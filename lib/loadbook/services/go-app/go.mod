@@ -1,0 +1,3 @@
+module loadbook/go-app
+
+go 1.19

@@ -1,0 +1,142 @@
+"""The Go application: the page of a static file over HTTP and FastCGI, at a known cost, counted."""
+
+import http.client
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from localhost import LocalHost
+from workshop import Running, free_port, needs_go, placed, share_built
+
+from loadbook.services import Instance, Place, ServiceError, load_service, render, version
+
+pytestmark = needs_go
+NGINX = load_service("nginx")
+FASTCGI = """
+daemon off; pid nginx.pid; error_log stderr warn; user root;
+events {{}}
+http {{
+client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;
+access_log off;
+upstream app {{ server {server}; keepalive 4; }}
+server {{ listen 127.0.0.1:{port};
+location / {{ fastcgi_pass app; fastcgi_keep_conn on;
+fastcgi_param REQUEST_METHOD $request_method; fastcgi_param SERVER_PROTOCOL $server_protocol;
+fastcgi_param REQUEST_URI $request_uri; }} }} }}
+"""
+
+
+def body(here: LocalHost, app: Instance, path: str = "/") -> bytes:
+    return here.http_get(app.address, app.port, path, timeout_s=5).body
+
+
+@pytest.mark.parametrize("size", [0, 5, 13, 70_000])
+def test_the_page_is_that_of_a_static_file(here: LocalHost, running: Running, size: int) -> None:
+    app = running("go-app", page_bytes=size)
+    static = render(NGINX, {"page_bytes": size}, Place.on(here, "static", 80)).files["html/index.html"]
+    answer = here.http_get(app.address, app.port, "/index.html", timeout_s=5)
+    assert answer.body == static and answer.headers["content-type"] == "text/html"
+    assert answer.headers["content-length"] == str(size)
+
+
+def test_it_counts_pages_and_connections_and_not_our_questions(here: LocalHost, running: Running) -> None:
+    app = running("go-app")
+    before = app.counters(here)
+    line = http.client.HTTPConnection(app.address, app.port)
+    for path in ("/", "/api", "/.loadbook/config-id"):
+        line.request("GET", path)
+        last = line.getresponse().read()
+    line.close()
+    body(here, app)
+    after = app.counters(here)
+    assert last.decode() == app.rendered.config_id
+    assert {name: after[name] - before[name] for name in after} == {"requests": 3.0, "connections": 2.0}
+
+
+def test_a_page_names_its_node_at_the_length_of_all_others(here: LocalHost, running: Running) -> None:
+    pages = [body(here, running("go-app", {"node": node}, page="node", page_bytes=40)) for node in ("a", "node-b")]
+    assert [page.split(b"\n")[0] for page in pages] == [b"node a", b"node node-b"]
+    assert [len(page) for page in pages] == [40, 40]
+
+
+def test_a_page_too_short_for_its_node_is_refused(here: LocalHost, built: Path) -> None:
+    share_built(here, built)
+    app = placed(here, load_service("go-app"), {}, {"page": "node", "page_bytes": 8})
+    with pytest.raises(ServiceError, match=r"refuses its configuration .*page_bytes = 8: naming the node takes 10"):
+        app.check()
+    app.stop()
+
+
+@pytest.mark.parametrize("socket", ["tcp", "unix"])
+def test_a_web_server_gets_the_page_by_fastcgi(here: LocalHost, running: Running, tmp_path: Path, socket: str) -> None:
+    app = running("go-app", protocol="fastcgi", socket=socket, page_bytes=30)
+    port, place = free_port(), app.rendered.place
+    server = f"unix:{place.dir}/app.sock" if socket == "unix" else f"{app.address}:{app.port}"
+    folder = tmp_path / "services" / "front"
+    folder.mkdir(parents=True)
+    (folder / "nginx.conf.j2").write_text(FASTCGI.format(server=server, port=port))
+    (folder / "service.toml").write_text(
+        'name = "front"\nabout = "x"\nbinary = "nginx"\npackage = "nginx-light"\n'
+        "[version]\nargv = ['nginx', '-v']\npattern = '([0-9.]+)'\n"
+        '[files]\n"nginx.conf" = "nginx.conf.j2"\n'
+        "[commands]\nstart = ['nginx', '-p', '{{ dir }}/', '-c', 'nginx.conf']\n"
+    )
+    spec = load_service("front", [tmp_path / "services"])
+    front = Instance(here, spec, render(spec, {}, Place.on(here, "front", port)), name="front", lease_s=30.0)
+    front.check()
+    front.start()
+    try:
+        page = front.ready(here).body
+        pages = {here.http_get("127.0.0.1", port, "/index.html", timeout_s=5).body for _ in range(5)}
+    finally:
+        front.stop()
+    assert pages == {page} and page == b"hello, world\nhello, world\nhell"
+    counts = app.counters(here)
+    assert counts["requests"] == 6 and 1 <= counts["connections"] <= 2
+
+
+def test_slots_and_hold_make_a_node_of_known_capacity(here: LocalHost, running: Running) -> None:
+    app = running("go-app", hold_ms=20, slots=2)
+    begun = time.monotonic()
+    with ThreadPoolExecutor(12) as pool:
+        assert set(pool.map(lambda _: body(here, app), range(12))) == {b"hello"}
+    assert time.monotonic() - begun >= 12 * 0.020 / 2 - 0.001
+
+
+def test_work_is_cpu_time(here: LocalHost, running: Running) -> None:
+    app = running("go-app", work=100_000)
+    pid = app.pids()[0]
+    before = _ticks(pid)
+    threads = [threading.Thread(target=body, args=(here, app)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert _ticks(pid) - before >= 4
+
+
+def _ticks(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
+
+
+def test_a_port_that_is_taken_is_said(here: LocalHost, running: Running, built: Path) -> None:
+    first = running("go-app")
+    spec = load_service("go-app")
+    place = Place.on(here, "second", first.port, {"node": "web1", "cpus": [0]})
+    second = Instance(here, spec, render(spec, {}, place), name="second", lease_s=30.0)
+    second.check()
+    second.start()
+    try:
+        with pytest.raises(ServiceError, match=r"(?s)go-app ended with exit code 1: .*address already in use"):
+            second.ready(here)
+        assert second.prove(here).live is False
+    finally:
+        second.stop()
+
+
+def test_it_knows_its_cpus_and_its_version(here: LocalHost, running: Running) -> None:
+    app = running("go-app", {"cpus": [1]})
+    assert b'"cpus": 1' in app.effective()
+    assert version(here, app.spec).partition(" ")[2].startswith("(go 1.")
