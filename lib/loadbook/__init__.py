@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from loadbook.report.factorial import factorial_page as factorial_page
     from loadbook.report.laboratory import noise_page as noise_page
     from loadbook.report.page import load as load
+    from loadbook.report.page_size import page_size_page as page_size_page
     from loadbook.report.parameters import check_parameters as check_parameters
     from loadbook.report.quality import quality_page as quality_page
     from loadbook.report.running import ingest as ingest
@@ -33,6 +34,7 @@ _VERBS = {
     "ingest": "loadbook.report.running",
     "load": "loadbook.report.page",
     "noise_page": "loadbook.report.laboratory",
+    "page_size_page": "loadbook.report.page_size",
     "plan": "loadbook.report.running",
     "quality_page": "loadbook.report.quality",
     "run": "loadbook.report.running",

@@ -59,7 +59,8 @@ SIZED = Study.model_validate({
     "schema": 1, "name": "s", "question": "Which?", "baseline": "base", "blocks": 8,
     "roles": {"driver": {}, "web": {"service": "web"}}, "workload": {"tool": "wrk"},
     "factors": {"page_bytes": {"levels": [5, 2048]}, "cache": {"levels": ["off", "on"]}},
-    "treatments": {"base": {}, "x": {"set": {"page_bytes": 2048}}, "again": {"set": {"page_bytes": 2048, "cache": "on"}}},
+    "treatments": {"base": {}, "x": {"set": {"page_bytes": 2048}},
+                   "again": {"set": {"page_bytes": 2048, "cache": "on"}}},
 })  # fmt: skip
 LARGE = {"response_before": {"status": 200, "bytes": 2048, "sha256": "b"}}
 

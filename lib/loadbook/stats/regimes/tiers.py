@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from loadbook.design.pages import page_factor
 from loadbook.design.role import Level
 from loadbook.design.study import Study
+from loadbook.stats import errors
 from loadbook.stats.family import compare_contrasts
 from loadbook.stats.reasons import counts
-from loadbook.stats.regimes.series import Series
-from loadbook.stats.result import Verdict
+from loadbook.stats.regimes.series import Series, level_name
+from loadbook.stats.result import ErrorSummary, Verdict
 from loadbook.stats.verdict import decide
 
 if TYPE_CHECKING:
@@ -45,10 +46,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Tiers:
-    """Every front's pair of tiers: the factor, its two levels, the second compared with the first."""
+    """Every front's pair of tiers: the factor, its two levels in words, the second compared with the first."""
 
     factor: str
-    levels: tuple[Level, Level]
+    names: tuple[str, str]
     pairs: tuple[Pair, ...]
 
 
@@ -83,10 +84,31 @@ def tiers_of(
         Pair(_front(own[first], own[second]), {size: v for (k, size), v in verdicts.items() if k == front})
         for front, own in enumerate(whole)
     ]
-    return Tiers(factor, (first, second), tuple(pairs))
+    return Tiers(factor, (level_name(study, factor, first), level_name(study, factor, second)), tuple(pairs))
 
 
 def _front(first: Series, second: Series) -> str:
     """Return what two series' names have in common."""
     theirs = second.name.split(", ")
     return ", ".join(part for part in first.name.split(", ") if part in theirs)
+
+
+def tier_errors(
+    study: Study, trials: pd.DataFrame, measurements: pd.DataFrame, series: Sequence[Series]
+) -> dict[str, ErrorSummary]:
+    """Return the errors of each tier over all of its sizes and fronts, by its name; the second compared with the first.
+
+    The verdict is that of two arms (`stats.errors`): the trial is the unit, and both tiers have the same sizes.
+    """
+    factor = tier_factor(study, series)
+    if factor is None:
+        return {}
+    named = {arm: level_name(study, factor, one.levels[factor]) for one in series for arm in one.arms.values()}
+    by_tier = trials.assign(treatment=trials["treatment"].map(named))
+    first, second = dict.fromkeys(named.values())
+    # a block holds many trials of a tier: the check by blocks, which takes one of each arm, does not apply
+    counted = {name: errors.count(by_tier, measurements, name)._replace(blocks=()) for name in (first, second)}
+    return {
+        first: errors.summarise(first, counted[first], None),
+        second: errors.summarise(second, counted[second], counted[first]),
+    }

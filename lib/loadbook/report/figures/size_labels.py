@@ -1,0 +1,98 @@
+"""The words of figure 6: a name at each curve or above them all, and the strip of letters that say what limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from loadbook.report import palette
+from loadbook.report.figures.common import Sheet
+from loadbook.report.figures.sizes import Look, SizeAxis
+from loadbook.report.figures.text import line_in, pushed_apart, shortened, text_width
+from loadbook.stats.regimes.fit import Curve
+from loadbook.stats.regimes.found import Found
+from loadbook.stats.regimes.series import Series
+from loadbook.stats.saturation import LETTERS
+from loadbook.stats.wording import regimes as words
+
+STRIP_IN = 0.185
+NOTHING, UNWATCHED = "–", "?"
+AMBER = ("N", "D")  # the ceiling's colour, and the tool's fault
+
+
+def draw_labels(
+    sheet: Sheet, axis: SizeAxis, names: dict[str, str], given: dict[str, Look], found: Found,
+    per: Callable[[float], float], limits: tuple[float, float], top: float, height: float,
+) -> None:  # fmt: skip
+    """Write each series at the left end of its curve, its knee below its name."""
+    low, high = (math.log(limit) for limit in limits)
+    wanted = [top + height * (high - _left_end(found, one, per, low)) / (high - low) for one in found.regimes.series]
+    boxes = [line_in(sheet.size, 2) + 0.03] * len(wanted)
+    places = pushed_apart(wanted, boxes, top - 0.1, top + height)
+    left, room = axis.edge + 0.1, axis.left - axis.edge - 0.42
+    for one, at, y in zip(found.regimes.series, wanted, places, strict=True):
+        look, fit = given[one.name], found.regimes.fits[one.name]
+        name = shortened(names[one.name], room, sheet.size, True)
+        sheet.text(left, y - 0.08, name, bold=True, colour=palette.INK)
+        knee = f"knee {words.knee_text(fit, tick=True)}" if isinstance(fit, Curve) else "no curve"
+        sheet.text(left, y + 0.075, shortened(knee, room + 0.1, 8.4), colour=palette.SOFT, size=8.4)
+        end = axis.left - 0.14
+        sheet.line([end - 0.2, end], [y - 0.04, at], look.shade, 0.7)
+
+
+def _left_end(found: Found, series: Series, per: Callable[[float], float], otherwise: float) -> float:
+    """Return the log of a curve, or of its trials, at the axis's left end."""
+    fit, size = found.regimes.fits[series.name], min(series.arms)
+    if isinstance(fit, Curve):
+        return math.log(fit.rate(size).value * per(size))
+    own = found.values.loc[found.values["treatment"] == series.arms[size], "value"]
+    middle = float(own[own > 0].median())
+    return math.log(middle * per(size)) if middle > 0 else otherwise
+
+
+def draw_key(sheet: Sheet, names: dict[str, str], given: dict[str, Look], found: Found) -> None:
+    """Write the series above the panel, one a line, where labels have no room beside the curves."""
+    for k, one in enumerate(found.regimes.series):
+        y, fit, look = 0.37 + k * line_in(8.6), found.regimes.fits[one.name], given[one.name]
+        _sample(sheet, 0.05, 0.35, y, look)
+        knee = f"  knee {words.knee_text(fit, tick=True)}" if isinstance(fit, Curve) else "  no curve"
+        name = shortened(names[one.name], sheet.width - 0.55 - text_width(knee, 7.6), 8.2, True)
+        sheet.text(0.45, y, name, bold=True, size=8.2)
+        sheet.text(0.45 + text_width(name, 8.2, True), y, knee, size=7.6, colour=palette.SOFT)
+
+
+def draw_strip(
+    sheet: Sheet, axis: SizeAxis, names: dict[str, str], given: dict[str, Look], found: Found, top: float
+) -> None:  # fmt: skip
+    """Write one letter per size and series: what the traces name as the bottleneck."""
+    sheet.text(0.05, top - 0.13, "full:" if sheet.narrow else "full, by the traces:", size=8.2, colour=palette.SOFT)
+    for k, one in enumerate(found.regimes.series):
+        y = top + 0.1 + k * STRIP_IN
+        if k % 2 == 0:
+            sheet.box(0.02, y - STRIP_IN / 2, sheet.width - 0.02, y + STRIP_IN / 2, palette.TINT)
+        _sample(sheet, 0.06, 0.32, y, given[one.name])
+        if not sheet.narrow:
+            name = shortened(names[one.name], axis.left - 0.65, 8.4)
+            sheet.text(0.4, y, name, size=8.4, colour=palette.SOFT)
+        for size, arm in one.arms.items():
+            letter = letter_of(found, arm)
+            colour = palette.DOUBT_TEXT if letter in AMBER else palette.INK if letter in LETTERS else palette.SOFT
+            if letter in AMBER:
+                at, half = axis.inch(size), min(0.11, axis.octave_in / 2 - 0.01)
+                sheet.box(at - half, y - 0.08, at + half, y + 0.08, palette.DOUBT_BOX)
+            sheet.text(axis.inch(size), y, letter, bold=letter in LETTERS, colour=colour, at="center", size=8.6)
+
+
+def _sample(sheet: Sheet, left: float, right: float, y: float, look: Look) -> None:
+    """Draw a piece of a series' line with its mark."""
+    dotted = np.arange(left, right, 0.05) if look.order else [left]
+    for x in dotted:
+        sheet.line([x, x + 0.025 if look.order else right], [y, y], look.shade, 1.4)
+    sheet.mark((left + right) / 2, y, look.style, 4.8)
+
+
+def letter_of(found: Found, treatment: str) -> str:
+    """Return the letter of what limited a treatment; a dash where nothing watched was full, ? where nobody watched."""
+    return (found.letters[treatment] or NOTHING) if treatment in found.letters else UNWATCHED

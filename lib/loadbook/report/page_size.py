@@ -1,0 +1,207 @@
+"""The page of a study of page sizes: which cost rules where, what limits each point, whether web tiers converge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from loadbook.core.errors import UsageError
+from loadbook.core.metrics import metric as metric_of
+from loadbook.design.pages import page_factor
+from loadbook.report import jmeter_table, palette, verdicts
+from loadbook.report.blocks import Block, block, clean, render
+from loadbook.report.effects import EffectsPage
+from loadbook.report.page import load, note, nothing
+from loadbook.report.show import drawn, markup
+from loadbook.report.tables import DASH, Column, Said, Table, plain, safe_table
+from loadbook.stats.regimes.fit import Curve
+from loadbook.stats.regimes.found import Found, look
+from loadbook.stats.result import Verdict
+from loadbook.stats.saturation import LETTERS
+from loadbook.stats.wording import regimes as words
+from loadbook.stats.wording.errors import errors_sentence
+
+TABLE_NOTE = (
+    "1 / rate = cost per request + bytes × cost per byte, fitted to the logs of the rates; costs are those of the "
+    "whole set-up, all requests in flight together. Intervals: delete-one-block jackknife. Knee: the size at which "
+    "both costs are equal. Ceiling: 1 / cost per byte, bytes of pages alone. Misses: the largest share by which the "
+    "mean of a size lies beside the curve."
+)
+
+
+class PageSizePage(EffectsPage):
+    """From which page size on is the network the limit; see `page_size_page`."""
+
+    notebook = "page_size_tps"
+
+    @cached_property
+    def found(self) -> Found:
+        """Curves, bottlenecks and tiers of the run, on the page's metric."""
+        if page_factor(self.data.study) is None:
+            name = self.data.study.name
+            raise UsageError(f"no factor of study {name!r} sets page_bytes", "its notebook is config_effects")
+        if metric_of(self.metric).kind != "rate":
+            raise UsageError(f"a curve over page size needs a rate, not {self.metric}", "metric = 'ok_per_s', say")
+        return look(self.data, self.metric, self.level)
+
+    def answer(self) -> Block:
+        """Show from which size on the network is the limit, and where requests cost as much as their bytes."""
+        said = self._said()
+        return block("answer.html.j2", "\n".join([*said.errors, said.headline, said.support]), said=said)
+
+    def _said(self) -> verdicts.Answer:
+        usual = verdicts.answer(self.analysis)
+        if self.analysis.laboratory:
+            return usual
+        kind, word = ("invalid", words.limit_word(self.found)) if self.found.letters else ("undecided", "not known")
+        return replace(
+            usual, kind=kind, glyph=palette.BASELINE.glyph, word=word, headline=words.headline(self.found),
+            support=words.support(self.found), errors=tuple(self._error_lines(only="more")), counts=(),
+        )  # fmt: skip
+
+    def curves(self) -> Block:
+        """Show figure 6, a sentence per curve, and the tables of costs and of points."""
+        from loadbook.report.figures import page_size
+
+        lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.found.regimes.fits.items()]
+        costs, points = cost_table(self.found), point_table(self.found)
+        html = markup(drawn(page_size, self.found)) + render("lines.html.j2", lines=lines) + safe_table(costs)
+        html += render("note.html.j2", text=TABLE_NOTE)
+        html += render("details.html.j2", summary="Every point of the figure", inside=safe_table(points))
+        text = "\n".join([words.headline(self.found), *lines])
+        return Block(str(html), str(clean(f"{text}\n\n{plain(costs)}\n{TABLE_NOTE}\n\n{plain(points)}")))
+
+    def bandwidth(self) -> Block:
+        """Show the trials and curves as bytes of pages per second."""
+        return self.figure("page_size", self.found, by="bytes")
+
+    def tiers(self) -> Block:
+        """Show in words whether the web tiers converge: a sentence per front, a table with a verdict per size."""
+        from loadbook.report.figures import tier_ratios
+
+        if self.found.tiers is None:
+            return nothing("This study has one web tier.")
+        lines, table = tier_ratios.sentences(self.found), tier_table(self.found)
+        html = render("lines.html.j2", lines=lines) + safe_table(table)
+        return Block(str(html), str(clean("\n".join([*lines, plain(table)]))))
+
+    def errors(self) -> Block:
+        """Show the errors of each web tier over all sizes, above those of every treatment."""
+        lines, usual = self._error_lines(), super().errors()
+        html = str(render("lines.html.j2", lines=lines)) + usual.html if lines else usual.html
+        return Block(html, str(clean("\n".join([*lines, usual.text]))), usual.data)
+
+    def _error_lines(self, only: str | None = None) -> list[str]:
+        known = list(self.found.errors.items())
+        if not known:
+            return []
+        (first, beside), (second, compared) = known
+        lines = [] if only else [f"{first}, all sizes: {errors_sentence(beside)}"]
+        if only in (None, compared.kind):
+            lines.append(f"{second}, all sizes: {errors_sentence(compared, beside, first)}")
+        return lines
+
+    def jmeter(self) -> Block:
+        """Show the numbers under JMeter's own column names, where JMeter measured."""
+        found = jmeter_table.tables(self.data, self.labels)
+        if found is None:
+            return nothing("JMeter measured nothing here.")
+        by_label, by_trial = found
+        html = safe_table(by_label) + render("note.html.j2", text=jmeter_table.NOTE)
+        html += render("details.html.j2", summary=f"Every trial ({len(by_trial.rows)})", inside=safe_table(by_trial))
+        said = "Median over trials (minimum to maximum)."
+        return Block(note(said).html + str(html), str(clean(f"{said}\n{plain(by_label)}\n{jmeter_table.NOTE}")))
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the index and the command line say."""
+        said = self._said()
+        verdict = {"kind": said.kind, "glyph": said.glyph, "word": said.word, "sentence": said.headline}
+        lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.found.regimes.fits.items()]
+        return super().summary() | {"verdict": verdict, "sentences": [said.headline, *said.errors, *lines]}
+
+
+def cost_table(found: Found) -> Table:
+    """Return the costs of every curve with their intervals."""
+    level = f"({found.regimes.level * 100:g} % interval)"
+    columns = [
+        Column("Series"), Column(f"Per request, ms {level}", True), Column(f"Per byte, ns {level}", True),
+        Column("Knee", True), Column("Ceiling, Mbit/s", True), Column("Blocks", True), Column("Misses", True),
+    ]  # fmt: skip
+    return Table("Costs", columns, [_costs(name, fit) for name, fit in found.regimes.fits.items()])
+
+
+def _costs(name: str, fit: Curve | str) -> list[str]:
+    if isinstance(fit, str):
+        return [name, *[DASH] * 6]
+    seen = fit.regime_seen != "request"
+    return [
+        name,
+        words.cost_text(fit.per_request_s, 1e-3) if fit.regime_seen != "byte" else DASH,
+        words.cost_text(fit.per_byte_s, 1e-9) if seen else DASH,
+        words.knee_text(fit),
+        words.cost_text(fit.ceiling_bytes_per_s, 125e3) if seen else DASH,
+        str(fit.blocks),
+        words.worst_miss(fit),
+    ]
+
+
+def point_table(found: Found) -> Table:
+    """Return every size of every series: the median rate, the page's bytes per second, and what limited it."""
+    columns = [
+        Column("Series"), Column("Page", True), Column("ok/s, median (trials)", True), Column("of pages, Mbit/s", True),
+        Column("Full by the traces"),
+    ]  # fmt: skip
+    rows = []
+    for one in found.regimes.series:
+        for size, arm in one.arms.items():
+            own = found.values[(found.values["treatment"] == arm) & found.values["valid"]]["value"].dropna()
+            middle = float(own.median()) if len(own) else None
+            rate = f"{middle:,.0f} ({len(own)})" if middle is not None else f"not measured ({len(own)})"
+            bits = f"{middle * size / 125e3:,.1f}" if middle is not None else DASH
+            rows.append([one.name, words.size_text(size), rate, bits, _limit(found, arm)])
+    return Table("Points", columns, rows)
+
+
+def _limit(found: Found, arm: str) -> str:
+    if arm not in found.letters:
+        return "not watched"
+    letter = found.letters[arm]
+    return LETTERS[letter] if letter else "nothing watched"
+
+
+def tier_table(found: Found) -> Table:
+    """Return the comparison of the tiers at every size: verdict, change, intervals."""
+    assert found.tiers is not None
+    columns = [
+        Column("Page"), Column("Verdict"), Column("Behind"), Column("Change", True), Column("95 % interval", True),
+        Column("90 % interval", True), Column("Blocks", True),
+    ]  # fmt: skip
+    rows = [
+        [words.size_text(size), _verdict(verdict), pair.name or DASH, *words.pair_cells(verdict)]
+        for pair in found.tiers.pairs
+        for size, verdict in pair.verdicts.items()
+    ]
+    return Table("Tiers", columns, rows, caption=" over ".join(found.tiers.names[::-1]))
+
+
+def _verdict(verdict: Verdict) -> Said:
+    kind = verdict.kind
+    return Said(f"v-{kind}", palette.VERDICTS[kind].glyph, palette.verdict_word(kind, metric_of("ok_per_s")))
+
+
+def page_size_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> PageSizePage:
+    """Return the page that answers from which page size on the network is the limit, from one recorded run.
+
+    Parameters
+    ----------
+    study, run : names; "latest" is the newest run.
+    metric : a rate; empty for the study's own.
+    level : of the intervals, 0.95 for 95 %.
+
+    Raises
+    ------
+    UsageError : an unknown name, a study in which no factor sets page_bytes, or a level that is not between 0.5 and 1.
+    DataError : the run was not ingested, or its tables cannot be read.
+    """
+    return PageSizePage(load(study, run), "", metric, level)
