@@ -21,6 +21,17 @@ def lab() -> Iterator[Lab]:
         yield own
 
 
+@pytest.fixture(scope="session")
+def spaces() -> Iterator[Lab]:
+    """A namespace lab with the hosts driver, web, web-2 and balancer; for tests marked `needs_root` (labs.py)."""
+    from labs import own_lab
+    from loadbook.hosts.lab_plan import hosts_by_need
+
+    roles = {role: (role,) for role in ("driver", "web")}
+    with own_lab(kind="netns", hosts=hosts_by_need(roles, {}, {"web": 2, "balancer": 1})) as own:
+        yield own
+
+
 @pytest.fixture
 def connect_lab(lab: Lab) -> Iterator[Callable[..., RemoteHost]]:
     """`connect_lab(alias="driver", run_id="test")` returns an open host of the lab; closed after the test."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from labs import needs_root
 from loadbook.cli.lab import lab as lab_command
 from loadbook.core.errors import UsageError
 from loadbook.hosts import connect, read_hosts
@@ -18,18 +18,6 @@ from loadbook.hosts.iproute import namespaces
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.netns import Namespaces
 from waiting import wait_until
-
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and iproute2"
-)
-
-
-@pytest.fixture(scope="module")
-def spaces(tmp_path_factory):
-    lab = Lab.at(tmp_path_factory.mktemp("netns") / "lab", needs={"balancer": 1}, kind="netns")
-    lab.up()
-    yield lab
-    lab.down()
 
 
 @pytest.fixture

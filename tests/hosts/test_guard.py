@@ -1,0 +1,258 @@
+"""What a trial changes of a host is set, read back and put back, whatever ends it; in namespaces of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labs import needs_root
+from loadbook.core.errors import HostError, UsageError
+from loadbook.hosts import connect
+from loadbook.hosts.guard import Changes, check_allowed, door, has_netem, set_up
+from loadbook.hosts.host import Job
+from waiting import wait_until
+
+BACKLOG, MEMORY = "net.core.somaxconn", "net.ipv4.tcp_rmem"
+LEASE_S = 60.0
+
+
+@pytest.fixture
+def web(spaces):
+    host = connect(spaces.hosts_file, "web", "guard")
+    yield host
+    host.close()
+
+
+def said(host, text: str) -> str:
+    return host.script(text, timeout_s=5, check=True).stdout.decode().strip()
+
+
+def setting(host, name: str) -> str:
+    return said(host, f"cat /proc/sys/{name.replace('.', '/')}")
+
+
+@needs_root
+@pytest.mark.lab
+def test_settings_are_made_and_put_back(web):
+    before = setting(web, BACKLOG), setting(web, MEMORY)
+    set_up(web, "g-sysctl", Changes({BACKLOG: 137, MEMORY: "4096 16384 65536"}), LEASE_S)
+    assert (setting(web, BACKLOG), setting(web, MEMORY).split()) == ("137", ["4096", "16384", "65536"])
+    assert Path("/proc/sys/net/core/somaxconn").read_text().strip() != "137"
+    web.stop("g-sysctl")
+    assert (setting(web, BACKLOG), setting(web, MEMORY)) == before
+
+
+@needs_root
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("net.core.no_such_thing", 1, "there is no such setting here"),
+        ("net.ipv4.tcp_rmem", "-5 1 1", "Invalid argument"),
+        ("net.ipv4.tcp_max_syn_backlog", "0x10", "it was taken, and is 16"),
+        ("net.ipv4.tcp_congestion_control", "nonsense", "No such file"),
+        ("vm.swappiness", 7, "a setting of the whole machine"),
+    ],
+)
+def test_what_is_refused_is_named_and_nothing_stays(web, name, value, words):
+    before = setting(web, BACKLOG)
+    with pytest.raises(HostError, match=f"host web: refuses a change: {name}.*") as refused:
+        set_up(web, f"g-{name}", Changes({BACKLOG: 138, name: value}), LEASE_S)
+    assert words in refused.value.message
+    assert setting(web, BACKLOG) == before
+
+
+@needs_root
+@pytest.mark.lab
+def test_the_end_of_the_lease_and_of_the_connection_put_things_back(web, spaces):
+    before = setting(web, BACKLOG)
+    set_up(web, "g-lease", Changes({BACKLOG: 139}), 1)
+    wait_until(lambda: setting(web, BACKLOG) == before, 8)
+    other = connect(spaces.hosts_file, "web", "other")
+    set_up(other, "g-closed", Changes({BACKLOG: 140}), LEASE_S)
+    other.close()
+    assert setting(web, BACKLOG) == before
+
+
+_CONTROLLER = """
+import sys, time
+from pathlib import Path
+from loadbook.hosts import connect
+from loadbook.hosts.guard import Changes, set_up
+set_up(connect(Path(sys.argv[1]), "web", "dies"), "g-dies", Changes({"net.core.somaxconn": 141}), 60)
+print("set", flush=True)
+time.sleep(60)
+"""
+
+
+@needs_root
+@pytest.mark.lab
+def test_the_death_of_the_controller_puts_things_back(web, spaces):
+    before = setting(web, BACKLOG)
+    command = [sys.executable, "-c", _CONTROLLER, str(spaces.hosts_file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as controller:
+        assert controller.stdout.readline() == b"set\n"
+        assert setting(web, BACKLOG) == "141"
+        controller.kill()
+    wait_until(lambda: setting(web, BACKLOG) == before, 10)
+
+
+@needs_root
+@pytest.mark.lab
+def test_what_a_killed_guard_left_is_put_back_by_the_next(web):
+    before = setting(web, BACKLOG)
+    set_up(web, "g-killed", Changes({BACKLOG: 142}), LEASE_S)
+    os.killpg(int(said(web, "read -r pid rest <jobs/g-killed/pid; echo $pid")), signal.SIGKILL)
+    assert setting(web, BACKLOG) == "142"
+    set_up(web, "g-next", Changes({MEMORY: "4096 16384 65536"}), LEASE_S)
+    assert setting(web, BACKLOG) == before
+    web.stop("g-next")
+
+
+_SINK = """
+import socket, sys
+with socket.create_server((sys.argv[1], 9999)) as server:
+    for _ in range(2):
+        connection = server.accept()[0]
+        while connection.recv(1 << 16):
+            pass
+        connection.send(b"!")
+        connection.close()
+"""
+_SOURCE = """
+import socket, sys, time
+begun = time.monotonic()
+with socket.create_connection((sys.argv[1], 9999), 5) as connection:
+    connection.sendall(b"x" * 500_000)
+    connection.shutdown(socket.SHUT_WR)
+    connection.recv(1)
+print(time.monotonic() - begun)
+"""
+
+
+@needs_root
+@pytest.mark.lab
+def test_a_rate_holds_toward_one_address_only(web, spaces):
+    others = [connect(spaces.hosts_file, alias, "guard") for alias in ("driver", "balancer")]
+    try:
+        driver, balancer = others
+        for host in others:
+            host.start(Job("sink", (("python3", "-c", _SINK, host.address),), 20))
+            wait_until(lambda host=host: said(host, "ss -Hltn 'sport = 9999'"))
+        set_up(web, "g-rate", Changes(rate_mbit=8, toward=driver.address), LEASE_S)
+        assert "rate 8Mbit" in said(web, "tc class show dev eth0")
+        with pytest.raises(HostError, match="its queue is left alone"):
+            set_up(web, "g-again", Changes(rate_mbit=8, toward=balancer.address), LEASE_S)
+        slow, fast = seconds_to_send(web, driver.address), seconds_to_send(web, balancer.address)
+        assert slow > 0.35 > fast  # half a megabyte at a megabyte a second, less the burst
+        web.stop("g-rate")
+        assert "htb" not in said(web, "tc qdisc show dev eth0")
+        assert seconds_to_send(web, driver.address) < 0.35
+    finally:
+        for host in others:
+            host.close()
+
+
+def seconds_to_send(host, address: str) -> float:
+    return float(host.run(["python3", "-c", _SOURCE, address], timeout_s=10, check=True).stdout)
+
+
+@needs_root
+@pytest.mark.lab
+def test_a_delay_is_made_where_the_kernel_can_and_refused_where_not(web, spaces):
+    driver = next(s.address for s in spaces.status() if s.alias == "driver")
+    delay = Changes(delay_ms=20, loss=0.01, toward=driver)
+    if has_netem(web):
+        set_up(web, "g-delay", delay, LEASE_S)
+        assert "netem" in said(web, "tc qdisc show dev eth0")
+        web.stop("g-delay")
+    else:
+        with pytest.raises(HostError, match="netem") as refused:
+            set_up(web, "g-delay", delay, LEASE_S)
+        assert "userspace" in str(refused.value.hint)
+    assert "htb" not in said(web, "tc qdisc show dev eth0")
+
+
+@needs_root
+@pytest.mark.lab
+def test_an_address_of_another_is_accepted_for_a_while(web, spaces):
+    driver = next(s.address for s in spaces.status() if s.alias == "driver")
+    other = f"{driver.rpartition('.')[0]}.199"
+    set_up(web, "g-accepts", Changes(accepts=(other,)), LEASE_S)
+    assert f"{other}/32" in said(web, "ip -o addr show dev lo")
+    assert setting(web, "net.ipv4.conf.all.arp_ignore") == "1"
+    web.stop("g-accepts")
+    assert other not in said(web, "ip -o addr show dev lo")
+    assert setting(web, "net.ipv4.conf.all.arp_ignore") == "0"
+    with pytest.raises(HostError, match="is an address of this host"):
+        set_up(web, "g-own", Changes(accepts=(web.address,)), LEASE_S)
+
+
+@needs_root
+@pytest.mark.lab
+def test_a_quota_holds_for_what_goes_through_its_door(web):
+    set_up(web, "g-quota", Changes(quotas={"web": 0.2}), LEASE_S)
+    command = (
+        f'read -r door <{door("g-quota", "web")}; echo $$ >"$door"; timeout 1.5 sh -c "while :; do :; done"; times'
+    )
+    used = said(web, command).splitlines()[-1].split()
+    cpu_s = sum(float(word.rstrip("s").partition("m")[2]) for word in used)
+    assert 0.1 < cpu_s < 0.7
+    cgroup = said(web, f"cat {door('g-quota', 'web')}").removesuffix("/cgroup.procs")
+    assert Path(cgroup).is_dir()
+    web.stop("g-quota")
+    assert not Path(cgroup).exists()
+
+
+@needs_root
+@pytest.mark.lab
+def test_a_quota_in_the_newer_hierarchy(web, tmp_path):
+    """The kernel here has the older hierarchy only: a folder stands for the newer one."""
+    tree = tmp_path / "unified"
+    tree.mkdir()
+    (tree / "cgroup.controllers").write_text("cpuset cpu io\n")
+    (tree / "cgroup.subtree_control").write_text("cpu\n")
+    (tmp_path / "mounts").write_text(f"cgroup2 {tree} cgroup2 rw,relatime 0 0\n")
+    changes = Changes(quotas={"web": 0.5}).lines()
+    script = Path(sys.modules["loadbook.hosts.guard"].__file__).with_name("guard.sh").read_text()
+    env = {"LOADBOOK_MOUNTS": str(tmp_path / "mounts")}
+    web.start(Job("g-newer", (("/bin/sh", "-c", script, "guard", *changes),), LEASE_S, env=env))
+    made = tree / "loadbook-g-newer-web"
+    wait_until(lambda: (made / "cpu.max").is_file() and (made / "cpu.max").read_text() == "10000 20000\n")
+    web.stop("g-newer")
+
+
+def test_only_what_the_hosts_file_allows():
+    changes = Changes({BACKLOG: 1}, delay_ms=5, toward="192.0.2.1", quotas={"web": 1}, accepts=("192.0.2.9",))
+    assert changes.permits() == ["sysctl", "tc", "cgroup", "nft"]
+    check_allowed("web1", ("sysctl", "tc", "cgroup", "nft"), changes.permits(), "this study")
+    with pytest.raises(HostError, match="host web1: this study: needs tc, nft, which") as refused:
+        check_allowed("web1", ("sysctl", "cgroup"), changes.permits(), "this study")
+    assert 'may = ["sysctl", "cgroup", "tc", "nft"]' in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        Changes({"net.core.somaxconn": "1; reboot"}),
+        Changes({"../../etc/passwd": 1}),
+        Changes({"net.core.somaxconn": "1\n2"}),
+        Changes(delay_ms=1, toward="$(reboot)"),
+        Changes(quotas={"web": 0.001}),
+        Changes(accepts=("-x",)),
+    ],
+)
+def test_values_that_are_none_reach_no_host(changes):
+    with pytest.raises(UsageError):
+        changes.lines()
+
+
+def test_the_record_says_what_was_changed():
+    changes = Changes({BACKLOG: 5}, delay_ms=100, toward="x", quotas={"web": 0.5})
+    assert changes.said() == {BACKLOG: "5", "delay_ms": 100, "cpu_quota of web": 0.5}
+    assert changes.lines() == [f"sysctl {BACKLOG} 5", "path x 100000 0 0", "quota web 50"]
