@@ -78,9 +78,14 @@ class Treatment(Spec):
 
 
 class Monitors(Spec):
-    """Traces of every host of the trial; `interval_s` between samples."""
+    """Traces of every host of the trial; `interval_s` between samples.
+
+    `sources` are our own sampler, which needs nothing installed, and what else is asked on each host while the load
+    runs: a munin node, a Prometheus node_exporter. Asking costs the host something (docs/traces.md).
+    """
 
     interval_s: Annotated[float, Field(ge=0.05, le=60)] = 0.25
+    sources: tuple[Literal["sampler", "munin", "node-exporter"], ...] = ("sampler",)
 
 
 class Gates(Spec):
@@ -130,6 +135,7 @@ class Study(Spec):
     notebooks: tuple[str, ...] = ("config_effects", "run_quality")
     metric: str = "ok_per_s"
     baseline: str
+    apart: Ident | None = Field(None, description="factor whose levels are conditions, each judged by itself")
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
     stopping: Stopping = Stopping()
@@ -159,6 +165,17 @@ class Study(Spec):
         """Return the treatment that this one repeats exactly, an A/A arm the baseline; None for one of its own."""
         spec = self.treatments[treatment]
         return spec.same_as or (self.baseline if spec.check == "aa" else None)
+
+    def baseline_of(self, treatment: str) -> str:
+        """Return what a treatment is held against: the baseline or, where conditions are judged apart, that of its own.
+
+        That is the first treatment, no check, that differs from the baseline in the condition alone.
+        """
+        if self.apart is None:
+            return self.baseline
+        wanted = self.levels_of(self.baseline) | {self.apart: self.levels_of(treatment)[self.apart]}
+        like = [name for name, t in self.treatments.items() if not t.check and self.levels_of(name) == wanted]
+        return like[0] if like else self.baseline
 
     def levels_of(self, treatment: str) -> dict[str, Level]:
         """Return every factor's level under `treatment`; what it does not set has the role's value."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from loadbook.design.plan import PlannedTrial
+
+if TYPE_CHECKING:
+    from paramiko import Channel
 
 
 class Completed(NamedTuple):
@@ -145,6 +148,14 @@ class Host(Protocol):
 
     def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> Answer:
         """Ask a web server once, through the host's own network (an SSH channel), needing nothing installed there."""
+        ...
+
+    def connect(self, port: int, *, timeout_s: float) -> Channel:
+        """Open a TCP connection from the host to one of its own ports; it stays open until it is closed."""
+        ...
+
+    def kept(self, name: str) -> bytes:
+        """Return a file of the trial that is played back; nothing where something really happens, or it has none."""
         ...
 
     def clock(self, probes: int = 10) -> Clock:

@@ -15,6 +15,7 @@ from loadbook.design import problems
 from loadbook.records.layout import NAME
 
 Alias = Annotated[str, Field(pattern=NAME.pattern.replace(r"\Z", "$"))]
+Port = Annotated[int, Field(ge=0, lt=65536)]
 Permit = Literal["sysctl", "tc", "cgroup", "nft"]
 PERMITS: tuple[Permit, ...] = get_args(Permit)
 
@@ -41,6 +42,8 @@ class HostEntry(BaseModel):
     cpus: tuple[int, ...] | None = Field(None, description="CPU mask that everything we start there gets")
     may: tuple[Permit, ...] = ()
     price_per_month: Annotated[float, Field(gt=0)] | None = Field(None, description="in the hosts file's currency")
+    munin_port: Port = Field(4949, description="of its munin node; 0: it has none")
+    exporter_port: Port = Field(9100, description="of its node_exporter; 0: it has none")
     link_mbit: Annotated[float, Field(gt=0)] | None = Field(None, description="rate of its network link, Mbit/s")
 
 

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from loadbook.core.errors import CommandError, HostError, HostTimeoutError, LostError, UnreachableError
 from loadbook.design.plan import PlannedTrial
@@ -17,6 +18,9 @@ from loadbook.hosts.link import Link
 from loadbook.hosts.session import Session
 from loadbook.hosts.shell import sh_join
 from loadbook.hosts.ssh_config import Endpoint
+
+if TYPE_CHECKING:
+    from paramiko import Channel
 
 CONTROL_S = 15.0
 _NEAR_S = 0.02
@@ -171,6 +175,16 @@ class RemoteHost(Link):
         with self._lock:
             transport = self._ready().transport
         return web.get(self.alias, transport, web.Url(scheme, address, port, path), timeout_s)
+
+    def connect(self, port: int, *, timeout_s: float) -> Channel:
+        """Open a TCP connection from the host to one of its own ports; it stays open until it is closed."""
+        with self._lock:
+            transport = self._ready().transport
+        return web.open_channel(self.alias, transport, web.Url("tcp", "127.0.0.1", port, ""), timeout_s)
+
+    def kept(self, name: str) -> bytes:
+        """Return nothing: nothing is played back."""
+        return b""
 
     def may_forward(self) -> bool:
         """Tell whether sshd lets us open connections from the host, as `http_get` needs."""

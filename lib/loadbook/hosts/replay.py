@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
 from loadbook.design.plan import PlannedTrial
@@ -124,6 +124,15 @@ class ReplayHost:
     def clock(self, probes: int = 10) -> Clock:
         """Return what the clocks differed by."""
         return Clock(*self._answer(self._tape.answer, "clock", []))
+
+    def connect(self, port: int, *, timeout_s: float) -> NoReturn:
+        """Refuse: nobody answers there any more; what was said then are files of the recorded trial (`kept`)."""
+        raise HostError(self.alias, f"{self._where()}: nothing answers at port {port}")
+
+    def kept(self, name: str) -> bytes:
+        """Return a file of the recorded trial; nothing where it has none."""
+        path = self._source[0] / name if self._source else None
+        return path.read_bytes() if path and path.is_file() else b""
 
     def token(self, name: str) -> str:
         """Return the word that marked `name` then: the recorded server answers with it."""

@@ -36,7 +36,11 @@ def get(alias: str, transport: Transport, url: Url, timeout_s: float) -> Answer:
     UnreachableError : nothing listens there. HostTimeoutError : no answer in time.
     HostError : forwarding is switched off in sshd, the answer is no HTTP, or its body exceeds MAX_BODY.
     """
-    channel = open_channel(alias, transport, url, timeout_s)
+    return read(alias, open_channel(alias, transport, url, timeout_s), url, timeout_s)
+
+
+def read(alias: str, channel: Channel, url: Url, timeout_s: float) -> Answer:
+    """Ask over a channel that is open, and close it; see `get`."""
     try:
         stream = TlsStream(channel, url.address) if url.scheme == "https" else channel
         stream.sendall(_request(url))

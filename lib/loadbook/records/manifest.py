@@ -68,6 +68,17 @@ class MonitorRecord(_Record):
     cpus: list[int] = Field(default_factory=list, description="CPU mask of the host as the sampler saw it")
 
 
+class PolledRecord(_Record):
+    """What a host's own monitor answered while the trial ran, times by our clock; `problem` says why it ended early."""
+
+    host: str
+    role: str
+    source: str
+    file: str
+    interval_s: float
+    problem: str | None = None
+
+
 class ServiceRecord(_Record):
     """One service under test: which configuration it was proven to run."""
 
@@ -120,6 +131,7 @@ class TrialRecord(_Record):
     drivers: list[DriverRecord] = Field(default_factory=list)
     services: list[ServiceRecord] = Field(default_factory=list)
     monitors: list[MonitorRecord] = Field(default_factory=list)
+    polled: list[PolledRecord] = Field(default_factory=list)
     clocks: dict[str, ClockRecord] = Field(default_factory=dict)
     boot_ids: dict[str, str] = Field(default_factory=dict)
     response_before: ResponseRecord | None = None

@@ -13,6 +13,7 @@ from pathlib import Path
 from loadbook.core.errors import LoadbookError, ToolError
 from loadbook.core.units import size
 from loadbook.design.sharing import share
+from loadbook.hosts.polling import asker
 from loadbook.hosts.shell import cpu_list
 from loadbook.services import Instance, version
 from loadbook.tools.base import Tool
@@ -80,6 +81,7 @@ def preflight(bench: Bench, data: Path) -> None:
     checks += [partial(_check_driver, bench, alias, tool) for alias in bench.drivers for tool in bench.tools.values()]
     checks += [partial(_check_seat, bench, seat) for seat in bench.seats]
     checks += [partial(_check_changes, bench)]
+    checks += [partial(_check_sources, bench, alias) for alias, host in bench.hosts.items() if host.live]
     # services are placed on the CPUs that hosts have, so hosts come first
     problems = [p for part in (hosts, checks) for group in bench.each(_problems, part).values() for p in group]
     problems += _unlike_tools(bench)
@@ -176,6 +178,13 @@ def _check_seat(bench: Bench, seat: Seat) -> None:
             problems.append(f"treatment {treatment}, role {seat.role}: {error.message}")
     if problems:
         raise PreflightError(problems)
+
+
+def _check_sources(bench: Bench, alias: str) -> None:
+    """See that a host's own monitors answer that the study wants to be asked."""
+    for source in bench.plan.study.monitors.sources:
+        if source != "sampler" and (asked := asker(bench.hosts[alias], bench.inventory.hosts[alias], source)):
+            asked.close()
 
 
 def _check_changes(bench: Bench) -> None:

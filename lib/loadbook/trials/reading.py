@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # the tables of which every row belongs to one trial and needs no other
 OWN_TABLES = ("measurements", "samples", "traces")
+# the sources of traces that gates judge by
+OWN_SOURCES = ("sampler", "service")
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,13 @@ def _read(part: Part, planned: PlannedTrial, folder: Path) -> tuple[Known, Trial
         return Known(None, [{"name": "damaged-record", "level": "invalid", "message": said}], []), None
     if not any(problem["level"] == "invalid" for problem in rows.problems):
         _keep(folder, record, requests, rows)
-    hits = check_trial(rows.record, rows.measurements, rows.traces, rows.doubts, part.thresholds)
+    hits = check_trial(rows.record, rows.measurements, _own(rows.traces), rows.doubts, part.thresholds)
     return Known(text, rows.problems, [asdict(hit) for hit in hits]), rows
+
+
+def _own(traces: Sequence[Row]) -> list[Row]:
+    """Return what our own sampler and the services counted: other sources tell the same once more, in other steps."""
+    return [row for row in traces if row["source"] in OWN_SOURCES]
 
 
 def _keep(folder: Path, record: TrialRecord, target: Path, rows: TrialRows) -> None:

@@ -202,7 +202,7 @@ class Attempt:
     def _collect(self) -> None:
         drivers = self.bench.each(lambda a: self.load.collect(self.bench.hosts[a], self.folder), self.bench.drivers)
         self.record.drivers = list(drivers.values())
-        self.record.monitors = self._watched.result()
+        self.record.monitors, self.record.polled = self._watched.result(), self.watch.polled
         times = measured(self.record.drivers, self.record.clocks)
         self.record.window, self.record.start_skew_s = times["window"], times["start_skew_s"]
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import ParseError
-from loadbook.records.manifest import DriverRecord, TrialRecord, changed_files
+from loadbook.records.manifest import DriverRecord, MonitorRecord, PolledRecord, TrialRecord, changed_files
 from loadbook.records.spans import measured
 from loadbook.tools import registry
 from loadbook.tools.base import Captured, Measurement, Parsed
-from loadbook.traces import sampler
+from loadbook.traces import kinds, sampler
+from loadbook.traces.base import Problem, Traces
 from loadbook.trials.counted import counted
 from loadbook.trials.outputs import held
 from loadbook.trials.totals import apart, total
@@ -129,19 +130,33 @@ def _add_traces(rows: TrialRows, folder: Path, changed: Iterable[str]) -> None:
     if record.window is None:
         return
     for monitor in record.monitors:
-        if monitor.file in changed:
-            continue
-        clock = record.clocks.get(monitor.host)
-        opened = record.window[0] + (clock.offset_before_s if clock else 0.0)
-        parsed = sampler.parse((folder / monitor.file).read_bytes())
-        keys = {"host": monitor.host, "role": monitor.role, "source": "sampler"}
-        for point in parsed.rows:
-            t_s = round(float(point["t"]) - opened, TIME_DIGITS)
-            rows.traces.append(keys | {"t_s": t_s} | {name: point[name] for name in POINT})
-        for problem in parsed.problems:
+        if monitor.file not in changed:
+            clock = record.clocks.get(monitor.host)
+            opened = record.window[0] + (clock.offset_before_s if clock else 0.0)
+            parsed = sampler.parse((folder / monitor.file).read_bytes())
             # the load generator is meant to end before its monitor does
-            if not (problem.name == "process_gone" and problem.message.startswith(f"{record.tool}:")):
-                rows.problem(problem.name, problem.message, level="note", host=monitor.host, file=monitor.file)
+            said = [
+                p for p in parsed.problems if not (p.name == "process_gone" and p.message.startswith(f"{record.tool}:"))
+            ]
+            _place(rows, parsed, opened, monitor, "sampler", said)
+    for polled in record.polled:
+        if polled.file not in changed:
+            parsed = kinds.read(polled.source, {polled.file: (folder / polled.file).read_bytes()})
+            early = [Problem("monitor_ended", polled.problem)] if polled.problem else []
+            _place(rows, parsed, record.window[0], polled, polled.source, [*early, *parsed.problems])
+
+
+def _place(
+    rows: TrialRows, parsed: Traces, opened: float, monitor: MonitorRecord | PolledRecord, source: str,
+    said: Iterable[Problem],
+) -> None:  # fmt: skip
+    """Add a source's samples and what was wrong; `opened` is the window's start by the clock of its times."""
+    keys = {"host": monitor.host, "role": monitor.role, "source": source}
+    for point in parsed.rows:
+        t_s = round(float(point["t"]) - opened, TIME_DIGITS)
+        rows.traces.append(keys | {"t_s": t_s} | {name: point[name] for name in POINT})
+    for problem in said:
+        rows.problem(problem.name, problem.message, level="note", host=monitor.host, file=monitor.file)
 
 
 def _add_counted(rows: TrialRows) -> None:

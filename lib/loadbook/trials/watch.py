@@ -1,14 +1,20 @@
-"""Monitors of one trial: a sampler on every host of the bench, from just before the load until just after it."""
+"""Monitors of one trial, from just before the load until just after it: a sampler on every host of the bench.
+
+Where the study says so, the hosts' own monitors are asked as well, over the SSH connection.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from loadbook.hosts.host import Job
 from loadbook.hosts.monitors import sampler_job
-from loadbook.records.manifest import MonitorRecord, ServiceRecord
+from loadbook.hosts.polling import Poller, asker
+from loadbook.records.manifest import MonitorRecord, PolledRecord, ServiceRecord
 from loadbook.trials.bench import Bench
+from loadbook.trials.evidence import keep
 from loadbook.trials.load import FIRST_STEP, forget_job
 
 STOP_GRACE_S = 1.0
@@ -16,7 +22,7 @@ MAX_BYTES = 100_000_000
 
 
 class Watch:
-    """The samplers of one trial.
+    """The samplers of one trial, and who is asked beside them; `polled` is filled when they are collected.
 
     Parameters
     ----------
@@ -28,15 +34,33 @@ class Watch:
     def __init__(self, bench: Bench, name: str, limit_s: float, jobs: Mapping[str, Mapping[str, str]]) -> None:
         self.bench, self.name, self.limit_s, self.jobs = bench, name, limit_s, jobs
         self.interval_s = bench.plan.study.monitors.interval_s
+        self.sources = bench.plan.study.monitors.sources
+        self.polled: list[PolledRecord] = []
         self._started: list[str] = []
+        self._pollers: dict[tuple[str, str], Poller] = {}
 
     def start(self) -> None:
-        """Start the sampler on every host."""
-        self.bench.each(self._start_on, self.bench.hosts)
+        """Start the sampler on every host, and to ask the other sources."""
+        self.bench.each(self._start_on, self.bench.hosts if "sampler" in self.sources else ())
+        for source in self._others:
+            self.bench.each(partial(self._ask, source), self._live)
+
+    @property
+    def _others(self) -> list[str]:
+        return [source for source in self.sources if source != "sampler"]
+
+    @property
+    def _live(self) -> list[str]:
+        return [alias for alias, host in self.bench.hosts.items() if host.live]
 
     def _start_on(self, alias: str) -> None:
         self._started.append(alias)
         self.bench.hosts[alias].start(self.job_on(alias))
+
+    def _ask(self, source: str, alias: str) -> None:
+        asked = asker(self.bench.hosts[alias], self.bench.inventory.hosts[alias], source)
+        if asked:
+            self._pollers[alias, source] = Poller(source, asked, self.interval_s)
 
     def job_on(self, alias: str) -> Job:
         """Return the job that samples a host."""
@@ -45,7 +69,10 @@ class Watch:
         return sampler_job(self.name, interval_s=self.interval_s, limit_s=self.limit_s, watch=watch)
 
     def collect(self, folder: Path, services: Sequence[ServiceRecord]) -> list[MonitorRecord]:
-        """Stop the samplers and copy what they saw into `folder`."""
+        """Stop the samplers and copy what they saw, and what the others said, into `folder`."""
+        for source in self._others:
+            self.bench.each(partial(self._keep_polled, folder, source), self.bench.hosts)
+        self.polled.sort(key=lambda record: record.file)
         return list(self.bench.each(lambda alias: self._collect_from(alias, folder, services), self._started).values())
 
     def _collect_from(self, alias: str, folder: Path, services: Sequence[ServiceRecord]) -> MonitorRecord:
@@ -62,8 +89,22 @@ class Watch:
             cpus=self.bench.cpus_of(alias),
         )
 
+    def _keep_polled(self, folder: Path, source: str, alias: str) -> None:
+        """Keep what a source said; a replay has what it said then."""
+        file, poller = f"{source}-{alias}", self._pollers.get((alias, source))
+        if data := poller.stop() if poller else self.bench.hosts[alias].kept(file):
+            keep(folder / file, data)
+            problem = (poller.problem or None) if poller else None
+            role, interval_s = self.bench.roles_of(alias)[0], self.interval_s
+            known = PolledRecord(
+                host=alias, role=role, source=source, file=file, interval_s=interval_s, problem=problem
+            )
+            self.polled.append(known)
+
     def end(self) -> None:
         """End the samplers, whether they still run or not, and remove what they left on the hosts."""
+        for poller in self._pollers.values():
+            poller.stop()
         self.bench.each(self._end_on, self._started)
 
     def _end_on(self, alias: str) -> None:

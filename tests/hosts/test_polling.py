@@ -1,0 +1,186 @@
+"""Hosts' own monitors, asked over real SSH: a munin node and a node_exporter as they answer, and rude ones."""
+
+from __future__ import annotations
+
+import shutil
+import socketserver
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from loadbook.core.errors import HostError
+from loadbook.hosts.inventory import HostEntry
+from loadbook.hosts.polling import Asker, Poller, asker
+from loadbook.traces import kinds
+from waiting import wait_until
+
+FIXTURES = Path("tests/fixtures/traces")
+SCRAPE = (FIXTURES / "node-exporter-1.5.0--one-scrape.txt").read_bytes()
+CPU = b"user.value %d\nnice.value 0\nsystem.value 10\nidle.value %d\niowait.value 0\n.\n"
+
+Talk = Callable[[socketserver.StreamRequestHandler], None]
+
+
+@contextmanager
+def serving(talk: Talk) -> Iterator[int]:
+    """Yield the port of a server on loopback whose connections `talk` answers."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            talk(self)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def node(answer: bytes = b"", asked: list[bytes] | None = None) -> Talk:
+    """A munin node with the plugins cpu, load and if_err_eth0: its answers on cpu are `answer`, or grow with time."""
+
+    def talk(handler: socketserver.StreamRequestHandler) -> None:
+        handler.wfile.write(b"# munin node at a.b\n")
+        for line in handler.rfile:
+            if asked is not None:
+                asked.append(line)
+            if line == b"list\n":
+                handler.wfile.write(b"cpu load if_err_eth0\n")
+            elif answer:
+                handler.wfile.write(answer)
+                return
+            else:
+                ticks = int(time.monotonic() * 100)
+                handler.wfile.write(CPU % (ticks, ticks))
+
+    return talk
+
+
+def exporter(status: bytes = b"200 OK") -> Talk:
+    def talk(handler: socketserver.StreamRequestHandler) -> None:
+        for line in handler.rfile:
+            if line == b"\r\n":
+                break
+        handler.wfile.write(b"HTTP/1.0 " + status + b"\r\nContent-Type: text/plain\r\n\r\n" + SCRAPE)
+
+    return talk
+
+
+class Counted:
+    """Passes on to a real asker, and counts the whole answers."""
+
+    def __init__(self, own: Asker) -> None:
+        self.own, self.answers = own, 0
+
+    def ask(self) -> str:
+        answer = self.own.ask()
+        self.answers += 1
+        return answer
+
+    def close(self) -> None:
+        self.own.close()
+
+
+def poll(host, entry: HostEntry, source: str) -> tuple[bytes, str]:
+    """Ask until there are four answers, or it has ended early."""
+    asked = asker(host, entry, source)
+    assert asked is not None
+    counted = Counted(asked)
+    poller = Poller(source, counted, 0.1)
+    wait_until(lambda: counted.answers >= 4 or poller.problem)
+    data = poller.stop()
+    assert poller.stop() == b""
+    return data, poller.problem
+
+
+def test_a_munin_node_is_asked_only_for_what_traces_hold(connect_lab):
+    asked: list[bytes] = []
+    with serving(node(asked=asked)) as port:
+        data, problem = poll(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
+    assert not problem and set(asked) == {b"list\n", b"fetch cpu\n"}
+    traces = kinds.read(kinds.detect(data) or "", {"munin-driver": data})
+    assert not traces.problems and len(traces.times) >= 3
+    busy = [row["value"] for row in traces.rows if row["metric"] == "cpu_busy"]
+    assert busy and all(value == pytest.approx(0.5, abs=0.2) for value in busy)
+
+
+def test_a_node_exporter_is_scraped(connect_lab):
+    with serving(exporter()) as port:
+        data, problem = poll(connect_lab(), HostEntry(roles=["driver"], exporter_port=port), "node-exporter")
+    assert not problem
+    traces = kinds.read(kinds.detect(data) or "", {"x": data})
+    assert not traces.problems
+    total = [row["value"] for row in traces.rows if row["metric"] == "memory_total"]
+    assert len(total) == len(traces.times) >= 3 and set(total) == {25276510208.0}
+
+
+@pytest.mark.parametrize(
+    ("source", "talk", "said"),
+    [
+        ("munin", lambda handler: None, "closed the connection"),
+        ("munin", lambda handler: handler.wfile.write(b"220 smtp ready\n"), "no munin node"),
+        ("munin", lambda handler: handler.wfile.write(b"# munin node at x\nload uptime\n"), "none of the plugins"),
+        ("node-exporter", exporter(b"404 Not Found"), "answers 404"),
+        ("node-exporter", lambda handler: handler.wfile.write(b"nonsense\r\n\r\n"), "no usable answer"),
+    ],
+)
+def test_what_is_no_such_source_is_told_with_what_to_do(source, talk, said, connect_lab):
+    with serving(talk) as port, pytest.raises(HostError, match=f"host driver: source {source} .*{said}") as caught:
+        asker(connect_lab(), HostEntry(roles=["driver"], munin_port=port, exporter_port=port), source)
+    assert "apt-get install" in (caught.value.hint or "") and "hosts file" in (caught.value.hint or "")
+
+
+def test_nothing_listens_or_nothing_is_wanted(connect_lab):
+    with serving(node()) as port:
+        pass
+    with pytest.raises(HostError, match="does not answer"):
+        asker(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
+    assert asker(connect_lab(), HostEntry(roles=["driver"], munin_port=0), "munin") is None
+
+
+def test_a_node_that_goes_away_ends_the_poller_only(connect_lab):
+    with serving(node(answer=b"user.value 1\n")) as port:  # half an answer, then it closes
+        data, problem = poll(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
+    assert "closed the connection" in problem
+    traces = kinds.read("munin", {"x": data})
+    assert not traces.rows and traces.problems
+
+
+@pytest.mark.skipif(shutil.which("munin-node", path="/usr/sbin:/usr/bin") is None, reason="munin-node is not installed")
+def test_a_real_munin_node(connect_lab, tmp_path):
+    with serving(node()) as port:
+        pass
+    lines = (
+        "log_file {0}/log",
+        "pid_file {0}/pid",
+        "background 0",
+        "setsid 0",
+        "host 127.0.0.1",
+        "allow ^127\\.0\\.0\\.1$",
+    )
+    conf = tmp_path / "node.conf"
+    conf.write_text("\n".join([*lines, f"port {port}", ""]).format(tmp_path))
+    program = shutil.which("munin-node", path="/usr/sbin:/usr/bin")
+    with subprocess.Popen([program, "--config", conf], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
+        try:
+            host, entry = connect_lab(), HostEntry(roles=["driver"], munin_port=port)
+            wait_until(lambda: _answers(host, entry), limit_s=10)
+            data, problem = poll(host, entry, "munin")
+        finally:
+            started.terminate()
+    assert not problem
+    traces = kinds.read("munin", {"x": data})
+    assert {"cpu_busy", "memory_used", "memory_total"} <= {row["metric"] for row in traces.rows}
+
+
+def _answers(host, entry) -> bool:
+    try:
+        asker(host, entry, "munin").close()
+    except HostError:
+        return False
+    return True
