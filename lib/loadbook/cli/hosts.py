@@ -136,6 +136,7 @@ def _wanted(roles: Sequence[str], studies: Sequence[Study]) -> list[Program]:
     """Return the programs that a host's roles ask for: those that a study names are needed, other tools are not."""
     from loadbook.hosts.checkup import Program
     from loadbook.services import load_service
+    from loadbook.services.build import programs
     from loadbook.tools import registry
 
     tools = {tool for study in studies if study.workload.role in roles for tool in study.tools_of(study.in_subset())}
@@ -145,7 +146,7 @@ def _wanted(roles: Sequence[str], studies: Sequence[Study]) -> list[Program]:
     specs = [load_service(name, [layout().studies / "services"]) for name in services]
     return [
         *(Program(tool.binary, tool.get, needed=tool.name in tools) for tool in known),
-        *(Program(spec.binary, f"apt-get install {spec.package}") for spec in specs),
+        *(Program(*program) for program in dict.fromkeys(p for spec in specs for p in programs(spec))),
     ]
 
 

@@ -5,7 +5,8 @@ How a trial uses this floor (every call is bounded in time; errors are HostError
     folders = [layout.studies / "services"]                 # searched before the services that come with loadbook
     problems = check_study(study, folders)                  # plan: every problem at once, with key paths
     spec = load_service("nginx", folders)                   # ServiceSpec
-    version(host, spec)                                     # "1.22.1", or ServiceError with the package to install
+    version(host, spec)                                     # "1.22.1", or ServiceError with the package to install;
+                               # what comes as sources is built by this, and by check(), where it is not there yet
 
     place = Place.on(host, name="t0001-a1-web", port=18080) # folder, address and port on that host
     rendered = render(spec, study.vars_of(treatment, "web"), place)

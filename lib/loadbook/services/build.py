@@ -255,7 +255,9 @@ def _carry(host: Host, part: str, packed: bytes) -> None:
     host.script(_UNPACK, [archive, part], timeout_s=CONTROL_S, check=True)
 
 
-def needs_of(spec: ServiceSpec) -> Iterator[tuple[str, str]]:
-    """Yield every program that building needs, and how to get it; nothing for a service that is not built."""
+def programs(spec: ServiceSpec) -> Iterator[tuple[str, str]]:
+    """Yield what a host must have for a service and how to get it: its binary, and what builds unless we have that."""
+    if spec.version:
+        yield spec.binary, f"apt-get install {spec.package}"
     if spec.build:
-        yield from ((program, spec.build.get) for program in spec.build.needs)
+        yield from ((p, f"{spec.build.get} (here is enough)") for p in spec.build.needs if shutil.which(p) is None)
