@@ -65,7 +65,7 @@ class Setting(Spec):
     Attributes
     ----------
     backends : roles that its requests go on to; they are started first, and it is told their addresses.
-    hosts : how many of the role's hosts are used, in the order of the hosts file; None: all.
+    hosts : how many of the role's hosts run its service, in the order of the hosts file.
     cpus : CPUs of its processes, numbered within those that its host has ("0", "0-1", "0,2"); "all": every one.
     cpu_quota : CPUs' worth of time that its processes get together; None: no limit.
     nofile : open files that each of its processes may have; None: what the login has.
@@ -79,12 +79,12 @@ class Setting(Spec):
     vars: dict[Ident, Level] = Field(default_factory=dict)
     external: HostPort | None = Field(None, description="host:port of something that is measured, not configured")
     backends: Annotated[tuple[Ident, ...], BeforeValidator(_listed)] = ()
-    hosts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    hosts: Annotated[int, Field(ge=1, le=1000)] = 1
     cpus: CpuList = "all"
     cpu_quota: Annotated[float, Field(gt=0, le=4096)] | None = None
     nofile: Annotated[int, Field(ge=64, le=10_000_000)] | None = None
     sysctls: dict[SysctlName, SysctlValue] = Field(default_factory=dict)
-    delay_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
+    delay_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
     loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
     rate_mbit: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
     config: FileName | None = None

@@ -24,7 +24,7 @@ def needed_hosts(plan: Plan) -> dict[str, int]:
 def _needed(plan: Plan, role: str) -> int:
     if _only_watched(plan.study.roles[role]):
         return 1
-    counts = [setting.hosts or 1 for setting in _settings(plan, role) if setting.service]
+    counts = [setting.hosts for setting in _settings(plan, role) if setting.service]
     return max(counts, default=0)
 
 
