@@ -94,6 +94,7 @@ def test_the_figure_alone_says_what_is_lost_and_what_nodes_bring(recorded: RunDa
     assert "▼ the cloud's, 2 nodes loses more than 2\u00a0%" in text
     assert "■ L4, 1 node: no loss beyond 2\u00a0%: at worst −" in text
     said = page.scaling().text
+    assert said.partition("\n")[0] in page.answer().text
     assert said.startswith("4 nodes behind l4 carry 3.9") or said.startswith("4 nodes, best behind l4, carry 3.9")
     assert "what one node carries; in proportion would be 4." in said
     assert "cloud, 2 nodes: 0.80" in said
@@ -146,7 +147,7 @@ def test_missing_prices_are_named_not_taken_for_nothing(recorded: RunData) -> No
     assert "no price for external balancer in the hosts file" in page.value().text
     bare = page_of(recorded, prices=None)
     assert bare.value().text.startswith(
-        "Not known: no price for www1, www2, external balancer and front in the hosts file"
+        "Not known: no price for www1, www2, external balancer and 3 more in the hosts file"
     )
     assert [c.head for c in bare.table().columns][-1] == "With errors"
 

@@ -16,6 +16,7 @@ from loadbook.report.tables import DASH, Column, Said, Table, plain, safe_table
 from loadbook.report.tiers import node_role, nodes_of, series_of
 from loadbook.stats import evenness
 from loadbook.stats.evenness import Spread
+from loadbook.stats.result import Analysis
 
 EVEN_LOOK, DOUBT_LOOK = ("v-equivalent", "■"), ("v-undecided", "!")
 RULE = (
@@ -55,13 +56,24 @@ class BalancersPage(EffectsPage):
         """Show what a rate costs with each balancer, or which prices are not known."""
         return note(prices.said(self.prices, self.analysis, self.labels))
 
+    def more_support(self) -> str | None:
+        """Return how much the most nodes carry, where their number varies."""
+        from loadbook.report.figures import scaling
+
+        more = scaling.needed(*self._scaled) and not self.analysis.laboratory
+        return scaling.answer(*self._scaled) if more else super().more_support()
+
     def scaling(self) -> Block:
         """Show how the rate grows with the number of nodes; nothing where that does not vary."""
         from loadbook.report.figures import scaling
 
+        return show(scaling, *self._scaled) if scaling.needed(*self._scaled) else nothing("One number of nodes only.")
+
+    @cached_property
+    def _scaled(self) -> tuple[Analysis, dict[str, int], dict[str, str], list[str]]:
+        """What the scaling figure is made of."""
         nodes = {name: len(hosts) for name, hosts in nodes_of(self.data).items()}
-        data = (self.analysis, nodes, series_of(self.data.study), self.limited)
-        return show(scaling, *data) if scaling.needed(*data) else nothing("The number of nodes does not vary.")
+        return self.analysis, nodes, series_of(self.data.study), self.limited
 
     @cached_property
     def spreads(self) -> dict[str, list[Spread]]:

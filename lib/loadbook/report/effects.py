@@ -46,15 +46,13 @@ class EffectsPage(Page):
     notebook = "config_effects"
 
     def answer(self) -> Block:
-        """Show the headline verdict, what supports it, and how many treatments are in each class.
-
-        Of a single treatment that includes its percentiles: one rate cannot tell what became of the slow requests.
-        """
+        """Show the headline verdict, what supports it, and how many treatments are in each class."""
         said = verdicts.answer(self.analysis)
-        said = replace(said, support=" ".join(filter(None, (said.support, self._percentiles_moved()))))
+        said = replace(said, support=" ".join(filter(None, (said.support, self.more_support()))))
         return block("answer.html.j2", "\n".join([*said.errors, said.headline, said.support]), said=said)
 
-    def _percentiles_moved(self) -> str | None:
+    def more_support(self) -> str | None:
+        """Return what supports the headline: of a single treatment its percentiles, as a rate hides slow requests."""
         from loadbook.report.figures import latency
 
         alone = len(self.analysis.of_kind("treatment")) == 1 and not self.analysis.laboratory

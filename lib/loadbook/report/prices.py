@@ -101,7 +101,7 @@ def said(found: Prices, analysis: Analysis, labels: Mapping[str, str]) -> str:
     """Return what a rate costs behind each balancer against the baseline, in one or two sentences."""
     own = found.of.get(analysis.baseline)
     compared = {r.treatment: found.of[r.treatment] for r in analysis.of_kind("treatment") if r.treatment in found.of}
-    lacking = f"no price for {joined(found.missing[:4])}" if found.missing else "nothing was compared"
+    lacking = f"no price for {_few(found.missing)}" if found.missing else "nothing was compared"
     if own is None or not compared:
         return f"Not known: {lacking} in the hosts file ({HOW})." if found.missing else f"Not known: {lacking}."
     unit = f"{NBSP}{found.currency}" if found.currency else ""
@@ -112,6 +112,10 @@ def said(found: Prices, analysis: Analysis, labels: Mapping[str, str]) -> str:
     times = f", {_between(*price.times)} times as much" if price.times and not price.at_most else ""
     more = f" Not known for the rest: {lacking} in the hosts file." if found.missing else ""
     return f"{first}; {least}{times}.{more}"
+
+
+def _few(names: Sequence[str], most: int = 3) -> str:
+    return joined([*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])])
 
 
 def _between(value: float, bounds: Interval | None) -> str:

@@ -172,13 +172,13 @@ def _log(ratio: float) -> float:
 
 
 def _proportion(sheet: Sheet, panel: Axes, box: Box, most: int) -> None:
-    """Draw the line on which twice the nodes carry twice as much, with its words along it."""
+    """Draw the line on which twice the nodes carry twice as much, with its words between two numbers of nodes."""
     (low, high), (floor, ceiling) = panel.get_xlim(), panel.get_ylim()
     ends = [x * math.log(2) for x in (low, high)]
     panel.plot([low, high], ends, color=palette.SOFT, linewidth=1.1, linestyle=(0, (5, 3)), zorder=-2)
     across, up = (box.right - box.left) / (high - low), (box.bottom - box.top) / (ceiling - floor)
     angle = math.atan2(up * math.log(2), across)
-    at, lift = 0.5 * math.log2(most), line_in(sheet.size) * 0.65
+    at, lift = 0.5 if most < 8 else 1.5, line_in(sheet.size) * 0.65
     x, y = box.left + (at - low) * across, box.bottom - (at * math.log(2) - floor) * up
     x, y = x - lift * math.sin(angle), y - lift * math.cos(angle)
     size = sheet.size - 0.6
