@@ -32,11 +32,15 @@ type piece struct {
 }
 
 func (line *Line) serve(listener net.Listener) error {
+	told := false
 	for {
 		client, err := listener.Accept()
 		if err != nil {
 			// out of open files, most likely: who waits is accepted when another has gone
-			fmt.Fprintln(os.Stderr, "delay-line:", err)
+			if !told {
+				fmt.Fprintln(os.Stderr, "delay-line: from here on connections wait for their turn:", err)
+				told = true
+			}
 			time.Sleep(pause)
 			continue
 		}
