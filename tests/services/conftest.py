@@ -1,3 +1,4 @@
+import contextlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,3 +34,17 @@ def running(here: LocalHost, built: Path) -> Iterator[Running]:
     share_built(here, built)
     with runner(here) as start:
         yield start
+
+
+@pytest.fixture
+def free_ports() -> list[int]:
+    """Ports of which the side ports are free, too."""
+    found: list[int] = []
+    for port in range(18_400, 19_400):
+        with socket.socket() as probe, socket.socket() as side, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            side.bind(("127.0.0.1", port + 10_000))
+            found.append(port)
+        if len(found) == 3:
+            return found
+    raise OSError("no ports are free")

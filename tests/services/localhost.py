@@ -5,6 +5,7 @@ import http.client
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import time
 from pathlib import Path
@@ -100,12 +101,16 @@ class LocalHost:
                 return
 
     def http_get(self, address, port, path, *, timeout_s, scheme="http"):
-        connection = http.client.HTTPConnection(address, port, timeout=timeout_s)
+        if scheme == "https":
+            unchecked = ssl._create_unverified_context()
+            connection = http.client.HTTPSConnection(address, port, timeout=timeout_s, context=unchecked)
+        else:
+            connection = http.client.HTTPConnection(address, port, timeout=timeout_s)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
             return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             raise UnreachableError(self.alias, str(error)) from None
         finally:
             connection.close()

@@ -179,7 +179,7 @@ class Instance:
         live, evidence = self._asked(asker)
         pids = self.pids()
         if live is not False and pids:
-            evidence += f"; process {pids[0]} was started for it"
+            evidence += f"; process {pids[0]} was started with it"
         elif not pids:
             live = False
             evidence += f"; no process {self.spec.process_name} of ours is running: {self._last_words()}"
@@ -210,7 +210,7 @@ class Instance:
         Asking counts, too. A user's own file may leave the counters out; else ServiceError when they are not found.
         """
         wanted = self.spec.counters
-        if wanted is None:
+        if wanted is None or self.rendered.says["counters"] == "off":
             return {}
         heard = hear(wanted, "counters", self.rendered, self.host, asker)
         found = {name: re.findall(pattern, heard.text, re.MULTILINE) for name, pattern in wanted.patterns.items()}

@@ -74,9 +74,10 @@ class Counters(Question):
     """Counts since the service's start, by name: the sum of what the one group of a pattern finds in the answer.
 
     `requests`: requests that it answered; `connections`: connections that it accepted; `upstream_connections`:
-    connections that it opened to what is behind it.
+    connections that it opened to what is behind it. Nothing is asked when `when`, a template, is rendered "off".
     """
 
+    when: str = "on"
     patterns: dict[Ident, Pattern]
 
     @model_validator(mode="after")

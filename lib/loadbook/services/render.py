@@ -162,8 +162,9 @@ def _rendered(
 
 
 def _worded(spec: ServiceSpec, known: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return what the service's port speaks and what its answers must hold."""
+    """Return what the service's port speaks and what its answers must hold; of counters, whether it counts."""
     asked = {"ready": spec.ready.says, "prove": spec.prove.says if spec.prove else None}
+    asked["counters"] = spec.counters.when if spec.counters else None
     try:
         says = {name: _text(spec, text, known) for name, text in asked.items() if text is not None}
         return _text(spec, spec.scheme, known), says
@@ -177,13 +178,14 @@ def _text(spec: ServiceSpec, template: str, known: Mapping[str, Any]) -> str:
 
 def _problem(spec: ServiceSpec, where: str, error: Exception) -> StudyError:
     line = f" (line {error.lineno})" if isinstance(error, jinja2.TemplateSyntaxError) else ""
-    return StudyError(f"service {spec.name}", [SpecProblem(where, f"{type(error).__name__}: {error}{line}")])
+    said = str(error) if isinstance(error, _RefusedError) else f"{type(error).__name__}: {error}{line}"
+    return StudyError(f"service {spec.name}", [SpecProblem(where, said)])
 
 
 @cache
 def _environment(folder: Path) -> jinja2.Environment:
     # Templates are code of the repository, values are typed: escaping for HTML would only corrupt configurations.
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # noqa: S701
@@ -191,3 +193,13 @@ def _environment(folder: Path) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.globals["refuse"] = _refuse
+    return environment
+
+
+class _RefusedError(ValueError):
+    """A template says that it cannot make a configuration of these values."""
+
+
+def _refuse(why: str) -> str:
+    raise _RefusedError(why)

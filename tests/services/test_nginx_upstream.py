@@ -1,0 +1,173 @@
+"""nginx before others: balancing, kept connections, FastCGI, unix sockets, TLS, all with real processes."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingMixIn, UnixStreamServer
+
+import pytest
+from localhost import LocalHost
+from running import page, running
+
+from loadbook.core.errors import StudyError
+from loadbook.services import Instance, Launch, Place, load_service, render
+
+NGINX = load_service("nginx")
+PLACE = Place("/w/t1", "127.0.0.1", 18080)
+
+
+@pytest.fixture
+def nodes(here: LocalHost, free_ports: list[int]) -> Iterator[list[Instance]]:
+    wide = {"page": "node", "page_bytes": 100, "keepalive_requests": 1000}
+    with (
+        running(here, "nginx", free_ports[1], node="web1", **wide) as one,
+        running(here, "nginx", free_ports[2], node="web2", **wide) as two,
+    ):
+        yield [one, two]
+
+
+def test_requests_go_round_and_every_page_is_as_long(
+    here: LocalHost, free_ports: list[int], nodes: list[Instance]
+) -> None:
+    with running(here, "nginx", free_ports[0], *nodes, upstream="http") as balancer:
+        assert balancer.prove(here).live
+        pages = [page(here, balancer) for _ in range(6)]
+    assert [text.split(b"\n")[0] for text in pages].count(b"node web1") == 3
+    assert {len(text) for text in pages} == {100}
+
+
+@pytest.mark.parametrize("pool, opened", [("unset", 40), (4, 2)])
+def test_a_pool_of_connections_pools(
+    here: LocalHost, free_ports: list[int], nodes: list[Instance], pool: str | int, opened: int
+) -> None:
+    with running(here, "nginx", free_ports[0], *nodes, upstream="http", upstream_keepalive=pool) as balancer:
+        before = sum(node.counters(here)["connections"] for node in nodes)
+        for _ in range(40):
+            page(here, balancer)
+        asked = len(nodes)
+        assert sum(node.counters(here)["connections"] for node in nodes) - before - asked == opened
+        assert balancer.counters(here)["requests"] >= 40
+
+
+def test_tls_with_a_certificate_of_its_own(here: LocalHost, free_ports: list[int]) -> None:
+    with running(here, "nginx", free_ports[0], tls="on") as web:
+        assert web.scheme == "https"
+        proof = web.prove(here)
+        assert proof.live and proof.evidence.startswith("https://")
+        assert page(here, web) == b"hello"
+        assert web.counters(here)["connections"] >= 3
+        made = Path(web.rendered.place.dir, "tls.pem").read_text()
+    with running(here, "nginx", free_ports[0], tls="on") as web:
+        assert Path(web.rendered.place.dir, "tls.pem").read_text() != made
+
+
+class _Fcgi(StreamRequestHandler):
+    """As much FastCGI as one request needs (FastCGI 1.0, sections 3 and 8): its parameters come back as the page."""
+
+    def handle(self) -> None:
+        said = b""
+        while head := self.rfile.read(8):
+            kind, size, padding = head[1], int.from_bytes(head[4:6], "big"), head[6]
+            data = self.rfile.read(size)
+            self.rfile.read(padding)
+            said += data if kind == 4 else b""
+            if kind == 5 and not size:
+                break
+        body = b"Content-Type: text/plain\r\n\r\n" + said
+        for kind, data in ((6, body), (6, b""), (3, bytes(8))):
+            self.wfile.write(bytes([1, kind, 0, 1]) + len(data).to_bytes(2, "big") + bytes(2) + data)
+
+
+class _Server(ThreadingMixIn, UnixStreamServer):
+    daemon_threads = True
+
+
+def test_fastcgi_over_a_unix_socket_beside_a_static_page(
+    here: LocalHost, free_ports: list[int], nodes: list[Instance]
+) -> None:
+    with _Server(f"{nodes[0].rendered.place.dir}/app.sock", _Fcgi) as app:
+        threading.Thread(target=app.serve_forever, daemon=True).start()
+        values = {"upstream": "fastcgi", "upstream_socket": "on", "upstream_path": "/api"}
+        with running(here, "nginx", free_ports[0], nodes[0], **values) as web:
+            said = page(here, web, "/api1?a=b")
+            assert b"REQUEST_METHODGET" in said and b"REQUEST_URI/api1?a=b" in said and b"QUERY_STRINGa=b" in said
+            assert page(here, web) == b"hello"
+        app.shutdown()
+
+
+def test_processes_stay_where_they_are_put(here: LocalHost, free_ports: list[int]) -> None:
+    with running(here, "nginx", free_ports[0], launch=Launch((0,), 200)) as web:
+        for pid in web.pids():
+            status, limits = (Path(f"/proc/{pid}/{name}").read_text() for name in ("status", "limits"))
+            assert "Cpus_allowed_list:\t0\n" in status
+            assert limits.split("Max open files")[1].split()[0] == "200"
+
+
+def conf(**values: str | int) -> str:
+    behind = [{"node": "a", "address": "10.0.0.1", "port": 80, "dir": "/w/a", "local": False}]
+    extra = {"backends": behind, "cpus": [0, 3]}
+    return render(NGINX, values, Place("/w/t1", "127.0.0.1", 18080, extra)).files["nginx.conf"].decode()
+
+
+def test_kept_connections_are_written_as_the_article_does() -> None:
+    text = conf(upstream="http", upstream_keepalive=100, balance="least-conn")
+    for line in ("keepalive 100;", "proxy_http_version 1.1;", 'proxy_set_header Connection "";', "least_conn;"):
+        assert f"\n{line}\n" in text
+    assert "fastcgi_keep_conn on;" in conf(upstream="fastcgi", upstream_keepalive=100)
+    assert "keepalive" not in conf(upstream="http") and "proxy_http_version" not in conf(upstream="http")
+
+
+def test_workers_on_cpus_of_their_own() -> None:
+    assert "\nworker_cpu_affinity 1 1000;\n" in conf(worker_cpu_affinity="on")
+
+
+def test_known_costs_are_paid_upstream_too() -> None:
+    assert conf(upstream="http", set_steps=3).count("location / {") == 1
+    assert conf(upstream="http", upstream_path="/api", set_steps=3).count("set $spent") == 3
+
+
+@pytest.mark.parametrize(
+    "values, why",
+    [
+        ({"upstream": "http"}, "upstream = http needs a role behind it"),
+        ({"page": "node", "page_bytes": 9}, "page = node: 9 bytes do not hold `node node`"),
+    ],
+)
+def test_what_cannot_be_configured_is_refused(values: dict[str, str | int], why: str) -> None:
+    with pytest.raises(StudyError, match=why):
+        render(NGINX, values, PLACE)
+
+
+def test_a_unix_socket_on_another_host_is_refused() -> None:
+    with pytest.raises(StudyError, match="the backend on a is on another host than nginx"):
+        conf(upstream="http", upstream_socket="on")
+
+
+OWN = b"""user root;
+daemon off;
+pid nginx.pid;
+error_log stderr;
+events {}
+http { access_log off; server { listen {{ address }}:{{ port }}; root html; %s } }
+"""
+
+
+def test_a_file_of_ones_own_takes_the_place_of_ours(here: LocalHost, free_ports: list[int]) -> None:
+    with running(here, "nginx", free_ports[0], main=OWN % b"", page_bytes=26) as web:
+        proof = web.prove(here)
+        assert proof.live is None and f"process {web.pids()[0]} was started with it" in proof.evidence
+        assert page(here, web) == b"hello, world\n" * 2
+        assert web.counters(here) == {}
+
+
+def test_a_file_of_ones_own_that_answers_with_the_id_is_proven(here: LocalHost, free_ports: list[int]) -> None:
+    answer = b'location = /.loadbook/config-id { return 200 "{{ config_id }}"; }'
+    with running(here, "nginx", free_ports[0], main=OWN % answer) as web:
+        assert web.prove(here).live
+
+
+def test_a_mistake_in_ones_own_file_names_its_line() -> None:
+    with pytest.raises(StudyError, match=r"(?s)config: .*line 2"):
+        render(NGINX, {}, PLACE, main=b"events {}\n{{ 1 + }}\n")
+    with pytest.raises(StudyError, match="nginx.conf: UndefinedError: 'prot' is undefined"):
+        render(NGINX, {}, PLACE, main=b"listen {{ prot }};")
