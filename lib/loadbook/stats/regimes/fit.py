@@ -159,13 +159,17 @@ def _fit(sizes: Floats, log_rates: Floats, start: Floats | None = None) -> Float
     low = np.log([seconds.min() * LEAST_SHARE, seconds.min() / sizes[-1] * LEAST_SHARE])
     high = np.log([seconds.max() * 2, (seconds / sizes).max() * 2])
     first = np.log([seconds[0], seconds[-1] / sizes[-1]]) if start is None else start
-    found = least_squares(
-        lambda logs: log_rates - np.array([_log_rate(logs, size) for size in sizes]),
-        np.clip(first, low + 1e-6, high - 1e-6),
-        bounds=(low, high),
-        xtol=1e-10,
-    )
-    return np.asarray(found.x)
+    log_sizes = np.log(sizes)
+
+    def slopes(logs: Floats) -> Floats:
+        of_bytes = 1 / (1 + np.exp(logs[0] - logs[1] - log_sizes))
+        return np.column_stack([1 - of_bytes, of_bytes])
+
+    def missed(logs: Floats) -> Floats:
+        return np.asarray(log_rates + np.logaddexp(logs[0], logs[1] + log_sizes))
+
+    start = np.clip(first, low + 1e-6, high - 1e-6)
+    return np.asarray(least_squares(missed, start, jac=slopes, bounds=(low, high), xtol=1e-10).x)
 
 
 def _log_rate(logs: Floats, size_b: float) -> Floats:
