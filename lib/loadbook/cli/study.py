@@ -100,6 +100,8 @@ def _length(work: Workload) -> str:
     metavar="K",
     help="Add K blocks to the finished run, or to that of --resume; exploratory unless the study looks there.",
 )
+@click.option("--dry-run", "dry", is_flag=True, help="Only print every command, host by host; no host is touched.")
+@click.option("--verbose", is_flag=True, help="With --dry-run: with every file and script in full.")
 def run(
     study: str,
     hosts: Path | None,
@@ -108,6 +110,8 @@ def run(
     resume: str | None,
     new: bool,
     more: int | None,
+    dry: bool,
+    verbose: bool,
 ) -> None:
     """Run a study's plan on hosts, or go on with the unfinished run; then make the tables.
 
@@ -121,6 +125,11 @@ def run(
     from loadbook.trials.api import run_study
     from loadbook.trials.studies import load_study
 
+    if dry:
+        from loadbook.cli.dry_run import show
+
+        show(layout(), study, hosts, subset, blocks, verbose)
+        return
     signal.signal(signal.SIGTERM, _interrupt)
     here = layout()
     try:

@@ -17,7 +17,7 @@ INFO = frozenset({"cpu_mhz", "memory_available_b", "load_1min"})
 TOLERANCE = frozenset({"memory_total_b", "swap_total_b"})
 TOLERATED = 0.02
 
-_SYSCTLS = (
+SYSCTLS = (
     "net/core/somaxconn", "net/core/netdev_max_backlog", "net/core/rmem_max", "net/core/wmem_max",
     "net/core/default_qdisc", "net/core/busy_poll",
     "net/ipv4/ip_local_port_range", "net/ipv4/tcp_tw_reuse", "net/ipv4/tcp_fin_timeout",
@@ -48,14 +48,14 @@ def facts(host: Host) -> dict[str, Fact]:
     Kind "identity" must match between trials that are compared, "tolerance" within TOLERATED, "info" is only shown.
     """
     text = files("loadbook.hosts").joinpath("facts.sh").read_text(encoding="utf-8")
-    return read(host.script(text, _SYSCTLS, timeout_s=15, check=True).stdout)
+    return read(host.script(text, SYSCTLS, timeout_s=15, check=True).stdout)
 
 
 def read(answer: bytes) -> dict[str, Fact]:
     """Turn what facts.sh printed into facts."""
     pairs = (line.split("\t", 1) for line in answer.decode("utf-8", "replace").splitlines() if "\t" in line)
     raw = dict(pairs)
-    found = dict(_fact(name, raw.get(name)) for name in (*_PLAIN, *_SYSCTLS))
+    found = dict(_fact(name, raw.get(name)) for name in (*_PLAIN, *SYSCTLS))
     online = raw.get("cpus_online")
     found["cores"] = {"value": len(cpu_list(online)) if online else None, "kind": "identity"}
     return found
@@ -64,7 +64,7 @@ def read(answer: bytes) -> dict[str, Fact]:
 def _fact(name: str, text: str | None) -> tuple[str, Fact]:
     """Give a fact its final name, unit and type."""
     value: str | float | int | None = " ".join(text.split()) if text else None
-    if name in _SYSCTLS:
+    if name in SYSCTLS:
         name = name.replace("/", ".")
     elif name in ("memory_total", "memory_available", "swap_total"):
         name, value = f"{name}_b", _kilobytes(value)

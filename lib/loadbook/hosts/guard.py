@@ -27,12 +27,12 @@ _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 # waits until the guard in folder $1 has said how it went, or ended, for $2 fiftieths of a second; prints what it said
-_OUTCOME = """: loadbook asks whether the changes were made
+OUTCOME = """: loadbook asks whether the changes were made
 tries=$2
 while [ ! -e "$1/state" ] && [ ! -e "$1/rc" ] && [ "$tries" -gt 0 ]; do tries=$((tries - 1)); sleep 0.02; done
 cat "$1/state" 2>/dev/null || echo "silent $(tail -c 300 "$1/stderr.1" 2>/dev/null)"
 """
-_NETEM = (
+NETEM = (
     ": loadbook asks whether the kernel can delay packets\nexec unshare -n tc qdisc add dev lo root netem delay 1ms"
 )
 
@@ -118,7 +118,7 @@ def check_allowed(alias: str, may: Sequence[Permit], permits: Sequence[Permit], 
 
 def has_netem(host: Host) -> bool:
     """Tell whether the host's kernel can delay packets, and lets us; tried in a namespace that is gone at once."""
-    return host.script(_NETEM, timeout_s=READY_S).rc == 0
+    return host.script(NETEM, timeout_s=READY_S).rc == 0
 
 
 def set_up(host: Host, name: str, changes: Changes, lease_s: float) -> None:
@@ -130,7 +130,7 @@ def set_up(host: Host, name: str, changes: Changes, lease_s: float) -> None:
     """
     host.start(job(name, changes, lease_s))
     args = [folder(name), str(round(READY_S * 50))]
-    said = host.script(_OUTCOME, args, timeout_s=READY_S + 5).stdout.decode(errors="replace").strip()
+    said = host.script(OUTCOME, args, timeout_s=READY_S + 5).stdout.decode(errors="replace").strip()
     state, _, words = said.partition(" ")
     if state != "done":
         host.stop(name)

@@ -31,7 +31,7 @@ def needs_line(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, driv
     """
     study, drivers = plan.study, list(drivers)
     settings = [study.setting(treatment, study.workload.role) for treatment in plan.treatments]
-    if not any(setting.delay_ms or setting.loss for setting in settings):
+    if not asks_for_delay(plan):
         return False
     if all("tc" in inventory.hosts[alias].may and guard.has_netem(hosts[alias]) for alias in drivers):
         return False
@@ -41,6 +41,24 @@ def needs_line(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, driv
     if len(drivers) > 1:
         raise UsageError("a delay in userspace is made for one driver only", f"use one driver, or {how}")
     return True
+
+
+def asks_for_delay(plan: Plan) -> bool:
+    """Tell whether any treatment of a plan puts a delay or a loss on the way to the target."""
+    settings = [plan.study.setting(treatment, plan.study.workload.role) for treatment in plan.treatments]
+    return any(setting.delay_ms or setting.loss for setting in settings)
+
+
+def may_not(stage: Stage) -> list[str]:
+    """Return what the treatment changes of hosts although the hosts file does not allow it, in words."""
+    said = []
+    for alias, changes in changes_of(stage).items():
+        try:
+            why = f"treatment {stage.treatment}"
+            guard.check_allowed(alias, stage.bench.inventory.hosts[alias].may, changes.permits(), why)
+        except HostError as error:
+            said.append(f"{error.message} ({error.hint})")
+    return said
 
 
 def changes_of(stage: Stage) -> dict[str, guard.Changes]:
