@@ -12,7 +12,7 @@ import (
 
 const (
 	filler       = "hello, world\n"
-	stepsPerUnit = 1000
+	stepsPerUnit = 500
 )
 
 // App is the page and what it costs; it counts what it answers.
