@@ -38,6 +38,7 @@ def test_a_shorter_load_has_fewer_requests_but_one_for_each_connection() -> None
     short = load.shortened(1.0, 0.3)
     assert (short.duration_s, short.warmup_s, short.requests) == (1.0, 0.3, 2000)
     assert load.shortened(0.001, 0).requests == 50
+    assert Workload(tool="wrk", warmup_s=0).shortened(1.0, 0.3).warmup_s == 0
     assert Workload(tool="ab").shortened(1.0, 0).requests is None
 
 

@@ -69,8 +69,12 @@ class Workload(BaseModel):
         return self.duration_s * (3 if self.requests is not None else 1) + self.timeout_s
 
     def shortened(self, duration_s: float, warmup_s: float) -> Workload:
-        """Return the same load for another time; a number of requests shrinks or grows with it."""
+        """Return the same load for another time; a number of requests shrinks or grows with it.
+
+        A load without warm-up stays without: where pages wait for one another, what a warm-up leaves is in the way.
+        """
         each = 1 if self.requests is None or self.requests % self.connections else self.connections  # stays even
         share = duration_s / self.duration_s / each
         requests = self.requests and max(round(self.requests * share) * each, self.connections)
-        return self.model_copy(update={"duration_s": duration_s, "warmup_s": warmup_s, "requests": requests})
+        times = {"duration_s": duration_s, "warmup_s": min(warmup_s, self.warmup_s)}
+        return self.model_copy(update=times | {"requests": requests})
