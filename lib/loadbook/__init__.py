@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loadbook.report.backends import backends_page as backends_page
     from loadbook.report.balancers import balancers_page as balancers_page
     from loadbook.report.effects import effects_page as effects_page
     from loadbook.report.factorial import factorial_page as factorial_page
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _VERBS = {
+    "backends_page": "loadbook.report.backends",
     "balancers_page": "loadbook.report.balancers",
     "check_parameters": "loadbook.report.parameters",
     "effects_page": "loadbook.report.effects",

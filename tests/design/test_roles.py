@@ -157,3 +157,16 @@ def test_another_service_does_not_take_over_variables():
 @given(st.lists(st.one_of(st.text(min_size=1), st.integers(), st.booleans()), min_size=1, max_size=4))
 def test_a_name_made_from_levels_is_a_name(levels):
     assert set(name_of(tuple(levels))) <= set("-._ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+
+
+def test_a_variant_that_was_kept_means_what_it_meant() -> None:
+    """A run keeps its study as JSON: what a variant does not state is still the role's own when that is read again."""
+    spec = {
+        "service": "nginx", "backends": "app", "nofile": 64_000, "vars": {"page_bytes": 5},
+        "variants": {"static": {"backends": []}, "pooled": {"vars": {"keepalive": 100}}},
+    }  # fmt: skip
+    role = Role.model_validate(spec)
+    again = Role.model_validate_json(role.model_dump_json())
+    assert again == role
+    assert [again.variant(name) for name in spec["variants"]] == [role.variant(name) for name in spec["variants"]]
+    assert again.variant("pooled").service == "nginx" and again.variant("static").backends == ()

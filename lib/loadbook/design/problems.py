@@ -180,6 +180,7 @@ def _usual(raw: dict[str, Any], role: str, factor: dict[str, Any], name: str) ->
 
 def _treatments(raw: dict[str, Any]) -> Found:
     treatments, factors = _table(raw, "treatments"), _table(raw, "factors")
+    twin = None if raw.get("apart") else raw.get("baseline")  # of several conditions each has a baseline of its own
     for name, treatment in treatments.items():
         path = ("treatments", name)
         for factor, level in _table(treatment, "set").items():
@@ -189,11 +190,11 @@ def _treatments(raw: dict[str, Any]) -> Found:
             elif levels and level not in levels:
                 yield key_path((*path, "set", factor)), f"{shown(level)} is not one of its levels {shown(levels)}"
         if isinstance(treatment, dict):
-            for key, message in _treatment_rules(name, treatment, treatments, raw.get("baseline")):
+            for key, message in _treatment_rules(name, treatment, treatments, twin):
                 yield key_path((*path, key)), message
 
 
-def _treatment_rules(name: str, treatment: dict[str, Any], treatments: dict[str, Any], baseline: object) -> Found:
+def _treatment_rules(name: str, treatment: dict[str, Any], treatments: dict[str, Any], twin: object) -> Found:
     same_as = treatment.get("same_as")
     if isinstance(same_as, str):
         other = treatments.get(same_as)
@@ -201,7 +202,7 @@ def _treatment_rules(name: str, treatment: dict[str, Any], treatments: dict[str,
             yield "same_as", f"{shown(same_as)} is no other treatment with levels of its own"
     if same_as is not None and treatment.get("workload"):
         yield "workload", "goes without same_as, which repeats the other treatment's load, too"
-    if treatment.get("check") == "aa" and (same_as != baseline or treatment.get("set")):
+    if treatment.get("check") == "aa" and (twin not in (None, same_as) or treatment.get("set")):
         yield "check", "an A/A arm repeats the baseline: same_as = the baseline, and nothing set"
     if treatment.get("check") == "control" and "expect" not in treatment:
         yield "expect", 'a control needs the sign that is known: expect = "worse" or "better"'

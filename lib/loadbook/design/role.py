@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
@@ -106,6 +106,11 @@ class Role(Setting):
     """What a host does in the study; a role with a `service` runs it with `vars` (the baseline's values)."""
 
     variants: dict[Name, Setting] = Field(default_factory=dict)
+
+    @field_serializer("variants")
+    def _as_stated(self, variants: Mapping[str, Setting]) -> dict[str, Any]:
+        """Write of a variant only what it states, so that what it does not is still the role's own when read again."""
+        return {name: setting.model_dump(exclude_unset=True) for name, setting in variants.items()}
 
     @property
     def usual(self) -> Setting:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem
-from loadbook.design.problems import key_path, of_validation, shown
+from loadbook.design.problems import key_path, of_validation, shown, suggest
 from loadbook.design.role import ABSENT, Setting
 from loadbook.design.study import Study
 
@@ -40,7 +40,7 @@ def _read_config(folder: Path, owner: object, where: tuple[str, ...]) -> Iterato
 def problems(study: Study) -> list[SpecProblem]:
     """Return what is wrong with the roles of a study that is valid table by table, under each of its treatments."""
     found: dict[str, SpecProblem] = {}
-    for problem in [*_of_backends(study), *_of_factors(study)]:
+    for problem in [*_of_backends(study), *_of_factors(study), *_of_conditions(study)]:
         found.setdefault(problem.path, problem)
     if not found:
         for problem in _of_treatments(study):
@@ -76,6 +76,23 @@ def _of_factors(study: Study) -> Iterator[SpecProblem]:
                 yield SpecProblem(f"factors.{name}.levels.{number}", message)
         if factor.of not in ("vars", "variant", "sysctls", "workload") and factor.var is not None:
             yield SpecProblem(f"factors.{name}.var", f'goes with of = "vars", "sysctls" or "workload", not {factor.of}')
+
+
+def _of_conditions(study: Study) -> Iterator[SpecProblem]:
+    """Check that a study whose conditions are judged apart has a baseline under each, which its A/A arms repeat."""
+    if study.apart is None:
+        return
+    if study.apart not in study.factors:
+        yield SpecProblem("apart", f"no factor {shown(study.apart)}{suggest(study.apart, study.factors)}")
+        return
+    for name, treatment in study.treatments.items():
+        base, level = study.baseline_of(name), study.levels_of(name)[study.apart]
+        if study.levels_of(base)[study.apart] != level:
+            message = f"no treatment is like {study.baseline!r} at {study.apart} = {shown(level)}"
+            yield SpecProblem(f"treatments.{name}", f"{message}, so that nothing is its baseline")
+        elif treatment.check == "aa" and treatment.same_as != base:
+            message = f"an A/A arm repeats the baseline of its condition: same_as = {shown(base)}, and nothing set"
+            yield SpecProblem(f"treatments.{name}.check", message)
 
 
 def _of_treatments(study: Study) -> Iterator[SpecProblem]:

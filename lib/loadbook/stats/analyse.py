@@ -144,7 +144,7 @@ def _check(asked: Question, name: str) -> Row:
         twin = asked.study.repeats(name) or asked.study.baseline
         row = _row(asked, name, "aa", _compare(asked, name, twin))
         return replace(row, passed=_aa_passed(row, asked.study.gates.aa_p))
-    row = _row(asked, name, "control", _compare(asked, name, asked.study.baseline))
+    row = _row(asked, name, "control", _compare(asked, name, asked.study.baseline_of(name)))
     return replace(row, passed=_control_passed(row, _expected_sign(asked, name)))
 
 

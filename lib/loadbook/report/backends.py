@@ -1,0 +1,205 @@
+"""The page of a study of ways to a backend: which is fastest in each regime, and whether pooling pools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from loadbook.core.units import joined
+from loadbook.report import claims, palette, parts, verdicts
+from loadbook.report.blocks import Block, block, clean, render
+from loadbook.report.effects import EffectsPage
+from loadbook.report.page import load, note, nothing
+from loadbook.report.show import show
+from loadbook.stats.analyse import analyse
+from loadbook.stats.pooling import opened
+from loadbook.stats.result import Analysis, Row
+from loadbook.stats.wording.sentences import phrase
+from loadbook.stats.wording.shown import comparison_texts
+
+if TYPE_CHECKING:
+    from loadbook.records.rundata import RunData
+    from loadbook.stats.result import VerdictKind
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one regime says: its ways to the backend against the one observed best, and that against no backend."""
+
+    modes: Analysis
+    without: tuple[Row, ...]
+
+    @property
+    def leaders(self) -> list[str]:
+        """Labels of the fastest way, or of those that cannot be told apart from it; none without a verdict."""
+        known = (self.modes.best,) if self.modes.best else self.modes.tied_with_best
+        return [self.modes.row(name).label for name in known]
+
+
+class BackendsPage(EffectsPage):
+    """Which way to the backend is fastest, regime by regime; see `backends_page`."""
+
+    notebook = "backend_modes"
+
+    def __init__(self, data: RunData, metric: str = "", level: float = 0.95) -> None:
+        super().__init__(data, "", metric, level)
+        self.parts = {name: EffectsPage(part, "", self.metric, level) for name, part in parts.parts_of(data).items()}
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """The rows of all regimes, each against the baseline of its own."""
+        return parts.together({name: page.analysis for name, page in self.parts.items()})
+
+    @cached_property
+    def found(self) -> dict[str, Found]:
+        """Regime -> what it says of the ways to the backend."""
+        return {name: self._find(page) for name, page in self.parts.items()}
+
+    def _find(self, page: EffectsPage) -> Found:
+        study, rows = page.data.study, page.analysis.of_kind("baseline", "treatment")
+        reaching = [r.treatment for r in rows if study.setting(r.treatment, study.target_of(r.treatment)).backends]
+        others = [row.treatment for row in rows if row.treatment not in reaching]
+        modes = self._among(page, reaching, baseline=reaching[0], contrasts="best")
+        leader = modes.best or next(iter(modes.tied_with_best), None)
+        against = [
+            self._among(page, [leader, name], baseline=leader, contrasts="baseline") for name in others if leader
+        ]
+        return Found(modes, tuple(row for one in against for row in one.of_kind("treatment")))
+
+    def _among(self, page: EffectsPage, treatments: list[str], **changes: Any) -> Analysis:
+        return analyse(parts.only(page.data, treatments, **changes), metric=self.metric, level=self.level)
+
+    def answer(self) -> Block:
+        """Show which way is fastest, what comes next and what no backend would bring, for every regime."""
+        said = self._said()
+        return block("answer.html.j2", "\n".join([*said.errors, said.headline, said.support]), said=said)
+
+    def _said(self) -> verdicts.Answer:
+        kind = _kind(list(self.found.values()))
+        return replace(
+            verdicts.answer(self.analysis),
+            kind=kind,
+            glyph=palette.VERDICTS[kind].glyph,
+            word={"better": "fastest found", "undecided": "undecided"}.get(kind, "no verdict"),
+            headline=headline(self.found),
+            support=" ".join(support(name, found) for name, found in self.found.items() if found.leaders),
+        )
+
+    def effects(self) -> Block:
+        """Show the effect plot, the sentences and the table of every regime."""
+        return self._each(EffectsPage.effects)
+
+    def single_blocks(self) -> Block:
+        """Show the pairs behind the largest verdict of every regime."""
+        return self._each(EffectsPage.single_blocks)
+
+    def latency(self) -> Block:
+        """Show the latency percentiles of every regime, each with verdicts of its own."""
+        return self._each(EffectsPage.latency)
+
+    def _each(self, made: Callable[[EffectsPage], Block]) -> Block:
+        blocks = {name: made(page) for name, page in self.parts.items()}
+        shown = [(_title(name), Markup(one.html)) for name, one in blocks.items()]  # noqa: S704 - made by templates
+        text = "\n\n".join(f"{_title(name)}\n{one.text}".strip() for name, one in blocks.items())
+        return Block(str(render("parts.html.j2", parts=shown)), str(clean(text)))
+
+    def connections(self) -> Block:
+        """Show how many connections the application accepted for each request that it answered."""
+        from loadbook.report.figures import connections
+
+        study = self.data.study
+        behind = {role for t in self.data.plan["treatments"] for role in study.setting(t, study.target_of(t)).backends}
+        found = opened(self.data.traces, self.data.trials, sorted(behind))
+        if found.empty:
+            return note("Not known: no application counted its connections.")
+        return show(connections, self.analysis, found)
+
+    def published(self) -> Block:
+        """Show what the article said, each sentence judged in its own regime."""
+        study = self.data.study
+        judged = [
+            one for page in self.parts.values() for one in claims.judge(page.data, page.analysis, self.level)
+        ]  # fmt: skip
+        if study.published is None or not judged:
+            return nothing("Nothing published stands beside this study.")
+        return claims.published_block(study.published.source, judged, self.analysis)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the index and the command line say."""
+        said = self._said()
+        verdict = {"kind": said.kind, "glyph": said.glyph, "word": said.word, "sentence": said.headline}
+        lines = [f"{line.glyph} {line.name}{line.text}" for line in verdicts.sentences(self.analysis)]
+        return super().summary() | {"verdict": verdict, "sentences": [said.headline, said.support, *lines]}
+
+
+def headline(found: dict[str, Found]) -> str:
+    """Return which way to the backend is fastest in which regime, in one sentence."""
+    leaders = {name: tuple(one.leaders) for name, one in found.items()}
+    alone = set(leaders.values())
+    where = joined(list(leaders)) if all(leaders) else ""
+    if len(alone) == 1 and len(next(iter(alone))) == 1:
+        (name,) = next(iter(alone))
+        said = f"{where}: {name} is the fastest way to the application." if where else f"{name} is the fastest."
+        return said[0].upper() + said[1:]
+    said = "; ".join(f"{name}: {_fastest(names)}" if name else _fastest(names) for name, names in leaders.items())
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def _fastest(leaders: tuple[str, ...]) -> str:
+    if not leaders:
+        return "no verdict"
+    return f"{leaders[0]} is fastest" if len(leaders) == 1 else f"{joined(leaders)} cannot be told apart"
+
+
+def support(name: str, found: Found) -> str:
+    """Return what comes next after the fastest way, and how it stands against an answer without a backend."""
+    behind = [row for row in found.modes.of_kind("treatment") if row.verdict and row.verdict.kind == "worse"]
+    said = [f"next is {behind[-1].label}{_by(behind[-1])}"] if behind else []
+    said += [f"{row.label}{_by(row).removeprefix(',') if _moved(row) else _plain(row, found)}" for row in found.without]
+    text = f"{_title(name)}: {'; '.join(said)}" if name else "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}." if said else ""
+
+
+def _by(row: Row) -> str:
+    """Return ", slower by 52 % (50 to 54 %)"."""
+    texts = comparison_texts(row.verdict) if row.verdict else None
+    return f", {texts.word} by {texts.size} ({texts.bounds})" if texts else ""
+
+
+def _moved(row: Row) -> bool:
+    return row.verdict is not None and row.verdict.kind in ("better", "worse", "small")
+
+
+def _plain(row: Row, found: Found) -> str:
+    return phrase(row.verdict, against=found.leaders[0]).rstrip(".") if row.verdict else ""
+
+
+def _title(name: str) -> str:
+    return name[:1].upper() + name[1:]
+
+
+def _kind(found: list[Found]) -> VerdictKind:
+    if not all(one.leaders for one in found):
+        return "invalid"
+    return "better" if all(one.modes.best for one in found) else "undecided"
+
+
+def backends_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> BackendsPage:
+    """Return the page of a study of ways to a backend from one recorded run.
+
+    Parameters
+    ----------
+    study, run : names; "latest" is the newest run.
+    metric : a name; empty for the study's own.
+    level : of the intervals, 0.95 for 95 %.
+
+    Raises
+    ------
+    UsageError : an unknown name, or a level that is not between 0.5 and 1.
+    DataError : the run was not ingested, or its tables cannot be read.
+    """
+    return BackendsPage(load(study, run), metric, level)

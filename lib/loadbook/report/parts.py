@@ -1,0 +1,83 @@
+"""A run in parts: one for each level of the factor that is a condition, not a choice (near or remote, say).
+
+Treatments of different parts are never compared: each part is the run as if its treatments had been its whole study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from loadbook.records.rundata import RunData
+from loadbook.stats.result import Analysis, Row
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def parts_of(data: RunData) -> dict[str, RunData]:
+    """Return level -> the part of the run under that condition (`Study.apart`); one part called "" without any.
+
+    "near: " before a label is left out in the part that is called near.
+    """
+    study, levels = data.study, dict[str, list[str]]()
+    if study.apart is None:
+        return {"": data}
+    for name in data.plan["treatments"]:
+        levels.setdefault(str(study.levels_of(name)[study.apart]), []).append(name)
+    return {
+        level: only(_relabelled(data, level), names, baseline=study.baseline_of(names[0]), apart=None)
+        for level, names in levels.items()
+    }
+
+
+def only(data: RunData, treatments: Collection[str], **changes: Any) -> RunData:
+    """Return the run as if it had these treatments alone, in a study with `changes`."""
+    study, names = data.study, [name for name in data.plan["treatments"] if name in treatments]
+    kept = {name: study.treatments[name] for name in names}
+    published = study.published and study.published.model_copy(
+        update={"claims": tuple(claim for claim in study.published.claims if set(claim.arms) <= set(kept))}
+    )
+    trials = data.trials[data.trials["treatment"].isin(names)].reset_index(drop=True)
+    return replace(
+        data,
+        study=study.model_copy(update={"treatments": kept, "published": published} | changes),
+        plan=data.plan | {"treatments": names},
+        trials=trials,
+        measurements=_of(data.measurements, trials),
+        samples=_of(data.samples, trials),
+        traces=_of(data.traces, trials),
+        problems=data.problems[data.problems["trial"].isna() | data.problems["trial"].isin(trials["trial"])],
+    )
+
+
+def together(parts: dict[str, Analysis]) -> Analysis:
+    """Return one analysis with the rows of all parts, each still against the baseline of its own part."""
+    found = list(parts.values())
+    rows = [_named(level, row) for level, analysis in parts.items() for row in analysis.rows]
+    void = [analysis.laboratory for analysis in found if analysis.laboratory]
+    return replace(
+        found[0],
+        rows=tuple(sorted(rows, key=lambda row: ("baseline", "treatment", "aa", "control").index(row.kind))),
+        best=None,
+        tied_with_best=(),
+        laboratory=void[0] if len(void) == len(found) else None,
+    )
+
+
+def _named(level: str, row: Row) -> Row:
+    return replace(row, label=f"{level}: {row.label}") if level else row
+
+
+def _relabelled(data: RunData, level: str) -> RunData:
+    """Return the run with labels that do not say in which part they are."""
+    treatments = {
+        name: spec.model_copy(update={"label": data.study.label(name).removeprefix(f"{level}: ")})
+        for name, spec in data.study.treatments.items()
+    }
+    return replace(data, study=data.study.model_copy(update={"treatments": treatments}))
+
+
+def _of(frame: pd.DataFrame, trials: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame["trial"].isin(trials["trial"])]

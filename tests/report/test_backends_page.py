@@ -1,0 +1,177 @@
+"""The page of the ways to an application: conditions judged apart, connections per request, the article's claims."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+from matplotlib.text import Text
+from mockproject import Arm, make_project
+
+import loadbook
+from loadbook.core.errors import StudyError
+from loadbook.design.study_file import find_study, read_study
+from loadbook.records.rundata import RunData, load_run
+from loadbook.report.backends import BackendsPage
+from loadbook.report.figures import common, connections
+from loadbook.report.html import forbidden
+from loadbook.report.parts import parts_of
+from loadbook.stats import pooling
+
+STUDIES = Path(loadbook.__file__).parents[2] / "studies"
+NOTEBOOK = STUDIES.parent / "notebooks" / "backend_modes.ipynb"
+FORBIDDEN = re.compile(r"significant|proves?\b|no effect|\bnan\b", re.IGNORECASE)
+NEAR = {"near-proxy": 0.0, "near-static": 2.0, "near-fastcgi": -0.6, "near-pooled": 0.9, "near-control": -0.7}
+REMOTE = {"remote-proxy": -0.8, "remote-static": -0.8, "remote-fastcgi": -0.85, "remote-pooled": -0.75,
+          "remote-control": -0.9}  # fmt: skip
+TRUTH = NEAR | REMOTE | {"near-proxy-again": 0.0, "remote-proxy-again": -0.8}
+PER_REQUEST = {"static": None, "pooled": 0.0003}
+
+
+def counters(data: RunData) -> pd.DataFrame:
+    """What the application would have counted: before and after the load of every trial."""
+    rows = []
+    for trial in data.trials.itertuples():
+        share = PER_REQUEST.get(str(trial.treatment).split("-")[1], 1.0)
+        requests = 0.0 if share is None else 9_000.0 + trial.slot
+        counts = {"served_requests": requests, "accepted_connections": requests * (share or 0)}
+        key = {"trial": trial.trial, "host": "app-1", "role": "app", "item": "go-app", "unit": "1"}
+        for metric, value in counts.items():
+            rows += [key | {"metric": metric, "t_s": t, "value": v} for t, v in ((-1.0, 7.0), (2.0, 7.0 + value))]
+    return pd.DataFrame(rows)
+
+
+def project(root: Path, truth: dict[str, float] | None = None, blocks: int = 10) -> BackendsPage:
+    study = find_study(STUDIES, "backend-modes")
+    arms = {name: Arm((truth or TRUTH)[name]) for name in study.treatments}
+    more = study.model_dump(by_alias=True) | {"blocks": blocks}
+    layout = make_project(root, arms, traces=False, doubt=None, **more)
+    data = load_run(layout, "backend-modes")
+    return BackendsPage(replace(data, traces=counters(data)))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> BackendsPage:
+    return project(tmp_path_factory.mktemp("backends"))
+
+
+def test_one_way_is_fastest_near_and_remote(page: BackendsPage) -> None:
+    text = page.answer().text
+    assert "Near and remote: http_proxy, keep-alive is the fastest way to the application." in text
+    assert "Near: next is http_proxy, slower by " in text and "; static file faster by " in text
+    assert page.summary()["verdict"]["kind"] == "better"
+    assert page.summary()["notebook"] == "backend_modes"
+
+
+def test_each_condition_has_its_own_baseline_and_checks(page: BackendsPage) -> None:
+    near, remote = page.parts.values()
+    assert list(page.parts) == ["near", "remote"]
+    assert near.analysis.baseline == "near-proxy" and remote.analysis.baseline == "remote-proxy"
+    rows = {row.treatment: row for row in page.analysis.rows}
+    assert rows["remote-control"].verdict.comparison.baseline == "remote-proxy"
+    assert rows["remote-proxy-again"].passed and rows["near-control"].passed
+    assert -0.2 < rows["remote-fastcgi"].verdict.comparison.effect + 0.25 < 0.2
+    assert (
+        rows["remote-fastcgi"].label == "remote: FastCGI" and remote.analysis.row("remote-fastcgi").label == "FastCGI"
+    )
+    assert "Same against same" in page.trust().text and "Known effect found" in page.trust().text
+
+
+def test_where_the_conditions_disagree_both_are_said(tmp_path: Path) -> None:
+    told = project(tmp_path, TRUTH | {"remote-pooled": -0.8, "remote-fastcgi": -0.7}).answer().text
+    assert "Near: http_proxy, keep-alive is fastest; remote: FastCGI is fastest." in told
+
+
+def test_ways_that_cannot_be_told_apart(tmp_path: Path) -> None:
+    tied = project(tmp_path, TRUTH | {"remote-pooled": -0.8, "remote-fastcgi": -0.8})
+    assert "cannot be told apart" in tied.answer().text
+    assert tied.summary()["verdict"]["kind"] == "undecided"
+
+
+def test_a_condition_without_a_verdict_is_said(tmp_path: Path) -> None:
+    few = project(tmp_path, blocks=3)
+    assert few.answer().text.splitlines()[0] == "Near: no verdict; remote: no verdict."
+    assert few.summary()["verdict"]["kind"] == "invalid"
+
+
+def test_pooling_pools(page: BackendsPage) -> None:
+    text = page.connections().text
+    assert "Connections are used again by near: http_proxy, keep-alive (1 for 3,300 requests)" in text
+    assert "every other way opens 1.00 per request" in text and "static" not in text
+    assert BackendsPage(replace(page.data, traces=page.data.traces[:0])).connections().text.startswith("Not known")
+
+
+def test_the_article_is_judged_within_each_condition(page: BackendsPage) -> None:
+    text = page.published().text
+    assert text.count("holds here") == 3 and "pooled http_proxy is the best backend (remote)" in text
+
+
+def test_every_block_is_clean(page: BackendsPage) -> None:
+    cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
+    called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
+    assert called[:5] == ["scope", "answer", "trust", "effects", "connections"] and called[-1] == "provenance"
+    for name in called:
+        block = getattr(page, name)()
+        assert not forbidden(f"<!DOCTYPE html><html><body>{block.html}</body></html>"), name
+        assert not FORBIDDEN.search(block.text), (name, FORBIDDEN.search(block.text))
+
+
+@functools.cache
+def drawn(case: str, root: Path, narrow: bool):
+    page = project(root)
+    found = pooling.opened(page.data.traces, page.data.trials, ["app"])
+    if case == "none-opened":
+        found["value"] = 0.0
+    if case == "excluded":
+        found["valid"] = False
+    return connections.draw(page.analysis, found, narrow=narrow)
+
+
+@pytest.mark.parametrize("case", ["plain", "none-opened", "excluded"])
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+def test_texts_are_whole_and_apart(case: str, narrow: bool, tmp_path: Path) -> None:
+    figure = drawn(case, tmp_path, narrow)
+    figure.draw_without_rendering()
+    found = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
+    boxes = [(t.get_text(), t.get_window_extent()) for t in found]
+    assert all(t.get_fontsize() >= common.SMALLEST_PT for t in found)
+    for text, box in boxes:
+        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1, text
+    for (one, first), (two, second) in itertools.combinations(boxes, 2):
+        wide = min(first.x1, second.x1) - max(first.x0, second.x0)
+        tall = min(first.y1, second.y1) - max(first.y0, second.y0)
+        assert wide <= 1.5 or tall <= 2.5, (one, two, wide, tall)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(1.0, "1.00 per request"), (0.5, "0.50 per request"), (0.0, "none opened"), (1 / 2345, "1 for 2,300 requests"),
+     (0.25, "1 for 4 requests")],
+)  # fmt: skip
+def test_connections_per_request_in_words(value: float, said: str) -> None:
+    assert pooling.words(value) == said
+
+
+def test_a_study_without_conditions_is_one_part(page: BackendsPage) -> None:
+    plain = replace(page.data, study=page.data.study.model_copy(update={"apart": None}))
+    assert list(parts_of(plain)) == [""]
+
+
+def test_what_is_judged_apart_needs_a_baseline_under_every_condition(tmp_path: Path) -> None:
+    text = (STUDIES / "backend-modes.toml").read_text()
+    for wrong, where in (
+        ('apart = "regime"|apart = "regme"', "apart"),
+        ('same_as = "remote-proxy"|same_as = "remote-pooled"', "treatments.remote-proxy-again.check"),
+        ('set = { regime = "remote" }\nworkload|set = { regime = "remote", work = 200 }\nworkload',
+         "treatments.remote-proxy"),
+    ):  # fmt: skip
+        (tmp_path / "backend-modes.toml").write_text(text.replace(*wrong.split("|"), 1))
+        with pytest.raises(StudyError) as caught:
+            read_study(tmp_path / "backend-modes.toml")
+        assert where in [p.path for p in caught.value.problems]
