@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from loadbook.cli.hosts import doctor
+from loadbook.cli.doctor import doctor
 from loadbook.cli.lab import lab as lab_command
 from loadbook.core.errors import UnreachableError, UsageError
 from loadbook.hosts import connect, read_hosts

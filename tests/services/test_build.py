@@ -11,7 +11,7 @@ from localhost import LocalHost
 
 from loadbook.core.errors import StudyError
 from loadbook.services import Instance, Place, ServiceSpec, load_service, render, version
-from loadbook.services.build import BuildError, build, command, digest, programs
+from loadbook.services.build import BuildError, build, command, digest
 
 MACHINE = os.uname().machine
 SERVICE = """
@@ -200,11 +200,3 @@ def test_checking_an_instance_builds_it(tmp_path: Path, here: LocalHost, maker: 
     finally:
         web.stop()
     assert Path(here.workdir, "built").exists()
-
-
-def test_a_host_must_have_only_what_we_cannot_do_for_it(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    spec = made(tmp_path)
-    assert list(programs(spec)) == [("maker", "apt-get install maker (here is enough)")]
-    request.getfixturevalue("maker")
-    assert list(programs(spec)) == []
-    assert list(programs(load_service("nginx"))) == [("nginx", "apt-get install nginx-light")]

@@ -12,7 +12,7 @@ from loadbook.core.errors import LoadbookError
 
 # command -> module of this folder that holds a click command of that name (a word of Python's has a `_` after it)
 COMMANDS = {
-    "doctor": "hosts",
+    "doctor": "doctor",
     "lab": "lab",
     "hosts": "hosts",
     "studies": "studies",

@@ -41,6 +41,8 @@ def show(layout: Layout, study: str, hosts: Path | None, subset: str | None, blo
     lacking = [part for part in parts if part.lacks]
     if lacking:
         click.echo(f"{len(lacking)} of {len(plan.treatments)} treatments cannot be done on these hosts", err=True)
+        if hosts is None:
+            click.echo("  next: without --dry-run the lab gets the hosts that it lacks", err=True)
         sys.exit(3)
 
 

@@ -1,21 +1,17 @@
-"""`loadbook hosts trust|list` and `loadbook doctor`."""
+"""`loadbook hosts trust|list`, and the hosts file that a command means."""
 
 from __future__ import annotations
 
-import platform
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.core.errors import HostKeyError, LoadbookError, UsageError
+from loadbook.core.errors import HostKeyError, UsageError
 from loadbook.records.layout import layout
 
 if TYPE_CHECKING:
-    from loadbook.design.study import Study
-    from loadbook.hosts.checkup import Check, Program
     from loadbook.hosts.inventory import HostsFile
     from loadbook.hosts.ssh_config import Endpoint
 
@@ -35,7 +31,7 @@ def list_hosts(hosts_file: Path | None) -> None:
     """Show every host: alias, roles, login, address under load, and how many keys are trusted."""
     from loadbook.hosts.known_hosts import trusted_keys
 
-    path, known = _read(hosts_file)
+    path, known = read_inventory(hosts_file)
     for alias, end in _endpoints(path, known).items():
         entry = known.hosts[alias]
         keys = trusted_keys(end.known_hosts, end.key_name, end.port)
@@ -56,7 +52,7 @@ def trust(aliases: tuple[str, ...], hosts_file: Path | None, yes: bool, replace:
     from loadbook.hosts import trust_file
     from loadbook.hosts.trust import way_to
 
-    path, known = _read(hosts_file)
+    path, known = read_inventory(hosts_file)
     ends = _endpoints(path, known)
     unknown = [alias for alias in aliases if alias not in ends]
     if unknown:
@@ -98,71 +94,8 @@ def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> bool:
     return True
 
 
-@click.command()
-@hosts_option
-def doctor(hosts_file: Path | None) -> None:
-    """Show what is missing, here and on every host, and how to get it; exit code 3 if something needed is."""
-    from loadbook.hosts.checkup import Check, check_hosts
-
-    checks = [Check("here", "Python", "ok", platform.python_version())]
-    checks.append(Check("here", "project", "ok", str(layout().root)))
-    path, known = _read(hosts_file)
-    checks.append(Check("here", "hosts file", "ok", f"{path}: {', '.join(known.hosts)}"))
-    click.echo(f"asking {len(known.hosts)} hosts ...", err=True)
-    studies = _studies(checks)
-    checks += check_hosts(path, known, {alias: _wanted(entry.roles, studies) for alias, entry in known.hosts.items()})
-    _print_checks(checks)
-    missing = sum(check.state == "missing" for check in checks)
-    if missing:
-        click.echo(f"{missing} thing{'s' if missing != 1 else ''} missing", err=True)
-        sys.exit(3)
-
-
-def _studies(checks: list[Check]) -> list[Study]:
-    """Return the project's studies; one that cannot be read becomes a doubt."""
-    from loadbook.design.study_file import read_study
-    from loadbook.hosts.checkup import Check
-
-    found = []
-    for path in sorted(layout().studies.glob("*.toml")):
-        try:
-            found.append(read_study(path))
-        except LoadbookError as error:
-            checks.append(Check("here", f"study {path.stem}", "doubt", error.message.splitlines()[0], "correct it"))
-    return found
-
-
-def _wanted(roles: Sequence[str], studies: Sequence[Study]) -> list[Program]:
-    """Return the programs that a host's roles ask for: those that a study names are needed, other tools are not."""
-    from loadbook.hosts.checkup import Program
-    from loadbook.services import load_service
-    from loadbook.services.build import programs
-    from loadbook.tools import registry
-
-    tools = {tool for study in studies if study.workload.role in roles for tool in study.tools_of(study.in_subset())}
-    served = [role for study in studies for name, role in study.roles.items() if name in roles]
-    services = sorted({role.service for role in served if role.service})
-    known = [registry.load(name) for name in registry.names()] if tools else []
-    specs = [load_service(name, [layout().studies / "services"]) for name in services]
-    return [
-        *(Program(tool.binary, tool.get, needed=tool.name in tools) for tool in known),
-        *(Program(*program) for program in dict.fromkeys(p for spec in specs for p in programs(spec))),
-    ]
-
-
-def _print_checks(checks: Sequence[Check]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("", "where", "what", "seen", "what to do", box=None, header_style="bold")
-    marks = {"ok": Text("ok", "green"), "doubt": Text("?", "yellow"), "missing": Text("MISSING", "bold red")}
-    for check in checks:
-        table.add_row(marks[check.state], *map(Text, (check.where, check.what, check.seen, check.fix)))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
-
-
-def _read(path: Path | None) -> tuple[Path, HostsFile]:
+def read_inventory(path: Path | None) -> tuple[Path, HostsFile]:
+    """Return the hosts file that is meant, the lab's by default, and what stands in it."""
     from loadbook.hosts.inventory import read_hosts
 
     path = path or layout().lab / "hosts.toml"

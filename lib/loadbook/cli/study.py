@@ -125,6 +125,8 @@ def run(
     from loadbook.trials.api import run_study
     from loadbook.trials.studies import load_study
 
+    if (verbose and not dry) or (dry and (resume or more)):
+        raise UsageError("--dry-run shows a new run, and --verbose goes with it", "leave --resume and --more out")
     if dry:
         from loadbook.cli.dry_run import show
 

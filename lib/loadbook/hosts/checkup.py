@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -52,21 +53,40 @@ ALWAYS = (
 )
 
 
-def check_hosts(path: Path, hosts: HostsFile, wanted: Mapping[str, Sequence[Program]]) -> list[Check]:
-    """Log in to every host at the same time and look; `wanted` is alias -> the programs its roles ask for."""
+Probe = Callable[[RemoteHost], Check]
+
+
+def check_hosts(
+    path: Path,
+    hosts: HostsFile,
+    wanted: Mapping[str, Sequence[Program]],
+    probes: Mapping[str, Probe] | None = None,
+) -> list[Check]:
+    """Log in to every host at the same time and look.
+
+    Parameters
+    ----------
+    wanted : alias -> the programs that its roles ask for.
+    probes : alias -> what else is to be asked of a host.
+    """
     with ThreadPoolExecutor(max(1, len(hosts.hosts))) as pool:
-        found = list(pool.map(lambda alias: _check_host(path, hosts, alias, wanted.get(alias, ())), hosts.hosts))
+        ask = probes or {}
+        look = partial(_check_host, path, hosts)
+        found = list(pool.map(lambda alias: look(alias, wanted.get(alias, ()), ask.get(alias)), hosts.hosts))
     boots = {alias: boot for alias, (_, boot) in zip(hosts.hosts, found, strict=True) if boot}
     return [check for checks, _ in found for check in checks] + list(_shared_machines(hosts, boots))
 
 
-def _check_host(path: Path, hosts: HostsFile, alias: str, wanted: Sequence[Program]) -> tuple[list[Check], str | None]:
+def _check_host(
+    path: Path, hosts: HostsFile, alias: str, wanted: Sequence[Program], probe: Probe | None
+) -> tuple[list[Check], str | None]:
     try:
         host = connect(path, alias, "doctor", hosts=hosts)
     except HostError as error:
         return [Check(alias, "login", "missing", error.message, error.hint or "")], None
     try:
-        return _look(host, hosts, [*ALWAYS, *wanted])
+        checks, boot = _look(host, hosts, [*ALWAYS, *wanted])
+        return [*checks, *([probe(host)] if probe else [])], boot
     except HostError as error:
         return [Check(alias, "commands", "missing", error.message, error.hint or "")], None
     finally:

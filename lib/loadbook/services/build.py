@@ -253,11 +253,3 @@ def _carry(host: Host, part: str, packed: bytes) -> None:
     archive = f"{part}.tar.gz"
     host.put(archive, packed)
     host.script(_UNPACK, [archive, part], timeout_s=CONTROL_S, check=True)
-
-
-def programs(spec: ServiceSpec) -> Iterator[tuple[str, str]]:
-    """Yield what a host must have for a service and how to get it: its binary, and what builds unless we have that."""
-    if spec.version:
-        yield spec.binary, f"apt-get install {spec.package}"
-    if spec.build:
-        yield from ((p, f"{spec.build.get} (here is enough)") for p in spec.build.needs if shutil.which(p) is None)

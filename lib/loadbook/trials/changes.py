@@ -7,12 +7,13 @@ Each changed host has one job that sets everything, reads it back, and puts it b
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from loadbook.core.errors import HostError, UsageError
 from loadbook.design.plan import Plan
+from loadbook.design.study import Study
 from loadbook.hosts import guard
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import HostsFile
@@ -31,7 +32,7 @@ def needs_line(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, driv
     """
     study, drivers = plan.study, list(drivers)
     settings = [study.setting(treatment, study.workload.role) for treatment in plan.treatments]
-    if not asks_for_delay(plan):
+    if not asks_for_delay(study, plan.treatments):
         return False
     if all("tc" in inventory.hosts[alias].may and guard.has_netem(hosts[alias]) for alias in drivers):
         return False
@@ -43,49 +44,55 @@ def needs_line(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, driv
     return True
 
 
-def asks_for_delay(plan: Plan) -> bool:
-    """Tell whether any treatment of a plan puts a delay or a loss on the way to the target."""
-    settings = [plan.study.setting(treatment, plan.study.workload.role) for treatment in plan.treatments]
+def asks_for_delay(study: Study, treatments: Iterable[str]) -> bool:
+    """Tell whether any of the treatments puts a delay or a loss on the way to the target."""
+    settings = [study.setting(treatment, study.workload.role) for treatment in treatments]
     return any(setting.delay_ms or setting.loss for setting in settings)
 
 
 def may_not(stage: Stage) -> list[str]:
-    """Return what the treatment changes of hosts although the hosts file does not allow it, in words."""
-    said = []
-    for alias, changes in changes_of(stage).items():
+    """Return what the treatment needs of hosts although the hosts file does not allow it, in words."""
+    wanted = [(seat.alias, f"service {seat.spec.name}", list(seat.spec.needs)) for seat in stage.seats]
+    wanted += [(alias, f"treatment {stage.treatment}", own.permits()) for alias, own in changes_of(stage).items()]
+    said: dict[str, None] = {}
+    for alias, why, permits in wanted:
         try:
-            why = f"treatment {stage.treatment}"
-            guard.check_allowed(alias, stage.bench.inventory.hosts[alias].may, changes.permits(), why)
+            guard.check_allowed(alias, stage.bench.inventory.hosts[alias].may, permits, why)
         except HostError as error:
-            said.append(f"{error.message} ({error.hint})")
-    return said
+            said[f"{error.message} ({error.hint})"] = None
+    return list(said)
 
 
 def changes_of(stage: Stage) -> dict[str, guard.Changes]:
     """Return host -> what the treatment changes of it; hosts that stay as they are do not appear."""
-    sysctls: dict[str, dict[str, str | int]] = {}
+    found: dict[str, guard.Changes] = {}
+    for alias, own in (*_of_services(stage), *_of_drivers(stage)):
+        found[alias] = found.get(alias, guard.Changes()) | own
+    return {alias: changes for alias, changes in found.items() if changes.permits()}
+
+
+def _of_services(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:
     for seat in stage.seats:
-        if seat.role != LINE:
-            sysctls.setdefault(seat.alias, {}).update(stage.setting(seat.role).sysctls)
-    found = {alias: guard.Changes(sysctls=own) for alias, own in sysctls.items() if own}
-    return found | _driver_changes(stage, sysctls)
+        setting = stage.setting(seat.role)
+        quotas = {seat.role: setting.cpu_quota} if setting.cpu_quota else {}
+        sysctls, accepts = {**seat.spec.sysctls, **setting.sysctls}, tuple(stage.also_at(seat))
+        yield seat.alias, guard.Changes(sysctls=sysctls, quotas=quotas, accepts=accepts)
 
 
-def _driver_changes(stage: Stage, sysctls: Mapping[str, Mapping[str, str | int]]) -> dict[str, guard.Changes]:
+def _of_drivers(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:
     setting = stage.setting(stage.study.workload.role)
     by_kernel = 0.0 if any(seat.role == LINE for seat in stage.seats) else setting.delay_ms
-    if not (by_kernel or setting.loss or setting.rate_mbit or setting.sysctls):
-        return {}
-    return {
-        alias: guard.Changes(
-            sysctls={**sysctls.get(alias, {}), **setting.sysctls},
-            delay_ms=by_kernel,
-            loss=setting.loss,
-            rate_mbit=setting.rate_mbit,
-            toward=stage.target.address,
+    for alias in stage.bench.drivers:
+        yield (
+            alias,
+            guard.Changes(
+                sysctls=setting.sysctls,
+                delay_ms=by_kernel,
+                loss=setting.loss,
+                rate_mbit=setting.rate_mbit,
+                toward=stage.target.address,
+            ),
         )
-        for alias in stage.bench.drivers
-    }
 
 
 @dataclass

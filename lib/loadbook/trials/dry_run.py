@@ -40,7 +40,7 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[Bench | None,
     Raises UsageError and StudyError for a hosts file that cannot be used; no host is asked anything.
     """
     inventory = read_hosts(hosts_file)
-    lacks = {name: _lacks(layout, plan, name, hosts_file, inventory) for name in plan.treatments}
+    lacks = {name: lacks_of(layout, plan, name, hosts_file, inventory) for name in plan.treatments}
     able = tuple(name for name in plan.treatments if not lacks[name])
     bench = _bench(layout, replace(plan, treatments=able), hosts_file, inventory) if able else None
     parts = [_treatment(bench, plan, name, lacks[name]) for name in plan.treatments]
@@ -51,7 +51,7 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[Bench | None,
     return bench, [before, *parts, after]
 
 
-def _lacks(layout: Layout, plan: Plan, treatment: str, path: Path, inventory: HostsFile) -> list[str]:
+def lacks_of(layout: Layout, plan: Plan, treatment: str, path: Path, inventory: HostsFile) -> list[str]:
     """Return what a treatment lacks on the hosts of a file, as far as the file can tell."""
     alone = replace(plan, treatments=(treatment,))
     missing = list(lacking(alone, inventory).values())
@@ -69,7 +69,9 @@ def _bench(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> Benc
     """Return the bench of hosts that are known but not opened; what only they could tell is assumed."""
     hosts = {alias: taped(remote_host(path, alias, RUN, hosts=inventory), RUN) for alias in used_hosts(plan, inventory)}
     drivers = inventory.with_role(plan.study.workload.role)
-    lined = asks_for_delay(plan) and not all("tc" in inventory.hosts[alias].may for alias in drivers)
+    lined = asks_for_delay(plan.study, plan.treatments) and not all(
+        "tc" in inventory.hosts[alias].may for alias in drivers
+    )
     bench = bench_of(layout, plan, RUN, hosts, inventory, lined=lined)
     bench.host_cpus = dict.fromkeys(hosts, tuple(range(_named_cpus(plan))))
     return bench
@@ -127,7 +129,7 @@ def _services(bench: Bench) -> Iterator[Step]:
 def _changes(bench: Bench) -> Iterator[Step]:
     """Yield how every change of a host is made once and put back."""
     name, seen = f"{RUN}-preflight-guard", set[str]()
-    for alias in bench.drivers if asks_for_delay(bench.plan) else ():
+    for alias in bench.drivers if asks_for_delay(bench.plan.study, bench.plan.treatments) else ():
         if "tc" in bench.inventory.hosts[alias].may:
             yield Step(alias, "script", (guard.NETEM,), "can its kernel delay? If not: the service delay-line instead")
     for stage in map(bench.stage, bench.plan.treatments):

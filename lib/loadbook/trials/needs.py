@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -9,9 +10,11 @@ from loadbook.design.study import Study
 from loadbook.hosts.checkup import Program
 from loadbook.services import ServiceSpec, load_service
 from loadbook.tools import registry
+from loadbook.trials.changes import asks_for_delay
+from loadbook.trials.stage import LINE_SERVICE
 
 APT = "apt-get install "
-ELSE = " (or it is built on our side and carried there)"
+ELSE = " (there, or here: what is built is carried)"
 
 
 def programs(study: Study, folders: Sequence[Path]) -> dict[str, list[Program]]:
@@ -23,6 +26,9 @@ def programs(study: Study, folders: Sequence[Path]) -> dict[str, list[Program]]:
     tools = [registry.load(name) for name in study.tools_of(treatments)]
     found = {role: dict[str, Program]() for role in (study.workload.role, *study.roles)}
     found[study.workload.role] |= {tool.binary: Program(tool.binary, tool.get) for tool in tools}
+    if asks_for_delay(study, treatments):
+        line = of_service(load_service(LINE_SERVICE, folders))
+        found[study.workload.role] |= {p.binary: p._replace(needed=False) for p in line}
     for role in study.roles:
         for service in services_of(study, treatments, role):
             found[role] |= {p.binary: p for p in of_service(load_service(service, folders))}
@@ -36,10 +42,11 @@ def services_of(study: Study, treatments: Iterable[str], role: str) -> list[str]
 
 
 def of_service(spec: ServiceSpec) -> list[Program]:
-    """Return the programs of a service: its own, and what builds it, which a host may lack if we have it."""
+    """Return the programs of a service: its own, and what builds it, which a host may lack where we have it."""
     own = [Program(spec.binary, APT + spec.package)] if spec.version else []
-    built = [Program(name, spec.build.get + ELSE, needed=False) for name in spec.build.needs] if spec.build else []
-    return own + built
+    makers = spec.build.needs if spec.build else ()
+    get = spec.build.get + ELSE if spec.build else ""
+    return own + [Program(name, get, needed=shutil.which(name) is None) for name in makers]
 
 
 def packages(found: Iterable[Program]) -> list[str]:
