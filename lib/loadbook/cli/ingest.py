@@ -30,14 +30,14 @@ def ingest(study: str, run_id: str, scheduler: str | None) -> None:
     Only new and changed trials are read, by one process per CPU where it pays. Without data/processed everything is.
     """
     here = layout()
-    name = _name(here, study)
+    name = study_name(here, study)
     resolved = here.resolve_run(name, run_id)
     click.echo(make_tables(here, name, resolved, scheduler))
     click.echo(f"run {resolved}")
     click.echo(f"tables {here.run(name, resolved).processed}")
 
 
-def _name(here: Layout, study: str) -> str:
+def study_name(here: Layout, study: str) -> str:
     """Return the name of a study that is given by it or by its file."""
     from loadbook.design.study_file import find_study
 
@@ -91,7 +91,7 @@ def verify(study: str | None, run_id: str | None) -> None:
     if run_id and not study:
         raise UsageError("--run needs a STUDY")
     here = layout()
-    study = study and _name(here, study)
+    study = study and study_name(here, study)
     runs = [(study, here.resolve_run(study, run_id))] if study and run_id else _runs(here, study)
     good = [_verified(here, *one) for one in runs]
     if not all(good):

@@ -57,6 +57,11 @@ class RunPaths:
         return self.raw / "facts"
 
     @property
+    def added(self) -> Path:
+        """Folder of files of traces that were added to the run."""
+        return self.raw / "traces"
+
+    @property
     def trials(self) -> Path:
         """Folder of published trials."""
         return self.raw / "trials"

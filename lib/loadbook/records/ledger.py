@@ -17,7 +17,9 @@ from typing import Any, Literal
 
 from loadbook.core.errors import DataError
 
-Event = Literal["run-started", "run-resumed", "blocks-added", "looked", "run-ended", "started", "ended", "reopened"]
+Event = Literal[
+    "run-started", "run-resumed", "blocks-added", "looked", "run-ended", "started", "ended", "reopened", "traces-added"
+]
 SUM_LENGTH = 16
 
 

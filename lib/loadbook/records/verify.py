@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from loadbook.core.errors import DataError
 from loadbook.records import manifest
+from loadbook.records.added import EVENT, added_in
 from loadbook.records.layout import RunPaths
 from loadbook.records.ledger import read_ledger
 
@@ -30,11 +31,13 @@ class Finding(NamedTuple):
 class Account(NamedTuple):
     """What a ledger says: sha256 of trial.json by trial and attempt, and of the run's own files by name.
 
-    None where a ledger is older than that; a run that has not ended has no files of its own.
+    None where a ledger is older than that; a run that has not ended has no files of its own. `added` are those of
+    traces that were added to it.
     """
 
     attempts: Mapping[tuple[str, int], str | None]
     own: Mapping[str, str] | None
+    added: Mapping[str, str]
 
 
 @dataclass
@@ -73,7 +76,7 @@ def own_files(paths: RunPaths) -> dict[str, str]:
 
 
 def _own(paths: RunPaths) -> Iterator[Path]:
-    for folder in (paths.raw, paths.facts):
+    for folder in (paths.raw, paths.facts, paths.added):
         if folder.is_dir():
             yield from sorted(p for p in folder.iterdir() if not p.is_dir() and p != paths.ledger)
 
@@ -105,7 +108,9 @@ def _account(paths: RunPaths, checked: Checked) -> Account | None:
         return None
     checked.files, checked.size = 1, paths.ledger.stat().st_size
     attempts = {(e["trial"], e["attempt"]): e.get("sha256") for e in entries if e["event"] == "ended"}
-    return Account(attempts, entries[-1].get("files") if entries else None)
+    ours = [entry for entry in entries if entry["event"] != EVENT]
+    later = {name: sha256 for one in added_in(entries) for name, sha256 in one.files.items()}
+    return Account(attempts, ours[-1].get("files") if ours else None, later)
 
 
 def _check_attempt(folder: Path, account: Account | None, checked: Checked) -> tuple[str, int] | None:
@@ -130,10 +135,12 @@ def _check_attempt(folder: Path, account: Account | None, checked: Checked) -> t
 
 
 def _check_own(paths: RunPaths, account: Account | None, checked: Checked) -> None:
-    sums = account.own if account else None
+    sums, later = (account.own, account.added) if account else (None, {})
     there = {p.relative_to(paths.raw).as_posix(): p for p in _own(paths)}
-    for name in sorted({*there, *(sums or {})}):
-        if sums is None or name in sums:
-            checked.file(paths.raw / name, sums[name] if sums else None)
+    for name in sorted({*there, *(sums or {}), *later}):
+        known = {**(sums or {}), **later}.get(name)
+        unknown = sums is None and (paths.raw / name).parent != paths.added  # added files were always accounted for
+        if known or unknown:
+            checked.file(paths.raw / name, known)
         else:
             checked.found("extra", there[name])

@@ -13,6 +13,7 @@ from loadbook.gates.run import check_run
 from loadbook.records.layout import RunPaths
 from loadbook.records.manifest import TrialRecord
 from loadbook.records.schema import arrow_schema, table_of, write_arrow
+from loadbook.trials.added_rows import AddedFiles
 from loadbook.trials.ingest_rows import causes, problem_rows, trial_row
 from loadbook.trials.reading import OWN_TABLES, Known
 
@@ -61,6 +62,7 @@ def write_tables(
     tables: Mapping[str, pa.Table],
     strays: Sequence[str],
     facts: Mapping[str, Any],
+    files: AddedFiles,
 ) -> dict[str, Any]:
     """Apply the gates on the whole run, write all five tables, and return their summary (see `ingest.Ingested`)."""
     records = _records(plan, known)
@@ -70,7 +72,7 @@ def write_tables(
         by_trial.setdefault(hit.trial, []).append(hit)
     trials = [trial_row(plan, r, known[r.trial].problems, by_trial.get(r.trial, [])) for r in records]
     keys = {"study": plan.study.name, "run": paths.raw.name}
-    problems = problem_rows(plan, keys, known, hits, strays)
+    problems = problem_rows(plan, keys, known, hits, strays, files.problems(records))
     factors = tuple(plan.study.factors)
     made = {"trials": table_of("trials", trials, factors), "problems": table_of("problems", problems)}
     for name, table in (made | dict(tables)).items():

@@ -16,9 +16,11 @@ from typing import Any
 
 from loadbook.core.errors import DataError
 from loadbook.design.plan import Plan, PlannedTrial, read_plan
+from loadbook.records.added import added
 from loadbook.records.layout import RunPaths
 from loadbook.records.manifest import read_json
 from loadbook.records.planned import plan_of
+from loadbook.trials.added_rows import AddedFiles
 from loadbook.trials.folders import Found, find
 from loadbook.trials.reading import Known, Part, read_part
 from loadbook.trials.remembered import recall, remember, state_of
@@ -65,7 +67,7 @@ def ingest(
     """
     plan = read_plan(plan_of(paths), str(paths.plan))
     found, strays = find(paths, [planned.trial for planned in plan.trials])
-    facts = _facts(paths)
+    facts, files = _facts(paths), AddedFiles(paths.raw.absolute(), tuple(added(paths)))
     state, memory = state_of(paths, found, [strays, facts, len(plan.trials)]), recall(paths)
     if memory and memory.state == state != "":
         return _ingested(memory.summary, read=0)
@@ -79,11 +81,11 @@ def ingest(
         gone.unlink()
     on_trial(len(known), len(found))
     with _workers(executor, new) as workers:
-        for rows in spread(read_part, list(_parts(paths, plan, new)), workers, say):
+        for rows in spread(read_part, list(_parts(paths, plan, new, files)), workers, say):
             known |= rows.known
             pieces += pieces_of(rows.tables)
             on_trial(len(known), len(found))
-    summary = write_tables(paths, plan, known, joined(pieces), strays, facts)
+    summary = write_tables(paths, plan, known, joined(pieces), strays, facts, files)
     remember(paths, state, summary, found, known)
     return _ingested(summary, read=len(new))
 
@@ -115,7 +117,7 @@ def _workers(executor: Executor | None, new: Mapping[str, Found]) -> AbstractCon
     return processes()
 
 
-def _parts(paths: RunPaths, plan: Plan, new: Mapping[str, Found]) -> Iterator[Part]:
+def _parts(paths: RunPaths, plan: Plan, new: Mapping[str, Found], files: AddedFiles) -> Iterator[Part]:
     """Yield the new trials in parts of about PART_BYTES, at least one trial each."""
     chosen: list[tuple[PlannedTrial, Path]] = []
     size = 0
@@ -124,5 +126,6 @@ def _parts(paths: RunPaths, plan: Plan, new: Mapping[str, Found]) -> Iterator[Pa
             chosen.append((planned, new[planned.trial].folder.absolute()))
             size += new[planned.trial].size
         if chosen and (size >= PART_BYTES or planned is plan.trials[-1]):
-            yield Part(plan.study.name, paths.raw.name, plan.study.gates, tuple(chosen), code_version(), paths.requests)
+            name, code = paths.raw.name, code_version()
+            yield Part(plan.study.name, name, plan.study.gates, tuple(chosen), code, paths.requests, files)
             chosen, size = [], 0

@@ -49,9 +49,12 @@ def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Se
 
 
 def problem_rows(
-    plan: Plan, keys: Keys, known: Mapping[str, Known], hits: Iterable[Hit], strays: Iterable[str]
+    plan: Plan, keys: Keys, known: Mapping[str, Known], hits: Iterable[Hit], strays: Iterable[str], more: Iterable[Row]
 ) -> list[Row]:
-    """Return the table of problems: of reading, of gates, of planned trials that are not there and folders too many."""
+    """Return the table of problems: of reading, of gates, of planned trials that are not there and folders too many.
+
+    `more` are those of files that belong to no trial.
+    """
     blank = dict.fromkeys(TABLES["problems"]) | dict(keys)
     found = [blank | {"trial": trial} | problem for trial, one in known.items() for problem in one.problems]
     found += [blank | {"trial": hit.trial} | {name: getattr(hit, name) for name in HIT} for hit in hits]
@@ -60,6 +63,7 @@ def problem_rows(
             found.append(blank | {"trial": planned.trial} | _note("not-executed", "planned, not executed"))
     for name in strays:
         found.append(blank | {"file": name} | _note("not-planned", f"trials/{name} is no trial of the plan; not used"))
+    found += [blank | row for row in more]
     return sorted_rows(found, "problems", [name for name in blank if name not in keys])
 
 

@@ -18,6 +18,7 @@ from loadbook.gates.trial import check_trial
 from loadbook.records import manifest
 from loadbook.records.manifest import TrialRecord
 from loadbook.records.schema import TABLES, table_of
+from loadbook.trials.added_rows import AddedFiles
 from loadbook.trials.requests_kept import keep
 from loadbook.trials.trial_rows import Row, TrialRows, rows_of
 from loadbook.trials.versions import code_version
@@ -35,7 +36,8 @@ OWN_SOURCES = ("sampler", "service")
 class Part:
     """What one worker is asked to read: trials of one run with their folders, in the order of their names.
 
-    `requests` is the folder for the requests of each trial one by one, of tools that tell them.
+    `requests` is the folder for the requests of each trial one by one, of tools that tell them; `added` the files of
+    traces that were added to the run.
     """
 
     study: str
@@ -44,6 +46,7 @@ class Part:
     trials: tuple[tuple[PlannedTrial, Path], ...]
     code: str
     requests: Path
+    added: AddedFiles = AddedFiles()
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ def _read(part: Part, planned: PlannedTrial, folder: Path) -> tuple[Known, Trial
         record = manifest.read(folder)
         _must_be(planned, record, part)
         rows = rows_of(folder, record)
+        rows.traces += part.added.rows(rows.record)
         text = (folder / manifest.NAME).read_text(encoding="utf-8")
     except (DataError, OSError) as error:
         said = error.message if isinstance(error, DataError) else f"{folder} cannot be read: {error}"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import DataError
 from loadbook.records import manifest
+from loadbook.records.added import Added, added
 from loadbook.records.layout import RunPaths
 from loadbook.records.schema import TABLES, write_arrow
 from loadbook.trials.folders import Found
@@ -103,8 +104,14 @@ def _trials(paths: RunPaths) -> Path:
 
 
 def _basis(paths: RunPaths) -> str:
-    """Return a digest of what decides beside the trials: the code, the plan, the run's name."""
-    return _digest([code_version(), manifest.sha256_file(paths.plan), paths.raw.name])
+    """Return a digest of what decides beside the trials: the code, the plan, the run's name, traces that were added."""
+    later = [(*one, _there(paths, one)) for one in added(paths)]
+    return _digest([code_version(), manifest.sha256_file(paths.plan), paths.raw.name, later])
+
+
+def _there(paths: RunPaths, one: Added) -> list[str]:
+    """Return what the files that were added hold now."""
+    return [manifest.sha256_file(paths.raw / name) if (paths.raw / name).is_file() else "" for name, _ in one.read]
 
 
 def _files(paths: RunPaths) -> dict[str, str]:

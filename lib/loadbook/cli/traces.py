@@ -1,0 +1,44 @@
+"""`loadbook traces`: what other monitors recorded of a run's hosts, kept with the run and read into its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from loadbook.core.units import seconds
+from loadbook.records.layout import layout
+
+
+@click.command()
+@click.argument("study")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option("--host", required=True, metavar="ALIAS", help="The host that the files are of.")
+@click.option("--kind", default="auto", show_default=True, metavar="KIND", help="What wrote them: docs/traces.md.")
+@click.option("--run", "run_id", default="latest", show_default=True, metavar="RUN", help="Run id.")
+@click.option("--role", metavar="ROLE", help="What the machine did, if the run has no such host.")
+@click.option("--clock-offset", type=float, metavar="S", help="Its clock minus ours; default: as the run measured it.")
+def traces(
+    study: str, files: tuple[Path, ...], host: str, kind: str, run_id: str, role: str | None, clock_offset: float | None
+) -> None:
+    """Keep files of sysstat, munin or Prometheus with a run, and make its tables again.
+
+    FILE: sar's binary data or what sadf -j or sadf -d printed; rrdtool xport, dump or fetch of munin's databases, all
+    fields of a host at once; node_exporter's text with timestamps. They are copied, checksummed and in the ledger.
+    """
+    from loadbook.cli.ingest import make_tables, study_name
+    from loadbook.trials.trace_files import add_files, read_files
+
+    here = layout()
+    name = study_name(here, study)
+    resolved = here.resolve_run(name, run_id)
+    given = read_files(files, kind)
+    for one, kept in zip(given, add_files(here, name, resolved, given, host, role, clock_offset), strict=True):
+        found = one.traces
+        metrics = ", ".join(sorted({str(row["metric"]) for row in found.rows}))
+        click.echo(f"{', '.join(Path(file).name for file, _ in kept.read)}: {one.kind}, host {host}, role {kept.role}")
+        click.echo(f"  {len(found.times):,} samples, one every {seconds(found.interval_s)}: {metrics}")
+        for problem in found.problems:
+            click.echo(f"  note: {problem.name}: {problem.message}")
+    click.echo(make_tables(here, name, resolved))
+    click.echo(f"next: loadbook report {name}, or the notebook resource_traces on any study")
