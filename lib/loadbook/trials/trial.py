@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,16 +19,15 @@ from loadbook.design.plan import PlannedTrial
 from loadbook.design.sharing import share
 from loadbook.hosts.host import Host
 from loadbook.hosts.tape import tape_name
-from loadbook.records.manifest import ClockRecord, ResponseRecord, ServiceRecord, Status, TrialRecord
+from loadbook.records.manifest import ClockRecord, ResponseRecord, Status, TrialRecord
 from loadbook.records.spans import measured
-from loadbook.services import Instance
 from loadbook.trials.bench import Bench
 from loadbook.trials.changes import Guards
-from loadbook.trials.evidence import InvalidTrial, ask, keep, service_record, wrong_answer
-from loadbook.trials.load import Load, forget_job
+from loadbook.trials.evidence import InvalidTrial, ask, keep, wrong_answer
+from loadbook.trials.load import Load
 from loadbook.trials.names import blank_record, guard_name, job_stem, load_name, monitor_name, service_name
 from loadbook.trials.reset import reset
-from loadbook.trials.stage import Seat, make_instance
+from loadbook.trials.servers import Servers
 from loadbook.trials.watch import Watch
 
 SERVICE_LEASE_EXTRA_S = 60.0
@@ -51,7 +50,7 @@ class Attempt:
         self.watch = Watch(bench, monitor_name(self.stem), self.load.patience_s, self._watched_jobs())
         lease_s = self.load.patience_s + SERVICE_LEASE_EXTRA_S
         self.guards = Guards(self.stage, guard_name(self.stem), lease_s)
-        self.instances: dict[Seat, Instance] = {}
+        self.servers = Servers(self.stage, self.stem, lease_s, folder)
         self.retry = False
         self._phase = "reset"
 
@@ -127,30 +126,17 @@ class Attempt:
 
     def _configure(self) -> None:
         self.record.changes = self.guards.set_up()
-        for seat in self.stage.seats:
-            token = self.bench.hosts[seat.alias].token(service_name(self.stem, seat.role))
-            self.instances[seat] = make_instance(self.stage, seat, self.stem, self.guards.lease_s, token)
-        self.bench.each(lambda seat: self.instances[seat].check(), self.instances)
+        self.servers.configure()
 
     def _start(self) -> None:
-        """Start the services, those behind first, and prove each; the clocks are read meanwhile."""
+        """Start the services; the clocks are read meanwhile."""
         clocks = self.bench.begin(lambda alias: self.bench.hosts[alias].clock(), self.bench.hosts)
-        for seats in self.stage.levels():
-            self.record.services += self.bench.each(self._start_one, seats).values()
+        try:
+            self.servers.start()
+        finally:
+            self.record.services = self.servers.records
         for alias, clock in self.bench.results(clocks).items():
             self.record.clocks[alias] = ClockRecord(offset_before_s=clock.offset_s, rtt_before_s=clock.rtt_s)
-        wrong = [s for s in self.record.services if s.live is False]
-        if wrong:
-            said = f"{wrong[0].role} does not run this treatment's configuration: {wrong[0].live_evidence}"
-            raise InvalidTrial(said)
-
-    def _start_one(self, seat: Seat) -> ServiceRecord:
-        instance, asker = self.instances[seat], self.stage.asker(seat)
-        instance.start()
-        instance.ready(asker)
-        proof, version = instance.prove(asker), self.bench.service_versions.get(seat)
-        cpus = self.stage.cpus(seat) if self.stage.launch(seat).cpus else self.bench.cpus_of(seat.alias)
-        return service_record(seat, instance, proof, self.folder, version=version, cpus=cpus)
 
     def _ask_before(self) -> None:
         """See that the page is right while the monitors start."""
@@ -176,28 +162,19 @@ class Attempt:
 
     def _load(self) -> None:
         drivers = [self.bench.hosts[alias] for alias in self.bench.drivers]
-        self._count("counters_before")
+        self.servers.count("before")
         self.load.aim(self.record.clocks)
         self.bench.each(self.load.start, drivers)
         self.bench.each(self.load.wait, drivers)
 
     def _ask_after(self) -> None:
         self._watched = self.bench.pool.submit(self.watch.collect, self.folder, self.record.services)
-        self._count("counters_after")
+        self.servers.count("after")
         clocks = self.bench.begin(lambda alias: self.bench.hosts[alias].clock(), self.bench.hosts)
         self.record.response_after = self._answer()
         for alias, clock in self.bench.results(clocks).items():
             ours = self.record.clocks[alias]
             ours.offset_after_s, ours.rtt_after_s = clock.offset_s, clock.rtt_s
-
-    def _count(self, when: str) -> None:
-        """Keep what every service has counted so far."""
-        counted = self.bench.each(lambda seat: self.instances[seat].counters(self.stage.asker(seat)), self.instances)
-        for seat, counts in counted.items():
-            setattr(self._record_of(seat), when, counts)
-
-    def _record_of(self, seat: Seat) -> ServiceRecord:
-        return next(s for s in self.record.services if (s.host, s.role) == (seat.alias, seat.role))
 
     def _collect(self) -> None:
         drivers = self.bench.each(lambda a: self.load.collect(self.bench.hosts[a], self.folder), self.bench.drivers)
@@ -235,21 +212,12 @@ class Attempt:
     def _stop(self) -> None:
         """End everything that was started; what cannot be reached any more ends by its lease."""
         self.load.cancel()
-        ends: list[Callable[[], None]] = [partial(self._end_service, seat) for seat in self.instances]
+        ends = self.servers.ends()
         ends += [partial(self.load.end, self.bench.hosts[alias]) for alias in self.load.started]
         for ended in [self.bench.pool.submit(end) for end in (*ends, self.watch.end)]:
             with contextlib.suppress(HostError):
                 ended.result()
         self.guards.restore()
-
-    def _end_service(self, seat: Seat) -> None:
-        """Keep the end of a service's log, then stop it."""
-        instance = self.instances[seat]
-        try:
-            keep(self.folder / f"log-{seat.alias}-{seat.role}", instance.log())
-        finally:
-            instance.stop()
-            forget_job(self.bench.hosts[seat.alias], instance.name)
 
 
 def _status_of(error: LoadbookError, phase: str) -> Status:
