@@ -32,7 +32,8 @@ def layout(tmp_path, monkeypatch) -> Layout:
 
 
 def records(layout: Layout) -> list[manifest.TrialRecord]:
-    return [manifest.read(folder) for folder in sorted((run_of(layout) / "trials").iterdir())]
+    folders = [*(run_of(layout) / "trials").iterdir(), *(run_of(layout) / "failed").glob("*")]
+    return [record for folder in sorted(folders) if (record := manifest.read(folder)).window]
 
 
 def sar_of(layout: Layout, path: Path, shift_s: float = 0.0) -> Path:

@@ -6,7 +6,7 @@ Nothing here looks beyond one trial, so that parts may be read in any order, on 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,7 @@ class Part:
     trials: tuple[tuple[PlannedTrial, Path], ...]
     code: str
     requests: Path
-    added: AddedFiles = AddedFiles()
+    added: AddedFiles = field(default_factory=AddedFiles)
 
 
 @dataclass(frozen=True)
