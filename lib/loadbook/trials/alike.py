@@ -17,9 +17,12 @@ MAX_SAID = 5
 
 
 def hosts_of(bench: Bench) -> dict[str, Any]:
-    """Return what run.json says of the hosts: roles and CPU mask by alias."""
+    """Return what run.json says of the hosts: roles, CPU mask and, where it is known, rate of the link by alias."""
+    links = {alias: entry.link_mbit for alias, entry in bench.inventory.hosts.items() if entry.link_mbit}
     return {
-        alias: {"roles": list(bench.roles_of(alias)), "cpus": bench.cpus_of(alias) or None} for alias in bench.hosts
+        alias: {"roles": list(bench.roles_of(alias)), "cpus": bench.cpus_of(alias) or None}
+        | ({"link_mbit": links[alias]} if alias in links else {})
+        for alias in bench.hosts
     }
 
 
@@ -58,4 +61,5 @@ def _changed_facts(bench: Bench, paths: RunPaths, alias: str) -> Iterator[str]:
 
 def _shown(host: dict[str, Any]) -> str:
     cpus = ", ".join(map(str, host["cpus"])) if host["cpus"] else "all"
-    return f"roles {', '.join(host['roles'])} and CPUs {cpus}"
+    link = f" and a link of {host['link_mbit']:g} Mbit/s" if host.get("link_mbit") else ""
+    return f"roles {', '.join(host['roles'])} and CPUs {cpus}{link}"

@@ -151,6 +151,7 @@ class Session:
                 alias,
                 {"roles": list(self.bench.roles_of(alias)), "address": host.address, "service_port": ports[alias]}
                 | ({"cpus": cpus} if (cpus := self.bench.cpus_of(alias)) else {})
+                | ({"link_mbit": link} if (link := self.bench.inventory.hosts[alias].link_mbit) else {})
                 | ({"may": list(may)} if (may := self.bench.inventory.hosts[alias].may) else {}),
             )
             for alias, host in self.bench.hosts.items()
