@@ -53,13 +53,13 @@ def only(data: RunData, treatments: Collection[str], **changes: Any) -> RunData:
 
 
 def together(parts: dict[str, Analysis]) -> Analysis:
-    """Return one analysis with the rows of all parts, each still against the baseline of its own part."""
+    """Return one analysis with the rows of all parts, part by part, each against the baseline of its own part."""
     found = list(parts.values())
-    rows = [_named(level, row) for level, analysis in parts.items() for row in analysis.rows]
+    rows = tuple(_named(level, row) for level, analysis in parts.items() for row in analysis.rows)
     void = [analysis.laboratory for analysis in found if analysis.laboratory]
     return replace(
         found[0],
-        rows=tuple(sorted(rows, key=lambda row: ("baseline", "treatment", "aa", "control").index(row.kind))),
+        rows=rows,
         best=None,
         tied_with_best=(),
         laboratory=void[0] if len(void) == len(found) else None,

@@ -15,15 +15,7 @@ from matplotlib.patches import Rectangle
 
 from loadbook.report import palette
 from loadbook.report.figures import scales
-from loadbook.report.figures.common import (
-    NARROW_IN,
-    WIDE_IN,
-    Sheet,
-    in_house_style,
-    mark_props,
-    names,
-    rows_in_reading_order,
-)
+from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, in_house_style, mark_props, names
 from loadbook.report.figures.text import counted, shortened, text_width, widest, wrap
 from loadbook.stats import pooling
 from loadbook.stats.result import Analysis, Row
@@ -53,13 +45,12 @@ def draw(analysis: Analysis, opened: pd.DataFrame, narrow: bool = False) -> Figu
         _dots(zero, axis, opened[opened["treatment"] == row.treatment], sum(lane) / 2, low)
         name, at = names(analysis)[row.treatment], top + (0.13 if narrow else step / 2)
         words = said.get(row.treatment, "no trial counts")
-        bold = row.kind in ("treatment", "baseline")
         if narrow:
             room = NARROW_IN - 0.2 - text_width(words, size)
-            sheet.text(0.06, at, shortened(name, room, sheet.size, bold), bold=bold)
+            sheet.text(0.06, at, shortened(name, room, sheet.size, True), bold=True)
             sheet.text(NARROW_IN - 0.06, at, words, size=size, at="right")
         else:
-            sheet.text(left - 0.12, at, shortened(name, NAME_IN, sheet.size, bold), bold=bold, at="right")
+            sheet.text(left - 0.12, at, shortened(name, NAME_IN, sheet.size, True), bold=True, at="right")
             sheet.text(right + 0.15, at, words)
     _words(sheet, (left, right), bottom)
     return sheet.figure
@@ -67,7 +58,7 @@ def draw(analysis: Analysis, opened: pd.DataFrame, narrow: bool = False) -> Figu
 
 def _rows(analysis: Analysis, opened: pd.DataFrame) -> list[Row]:
     there = set(opened["treatment"])
-    return [row for row in rows_in_reading_order(analysis) if row.treatment in there]
+    return [row for row in analysis.of_kind("baseline", "treatment") if row.treatment in there]
 
 
 def _usual(rows: list[Row], opened: pd.DataFrame) -> list[tuple[Row, float]]:
@@ -132,9 +123,9 @@ def answer(analysis: Analysis, opened: pd.DataFrame) -> str:
 
 def how(analysis: Analysis, opened: pd.DataFrame) -> str:
     """Return how the figure is read, and who counted."""
-    trials = counted(int(opened["valid"].sum()), "trial")
-    said = f"One dot is one trial ({trials}), at the right: the median. Counted by the application: connections that it"
-    said += " accepted over requests that it answered, from before the warm-up to after the load."
+    drawn = opened["treatment"].isin([row.treatment for row in _rows(analysis, opened)]) & opened["valid"]
+    said = f"One dot is one trial ({counted(int(drawn.sum()), 'trial')}), at the right: the median. Counted by the"
+    said += " application: connections accepted over requests answered, from before the warm-up to after the load."
     return said + (" ✕: not counted." if not opened["valid"].all() else "")
 
 
