@@ -112,6 +112,14 @@ def test_a_plan_takes_the_hosts_that_its_treatments_use() -> None:
     assert used_hosts(plan, inventory()) == ["load", "lb", "w1", "w2", "big"]
 
 
+def test_a_driver_in_variants_is_a_driver() -> None:
+    driver = {"variants": {"near": {}, "far": {"delay_ms": 30}}}
+    factors = STUDY["factors"] | {"delay": {"role": "driver", "of": "variant", "levels": ["near", "far"]}}
+    treatments = STUDY["treatments"] | {"far": {"set": {"delay": "far"}}}
+    own = STUDY | {"roles": STUDY["roles"] | {"driver": driver}, "factors": factors, "treatments": treatments}
+    assert used_hosts(make_plan(Study.model_validate(own)), inventory())[0] == "load"
+
+
 def test_too_few_hosts_are_named_by_role() -> None:
     plan = make_plan(Study.model_validate(STUDY))
     with pytest.raises(PreflightError) as refused:

@@ -30,7 +30,7 @@ def _needed(plan: Plan, role: str) -> int:
 
 def _only_watched(role: Role) -> bool:
     """Tell whether nothing runs in a role: it drives, or is looked at."""
-    return not (role.present or role.variants)
+    return not any(setting.present for setting in (role, *map(role.variant, role.variants)))
 
 
 def used_hosts(plan: Plan, inventory: HostsFile) -> list[str]:
