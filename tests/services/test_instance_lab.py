@@ -17,24 +17,34 @@ PORT = 18080
 _number = count()
 
 
+NOBODY = {"node": "nobody", "address": "127.0.0.1", "port": 1, "dir": "/nowhere", "local": True}
+
+
 def instance(host: Host, spec: ServiceSpec, **values: str | int) -> Instance:
     name = f"services-{next(_number)}-web"
-    return Instance(host, spec, render(spec, values, Place.on(host, name, PORT)), name=name, lease_s=60.0)
+    place = Place.on(host, name, PORT, {"backends": [NOBODY]})
+    return Instance(host, spec, render(spec, values, place), name=name, lease_s=60.0)
 
 
-@pytest.mark.parametrize("kind", ["nginx", "toy"])
-def test_a_service_runs_proves_itself_and_leaves_nothing(connect_lab: Connect, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind, values",
+    [("nginx", {"tls": "on"}), ("toy", {}), ("haproxy", {"tls": "on"}), ("httpd", {}), ("redis", {"keys": 1000})],
+)
+def test_a_service_runs_proves_itself_and_leaves_nothing(
+    connect_lab: Connect, tmp_path: Path, kind: str, values: dict[str, str | int]
+) -> None:
     driver, host = connect_lab("driver"), connect_lab("web")
-    spec = NGINX if kind == "nginx" else toy_service(tmp_path)
+    spec = toy_service(tmp_path) if kind == "toy" else load_service(kind)
     assert version(host, spec)[0].isdigit()
-    web = instance(host, spec)
+    web = instance(host, spec, **values)
     try:
         web.check()
         web.start()
-        assert web.ready(driver).status == 200
+        web.ready(driver)
         proof = web.prove(driver)
         assert proof.live, proof.evidence
         assert proof.pids
+        assert all(count >= 0 for count in web.counters(driver).values())
     finally:
         web.stop()
     assert web.pids() == []

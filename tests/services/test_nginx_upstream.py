@@ -169,5 +169,5 @@ def test_a_file_of_ones_own_that_answers_with_the_id_is_proven(here: LocalHost, 
 def test_a_mistake_in_ones_own_file_names_its_line() -> None:
     with pytest.raises(StudyError, match=r"(?s)config: .*line 2"):
         render(NGINX, {}, PLACE, main=b"events {}\n{{ 1 + }}\n")
-    with pytest.raises(StudyError, match="nginx.conf: UndefinedError: 'prot' is undefined"):
+    with pytest.raises(StudyError, match=r"nginx\.conf: UndefinedError: 'prot' is undefined"):
         render(NGINX, {}, PLACE, main=b"listen {{ prot }};")

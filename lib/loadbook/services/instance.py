@@ -191,7 +191,7 @@ class Instance:
         if not self.rendered.tells:
             return (
                 None,
-                f"{self.spec.main} is the study's own, and does not say config_id: it was started with this file",
+                f"the study's own {self.spec.main} does not hold config_id, so nothing asks the process for it",
             )
         heard = hear(self.spec.prove, "prove", self.rendered, self.host, asker)
         if heard.answer is None:

@@ -1,0 +1,120 @@
+"""HAProxy before two nodes: connections and requests, TLS, checks, what it counts; real processes."""
+
+import http.client
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from localhost import LocalHost
+from running import page, running
+
+from loadbook.core.errors import StudyError
+from loadbook.services import Instance, Place, ServiceError, load_service, render
+
+HAPROXY = load_service("haproxy")
+
+
+@pytest.fixture
+def nodes(here: LocalHost, free_ports: list[int]) -> Iterator[list[Instance]]:
+    with (
+        running(here, "nginx", free_ports[1], node="web1", page="node", page_bytes=64) as one,
+        running(here, "nginx", free_ports[2], node="web2", page="node", page_bytes=64) as two,
+    ):
+        yield [one, two]
+
+
+def on_one_connection(one: Instance, requests: int) -> list[bytes]:
+    """Return the pages that one client gets that would keep its connection."""
+    client = http.client.HTTPConnection(one.address, one.port, timeout=5)
+    bodies = []
+    for _ in range(requests):
+        client.request("GET", "/index.html")
+        bodies.append(client.getresponse().read())
+    client.close()
+    return bodies
+
+
+@pytest.mark.parametrize("mode, seen", [("http", {b"node web1", b"node web2"}), ("tcp", {b"node web1"})])
+def test_requests_are_balanced_or_connections(
+    here: LocalHost, free_ports: list[int], nodes: list[Instance], mode: str, seen: set[bytes]
+) -> None:
+    with running(here, "haproxy", free_ports[0], *nodes, mode=mode) as balancer:
+        proof = balancer.prove(here)
+        assert proof.live, proof.evidence
+        assert {body.split(b"\n")[0] for body in on_one_connection(balancer, 4)} == seen
+        counted = balancer.counters(here)
+        assert counted["connections"] == 1 and counted.get("requests") == (4 if mode == "http" else None)
+
+
+@pytest.mark.parametrize(
+    "connections, clients, upstream", [("http-keep-alive", 1, 1), ("http-server-close", 1, 6), ("httpclose", 6, 6)]
+)
+def test_connections_are_kept_as_said(
+    here: LocalHost, free_ports: list[int], nodes: list[Instance], connections: str, clients: int, upstream: int
+) -> None:
+    with running(here, "haproxy", free_ports[0], nodes[0], connections=connections) as balancer:
+        on_one_connection(balancer, 6)
+        counted = balancer.counters(here)
+        assert counted == {"connections": clients, "requests": 6, "upstream_connections": upstream}
+
+
+@pytest.mark.parametrize("mode", ["http", "tcp"])
+def test_tls_ends_here(here: LocalHost, free_ports: list[int], nodes: list[Instance], mode: str) -> None:
+    with running(here, "haproxy", free_ports[0], *nodes, mode=mode, tls="on") as balancer:
+        assert balancer.scheme == "https" and balancer.prove(here).live
+        assert page(here, balancer).startswith(b"node web")
+
+
+def test_a_certificate_that_is_there_is_used(
+    here: LocalHost, free_ports: list[int], nodes: list[Instance], tmp_path: Path
+) -> None:
+    with running(here, "haproxy", free_ports[0], *nodes, tls="on") as balancer:
+        (tmp_path / "own.pem").write_bytes(Path(balancer.rendered.place.dir, "tls.pem").read_bytes())
+    with running(here, "haproxy", free_ports[0], *nodes, tls="on", certificate=str(tmp_path / "own.pem")) as balancer:
+        assert not Path(balancer.rendered.place.dir, "tls.pem").exists()
+        assert page(here, balancer)
+
+
+def test_a_ping_that_fails_leaves_a_backend_out(here: LocalHost, free_ports: list[int], nodes: list[Instance]) -> None:
+    with running(here, "haproxy", free_ports[0], *nodes, check="ping", check_path="/none", check_ms=100) as balancer:
+        answer = here.http_get(balancer.address, balancer.port, "/index.html", timeout_s=5)
+        for _ in range(50):
+            if answer.status == 503:
+                break
+            answer = here.http_get(balancer.address, balancer.port, "/index.html", timeout_s=5)
+            time.sleep(0.1)
+        assert answer.status == 503
+
+
+def test_a_port_that_another_holds_is_an_error_and_not_shared(
+    here: LocalHost, free_ports: list[int], nodes: list[Instance]
+) -> None:
+    with running(here, "haproxy", free_ports[0], *nodes) as old:
+        values = {"nbthread": 1}
+        with running(here, "haproxy", free_ports[0], *nodes, **values) as new:
+            assert new.prove(here).live is False
+        assert old.prove(here).live
+
+
+def test_more_connections_than_open_files_are_refused(
+    here: LocalHost, free_ports: list[int], nodes: list[Instance]
+) -> None:
+    with (
+        pytest.raises(ServiceError, match="Cannot raise FD limit"),
+        running(here, "haproxy", free_ports[0], *nodes, maxconn=1_000_000),
+    ):
+        pass
+
+
+def test_without_backends_there_is_nothing_to_balance() -> None:
+    with pytest.raises(StudyError, match="haproxy needs a role behind it"):
+        render(HAPROXY, {}, Place("/w/t1", "127.0.0.1", 18080))
+
+
+def test_every_value_is_written() -> None:
+    behind = [{"node": "a", "address": "10.0.0.1", "port": 80, "dir": "/w/a", "local": False}]
+    values = {"balance": "least-conn", "http_reuse": "always", "nbthread": 2, "maxconn": 900, "check": "tcp"}
+    text = render(HAPROXY, values, Place("/w", "10.0.0.9", 443, {"backends": behind})).files["haproxy.cfg"].decode()
+    for line in ("balance leastconn", "http-reuse always", "nbthread 2", "maxconn 900", "server a 10.0.0.1:80 check"):
+        assert f"    {line}\n" in text

@@ -1,0 +1,55 @@
+"""Apache httpd by processes and by threads, as whoever runs the tests; real processes."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from localhost import LocalHost
+from running import page, running
+
+from loadbook.services import Place, load_service, render
+
+
+@pytest.mark.parametrize("mpm", ["prefork", "event"])
+def test_it_runs_proves_itself_and_leaves_nothing(here: LocalHost, free_ports: list[int], mpm: str) -> None:
+    with running(here, "httpd", free_ports[0], mpm=mpm, page_bytes=2048, start_servers=2) as web:
+        proof = web.prove(here)
+        assert proof.live, proof.evidence
+        assert len(proof.pids) >= 2
+        assert page(here, web) == (b"hello, world\n" * 200)[:2048]
+        assert web.counters(here)["requests"] >= 3
+        assert b"DocumentRoot" in web.effective()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in proof.pids)
+    assert not here.exists(web.rendered.place.dir)
+
+
+def test_its_pages_are_readable_in_a_folder_that_is_not(here: LocalHost, free_ports: list[int]) -> None:
+    """As root its children are another user, who may not enter the work folder."""
+    Path(here.workdir).mkdir(mode=0o700)
+    with running(here, "httpd", free_ports[0], node="web7", page="node", page_bytes=40) as web:
+        assert page(here, web).startswith(b"node web7\nhello") and len(page(here, web)) == 40
+        assert stat.S_IMODE(Path(here.workdir).stat().st_mode) == 0o700
+        owners = {Path(f"/proc/{pid}").stat().st_uid for pid in web.pids()}
+        assert owners == ({0, 65534} if os.getuid() == 0 else {os.getuid()})
+
+
+@pytest.mark.parametrize("keepalive, kept", [("on", None), ("off", "close")])
+def test_keepalive(here: LocalHost, free_ports: list[int], keepalive: str, kept: str | None) -> None:
+    with running(here, "httpd", free_ports[0], keepalive=keepalive, access_log="on", counters="off") as web:
+        answer = here.http_get(web.address, web.port, "/index.html", timeout_s=5)
+        assert answer.headers.get("connection") == kept
+        assert web.counters(here) == {}
+        assert "GET /index.html" in Path(web.rendered.place.dir, "access.log").read_text()
+
+
+def conf(**values: str | int) -> str:
+    place = Place("/w/t1", "127.0.0.1", 18080)
+    return render(load_service("httpd"), values, place).files["httpd.conf"].decode()
+
+
+def test_the_articles_limits() -> None:
+    text = conf(mpm="prefork", server_limit=3840, max_request_workers=3840, keepalive_timeout=15)
+    assert text.index("\nServerLimit 3840\n") < text.index("\nMaxRequestWorkers 3840\n")
+    assert "\nKeepAliveTimeout 15\n" in text and "ThreadsPerChild" not in text
+    assert "\nMinSpareServers 8\n" in conf(mpm="prefork", min_spare=8) and "\nMinSpareThreads 8\n" in conf(min_spare=8)
