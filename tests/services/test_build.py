@@ -10,6 +10,7 @@ import pytest
 from localhost import LocalHost
 
 from loadbook.core.errors import StudyError
+from loadbook.hosts.host import Completed
 from loadbook.services import Instance, Place, ServiceSpec, load_service, render, version
 from loadbook.services.build import BuildError, build, command, digest
 
@@ -85,6 +86,28 @@ def test_a_host_without_the_maker_is_given_what_is_built_here(tmp_path: Path, ma
     assert built == build(host, spec) and times_built(tmp_path) == 1
     assert Path(built.folder, "out/index.html").read_text() == " plain page\n"
     assert list(Path(built.folder).parent.iterdir()) == [Path(built.folder)]
+
+
+class Replayed(LocalHost):
+    """A host on which nothing happens: it says again what a real one said."""
+
+    live = False
+
+    def __init__(self, workdir: Path, said: list[Completed]) -> None:
+        super().__init__(workdir)
+        self.said = said
+
+    def script(self, text, args=(), *, timeout_s, check=False):
+        return self.said.pop(0)
+
+
+def test_a_replay_builds_nothing_and_has_what_was_built_then(here: LocalHost, tmp_path: Path, maker: Path) -> None:
+    spec, said = made(tmp_path), []
+    ask = here.script
+    here.script = lambda *args, **options: said.append(ask(*args, **options)) or said[-1]  # type: ignore[method-assign]
+    built = build(here, spec)
+    replayed = build(Replayed(Path(here.workdir), [said[0], said[-1]]), spec)
+    assert replayed == built and times_built(tmp_path) == 1
 
 
 def test_two_at_once_leave_one_program(here: LocalHost, tmp_path: Path, maker: Path) -> None:

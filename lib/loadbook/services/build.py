@@ -101,8 +101,9 @@ def build(host: Host, spec: ServiceSpec) -> Built:
     Raises BuildError when neither the host nor this machine can build it, HostError when the host cannot be used.
     """
     seen = _look(host, spec)
-    if not _fits(seen, _recipe(spec)) and host.live:
-        _make(host, spec, seen)
+    if not _fits(seen, _recipe(spec)):
+        if host.live:  # a replay answers the second time with what had been built by then
+            _make(host, spec, seen)
         seen = _look(host, spec)
     if not seen.built:
         raise BuildError(host.alias, f"{spec.name}: what was built is gone again: {_folder(host, spec)}")
