@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
-from pathlib import Path
 
 import pytest
+from shown import run_held_to_dry_run
 
 from commands import exit_code
 from loadbook.design.gallery import study_files
 from loadbook.design.plan import make_plan
-from loadbook.hosts.tape import question
 from loadbook.records.layout import Layout
 from loadbook.trials.api import run_study
 from loadbook.trials.dry_run import dry_run
-from loadbook.trials.dry_steps import CLOCK, RUN, TRIAL, Step, attempt_steps
 from loadbook.trials.studies import load_study
 from recorded import REPO, with_studies
 
@@ -34,7 +31,6 @@ warmup_s = 0.2
 [reset]
 max_time_wait = 1000000
 """
-CALLS = {"script": "script", "run": "run", "job": "start", "http": "http_get"}
 
 
 @pytest.fixture
@@ -66,52 +62,11 @@ def test_every_study_is_shown_against_three_real_machines(name, no_network):
     assert bench is not None, f"no treatment of {name} can be done on {THREE.name}: {treatments[0].lacks}"
 
 
-def asked(step: Step, workdir: str) -> tuple[str, ...] | None:
-    """Return a step as a tape keeps it, None for what no tape keeps."""
-    words = step.words
-    if words == CLOCK:
-        return ("clock",)
-    if step.call not in CALLS:
-        return None
-    if step.call == "http":
-        words = (words[0].partition("://")[2],)
-    return plain(question(CALLS[step.call], words, workdir, RUN))
-
-
-def plain(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a question without process ids."""
-    return tuple("LEADER" if word == "LEADER" or (k == 2 and word.isdigit()) else word for k, word in enumerate(words))
-
-
-def tape(path: Path) -> set[tuple[str, ...]]:
-    """Return what a host was asked, by its tape."""
-    entries = [tuple(json.loads(line)["asked"]) for line in path.read_text().splitlines()]
-    return {plain(entry) for entry in entries if entry[0] != "token"}
-
-
 @pytest.mark.lab
 def test_a_run_asks_its_hosts_what_the_dry_run_shows(lab, tmp_path):
-    """The order of steps is told twice, in trial.py and in dry_steps.py: this holds the two together."""
     layout = with_studies(tmp_path / "home")
     (layout.studies / "small.toml").write_text(SMALL)
-    plan = make_plan(load_study(layout, "small"))
-    bench, parts = dry_run(layout, plan, lab.hosts_file)
-    paths = layout.run("small", run_study(layout, "small", lab.hosts_file))
-    first = next(trial for trial in plan.trials if trial.trial == TRIAL)
-    for alias, host in bench.hosts.items():
-        phases = attempt_steps(bench, first.treatment)
-        seen = tape(paths.trial(TRIAL) / f"answers-{alias}")
-        shown = questions(phases, alias, host.workdir)
-        # of a job the tape keeps the last step only
-        assert {words for words in shown if words[0] != "start"} <= seen <= shown, alias
-        once = questions([phase for part in (parts[0], parts[-1]) for phase in part.phases], alias, host.workdir)
-        assert once == tape(paths.raw / f"answers-{alias}"), alias
-
-
-def questions(phases: list[tuple[str, list[Step]]], alias: str, workdir: str) -> set[tuple[str, ...]]:
-    """Return what is asked of a host, as a tape keeps it."""
-    own = [step for _, steps in phases for step in steps if step.alias == alias]
-    return {words for step in own if (words := asked(step, workdir))}
+    run_held_to_dry_run(layout, "small", layout.run("small", run_study(layout, "small", lab.hosts_file)))
 
 
 def test_the_command_prints_every_command_and_what_is_lacking(monkeypatch, capsys, no_network, tmp_path):

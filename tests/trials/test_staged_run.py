@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from shown import run_held_to_dry_run
 
 from labs import own_lab
 from loadbook.records import manifest
@@ -99,3 +100,9 @@ def test_what_services_counted_is_in_the_traces(run) -> None:
     served = traces[(traces["metric"] == "served_requests") & (traces["trial"] == records["behind"].trial)]
     counted = served.groupby("host")["value"].agg(lambda both: both.iloc[-1] - both.iloc[0])
     assert counted["web"] > 100 > counted["web-2"], "a line hands everything to the first behind it"
+
+
+def test_hosts_were_asked_what_the_dry_run_shows(run) -> None:
+    paths = run[0]
+    layout = Layout(paths.raw.parents[3])
+    run_held_to_dry_run(layout, "staged", paths)

@@ -112,7 +112,7 @@ def _services(bench: Bench) -> Iterator[Step]:
     """Yield how versions are asked for, and every configuration is checked once."""
     for seat in bench.seats:
         if seat.spec.build:
-            yield from built(seat)
+            yield from built(seat, bench.hosts[seat.alias].workdir)
         if seat.spec.version:
             yield Step(seat.alias, "run", seat.spec.version.argv, f"version of {seat.spec.name}")
         seen = set()

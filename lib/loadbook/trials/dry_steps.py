@@ -82,7 +82,7 @@ def configured(seat: Seat, instance: Instance) -> Steps:
     """Yield what `Instance.check` does: build, files, the service's own commands."""
     launch = instance.launch
     if instance.spec.build:
-        yield from built(seat)
+        yield from built(seat, instance.host.workdir)
     if launch.cpus or launch.nofile is not None:
         yield Step(seat.alias, "script", (ALLOWED, launch.cpu_list), "may it have these CPUs and open files?")
     for name, data in instance.rendered.files.items():
@@ -92,15 +92,16 @@ def configured(seat: Seat, instance: Instance) -> Steps:
             yield Step(seat.alias, "run", instance.rendered.commands[name], f"{seat.role}: {name}")
 
 
-def built(seat: Seat) -> Steps:
+def built(seat: Seat, workdir: str) -> Steps:
     """Yield how a program that comes as sources is looked for and, when it is not there, built."""
     spec = seat.spec
     assert spec.build is not None
-    folder = f"{BUILT}/{folder_name(spec)}"
+    folder = f"{workdir}/{BUILT}/{folder_name(spec)}"
     yield Step(seat.alias, "script", (LOOK, folder, *spec.build.needs), f"is {spec.name} built?")
     settings, argv = command(spec, "x86_64")
     words = ("env", *(f"{name}={value}" for name, value in settings.items()), *argv)
-    yield Step(seat.alias, "run", words, "if not, there or else here and carried; for its own machine")
+    yield Step(seat.alias, "run", spec.build.version.argv, "if not: what builds it there")
+    yield Step(seat.alias, "run", words, "then, for its own machine; else here, and carried there")
 
 
 def _started(stage: Stage, instances: dict[Seat, Instance]) -> Steps:
