@@ -40,6 +40,10 @@ class Ground(Protocol):
         """Return a recorded host with the way into it."""
         ...
 
+    def serves_at(self, server: Sshd) -> str:
+        """Return the address that a host's services have."""
+        ...
+
     def build(self, servers: Sequence[Sshd]) -> None:
         """Make whatever the hosts stand in, as far as it is not there."""
         ...
@@ -88,6 +92,10 @@ class Loopback:
     def entered(self, server: Sshd) -> Sshd:
         """Return the host as it is."""
         return server
+
+    def serves_at(self, server: Sshd) -> str:
+        """Return its only address."""
+        return server.address
 
     def build(self, servers: Sequence[Sshd]) -> None:
         """Do nothing: every address of the device is there."""

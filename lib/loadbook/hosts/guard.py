@@ -32,9 +32,7 @@ tries=$2
 while [ ! -e "$1/state" ] && [ ! -e "$1/rc" ] && [ "$tries" -gt 0 ]; do tries=$((tries - 1)); sleep 0.02; done
 cat "$1/state" 2>/dev/null || echo "silent $(tail -c 300 "$1/stderr.1" 2>/dev/null)"
 """
-NETEM = (
-    ": loadbook asks whether the kernel can delay packets\nexec unshare -n tc qdisc add dev lo root netem delay 1ms"
-)
+NETEM = ": loadbook asks whether the kernel can delay packets\nexec unshare -n tc qdisc add dev lo root netem delay 1ms"
 
 
 @dataclass(frozen=True)
@@ -58,6 +56,18 @@ class Changes:
     toward: str = ""
     quotas: Mapping[str, float] = field(default_factory=dict)
     accepts: tuple[str, ...] = ()
+
+    def __or__(self, other: Changes) -> Changes:
+        """Return both together; where they differ, `other` has its way."""
+        return Changes(
+            {**self.sysctls, **other.sysctls},
+            other.delay_ms or self.delay_ms,
+            other.loss or self.loss,
+            other.rate_mbit or self.rate_mbit,
+            other.toward or self.toward,
+            {**self.quotas, **other.quotas},
+            tuple(dict.fromkeys((*self.accepts, *other.accepts))),
+        )
 
     def said(self) -> dict[str, str | float]:
         """Return what is changed, for the trial's record."""

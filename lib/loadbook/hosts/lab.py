@@ -182,7 +182,7 @@ class Lab:
         """Return every host where it was, new ones at the first addresses that are left."""
         net = self._ground.net([server.address for server in recorded])
         before = {s.alias: s for s in recorded if s.address.startswith(f"{net}.")}
-        left = iter(sorted({f"{net}.{k}" for k in range(1, 200)} - {s.address for s in before.values()}, key=_last))
+        left = iter(sorted({f"{net}.{k}" for k in range(1, 100)} - {s.address for s in before.values()}, key=_last))
         masks = cpu_masks(self.hosts)
         alike = {server.alias for server in recorded} == set(self.hosts)
         servers = []
@@ -214,7 +214,7 @@ class Lab:
     def _entry(self, server: Sshd) -> str:
         values = {
             "roles": list(self.hosts[server.alias]),
-            "address": server.address,
+            "address": self._ground.serves_at(server),
             "host_name": server.address,
             "port": server.port,
             "user": getpass.getuser(),

@@ -37,7 +37,7 @@ from loadbook.hosts.sshd import Sshd, end_processes
 
 POOL = ipaddress.IPv4Network("198.18.0.0/15")
 SSH_PORT, SERVICE_PORT = 22, 80
-OURS = 254
+SERVICES, OURS = 100, 254
 BRIDGE, INTERFACE = "br0", "eth0"
 MAX_CUT_S = 600
 
@@ -85,6 +85,11 @@ class Namespaces:
         outer = ("nsenter", f"--net={NETNS / self._name(server.alias)}", "unshare", "--mount", "--uts", "/bin/sh")
         return replace(server, enter=(*outer, script, server.alias, str(self.folder / server.alias), str(self._hosts)))
 
+    def serves_at(self, server: Sshd) -> str:
+        """Return a second address: servers behind a balancer can then share the one that its clients know."""
+        net, _, number = server.address.rpartition(".")
+        return f"{net}.{SERVICES + int(number)}"
+
     @property
     def _hosts(self) -> Path:
         return self.folder / "etc-hosts"
@@ -101,7 +106,7 @@ class Namespaces:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._hosts.touch()
         # in place: the hosts have this very file mounted
-        lines = ["127.0.0.1\tlocalhost", *(f"{s.address}\t{s.alias}" for s in servers)]
+        lines = ["127.0.0.1\tlocalhost", *(f"{self.serves_at(s)}\t{s.alias}" for s in servers)]
         self._hosts.write_text("".join(f"{line}\n" for line in lines))
         ports = self._ports()
         if ports is None or not _has(servers[0].address.rpartition(".")[0], addresses(self.prefix)):
@@ -145,7 +150,8 @@ class Namespaces:
         near = f"{INTERFACE} address {_mac(server)} netns {name}"
         ip(*f"link add {near} type veth peer name {_port(server)} netns {self._switch}".split())
         ip("link", "set", _port(server), "master", BRIDGE, "up", namespace=self._switch)
-        batch = ["link set lo up", f"link set {INTERFACE} up", f"addr add {server.address}/24 dev {INTERFACE}"]
+        own = [f"addr add {address}/24 dev {INTERFACE}" for address in (server.address, self.serves_at(server))]
+        batch = ["link set lo up", f"link set {INTERFACE} up", *own]
         ip("-batch", "-", namespace=name, text=batch)
 
     def clear(self, aliases: Sequence[str] | None = None) -> None:

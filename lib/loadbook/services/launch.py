@@ -8,6 +8,7 @@ from loadbook.hosts.host import Host
 from loadbook.services.asking import ServiceError
 
 CONTROL_S = 20.0
+_JOINED = 'read -r door <"$1" && echo $$ >"$door" && shift && exec "$@"'
 _LIMITED = 'ulimit -S -n "$1" && shift && exec "$@"'
 # prints the hard limit of open files, then the CPUs that a process may use which asks for the CPUs $1
 ALLOWED = """: loadbook asks what processes may have
@@ -18,15 +19,20 @@ ulimit -H -n
 
 @dataclass(frozen=True)
 class Launch:
-    """CPUs (their numbers on the host) and soft limit of open files of every process; empty and None: as logged in."""
+    """CPUs (their numbers on the host) and soft limit of open files of every process; empty and None: as logged in.
+
+    `door` is the file on the host that names the one which takes a process into its quota (`hosts.guard`); "": none.
+    """
 
     cpus: tuple[int, ...] = ()
     nofile: int | None = None
+    door: str = ""
 
     def argv(self, command: tuple[str, ...]) -> tuple[str, ...]:
         """Return the command that starts `command` so, in the same process."""
         limited = ("/bin/sh", "-c", _LIMITED, "sh", str(self.nofile), *command) if self.nofile else command
-        return ("taskset", "-c", self.cpu_list, *limited) if self.cpus else limited
+        pinned = ("taskset", "-c", self.cpu_list, *limited) if self.cpus else limited
+        return ("/bin/sh", "-c", _JOINED, "sh", self.door, *pinned) if self.door else pinned
 
     @property
     def cpu_list(self) -> str:

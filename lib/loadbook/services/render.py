@@ -20,7 +20,14 @@ from loadbook.services.build import BUILT, folder_name
 from loadbook.services.spec import Commands, ServiceSpec
 
 SIDE_STEP = 10_000
-_ALONE: Mapping[str, Any] = {"backends": (), "behind": {}, "node": "node", "cpus": (0,), "built": "/built"}
+_ALONE: Mapping[str, Any] = {
+    "backends": (),
+    "behind": {},
+    "also_at": (),
+    "node": "node",
+    "cpus": (0,),
+    "built": "/built",
+}
 
 
 @dataclass(frozen=True)
@@ -28,8 +35,9 @@ class Place:
     """Where an instance lives: folder (absolute, on the host), address and TCP port.
 
     `extra` is what only the run knows, seen by templates under its own names: `backends` (each with node, address,
-    port, dir and local: is it on this very host), `behind` (the same by role), `node` (the host's alias), `cpus` (the
-    numbers of those that the service may use), `built` (where built programs are; templates see their own's folder).
+    port, dir and local: is it on this very host), `behind` (the same by role), `also_at` (addresses of a balancer in
+    front at which it must answer, too), `node` (the host's alias), `cpus` (the numbers of those that the service may
+    use), `built` (where built programs are; templates see their own's folder).
     """
 
     dir: str

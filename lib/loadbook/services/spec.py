@@ -11,12 +11,14 @@ from pydantic import Field, ValidationError, model_validator
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
 from loadbook.design.problems import of_validation, shown, suggest
+from loadbook.design.role import SysctlName, SysctlValue
 from loadbook.design.study import Ident, Level, Name
+from loadbook.hosts.inventory import Permit
 from loadbook.services.questions import Argv, Counters, Prove, Ready
 from loadbook.services.values import Model, Var
 
 RESERVED = frozenset(
-    {"address", "backends", "behind", "binary", "built", "config_id", "cpus", "dir", "node", "port", "side_port"}
+    "address also_at backends behind binary built config_id cpus dir node port side_port".split()
 )
 
 RelativePath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_.][A-Za-z0-9._-]*)*$")]
@@ -57,7 +59,14 @@ class Commands(Model):
 
 
 class ServiceSpec(Model):
-    """One server software: what it needs, how it is configured, checked, started, asked and stopped."""
+    """One server software: what it needs, how it is configured, checked, started, asked and stopped.
+
+    Attributes
+    ----------
+    needs : what the hosts file must allow it (`may`), since it changes more of its host than its own folder.
+    sysctls : settings of its host's kernel while it runs.
+    direct_return : what is behind it gets packets for its address, takes them for its own and answers the client.
+    """
 
     name: Name
     about: str
@@ -75,6 +84,9 @@ class ServiceSpec(Model):
     ready: Ready = Ready()
     prove: Prove | None = None
     counters: Counters | None = None
+    needs: tuple[Permit, ...] = ()
+    sysctls: dict[SysctlName, SysctlValue] = Field(default_factory=dict)
+    direct_return: bool = False
     folder: Path = Path()
 
     @model_validator(mode="after")

@@ -18,7 +18,7 @@ from loadbook.hosts.shell import cpu_list
 from loadbook.services import Instance, version
 from loadbook.tools.base import Tool
 from loadbook.trials.bench import Bench
-from loadbook.trials.changes import Guards, changes_of
+from loadbook.trials.changes import Guards, changes_of, may_not
 from loadbook.trials.load import Load
 from loadbook.trials.stage import Seat, make_instance
 
@@ -75,11 +75,16 @@ def preflight(bench: Bench, data: Path) -> None:
     ------
     PreflightError : with everything that is wrong, on all hosts.
     """
+    forbidden = dict.fromkeys(said for treatment in bench.plan.treatments for said in may_not(bench.stage(treatment)))
+    if forbidden:  # before anything is touched that may not be
+        raise PreflightError(list(forbidden))
     hosts: list[Callable[[], None]] = [partial(_check_host, bench, alias) for alias in bench.hosts]
     hosts += [partial(_check_alone, bench, alias) for alias in bench.hosts]
     checks: list[Callable[[], None]] = [lambda: _check_ours(bench, data)]
     checks += [partial(_check_driver, bench, alias, tool) for alias in bench.drivers for tool in bench.tools.values()]
-    checks += [partial(_check_seat, bench, seat) for seat in bench.seats]
+    # the services that one role may have on a host use one folder, one after the other
+    places = dict.fromkeys((seat.role, seat.alias) for seat in bench.seats)
+    checks += [partial(_check_place, bench, role, alias) for role, alias in places]
     checks += [partial(_check_changes, bench)]
     checks += [partial(_check_sources, bench, alias) for alias, host in bench.hosts.items() if host.live]
     # services are placed on the CPUs that hosts have, so hosts come first
@@ -158,6 +163,13 @@ def _check_alone(bench: Bench, alias: str) -> None:
     runs = {m[1] for line in done.stdout.decode().splitlines() if (m := _RUN_OF_SESSION.fullmatch(line))}
     if runs - {bench.run}:
         raise PreflightError([f"host {alias}: in use by run {', '.join(sorted(runs - {bench.run}))}: wait for its end"])
+
+
+def _check_place(bench: Bench, role: str, alias: str) -> None:
+    """Check all services that a role may have on a host."""
+    seats = [seat for seat in bench.seats if (seat.role, seat.alias) == (role, alias)]
+    if problems := [problem for seat in seats for problem in _problems(partial(_check_seat, bench, seat))]:
+        raise PreflightError(problems)
 
 
 def _check_seat(bench: Bench, seat: Seat) -> None:

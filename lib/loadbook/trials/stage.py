@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.errors import UsageError
 from loadbook.design.role import Setting
 from loadbook.design.study import Study
+from loadbook.hosts.guard import door
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import HostsFile
 from loadbook.hosts.shell import cpu_list
 from loadbook.services import Instance, Launch, Place, ServiceSpec, render
 from loadbook.tools.base import Target
-from loadbook.trials.names import service_name
+from loadbook.trials.names import guard_name, service_name
 
 if TYPE_CHECKING:
     from loadbook.trials.bench import Bench
@@ -130,7 +131,13 @@ class Stage:
         behind = {role: self._backends(role, seat, stem) for role in self.setting(seat.role).backends}
         first = next(iter(behind.values()), [])
         extra = {"backends": first, "behind": behind, "node": seat.alias, "cpus": self.cpus(seat)}
+        extra["also_at"] = self.also_at(seat)
         return Place.on(self.bench.hosts[seat.alias], service_name(stem, seat.role), seat.port, extra)
+
+    def also_at(self, seat: Seat) -> list[str]:
+        """Return the addresses of those in front of a service whose clients it answers itself."""
+        fronts = [s for s in self.seats if s.spec.direct_return and seat.role in self.setting(s.role).backends]
+        return [self.bench.hosts[front.alias].address for front in fronts]
 
     def _backends(self, role: str, asked_by: Seat, stem: str) -> list[dict[str, Any]]:
         external = self.setting(role).external
@@ -159,10 +166,12 @@ class Stage:
             )
         return [own[number] for number in numbers]
 
-    def launch(self, seat: Seat) -> Launch:
-        """Return how the processes of a service are started."""
+    def launch(self, seat: Seat, stem: str = "") -> Launch:
+        """Return how the processes of a service are started, in the attempt whose jobs are named after `stem`."""
         setting = self.setting(seat.role)
-        return Launch(cpus=() if setting.cpus == "all" else tuple(self.cpus(seat)), nofile=setting.nofile)
+        cpus = () if setting.cpus == "all" else tuple(self.cpus(seat))
+        quota = f"{self.bench.hosts[seat.alias].workdir}/{door(guard_name(stem), seat.role)}" if stem else ""
+        return Launch(cpus=cpus, nofile=setting.nofile, door=quota if setting.cpu_quota else "")
 
 
 def make_instance(stage: Stage, seat: Seat, stem: str, lease_s: float, token: str | None = None) -> Instance:
@@ -170,7 +179,7 @@ def make_instance(stage: Stage, seat: Seat, stem: str, lease_s: float, token: st
     host, setting, name = stage.bench.hosts[seat.alias], stage.setting(seat.role), service_name(stem, seat.role)
     main = None if setting.config_text is None else setting.config_text.encode()
     rendered = render(seat.spec, setting.vars, stage.place(seat, stem), token, main=main)
-    return Instance(host, seat.spec, rendered, name=name, lease_s=lease_s, launch=stage.launch(seat))
+    return Instance(host, seat.spec, rendered, name=name, lease_s=lease_s, launch=stage.launch(seat, stem))
 
 
 def _backend(node: str, address: str, port: int, folder: str, *, local: bool) -> dict[str, Any]:
