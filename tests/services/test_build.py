@@ -12,7 +12,8 @@ from localhost import LocalHost
 from loadbook.core.errors import StudyError
 from loadbook.hosts.host import Completed
 from loadbook.services import Instance, Place, ServiceSpec, load_service, render, version
-from loadbook.services.build import BuildError, build, command, digest
+from loadbook.services.build import BuildError, build
+from loadbook.services.recipe import command, digest
 
 MACHINE = os.uname().machine
 SERVICE = """
@@ -195,6 +196,11 @@ def test_a_host_that_has_become_another_machine_is_built_for_anew(tmp_path: Path
     host.machine = MACHINE
     assert Path(build(host, made(tmp_path)).folder, "out/index.html").read_text() == " plain page\n"
     assert times_built(tmp_path) == 2
+
+
+def test_a_recipe_that_asks_for_what_is_not_known_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"service made: 1 problem\n  build: UndefinedError: 'flavour' is undefined"):
+        command(made(tmp_path, argv=("maker", "{{ flavour }}")), "vax")
 
 
 def test_a_missing_source_is_named(tmp_path: Path) -> None:

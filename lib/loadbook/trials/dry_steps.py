@@ -14,10 +14,11 @@ from loadbook.hosts import guard, jobs
 from loadbook.hosts.host import Job
 from loadbook.services import Instance
 from loadbook.services.asking import LISTENING
-from loadbook.services.build import LOOK, command, folder_name
+from loadbook.services.build import LOOK
 from loadbook.services.instance import LOG_BYTES, PIDS
 from loadbook.services.launch import ALLOWED
 from loadbook.services.questions import Question
+from loadbook.services.recipe import command, folder_name
 from loadbook.services.render import BUILT
 from loadbook.tools.base import Target
 from loadbook.trials.bench import Bench

@@ -1,0 +1,53 @@
+"""How a program that comes as sources is made: by which command, and what tells it from another program."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+
+import jinja2
+
+from loadbook.core.errors import SpecProblem, StudyError
+from loadbook.services.spec import Build, ServiceSpec
+
+BUILT = "built"
+ANY_MACHINE = "any"
+
+
+def recipe_of(spec: ServiceSpec) -> Build:
+    """Return how a service is built; it must be one that is."""
+    assert spec.build is not None, f"{spec.name} is not built"
+    return spec.build
+
+
+def digest(spec: ServiceSpec) -> str:
+    """Return what tells one program from another: 12 hex digits of sha256 over its sources and its recipe."""
+    recipe = recipe_of(spec)
+    total = hashlib.sha256(recipe.model_dump_json().encode())
+    for name in recipe.sources:
+        total.update(f"\0{name}\0".encode() + hashlib.sha256((spec.folder / name).read_bytes()).digest())
+    return total.hexdigest()[:12]
+
+
+def folder_name(spec: ServiceSpec) -> str:
+    """Return the name of the folder of what is built, below the folder BUILT of a host's workdir."""
+    return f"{spec.name}-{digest(spec)}"
+
+
+def command(spec: ServiceSpec, machine: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return environment and argument list that build for `machine` (as `uname -m` says); StudyError: bad templates."""
+    recipe = recipe_of(spec)
+    render = partial(_rendered, arch=recipe.arch.get(machine, ""))
+    try:
+        return {name: render(text) for name, text in recipe.env.items()}, tuple(map(render, recipe.argv))
+    except jinja2.TemplateError as error:
+        raise StudyError(f"service {spec.name}", [SpecProblem("build", f"{type(error).__name__}: {error}")]) from error
+
+
+def _rendered(text: str, arch: str) -> str:
+    return jinja2.Template(text, undefined=jinja2.StrictUndefined).render(arch=arch)
+
+
+def target(recipe: Build, machine: str) -> str:
+    """Return the kind of machine that a program runs on which is built for `machine`."""
+    return ANY_MACHINE if recipe.portable else machine
