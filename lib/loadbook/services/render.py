@@ -16,7 +16,7 @@ import jinja2
 from loadbook.core.errors import SpecProblem, StudyError
 from loadbook.design.study import Level
 from loadbook.hosts.host import Host
-from loadbook.services.build import BUILT, folder_name
+from loadbook.services.recipe import BUILT, folder_name
 from loadbook.services.spec import Commands, ServiceSpec
 
 SIDE_STEP = 10_000
