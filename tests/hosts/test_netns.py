@@ -13,6 +13,7 @@ from labs import needs_root
 from loadbook.cli.lab import lab as lab_command
 from loadbook.core.errors import UsageError
 from loadbook.hosts import connect, read_hosts
+from loadbook.hosts.checkup import check_hosts
 from loadbook.hosts.host import Job
 from loadbook.hosts.iproute import namespaces
 from loadbook.hosts.lab import Lab
@@ -131,3 +132,14 @@ def test_an_ordinary_user_is_shown_the_loopback_lab(tmp_path, monkeypatch):
     assert "needs root" in done.exception.message
     assert "--kind loopback" in str(done.exception.hint)
     assert not (tmp_path / ".cache" / "lab" / "lab.json").exists()
+
+
+@needs_root
+@pytest.mark.lab
+def test_the_doctor_tries_what_the_hosts_file_allows(spaces):
+    checks = check_hosts(spaces.hosts_file, read_hosts(spaces.hosts_file), {})
+    seen = {check.what: check.state for check in checks if check.where == "web" and check.what.startswith("may ")}
+    can_delay = subprocess.run(["unshare", "-n", "tc", "qdisc", "add", "dev", "lo", "root", "netem"], check=False)
+    delay = "ok" if can_delay.returncode == 0 else "doubt"
+    assert seen == {"may sysctl": "ok", "may cgroup": "ok", "may nft": "ok", "may tc": delay}
+    assert sum(check.what == "machine" for check in checks) <= 1

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from loadbook.core.errors import HostError
 from loadbook.core.units import seconds, size
 from loadbook.hosts import connect
-from loadbook.hosts.inventory import HostsFile
+from loadbook.hosts.inventory import HostsFile, Permit
 from loadbook.hosts.remote import RemoteHost
 
 State = Literal["ok", "doubt", "missing"]
@@ -25,6 +25,27 @@ echo "nofile $(ulimit -n)"
 read -r boot </proc/sys/kernel/random/boot_id
 echo "boot $boot"
 for name; do echo "program:$name $(command -v "$name")"; done
+"""
+
+# prints, for each permit, "ok" or "missing" and what was seen; what is tried is tried in a namespace that ends with it
+_PERMITTED = """
+can() { [ -w "$1" ] && echo "$2 ok $3" || echo "$2 missing cannot write to $1"; }
+can /proc/sys/net/core/somaxconn sysctl "kernel settings can be written"
+if said=$(nft list tables 2>&1); then echo "nft ok packet rules can be read and written"
+else echo "nft missing" $said
+fi
+if ! said=$(unshare -n tc qdisc add dev lo root handle 1: htb 2>&1); then echo "tc missing" $said
+elif unshare -n tc qdisc add dev lo root netem delay 1ms 2>/dev/null; then echo "tc ok rates, delay and loss (netem)"
+else echo "tc doubt rates only: the kernel has no netem for delay and loss"
+fi
+while read -r device at type options rest; do
+  case $type,$options, in
+    cgroup,*,cpu,*) ;;
+    cgroup2,*) grep -qw cpu "$at/cgroup.controllers" || continue ;;
+    *) continue ;;
+  esac
+  can "$at/cgroup.procs" cgroup "CPU time can be limited at $at"
+done </proc/mounts
 """
 
 
@@ -105,6 +126,7 @@ def _look(host: RemoteHost, hosts: HostsFile, programs: Sequence[Program]) -> tu
         _disk(host, said.get("free", "")),
         _nofile(host.alias, said.get("nofile", "")),
         _forwarding(host),
+        *_permitted(host, hosts.hosts[host.alias].may),
     ]
     return checks, said.get("boot")
 
@@ -145,12 +167,33 @@ def _forwarding(host: RemoteHost) -> Check:
     return Check(host.alias, "forwarding", "ok" if ok else "missing", "allowed" if ok else "refused by sshd", fix)
 
 
+def _permitted(host: RemoteHost, may: Sequence[Permit]) -> Iterator[Check]:
+    """Yield, for each thing that the hosts file allows, whether the host lets us do it."""
+    if not may:
+        return
+    answer = host.script(_PERMITTED, timeout_s=20).stdout.decode(errors="replace")
+    said = {line.partition(" ")[0]: line.split(" ", 2)[1:] for line in answer.splitlines()}
+    for permit in may:
+        state, *seen = said.get(permit, ["missing", "not found on this host"])
+        fixes = {"ok": "", "doubt": "a driver's delay is then made in userspace"}
+        fix = fixes.get(state, f"log in as root there, install what is missing, or take {permit} out of `may`")
+        yield Check(host.alias, f"may {permit}", cast("State", state), " ".join(seen), fix)
+
+
 def _shared_machines(hosts: HostsFile, boots: Mapping[str, str]) -> Iterator[Check]:
-    """Doubt hosts that are one machine without CPU masks that keep them apart."""
-    aliases = list(boots)
-    for i, one in enumerate(aliases):
-        for other in aliases[i + 1 :]:
-            masks = hosts.hosts[one].cpus, hosts.hosts[other].cpus
-            if boots[one] == boots[other] and not (masks[0] and masks[1] and set(masks[0]).isdisjoint(masks[1])):
-                fix = "give them disjoint `cpus` in the hosts file"
-                yield Check(f"{one}, {other}", "machine", "doubt", "one machine, CPUs shared", fix)
+    """Doubt hosts that are one machine without CPU masks that keep them apart, together in one line."""
+    groups: list[set[str]] = []
+    for alias in boots:
+        met = [group for group in groups if any(_share(hosts, boots, alias, other) for other in group)]
+        groups = [group for group in groups if group not in met] + [{alias}.union(*met)]
+    for group in groups:
+        if len(group) > 1:
+            names = ", ".join(alias for alias in boots if alias in group)
+            yield Check(
+                names, "machine", "doubt", "one machine, CPUs shared", "give them disjoint `cpus` if there are more"
+            )
+
+
+def _share(hosts: HostsFile, boots: Mapping[str, str], one: str, other: str) -> bool:
+    masks = hosts.hosts[one].cpus, hosts.hosts[other].cpus
+    return boots[one] == boots[other] and not (masks[0] and masks[1] and set(masks[0]).isdisjoint(masks[1]))

@@ -18,7 +18,7 @@ from loadbook.services.questions import Argv, Counters, Prove, Ready
 from loadbook.services.values import Model, Var
 
 RESERVED = frozenset(
-    "address also_at backends behind binary built config_id cpus dir node port side_port".split()
+    "address also_at backends behind binary built config_id cpus dir node port side_port".split()  # noqa: SIM905
 )
 
 RelativePath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_.][A-Za-z0-9._-]*)*$")]
