@@ -54,7 +54,7 @@ def version(host: Host, spec: ServiceSpec) -> str:
         raise ServiceError(
             host.alias, f"{spec.name}: no version from {' '.join(spec.version.argv)}: {_words(done)}", _install(spec)
         )
-    return f"{found[1]}, {program}" if program else found[1]
+    return f"{found[1]} {program}" if program else found[1]
 
 
 class Instance:
