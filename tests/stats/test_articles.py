@@ -18,7 +18,7 @@ from loadbook.stats.claims.judge import replay
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures" / "articles"
-STUDIES = ("nginx-directives", "nginx-screening", "nginx-whole-file")
+STUDIES = ("lb-vs-single-article", "nginx-directives", "nginx-screening", "nginx-whole-file")
 PAGE = {"64k": 65_536, "128k": 131_072, "256k": 262_144, "512k": 524_288}
 
 
@@ -43,12 +43,22 @@ def log(value: float, against: float) -> dict[str, float]:
 
 
 def test_a_balancer_that_costs_nothing() -> None:
-    as_published = {"balanced": log(24_994.9, 24_538.7)}
-    assert fates("balancer", as_published) == ["holds"]
-    assert fates("balancer", {}) == ["holds"]
-    assert fates("balancer", {"balanced": {"effect": -0.05}}) == ["contradicted"]
-    assert fates("balancer", {"balanced": {"effect": -0.02}}) == ["undecided"]
-    assert fates("balancer", {}, offered=25_000.0) == ["unchecked"]  # as in the article: all that was offered
+    name = "lb-vs-single-article"
+    (claim,) = read(name).published.claims
+    as_published = {"external-2": log(claim.value, claim.against_value)}
+    assert fates(name, as_published, few=True) == ["holds"]
+    assert fates(name, {}, few=True) == ["holds"]
+    assert fates(name, {"external-2": {"effect": -0.05}}, few=True) == ["contradicted"]
+    assert fates(name, {"external-2": {"effect": -0.02}}, few=True) == ["undecided"]
+    assert fates(name, {}, few=True, offered=25_000.0) == ["unchecked"]  # as in the article: all that was offered
+
+
+def test_the_balancers_numbers_are_those_that_the_tool_printed() -> None:
+    report = (ROOT / "studies/lb-vs-single/published-httperf.stdout").read_text(encoding="utf-8")
+    for name in ("lb-vs-single", "lb-vs-single-article"):
+        claim = read_study(ROOT / "studies" / f"{name}.toml").published.claims[0]
+        assert f"Request rate: {claim.value} req/s" in report
+        assert f"Errors: total {claim.errors} " in report
 
 
 def test_the_ways_to_a_backend() -> None:

@@ -43,7 +43,7 @@ def test_the_counter_s_rise_is_a_node_s_part() -> None:
 
 def test_one_trial_far_from_even_is_enough() -> None:
     found = one({"a": [(0, 5000), (0, 4000)], "b": [(0, 5000), (0, 6000)]})
-    assert (found.even, found.word) == (False, "uneven: up to 20\u00a0% from equal")
+    assert (found.even, found.word) == (False, "uneven by up to 20\u00a0%")
     good = spread(traces({"a": [(0, 5)], "b": [(0, 5)]}), trials(1, "other"), "web", {"other": ["a", "b"]})
     assert sentence([found, *good], LABELS).startswith(
         "Uneven in two nodes: a node’s part of the requests was up to 20"

@@ -61,7 +61,7 @@ class Spread:
             return f"nothing reached {joined(self.silent)}"
         if self.even:
             return f"even to within {max(1, math.ceil(round(self.apart * 100, 6)))}{NBSP}%"
-        return f"uneven: up to {percent(self.apart, 0, signed=False)} from equal"
+        return f"uneven by up to {percent(self.apart, 0, signed=False)}"
 
 
 def spread(
