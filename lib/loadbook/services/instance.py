@@ -155,7 +155,7 @@ class Instance:
             pause = min(pause * 2, POLL_S[1])
 
     def _heard(self, asker: Host) -> Heard:
-        if self.spec.ready.tcp:
+        if self.spec.ready.tcp or (self.spec.ready.side and not self.rendered.tells):
             return listens(self.host, self.address, self.port)
         return hear(self.spec.ready, "ready", self.rendered, self.host, asker)
 

@@ -1,0 +1,57 @@
+"""The tables of docs/services.md, made from the services: `python tests/services/doc_tables.py` writes them."""
+
+import re
+from pathlib import Path
+
+from loadbook.services import ServiceSpec, known_services, load_service
+from loadbook.services.values import EnumVar, IntVar, SwitchVar, TextVar, Var
+
+PAGE = Path(__file__).parents[2] / "docs" / "services.md"
+
+
+def allowed(var: Var) -> str:
+    """Say which values a variable may have."""
+    if isinstance(var, SwitchVar):
+        words = ["on", "off"]
+    elif isinstance(var, IntVar):
+        words = [f"{var.min} to {var.max}", *var.also]
+    elif isinstance(var, EnumVar):
+        words = list(var.values)
+    elif isinstance(var, TextVar):
+        words = [f"`{var.pattern}`".replace("|", "\\|")]
+    else:
+        words = ["an absolute path"]
+    return ", ".join(words + (["unset"] if var.unset else []))
+
+
+def overview(spec: ServiceSpec) -> str:
+    """Return the row of a service in the first table."""
+    proof, counters = spec.prove, ", ".join(spec.counters.patterns) if spec.counters else "nothing"
+    how = "cannot" if proof is None else f"`{proof.path or ' '.join(proof.argv or ())}`".replace("|", "\\|")
+    link = f"[{spec.name}](../lib/loadbook/services/{spec.name}/README.md)"
+    return f"| {link} | {spec.about} | {how} | {counters} |"
+
+
+def variables(spec: ServiceSpec) -> str:
+    """Return the section of a service with its variables."""
+    head = f"## {spec.name}\n\n| variable | values | default | meaning |\n|---|---|---|---|\n"
+    about = {name: var.about.replace("|", "\\|") for name, var in spec.vars.items()}
+    rows = [f"| `{n}` | {allowed(var)} | {var.default} | {about[n]} |\n" for n, var in spec.vars.items()]
+    return head + "".join(rows)
+
+
+def written(text: str) -> str:
+    """Return the page with both tables made again."""
+    head = "| service | what it is | what proves the live process | what it counts |\n|---|---|---|---|\n"
+    specs = [load_service(name) for name in known_services()]
+    for mark, rows in (
+        ("services", head + "\n".join(map(overview, specs))),
+        ("variables", "\n".join(map(variables, specs))),
+    ):
+        block = f"<!-- {mark} -->\n\n{rows.rstrip()}\n\n<!-- /{mark} -->"
+        text = re.sub(rf"<!-- {mark} -->(.*<!-- /{mark} -->)?", lambda _, b=block: b, text, count=1, flags=re.DOTALL)
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text()))

@@ -1,0 +1,59 @@
+"""docs/services.md: its tables are the services', and its changes make Debian's own files run and prove themselves."""
+
+import re
+from pathlib import Path
+
+import doc_tables
+import pytest
+from localhost import LocalHost
+from running import page, running
+
+STOCK = Path(__file__).parents[1] / "fixtures" / "stock"
+PAGE = doc_tables.PAGE.read_text()
+
+
+def test_the_tables_are_those_of_the_services() -> None:
+    assert doc_tables.written(PAGE) == PAGE, "run python tests/services/doc_tables.py"
+
+
+def changed(name: str) -> str:
+    """Return one of Debian's files with the page's changes; every line that goes must be there."""
+    heading = next(part for part in PAGE.split("\n### ") if part.startswith(name))
+    lines = re.findall(r"```diff\n(.*?)```", heading, re.DOTALL)[0].splitlines()
+    text = (STOCK / name).read_text().splitlines()
+    at = 0
+    for line in lines:
+        if line.startswith("-"):
+            at = [kept.strip() for kept in text].index(line[1:].strip())
+            del text[at]
+        else:
+            text.insert(at, line[1:])
+            at += 1
+    return "\n".join(text) + "\n"
+
+
+@pytest.mark.parametrize("service, name", [("nginx", "nginx.conf"), ("httpd", "apache2.conf")])
+def test_a_web_servers_own_file(here: LocalHost, free_ports: list[int], service: str, name: str) -> None:
+    with running(here, service, free_ports[0], main=changed(name).encode(), page_bytes=30) as one:
+        proof = one.prove(here)
+        assert proof.live, proof.evidence
+        assert page(here, one) == b"hello, world\n" * 2 + b"hell"
+        assert one.counters(here)["requests"] >= 2
+
+
+def test_a_balancers_own_file(here: LocalHost, free_ports: list[int]) -> None:
+    main = changed("haproxy.cfg").encode()
+    with running(here, "nginx", free_ports[1]) as web, running(here, "haproxy", free_ports[0], web, main=main) as one:
+        proof = one.prove(here)
+        assert proof.live, proof.evidence
+        assert page(here, one) == b"hello"
+        assert one.counters(here) == {"connections": 1, "requests": 1, "upstream_connections": 1}
+
+
+def test_a_balancers_own_file_without_a_side_door_is_ready_when_it_listens(
+    here: LocalHost, free_ports: list[int]
+) -> None:
+    main = changed("haproxy.cfg").partition("frontend side")[0].encode()
+    with running(here, "nginx", free_ports[1]) as web, running(here, "haproxy", free_ports[0], web, main=main) as one:
+        assert one.prove(here).live is None
+        assert page(here, one) == b"hello"
