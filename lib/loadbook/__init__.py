@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from loadbook.report.page_size import page_size_page as page_size_page
     from loadbook.report.parameters import check_parameters as check_parameters
     from loadbook.report.quality import quality_page as quality_page
+    from loadbook.report.resources import resources_page as resources_page
     from loadbook.report.running import ingest as ingest
     from loadbook.report.running import plan as plan
     from loadbook.report.running import run as run
@@ -39,6 +40,7 @@ _VERBS = {
     "page_size_page": "loadbook.report.page_size",
     "plan": "loadbook.report.running",
     "quality_page": "loadbook.report.quality",
+    "resources_page": "loadbook.report.resources",
     "run": "loadbook.report.running",
     "state": "loadbook.report.running",
 }

@@ -17,6 +17,7 @@ from loadbook.report.blocks import EMPTY, URGENT, Block, block, clean, notebook_
 from loadbook.report.notebooks import DONE
 from loadbook.report.show import drawn, markup, show
 from loadbook.report.tables import plain, safe_table
+from loadbook.stats.saturation import hosts_in, links_of
 from loadbook.stats.wording.sentences import added_after
 
 if TYPE_CHECKING:
@@ -128,8 +129,9 @@ class Page:
         if not traces.needed(data.traces):
             return note("Not known: no monitor recorded anything.")
         rates, windows = (self._known(name) for name in ("ok_per_s", "duration"))
-        hosts = data.run_json["hosts"]
-        return show(traces, data.traces, data.trials, hosts=hosts, labels=self.labels, windows=windows, rates=rates)
+        hosts = hosts_in(data.traces, data.run_json["hosts"])
+        known = {"hosts": hosts, "links": links_of(hosts), "labels": self.labels, "windows": windows, "rates": rates}
+        return show(traces, data.traces, data.trials, **known)
 
     def _known(self, metric: str) -> dict[str, float]:
         """Return trial -> value of a metric where there is one."""

@@ -67,7 +67,7 @@ def saturation(
     W (of another server), D (of a driver), N (any network), None if the resource was not full.
     """
     known = _measured(traces, trials, windows or {})
-    links = links if links is not None else _links(hosts)
+    links = links if links is not None else links_of(hosts)
     rows = [
         row
         for (treatment, host), own in known.groupby(["treatment", "host"], sort=True)
@@ -90,8 +90,11 @@ def bottlenecks(frame: pd.DataFrame) -> dict[str, Letter | None]:
     """
     found: dict[str, Letter | None] = {}
     for treatment, rows in frame.groupby("treatment", sort=False):
-        full = rows[rows["bottleneck"].notna()].sort_values("mean", ascending=False)
-        found[str(treatment)] = full["bottleneck"].iloc[0] if len(full) else None
+        full = rows[rows["bottleneck"].notna()]
+        # of what was used alike the driver is said first: while it is full nothing is known of the others' limits
+        ranked = full.assign(used=full["mean"].round(2), other=full["bottleneck"] != "D")
+        ranked = ranked.sort_values(["used", "other"], ascending=[False, True])
+        found[str(treatment)] = ranked["bottleneck"].iloc[0] if len(full) else None
     return found
 
 
@@ -102,6 +105,14 @@ def one_source(traces: pd.DataFrame) -> pd.DataFrame:
     rank = traces["source"].map({name: place for place, name in enumerate(SOURCES)}).fillna(len(SOURCES))
     best = rank.groupby([traces["trial"], traces["host"], traces["metric"]]).transform("min")
     return traces[rank == best]
+
+
+def hosts_in(traces: pd.DataFrame, hosts: Hosts) -> dict[str, dict[str, Any]]:
+    """Return run.json's hosts and, after them, machines that only files of traces know, with the role told there."""
+    known = {alias: dict(host) for alias, host in hosts.items()}
+    for row in traces[["host", "role"]].drop_duplicates().itertuples():
+        known.setdefault(str(row.host), {"roles": [str(row.role)], "cpus": None})
+    return known
 
 
 def rooms_of(data: RunData) -> dict[tuple[str, str], Room]:
@@ -129,7 +140,8 @@ def _within(mask: set[int], own: list[int] | None) -> Iterator[int]:
             yield own[number]
 
 
-def _links(hosts: Hosts) -> dict[str, float]:
+def links_of(hosts: Hosts) -> dict[str, float]:
+    """Return host -> rate of its link in B/s, where the hosts file says it."""
     return {alias: host["link_mbit"] * MBIT for alias, host in hosts.items() if host.get("link_mbit")}
 
 

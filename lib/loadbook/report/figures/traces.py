@@ -48,7 +48,11 @@ def draw(
     block : default: the block in the middle of the run.
     rates : trial -> good answers per second, drawn first where it is known.
     """
-    shown = read_block(traces, trials, hosts, links, windows, block, rates)
+    return drawn_block(read_block(traces, trials, hosts, links, windows, block, rates), labels, narrow)
+
+
+def drawn_block(shown: Block, labels: Mapping[str, str], narrow: bool) -> Figure:
+    """Draw the tracks of one block, one below the other."""
     texts = _names(shown, labels, narrow)
     head = _head_in(texts, narrow)
     sheet = Sheet(narrow, head + max(1, len(shown.tracks)) * STEP_IN - GAP_IN + FOOT_IN)
@@ -59,36 +63,41 @@ def draw(
         top = head + number * STEP_IN
         panel = sheet.panel(LEFT_IN, top, sheet.width - RIGHT_IN, top + PANEL_IN)
         _draw_track(panel, track, shown)
-        _title(sheet, track, shown, top)
-        _time_axis(sheet, panel, end, last=number == len(shown.tracks) - 1)
+        write_title(sheet, track, shown, top)
+        time_axis(sheet, panel, end, last=number == len(shown.tracks) - 1)
     if shown.tracks:
         _draw_names(sheet, shown, texts, end, head)
-    words = f"{_time_unit(end)[1]} since the start of block {shown.number}; shaded = measured"
+    words = f"{time_unit(end)[1]} since the start of block {shown.number}; shaded = measured"
     words += "" if narrow else ", white = warm-up and reset"
     sheet.text(sheet.width / 2, sheet.height - 0.13, words, colour=palette.SOFT, at="center", size=sheet.size - 0.4)
     return sheet.figure
 
 
 def _draw_track(panel: Axes, track: Track, block: Block) -> None:
-    highest = float(track.data["value"].max()) if len(track.data) else 0.0
-    limit = max(track.capacity or 0.0, highest) or 1.0
-    panel.set_ylim(0, 1.06 * limit)
-    ticks = [0.0, limit / 2, limit] if track.capacity else _round_ticks(limit)
-    scales.set_ticks(panel.yaxis, ticks, [f"{t:,.0f}" if t >= 1000 else f"{t:,.3g}" for t in ticks])
+    scale_to(panel, track)
     for trial in block.trials:
         tint = palette.WINDOW_TINT if trial.valid else palette.DOUBT_BOX
         panel.axvspan(trial.opens, trial.opens + trial.window, color=tint, linewidth=0, zorder=-3)
         panel.axvline(trial.start, color=palette.GRID, linewidth=0.8, zorder=-2)
     if track.mean is not None:
-        _draw_lines(panel, track.mean, block, palette.OTHERS, 0.8)
-    _draw_lines(panel, track.data, block, palette.INK, 1.0)
+        draw_lines(panel, track.mean, block, palette.OTHERS, 0.8)
+    draw_lines(panel, track.data, block, palette.INK, 1.0)
     if track.full is not None:
         panel.axhline(track.full, color=palette.DOUBT, linewidth=1.1, linestyle=(0, (4, 2)), zorder=0)
         above = track.data["value"].where(track.data["value"] >= track.full)
-        _draw_lines(panel, track.data.assign(value=above), block, palette.DOUBT, 2.6)
+        draw_lines(panel, track.data.assign(value=above), block, palette.DOUBT, 2.6)
 
 
-def _draw_lines(panel: Axes, data: pd.DataFrame, block: Block, colour: str, width: float) -> None:
+def scale_to(panel: Axes, track: Track) -> None:
+    """Let a panel's axis begin at 0 and end at the track's capacity, or at what was seen where that is more."""
+    highest = float(track.data["value"].max()) if len(track.data) else 0.0
+    limit = max(track.capacity or 0.0, highest) or 1.0
+    panel.set_ylim(0, 1.06 * limit)
+    ticks = [0.0, limit / 2, limit] if track.capacity else _round_ticks(limit)
+    scales.set_ticks(panel.yaxis, ticks, [f"{t:,.0f}" if t >= 1000 else f"{t:,.3g}" for t in ticks])
+
+
+def draw_lines(panel: Axes, data: pd.DataFrame, block: Block, colour: str, width: float) -> None:
     """Draw one line per trial, broken where samples are missing."""
     opens = {t.name: t.opens for t in block.trials}
     xs: list[float] = []
@@ -109,7 +118,8 @@ def _round_ticks(limit: float) -> list[float]:
     return [0.0, float(next(m * step for m in (8, 6, 5, 4, 3, 2, 1, 0.5) if m * step <= limit))]
 
 
-def _title(sheet: Sheet, track: Track, block: Block, top: float) -> None:
+def write_title(sheet: Sheet, track: Track, block: Block, top: float) -> None:
+    """Write a panel's title above it, and the number that it comes to."""
     left, size = 0.05 if sheet.narrow else LEFT_IN, sheet.size - 0.4
     number = block.number_of(track).replace("at or above", "≥" if sheet.narrow else "at or above")
     sheet.text(left, top - 0.12, track.title, size=size)
@@ -119,12 +129,14 @@ def _title(sheet: Sheet, track: Track, block: Block, top: float) -> None:
     sheet.text(x, top - 0.12, words, size=size - 0.4, colour=colour)
 
 
-def _time_unit(end: float) -> tuple[float, str]:
+def time_unit(end: float) -> tuple[float, str]:
+    """Return the seconds of the unit that an axis of this length counts in, and its name."""
     return (1.0, "seconds") if end < 180 else (60.0, "minutes")
 
 
-def _time_axis(sheet: Sheet, panel: Axes, end: float, last: bool) -> None:
-    width, divisor = sheet.width - RIGHT_IN - LEFT_IN, _time_unit(end)[0]
+def time_axis(sheet: Sheet, panel: Axes, end: float, last: bool) -> None:
+    """Let a panel's time run from 0 to `end`, in seconds, with ticks below the last panel."""
+    width, divisor = sheet.width - RIGHT_IN - LEFT_IN, time_unit(end)[0]
     panel.set_xlim(0, end)
     step = next((s for s in STEPS if end / divisor / s <= 8), end / divisor)
     placed = [(float(t * divisor), f"{t:g}") for t in np.arange(0, end / divisor + 1e-9, step)]

@@ -13,8 +13,8 @@ from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import NBSP
 from loadbook.report.figures.scales import unit_for
 from loadbook.report.figures.text import drawable
+from loadbook.stats.saturation import FULL, one_source
 
-FULL = 0.90  # of a capacity: from here on a resource counts as full
 ROLES = ("driver", "balancer", "lb", "proxy", "web", "backend", "db")
 SHOWN = ("cpu_busy", "memory_used", "net_tx", "sockets_tcp_tw")
 MOST_TRACKS = 8
@@ -110,13 +110,13 @@ def read_block(
     """Take one block (default: the one in the middle) out of a run's tables; see `traces.draw`."""
     number = median_block(trials) if block is None else block
     mine = trials[trials["block"] == number].sort_values("slot")
-    own = traces[traces["trial"].isin(list(mine["trial"]))]
-    laid = tuple(_trials(own, mine, windows or {}))
-    rate, tracks = _rate(laid, rates or {}), _tracks(own, ordered(hosts), links or {})
+    own = one_source(traces[traces["trial"].isin(list(mine["trial"]))])
+    laid = tuple(lay_out(own, mine, windows or {}))
+    rate, tracks = _rate(laid, rates or {}), tracks_of(own, ordered(hosts), links or {})
     return Block(number, laid, tuple([rate, *tracks] if rate and tracks else tracks))
 
 
-def _trials(own: pd.DataFrame, mine: pd.DataFrame, windows: Mapping[str, float]) -> list[Trial]:
+def lay_out(own: pd.DataFrame, mine: pd.DataFrame, windows: Mapping[str, float]) -> list[Trial]:
     """Lay the trials on one clock; a trial's first sample is taken as its start (the table's `started`)."""
     firsts, lasts = (own.groupby("trial")["t_s"].agg(f) for f in ("min", "max"))
     begun, found, free = float(mine["started"].min()), [], 0.0
@@ -130,7 +130,7 @@ def _trials(own: pd.DataFrame, mine: pd.DataFrame, windows: Mapping[str, float])
     return found
 
 
-def _tracks(own: pd.DataFrame, hosts: Hosts, links: Mapping[str, float]) -> list[Track]:
+def tracks_of(own: pd.DataFrame, hosts: Hosts, links: Mapping[str, float]) -> list[Track]:
     """Return the tracks in the order of a request: CPU from driver to server, then the servers' other resources."""
     order = sorted(hosts, key=lambda h: _rank(hosts[h].get("roles", [])))
     servers = [h for h in order if "driver" not in hosts[h].get("roles", [])]
@@ -173,7 +173,8 @@ def who(host: Mapping[str, Any], alias: str) -> str:
     return drawable(number + name, alias)
 
 
-def _of(own: pd.DataFrame, host: str, metric: str) -> pd.DataFrame:
+def samples_of(own: pd.DataFrame, host: str, metric: str) -> pd.DataFrame:
+    """Return a host's samples of one metric."""
     return own[(own["host"] == host) & (own["metric"] == metric)]
 
 
@@ -183,7 +184,7 @@ def _summed(samples: pd.DataFrame, factor: float) -> pd.DataFrame:
 
 def _cpu(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track:
     """Return the busiest of the cores that the host may use, and their mean; empty without a monitor."""
-    cores, name, allowed = _of(own, alias, "cpu_busy"), who(host, alias), host.get("cpus")
+    cores, name, allowed = samples_of(own, alias, "cpu_busy"), who(host, alias), host.get("cpus")
     items = {f"cpu{n}" for n in allowed} if allowed else set(cores["item"]) - {"all"}
     cores = cores[cores["item"].isin(list(items))]
     by_time = cores.assign(value=100 * cores["value"]).groupby(["trial", "t_s"])["value"]
@@ -194,7 +195,7 @@ def _cpu(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track:
 
 
 def _network(own: pd.DataFrame, alias: str, host: Mapping[str, Any], link: float | None) -> Track | None:
-    sent, name = _of(own, alias, "net_tx"), who(host, alias)
+    sent, name = samples_of(own, alias, "net_tx"), who(host, alias)
     if sent.empty:
         return None
     capacity, words = (link * 8e-6, "") if link else (None, "; link rate not known")
@@ -202,7 +203,7 @@ def _network(own: pd.DataFrame, alias: str, host: Mapping[str, Any], link: float
 
 
 def _memory(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | None:
-    used, total, name = _of(own, alias, "memory_used"), _of(own, alias, "memory_total"), who(host, alias)
+    used, total, name = samples_of(own, alias, "memory_used"), samples_of(own, alias, "memory_total"), who(host, alias)
     if used.empty:
         return None
     installed = float(total["value"].max()) if len(total) else None
@@ -212,7 +213,7 @@ def _memory(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | N
 
 
 def _sockets(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | None:
-    waiting, name = _of(own, alias, "sockets_tcp_tw"), who(host, alias)
+    waiting, name = samples_of(own, alias, "sockets_tcp_tw"), who(host, alias)
     if waiting.empty:
         return None
     return Track(f"{name}: sockets in TIME-WAIT", f"the {name}’s sockets", False, _summed(waiting, 1.0))

@@ -1,0 +1,180 @@
+"""The page on what the hosts did: which resource was full, on which host, core and process, and who says so."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.units import NBSP, size
+from loadbook.report import traces_told
+from loadbook.report.blocks import Block, block, clean, render
+from loadbook.report.page import Page, load, note, nothing
+from loadbook.report.show import drawn, markup
+from loadbook.report.tables import DASH, Column, Table, plain, safe_table
+from loadbook.stats import saturation
+from loadbook.stats.wording import saturation as words
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NO_TRACES = "Not known: no monitor recorded anything of this run."
+
+
+class ResourcesPage(Page):
+    """What was the limit? See `resources_page`."""
+
+    notebook = "resource_traces"
+
+    @property
+    def question(self) -> str:
+        """What the page answers, whatever the study asks."""
+        return "Which host, core or process was the limit?"
+
+    @cached_property
+    def hosts(self) -> dict[str, dict[str, Any]]:
+        """Every host that was watched: those of the run, and machines whose traces were added to it."""
+        return saturation.hosts_in(self.data.traces, self.data.run_json["hosts"])
+
+    @cached_property
+    def full(self) -> pd.DataFrame:
+        """What was full, by treatment and host."""
+        return saturation.saturation_of(self.data)
+
+    def answer(self) -> Block:
+        """Show what was full and whether it was the driver's, a line per resource."""
+        headline, lines = self._headline(), words.sentences(self.full, self.labels)
+        return block("resources.html.j2", "\n".join([headline, *lines]), headline=headline, lines=lines)
+
+    def _headline(self) -> str:
+        return words.headline(self.full) if len(self.data.traces) else f"{NO_TRACES} {self._why_none()}"
+
+    def _why_none(self) -> str:
+        if not self.data.study.monitors.sources:
+            return "The study asks for none (monitors.sources)."
+        if self.data.run_json.get("imported"):
+            return "It was imported; files of sysstat, munin or Prometheus can be added: loadbook traces."
+        return "Files of sysstat, munin or Prometheus can be added: loadbook traces."
+
+    def saturation(self) -> Block:
+        """Show by treatment and host how much of each resource was used, and what was the bottleneck."""
+        if self.full.empty:
+            return nothing(NO_TRACES)
+        table = saturation_table(self.full, self.labels)
+        html = render("note.html.j2", text=TABLE_NOTE) + safe_table(table)
+        return Block(str(html), f"{plain(table)}\n{clean(TABLE_NOTE)}")
+
+    def blocks(self) -> Block:
+        """Show the block in the middle of the run on one time axis; the first and the last are one click away."""
+        from loadbook.report.figures import traces, tracks
+
+        if not traces.needed(self.data.traces):
+            return note(NO_TRACES)
+        middle = tracks.median_block(self.data.trials)
+        others = [b for b in sorted({int(b) for b in self.data.trials["block"]}) if b != middle]
+        ends = sorted({others[0], others[-1]}) if others else []
+        known = {"links": saturation.links_of(self.hosts), "rates": self._known("ok_per_s")}
+        first = self._drawn(traces, **known, block=middle)
+        rest = [markup(self._drawn(traces, **known, block=number)) for number in ends]
+        more = render("more.html.j2", summary="The first and the last block", inside=rest) if rest else ""
+        return Block(str(markup(first) + more), str(clean(f"{first.answer}\n{first.alt}")))
+
+    def _drawn(self, module: Any, **options: Any) -> Any:
+        data = self.data
+        known = {"windows": self._known("duration"), "hosts": self.hosts, "labels": self.labels}
+        return drawn(module, data.traces, data.trials, **known, **options)
+
+    def all_trials(self) -> Block:
+        """Show every trial laid over the others by the time since its measurement began."""
+        from loadbook.report.figures import overlay
+
+        if not overlay.needed(self.data.traces):
+            return nothing(NO_TRACES)
+        shown = self._drawn(overlay, links=saturation.links_of(self.hosts))
+        html = render("details.html.j2", summary="All trials, one over the other", inside=markup(shown))
+        return Block(str(html), str(clean(f"{shown.answer}\n{shown.alt}")))
+
+    def cores(self) -> Block:
+        """Show each core and each process of every host in the block in the middle."""
+        from loadbook.report.figures import cores
+
+        hosts = [alias for alias in self.hosts if cores.needed(self.data.traces, alias)]
+        if not hosts:
+            return nothing("No monitor told single cores or processes.")
+        shown = [self._drawn(cores, host=alias) for alias in hosts]
+        pictures = [markup(one) for one in shown]
+        html = pictures[0] + (
+            render("more.html.j2", summary="The other hosts", inside=pictures[1:]) if shown[1:] else ""
+        )
+        return Block(str(html), str(clean("\n".join(one.answer for one in shown))))
+
+    def memory(self) -> Block:
+        """Show how much memory was in use at most, and which size would have held it."""
+        table, lines = traces_told.memory(self.full, self.data.traces, self.hosts)
+        if not table.rows:
+            return nothing("No monitor told the memory in use.")
+        text = " ".join(lines)
+        return Block(str(render("noise.html.j2", text=text, table=safe_table(table))), f"{text}\n{plain(table)}")
+
+    def sources(self) -> Block:
+        """Show who recorded what, how often, with how many problems, and how far several sources agree."""
+        table = traces_told.sources(self.data.traces, self.data.problems)
+        if not table.rows:
+            return note(f"{NO_TRACES} {self._why_none()}")
+        text = traces_told.agreement(self.data.traces, self.data.trials, self._known("duration"))
+        return Block(str(render("noise.html.j2", text=text, table=safe_table(table))), f"{text}\n{plain(table)}")
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the index and the command line say."""
+        lines = words.sentences(self.full, self.labels)
+        verdict = {"kind": "undecided", "glyph": "▣", "word": "resources", "sentence": self._headline()}
+        return super().summary() | {"verdict": verdict, "sentences": [self._headline(), *lines]}
+
+
+TABLE_NOTE = (
+    f"CPU: the busiest core that the processes may use, or their share of what they may use if that is more. "
+    f"Full: at or above 90{NBSP}% of its capacity, in share of the measured time. Every trial has the same weight; "
+    "bottleneck: of what was full at least half of the time, what was used most."
+)
+
+
+def saturation_table(full: pd.DataFrame, labels: dict[str, str]) -> Table:
+    """Return a row per treatment and host."""
+    columns = [
+        Column("Treatment"), Column("Host"), Column("CPU, mean", True), Column("CPU full", True),
+        Column("Network, at most", True), Column("Network full", True), Column("Memory, at most", True),
+        Column("Trials", True), Column("Bottleneck"),
+    ]  # fmt: skip
+    found = saturation.bottlenecks(full)
+    rows = []
+    for (treatment, role, host), own in full.groupby(["treatment", "role", "host"], sort=False):
+        of = {str(row.resource): row for row in own.itertuples()}
+        letters = set(own["bottleneck"].dropna())
+        letter = found[str(treatment)] if found[str(treatment)] in letters else None
+        name = str(role) if str(role) == str(host) else f"{role} ({host})"
+        cells = [_share(of.get("cpu"), "mean"), _share(of.get("cpu"), "share_full"), _peak(of.get("network"), "/s")]
+        cells += [_share(of.get("network"), "share_full"), _peak(of.get("memory"), "")]
+        trials = str(own["trials"].max())
+        rows.append(
+            [
+                labels.get(str(treatment), treatment),
+                name,
+                *cells,
+                trials,
+                saturation.LETTERS[letter] if letter else DASH,
+            ]
+        )
+    return Table("What was used", columns, rows)
+
+
+def _share(row: Any, column: str) -> str:
+    value = getattr(row, column, float("nan"))
+    return words.percent_of(value) if value == value else DASH
+
+
+def _peak(row: Any, per: str) -> str:
+    return size(row.peak) + per if row is not None else DASH
+
+
+def resources_page(study: str, run: str = "latest", metric: str = "") -> ResourcesPage:
+    """Return the page on what the hosts of a run did; see `effects_page` for parameters and errors."""
+    return ResourcesPage(load(study, run), metric=metric)
