@@ -121,7 +121,7 @@ class Instance:
             return b""
         done = self.host.run(argv, timeout_s=CONTROL_S)
         if done.rc == 127:
-            raise ServiceError(self.host.alias, f"{argv[0]} is not there", _install(self.spec))
+            raise ServiceError(self.host.alias, f"{argv[0]} is not there", _install(self.spec, argv[0]))
         if done.rc:
             raise ServiceError(self.host.alias, f"{self.spec.name} {what} (exit code {done.rc}): {_words(done)}")
         return done.stdout
@@ -254,5 +254,5 @@ def _words(done: Completed) -> str:
     return (done.stderr + done.stdout).decode(errors="replace").strip()[-800:] or "it said nothing"
 
 
-def _install(spec: ServiceSpec) -> str:
-    return f"apt-get install {spec.package}"
+def _install(spec: ServiceSpec, program: str | None = None) -> str:
+    return f"apt-get install {spec.package if program in (None, spec.binary) else program}"
