@@ -2,6 +2,7 @@
 
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,12 @@ def test_keepalive(here: LocalHost, free_ports: list[int], keepalive: str, kept:
         answer = here.http_get(web.address, web.port, "/index.html", timeout_s=5)
         assert answer.headers.get("connection") == kept
         assert web.counters(here) == {}
-        assert "GET /index.html" in Path(web.rendered.place.dir, "access.log").read_text()
+        log = Path(web.rendered.place.dir, "access.log")
+        for _ in range(100):  # it is written when the answer is out already
+            if "GET /index.html" in log.read_text():
+                break
+            time.sleep(0.05)
+        assert "GET /index.html" in log.read_text()
 
 
 def conf(**values: str | int) -> str:

@@ -49,11 +49,29 @@ def test_known_costs_are_lines_of_their_own() -> None:
     assert conf(set_steps=7).count(SPENT) == 7
 
 
-@pytest.mark.parametrize("name", NGINX.vars)
-@pytest.mark.parametrize("value", HOSTILE)
-def test_hostile_values_never_reach_a_template(name: str, value: str) -> None:
-    with pytest.raises(StudyError, match=rf"vars\.{name}: .*must"):
-        render(NGINX, {name: value}, PLACE)
+@pytest.mark.parametrize("service", known_services())
+def test_hostile_values_never_reach_a_template(service: str) -> None:
+    spec = load_service(service)
+    for name in spec.vars:
+        for value in HOSTILE:
+            with pytest.raises(StudyError, match=rf"vars\.{name}: .*must"):
+                render(spec, {name: value}, PLACE)
+
+
+@pytest.mark.parametrize("service", known_services())
+def test_every_service_is_alike_wherever_it_runs(service: str) -> None:
+    spec = load_service(service)
+    there = {"backends": [{**BEHIND, "node": "other", "address": "10.9.9.9", "port": 81, "dir": "/x"}], "cpus": [2, 3]}
+    one, two = render(spec, {}, PLACE), render(spec, {}, Place("/elsewhere", "10.9.9.8", 8080, {**there, "node": "n"}))
+    assert one.config_sha256 == two.config_sha256
+    assert one.config_id != two.config_id and one.tells
+
+
+@pytest.mark.parametrize("service", known_services())
+def test_every_service_has_a_page_of_its_own_and_is_proven(service: str) -> None:
+    spec = load_service(service)
+    assert spec.prove is not None
+    assert len((spec.folder / "README.md").read_text().splitlines()) >= 5
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
