@@ -138,32 +138,28 @@ TABLE_NOTE = (
 
 
 def saturation_table(full: pd.DataFrame, labels: dict[str, str]) -> Table:
-    """Return a row per treatment and host."""
+    """Return a row per treatment and host; the bottleneck stands with the host that was it."""
     columns = [
-        Column("Treatment"), Column("Host"), Column("CPU, mean", True), Column("CPU full", True),
-        Column("Network, at most", True), Column("Network full", True), Column("Memory, at most", True),
-        Column("Trials", True), Column("Bottleneck"),
+        Column("Treatment"), Column("Host"), Column("Bottleneck"), Column("CPU, mean", True), Column("CPU full", True),
+        Column("Network, at most", True), Column("full", True), Column("Memory, at most", True), Column("Trials", True),
     ]  # fmt: skip
-    found = saturation.bottlenecks(full)
-    rows = []
-    for (treatment, role, host), own in full.groupby(["treatment", "role", "host"], sort=False):
+    found, last = saturation.bottlenecks(full), ""
+    rows: list[list[str]] = []
+    rules: set[int] = set()
+    for key, own in full.groupby(["treatment", "role", "host"], sort=False):
+        treatment, role, host = map(str, key)
         of = {str(row.resource): row for row in own.itertuples()}
-        letters = set(own["bottleneck"].dropna())
-        letter = found[str(treatment)] if found[str(treatment)] in letters else None
-        name = str(role) if str(role) == str(host) else f"{role} ({host})"
+        letter = found[treatment]
+        limit = saturation.LETTERS[letter] if letter and letter in set(own["bottleneck"].dropna()) else DASH
         cells = [_share(of.get("cpu"), "mean"), _share(of.get("cpu"), "share_full"), _peak(of.get("network"), "/s")]
         cells += [_share(of.get("network"), "share_full"), _peak(of.get("memory"), "")]
-        trials = str(own["trials"].max())
-        rows.append(
-            [
-                labels.get(str(treatment), treatment),
-                name,
-                *cells,
-                trials,
-                saturation.LETTERS[letter] if letter else DASH,
-            ]
-        )
-    return Table("What was used", columns, rows)
+        first = treatment != last
+        if first and rows:
+            rules.add(len(rows))
+        name = role if role == host else f"{role} ({host})"
+        rows.append([labels.get(treatment, treatment) if first else "", name, limit, *cells, str(own["trials"].max())])
+        last = treatment
+    return Table("What was used", columns, rows, frozenset(rules))
 
 
 def _share(row: Any, column: str) -> str:

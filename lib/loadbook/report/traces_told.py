@@ -18,6 +18,12 @@ NAMES = {
     "sampler": "our sampler", "sadf": "sysstat", "munin": "munin node", "rrd": "munin’s databases",
     "node-exporter": "node_exporter", "service": "the services’ own counters",
 }  # fmt: skip
+TOLD = {
+    "CPU": ("cpu_busy", "cpu_user", "cpu_system", "cpu_iowait", "cpu_steal"), "memory": ("memory_used", "memory_total"),
+    "network": ("net_rx", "net_tx"), "load": ("load1",), "sockets": ("sockets_tcp_inuse", "sockets_tcp_tw"),
+    "processes": ("process_cpu", "process_rss"),
+}  # fmt: skip
+ALL_TOLD = frozenset(metric for metrics in TOLD.values() for metric in metrics)
 # notes on traces (docs/traces.md), which count as what was wrong with a source
 NOTES = (
     "gap", "torn_sample", "unreadable_sample", "unreadable_line", "counter_went_back", "too_few_samples", "outside",
@@ -68,11 +74,11 @@ def sources(traces: pd.DataFrame, problems: pd.DataFrame) -> Table:
         times = own[["trial", "t_s"]].drop_duplicates().sort_values(["trial", "t_s"])
         steps = times.groupby("trial")["t_s"].diff().dropna()
         about = noted[(noted["host"] == host) & noted["file"].fillna("").str.contains(_file(str(source)))]
-        metrics = ", ".join(sorted(set(own["metric"])))
+        metrics = set(own["metric"])
+        told = [name for name, known in TOLD.items() if metrics & set(known)] + sorted(metrics - ALL_TOLD)
         step = seconds(float(steps.median())) if len(steps) else DASH
-        rows.append(
-            [host, NAMES.get(str(source), source), step, own["trial"].nunique(), f"{len(times):,}", len(about), metrics]
-        )
+        name = NAMES.get(str(source), str(source))
+        rows.append([host, name, step, own["trial"].nunique(), f"{len(times):,}", len(about), ", ".join(told)])
     return Table("Sources", columns, [[*map(str, row)] for row in rows])
 
 

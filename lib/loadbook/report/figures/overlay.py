@@ -27,6 +27,7 @@ from loadbook.report.figures.traces import (
     needed,
     scale_to,
     time_axis,
+    time_unit,
     write_title,
 )
 from loadbook.report.figures.tracks import Block, Hosts, Track, lay_out, ordered, tracks_of
@@ -62,8 +63,8 @@ def draw(
         panel = sheet.panel(LEFT_IN, top, sheet.width - RIGHT_IN, top + PANEL_IN)
         _draw_track(panel, track, shown)
         write_title(sheet, track, shown, top)
-        time_axis(sheet, panel, shown.end, last=number == len(shown.tracks) - 1)
-    words = "seconds since the monitors began; shaded = measured" if shown.end < 120 else "shaded = measured"
+        time_axis(sheet, panel, shown.end, last=number == len(shown.tracks) - 1, zero=shown.trials[0].opens)
+    words = f"{time_unit(shown.end)[1]} since the measurement began; shaded = measured"
     sheet.text(sheet.width / 2, sheet.height - 0.13, words, colour=palette.SOFT, at="center", size=sheet.size - 0.4)
     return sheet.figure
 

@@ -134,12 +134,13 @@ def time_unit(end: float) -> tuple[float, str]:
     return (1.0, "seconds") if end < 180 else (60.0, "minutes")
 
 
-def time_axis(sheet: Sheet, panel: Axes, end: float, last: bool) -> None:
-    """Let a panel's time run from 0 to `end`, in seconds, with ticks below the last panel."""
+def time_axis(sheet: Sheet, panel: Axes, end: float, last: bool, zero: float = 0.0) -> None:
+    """Let a panel's time run from 0 to `end`, in seconds, with ticks below the last panel; they count from `zero`."""
     width, divisor = sheet.width - RIGHT_IN - LEFT_IN, time_unit(end)[0]
     panel.set_xlim(0, end)
     step = next((s for s in STEPS if end / divisor / s <= 8), end / divisor)
-    placed = [(float(t * divisor), f"{t:g}") for t in np.arange(0, end / divisor + 1e-9, step)]
+    whole = np.arange(-(zero / divisor // step), (end - zero) / divisor / step + 1e-9)
+    placed = [(float(n * step * divisor + zero), f"{n * step:g}") for n in whole]
     kept = scales.fit(placed, lambda at: at / end * width, sheet.size, width)
     shown = [placed[i] for i in kept] if last else []
     scales.set_ticks(panel.xaxis, [at for at, _ in shown], [label for _, label in shown])

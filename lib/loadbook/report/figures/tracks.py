@@ -94,7 +94,11 @@ class Block:
             return f"at or above {track.full:,.0f} in {max(1, round(100 * share))}{NBSP}% of the measured time"
         if track.title.endswith("%"):
             return f"never at {track.full:,.0f} (at most {highest:,.0f})"
-        return f"at most {100 * highest / (track.capacity or 1):.0f}{NBSP}% of {track.capacity:,.4g}"
+        return f"at most {100 * highest / (track.capacity or 1):.0f}{NBSP}% of {_plainly(track.capacity or 1)}"
+
+
+def _plainly(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def median_block(trials: pd.DataFrame) -> int:

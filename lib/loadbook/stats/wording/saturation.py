@@ -87,7 +87,7 @@ def _used(row: pd.Series) -> str:
 def _where(used: str, treatments: list[str], every: int) -> str:
     if len(treatments) == every > 1:
         return f"{used} of all {every} treatments" if "every trial" not in used else used
-    return f"{used} of {joined(treatments)}"
+    return f"{used} of {joined([f'“{name}”' if ',' in name else name for name in treatments])}"
 
 
 def memory(used: float, installed: float | None) -> str:
