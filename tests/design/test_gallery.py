@@ -21,9 +21,10 @@ def project(tmp_path, monkeypatch):
 def test_a_variant_asks_no_question_of_its_own(project):
     (project.studies / "aa-article.toml").write_text('include = "aa.toml"\nname = "aa-article"\nblocks = 40\n')
     (project.studies / "aa-asks.toml").write_text('include = "aa.toml"\nname = "aa-asks"\nquestion = "Another one?"\n')
+    (project.studies / "aa-asks-article.toml").write_text('include = "aa.toml"\nquestion = "Of an article?"\n')
     (project.studies / "torn.toml").write_text("name = ")
     variants = {path.stem for path in study_files(project.studies) if is_variant(path)}
-    assert variants & {"aa", "aa-article", "aa-asks", "torn"} == {"aa-article"}
+    assert variants & {"aa", "aa-article", "aa-asks", "aa-asks-article", "torn"} == {"aa-article", "aa-asks-article"}
 
 
 def test_every_study_is_listed_with_its_question_trials_and_times(project, monkeypatch, capsys):

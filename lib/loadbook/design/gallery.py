@@ -5,6 +5,8 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+ARTICLE = "-article"  # the end of the name of a study at its article's own scale, for real hosts
+
 
 def study_files(folder: Path) -> list[Path]:
     """Return the study files in `folder`, by name: variants come after what they vary."""
@@ -12,7 +14,7 @@ def study_files(folder: Path) -> list[Path]:
 
 
 def is_variant(path: Path) -> bool:
-    """Tell whether a study file only changes another's scale: it includes one, and asks no question of its own.
+    """Tell whether a study file is another at another scale: the article's, or it includes one and asks nothing new.
 
     A file that cannot be read is none: whoever reads it as a study says what is wrong.
     """
@@ -20,4 +22,4 @@ def is_variant(path: Path) -> bool:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return "include" in raw and "question" not in raw
+    return "include" in raw and ("question" not in raw or path.stem.endswith(ARTICLE))
