@@ -9,7 +9,7 @@ from loadbook.services.asking import ServiceError
 
 CONTROL_S = 20.0
 _JOINED = 'read -r door <"$1" && echo $$ >"$door" && shift && exec "$@"'
-_LIMITED = 'ulimit -S -n "$1" && shift && exec "$@"'
+_LIMITED = 'ulimit -n "$1" && shift && exec "$@"'
 # prints the hard limit of open files, then the CPUs that a process may use which asks for the CPUs $1
 ALLOWED = """: loadbook asks what processes may have
 ulimit -H -n
@@ -19,7 +19,7 @@ ulimit -H -n
 
 @dataclass(frozen=True)
 class Launch:
-    """CPUs (their numbers on the host) and soft limit of open files of every process; empty and None: as logged in.
+    """CPUs (their numbers on the host) and limit of open files of every process; empty and None: as logged in.
 
     `door` is the file on the host that names the one which takes a process into its quota (`hosts.guard`); "": none.
     """
