@@ -34,7 +34,7 @@ class Given:
 
     run: str = "20261120-100000"
     sd: float = 0.01
-    lab: bool = True
+    lab: bool | str = True
     machine: str = "m1"
     seconds: int = 0
     more: tuple[tuple[str, object], ...] = ()
@@ -96,8 +96,13 @@ def test_the_record_of_these_hosts_counts(layout):
 
 @pytest.mark.parametrize(
     "given",
-    [Given(lab=False), Given(more=(("replay", "20261119-1"),)), Given(more=(("imported", {"timed": True}),))],
-    ids=["other hosts", "played back", "imported"],
+    [
+        Given(lab=False),
+        Given(lab="netns"),
+        Given(more=(("replay", "20261119-1"),)),
+        Given(more=(("imported", {"timed": True}),)),
+    ],
+    ids=["other hosts", "the other lab", "played back", "imported"],
 )
 def test_runs_of_elsewhere_do_not(layout, given):
     plan = planned(layout)
@@ -113,6 +118,14 @@ def test_a_hosts_file_names_other_hosts_than_the_lab(layout, tmp_path):
     assert [one.run for one in recordings(layout, plan, hosts)] == ["20261120-110000"]
     hosts.write_text(REMOTE.replace("cpus = [1]", "cpus = [2]"))
     assert recordings(layout, plan, hosts) == []
+
+
+def test_one_block_alone_says_nothing_of_noise(layout):
+    plan = planned(layout, "nginx-directives", blocks=1)
+    alone = replace(plan, trials=tuple(t for t in plan.trials if t.treatment != "again"))
+    keep(layout, alone)
+    assert len({t.treatment for t in alone.trials}) > 5
+    assert recordings(layout, alone) == []
 
 
 def test_a_replaced_machine_is_another_host(layout):

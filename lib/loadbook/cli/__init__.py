@@ -52,7 +52,7 @@ class LazyGroup(click.Group):
 
 SUMMARIES = {
     "doctor": "What is missing, on which host, and how to get it",
-    "lab": "The loopback lab: up, down, status",
+    "lab": "The lab on this machine: up, down, status, cut, join",
     "hosts": "Trust host keys; list hosts",
     "studies": "Every study: its question, its trials, its time",
     "plan": "Trials, hours and the difference that so many blocks can detect; no network",

@@ -70,12 +70,12 @@ def _of_file(here: Layout, study: Study, path: Path, known: HostsFile) -> Iterat
     """Yield what the hosts file lacks for a study: hosts of a role, and what they may."""
     from loadbook.design.plan import make_plan
     from loadbook.hosts.checkup import Check
-    from loadbook.trials.connect import LAB_RECORD
+    from loadbook.hosts.lab_plan import lab_kind
     from loadbook.trials.dry_run import lacks_of
     from loadbook.trials.roles import lacking
 
     plan, said = make_plan(study), dict[str, list[str]]()
-    if (path.parent / LAB_RECORD).is_file() and (short := lacking(plan, known)):
+    if lab_kind(path) and (short := lacking(plan, known)):
         yield from (Check("lab", study.name, "doubt", lack, "a run adds it to the lab") for lack in short.values())
         return
     for name in plan.treatments:

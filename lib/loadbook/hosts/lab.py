@@ -22,7 +22,7 @@ from loadbook.hosts import connect
 from loadbook.hosts.ground import Ground, Loopback
 from loadbook.hosts.inventory import entry_text
 from loadbook.hosts.known_hosts import lookup_name
-from loadbook.hosts.lab_plan import DRIVER, Roles, cpu_masks, hosts_by_need
+from loadbook.hosts.lab_plan import DRIVER, RECORD, Roles, cpu_masks, hosts_by_need
 from loadbook.hosts.netns import Namespaces
 from loadbook.hosts.sshd import Sshd, program
 from loadbook.records.layout import check_name
@@ -30,7 +30,6 @@ from loadbook.records.manifest import read_json, write_atomic, write_json
 
 HOSTS: Mapping[str, Roles] = {DRIVER: (DRIVER,), "web": ("web",)}
 Kind = Literal["loopback", "netns"]
-RECORD = "lab.json"
 
 
 class Status(NamedTuple):
@@ -46,12 +45,16 @@ class Status(NamedTuple):
 
 @dataclass(frozen=True)
 class Lab:
-    """The lab in `folder`: `hosts` (alias -> roles), for the loopback lab on `net`.1, `net`.2, ..."""
+    """The lab in `folder`: `hosts` (alias -> roles), for the loopback lab on `net`.1, `net`.2, ...
+
+    `least` is how many CPUs every server must have, even if they are then the driver's, too.
+    """
 
     folder: Path
     hosts: Mapping[str, Roles] = field(default_factory=lambda: dict(HOSTS))
     net: str = "127.0.1"
     kind: Kind = "loopback"
+    least: int = 1
 
     @classmethod
     def at(
@@ -62,6 +65,7 @@ class Lab:
         *,
         needs: Mapping[str, int] | None = None,
         kind: Kind | None = None,
+        least: int | None = None,
     ) -> Lab:
         """Return the lab in `folder` with what it had and is to have; a new one has a driver and a web host.
 
@@ -71,11 +75,13 @@ class Lab:
         roles : role -> how many hosts it is to have exactly; 0 takes them away.
         needs : role -> how many hosts it is to have at least, as a study asks.
         kind : None: the kind it had, which is `loopback` in a new lab.
+        least : CPUs that every server must have; None: as before, which is 1 in a new lab.
         """
         record = _read_record(folder)
         known = {alias: tuple(host["roles"]) for alias, host in record["hosts"].items()} or HOSTS
         exactly = dict(roles or {}) | ({DRIVER: drivers} if drivers else {})
-        return cls(folder, hosts_by_need(known, exactly, needs or {}), kind=kind or record["kind"])
+        wanted = hosts_by_need(known, exactly, needs or {})
+        return cls(folder, wanted, kind=kind or record["kind"], least=least or record.get("least", 1))
 
     @property
     def hosts_file(self) -> Path:
@@ -183,8 +189,9 @@ class Lab:
         net = self._ground.net([server.address for server in recorded])
         before = {s.alias: s for s in recorded if s.address.startswith(f"{net}.")}
         left = iter(sorted({f"{net}.{k}" for k in range(1, 100)} - {s.address for s in before.values()}, key=_last))
-        masks = cpu_masks(self.hosts)
+        masks = cpu_masks(self.hosts, self.least)
         alike = {server.alias for server in recorded} == set(self.hosts)
+        alike &= _read_record(self.folder).get("least", 1) == self.least
         servers = []
         for alias in self.hosts:
             (self.folder / check_name("host", alias)).mkdir(exist_ok=True)
@@ -209,7 +216,7 @@ class Lab:
             }
             for s in servers
         }
-        write_json(self.folder / RECORD, {"kind": self.kind, "hosts": hosts})
+        write_json(self.folder / RECORD, {"kind": self.kind, "least": self.least, "hosts": hosts})
 
     def _entry(self, server: Sshd) -> str:
         values = {

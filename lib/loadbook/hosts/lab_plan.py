@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from loadbook.core.errors import UsageError
 from loadbook.records.layout import check_name
+from loadbook.records.manifest import read_json
 
 DRIVER = "driver"
+RECORD = "lab.json"
 MOST = 32
 Roles = tuple[str, ...]
 
@@ -31,6 +34,12 @@ def hosts_by_need(known: Mapping[str, Roles], exactly: Mapping[str, int], least:
     return own | {check_name("host", alias): roles for alias, roles in wanted.items() if alias not in own}
 
 
+def lab_kind(hosts_file: Path) -> str:
+    """Return the kind of the lab that a hosts file is of, "" for one of other hosts."""
+    record = hosts_file.absolute().parent / RECORD
+    return str(read_json(record).get("kind", "loopback")) if record.is_file() else ""
+
+
 def _alias(role: str, number: int) -> str:
     return role if number == 1 else f"{role}-{number}"
 
@@ -44,14 +53,21 @@ def _count(hosts: Mapping[str, Roles], role: str) -> int:
     return sum(role in roles for roles in hosts.values())
 
 
-def cpu_masks(hosts: Mapping[str, Roles]) -> dict[str, tuple[int, ...] | None]:
+def cpu_masks(hosts: Mapping[str, Roles], least: int = 1) -> dict[str, tuple[int, ...] | None]:
     """Share the CPUs that we may use among `hosts` (alias -> roles); drivers are always apart from servers.
 
     With a CPU for every host each has its own; with fewer each role has its own (all `web` the same ones, `balancer`
     others); with fewer still, as on two CPUs, the drivers have one and all servers share the rest. A lab that was
     asked for many hosts thus gives each less. A machine with one CPU has no masks: driver and server then disturb
-    each other, and a gate says so.
+    each other, and a gate says so. Nor has one whose servers would have fewer than `least`, as a study of placement
+    asks, where the machine has that many.
     """
+    cpus, masks = sorted(os.sched_getaffinity(0)), _masks(hosts)
+    small = any(mask and len(mask) < least for alias, mask in masks.items() if DRIVER not in hosts[alias])
+    return dict.fromkeys(hosts) if small and least <= len(cpus) else masks
+
+
+def _masks(hosts: Mapping[str, Roles]) -> dict[str, tuple[int, ...] | None]:
     cpus, roles = sorted(os.sched_getaffinity(0)), _roles_of(hosts)
     if len(cpus) < 2:
         return dict.fromkeys(hosts)

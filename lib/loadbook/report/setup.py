@@ -176,6 +176,10 @@ def verified(data: RunData) -> str:
     return f"verified: {files:,} files of {len(folders):,} trials match their sha256"
 
 
+# True stands for the first kind that there was
+_LABS = {True: "loopback lab", "loopback": "loopback lab", "netns": "namespace lab"}
+
+
 def provenance(data: RunData) -> list[tuple[str, str]]:
     """Return where this page comes from, as pairs of name and value."""
     run = data.run_json
@@ -183,7 +187,7 @@ def provenance(data: RunData) -> list[tuple[str, str]]:
     revision += " (with changes)" if run.get("git_dirty") else ""
     return [
         ("study", f"{data.study.name} (sha256 {run['study_sha256'][:12]})"),
-        ("run", f"{data.run}, {_when(data)}" + (", in the loopback lab" if run.get("lab") else "")),
+        ("run", f"{data.run}, {_when(data)}" + (f", in the {_LABS[run['lab']]}" if run.get("lab") else "")),
         ("seed", "none: the order was not drawn by loadbook" if run["seed"] is None else str(run["seed"])),
         ("loadbook", f"{run['loadbook_version']}, revision {revision}"),
         ("raw data", verified(data)),

@@ -23,12 +23,13 @@ class Bench:
 
     `seats` are those of all treatments; `stage` tells what one of them needs.
     `tools` holds the load generators of all treatments by name, `tool_versions` a version by host alias and tool.
-    `replay` is the id of the run that is played back, None where something really happens.
+    `lab` is the kind of the lab, "" for other hosts; `replay` is the id of the run that is played back, None where
+    something really happens.
     """
 
     plan: Plan
     run: str
-    lab: bool
+    lab: str
     hosts: dict[str, TapedHost]
     inventory: HostsFile
     drivers: tuple[str, ...]

@@ -11,6 +11,7 @@ from loadbook.design.plan import Plan
 from loadbook.hosts import connect
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import HostsFile, read_hosts
+from loadbook.hosts.lab_plan import lab_kind
 from loadbook.hosts.replay import Recording, ReplayHost
 from loadbook.hosts.tape import TapedHost, taped
 from loadbook.records.layout import Layout
@@ -18,12 +19,11 @@ from loadbook.services import ServiceSpec, load_service
 from loadbook.tools import registry
 from loadbook.trials.bench import Bench
 from loadbook.trials.changes import needs_line
-from loadbook.trials.roles import check_roles, needed_hosts, used_hosts
+from loadbook.trials.roles import check_roles, needed_cpus, needed_hosts, used_hosts
 from loadbook.trials.stage import LINE_SERVICE, seat_all
 from loadbook.trials.studies import service_folders
 
 THREADS = 16
-LAB_RECORD = "lab.json"
 MAX_SAID = 5
 
 
@@ -46,8 +46,8 @@ def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) ->
         opened = _opened(lambda alias: _replayed(layout, recording, alias, inventory, run), used)
     hosts = {alias: taped(host, run) for alias, host in opened.items()}
     lined = needs_line(plan, hosts, inventory, inventory.with_role(plan.study.workload.role))
-    lab = (path.parent / LAB_RECORD).is_file()
-    return bench_of(layout, plan, run, hosts, inventory, lined=lined, lab=lab, replay=recording)
+    kind = lab_kind(path)
+    return bench_of(layout, plan, run, hosts, inventory, lined=lined, lab=kind, replay=recording)
 
 
 def bench_of(
@@ -58,7 +58,7 @@ def bench_of(
     inventory: HostsFile,
     *,
     lined: bool,
-    lab: bool = False,
+    lab: str = "",
     replay: Recording | None = None,
 ) -> Bench:
     """Return the bench of these hosts; `lined`: a delay is made in userspace. Nothing is asked of any host."""
@@ -89,7 +89,7 @@ def _services(plan: Plan, folders: Sequence[Path], *, lined: bool) -> dict[str, 
 def _lab_up(layout: Layout, plan: Plan) -> Path:
     from loadbook.hosts.lab import Lab
 
-    lab = Lab.at(layout.lab, needs=needed_hosts(plan))
+    lab = Lab.at(layout.lab, needs=needed_hosts(plan), least=needed_cpus(plan))
     lab.up()
     return lab.hosts_file
 

@@ -15,11 +15,11 @@ from loadbook.core.errors import LoadbookError
 from loadbook.design.plan import Plan, read_plan
 from loadbook.design.study import Study
 from loadbook.hosts.inventory import read_hosts
+from loadbook.hosts.lab_plan import lab_kind
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.manifest import read_json
 from loadbook.records.rundata import trial_values
 from loadbook.records.schema import read_table
-from loadbook.trials.connect import LAB_RECORD
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +94,7 @@ def on_the_hosts_of(layout: Layout, paths: RunPaths) -> Iterator[RunPaths]:
         theirs = layout.run(study, other)
         try:
             said = read_json(theirs.run_json)
-            ours = all(said.get(key) == run.get(key) for key in ("hosts", "lab", "replay"))
+            ours = _kind(said) == _kind(run) and all(said.get(key) == run.get(key) for key in ("hosts", "replay"))
             if ours and not said.get("imported") and _same_machines(theirs, machines):
                 yield theirs
         except LoadbookError:  # torn: it tells nothing
@@ -118,7 +118,7 @@ def _read_all(layout: Layout, plan: Plan, known: Mapping[str, Any] | None) -> It
             pairs, aa = _pairs(paths, theirs, plan.study.metric)
         except LoadbookError:  # torn, of another version, or not ingested: it tells nothing, and others may
             continue
-        if len(pairs) >= MIN_BLOCKS:
+        if len(pairs) >= MIN_BLOCKS and pairs.any():  # a single block, less its own median, is nothing
             yield Recording(study, run, _alike(plan.study, theirs), aa, pairs, paths)
 
 
@@ -128,21 +128,27 @@ def _hosts(layout: Layout, hosts: Path | None) -> Mapping[str, Any] | None:
     if hosts is None and not file.is_file():
         return None
     entries = {a: {"roles": e.roles, "cpus": list(e.cpus or ())} for a, e in read_hosts(file).hosts.items()}
-    return {"lab": (file.parent / LAB_RECORD).is_file(), "hosts": entries}
+    return {"lab": lab_kind(file), "hosts": entries}
 
 
 def _same_hosts(run: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
     if run.get("imported") or run.get("replay") or not run.get("hosts"):
         return False
     if known is None:
-        return bool(run.get("lab"))
+        return _kind(run) == "loopback"
     entries = known["hosts"]
-    return run.get("lab") == known["lab"] and all(
+    return _kind(run) == known["lab"] and all(
         alias in entries
         and set(host["roles"]) <= set(entries[alias]["roles"])
         and (host["cpus"] or []) == entries[alias]["cpus"]
         for alias, host in run["hosts"].items()
     )
+
+
+def _kind(run: Mapping[str, Any]) -> str:
+    """Return the kind of lab of a run, "" for other hosts; True stands for the first kind that there was."""
+    lab = run.get("lab")
+    return lab if isinstance(lab, str) else "loopback" if lab else ""
 
 
 def _same_machines(paths: RunPaths, machines: dict[str, Any]) -> bool:
