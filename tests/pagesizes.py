@@ -50,7 +50,7 @@ def sized_study(
     """A study of these page sizes, balancers and nodes; a factor with one level is left out."""
     factors: dict[str, Any] = {"page_bytes": {"levels": list(sizes)}}
     if len(balancers) > 1:
-        factors["size"] = {"role": "balancer", "of": "variant", "levels": list(balancers)}
+        factors["balancer_size"] = {"role": "balancer", "of": "variant", "levels": list(balancers)}
     if len(tiers) > 1:
         factors["nodes"] = {"of": "hosts", "levels": list(tiers)}
     variants = {name: {"cpu_quota": 0.5} for name in balancers}
@@ -71,7 +71,7 @@ def true_rate(study: Study, treatment: str, link: float = LINK_BYTES_PER_S) -> f
     """The rate per second that a treatment would have without noise; four nodes have 6 % more below 64 K."""
     levels = study.levels_of(treatment)
     size = float(levels["page_bytes"])
-    own = PER_REQUEST_S[str(levels.get("size", "large"))] + size / link
+    own = PER_REQUEST_S[str(levels.get("balancer_size", "large"))] + size / link
     more = 1.06 if levels.get("nodes") == 4 and size < 65_536 else 1.0
     return more / own
 

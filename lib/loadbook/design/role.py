@@ -70,8 +70,9 @@ class Setting(Spec):
     cpu_quota : CPUs' worth of time that its processes get together; None: no limit.
     nofile : open files that each of its processes may have; None: what the login has.
     sysctls : settings of the host's kernel for the time of the trial.
-    delay_ms, loss, rate_mbit : what is done to the network on the way from this role's hosts to the load's target:
-        milliseconds added to each way through, share of packets lost, megabits per second.
+    delay_ms, loss, rate_mbit : what is done to the network on the way from the driver's hosts to the load's target:
+        milliseconds added to each way through, share of packets lost, megabits per second. Of another role rate_mbit
+        alone counts: megabits per second of its answers, on the way back to the host that asks it (the first driver).
     config : a file beside the study that takes the place of the service's own main template.
     """
 

@@ -76,11 +76,12 @@ def saturation(
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def saturation_of(data: RunData) -> pd.DataFrame:
+def saturation_of(data: RunData, links: Mapping[str, float] | None = None) -> pd.DataFrame:
     """Return `saturation` of a run, with all that its records tell of windows, links and placement."""
     measured = data.values("duration").set_index("trial")["value"].dropna()
     windows = {str(trial): float(value) for trial, value in measured.items()}
-    return saturation(data.traces, data.trials, data.run_json["hosts"], windows=windows, rooms=rooms_of(data))
+    hosts, rooms = data.run_json["hosts"], rooms_of(data)
+    return saturation(data.traces, data.trials, hosts, windows=windows, links=links, rooms=rooms)
 
 
 def bottlenecks(frame: pd.DataFrame) -> dict[str, Letter | None]:

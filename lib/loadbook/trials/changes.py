@@ -76,7 +76,11 @@ def _of_services(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:
         setting = stage.setting(seat.role)
         quotas = {seat.role: setting.cpu_quota} if setting.cpu_quota else {}
         sysctls, accepts = {**seat.spec.sysctls, **setting.sysctls}, tuple(stage.also_at(seat))
-        yield seat.alias, guard.Changes(sysctls=sysctls, quotas=quotas, accepts=accepts)
+        toward = stage.asker(seat).address if setting.rate_mbit else ""
+        yield (
+            seat.alias,
+            guard.Changes(sysctls=sysctls, quotas=quotas, accepts=accepts, rate_mbit=setting.rate_mbit, toward=toward),
+        )
 
 
 def _of_drivers(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:

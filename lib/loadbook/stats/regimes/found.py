@@ -58,20 +58,32 @@ def look(data: RunData, metric: str, level: float = 0.95) -> Found:
     study, values = data.study, data.values(metric)
     regimes = regimes_of(study, values, data.plan["treatments"], level)
     tiers = tiers_of(study, values, regimes.series, study.margin, metric, level)
-    letters = bottlenecks(saturation_of(data))
+    links = links_of(data)
+    letters = bottlenecks(saturation_of(data, links))
     errors = tier_errors(study, data.trials, data.measurements, regimes.series)
-    return Found(regimes, values, letters, tiers, link_of(data), study.margin, errors)
+    return Found(regimes, values, letters, tiers, _narrowest(data, links), study.margin, errors)
 
 
-def link_of(data: RunData) -> float | None:
-    """Return the narrowest link known on the way from the load's target to the driver, in bytes per second.
+def links_of(data: RunData) -> dict[str, float]:
+    """Return host -> capacity of its link in bytes per second: of the hosts file, or narrower where the study says so.
 
-    Links are those of the hosts file, and what the study's role of the driver narrows its way to (rate_mbit).
+    A study makes the links of a role other than the driver's narrow by `rate_mbit`, in the lab say.
     """
+    study, hosts = data.study, data.run_json["hosts"]
+    known = {alias: host["link_mbit"] for alias, host in hosts.items() if host.get("link_mbit")}
+    for role in (name for name in study.roles if name != study.workload.role):
+        rates = {study.setting(name, role).rate_mbit for name in data.plan["treatments"]}
+        shaped = rates.pop() if len(rates) == 1 else None
+        if shaped:
+            known |= {a: min(shaped, known.get(a, shaped)) for a, host in hosts.items() if role in host["roles"]}
+    return {alias: mbit * MBIT for alias, mbit in known.items()}
+
+
+def _narrowest(data: RunData, links: Mapping[str, float]) -> float | None:
+    """Return the narrowest link known on the way from the load's target to the driver, in bytes per second."""
     study = data.study
-    driver, targets = study.workload.role, {study.target_of(name) for name in data.plan["treatments"]}
-    ends = [host for host in data.run_json["hosts"].values() if {driver, *targets} & set(host["roles"])]
-    known = [host["link_mbit"] for host in ends if host.get("link_mbit")]
-    shaped = [study.setting(name, driver).rate_mbit for name in data.plan["treatments"]]
-    known += [rate for rate in shaped[:1] if rate and len(set(shaped)) == 1]
-    return min(known) * MBIT if known else None
+    ends = {study.workload.role, *(study.target_of(name) for name in data.plan["treatments"])}
+    known = [
+        links[alias] for alias, host in data.run_json["hosts"].items() if alias in links and ends & set(host["roles"])
+    ]
+    return min(known, default=None)

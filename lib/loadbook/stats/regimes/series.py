@@ -65,9 +65,10 @@ def _named(study: Study, levels: Mapping[str, Level]) -> str:
 
 
 def level_name(study: Study, factor: str, level: Level) -> str:
-    """Return a level in words: a number with its factor's name, a word with its role's."""
-    counted = isinstance(level, int | float) and not isinstance(level, bool)
-    return f"{level:g} {factor.replace('_', ' ')}" if counted else f"{level} {study.factors[factor].role}"
+    """Return a level in words: before the name of its factor, or of the role whose size the factor is."""
+    role = study.factors[factor].role
+    noun = role if factor.startswith(role) else factor.replace("_", " ")
+    return f"{level:g} {noun}" if isinstance(level, float) else f"{level} {noun}"
 
 
 def regimes_of(study: Study, values: pd.DataFrame, treatments: Iterable[str], level: float = 0.95) -> Regimes:
