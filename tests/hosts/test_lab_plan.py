@@ -64,3 +64,15 @@ def test_shares_by_host_then_by_role_then_two(monkeypatch):
     assert masks(0, 1, 2, 3) == [(0,), (1,), (2,), (3,)]
     assert masks(0, 1, 2) == [(0,), (1,), (1,), (2,)]
     assert masks(0, 1) == [(0,), (1,), (1,), (1,)]
+
+
+def test_servers_that_need_more_cpus_than_their_share_share_all_of_them(monkeypatch):
+    hosts = hosts_by_need(SMALL, {}, {"app": 1})
+
+    def masks(cpus, least):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)))
+        return cpu_masks(hosts, least)
+
+    assert set(masks(2, 2).values()) == {None}
+    assert masks(2, 4) == masks(2, 1)  # not to be had: who names them is told so
+    assert masks(6, 2) == masks(6, 1) == {"driver": (0, 1), "web": (2, 3), "app": (4, 5)}

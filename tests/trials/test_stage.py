@@ -12,7 +12,7 @@ from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.services import ServiceSpec
 from loadbook.tools.base import Target
 from loadbook.trials.preflight import PreflightError
-from loadbook.trials.roles import check_roles, needed_hosts, used_hosts
+from loadbook.trials.roles import check_roles, needed_cpus, needed_hosts, used_hosts
 from loadbook.trials.stage import LINE_SERVICE, Stage, seat_all
 
 STUDY = {
@@ -54,7 +54,7 @@ def bench(lined: bool = False) -> Any:
     specs = {name: spec(name) for name in ("front", "back", *([LINE_SERVICE] if lined else []))}
     hosts = {alias: SimpleNamespace(address=f"{alias}.net", workdir=f"/work/{alias}") for alias in known.hosts}
     seats = seat_all(plan.study, plan.treatments, known, specs, ["load"])
-    return SimpleNamespace(plan=plan, inventory=known, hosts=hosts, seats=seats, drivers=("load",),
+    return SimpleNamespace(plan=plan, inventory=known, hosts=hosts, seats=seats, drivers=("load",), lab="", replay=None,
                            cpus_of=lambda alias: [], host_cpus=dict.fromkeys(hosts, (0, 1)))  # fmt: skip
 
 
@@ -80,6 +80,17 @@ def test_a_service_is_told_what_stands_behind_it() -> None:
     assert set(places["web", "w2"]["behind"]) == {"app", "store"}
     app = {"node": "big", "address": "big.net", "port": 18080, "dir": "/work/big/services/t1-a1-app", "local": False}
     assert places["web", "w2"]["backends"] == [app]
+
+
+def test_hosts_of_a_lab_are_one_machine() -> None:
+    lab = bench()
+    lab.lab = "loopback"
+    place = next(Stage(lab, "single").place(seat, "t1-a1") for seat in lab.seats if seat.role == "web")
+    assert [b["local"] for b in place.extra["backends"]] == [True]
+
+
+def test_a_plan_tells_how_many_cpus_it_names() -> None:
+    assert needed_cpus(make_plan(Study.model_validate(STUDY))) == 2
 
 
 def test_it_is_asked_by_who_sends_it_requests() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from loadbook.design.plan import Plan
 from loadbook.design.role import Role, Setting
 from loadbook.hosts.inventory import HostsFile
+from loadbook.hosts.shell import cpu_list
 from loadbook.trials.preflight import PreflightError
 from loadbook.trials.stage import chosen_hosts
 
@@ -19,6 +20,12 @@ def _settings(plan: Plan, role: str) -> list[Setting]:
 def needed_hosts(plan: Plan) -> dict[str, int]:
     """Return how many hosts each role of a plan takes; a role without a service (a driver) takes what there is."""
     return {role: count for role in plan.study.roles if (count := _needed(plan, role))}
+
+
+def needed_cpus(plan: Plan) -> int:
+    """Return how many CPUs each host must have for the CPUs that a plan names."""
+    named = [setting.cpus for role in plan.study.roles for setting in _settings(plan, role) if setting.service]
+    return max((max(cpu_list(cpus)) + 1 for cpus in named if cpus != "all"), default=1)
 
 
 def _needed(plan: Plan, role: str) -> int:

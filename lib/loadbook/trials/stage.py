@@ -149,7 +149,8 @@ class Stage:
     def _backend_at(self, seat: Seat, asked_by: Seat, stem: str) -> dict[str, Any]:
         host = self.bench.hosts[seat.alias]
         folder = Place.on(host, service_name(stem, seat.role), seat.port).dir
-        return _backend(seat.alias, host.address, seat.port, folder, local=seat.alias == asked_by.alias)
+        here = seat.alias == asked_by.alias or bool(self.bench.lab or self.bench.replay)  # a lab is one machine
+        return _backend(seat.alias, host.address, seat.port, folder, local=here)
 
     def cpus(self, seat: Seat) -> list[int]:
         """Return the CPUs that a service may use; UsageError when its host has fewer than the study names."""
