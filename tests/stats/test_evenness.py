@@ -46,7 +46,7 @@ def test_one_trial_far_from_even_is_enough() -> None:
     assert (found.even, found.word) == (False, "uneven by up to 20\u00a0%")
     good = spread(traces({"a": [(0, 5)], "b": [(0, 5)]}), trials(1, "other"), "web", {"other": ["a", "b"]})
     assert sentence([found, *good], LABELS).startswith(
-        "Uneven in two nodes: a node’s part of the requests was up to 20"
+        "In two nodes a node’s part of the requests is uneven by up to 20"
     )
     assert "1 of 2 treatments even to within 5" in sentence([found, *good], LABELS)
 

@@ -54,7 +54,12 @@ class BalancersPage(EffectsPage):
 
     def value(self) -> Block:
         """Show what a rate costs with each balancer, or which prices are not known."""
-        return note(prices.said(self.prices, self.analysis, self.labels))
+        said = prices.said(self.prices, self.analysis, self.labels)
+        if not self.prices.of:
+            return note(said)
+        table = prices.table(self.prices, self.analysis, self.labels)
+        html = render("note.html.j2", text=said) + safe_table(table)
+        return Block(str(html), str(clean(f"{said}\n{plain(table)}")))
 
     def more_support(self) -> str | None:
         """Return how much the most nodes carry, where their number varies."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import NBSP, joined, level
 from loadbook.records.rundata import RunData
+from loadbook.report.tables import DASH, Column, Table
 from loadbook.report.tiers import hosts_of
 from loadbook.stats.result import Analysis, Interval, Row
 
@@ -50,8 +51,8 @@ class Prices:
 
     @property
     def head(self) -> str:
-        """The head of a column."""
-        return f"{self.currency or 'price'} a month per 1,000/s"
+        """The head of a column: the price of a month of hosts for every 1,000 requests/s."""
+        return f"{self.currency or 'price'} per 1,000/s"
 
 
 def prices(data: RunData, analysis: Analysis, limited: Sequence[str] = ()) -> Prices:
@@ -112,6 +113,18 @@ def said(found: Prices, analysis: Analysis, labels: Mapping[str, str]) -> str:
     times = f", {_between(*price.times)} times as much" if price.times and not price.at_most else ""
     more = f" Not known for the rest: {lacking} in the hosts file." if found.missing else ""
     return f"{first}; {least}{times}.{more}"
+
+
+def table(found: Prices, analysis: Analysis, labels: Mapping[str, str]) -> Table:
+    """Return what each treatment costs a month and for every 1,000 requests/s, the cheapest rate first."""
+    columns = [Column("Treatment"), Column(f"Hosts, {found.currency or 'price'} a month", True),
+               Column(found.head, True), Column(f"Times {labels[analysis.baseline]}", True)]  # fmt: skip
+    order = sorted(found.of.items(), key=lambda item: item[1].thousand)
+    rows = [
+        [labels[name], f"{price.month:,.6g}", price.text, _between(*price.times) if price.times else DASH]
+        for name, price in order
+    ]
+    return Table("Prices", columns, rows)
 
 
 def _few(names: Sequence[str], most: int = 3) -> str:

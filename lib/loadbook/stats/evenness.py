@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from loadbook.core.units import NBSP, joined, percent
+from loadbook.core.units import NBSP, joined
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,9 +59,8 @@ class Spread:
             return "not counted"
         if self.silent:
             return f"nothing reached {joined(self.silent)}"
-        if self.even:
-            return f"even to within {max(1, math.ceil(round(self.apart * 100, 6)))}{NBSP}%"
-        return f"uneven by up to {percent(self.apart, 0, signed=False)}"
+        up_to = f"{max(1, math.ceil(round(self.apart * 100, 6)))}{NBSP}%"
+        return f"even to within {up_to}" if self.even else f"uneven by up to {up_to}"
 
 
 def spread(
@@ -128,5 +127,4 @@ def sentence(found: Sequence[Spread], labels: Mapping[str, str], counter: str = 
     worst = max(uneven, key=lambda s: s.apart)
     kept = len(counted) - len(uneven)
     rest = f"; {kept} of {len(counted)} treatments even to within {EVEN * 100:g}{NBSP}%" if kept else ""
-    distance = percent(worst.apart, 0, signed=False)
-    return f"Uneven in {labels[worst.treatment]}: a node’s part of the {noun} was up to {distance} from equal{rest}."
+    return f"In {labels[worst.treatment]} a node’s part of the {noun} is {worst.word}{rest}."
