@@ -28,22 +28,35 @@ def found(of: Study) -> dict[str, str]:
     return {p.path: p.message for p in check_study(of)}
 
 
+def as_set_up(of: Study, treatment: str, folders: list[Path]) -> dict[str, object]:
+    """Return, by role, what tells a treatment from others: configuration and where it runs."""
+    behind = [{"node": "n", "address": "10.0.0.1", "port": 80, "dir": "/n", "local": True}]
+    shown: dict[str, object] = {}
+    for role in of.roles:
+        setting = of.setting(treatment, role)
+        extra = {"backends": behind, "behind": dict.fromkeys(setting.backends, behind)}
+        place = Place("/w", "127.0.0.1", 18080, extra)
+        main = setting.config_text.encode() if setting.config_text else None
+        sha = (
+            setting.service
+            and render(load_service(setting.service, folders), setting.vars, place, main=main).config_sha256
+        )
+        shown[role] = sha, setting.model_dump(exclude={"vars", "config_text"})
+    return shown
+
+
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda p: p.stem)
 def test_every_treatment_of_the_studies_that_come_with_loadbook_renders(path: Path) -> None:
     of = read_study(path)
     folders = [STUDIES / "services"]
     assert check_study(of, folders) == []
-    hashes = {}
-    for role in (name for name, r in of.roles.items() if r.service):
-        service = load_service(of.roles[role].service or "", folders)
-        for name in of.treatments:
-            rendered = render(service, of.vars_of(name, role), Place("/w", "127.0.0.1", 18080))
-            hashes[name] = rendered.config_sha256
+    shown = {name: as_set_up(of, name, folders) for name in of.treatments}
+    load = {name: of.workload_of(name) for name in of.treatments}
     for name, treatment in of.treatments.items():
         if treatment.same_as:
-            assert hashes[name] == hashes[treatment.same_as]
-        elif name != of.baseline and not treatment.workload:
-            assert hashes[name] != hashes[of.baseline]
+            assert shown[name] == shown[treatment.same_as]
+        elif name != of.baseline:
+            assert (shown[name], load[name]) != (shown[of.baseline], load[of.baseline])
 
 
 def test_a_fine_study_has_no_problems() -> None:

@@ -28,7 +28,13 @@ def instance(host: Host, spec: ServiceSpec, **values: str | int) -> Instance:
 
 @pytest.mark.parametrize(
     "kind, values",
-    [("nginx", {"tls": "on"}), ("toy", {}), ("haproxy", {"tls": "on"}), ("httpd", {}), ("redis", {"keys": 1000})],
+    [
+        ("nginx", {"tls": "on"}),
+        ("toy", {}),
+        ("haproxy", {"tls": "on"}),
+        ("httpd", {}),
+        ("redis", {"keys": 1000}),
+    ],
 )
 def test_a_service_runs_proves_itself_and_leaves_nothing(
     connect_lab: Connect, tmp_path: Path, kind: str, values: dict[str, str | int]

@@ -13,6 +13,7 @@ from loadbook.services.questions import Question
 from loadbook.services.render import Rendered
 
 ASK_S = 2.0
+SHOWN = 80
 POLL_S = (0.005, 0.1)
 # prints the local address of every TCP socket that listens on port $1 (hex)
 LISTENING = """: loadbook asks which addresses listen on a port
@@ -71,7 +72,8 @@ def ask(asker: Host, address: str, port: int, path: str, scheme: str = "http") -
 
 
 def _run(host: Host, argv: tuple[str, ...]) -> Heard:
-    where = f"`{' '.join(argv)}`"
+    line = " ".join(argv)
+    where = f"`{line if len(line) <= SHOWN else line[:SHOWN] + ' ...'}`"
     try:
         done = host.run(argv, timeout_s=ASK_S)
     except LostError:

@@ -201,7 +201,11 @@ class Instance:
             return True, f"{heard.where} answered {wanted}, as rendered"
         if not heard.answer.status and heard.fine and wanted in heard.text:
             return True, f"{heard.where} printed {wanted}, as rendered"
-        said = f"{heard.answer.status or heard.seen} {heard.text[:100].strip()!r}, not {wanted!r}"
+        said = (
+            f"{heard.answer.status or 'with'} {heard.text[:100].strip()!r}, not {wanted!r}"
+            if heard.fine
+            else heard.seen
+        )
         return False, f"{heard.where} answered {said}: another server, or an older configuration"
 
     def counters(self, asker: Host) -> dict[str, float]:
