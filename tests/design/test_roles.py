@@ -125,6 +125,10 @@ def test_a_subset_called_smoke_is_the_smoke_variant(studies):
         ('label = "single node"', "set = { nodes = 2 }", "treatments.none-1.set", "is what [grid] sets"),
         ("levels = [50, 400]", "levels = [60, 400]", "factors.connections.levels", "lacks 50"),
         ('service = "nginx"', 'service = "nginx"\nconfig = "mine.conf"', "roles.web.config", "cannot be read"),
+        ('cpus = "1"', 'cpus = "0,3-1"', "roles.balancer.variants.l7.cpus", "first to last"),
+        ('cpus = "1"', 'external = "a:99999"', "roles.balancer.variants.l7.external", "a port from 1 to 65535"),
+        ("[roles.web]", "[roles.monitor]\n[roles.web]", "roles.monitor", "loadbook's own"),
+        ('of = "workload", levels', 'of = "workload", var = "model", levels', "factors.connections.var", "every"),
     ],
 )
 def test_a_mistake_has_its_key_path(studies, old, new, path, words):
@@ -150,6 +154,9 @@ def test_another_service_does_not_take_over_variables():
         {"service": "a", "vars": {"x": 1}, "cpus": "0", "variants": {"b": {"service": "b"}, "c": {"vars": {"y": 2}}}}
     )
     assert (role.variant("b").vars, role.variant("b").cpus) == ({}, "0")
+    own = role.model_copy(update={"config": "mine.conf", "config_text": "events {}"})
+    assert (own.variant("b").config, own.variant("b").config_text) == (None, None)
+    assert own.variant("c").config_text == "events {}"
     assert (role.variant("c").service, role.variant("c").vars) == ("a", {"x": 1, "y": 2})
     assert not role.variant("none").present
 

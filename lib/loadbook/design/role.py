@@ -14,7 +14,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
-HostPort = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}$")]
+HostPort = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}$"),
+    AfterValidator(lambda value: _with_port(value)),
+]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
 SysctlName = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_-]+)+$", max_length=100)]
 _CPUS = r"[0-9]{1,4}(-[0-9]{1,4})?"
@@ -22,9 +26,11 @@ CpuList = Annotated[
     str,
     BeforeValidator(lambda value: str(value) if type(value) is int else value),
     Field(pattern=rf"^(all|{_CPUS}(,{_CPUS})*)$"),
+    AfterValidator(lambda value: _rising(value)),
 ]
 SysctlValue = Annotated[int | str, AfterValidator(lambda value: _plain(value))]
 ABSENT = "none"  # the level of a factor of variants that leaves the role out
+OURS = frozenset({"guard", "line", "load", "monitor"})  # what a trial calls its own jobs: no role can have these names
 
 # what a factor may change of its role beside its service's variables ("vars") and the load ("workload")
 Facet = Literal[
@@ -47,6 +53,19 @@ def _plain(value: int | str) -> int | str:
     if isinstance(value, str) and not (value and value.isascii() and value.isprintable() and len(value) <= 200):
         raise ValueError("a number or a short printable text")
     return value
+
+
+def _with_port(value: str) -> str:
+    if not 0 < int(value.rpartition(":")[2]) < 65536:
+        raise ValueError("must end with a port from 1 to 65535")
+    return value
+
+
+def _rising(cpus: str) -> str:
+    spans = [part.partition("-") for part in cpus.split(",")]
+    if any(last and int(first) > int(last) for first, _, last in spans):
+        raise ValueError("a range goes from first to last, as in 0-1")
+    return cpus
 
 
 def _listed(value: object) -> object:
@@ -126,5 +145,6 @@ class Role(Setting):
         chosen = self.variants[name].model_dump(exclude_unset=True)
         other = {"service", "external"} & set(chosen)
         if other:  # another service knows nothing of this one's variables or file
-            usual = usual.model_copy(update={"service": None, "external": None, "vars": {}, "config": None})
+            none: dict[str, Any] = {"service": None, "external": None, "vars": {}, "config": None, "config_text": None}
+            usual = usual.model_copy(update=none)
         return usual.changed(chosen)

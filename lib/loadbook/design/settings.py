@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem
-from loadbook.design.problems import key_path, of_validation, shown, suggest
-from loadbook.design.role import ABSENT, Setting
+from loadbook.design.problems import SAME_FOR_ALL, key_path, of_validation, shown, suggest
+from loadbook.design.role import ABSENT, OURS, Setting
 from loadbook.design.study import Study
 
 MAX_SAID = 20
@@ -40,12 +40,17 @@ def _read_config(folder: Path, owner: object, where: tuple[str, ...]) -> Iterato
 def problems(study: Study) -> list[SpecProblem]:
     """Return what is wrong with the roles of a study that is valid table by table, under each of its treatments."""
     found: dict[str, SpecProblem] = {}
-    for problem in [*_of_backends(study), *_of_factors(study), *_of_conditions(study)]:
+    for problem in [*_of_names(study), *_of_backends(study), *_of_factors(study), *_of_conditions(study)]:
         found.setdefault(problem.path, problem)
     if not found:
         for problem in _of_treatments(study):
             found.setdefault(problem.path, problem)
     return list(found.values())[:MAX_SAID]
+
+
+def _of_names(study: Study) -> Iterator[SpecProblem]:
+    for name in OURS & set(study.roles):
+        yield SpecProblem(f"roles.{name}", "is loadbook's own name for one of its jobs: call the role something else")
 
 
 def _of_backends(study: Study) -> Iterator[SpecProblem]:
@@ -76,6 +81,8 @@ def _of_factors(study: Study) -> Iterator[SpecProblem]:
                 yield SpecProblem(f"factors.{name}.levels.{number}", message)
         if factor.of not in ("vars", "variant", "sysctls", "workload") and factor.var is not None:
             yield SpecProblem(f"factors.{name}.var", f'goes with of = "vars", "sysctls" or "workload", not {factor.of}')
+        if factor.of == "workload" and (factor.var or name) in SAME_FOR_ALL:
+            yield SpecProblem(f"factors.{name}.var", "is the same for every treatment: set it in [workload]")
 
 
 def _of_conditions(study: Study) -> Iterator[SpecProblem]:
