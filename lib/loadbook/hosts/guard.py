@@ -2,7 +2,7 @@
 
 A job on the host (guard.sh) changes everything, reads it back, and puts it back when it ends: because it is stopped,
 because its lease is over, or because we died. It needs root there, as a rule, and iproute2 for addresses and the
-network; only what `may` of the hosts file allows is changed (`check_allowed`).
+network; only what `may` of the hosts file allows is changed (`not_allowed`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MIN_QUOTA = 0.05  # CPUs; a thousandth of a second in each period
 ALLOW = "allow it in the hosts file: may = [{}]; the namespace lab allows it (as root: loadbook lab up --kind netns)"
 _SYSCTL = re.compile(r"[a-z0-9_]+(\.[A-Za-z0-9_-]+)+")
 _VALUE = re.compile(r"[A-Za-z0-9_.:,+-]+([ \t]+[A-Za-z0-9_.:,+-]+)*")
-_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+_ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 # waits until the guard in folder $1 has said how it went, or ended, for $2 fiftieths of a second; prints what it said
@@ -44,7 +44,7 @@ class Changes:
     delay_ms : milliseconds added to every packet on the way to `toward`.
     loss : share of the packets to `toward` that are lost.
     rate_mbit : megabits per second that may go to `toward`; None: as many as do.
-    toward : the address that delay, loss and rate count for.
+    toward : the address that delay, loss and rate count for; "": everybody, on the interface of the host's own address.
     quotas : name (a role) -> CPUs' worth of time that the processes get together which join it (`door`).
     accepts : IPv4 addresses of others whose packets the host takes for its own, without telling the network so.
     """
@@ -100,7 +100,7 @@ class Changes:
     def _network(self) -> list[str]:
         if "tc" not in self.permits():
             return []
-        to = _checked(_ADDRESS, self.toward, "address")
+        to = _checked(_ADDRESS, self.toward, "address") if self.toward else "all"
         return [f"path {to} {round(self.delay_ms * 1000)} {self.loss * 100:g} {round((self.rate_mbit or 0) * 1000)}"]
 
 
@@ -116,14 +116,14 @@ def _percent(cpus: float) -> int:
     return round(cpus * 100)
 
 
-def check_allowed(alias: str, may: Sequence[Permit], permits: Sequence[Permit], why: str) -> None:
-    """Raise HostError when the hosts file does not allow what `why` (a trial's changes, a service) needs."""
+def not_allowed(alias: str, may: Sequence[Permit], permits: Sequence[Permit], why: str) -> str | None:
+    """Return in words what `why` (a service, a treatment) needs and the hosts file does not allow, None for nothing."""
     lacking = [permit for permit in permits if permit not in may]
-    if lacking:
-        known = ", ".join(f'"{permit}"' for permit in [*may, *lacking])
-        raise HostError(
-            alias, f"{why}: needs {', '.join(lacking)}, which the hosts file does not allow", ALLOW.format(known)
-        )
+    if not lacking:
+        return None
+    known = ", ".join(f'"{permit}"' for permit in [*may, *lacking])
+    said = f"host {alias}: {why}: needs {', '.join(lacking)}, which the hosts file does not allow"
+    return f"{said} ({ALLOW.format(known)})"
 
 
 def has_netem(host: Host) -> bool:
@@ -138,7 +138,7 @@ def set_up(host: Host, name: str, changes: Changes, lease_s: float) -> None:
     ------
     HostError : what was refused, and why; nothing is left changed. UsageError : a value that is none.
     """
-    host.start(job(name, changes, lease_s))
+    host.start(job(name, changes, lease_s, host.address))
     args = [folder(name), str(round(READY_S * 50))]
     said = host.script(OUTCOME, args, timeout_s=READY_S + 5).stdout.decode(errors="replace").strip()
     state, _, words = said.partition(" ")
@@ -147,9 +147,13 @@ def set_up(host: Host, name: str, changes: Changes, lease_s: float) -> None:
         raise HostError(host.alias, f"refuses a change: {words or 'the guard said nothing'}", _hint(words))
 
 
-def job(name: str, changes: Changes, lease_s: float) -> Job:
-    """Return the job that makes the changes and puts everything back when it ends; UsageError for a value."""
-    return Job(name, (("/bin/sh", "-c", _script(), "guard", *changes.lines()),), lease_s, ends_with_us=True)
+def job(name: str, changes: Changes, lease_s: float, own: str) -> Job:
+    """Return the job that makes the changes and puts everything back when it ends; UsageError for a value.
+
+    `own` is the address that others know the host by.
+    """
+    words = (_checked(_ADDRESS, own, "address"), *changes.lines())
+    return Job(name, (("/bin/sh", "-c", _script(), "guard", *words),), lease_s, ends_with_us=True)
 
 
 def door(name: str, quota: str) -> str:

@@ -1,13 +1,15 @@
 : loadbook changes this host as long as this runs, and puts it back
-# guard.sh CHANGE...   runs as the step of a job, in the job's folder; POSIX sh, as root or where root let us
+# guard.sh OWN CHANGE...   runs as the step of a job, in the job's folder; POSIX sh, as root or where root let us
 #
 #   sysctl NAME VALUE                       a kernel setting, read back
-#   path ADDRESS DELAY_US LOSS_% RATE_KBIT  the network on the way to ADDRESS; 0: left as it is
+#   path ADDRESS DELAY_US LOSS_% RATE_KBIT  the network on the way to ADDRESS, or to all; 0: left as it is
 #   accept ADDRESS                          take packets for ADDRESS without claiming it in the network
 #   quota NAME PERCENT                      a cgroup with so much time of one CPU; the file cgroup-NAME holds its door
 #
 # The file `state` says done or refused; how to put things back is kept in <workdir>/undo until it is done, so that
 # what a killed guard left is put back by the next one.
+own=$1 # the address that others know this host by
+shift
 job=${PWD##*/}
 undo=../../undo
 period_us=20000
@@ -95,9 +97,16 @@ own_machine() {
 }
 
 path() { # ADDRESS DELAY_US LOSS RATE_KBIT
-    to=$(getent ahostsv4 "$1" | sed -n 's/ .*//;1p')
-    dev=$(ip -o -4 route get "$to" 2>&1 | sed -n 's/.* dev \([^ ]*\).*/\1/p')
-    [ -n "$dev" ] || refuse "no way to ${1:-nowhere} over IPv4"
+    class=
+    if [ "$1" = all ]; then
+        class="default 2"
+        dev=$(ip -o -4 addr show to "$own/32" 2>/dev/null | { read -r _ name _ && echo "$name"; })
+        [ -n "$dev" ] || refuse "no interface has its own address $own"
+    else
+        to=$(getent ahostsv4 "$1" | sed -n 's/ .*//;1p')
+        dev=$(ip -o -4 route get "$to" 2>&1 | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+        [ -n "$dev" ] || refuse "no way to ${1:-nowhere} over IPv4"
+    fi
     old=$(tc qdisc show dev "$dev" root 2>&1)
     case $old in
     '' | "qdisc "*" 0: "*) ;;
@@ -106,9 +115,11 @@ path() { # ADDRESS DELAY_US LOSS RATE_KBIT
     remember "qdisc $dev"
     rate=$4
     [ "$rate" != 0 ] || rate=100000000
-    queue qdisc add dev "$dev" root handle 1: htb
+    # shellcheck disable=SC2086
+    queue qdisc add dev "$dev" root handle 1: htb $class
     queue class add dev "$dev" parent 1: classid 1:2 htb rate "${rate}kbit" burst 100k cburst 100k quantum 60000
-    queue filter add dev "$dev" parent 1: protocol ip prio 1 u32 match ip dst "$to/32" flowid 1:2
+    [ -n "$class" ] ||
+        queue filter add dev "$dev" parent 1: protocol ip prio 1 u32 match ip dst "$to/32" flowid 1:2
     [ "$2$3" = 00 ] ||
         queue qdisc add dev "$dev" parent 1:2 handle 2: netem delay "${2}us" loss "$3%" limit 100000
 }

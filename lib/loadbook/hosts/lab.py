@@ -22,7 +22,7 @@ from loadbook.hosts import connect
 from loadbook.hosts.ground import Ground, Loopback
 from loadbook.hosts.inventory import entry_text
 from loadbook.hosts.known_hosts import lookup_name
-from loadbook.hosts.lab_plan import DRIVER, RECORD, Roles, cpu_masks, hosts_by_need
+from loadbook.hosts.lab_plan import BALANCER, DRIVER, RECORD, Roles, cpu_masks, hosts_by_need
 from loadbook.hosts.netns import Namespaces
 from loadbook.hosts.sshd import Sshd, program
 from loadbook.records.layout import check_name
@@ -90,7 +90,8 @@ class Lab:
 
     @cached_property
     def _ground(self) -> Ground:
-        return Namespaces(self.folder) if self.kind == "netns" else Loopback(self.folder, self.net)
+        fronts = frozenset(alias for alias, roles in self.hosts.items() if BALANCER in roles)
+        return Namespaces(self.folder, fronts) if self.kind == "netns" else Loopback(self.folder, self.net)
 
     def up(self) -> list[Status]:
         """Bring every host up that is not, log in to each, and return the state; a running lab is left alone.

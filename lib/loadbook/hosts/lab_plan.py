@@ -10,7 +10,7 @@ from loadbook.core.errors import UsageError
 from loadbook.records.layout import check_name
 from loadbook.records.manifest import read_json
 
-DRIVER = "driver"
+DRIVER, BALANCER = "driver", "balancer"
 RECORD = "lab.json"
 MOST = 32
 Roles = tuple[str, ...]

@@ -44,9 +44,10 @@ MAX_CUT_S = 600
 
 @dataclass(frozen=True)
 class Namespaces:
-    """The namespaces of the lab in `folder`."""
+    """The namespaces of the lab in `folder`; the hosts `fronts` serve at an address of their own (`serves_at`)."""
 
     folder: Path
+    fronts: frozenset[str] = frozenset()
     may: tuple[Permit, ...] = PERMITS
 
     @cached_property
@@ -86,7 +87,12 @@ class Namespaces:
         return replace(server, enter=(*outer, script, server.alias, str(self.folder / server.alias), str(self._hosts)))
 
     def serves_at(self, server: Sshd) -> str:
-        """Return a second address: servers behind a balancer can then share the one that its clients know."""
+        """Return where a host's services are: in front of others at a second address.
+
+        Servers behind can then take that address for theirs, too, and still be reached from the first one.
+        """
+        if server.alias not in self.fronts:
+            return server.address
         net, _, number = server.address.rpartition(".")
         return f"{net}.{SERVICES + int(number)}"
 
@@ -114,7 +120,8 @@ class Namespaces:
             self._add_switch(servers[0].address.rpartition(".")[0])
             ports = {}
         for server in servers:
-            if _port(server) not in ports or server.address not in addresses(INTERFACE, self._name(server.alias)):
+            there = addresses(INTERFACE, self._name(server.alias))
+            if _port(server) not in ports or not {server.address, self.serves_at(server)} <= set(there):
                 self.clear([server.alias])
                 self._add_host(server)
 
@@ -150,7 +157,10 @@ class Namespaces:
         near = f"{INTERFACE} address {_mac(server)} netns {name}"
         ip(*f"link add {near} type veth peer name {_port(server)} netns {self._switch}".split())
         ip("link", "set", _port(server), "master", BRIDGE, "up", namespace=self._switch)
-        own = [f"addr add {address}/24 dev {INTERFACE}" for address in (server.address, self.serves_at(server))]
+        own = [
+            f"addr add {address}/24 dev {INTERFACE}"
+            for address in dict.fromkeys((server.address, self.serves_at(server)))
+        ]
         batch = ["link set lo up", f"link set {INTERFACE} up", *own]
         ip("-batch", "-", namespace=name, text=batch)
 

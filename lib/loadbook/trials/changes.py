@@ -7,7 +7,7 @@ Each changed host has one job that sets everything, reads it back, and puts it b
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +16,12 @@ from loadbook.design.plan import Plan
 from loadbook.design.study import Study
 from loadbook.hosts import guard
 from loadbook.hosts.host import Host
-from loadbook.hosts.inventory import HostsFile
+from loadbook.hosts.inventory import HostsFile, Permit
 from loadbook.trials.load import forget_job
 from loadbook.trials.stage import LINE, Stage
 
 RESTORE_S = 5.0
+MAX_REASONS = 3
 
 
 def needs_line(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, drivers: Iterable[str]) -> bool:
@@ -50,17 +51,31 @@ def asks_for_delay(study: Study, treatments: Iterable[str]) -> bool:
     return any(setting.delay_ms or setting.loss for setting in settings)
 
 
-def may_not(stage: Stage) -> list[str]:
-    """Return what the treatment needs of hosts although the hosts file does not allow it, in words."""
-    wanted = [(seat.alias, f"service {seat.spec.name}", list(seat.spec.needs)) for seat in stage.seats]
-    wanted += [(alias, f"treatment {stage.treatment}", own.permits()) for alias, own in changes_of(stage).items()]
-    said: dict[str, None] = {}
-    for alias, why, permits in wanted:
-        try:
-            guard.check_allowed(alias, stage.bench.inventory.hosts[alias].may, permits, why)
-        except HostError as error:
-            said[f"{error.message} ({error.hint})"] = None
-    return list(said)
+def forbidden(stages: Iterable[Stage]) -> list[str]:
+    """Return what treatments need of hosts although the hosts file does not allow it, a line for each host."""
+    mays: dict[str, Sequence[Permit]] = {}
+    wanted: dict[str, dict[Permit, None]] = {}
+    reasons: dict[str, dict[str, None]] = {}
+    for stage in stages:
+        for alias, why, permits in _permits(stage):
+            mays[alias] = stage.bench.inventory.hosts[alias].may
+            if lacking := [permit for permit in permits if permit not in mays[alias]]:
+                wanted.setdefault(alias, {}).update(dict.fromkeys(lacking))
+                reasons.setdefault(alias, {})[why] = None
+    said = [guard.not_allowed(alias, mays[alias], list(wanted[alias]), _few(reasons[alias])) for alias in wanted]
+    return [words for words in said if words]
+
+
+def _few(reasons: Iterable[str]) -> str:
+    every = list(reasons)
+    more = f" and {len(every) - MAX_REASONS} more" if len(every) > MAX_REASONS else ""
+    return ", ".join(every[:MAX_REASONS]) + more
+
+
+def _permits(stage: Stage) -> Iterator[tuple[str, str, Sequence[Permit]]]:
+    """Yield, for each host, who needs what."""
+    yield from ((seat.alias, f"service {seat.spec.name}", seat.spec.needs) for seat in stage.seats)
+    yield from ((alias, f"treatment {stage.treatment}", own.permits()) for alias, own in changes_of(stage).items())
 
 
 def changes_of(stage: Stage) -> dict[str, guard.Changes]:
@@ -76,11 +91,8 @@ def _of_services(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:
         setting = stage.setting(seat.role)
         quotas = {seat.role: setting.cpu_quota} if setting.cpu_quota else {}
         sysctls, accepts = {**seat.spec.sysctls, **setting.sysctls}, tuple(stage.also_at(seat))
-        toward = stage.asker(seat).address if setting.rate_mbit else ""
-        yield (
-            seat.alias,
-            guard.Changes(sysctls=sysctls, quotas=quotas, accepts=accepts, rate_mbit=setting.rate_mbit, toward=toward),
-        )
+        # toward everybody: who asks may have another address than the one that it is known by
+        yield seat.alias, guard.Changes(sysctls, rate_mbit=setting.rate_mbit, quotas=quotas, accepts=accepts)
 
 
 def _of_drivers(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:

@@ -16,7 +16,7 @@ from loadbook.hosts.shell import cpu_list
 from loadbook.hosts.tape import taped
 from loadbook.records.layout import Layout
 from loadbook.trials.bench import Bench
-from loadbook.trials.changes import asks_for_delay, changes_of, may_not
+from loadbook.trials.changes import asks_for_delay, changes_of, forbidden
 from loadbook.trials.connect import bench_of
 from loadbook.trials.dry_steps import RUN, TOKEN, Step, attempt_steps, built, changed, configured
 from loadbook.trials.preflight import CHECK_LEASE_S, SESSIONS, STATE, hex_address
@@ -62,7 +62,7 @@ def lacks_of(layout: Layout, plan: Plan, treatment: str, path: Path, inventory: 
         attempt_steps(bench, treatment)
     except LoadbookError as error:
         return [error.message]
-    return may_not(bench.stage(treatment))
+    return forbidden([bench.stage(treatment)])
 
 
 def _bench(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> Bench:

@@ -74,7 +74,8 @@ def changed(stage: Stage, name: str, lease_s: float) -> Steps:
     """Yield the jobs that change hosts for a treatment."""
     for alias, changes in changes_of(stage).items():
         said = ", ".join(f"{key} {value}" for key, value in changes.said().items())
-        yield from _job(alias, guard.job(name, changes, lease_s), said)
+        own = stage.bench.hosts[alias].address
+        yield from _job(alias, guard.job(name, changes, lease_s, own), said)
         words = (guard.OUTCOME, jobs.folder(name), str(round(guard.READY_S * 50)))
         yield Step(alias, "script", words, "were the changes made, or refused?")
 

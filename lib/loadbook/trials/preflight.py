@@ -18,7 +18,7 @@ from loadbook.hosts.shell import cpu_list
 from loadbook.services import Instance, version
 from loadbook.tools.base import Tool
 from loadbook.trials.bench import Bench
-from loadbook.trials.changes import Guards, changes_of, may_not
+from loadbook.trials.changes import Guards, changes_of, forbidden
 from loadbook.trials.load import Load
 from loadbook.trials.stage import Seat, make_instance
 
@@ -75,9 +75,9 @@ def preflight(bench: Bench, data: Path) -> None:
     ------
     PreflightError : with everything that is wrong, on all hosts.
     """
-    forbidden = dict.fromkeys(said for treatment in bench.plan.treatments for said in may_not(bench.stage(treatment)))
-    if forbidden:  # before anything is touched that may not be
-        raise PreflightError(list(forbidden))
+    refused = forbidden(bench.stage(treatment) for treatment in bench.plan.treatments)
+    if refused:  # before anything is touched that may not be
+        raise PreflightError(refused)
     hosts: list[Callable[[], None]] = [partial(_check_host, bench, alias) for alias in bench.hosts]
     hosts += [partial(_check_alone, bench, alias) for alias in bench.hosts]
     checks: list[Callable[[], None]] = [lambda: _check_ours(bench, data)]
