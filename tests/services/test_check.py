@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from loadbook.design.role import Setting
 from loadbook.design.study import Study
 from loadbook.design.study_file import read_study
 from loadbook.services import Place, check_study, load_service, render
@@ -28,35 +29,34 @@ def found(of: Study) -> dict[str, str]:
     return {p.path: p.message for p in check_study(of)}
 
 
-def as_set_up(of: Study, treatment: str, folders: list[Path]) -> dict[str, object]:
-    """Return, by role, what tells a treatment from others: configuration and where it runs."""
-    behind = [{"node": "n", "address": "10.0.0.1", "port": 80, "dir": "/n", "local": True}]
-    shown: dict[str, object] = {}
-    for role in of.roles:
-        setting = of.setting(treatment, role)
-        extra = {"backends": behind, "behind": dict.fromkeys(setting.backends, behind)}
-        place = Place("/w", "127.0.0.1", 18080, extra)
-        main = setting.config_text.encode() if setting.config_text else None
-        sha = (
-            setting.service
-            and render(load_service(setting.service, folders), setting.vars, place, main=main).config_sha256
-        )
-        shown[role] = sha, setting.model_dump(exclude={"vars", "config_text"})
-    return shown
-
-
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda p: p.stem)
 def test_every_treatment_of_the_studies_that_come_with_loadbook_renders(path: Path) -> None:
     of = read_study(path)
     folders = [STUDIES / "services"]
     assert check_study(of, folders) == []
-    shown = {name: as_set_up(of, name, folders) for name in of.treatments}
-    load = {name: of.workload_of(name) for name in of.treatments}
+    whole = {name: _all_of(of, name) for name in of.treatments}
     for name, treatment in of.treatments.items():
         if treatment.same_as:
-            assert shown[name] == shown[treatment.same_as]
+            assert whole[name] == whole[treatment.same_as], name
         elif name != of.baseline:
-            assert (shown[name], load[name]) != (shown[of.baseline], load[of.baseline])
+            assert whole[name] != whole[of.baseline], name
+
+
+def _all_of(of: Study, treatment: str) -> dict[str, object]:
+    """Everything that a treatment makes of the roles and the load, its configurations by their digests."""
+    settings = {role: of.setting(treatment, role) for role in of.roles}
+    hashes = {role: _sha256(own, len(own.backends)) for role, own in settings.items() if own.service}
+    placed = {role: own.model_dump(exclude={"vars", "config_text"}) for role, own in settings.items()}
+    return {"hashes": hashes, "placed": placed, "load": of.workload_of(treatment)}
+
+
+def _sha256(setting: Setting, roles: int) -> str:
+    service = load_service(str(setting.service), [STUDIES / "services"])
+    node = {"node": "n", "address": "127.0.0.2", "port": 18080, "dir": "/n", "local": True}
+    behind = {f"role{k}": [node] for k in range(roles)}
+    extra = {"backends": [node] if roles else [], "behind": behind}
+    main = None if setting.config_text is None else setting.config_text.encode()
+    return render(service, setting.vars, Place("/w", "127.0.0.1", 18080, extra), main=main).config_sha256
 
 
 def test_a_fine_study_has_no_problems() -> None:
