@@ -44,6 +44,7 @@ def test_every_study_is_named_with_what_it_took_or_why_it_was_not_run(site):
     assert said[NAME].startswith("run ")
     assert said["other-smoke"].startswith("not run: ")
     assert "torn.toml: " in said["torn-smoke"]
+    assert "more)" in said["torn-smoke"]
     assert site.output.splitlines()[-1].startswith("runs ")
 
 

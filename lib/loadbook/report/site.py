@@ -82,8 +82,16 @@ def run_all(layout: Layout, hosts: Path | None, new: bool, on_event: OnEvent, sa
                 part.run = run_study(layout, name, hosts, new=new or _changed(layout, study), on_event=on_event)
             part.ran_s = _took_s(layout, part) if part.stood else time.monotonic() - begun
         except LoadbookError as error:
-            part.lacks = " ".join(f"{error.message} ({error.hint})".split() if error.hint else error.message.split())
+            part.lacks = _brief(error)
         yield part
+
+
+def _brief(error: LoadbookError) -> str:
+    """Return why a study could not be run in a sentence or two: of many reasons the first, with their number."""
+    first, *others = [" ".join(line.split()) for line in error.message.splitlines()]
+    why = " ".join([first, *others[:1]])
+    more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
+    return f"{why}{more}" + (f"; {error.hint}" if error.hint else "")
 
 
 def _standing(layout: Layout, study: Study) -> str | None:
