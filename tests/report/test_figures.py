@@ -22,11 +22,13 @@ from loadbook.report import palette
 from loadbook.report.figures import (
     claims,
     common,
+    cores,
     effects,
     errors,
     gates,
     latency,
     order,
+    overlay,
     pairs,
     published,
     scales,
@@ -36,12 +38,12 @@ from loadbook.report.figures import text as lettering
 from loadbook.stats.hygiene.order import outliers
 from loadbook.stats.wording.shown import numbers
 
-FIGURES = ("effects", "order", "pairs", "errors", "latency", "traces", "gates", "published")
+FIGURES = ("effects", "order", "pairs", "errors", "latency", "traces", "gates", "published", "overlay", "cores")
 FEWER = ("plain", "all_invalid", "one_treatment", "sixteen", "long_names", "japanese", "five_blocks", "many_excluded")
 HARD = {
     **dict.fromkeys(("effects", "order"), CASES),
     **dict.fromkeys(FIGURES[2:], FEWER),
-    "traces": (*FEWER, "no_monitor"),
+    **dict.fromkeys(("traces", "overlay", "cores"), (*FEWER, "no_monitor")),
     "gates": (*FEWER, "no_monitor"),
 }
 PAIRS = [(figure, case) for figure in FIGURES for case in HARD[figure]]
@@ -56,7 +58,8 @@ def data_of(figure: str, m: Mock) -> tuple:
         "pairs": (m.analysis, first, m.values),
         "errors": (m.analysis, m.errors, m.requests),
         "latency": (m.analysis, m.panels),
-        "traces": (m.traces, m.trials, m.hosts, m.labels),
+        **dict.fromkeys(("traces", "overlay"), (m.traces, m.trials, m.hosts, m.labels)),
+        "cores": (m.traces, m.trials, m.hosts, m.labels, "www"),
         "gates": (m.trials, m.problems, m.titles, m.labels),
         "published": (judged(m), m.analysis),
     }[figure]
@@ -401,6 +404,36 @@ def test_traces_say_when_the_driver_was_full_for_a_moment():
     full = m.traces.copy()
     full.loc[cores.index[:1], "value"] = 1.0
     assert "the driver had room except in" in traces.answer(full, m.trials, m.hosts, m.labels)
+
+
+def test_cores_are_those_of_the_hosts_mask_and_processes_are_told_apart():
+    m = mock("plain")
+    drawn = cores.draw(m.traces, m.trials, m.hosts, m.labels, "gen")
+    assert len(drawn.axes) == len(m.hosts["gen"]["cpus"] or "01")
+    busy = m.traces[(m.traces["metric"] == "cpu_busy") & (m.traces["item"] == "cpu1") & (m.traces["host"] == "www")]
+    shares = {"web:7": 1.0, "web:8": 0.3}
+    own = [busy.assign(metric="process_cpu", item=item, value=busy["value"] * share) for item, share in shares.items()]
+    more = pd.concat([m.traces, *own])
+    texts = words(cores.draw(more, m.trials, m.hosts, m.labels, "www"))
+    assert any("web’s process 1" in text for text in texts) and any("web’s process 2" in text for text in texts)
+    assert "web’s process 1" in cores.answer(more, m.trials, m.hosts, m.labels, "www")
+    assert not cores.needed(m.traces[m.traces["item"] == "all"], "www")
+
+
+def test_a_trial_that_is_unlike_the_others_is_told():
+    m = mock("plain")
+    assert overlay.answer(m.traces, m.trials, m.hosts, m.labels).startswith("No trial of")
+    trial = m.trials["trial"].iloc[5]
+    odd = m.traces.copy()
+    odd.loc[(odd["trial"] == trial) & (odd["metric"] == "cpu_busy"), "value"] *= 0.3
+    assert overlay.answer(odd, m.trials, m.hosts, m.labels).startswith("1 of")
+
+
+def test_several_sources_of_a_host_are_not_mixed():
+    m = mock("plain")
+    other = m.traces.assign(source="munin", value=m.traces["value"] * 0.1)
+    both = pd.concat([m.traces, other])
+    assert traces.alt(both, m.trials, m.hosts, m.labels) == traces.alt(m.traces, m.trials, m.hosts, m.labels)
 
 
 # figures 10 and 13

@@ -54,7 +54,7 @@ def _processes(own: pd.DataFrame, host: str, name: str) -> Iterator[Track]:
     """Yield the processes by label and, within a trial, by how much they used: ids are others in every trial."""
     used = samples_of(own, host, "process_cpu")
     means = used.groupby(["trial", "item"])["value"].mean().reset_index()
-    means["label"] = means["item"].str.rpartition(":")[0]
+    means["label"] = means["item"].str.replace(r":[^:]*$", "", regex=True)
     means["rank"] = means.groupby(["trial", "label"])["value"].rank(method="first", ascending=False).astype(int)
     ranked = used.merge(means[["trial", "item", "label", "rank"]], on=["trial", "item"])
     found = []
