@@ -1,6 +1,6 @@
 """The sentences of five published articles as checks: under the truth that they report, and under none at all.
 
-Most stand in studies; the others wait in the fixtures for services that do not exist yet.
+All of them stand in studies.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from loadbook.design.study_file import read_study
 from loadbook.stats.claims.judge import replay
 
 ROOT = Path(__file__).parents[2]
-FIXTURES = ROOT / "tests" / "fixtures" / "articles"
-STUDIES = ("lb-vs-single-article", "nginx-directives", "nginx-screening", "nginx-whole-file")
-PAGE = {"64k": 65_536, "128k": 131_072, "256k": 262_144, "512k": 524_288}
+PAGES = (65_536, 131_072, 524_288)
 
 
 def read(name: str) -> Study:
-    return read_study((ROOT / "studies" if name in STUDIES else FIXTURES) / f"{name}.toml")
+    return read_study(ROOT / "studies" / f"{name}.toml")
 
 
 def fates(name: str, truth: dict[str, dict[str, float]], **options) -> list[str]:
@@ -62,9 +60,10 @@ def test_the_balancers_numbers_are_those_that_the_tool_printed() -> None:
 
 
 def test_the_ways_to_a_backend() -> None:
-    rows = list(csv.DictReader((FIXTURES / "backend-modes-ab.csv").open(encoding="utf-8")))
+    rows = list(csv.DictReader((ROOT / "studies/backend-modes/published.csv").open(encoding="utf-8")))
     modes = {"static": "static", "fastcgi": "fastcgi", "http_proxy": "proxy", "http_proxy_keepalive": "pooled"}
-    rate = {f"{r['scenario'].split('-')[0]}-{modes[r['mode']]}": float(r["requests_per_s"]) for r in rows}
+    place = {"local-keepalive-c100": "near", "remote-100ms-no-keepalive-c10000": "remote"}
+    rate = {f"{place[r['scenario']]}-{modes[r['mode']]}": float(r["requests_per_s"]) for r in rows}
     as_published = {name: log(value, rate["remote-static"]) for name, value in rate.items()}
     assert fates("backend-modes", as_published) == ["holds", "holds", "holds"]
     assert fates("backend-modes", {}) == ["contradicted", "contradicted", "contradicted"]
@@ -73,32 +72,34 @@ def test_the_ways_to_a_backend() -> None:
 
 
 def test_placement_on_cores() -> None:
-    assert fates("affinity", {}) == ["holds"]
-    assert fates("affinity", {"shared": log(1592, 1550) | {"sd": 0.02}}) == ["undecided"]
-    assert fates("affinity", {"shared": {"effect": 0.06}}) == ["contradicted"]
+    assert fates("cpu-affinity", {}) == ["holds"]
+    assert fates("cpu-affinity", {"separate": log(1550, 1592) | {"sd": 0.04}}) == ["undecided"]
+    assert fates("cpu-affinity", {"separate": {"effect": -0.09}}) == ["contradicted"]
+    (claim,) = read("cpu-affinity").published.claims
+    for name, value in (("shared", claim.value), ("separate", claim.against_value)):
+        assert f", {value:.0f} req/s" in (ROOT / f"studies/cpu-affinity/weighttp-{name}-cores.stdout").read_text()
 
 
-def sized(gbits: dict[str, float], four: float = 0.0) -> dict[str, dict[str, float]]:
+def sized(gbits: dict[int, float], four: float = 0.0) -> dict[str, dict[str, float]]:
     """Pages per second of sizes from 64 KB, by the Gbit/s that they carry; four nodes have `four` (log) more."""
-    pages = {size: gbits[size] * 1e9 / 8 / PAGE[size] for size in PAGE}
-    two = {f"two-{size}": {"effect": math.log(rate / 40_000)} for size, rate in pages.items()}
-    return two | {f"four-{size}": {"effect": math.log(rate / 40_000) + four} for size, rate in pages.items()}
+    logs = {size: math.log(gbits[size] * 1e9 / 8 / size / 40_000) for size in PAGES}
+    two = {f"{size}-large-two": {"effect": log} for size, log in logs.items()}
+    return two | {f"{size}-large-four": {"effect": log + four} for size, log in logs.items()}
 
 
 def test_page_sizes_through_a_balancer() -> None:
-    ceiling = sized(dict.fromkeys(PAGE, 2.5))
-    balancers = {"small8": {"effect": -0.3}, "large32": {"effect": 0.2}, "two-128": {"failing": 0.9}}
-    assert fates("page-sizes", ceiling | balancers, few=True) == ["holds"] * 5
-    nothing = {"two-512k": {}}
-    assert fates("page-sizes", nothing, few=True) == [
+    ceiling = sized(dict.fromkeys(PAGES, 2.5))
+    balancers = {"128-small-two": {"effect": -0.3}, "128-large-two": {"effect": 0.2, "failing": 0.9}}
+    assert fates("page-size-tps", ceiling | balancers, few=True) == ["holds"] * 5
+    assert fates("page-size-tps", {}, few=True) == [
         "contradicted", "contradicted", "contradicted", "holds", "unchecked",
     ]  # fmt: skip
 
 
 def test_the_articles_own_two_rates_are_no_ceiling_yet() -> None:
     """1 Gbit/s at 64 KB and 2.5 at 512 KB: bytes per second still rise, and the nodes may differ where they do."""
-    rising = sized({"64k": 1.0, "128k": 1.36, "256k": 1.84, "512k": 2.5}, four=0.1)
-    assert fates("page-sizes", rising, few=True)[2:4] == ["contradicted", "contradicted"]
+    rising = sized(dict(zip(PAGES, (1.0, 1.36, 2.5), strict=True)), four=0.1)
+    assert fates("page-size-tps", rising, few=True)[2:4] == ["contradicted", "contradicted"]
 
 
 def test_the_ladder_of_directives_as_published() -> None:

@@ -15,7 +15,7 @@ from loadbook.stats.evenness import rises
 if TYPE_CHECKING:
     import pandas as pd
 
-REUSED = 0.5  # connections per request: below it most requests came on a connection that was there
+REUSED = 0.9  # connections per request: below it requests came on a connection that was there
 DIGITS = 2
 
 
