@@ -17,6 +17,7 @@ delay_ms = 20
 
 [roles.web]
 sysctls = { "net.core.somaxconn" = 128 }
+nofile = 9_999_999
 """
 
 
@@ -57,6 +58,7 @@ def test_it_names_permissions_that_are_not_given_and_who_makes_a_delay(doctor):
     assert code == 3
     assert "needs sysctl" in said
     assert "made in userspace by delay-line" in said
+    assert "nofile = 9999999 is refused" in said
 
 
 @pytest.mark.lab

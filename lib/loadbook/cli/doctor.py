@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from loadbook.design.study import Study
     from loadbook.hosts.checkup import Check, Probe, Program
     from loadbook.hosts.inventory import HostsFile
+    from loadbook.hosts.remote import RemoteHost
 
 
 @click.command()
@@ -38,10 +40,11 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
     checks.append(Check("here", "hosts file", "ok", f"{path}: {', '.join(known.hosts)}"))
     click.echo(f"asking {len(known.hosts)} hosts ...", err=True)
     studies = [load_study(here, study)] if study else _studies(checks)
-    probes: dict[str, Probe] = {}
+    probes: dict[str, list[Probe]] = {alias: [] for alias in known.hosts}
     for one in studies if study else ():
         checks += _of_file(here, one, path, known)
-        probes |= _delay(one, known)
+        for alias, probe in (*_delay(one, known).items(), *_limits(one, known).items()):
+            probes[alias].append(probe)
     wanted = _wanted(here, studies, known, others=study is None)
     checks += check_hosts(path, known, wanted, probes)
     _print(checks)
@@ -92,7 +95,6 @@ def _delay(study: Study, known: HostsFile) -> dict[str, Probe]:
     """Return, where the study asks for a delay, what to ask of each driver: who makes it there."""
     from loadbook.hosts.checkup import Check
     from loadbook.hosts.guard import has_netem
-    from loadbook.hosts.remote import RemoteHost
     from loadbook.trials.changes import asks_for_delay
 
     def ask(host: RemoteHost) -> Check:
@@ -104,6 +106,28 @@ def _delay(study: Study, known: HostsFile) -> dict[str, Probe]:
 
     drivers = known.with_role(study.workload.role) if asks_for_delay(study, study.in_subset()) else []
     return dict.fromkeys(drivers, ask)
+
+
+def _limits(study: Study, known: HostsFile) -> dict[str, Probe]:
+    """Return what to ask of each host whose processes are given a number of open files: whether they may have it."""
+    settings = [(role, study.setting(name, role)) for role in study.roles for name in study.in_subset()]
+    wanted: dict[str, int] = {}
+    for role, setting in settings:
+        for alias in known.with_role(role) if setting.nofile else ():
+            wanted[alias] = max(wanted.get(alias, 0), setting.nofile or 0)
+    return {alias: partial(_limit, nofile) for alias, nofile in wanted.items()}
+
+
+def _limit(nofile: int, host: RemoteHost) -> Check:
+    from loadbook.core.errors import HostError
+    from loadbook.hosts.checkup import Check
+    from loadbook.services.launch import Launch
+
+    try:
+        Launch(nofile=nofile).check(host)
+    except HostError as error:
+        return Check(host.alias, "nofile", "missing", error.message, error.hint or "")
+    return Check(host.alias, "nofile", "ok", f"{nofile} open files are allowed")
 
 
 def _wanted(here: Layout, studies: Sequence[Study], known: HostsFile, *, others: bool) -> Mapping[str, list[Program]]:

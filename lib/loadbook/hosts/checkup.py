@@ -81,7 +81,7 @@ def check_hosts(
     path: Path,
     hosts: HostsFile,
     wanted: Mapping[str, Sequence[Program]],
-    probes: Mapping[str, Probe] | None = None,
+    probes: Mapping[str, Sequence[Probe]] | None = None,
 ) -> list[Check]:
     """Log in to every host at the same time and look.
 
@@ -93,13 +93,13 @@ def check_hosts(
     with ThreadPoolExecutor(max(1, len(hosts.hosts))) as pool:
         ask = probes or {}
         look = partial(_check_host, path, hosts)
-        found = list(pool.map(lambda alias: look(alias, wanted.get(alias, ()), ask.get(alias)), hosts.hosts))
+        found = list(pool.map(lambda alias: look(alias, wanted.get(alias, ()), ask.get(alias, ())), hosts.hosts))
     boots = {alias: boot for alias, (_, boot) in zip(hosts.hosts, found, strict=True) if boot}
     return [check for checks, _ in found for check in checks] + list(_shared_machines(hosts, boots))
 
 
 def _check_host(
-    path: Path, hosts: HostsFile, alias: str, wanted: Sequence[Program], probe: Probe | None
+    path: Path, hosts: HostsFile, alias: str, wanted: Sequence[Program], probes: Sequence[Probe]
 ) -> tuple[list[Check], str | None]:
     try:
         host = connect(path, alias, "doctor", hosts=hosts)
@@ -107,7 +107,7 @@ def _check_host(
         return [Check(alias, "login", "missing", error.message, error.hint or "")], None
     try:
         checks, boot = _look(host, hosts, [*ALWAYS, *wanted])
-        return [*checks, *([probe(host)] if probe else [])], boot
+        return [*checks, *(probe(host) for probe in probes)], boot
     except HostError as error:
         return [Check(alias, "commands", "missing", error.message, error.hint or "")], None
     finally:
