@@ -55,6 +55,20 @@ def test_the_bound_that_decides_is_the_thick_tick_and_the_number() -> None:
     assert "largest loss accepted, 2\u00a0%, declared before" in said
 
 
+def test_a_bound_beyond_the_axis_is_an_arrow_head_and_no_tick() -> None:
+    plain = one_sided()
+    first = next(r for r in plain.of_kind("treatment") if r.verdict.loss)
+    far = replace(first, verdict=replace(first.verdict, kind="no-loss", loss=(2.3, 2.6)))
+    analysis = replace(plain, rows=tuple(far if r is first else r for r in plain.rows))
+    lines = losses.draw(analysis).axes[0].lines
+    assert (
+        sum(line.get_linewidth() == 3.4 for line in lines)
+        == sum(line.get_linewidth() == 3.4 for line in losses.draw(plain).axes[0].lines) - 1
+    )
+    assert [line.get_marker() for line in lines].count(">") == 1
+    assert "arrow head" in losses.how(analysis) and "arrow head" not in losses.how(plain)
+
+
 @pytest.mark.parametrize(("better", "side"), [("higher", -1), ("lower", 1)])
 def test_the_band_lies_on_the_side_of_the_loss(better: str, side: int) -> None:
     analysis = one_sided("latency" if better == "lower" else "plain", better)

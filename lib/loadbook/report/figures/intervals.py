@@ -20,7 +20,7 @@ def draw_interval(axes: Axes, scale: RatioScale, y: float, row: Row, comparison:
         widest = comparison.ci_family or comparison.ci95
         _line(axes, scale, y, widest, style.edge, 1.3)
         _line(axes, scale, y, comparison.ci95, style.edge, 2.0 if check else 4.6)
-        _heads(axes, scale, y, widest, style.edge)
+        draw_heads(axes, scale, y, widest, style.edge)
     if comparison.ci90 and row.verdict and row.verdict.kind in ("equivalent", "small") and not check:
         for bound in filter(scale.inside, map(position, comparison.ci90)):
             axes.plot([bound] * 2, [y - tick, y + tick], color=style.edge, linewidth=1.4, solid_capstyle="butt")
@@ -35,7 +35,7 @@ def _line(axes: Axes, scale: RatioScale, y: float, interval: Interval, colour: s
         axes.plot([left, right], [y, y], color=colour, linewidth=width_pt, solid_capstyle="butt", zorder=3)
 
 
-def _heads(axes: Axes, scale: RatioScale, y: float, interval: Interval, colour: str) -> None:
+def draw_heads(axes: Axes, scale: RatioScale, y: float, interval: Interval, colour: str) -> None:
     """Draw an arrow head at each end of the axis that the interval crosses."""
     head: dict[str, Any] = {"markersize": 6.5, "color": colour, "markeredgewidth": 0, "zorder": 3}
     if position(interval[0]) < scale.low:

@@ -24,9 +24,10 @@ from loadbook.report.figures.effect_rows import (
     compared_with,
     reference,
     rows_of,
+    scale_of,
     verdict_text,
 )
-from loadbook.report.figures.intervals import draw_interval
+from loadbook.report.figures.intervals import draw_heads, draw_interval
 from loadbook.report.figures.text import counted
 from loadbook.stats.result import Analysis, Row
 from loadbook.stats.verdict import largest_loss
@@ -101,10 +102,13 @@ def _interval(axes: Axes, scale: scales.RatioScale, y: float, row: Row) -> None:
         if verdict:
             draw_interval(axes, scale, y, row, verdict.comparison, tick=0.075)
         return
-    style = palette.style_of(row)
-    ends = [min(max(scales.position(end), scale.low + scale.air), scale.high - scale.air) for end in verdict.loss]
+    style, places = palette.style_of(row), [scales.position(end) for end in verdict.loss]
+    ends = [min(max(place, scale.low + scale.air), scale.high - scale.air) for place in places]
     axes.plot(ends, [y, y], color=style.edge, linewidth=1.3, solid_capstyle="butt", zorder=3)
-    axes.plot([ends[verdict.kind == "worse"]] * 2, [y - 0.1, y + 0.1], color=style.edge, linewidth=3.4, zorder=3)
+    decides = verdict.kind == "worse"
+    if scale.inside(places[decides]):
+        axes.plot([ends[decides]] * 2, [y - 0.1, y + 0.1], color=style.edge, linewidth=3.4, zorder=3)
+    draw_heads(axes, scale, y, (min(verdict.loss), max(verdict.loss)), style.edge)
     place = scales.position(verdict.comparison.effect or 0.0)
     if scale.inside(place):
         axes.plot([place], [y], zorder=4, **mark_props(style, 7.4))
@@ -127,9 +131,17 @@ def how(analysis: Analysis) -> str:
         f"the bound at best; solid line: the largest loss accepted, {margin_text(analysis.margin)}, declared before "
         "the run; shaded: losses smaller than that"
     )
+    if _beyond(analysis):
+        said += "; arrow head: it goes on beyond the axis"
     truth = any(r.expected_effect is not None for r in rows_of(analysis) if compared(r))
     said += "; long tick: the true size of the known effect." if truth else "."
     return f"{said[0].upper()}{said[1:]}"
+
+
+def _beyond(analysis: Analysis) -> bool:
+    scale = scale_of(analysis)
+    ends = [end for row in analysis.of_kind("treatment") if row.verdict for end in row.verdict.loss or ()]
+    return not all(scale.inside(scales.position(end)) for end in ends)
 
 
 def alt(analysis: Analysis) -> str:
