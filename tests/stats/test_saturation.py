@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadbook.stats.saturation import COLUMNS, Room, bottlenecks, one_source, saturation
@@ -95,6 +95,7 @@ def test_several_sources_are_not_added():
     assert of(saturation(pd.DataFrame(both), trials("t1"), HOSTS), "edge", "memory")["peak"] == 50.0
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=8), min_size=1, max_size=5))
 def test_shares_are_shares(values):
     busy = [row for n, one in enumerate(values) for row in rows(f"t{n}", "edge", "cpu_busy", "cpu2", one)]

@@ -7,7 +7,16 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 ClaimKind = Literal[
-    "better", "worse", "best", "no-loss", "equivalent", "fewer-errors", "more-errors", "interaction", "slope"
+    "better",
+    "worse",
+    "best",
+    "no-loss",
+    "equivalent",
+    "fewer-errors",
+    "more-errors",
+    "interaction",
+    "slope",
+    "resource",
 ]
 ERROR_KINDS: tuple[ClaimKind, ...] = ("fewer-errors", "more-errors", "interaction")
 Name = str
@@ -28,6 +37,8 @@ class Claim(_Spec):
         `against` only the first; `among` are the arms that complete the four cells (default: all that ran).
     slope : `factors` names the one with the numbers of x, `slope` is the range of the log-log slope that the sentence
         means, `among` the points between `against` and `treatment`.
+    resource : what `treatment` used of a `resource` of the hosts of a `role`, in every trial, lies in the range `used`:
+        a share of the capacity, of memory the highest use in bytes. `against` plays no part in it.
 
     `further` are more pairs of the same comparison (other page sizes, say): the geometric mean of the ratios is
     judged. `margin` replaces the study's; of errors it is the share of trials that matters.
@@ -42,6 +53,9 @@ class Claim(_Spec):
     further: tuple[tuple[Name, Name], ...] = ()
     factors: tuple[Name, ...] = ()
     slope: tuple[float, float] | None = None
+    resource: Literal["cpu", "network", "memory"] | None = None
+    role: str | None = None
+    used: tuple[float, float] | None = None
     margin: Annotated[float, Field(gt=0, lt=1)] | None = None
     value: float | None = None
     against_value: float | None = None
@@ -57,12 +71,14 @@ class Claim(_Spec):
             "best": {"among": self.among},
             "interaction": {"two factors": len(self.factors) == 2},
             "slope": {"one of factors": len(self.factors) == 1, "slope": self.slope},
+            "resource": {"resource": self.resource, "role": self.role, "used": self.used},
         }
         for key, given in wanted.get(self.kind or "", {}).items():
             if not given:
                 raise ValueError(f"kind = {self.kind!r} needs {key}")
-        if self.slope and self.slope[0] >= self.slope[1]:
-            raise ValueError("slope is a range, the lower number first")
+        for key, bounds in (("slope", self.slope), ("used", self.used)):
+            if bounds and bounds[0] >= bounds[1]:
+                raise ValueError(f"{key} is a range, the lower number first")
         if self.kind is None and (self.value is None or self.against_value is None):
             raise ValueError("needs a kind, or value and against_value, which say whether better or worse is meant")
         return self

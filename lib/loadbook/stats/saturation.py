@@ -21,7 +21,7 @@ BALANCERS = ("balancer", "lb", "proxy")
 SOURCES = ("sampler", "sadf", "node-exporter", "munin", "rrd")  # the finer first
 MBIT = 1e6 / 8  # bytes per second
 COLUMNS = (
-    "treatment", "host", "role", "resource", "share_full", "mean", "least", "peak", "capacity",
+    "treatment", "host", "role", "resource", "share_full", "mean", "least", "most", "peak", "capacity",
     "trials", "trials_full", "bottleneck",
 )  # fmt: skip
 Letter = Literal["C", "N", "W", "D"]
@@ -61,10 +61,10 @@ def saturation(
     Returns
     -------
     DataFrame of COLUMNS: `share_full` is the share of the measured time at which the resource was full, `mean` the
-    mean share of its capacity that was used, `least` the mean of the trial that used least (all 0 to 1, NaN where the
-    capacity is not known); `peak` and `capacity` are in B, B/s, or for the CPU as a share; `trials` counts those
-    that were watched, `trials_full` those in which it was full at least MOSTLY; `bottleneck` is C (CPU of a balancer),
-    W (of another server), D (of a driver), N (any network), None if the resource was not full.
+    mean share of its capacity that was used, `least` and `most` the means of the trials that used least and most (all 0
+    to 1, NaN where the capacity is not known); `peak` and `capacity` are in B, B/s, or for the CPU as a share; `trials`
+    counts those that were watched, `trials_full` those in which it was full at least MOSTLY; `bottleneck` is C (CPU of
+    a balancer), W (of another server), D (of a driver), N (any network), None if the resource was not full.
     """
     known = _measured(traces, trials, windows or {})
     links = links if links is not None else links_of(hosts)
@@ -187,8 +187,9 @@ def _row(values: pd.Series, capacity: float | None, resource: str, roles: list[s
     means = shares.groupby(level="trial").mean()
     share = float(full.mean())
     return {
-        "share_full": share, "mean": float(means.mean()), "least": float(means.min()), "peak": float(values.max()),
-        "capacity": capacity or np.nan, "trials": len(means), "trials_full": int((full >= MOSTLY).sum()),
+        "share_full": share, "mean": float(means.mean()), "least": float(means.min()), "most": float(means.max()),
+        "peak": float(values.max()), "capacity": capacity or np.nan,
+        "trials": len(means), "trials_full": int((full >= MOSTLY).sum()),
         "bottleneck": _letter(resource, roles) if share >= MOSTLY else None,
     }  # fmt: skip
 

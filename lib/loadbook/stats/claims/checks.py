@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from loadbook.stats.claims import words
 from loadbook.stats.claims.errors import fewer_errors, interaction, more_errors
 from loadbook.stats.claims.finding import Finding
+from loadbook.stats.claims.resource import resource
 from loadbook.stats.claims.slope import slope
 from loadbook.stats.result import Verdict
 from loadbook.stats.verdict import decide, largest_loss, to_reach
@@ -161,4 +162,5 @@ CHECKS: dict[ClaimKind, Check] = {
     "more-errors": more_errors,
     "interaction": interaction,
     "slope": slope,
+    "resource": resource,
 }

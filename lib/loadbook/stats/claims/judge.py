@@ -60,6 +60,8 @@ def _finding(study: Study, run: ClaimRun | None, claim: Claim) -> Finding:
     missing = [name for name in needed(claim) if name not in run.ran]
     if missing:
         return Finding("not-run", words.not_run(list(map(study.label, missing)), study.name, _subset(study, claim)))
+    if claim.check == "resource":  # it rests on traces, not on a comparison
+        return CHECKS[claim.check](claim, run)
     if claim.check not in ERROR_KINDS and not run.measured(claim):
         return Finding("unchecked", words.not_measured(*run.metric(claim), study.tools_of(run.ran)))
     whole = run.analysis(claim)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from loadbook.core.units import NBSP, p_value, percent
+from loadbook.core.units import size as size_of
 from loadbook.design.claim import Claim
 from loadbook.stats.result import ErrorSummary, Forecast, Interval, Verdict
 from loadbook.stats.wording.errors import rate_words
@@ -48,10 +49,41 @@ def check(claim: Claim, margin: float) -> str:
         "more-errors": "it has errors in more trials",
         "interaction": "the one removes errors that the other brings",
     }
+    if claim.used:
+        low, high = (_used(claim, bound) for bound in claim.used)
+        return f"holds if the {claim.role} uses {low} to {high} of its {RESOURCES[claim.resource or '']} in every trial"
     if claim.slope:
         return f"holds if the log-log slope lies in {' to '.join(map(_number, claim.slope))}"
     joint = f" (geometric mean of {len(claim.further) + 1} ratios)" if claim.further else ""
     return f"holds if {texts[claim.check]}{joint}"
+
+
+RESOURCES = {"cpu": "CPU", "network": "network", "memory": "memory"}
+
+
+def _used(claim: Claim, value: float) -> str:
+    return size_of(value) if claim.resource == "memory" else f"{100 * value:.0f}{NBSP}%"
+
+
+def used(claim: Claim, label: str, low: float, high: float, trials: int) -> str:
+    """Return what was used by a treatment, between the trial that used least and the one that used most."""
+    bounds = " to ".join(dict.fromkeys(_used(claim, bound) for bound in (low, high)))
+    at_most = "at most " if claim.resource == "memory" else ""
+    return (
+        f"{label}: the {claim.role} used {at_most}{bounds} of its {RESOURCES[claim.resource or '']}, {trials} trials."
+    )
+
+
+def used_number(claim: Claim, value: float) -> str:
+    """Return the same in few characters."""
+    return _used(claim, value)
+
+
+def not_watched(claim: Claim, label: str) -> str:
+    """Return why a claim about a resource cannot be checked."""
+    what = f"the {RESOURCES[claim.resource or '']} of the {claim.role}"
+    lacks = ", or its link’s rate is not known" if claim.resource == "network" else ""
+    return f"No monitor recorded {what} under {label}{lacks}."
 
 
 def compared(verdict: Verdict, label: str, against: str | None) -> str:
