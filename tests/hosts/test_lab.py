@@ -135,6 +135,21 @@ def test_hosts_come_as_they_are_needed_and_the_others_stay(tmp_path):
         lab().down()
 
 
+def test_hosts_that_a_run_uses_are_neither_changed_nor_taken_away(own):
+    first = own.up()
+    host = connect(own.hosts_file, "web", "20200101-000000")
+    everywhere = len(os.sched_getaffinity(0)) if first[0].cpus else 1
+    for other in (replace(own, least=everywhere), replace(own, hosts={"driver": ("driver",)})):
+        if other.hosts == own.hosts and everywhere < 2:
+            continue  # one CPU: there are no masks that could change
+        with pytest.raises(UsageError, match="host web of the lab is in use by run 20200101-000000"):
+            other.up()
+    assert own.status() == first and own.up() == first
+    assert host.run(["true"], timeout_s=5).rc == 0
+    host.close()
+    assert [s.alias for s in replace(own, hosts={"driver": ("driver",)}).up()] == ["driver"]
+
+
 def test_a_lab_from_before_there_were_kinds_is_read(tmp_path):
     host = {"address": "127.250.13.2", "port": 22022, "service_port": 18080, "cpus": [1]}
     (tmp_path / "lab.json").write_text(json.dumps({"driver": host, "web": host, "driver-2": host}))

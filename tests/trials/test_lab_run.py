@@ -203,8 +203,9 @@ def test_a_taken_port_is_found_before_the_first_trial(lab, layout):
 
 def test_hosts_that_another_run_uses_are_left_alone(lab, layout, connect_lab):
     other = connect_lab("web", "20200101-000000")
-    with pytest.raises(PreflightError, match="host web: in use by run 20200101-000000"):
+    with pytest.raises(PreflightError) as refused:
         run_study(layout, "small", lab.hosts_file)
+    assert refused.value.problems == ["host web: in use by run 20200101-000000: wait for its end"]
     other.close()
     run_study(layout, "small", lab.hosts_file, blocks=1)
 

@@ -20,13 +20,14 @@ from typing import Any, Literal, NamedTuple
 from loadbook.core.errors import UsageError
 from loadbook.hosts import connect
 from loadbook.hosts.ground import Ground, Loopback
+from loadbook.hosts.in_use import must_be_idle
 from loadbook.hosts.inventory import entry_text
 from loadbook.hosts.known_hosts import lookup_name
-from loadbook.hosts.lab_plan import BALANCER, DRIVER, RECORD, Roles, cpu_masks, hosts_by_need
+from loadbook.hosts.lab_plan import BALANCER, DRIVER, RECORD, Roles, cpu_masks, hosts_by_need, read_record
 from loadbook.hosts.netns import Namespaces
 from loadbook.hosts.sshd import Sshd, program
 from loadbook.records.layout import check_name
-from loadbook.records.manifest import read_json, write_atomic, write_json
+from loadbook.records.manifest import write_atomic, write_json
 
 HOSTS: Mapping[str, Roles] = {DRIVER: (DRIVER,), "web": ("web",)}
 Kind = Literal["loopback", "netns"]
@@ -77,7 +78,7 @@ class Lab:
         kind : None: the kind it had, which is `loopback` in a new lab.
         least : CPUs that every server must have; None: as before, which is 1 in a new lab.
         """
-        record = _read_record(folder)
+        record = read_record(folder)
         known = {alias: tuple(host["roles"]) for alias, host in record["hosts"].items()} or HOSTS
         exactly = dict(roles or {}) | ({DRIVER: drivers} if drivers else {})
         wanted = hosts_by_need(known, exactly, needs or {})
@@ -97,15 +98,17 @@ class Lab:
         """Bring every host up that is not, log in to each, and return the state; a running lab is left alone.
 
         With other hosts than before, CPUs are shared anew, and hosts whose share changes are started again. A lab of
-        the other kind goes down first. UsageError: this kind of lab cannot be here.
+        the other kind goes down first. UsageError: this kind of lab cannot be here, or a run is under way on a host
+        that would be changed.
         """
         self._ground.check()
         with self._locked():
             self._begin()
             _make_key(self.folder / "user_key")
             recorded = self._recorded()
-            self._take_away([server for server in recorded if server.alias not in self.hosts])
             servers = self._placed(recorded)
+            must_be_idle([server for server in recorded if server not in servers])
+            self._take_away([server for server in recorded if server.alias not in self.hosts])
             self._ground.build(servers)
             for server in servers:
                 _make_key(server.folder / "host_key")
@@ -156,10 +159,11 @@ class Lab:
 
     def _begin(self) -> None:
         """Take a lab of the other kind down; keep the kind first, so that `down` finds what a crash leaves."""
-        record, path = _read_record(self.folder), self.folder / RECORD
+        record, path = read_record(self.folder), self.folder / RECORD
         if path.is_file() and record["kind"] != self.kind:
             other = replace(self, kind=record["kind"])
             other._ground.check()
+            must_be_idle(other._recorded())
             other._end()
             path.unlink()
         if not path.is_file():
@@ -177,7 +181,7 @@ class Lab:
 
     def _recorded(self) -> list[Sshd]:
         """Return the hosts as they were when this kind of lab was last brought up."""
-        record = _read_record(self.folder)
+        record = read_record(self.folder)
         hosts = record["hosts"] if record["kind"] == self.kind else {}
         return [self._ground.entered(self._server(alias, host)) for alias, host in hosts.items()]
 
@@ -192,7 +196,7 @@ class Lab:
         left = iter(sorted({f"{net}.{k}" for k in range(1, 100)} - {s.address for s in before.values()}, key=_last))
         masks = cpu_masks(self.hosts, self.least)
         alike = {server.alias for server in recorded} == set(self.hosts)
-        alike &= _read_record(self.folder).get("least", 1) == self.least
+        alike &= read_record(self.folder).get("least", 1) == self.least
         servers = []
         for alias in self.hosts:
             (self.folder / check_name("host", alias)).mkdir(exist_ok=True)
@@ -233,16 +237,6 @@ class Lab:
         values |= {"cpus": list(server.cpus)} if server.cpus else {}
         values |= {"may": list(self._ground.may)} if self._ground.may else {}
         return entry_text(server.alias, values)
-
-
-def _read_record(folder: Path) -> dict[str, Any]:
-    """Return kind and hosts of a lab; without hosts where there is none yet."""
-    path = folder / RECORD
-    record: dict[str, Any] = read_json(path) if path.is_file() else {}
-    if "hosts" not in record:  # as it was before there were two kinds: the hosts alone, named after their role
-        hosts = {alias: {**host, "roles": [alias.partition("-")[0]]} for alias, host in record.items()}
-        record = {"kind": "loopback", "hosts": hosts}
-    return record
 
 
 def _make_key(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from loadbook.core.errors import UsageError
 from loadbook.records.layout import check_name
@@ -32,6 +33,16 @@ def hosts_by_need(known: Mapping[str, Roles], exactly: Mapping[str, int], least:
     wanted = {_alias(role, k): (role,) for role, count in counts.items() for k in range(1, count + 1)}
     own = {alias: roles for alias, roles in known.items() if alias in wanted}
     return own | {check_name("host", alias): roles for alias, roles in wanted.items() if alias not in own}
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return kind and hosts of a lab; without hosts where there is none yet."""
+    path = folder / RECORD
+    record: dict[str, Any] = read_json(path) if path.is_file() else {}
+    if "hosts" not in record:  # as it was before there were two kinds: the hosts alone, named after their role
+        hosts = {alias: {**host, "roles": [alias.partition("-")[0]]} for alias, host in record.items()}
+        record = {"kind": "loopback", "hosts": hosts}
+    return record
 
 
 def lab_kind(hosts_file: Path) -> str:

@@ -11,6 +11,7 @@ from loadbook.core.errors import LoadbookError
 from loadbook.design.plan import Plan
 from loadbook.hosts import guard, jobs, remote_host
 from loadbook.hosts.facts import SYSCTLS
+from loadbook.hosts.in_use import SESSIONS
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.shell import cpu_list
 from loadbook.hosts.tape import taped
@@ -19,7 +20,7 @@ from loadbook.trials.bench import Bench
 from loadbook.trials.changes import asks_for_delay, changes_of, forbidden
 from loadbook.trials.connect import bench_of
 from loadbook.trials.dry_steps import RUN, TOKEN, Step, attempt_steps, built, changed, configured
-from loadbook.trials.preflight import CHECK_LEASE_S, SESSIONS, STATE, hex_address
+from loadbook.trials.preflight import CHECK_LEASE_S, STATE, hex_address
 from loadbook.trials.roles import lacking, used_hosts
 from loadbook.trials.stage import make_instance
 
@@ -98,8 +99,8 @@ def _before(bench: Bench) -> Iterator[Step]:
     for alias, host in bench.hosts.items():
         ports = sorted({f"{seat.port:04X}" for seat in bench.seats if seat.alias == alias})
         words = (STATE, host.workdir, hex_address(host.address), *ports)
-        yield Step(alias, "script", words, "free disk, CPUs, and that nothing listens on its ports")
         yield Step(alias, "script", (SESSIONS,), "is another run using it?")
+        yield Step(alias, "script", words, "free disk, CPUs, and that nothing listens on its ports")
     for alias in bench.drivers:
         for tool in bench.tools.values():
             yield Step(alias, "run", tool.version_argv, f"version of {tool.name}")

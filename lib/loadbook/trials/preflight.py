@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, ToolError
 from loadbook.core.units import size
 from loadbook.design.sharing import share
+from loadbook.hosts.in_use import SESSIONS, runs_in
 from loadbook.hosts.polling import asker
 from loadbook.hosts.shell import cpu_list
 from loadbook.services import Instance, version
@@ -45,17 +45,6 @@ done
 """
 
 
-# prints the name of every session on the host whose controller lives
-SESSIONS = """
-for watcher in sessions/*/watcher; do
-  folder=${watcher%/watcher}
-  [ -e "$watcher" ] && [ ! -e "$folder/lost" ] && read -r pid born <"$watcher" || continue
-  if kill -0 "$pid" 2>/dev/null; then echo "${folder#sessions/}"; fi
-done
-"""
-_RUN_OF_SESSION = re.compile(r"(\d{8}-\d{6}(?:-\d+)?)-[0-9a-f]{12}")
-
-
 class PreflightError(LoadbookError):
     """The run cannot start; every reason is in the message, a line each."""
 
@@ -78,8 +67,11 @@ def preflight(bench: Bench, data: Path) -> None:
     refused = forbidden(bench.stage(treatment) for treatment in bench.plan.treatments)
     if refused:  # before anything is touched that may not be
         raise PreflightError(refused)
-    hosts: list[Callable[[], None]] = [partial(_check_host, bench, alias) for alias in bench.hosts]
-    hosts += [partial(_check_alone, bench, alias) for alias in bench.hosts]
+    # nothing else is done on hosts that another run uses: it may be measuring
+    alone = [partial(_check_alone, bench, alias) for alias in bench.hosts]
+    if busy := _found(bench, alone):
+        raise PreflightError(busy)
+    hosts = [partial(_check_host, bench, alias) for alias in bench.hosts]
     checks: list[Callable[[], None]] = [lambda: _check_ours(bench, data)]
     checks += [partial(_check_driver, bench, alias, tool) for alias in bench.drivers for tool in bench.tools.values()]
     # the services that one role may have on a host use one folder, one after the other
@@ -88,10 +80,14 @@ def preflight(bench: Bench, data: Path) -> None:
     checks += [partial(_check_changes, bench)]
     checks += [partial(_check_sources, bench, alias) for alias, host in bench.hosts.items() if host.live]
     # services are placed on the CPUs that hosts have, so hosts come first
-    problems = [p for part in (hosts, checks) for group in bench.each(_problems, part).values() for p in group]
-    problems += _unlike_tools(bench)
+    problems = [*_found(bench, hosts), *_found(bench, checks), *_unlike_tools(bench)]
     if problems:
         raise PreflightError(problems)
+
+
+def _found(bench: Bench, checks: Sequence[Callable[[], None]]) -> list[str]:
+    """Do checks at the same time and return what they found wrong."""
+    return [problem for group in bench.each(_problems, checks).values() for problem in group]
 
 
 def _problems(check: Callable[[], None]) -> list[str]:
@@ -159,10 +155,9 @@ def _check_alone(bench: Bench, alias: str) -> None:
     """See that no other run is under way on a host: each would be the other's foreign load, and take its ports."""
     if bench.replay is not None:
         return
-    done = bench.hosts[alias].script(SESSIONS, timeout_s=PROBE_S, check=True)
-    runs = {m[1] for line in done.stdout.decode().splitlines() if (m := _RUN_OF_SESSION.fullmatch(line))}
-    if runs - {bench.run}:
-        raise PreflightError([f"host {alias}: in use by run {', '.join(sorted(runs - {bench.run}))}: wait for its end"])
+    others = runs_in(bench.hosts[alias].script(SESSIONS, timeout_s=PROBE_S, check=True).stdout) - {bench.run}
+    if others:
+        raise PreflightError([f"host {alias}: in use by run {', '.join(sorted(others))}: wait for its end"])
 
 
 def _check_place(bench: Bench, role: str, alias: str) -> None:
