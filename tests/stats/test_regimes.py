@@ -98,8 +98,8 @@ def test_a_curve_that_is_too_simple_says_so() -> None:
 
 def test_too_little_for_a_curve() -> None:
     rng = np.random.default_rng(4)
-    assert "2 sizes have 5 trials" in str(fit_curve(rates(8, FOUR[:2], rng)))
-    assert "0 sizes have 5 trials" in str(fit_curve(rates(4, FOUR, rng)))
+    assert "2 of 2 sizes have 5 trials" in str(fit_curve(rates(8, FOUR[:2], rng)))
+    assert "0 of 4 sizes have 5 trials" in str(fit_curve(rates(4, FOUR, rng)))
     disjoint: dict[float, dict[object, float]] = {
         float(size): {5 * k + b: 100.0 for b in range(5)} for k, size in enumerate(FOUR)
     }

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 TOOL = "jmeter"
 NOTE = (
     "Column names and meanings as in JMeter’s dashboard; times in ms, Received in KB/sec (KB = 1,024 B). Percentiles "
-    "come from all samples of a trial, while JMeter’s own dashboard takes the last 20,000 of a label. FAIL is JMeter’s; "
-    "the verdicts on errors above are loadbook’s. Sent is not kept."
+    "come from all samples of a trial, while JMeter’s own dashboard takes the last 20,000 of a label. FAIL is "
+    "JMeter’s; the verdicts on errors above are loadbook’s. Sent is not kept."
 )
 Numbers = Mapping[tuple[str, str], float]
 

@@ -24,9 +24,9 @@ from loadbook.stats.wording.errors import errors_sentence
 
 TABLE_NOTE = (
     "1 / rate = cost per request + bytes × cost per byte, fitted to the logs of the rates; costs are those of the "
-    "whole set-up, all requests in flight together. Intervals: delete-one-block jackknife. Knee: the size at which "
-    "both costs are equal. Ceiling: 1 / cost per byte, bytes of pages alone. Misses: the largest share by which the "
-    "mean of a size lies beside the curve."
+    "whole set-up, all requests in flight together. In brackets: intervals by the delete-one-block jackknife. Knee: "
+    "the size at which both costs are equal. Ceiling: 1 / cost per byte, bytes of pages alone. Misses: the largest "
+    "share by which the mean of a size lies beside the curve."
 )
 
 
@@ -123,11 +123,8 @@ class PageSizePage(EffectsPage):
 
 def cost_table(found: Found) -> Table:
     """Return the costs of every curve with their intervals."""
-    level = f"({found.regimes.level * 100:g} % interval)"
-    columns = [
-        Column("Series"), Column(f"Per request, ms {level}", True), Column(f"Per byte, ns {level}", True),
-        Column("Knee", True), Column("Ceiling, Mbit/s", True), Column("Blocks", True), Column("Misses", True),
-    ]  # fmt: skip
+    heads = ("Per request, ms", "Per byte, ns", "Knee", "Ceiling, Mbit/s", "Misses", "Blocks")
+    columns = [Column("Series"), *(Column(head, True) for head in heads)]
     return Table("Costs", columns, [_costs(name, fit) for name, fit in found.regimes.fits.items()])
 
 
@@ -141,8 +138,8 @@ def _costs(name: str, fit: Curve | str) -> list[str]:
         words.cost_text(fit.per_byte_s, 1e-9) if seen else DASH,
         words.knee_text(fit),
         words.cost_text(fit.ceiling_bytes_per_s, 125e3) if seen else DASH,
-        str(fit.blocks),
         words.worst_miss(fit),
+        str(fit.blocks),
     ]
 
 

@@ -187,9 +187,8 @@ def alt(found: Found, by: str = "rate") -> str:
     """Return the answer and every curve's numbers in words."""
     curves = " ".join(f"{name}{words.curve_sentence(fit)}" for name, fit in found.regimes.fits.items())
     trials = counted(int(counts(found.values).sum()), "trial")
-    return (
-        f"Page size against {'bytes' if by == 'bytes' else 'responses'} per second, {trials}. {answer(found)} {curves}"
-    )
+    what = "bytes" if by == "bytes" else "responses"
+    return f"Page size against {what} per second, {trials}. {answer(found, by)} {curves}"
 
 
 def _all_letters(found: Found) -> set[str]:

@@ -123,7 +123,7 @@ def fit_curve(values: Mapping[float, Mapping[object, float]], level: float = 0.9
     """
     kept = {size: values[size] for size in sorted(values) if len(values[size]) >= MIN_BLOCKS}
     if len(kept) < MIN_SIZES:
-        return f"{len(kept)} sizes have {MIN_BLOCKS} trials that count, {MIN_SIZES} are needed for a curve"
+        return f"{len(kept)} of {len(values)} sizes have {MIN_BLOCKS} trials that count, {MIN_SIZES} must for a curve"
     blocks = sorted({block for own in kept.values() for block in own}, key=str)
     table = np.array([[math.log(own[b]) if b in own else math.nan for own in kept.values()] for b in blocks])
     table = table[np.isfinite(table).sum(axis=1) > 1]  # a block with one size says nothing of the others

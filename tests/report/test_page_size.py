@@ -1,0 +1,149 @@
+"""Figure 6, its page and its table under JMeter's names, in the cases that strain them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from matplotlib.text import Text
+from mockproject import Arm, make_project
+
+import loadbook
+from loadbook.core.errors import UsageError
+from loadbook.records.rundata import load_run
+from loadbook.report import jmeter_table
+from loadbook.report.figures import common, page_size, tier_ratios
+from loadbook.report.html import forbidden
+from loadbook.report.page_size import PageSizePage
+from loadbook.report.parameters import literals
+from loadbook.stats.regimes.found import Found, look
+from pagesizes import sized_run, sized_study
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "page_size_tps.ipynb"
+FORBIDDEN = re.compile(r"significant|\bsame\b(?! against)|proves?\b|no effect|\bnan\b", re.IGNORECASE)
+SIX = (128, 8192, 32_768, 65_536, 131_072, 524_288)
+CASES = ("two tiers", "three balancers", "one curve", "scattered", "unwatched", "invalid", "few blocks")
+
+
+@functools.cache
+def found_of(case: str) -> Found:
+    balancers = ("small", "medium", "large") if case == "three balancers" else ("small", "large")
+    single = case in ("one curve", "unwatched")
+    study = sized_study(
+        SIX, ("large",) if single else balancers, (2,) if single else (2, 4), blocks=3 if case == "few blocks" else 6
+    )
+    run = sized_run(study, sd=0.5 if case == "scattered" else 0.02, watched=case != "unwatched")
+    if case == "invalid":
+        run.trials["valid"] = False
+    return look(run, "ok_per_s")
+
+
+@pytest.mark.parametrize("by", ["rate", "bytes"])
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+def test_texts_are_whole_apart_and_large_enough(case: str, narrow: bool, by: str) -> None:
+    drawn = page_size.draw(found_of(case), by, narrow=narrow)
+    assert drawn.get_figwidth() == (common.NARROW_IN if narrow else common.WIDE_IN)
+    drawn.draw_without_rendering()
+    shown = [t for t in drawn.findobj(Text) if t.get_visible() and t.get_text().strip()]
+    assert all(t.get_fontsize() >= common.SMALLEST_PT for t in shown)
+    boxes = [(t.get_text(), t.get_window_extent()) for t in shown if not t.get_rotation() % 90]
+    for text, box in boxes:
+        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= drawn.bbox.x1 + 1 and box.y1 <= drawn.bbox.y1 + 1, text
+    for (one, first), (two, second) in itertools.combinations(boxes, 2):
+        wide = min(first.x1, second.x1) - max(first.x0, second.x0)
+        tall = min(first.y1, second.y1) - max(first.y0, second.y0)
+        assert wide <= 1.5 or tall <= 2.5, (one, two, wide, tall)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_words_beside_it_are_honest(case: str) -> None:
+    found = found_of(case)
+    for by in ("rate", "bytes"):
+        answer, how, alt = (f(found, by) for f in (page_size.answer, page_size.how, page_size.alt))
+        assert answer.endswith(".") and how.endswith(".")
+        assert answer in alt and len(alt) > 40
+        assert not FORBIDDEN.search(answer + how + alt)
+        assert all(one.name in alt for one in found.regimes.series)
+    assert ("not watched" in page_size.how(found)) == (case in ("unwatched", "invalid"))
+    assert ("no curve" in page_size.alt(found)) == (case in ("invalid", "few blocks"))
+    assert bool(tier_ratios.sentences(found)) == (found.tiers is not None)
+
+
+def test_letters_and_bytes_repeat() -> None:
+    found = found_of("two tiers")
+    letters = [page_size.letter_of(found, arm) for arm in found.regimes.series[2].arms.values()]
+    assert letters == ["C", "C", "C", "C", "C", "N"]
+    first, second = (common.to_svg(page_size.draw(found)) for _ in range(2))
+    assert first == second and len(first) < 500_000
+    assert page_size.ceiling_of(found_of("two tiers")) == (125e6, "link, 1.00\xa0Gbit/s")
+
+
+def project(root: Path) -> PageSizePage:
+    """The page of a run of four sizes whose rates are those of a cost per request and one per byte."""
+    sizes = (128, 8192, 65_536, 524_288)
+    rate = {size: 1 / (1 / 4000 + size / 125e6) for size in sizes}
+    arms = {f"p{size}": Arm(rate[size] / 41_600 - 1, {"page_bytes": size}) for size in sizes}
+    arms["again"] = Arm(rate[128] / 41_600 - 1, check="aa", label="baseline, again")
+    layout = make_project(
+        root, arms, name="sizes", notebooks=["page_size_tps"], factors={"page_bytes": {"levels": list(sizes)}},
+        roles={"driver": {}, "web": {"service": "web", "vars": {"page_bytes": 128}}},
+    )  # fmt: skip
+    return PageSizePage(load_run(layout, "sizes"))
+
+
+def test_the_page_answers_with_curves(tmp_path: Path) -> None:
+    page = project(tmp_path)
+    assert "is the network the limit" in page.answer().text
+    curves = page.curves().text.replace("\xa0", " ")
+    assert "all arms: from 3" in curves and "bytes cost more than the request" in curves
+    assert "Per request, ms" in curves and "8 KiB" in curves
+    assert "of pages (median over trials" in page.bandwidth().text
+    assert page.tiers().text == "This study has one web tier."
+    assert page.jmeter().text == "JMeter measured nothing here."
+    summary = page.summary()
+    assert summary["notebook"] == "page_size_tps" and summary["verdict"]["sentence"] in summary["sentences"]
+    assert not any("answers differently" in row.verdict.reason for row in page.analysis.rows
+                   if row.verdict and row.verdict.reason)  # fmt: skip
+    for block in (page.answer(), page.curves(), page.bandwidth(), page.errors()):
+        assert not forbidden(f"<!DOCTYPE html><html><body>{block.html}</body></html>")
+        assert not FORBIDDEN.search(block.text), block.text
+
+
+def test_jmeters_own_names_where_the_tool_is_jmeter(tmp_path: Path) -> None:
+    page = project(tmp_path)
+    page.data.trials["tool"] = "jmeter"
+    found = jmeter_table.tables(page.data, page.labels)
+    assert found is not None
+    by_label, by_trial = found
+    heads = [column.head.replace("\xa0", " ") for column in by_label.columns]
+    assert heads[2:5] == ["#Samples", "FAIL", "Error %"] and heads[-2:] == ["Transactions/s", "Received"]
+    assert len(by_trial.rows) == int(page.data.trials["valid"].sum())
+    rate = float(by_trial.rows[0][heads.index("Transactions/s")].replace(",", ""))
+    first = page.data.trials[page.data.trials["valid"]].sort_values("slot")["trial"].iloc[0]
+    assert rate == pytest.approx(float(page.values.set_index("trial").loc[first, "value"]), rel=0.001)
+    assert by_label.rows[0][-1] == "–"  # this run has no bytes per second
+    assert " to " in by_label.rows[0][heads.index("Transactions/s")]
+    assert "last 20,000" in page.jmeter().text
+
+
+def test_a_study_of_another_kind_is_refused(tmp_path: Path) -> None:
+    layout = make_project(tmp_path, name="plain-study")
+    with pytest.raises(UsageError, match="no factor of study 'plain-study' sets page_bytes"):
+        PageSizePage(load_run(layout, "plain-study")).answer()
+    page = project(tmp_path / "other")
+    with pytest.raises(UsageError, match="needs a rate, not latency"):
+        PageSizePage(page.data, "", "latency").answer()
+
+
+def test_the_notebook_calls_what_the_page_has() -> None:
+    cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
+    called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
+    assert called[:4] == ["scope", "answer", "trust", "curves"] and called[-1] == "provenance"
+    assert all(callable(getattr(PageSizePage, name)) for name in called)
+    assert set(inspect.signature(loadbook.page_size_page).parameters) == set(literals(cells[0]))
