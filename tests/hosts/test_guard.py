@@ -225,7 +225,7 @@ def test_a_quota_in_the_newer_hierarchy(web, tmp_path):
     script = Path(sys.modules["loadbook.hosts.guard"].__file__).with_name("guard.sh").read_text()
     env = {"LOADBOOK_MOUNTS": str(tmp_path / "mounts")}
     web.start(Job("g-newer", (("/bin/sh", "-c", script, "guard", web.address, *changes),), LEASE_S, env=env))
-    made = tree / "loadbook-g-newer-web"
+    made = tree / f"loadbook-{web.address}-g-newer-web"
     wait_until(lambda: (made / "cpu.max").is_file() and (made / "cpu.max").read_text() == "10000 20000\n")
     web.stop("g-newer")
 

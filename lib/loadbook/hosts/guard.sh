@@ -138,7 +138,7 @@ accept() { # ADDRESS
 
 quota() { # NAME PERCENT
     find_cgroups
-    cgroup=$parent/loadbook-$job-$1
+    cgroup=$parent/loadbook-$own-$job-$1 # the hosts of a lab share one tree
     remember "cgroup $cgroup"
     said=$(mkdir "$cgroup" 2>&1) || refuse "$said"
     time_us=$((period_us * $2 / 100))
