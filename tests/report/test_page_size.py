@@ -43,8 +43,7 @@ def found_of(case: str) -> Found:
     return look(run, "ok_per_s")
 
 
-@pytest.mark.parametrize("by", ["rate", "bytes"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "by"), [*((c, "rate") for c in CASES), ("three balancers", "bytes")])
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 def test_texts_are_whole_apart_and_large_enough(case: str, narrow: bool, by: str) -> None:
     drawn = page_size.draw(found_of(case), by, narrow=narrow)

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from loadbook.stats.regimes.fit import Curve, fit_curve
 from loadbook.stats.regimes.found import look
 from loadbook.stats.regimes.series import series_of
 from loadbook.stats.wording import regimes as words
-from pagesizes import EIGHT, LINK_BYTES_PER_S, PER_REQUEST_S, sized_run, sized_study
+from pagesizes import EIGHT, HOSTS, LINK_BYTES_PER_S, PER_REQUEST_S, sized_run, sized_study
 
 A, KNEE = 1 / 2000, 65_536
 TIER_SIZES = (128, 8192, 32_768, 65_536, 262_144, 524_288)
@@ -140,6 +141,30 @@ def test_a_run_says_where_the_network_is_the_limit_and_where_tiers_converge() ->
     assert words.headline(replace(found, letters={})).startswith("Not known")
     assert "80 % of the link" not in words.bandwidth_headline(found)
     assert words.bandwidth_headline(found).endswith("of the link.")
+
+
+def test_a_part_of_a_study_has_the_factors_that_vary_in_it() -> None:
+    """As a smoke variant is: one tier of two, one balancer of two."""
+    study = sized_study(FOUR, blocks=5)
+    part = [name for name in study.treatments if name.endswith("-large-2")]
+    run = sized_run(study)
+    run.trials = run.trials[run.trials["treatment"].isin(part)].reset_index(drop=True)
+    found = look(replace(run, plan={"treatments": part, "blocks": 5}), "ok_per_s")
+    assert (found.tiers, found.errors, list(found.regimes.curves)) == (None, {}, ["all arms"])
+
+
+@pytest.mark.parametrize(("balancer", "web", "letter"), [(0.6, 0.2, "C"), (0.2, 0.6, "W")])
+def test_hosts_on_one_core_are_told_apart_by_what_their_processes_use(balancer: float, web: float, letter: str) -> None:
+    run = sized_run(sized_study(FOUR, ("large",), (2,), blocks=5), watched=False)
+    run.run_json |= {"lab": True, "hosts": {n: h | {"cpus": [min(h["cpus"][0], 1)]} for n, h in HOSTS.items()}}
+    rows = [
+        {"trial": trial, "host": host, "role": "", "t_s": t, "unit": "1", "metric": metric, "item": item, "value": v}
+        for trial in run.trials["trial"] for t in (0.5, 1.0, 1.5)
+        for host, own in (("lb", balancer), ("www", web))
+        for metric, item, v in (("cpu_busy", "cpu1", 0.99), ("process_cpu", "p:1", own))
+    ]  # fmt: skip
+    found = look(replace(run, traces=pd.DataFrame(rows)), "ok_per_s")
+    assert set(found.letters.values()) == {letter}
 
 
 @pytest.mark.parametrize(("size", "text"), [(128, "128 B"), (65_536, "64 KiB"), (1500, "1.5 KiB"), (2**20, "1 MiB")])

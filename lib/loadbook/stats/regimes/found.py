@@ -59,9 +59,40 @@ def look(data: RunData, metric: str, level: float = 0.95) -> Found:
     regimes = regimes_of(study, values, data.plan["treatments"], level)
     tiers = tiers_of(study, values, regimes.series, study.margin, metric, level)
     links = links_of(data)
-    letters = bottlenecks(saturation_of(data, links))
+    full = saturation_of(data, links)
+    letters = by_use(data, full, bottlenecks(full))
     errors = tier_errors(study, data.trials, data.measurements, regimes.series)
     return Found(regimes, values, letters, tiers, _narrowest(data, links), study.margin, errors)
+
+
+def by_use(data: RunData, full: pd.DataFrame, letters: Mapping[str, Letter | None]) -> dict[str, Letter | None]:
+    """Tell balancer and web apart where they share CPUs, as in a small lab: a full core is then seen from both.
+
+    The letter is that of the hosts whose own processes used more of the time, as far as they were watched.
+    """
+    found, used = dict(letters), _used(data)
+    for treatment, rows in full[full["bottleneck"].isin(["C", "W"])].groupby("treatment"):
+        hosts = {str(letter): list(own["host"]) for letter, own in rows.groupby("bottleneck")}
+        if found.get(str(treatment)) in hosts and len(hosts) == 2 and _overlap(data, hosts):
+            sums = {letter: sum(used.get((str(treatment), host), 0.0) for host in own) for letter, own in hosts.items()}
+            found[str(treatment)] = "W" if sums["W"] > sums["C"] else "C"
+    return found
+
+
+def _overlap(data: RunData, hosts: Mapping[str, list[str]]) -> bool:
+    """Tell whether hosts of both letters may use one CPU of one machine."""
+    masks = [{cpu for host in own for cpu in data.run_json["hosts"][host].get("cpus") or ()} for own in hosts.values()]
+    return bool(data.run_json.get("lab")) and bool(masks[0] & masks[1])
+
+
+def _used(data: RunData) -> dict[tuple[str, str], float]:
+    """Return (treatment, host) -> CPUs' worth of time that its service's processes used while it was measured."""
+    traces = data.traces[(data.traces["metric"] == "process_cpu") & (data.traces["t_s"] >= 0)]
+    own = traces.merge(data.trials.loc[data.trials["valid"], ["trial", "treatment"]], on="trial")
+    sums = own.groupby(["treatment", "host", "trial", "t_s"])["value"].sum()
+    means = sums.groupby(level=["treatment", "host"]).mean()
+    keys = [(str(key[0]), str(key[1])) for key in means.index.tolist()]
+    return dict(zip(keys, means.to_numpy(float).tolist(), strict=True))
 
 
 def links_of(data: RunData) -> dict[str, float]:

@@ -58,7 +58,7 @@ def tier_factor(study: Study, series: Sequence[Series]) -> str | None:
     sized = page_factor(study)
     role = study.factors[sized].role if sized else None
     named = [n for n, f in study.factors.items() if f.role == role and n != sized and f.of != "workload"]
-    return next((n for n in named if len({one.levels[n] for one in series}) == 2), None)
+    return next((n for n in named if len({one.levels.get(n) for one in series}) == 2), None)
 
 
 def tiers_of(
