@@ -51,3 +51,10 @@ def test_local_links_of_the_documents_exist() -> None:
     for path in DOCS:
         for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text()):
             assert (path.parent / link).exists(), f"{path.name}: {link}"
+
+
+def test_the_offline_example_plays_the_recorded_run_s_own_study() -> None:
+    (recorded,) = (ROOT / "tests/fixtures/recorded-run").iterdir()
+    example = ROOT / "tests/fixtures/recorded-studies/recorded.toml"
+    assert str(example.relative_to(ROOT)) in (ROOT / "README.md").read_text()
+    assert example.read_text() == (recorded / "study.toml").read_text()
