@@ -20,7 +20,7 @@ def needs(study, treatment: str) -> set[str]:
     return {need for s in settings if s.service for need in load_service(s.service).needs}
 
 
-@pytest.mark.parametrize("name", ["lb-vs-single", "lb-vs-single-smoke", "lb-scaling", "lb-scaling-smoke"])
+@pytest.mark.parametrize("name", ["lb-scaling-cpu", "lb-vs-single", "lb-vs-single-smoke", "lb-scaling", "lb-scaling-smoke"])
 def test_what_runs_by_default_needs_nothing_of_the_kernel(name: str) -> None:
     study = find_study(STUDIES, name)
     assert {study.treatments[t].check for t in study.in_subset()} == {None, "aa", "control"}
@@ -32,6 +32,8 @@ def test_the_kernels_balancers_are_a_subset_of_their_own() -> None:
     own = set(study.in_subset("netns")) - set(study.in_subset())
     assert own == {"dnat-1", "dnat-2", "dsr-1", "dsr-2"}
     assert all("nft" in needs(study, treatment) for treatment in own)
+    kernel = find_study(STUDIES, "lb-kernel-smoke")
+    assert kernel.in_subset() == ("single", "dnat-2", "dsr-2", "single-again", "control-access-log")
 
 
 def test_every_balancer_stands_before_one_node_and_before_two() -> None:
