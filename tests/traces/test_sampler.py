@@ -62,7 +62,7 @@ def test_the_capture_of_every_shell_is_read(name):
 
 @pytest.mark.parametrize("shell", [["dash"], ["bash", "--posix"], ["busybox", "sh"]])
 def test_the_sampler_is_bounded_and_watches_late_processes(shell, tmp_path):
-    job = sampler_job("m", interval_s=0.05, limit_s=0.2, watch={"me": "pid", "never": "none"})
+    job = sampler_job("m", interval_s=0.05, limit_s=0.2, watch=[("me", "pid"), ("never", "none")])
     (tmp_path / "pid").write_text("1 and more\n")
     step = [*shell, *job.steps[0][1:]]
     done = subprocess.run(step, cwd=tmp_path, capture_output=True, timeout=20, check=True)

@@ -13,7 +13,7 @@ How other floors use this one (every call is bounded in time; errors are HostErr
     lab.Lab.at(layout.lab, needs={"web": 2}).up()           # .down() .status() .cut(alias, s) .join(alias) .hosts_file
     guard.set_up(host, name, Changes(sysctls=...), lease_s) # until host.stop(name), the lease's end or our death
     facts.facts(host) -> {name: {"value", "kind"}}          facts.differences(before, after)
-    monitors.sampler_job(name, interval_s=, limit_s=, watch={label: pid file}) -> Job
+    monitors.sampler_job(name, interval_s=, limit_s=, watch=[(label, pid file)]) -> Job
     replay.ReplayHost(Recording(folder), alias, ...)        # answers as the recorded host did; needs no host
 """
 

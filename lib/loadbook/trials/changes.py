@@ -17,6 +17,7 @@ from loadbook.design.study import Study
 from loadbook.hosts import guard
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import HostsFile, Permit
+from loadbook.trials.evidence import InvalidTrial
 from loadbook.trials.load import forget_job
 from loadbook.trials.stage import LINE, Stage
 
@@ -127,6 +128,12 @@ class Guards:
             self._set.append(alias)
             guard.set_up(self.stage.bench.hosts[alias], self.name, wanted, self.lease_s)
         return {alias: wanted.said() for alias, wanted in changes.items()}
+
+    def must_hold(self) -> None:
+        """Raise InvalidTrial when changes were put back before the load was over."""
+        for alias in self._set:
+            if not self.stage.bench.hosts[alias].state(self.name).running:
+                raise InvalidTrial(f"host {alias}: what was changed for the trial was put back during the load")
 
     def restore(self) -> None:
         """Put everything back; what cannot be reached is put back by the host itself."""

@@ -7,12 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from loadbook.hosts.host import JobState
 from loadbook.records.manifest import ServiceRecord
 from loadbook.services import Instance
 from loadbook.trials.evidence import InvalidTrial, keep, service_record
 from loadbook.trials.load import forget_job
 from loadbook.trials.names import service_name
 from loadbook.trials.stage import Seat, Stage, make_instance
+
+LAST_WORDS = 800
 
 
 class Servers:
@@ -63,6 +66,18 @@ class Servers:
         proof, version = instance.prove(asker), self.bench.service_versions.get(seat)
         cpus = list(self.stage.launch(seat).cpus) or self.bench.cpus_of(seat.alias)
         return service_record(seat, instance, proof, self.folder, version=version, cpus=cpus)
+
+    def must_run(self) -> None:
+        """Raise InvalidTrial when a service ended during the load; behind a balancer another may have stood in."""
+        states = self.bench.each(self._state, self._records)
+        for seat, state in states.items():
+            if not state.running:
+                log = self._instances[seat].log().decode(errors="replace").strip()[-LAST_WORDS:]
+                words = f"host {seat.alias}: {seat.spec.name} ended during the load"
+                raise InvalidTrial(f"{words} with exit code {state.rc}: {log or 'it said nothing'}")
+
+    def _state(self, seat: Seat) -> JobState:
+        return self.bench.hosts[seat.alias].state(self._instances[seat].name)
 
     def count(self, when: Literal["before", "after"]) -> None:
         """Keep in their records what the services have counted so far."""

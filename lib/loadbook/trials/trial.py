@@ -55,10 +55,10 @@ class Attempt:
         self._phase = "reset"
 
     def _watched_jobs(self) -> dict[str, dict[str, str]]:
-        """Return host -> label -> job of the processes that count as ours: load generator and services."""
-        jobs: dict[str, dict[str, str]] = {alias: {self.workload.tool: self.load.name} for alias in self.bench.drivers}
+        """Return host -> job -> label of the processes that count as ours: load generator and services."""
+        jobs: dict[str, dict[str, str]] = {alias: {self.load.name: self.workload.tool} for alias in self.bench.drivers}
         for seat in self.stage.seats:
-            jobs.setdefault(seat.alias, {})[seat.spec.name] = service_name(self.stem, seat.role)
+            jobs.setdefault(seat.alias, {})[service_name(self.stem, seat.role)] = seat.spec.name
         return jobs
 
     @property
@@ -169,6 +169,8 @@ class Attempt:
 
     def _ask_after(self) -> None:
         self._watched = self.bench.pool.submit(self.watch.collect, self.folder, self.record.services)
+        self.servers.must_run()
+        self.guards.must_hold()
         self.servers.count("after")
         clocks = self.bench.begin(lambda alias: self.bench.hosts[alias].clock(), self.bench.hosts)
         self.record.response_after = self._answer()

@@ -28,7 +28,7 @@ class Watch:
     ----------
     name : of the sampler's job on every host.
     limit_s : seconds after which a sampler ends by itself.
-    jobs : host -> label -> name of the job whose processes are watched (the load's, the services').
+    jobs : host -> name of a job whose processes are watched (the load's, a service's) -> their label.
     """
 
     def __init__(self, bench: Bench, name: str, limit_s: float, jobs: Mapping[str, Mapping[str, str]]) -> None:
@@ -65,7 +65,7 @@ class Watch:
     def job_on(self, alias: str) -> Job:
         """Return the job that samples a host."""
         # a job's file `step` names the process that its current step runs
-        watch = {label: f"../{job}/step" for label, job in self.jobs.get(alias, {}).items()}
+        watch = [(label, f"../{job}/step") for job, label in self.jobs.get(alias, {}).items()]
         return sampler_job(self.name, interval_s=self.interval_s, limit_s=self.limit_s, watch=watch)
 
     def collect(self, folder: Path, services: Sequence[ServiceRecord]) -> list[MonitorRecord]:
@@ -85,7 +85,7 @@ class Watch:
             role=self.bench.roles_of(alias)[0],
             file=file,
             interval_s=self.interval_s,
-            pids={s.service: s.pids for s in services if s.host == alias},
+            pids={s.service: _pids(alias, s.service, services) for s in services if s.host == alias},
             cpus=self.bench.cpus_of(alias),
         )
 
@@ -111,3 +111,8 @@ class Watch:
         host = self.bench.hosts[alias]
         host.stop(self.name, grace_s=STOP_GRACE_S)
         forget_job(host, self.name)
+
+
+def _pids(alias: str, service: str, services: Sequence[ServiceRecord]) -> list[int]:
+    """Return the processes of a service on a host, whichever roles it has there."""
+    return [pid for s in services if (s.host, s.service) == (alias, service) for pid in s.pids]
