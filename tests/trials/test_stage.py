@@ -11,6 +11,7 @@ from loadbook.design.study import Study
 from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.services import ServiceSpec
 from loadbook.tools.base import Target
+from loadbook.trials.changes import changes_of
 from loadbook.trials.preflight import PreflightError
 from loadbook.trials.roles import check_roles, needed_cpus, needed_hosts, used_hosts
 from loadbook.trials.stage import LINE_SERVICE, Stage, seat_all
@@ -129,6 +130,22 @@ def test_a_driver_in_variants_is_a_driver() -> None:
     treatments = STUDY["treatments"] | {"far": {"set": {"delay": "far"}}}
     own = STUDY | {"roles": STUDY["roles"] | {"driver": driver}, "factors": factors, "treatments": treatments}
     assert used_hosts(make_plan(Study.model_validate(own)), inventory())[0] == "load"
+
+
+def test_roles_of_one_host_that_would_change_it_differently_are_refused() -> None:
+    def stage(app: dict[str, object], store: dict[str, object]) -> Stage:
+        own = bench()
+        roles = STUDY["roles"] | {"app": {"service": "back"} | app, "store": {"service": "back"} | store}
+        own.plan = make_plan(Study.model_validate(STUDY | {"roles": roles}))
+        return Stage(own, "single")
+
+    backlog = "net.core.somaxconn"
+    alike = {"sysctls": {backlog: 128}}
+    assert changes_of(stage(alike, alike))["big"].sysctls == {backlog: 128}
+    with pytest.raises(UsageError, match=f"host big is to have {backlog} = 128 and 4096"):
+        changes_of(stage(alike, {"sysctls": {backlog: 4096}}))
+    with pytest.raises(UsageError, match="host big is to have rate_mbit = 10"):
+        changes_of(stage({"rate_mbit": 10}, {"rate_mbit": 20}))
 
 
 def test_too_few_hosts_are_named_by_role() -> None:

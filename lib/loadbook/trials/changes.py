@@ -80,11 +80,28 @@ def _permits(stage: Stage) -> Iterator[tuple[str, str, Sequence[Permit]]]:
 
 
 def changes_of(stage: Stage) -> dict[str, guard.Changes]:
-    """Return host -> what the treatment changes of it; hosts that stay as they are do not appear."""
+    """Return host -> what the treatment changes of it; hosts that stay as they are do not appear.
+
+    UsageError: roles of one host would have it differently.
+    """
     found: dict[str, guard.Changes] = {}
     for alias, own in (*_of_services(stage), *_of_drivers(stage)):
-        found[alias] = found.get(alias, guard.Changes()) | own
+        known = found.get(alias, guard.Changes())
+        _must_agree(stage, alias, known, own)
+        found[alias] = known | own
     return {alias: changes for alias, changes in found.items() if changes.permits()}
+
+
+def _must_agree(stage: Stage, alias: str, one: guard.Changes, other: guard.Changes) -> None:
+    both = {name: (value, other.sysctls.get(name, value)) for name, value in one.sysctls.items()}
+    if "tc" in one.permits() and "tc" in other.permits():
+        both |= {name: (getattr(one, name), getattr(other, name)) for name in ("rate_mbit", "toward")}
+    for name, (first, second) in both.items():
+        if str(first) != str(second):
+            raise UsageError(
+                f"host {alias} is to have {name} = {first} and {second} under treatment {stage.treatment}",
+                "roles on one host share its kernel and its network: give them one value, or hosts of their own",
+            )
 
 
 def _of_services(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:
@@ -99,6 +116,7 @@ def _of_services(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:
 def _of_drivers(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:
     setting = stage.setting(stage.study.workload.role)
     by_kernel = 0.0 if any(seat.role == LINE for seat in stage.seats) else setting.delay_ms
+    shaped = by_kernel or setting.loss or setting.rate_mbit
     for alias in stage.bench.drivers:
         yield (
             alias,
@@ -107,7 +125,7 @@ def _of_drivers(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:
                 delay_ms=by_kernel,
                 loss=setting.loss,
                 rate_mbit=setting.rate_mbit,
-                toward=stage.target.address,
+                toward=stage.target.address if shaped else "",
             ),
         )
 
