@@ -34,6 +34,8 @@ remember() { # a line of `put_back`; the newest comes first
 
 restore() { # FILE
     [ -e "$1" ] || return 0
+    # a second signal to the group would end what puts things back
+    trap '' TERM INT HUP
     while read -r what which value; do
         put_back "$what" "$which" "$value"
     done <"$1"
@@ -65,6 +67,7 @@ restore_dead() { # what guards left that were killed
         read -r leader rest <"../$name/pid" 2>/dev/null || leader=
         if [ -e "$file" ] && { [ -e "../$name/rc" ] || ! lives "$leader"; }; then
             restore "$file"
+            trap 'ending=1' TERM INT HUP
         fi
     done
 }
