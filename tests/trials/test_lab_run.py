@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.errors import UsageError
+from loadbook.hosts.in_use import runs_at
 from loadbook.records import manifest
 from loadbook.records.layout import Layout
 from loadbook.records.ledger import read_ledger, states
@@ -208,6 +209,13 @@ def test_hosts_that_another_run_uses_are_left_alone(lab, layout, connect_lab):
     assert refused.value.problems == ["host web: in use by run 20200101-000000: wait for its end"]
     other.close()
     run_study(layout, "small", lab.hosts_file, blocks=1)
+
+
+def test_a_run_that_cannot_start_keeps_nobody_away(lab, layout):
+    (layout.studies / "small.toml").write_text(SMALL + "[roles.driver]\nloss = 0.1\n")
+    with pytest.raises(UsageError, match="lost packets can only be made by the kernel"):
+        run_study(layout, "small", lab.hosts_file)
+    assert not runs_at(lab.folder / "driver" / "work")
 
 
 def test_a_page_that_is_wrong_makes_an_invalid_trial_and_the_run_goes_on(lab, layout):

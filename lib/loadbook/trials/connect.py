@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from loadbook.core.errors import UsageError
@@ -45,9 +46,9 @@ def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) ->
     else:
         opened = _opened(lambda alias: _replayed(layout, recording, alias, inventory, run), used)
     hosts = {alias: taped(host, run) for alias, host in opened.items()}
-    lined = needs_line(plan, hosts, inventory, inventory.with_role(plan.study.workload.role))
-    kind = lab_kind(path)
-    return bench_of(layout, plan, run, hosts, inventory, lined=lined, lab=kind, replay=recording)
+    with _closed_on_error(hosts.values()):
+        lined = needs_line(plan, hosts, inventory, inventory.with_role(plan.study.workload.role))
+        return bench_of(layout, plan, run, hosts, inventory, lined=lined, lab=lab_kind(path), replay=recording)
 
 
 def bench_of(
@@ -117,11 +118,18 @@ def _replayed(layout: Layout, recording: Recording, alias: str, inventory: Hosts
 def _opened(opened: Callable[[str], Host], aliases: Sequence[str]) -> dict[str, Host]:
     """Open all hosts, one after the other: the first key that is not trusted ends it before anything is run."""
     hosts: dict[str, Host] = {}
-    try:
+    with _closed_on_error(hosts.values()):
         for alias in aliases:
             hosts[alias] = opened(alias)
+    return hosts
+
+
+@contextmanager
+def _closed_on_error(hosts: Iterable[Host]) -> Iterator[None]:
+    """Close the hosts that are open by then when the block fails: a session that stayed would keep others away."""
+    try:
+        yield
     except BaseException:
-        for host in hosts.values():
+        for host in hosts:
             host.close()
         raise
-    return hosts
