@@ -63,7 +63,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> BackendsPage:
 
 def test_one_way_is_fastest_near_and_remote(page: BackendsPage) -> None:
     text = page.answer().text
-    assert "Near and remote: http_proxy, keep-alive is the fastest way to the application." in text
+    assert "Near and remote: http_proxy with keep-alive is the fastest way to the application." in text
     assert "Near: next is http_proxy, slower by " in text and "; static file faster by " in text
     assert page.summary()["verdict"]["kind"] == "better"
     assert page.summary()["notebook"] == "backend_modes"
@@ -85,7 +85,7 @@ def test_each_condition_has_its_own_baseline_and_checks(page: BackendsPage) -> N
 
 def test_where_the_conditions_disagree_both_are_said(tmp_path: Path) -> None:
     told = project(tmp_path, TRUTH | {"remote-pooled": -0.8, "remote-fastcgi": -0.7}).answer().text
-    assert "Near: http_proxy, keep-alive is fastest; remote: FastCGI is fastest." in told
+    assert "Near: http_proxy with keep-alive is fastest; remote: FastCGI is fastest." in told
 
 
 def test_ways_that_cannot_be_told_apart(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_condition_without_a_verdict_is_said(tmp_path: Path) -> None:
 
 def test_pooling_pools(page: BackendsPage) -> None:
     text = page.connections().text
-    assert "Connections are used again by near: http_proxy, keep-alive (1 for 3,300 requests)" in text
+    assert "Connections are used again by near: http_proxy with keep-alive (1 for 3,300 requests)" in text
     assert "every other way opens 1.00 per request" in text and "static" not in text
     assert BackendsPage(replace(page.data, traces=page.data.traces[:0])).connections().text.startswith("Not known")
 

@@ -143,10 +143,9 @@ def headline(found: dict[str, Found]) -> str:
     where = joined(list(leaders)) if all(leaders) else ""
     if len(alone) == 1 and len(next(iter(alone))) == 1:
         (name,) = next(iter(alone))
-        said = f"{where}: {name} is the fastest way to the application." if where else f"{name} is the fastest."
-        return said[0].upper() + said[1:]
+        return f"{_title(where)}: {name} is the fastest way to the application." if where else f"{name} is fastest."
     said = "; ".join(f"{name}: {_fastest(names)}" if name else _fastest(names) for name, names in leaders.items())
-    return f"{said[0].upper()}{said[1:]}."
+    return f"{said if leaders.get('') else _title(said)}."
 
 
 def _fastest(leaders: tuple[str, ...]) -> str:
@@ -160,8 +159,9 @@ def support(name: str, found: Found) -> str:
     behind = [row for row in found.modes.of_kind("treatment") if row.verdict and row.verdict.kind == "worse"]
     said = [f"next is {behind[-1].label}{_by(behind[-1])}"] if behind else []
     said += [f"{row.label}{_by(row).removeprefix(',') if _moved(row) else _plain(row, found)}" for row in found.without]
-    text = f"{_title(name)}: {'; '.join(said)}" if name else "; ".join(said)
-    return f"{text[0].upper()}{text[1:]}." if said else ""
+    if not said:
+        return ""
+    return f"{_title(name)}: {'; '.join(said)}." if name else f"{_title('; '.join(said))}."
 
 
 def _by(row: Row) -> str:

@@ -225,7 +225,6 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     What an imported run does not know is left out.
     """
     run, work = data.run_json, data.study.workload
-    services = sorted({name for there in run["service_versions"].values() for name in there.split(", ")})
     served = data.trials["response_bytes"].dropna()
     page = f"page of {size(served.mode().iloc[0])}" if len(served) else f"page {work.path}"
     trials_text = NBSP.join(map(str, [len(data.plan["treatments"]), "treatments", "×", data.plan["blocks"], "blocks"]))
@@ -234,11 +233,25 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     return [
         *_origin(data),
         ", ".join([*sorted(set(data.trials["tool"])), *_loads(data), *drivers.scope(data)]),
-        *([" on ".join([page, *services[:2]])] if not told or len(served) else []),
+        *DELAYS.get(run.get("delay") or "", []),
+        *([f"{page}{_served_by(data)}"] if not told or len(served) else []),
         f"margin ±{margin * 100:g}{NBSP}%, declared {'with the import' if told else 'before the run'}",
         *([] if data.study.stopping.rule == "fixed" else [data.study.stopping.said()]),
         trials_text + ("" if told and not told["timed"] else f", {seconds(last - run['started'])}"),
     ]
+
+
+DELAYS = {"kernel": ["delay by the kernel (netem)"], "userspace": ["delay by a line in userspace"]}
+MAX_SERVICES = 3
+
+
+def _served_by(data: RunData) -> str:
+    """Return " on nginx 1.22.1, go-app 1.0", the services in the order in which requests come to them."""
+    versions, hosts = data.run_json["service_versions"], data.run_json["hosts"]
+    way = [role for role in data.study.roles if role != data.study.workload.role]
+    there = [alias for role in way for alias, host in hosts.items() if role in host["roles"]]
+    names = dict.fromkeys(name for alias in there if alias in versions for name in versions[alias].split(", "))
+    return f" on {', '.join([*names][:MAX_SERVICES])}" if names else ""
 
 
 def imported(data: RunData) -> dict[str, Any] | None:
