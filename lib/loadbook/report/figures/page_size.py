@@ -18,6 +18,7 @@ from loadbook.report import palette
 from loadbook.report.figures import scales, tier_ratios
 from loadbook.report.figures.common import SMALLEST_PT, Sheet, in_house_style, mark_props
 from loadbook.report.figures.size_labels import (
+    KNEE_PT,
     NOTHING,
     STRIP_IN,
     UNWATCHED,
@@ -65,7 +66,7 @@ def draw(found: Found, by: str = "rate", narrow: bool = False) -> Figure:
         if isinstance(curve, Curve):
             _draw_curve(axes, axis, curve, given[one.name], per)
     _draw_ceiling(sheet, axes, axis, found, per, limits, head)
-    title = "page bytes per second" if by == "bytes" else "ok responses per second"
+    title = ("page bytes" if by == "bytes" else "ok responses") + ("/s" if narrow else " per second")
     words_of_axis = "(log, does not start at 0)" if narrow else "(log scale, does not start at 0)"
     sheet.text(0.05, 0.16, f"{title}{f', {unit.words}' if unit.words else ''} {words_of_axis}")
     if narrow:
@@ -83,7 +84,9 @@ def draw(found: Found, by: str = "rate", narrow: bool = False) -> Figure:
 
 def _axis(found: Found, sheet: Sheet, names: list[str]) -> SizeAxis:
     """Return the axis of sizes, with room for the names at its left where the sheet is wide."""
-    zone = 0.25 if sheet.narrow else min(2.3, max(widest(names, sheet.size, True), 1.1)) + 0.45
+    knees = [words.knee_text(curve, tick=True) for curve in found.regimes.curves.values()]
+    needed = max(widest(names, sheet.size, True), widest([f"knee {knee}" for knee in knees], KNEE_PT))
+    zone = 0.25 if sheet.narrow else min(2.3, max(needed, 1.1)) + 0.45
     sizes = found.regimes.sizes_b or [1, 2]
     return SizeAxis(sizes[0], sizes[-1], TICKS_IN, TICKS_IN + zone, sheet.width - AIR_IN - 0.1)
 

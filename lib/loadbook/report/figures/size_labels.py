@@ -17,7 +17,7 @@ from loadbook.stats.regimes.series import Series
 from loadbook.stats.saturation import LETTERS
 from loadbook.stats.wording import regimes as words
 
-STRIP_IN = 0.185
+STRIP_IN, KNEE_PT = 0.185, 8.4
 NOTHING, UNWATCHED = "–", "?"
 AMBER = ("N", "D")  # the ceiling's colour, and the tool's fault
 
@@ -37,7 +37,7 @@ def draw_labels(
         name = shortened(names[one.name], room, sheet.size, True)
         sheet.text(left, y - 0.08, name, bold=True, colour=palette.INK)
         knee = f"knee {words.knee_text(fit, tick=True)}" if isinstance(fit, Curve) else "no curve"
-        sheet.text(left, y + 0.075, shortened(knee, room + 0.1, 8.4), colour=palette.SOFT, size=8.4)
+        sheet.text(left, y + 0.075, shortened(knee, room + 0.1, KNEE_PT), colour=palette.SOFT, size=KNEE_PT)
         end = axis.left - 0.14
         sheet.line([end - 0.2, end], [y - 0.04, at], look.shade, 0.7)
 
