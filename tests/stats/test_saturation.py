@@ -64,6 +64,17 @@ def test_a_quota_is_a_capacity_and_so_is_the_mask_of_the_processes():
     assert of(mask, "edge", "cpu")["mean"] == pytest.approx(0.49)
 
 
+def test_a_core_full_of_others_work_is_no_bottleneck():
+    busy = [
+        *rows("t1", "edge", "cpu_busy", "cpu2", [1.0] * 4),
+        *rows("t1", "edge", "process_cpu", "b:7", [0.3] * 4),
+    ]
+    edge = of(saturation(pd.DataFrame(busy), trials("t1"), HOSTS), "edge", "cpu")
+    assert (edge["share_full"], edge["own"], edge["bottleneck"]) == (1.0, pytest.approx(0.3), None)
+    more = [*busy, *rows("t1", "edge", "process_cpu", "b:8", [0.5] * 4)]
+    assert bottlenecks(saturation(pd.DataFrame(more), trials("t1"), HOSTS)) == {"small8": "C"}
+
+
 def test_the_network_is_full_only_where_the_link_is_known():
     flow = [*rows("t1", "web1", "net_tx", "eth0", [120e6] * 4), *rows("t1", "edge", "net_tx", "eth0", [120e6] * 4)]
     found = saturation(pd.DataFrame(flow), trials("t1"), HOSTS)

@@ -133,7 +133,7 @@ class ResourcesPage(Page):
 TABLE_NOTE = (
     f"CPU: the busiest core that the processes may use, or their share of what they may use if that is more. "
     f"Full: at or above 90{NBSP}% of its capacity, in share of the measured time. Every trial weighs alike; "
-    "bottleneck: of what was full at least half of the time, what was used most."
+    "bottleneck: of what was full at least half of the time, and mostly of the role’s own work, what was used most."
 )
 
 

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 FULL = 0.90  # of a capacity
 MOSTLY = 0.50  # share of the measured time from which on a full resource is a bottleneck
+OWN = 0.50  # share of a full CPU's work that must be that of the role's own processes
 BALANCERS = ("balancer", "lb", "proxy")
 SOURCES = ("sampler", "sadf", "node-exporter", "munin", "rrd")  # the finer first
 MBIT = 1e6 / 8  # bytes per second
 COLUMNS = (
     "treatment", "host", "role", "resource", "share_full", "mean", "least", "most", "peak", "capacity",
-    "trials", "trials_full", "bottleneck",
+    "own", "trials", "trials_full", "bottleneck",
 )  # fmt: skip
 Letter = Literal["C", "N", "W", "D"]
 LETTERS: dict[str, str] = {"C": "balancer CPU", "N": "network", "W": "web CPU", "D": "driver"}
@@ -63,8 +64,10 @@ def saturation(
     DataFrame of COLUMNS: `share_full` is the share of the measured time at which the resource was full, `mean` the
     mean share of its capacity that was used, `least` and `most` the means of the trials that used least and most (all 0
     to 1, NaN where the capacity is not known); `peak` and `capacity` are in B, B/s, or for the CPU as a share; `trials`
-    counts those that were watched, `trials_full` those in which it was full at least MOSTLY; `bottleneck` is C (CPU of
-    a balancer), W (of another server), D (of a driver), N (any network), None if the resource was not full.
+    counts those that were watched, `own` is the share of the CPU's work that the watched processes did (NaN: not
+    known), `trials_full` those in which it was full at least MOSTLY; `bottleneck` is C (CPU of
+    a balancer), W (of another server), D (of a driver), N (any network), None if the resource was not full, or its CPU
+    was full of other processes' work.
     """
     known = _measured(traces, trials, windows or {})
     links = links if links is not None else links_of(hosts)
@@ -177,10 +180,13 @@ def _rows(
     for resource, (values, capacity) in used.items():
         if len(values):
             keys = {"treatment": treatment, "host": alias, "role": "/".join(roles), "resource": resource}
-            yield keys | _row(values, capacity, resource, roles)
+            own_share = _own_share(own, room, host.get("cpus")) if resource == "cpu" else np.nan
+            yield keys | _row(values, capacity, resource, roles, own_share)
 
 
-def _row(values: pd.Series, capacity: float | None, resource: str, roles: list[str]) -> dict[str, Any]:
+def _row(
+    values: pd.Series, capacity: float | None, resource: str, roles: list[str], own_share: float
+) -> dict[str, Any]:
     """Summarise samples (index: trial, t_s) of one resource; every trial has the same weight."""
     shares = values / capacity if capacity else values * np.nan
     full = (shares >= FULL).groupby(level="trial").mean() if capacity else pd.Series([np.nan])
@@ -190,7 +196,8 @@ def _row(values: pd.Series, capacity: float | None, resource: str, roles: list[s
         "share_full": share, "mean": float(means.mean()), "least": float(means.min()), "most": float(means.max()),
         "peak": float(values.max()), "capacity": capacity or np.nan,
         "trials": len(means), "trials_full": int((full >= MOSTLY).sum()),
-        "bottleneck": _letter(resource, roles) if share >= MOSTLY else None,
+        "own": own_share,
+        "bottleneck": _letter(resource, roles) if share >= MOSTLY and not own_share < OWN else None,
     }  # fmt: skip
 
 
@@ -209,17 +216,30 @@ def _cpu(own: pd.DataFrame, room: Room, cpus: list[int] | None) -> pd.Series:
 
     Processes that move between cores, or have a quota of time, fill no core and still can do no more.
     """
-    cores = own[(own["metric"] == "cpu_busy")]
-    allowed = room.cpus or cpus
-    items = {f"cpu{n}" for n in allowed} if allowed else set(cores["item"]) - {"all"} or {"all"}
-    busy = cores[cores["item"].isin(list(items))]
-    busy = busy if len(busy) else cores[cores["item"] == "all"]  # a source that knows no single cores
-    busiest = busy.groupby(["trial", "t_s"])["value"].max()
+    busiest = _cores(own, room, cpus).groupby(["trial", "t_s"])["value"].max()
     worth = room.quota or (len(room.cpus) if room.cpus else None)
     processes = _total(own, "process_cpu")
     if not worth or processes.empty:
         return busiest
     return pd.concat([busiest, (processes / worth).clip(upper=1.0)]).groupby(level=["trial", "t_s"]).max()
+
+
+def _cores(own: pd.DataFrame, room: Room, cpus: list[int] | None) -> pd.DataFrame:
+    """Return the samples of the cores that the processes may use."""
+    cores = own[own["metric"] == "cpu_busy"]
+    allowed = room.cpus or cpus
+    items = {f"cpu{n}" for n in allowed} if allowed else set(cores["item"]) - {"all"} or {"all"}
+    busy = cores[cores["item"].isin(list(items))]
+    return busy if len(busy) else cores[cores["item"] == "all"]  # a source that knows no single cores
+
+
+def _own_share(own: pd.DataFrame, room: Room, cpus: list[int] | None) -> float:
+    """Return which share of the cores' work the watched processes did; with a quota all that counts is theirs."""
+    busy = _cores(own, room, cpus).groupby(["trial", "t_s"])["value"].sum().mean()
+    used = _total(own, "process_cpu")
+    if room.quota:
+        return 1.0
+    return float(min(1.0, used.mean() / busy)) if len(used) and busy else np.nan
 
 
 def _network(own: pd.DataFrame) -> pd.Series:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from loadbook.core.units import NBSP, joined, size
-from loadbook.stats.saturation import FULL, LETTERS, MOSTLY, bottlenecks
+from loadbook.stats.saturation import FULL, LETTERS, MOSTLY, OWN, bottlenecks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,13 @@ def headline(frame: pd.DataFrame) -> str:
     said = [
         f"{_the(frame, letter)} in {_of_treatments(len(names), len(found))}" for letter, names in named.items() if names
     ]
-    start = f"At its limit: {joined(said)}" if said else "Nothing that was watched was at its limit"
+    foreign = frame[(frame["share_full"] >= MOSTLY) & (frame["own"] < OWN)]
+    if said:
+        start = f"At its limit: {joined(said)}"
+    elif len(foreign):
+        start = f"The CPU of the {joined(sorted(set(foreign['role'])))} was full, mostly of other processes’ work"
+    else:
+        start = "Nothing that was watched was at its limit"
     return f"{start}; {_driver(frame)}."
 
 
@@ -54,6 +60,8 @@ def _driver(frame: pd.DataFrame) -> str:
     shares = own["share_full"].dropna()
     if shares.empty:
         return "the driver was not watched"
+    if (own["own"] < OWN).any() and not own["bottleneck"].notna().any() and shares.max() >= MOSTLY:
+        return "nobody’s own limit was seen there"
     if shares.max() >= MOSTLY:
         return "so the tool, not only the server, may have set the numbers"
     seldom = f" except in {max(1, round(100 * shares.max()))}{NBSP}% of the time at most" if shares.max() else ""
@@ -64,18 +72,31 @@ def sentences(frame: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
     """Return a sentence per host that was full: "balancer: 98 % of its CPU in every trial of small8"."""
     full = frame[(frame["share_full"] >= MOSTLY) & frame["resource"].isin(list(NOUNS))]
     every = frame["treatment"].nunique()
-    said: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for _, row in full.sort_values(
-        ["role", "host", "resource", "mean"], ascending=[True, True, True, False]
-    ).iterrows():
-        known = said.setdefault((str(row["role"]), str(row["host"])), {})
-        known.setdefault(_used(row), []).append(labels.get(str(row["treatment"]), str(row["treatment"])))
+    order = ["role", "host", "resource", "mean"]
+    said: dict[tuple[str, str], list[str]] = {}
+    for (role, host), rows in full.sort_values(order, ascending=[True, True, True, False]).groupby(["role", "host"]):
+        foreign = rows["own"] < OWN
+        known: dict[str, list[str]] = {}
+        for _, row in rows[~foreign].iterrows():
+            known.setdefault(_used(row), []).append(labels.get(str(row["treatment"]), str(row["treatment"])))
+        texts = [_where(used, names, every) for used, names in known.items()]
+        said[str(role), str(host)] = [*texts, *([_foreign(rows[foreign], every)] if foreign.any() else [])]
     roles = [role for role, _ in said]
-    found = []
-    for (role, host), texts in said.items():
-        name = role if roles.count(role) == 1 else f"{role} ({host})"
-        found.append(f"{name}: {joined([_where(used, names, every) for used, names in texts.items()])}.")
-    return found
+    return [
+        f"{role if roles.count(role) == 1 else f'{role} ({host})'}: {joined(texts)}."
+        for (role, host), texts in said.items()
+    ]
+
+
+def _foreign(rows: pd.DataFrame, every: int) -> str:
+    """Return how far a CPU was full that other processes filled, for all treatments in which they did."""
+    means, own = (_range(rows[column]) for column in ("mean", "own"))
+    return f"{means} of its CPU in {_of_treatments(len(rows), every)}, but only {own} of that by its own processes"
+
+
+def _range(shares: pd.Series) -> str:
+    texts = [percent_of(share) for share in (shares.min(), shares.max())]
+    return texts[0] if texts[0] == texts[1] else f"{texts[0].removesuffix(f'{NBSP}%')} to {texts[1]}"
 
 
 def _used(row: pd.Series) -> str:
