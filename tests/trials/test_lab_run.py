@@ -211,6 +211,21 @@ def test_hosts_that_another_run_uses_are_left_alone(lab, layout, connect_lab):
     run_study(layout, "small", lab.hosts_file, blocks=1)
 
 
+def test_what_a_killed_preflight_left_is_cleared_when_its_run_goes_on(lab, layout):
+    def interrupted(event):
+        if event.kind == "trial-started":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(layout, "small", lab.hosts_file, blocks=1, on_event=interrupted)
+    run = layout.resolve_run("small")
+    left = [lab.folder / "web/work" / name for name in (f"jobs/{run}-preflight-guard", f"services/{run}-preflight-web")]
+    for folder in left:
+        folder.mkdir(parents=True)
+    assert run_study(layout, "small", lab.hosts_file) == run
+    assert not [folder for folder in left if folder.exists()]
+
+
 def test_a_run_that_cannot_start_keeps_nobody_away(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL + "[roles.driver]\nloss = 0.1\n")
     with pytest.raises(UsageError, match="lost packets can only be made by the kernel"):

@@ -19,6 +19,11 @@ def job_stem(run: str, trial: str, attempt: int) -> str:
     return f"{run}-{trial}-a{attempt}"
 
 
+def preflight_stem(run: str) -> str:
+    """Return what the names of the jobs and folders of a run's checks begin with."""
+    return f"{run}-preflight"
+
+
 def load_name(stem: str) -> str:
     """Return the name of the load's job."""
     return f"{stem}-load"

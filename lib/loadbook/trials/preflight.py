@@ -20,6 +20,7 @@ from loadbook.tools.base import Tool
 from loadbook.trials.bench import Bench
 from loadbook.trials.changes import Guards, changes_of, forbidden
 from loadbook.trials.load import Load
+from loadbook.trials.names import guard_name, preflight_stem
 from loadbook.trials.stage import Seat, make_instance
 
 PROBE_S = 20.0
@@ -169,7 +170,7 @@ def _check_place(bench: Bench, role: str, alias: str) -> None:
 
 def _check_seat(bench: Bench, seat: Seat) -> None:
     """Learn a service's version and let it check the configuration of every treatment, each once."""
-    host, stem = bench.hosts[seat.alias], f"{bench.run}-preflight"
+    host, stem = bench.hosts[seat.alias], preflight_stem(bench.run)
     bench.service_versions[seat] = version(host, seat.spec)
     problems, seen = [], set()
     for treatment in bench.plan.treatments:
@@ -198,7 +199,7 @@ def _check_changes(bench: Bench) -> None:
     """Make every change of a host once and put it back: what a host refuses is known before the first trial."""
     problems, seen = [], set()
     for treatment in bench.plan.treatments:
-        guards = Guards(bench.stage(treatment), f"{bench.run}-preflight-guard", CHECK_LEASE_S)
+        guards = Guards(bench.stage(treatment), guard_name(preflight_stem(bench.run)), CHECK_LEASE_S)
         wanted = repr(sorted(changes_of(guards.stage).items()))
         if wanted in seen:
             continue

@@ -29,7 +29,7 @@ from loadbook.trials.bench import Bench
 from loadbook.trials.choose import Chosen
 from loadbook.trials.connect import make_bench
 from loadbook.trials.load import forget_job
-from loadbook.trials.names import job_names, job_stem, service_name
+from loadbook.trials.names import job_names, job_stem, preflight_stem, service_name
 from loadbook.trials.preflight import preflight
 from loadbook.trials.progress import OnEvent, Progress
 from loadbook.trials.stage import LINE
@@ -89,6 +89,7 @@ class Session:
         with Ledger(self.paths.ledger) as ledger:
             open_attempts = Keeper(self.bench, self.paths, ledger).unfinished()
         stems = [job_stem(self.chosen.run, planned.trial, attempt) for planned, attempt in open_attempts]
+        stems.append(preflight_stem(self.chosen.run))
         self.bench.each(lambda alias: self._clear(alias, stems), self.bench.hosts)
 
     def _clear(self, alias: str, stems: list[str]) -> None:
