@@ -151,7 +151,7 @@ def test_texts_are_whole_and_apart(case: str, narrow: bool, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(1.0, "1.00 per request"), (0.9, "0.90 per request"), (0.0, "none opened"), (1 / 2345, "1 for 2,300 requests"),
+    [(1.0, "1.00 per request"), (0.75, "0.75 per request"), (0.0, "none opened"), (1 / 2345, "1 for 2,300 requests"),
      (0.25, "1 for 4 requests")],
 )  # fmt: skip
 def test_connections_per_request_in_words(value: float, said: str) -> None:

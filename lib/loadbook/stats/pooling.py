@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REUSED = 0.9  # connections per request: below it requests came on a connection that was there
+OFTEN = 0.5  # from here on a number is plainer than "1 for so many"
 DIGITS = 2
 
 
@@ -50,10 +51,10 @@ def usual(found: pd.DataFrame, treatments: Sequence[str]) -> dict[str, float]:
 
 
 def words(per_request: float) -> str:
-    """Return "1.00 per request", or of connections that are used again "1 for 2,300 requests"."""
+    """Return "1.00 per request", or of connections that are used again and again "1 for 2,300 requests"."""
     if per_request <= 0:
         return "none opened"
-    if per_request >= REUSED:
+    if per_request >= OFTEN:
         return f"{per_request:.{DIGITS}f} per request"
     requests = 1 / per_request
     return f"1 for {round(requests, DIGITS - 1 - math.floor(math.log10(requests))):,.0f} requests"
