@@ -90,8 +90,8 @@ class Setting(Spec):
     nofile : open files that each of its processes may have; None: what the login has.
     sysctls : settings of the host's kernel for the time of the trial.
     delay_ms, loss, rate_mbit : what is done to the network on the way from the driver's hosts to the load's target:
-        milliseconds added to each way through, share of packets lost, megabits per second. Of another role rate_mbit
-        alone counts: megabits per second of its answers, on the way back to the host that asks it (the first driver).
+        milliseconds added to every packet there, none on the way back, share of packets lost, megabits per second. Of
+        another role rate_mbit alone counts: megabits per second of all that its hosts send.
     config : a file beside the study that takes the place of the service's own main template.
     """
 
