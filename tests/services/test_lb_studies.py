@@ -20,7 +20,9 @@ def needs(study, treatment: str) -> set[str]:
     return {need for s in settings if s.service for need in load_service(s.service).needs}
 
 
-@pytest.mark.parametrize("name", ["lb-scaling-cpu", "lb-vs-single", "lb-vs-single-smoke", "lb-scaling", "lb-scaling-smoke"])
+@pytest.mark.parametrize(
+    "name", ["lb-scaling-cpu", "lb-vs-single", "lb-vs-single-smoke", "lb-scaling", "lb-scaling-smoke"]
+)
 def test_what_runs_by_default_needs_nothing_of_the_kernel(name: str) -> None:
     study = find_study(STUDIES, name)
     assert {study.treatments[t].check for t in study.in_subset()} == {None, "aa", "control"}
