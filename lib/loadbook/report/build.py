@@ -72,7 +72,8 @@ def given_to(
 def refresh(paths: RunPaths, say: Say) -> None:
     """Ingest the run if a table is missing or older than what is recorded."""
     tables = [paths.table(name) for name in TABLES]
-    recorded = [p.stat().st_mtime for p in (paths.plan, paths.run_json, paths.trials, paths.failed, paths.added) if p.exists()]
+    kept = (paths.plan, paths.run_json, paths.trials, paths.failed, paths.added)
+    recorded = [p.stat().st_mtime for p in kept if p.exists()]
     if all(t.is_file() for t in tables) and min(t.stat().st_mtime for t in tables) >= max(recorded):
         return
     from loadbook.trials.ingest import ingest
