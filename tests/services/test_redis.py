@@ -1,9 +1,13 @@
 """redis with its keys, proven by a command on its host; real processes."""
 
+import socket
 import subprocess
 
+import pytest
 from localhost import LocalHost
 from running import running
+
+from loadbook.services import ServiceError
 
 
 def ask(port: int, *words: str) -> str:
@@ -26,6 +30,13 @@ def test_it_holds_its_keys_and_proves_itself(here: LocalHost, free_ports: list[i
 def test_another_redis_on_the_port_is_found(here: LocalHost, free_ports: list[int]) -> None:
     with running(here, "redis", free_ports[0]), running(here, "redis", free_ports[0], appendonly="on") as second:
         assert second.prove(here).live is False
+
+
+def test_it_says_why_it_ended_although_on_stdout(here: LocalHost, free_ports: list[int]) -> None:
+    with socket.socket() as squatter, pytest.raises(ServiceError, match="Address already in use"):
+        squatter.bind(("127.0.0.1", free_ports[0]))
+        with running(here, "redis", free_ports[0]):
+            pass
 
 
 def test_a_file_of_ones_own(here: LocalHost, free_ports: list[int]) -> None:

@@ -237,11 +237,16 @@ class Instance:
 
     def log(self) -> bytes:
         """Return the last bytes that the service wrote to stderr; empty when there is nothing."""
-        path = f"{self.host.workdir}/jobs/{self.name}/stderr.1"
+        return self._written("stderr")
+
+    def _written(self, stream: str) -> bytes:
+        path = f"{self.host.workdir}/jobs/{self.name}/{stream}.1"
         return self.host.run(["tail", "-c", str(LOG_BYTES), path], timeout_s=CONTROL_S).stdout
 
     def _last_words(self) -> str:
-        return self.log().decode(errors="replace").strip()[-800:] or "it said nothing"
+        """Return the end of its log; some write it to stdout."""
+        said = self.log().strip() or self._written("stdout").strip()
+        return said.decode(errors="replace")[-800:] or "it said nothing"
 
     def stop(self) -> None:
         """End the processes and remove the instance's folder; calling it again, or before `start`, is fine."""
