@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from loadbook.core.errors import StudyError
 from loadbook.design.grid import name_of
-from loadbook.design.role import Role
+from loadbook.design.role import Role, Setting
 from loadbook.design.study_file import find_study, read_study, smoke
 
 STUDY = """
@@ -153,6 +153,8 @@ def test_another_service_does_not_take_over_variables():
     role = Role.model_validate(
         {"service": "a", "vars": {"x": 1}, "cpus": "0", "variants": {"b": {"service": "b"}, "c": {"vars": {"y": 2}}}}
     )
+    again = role.model_copy(update={"variants": {"d": Setting(service="a", vars={"y": 3})}})
+    assert again.variant("d").vars == {"x": 1, "y": 3}
     assert (role.variant("b").vars, role.variant("b").cpus) == ({}, "0")
     own = role.model_copy(update={"config": "mine.conf", "config_text": "events {}"})
     assert (own.variant("b").config, own.variant("b").config_text) == (None, None)

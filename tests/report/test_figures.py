@@ -125,7 +125,7 @@ def test_bytes_repeat_whatever_style_is_set(figure, narrow):
         second = common.to_svg(draw(figure, "plain", narrow))
     assert first == second
     assert first.startswith(b"<?xml") and b"<text" not in first and b"<script" not in first
-    assert len(first) < 150_000
+    assert len(first) < (400_000 if figure == "overlay" else 150_000)  # a line for every trial and resource
 
 
 def test_no_pyplot_figure_stays_open():

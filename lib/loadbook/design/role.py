@@ -143,8 +143,8 @@ class Role(Setting):
         if name == ABSENT and name not in self.variants:
             return Setting(backends=self.backends)
         chosen = self.variants[name].model_dump(exclude_unset=True)
-        other = {"service", "external"} & set(chosen)
-        if other:  # another service knows nothing of this one's variables or file
+        same = chosen.get("service", usual.service) == usual.service and "external" not in chosen
+        if not same:  # another service knows nothing of this one's variables or file
             none: dict[str, Any] = {"service": None, "external": None, "vars": {}, "config": None, "config_text": None}
             usual = usual.model_copy(update=none)
         return usual.changed(chosen)

@@ -17,7 +17,7 @@ from loadbook.trials.imported_csv import Condition, Wrong
 from loadbook.trials.imported_reports import Report
 
 # a study needs an address that gets the load; nothing is ever sent there
-NOT_RECORDED = "not-recorded:0"
+NOT_RECORDED = "not-recorded:1"
 BASELINE, METRIC = "baseline", "ok_per_s"
 # of a study (design/study)
 MAX_BLOCKS = 1000
