@@ -130,3 +130,16 @@ def test_mutated_captures_never_raise_and_never_lie(data):
 @given(st.binary(max_size=400))
 def test_any_bytes_after_a_header_are_survived(data):
     check(parse(b"loadbook-sampler 1 1000.5 10.0 100 4096 0.25\n" + data))
+
+
+def test_time_that_is_less_than_a_tick_counts_where_the_kernel_tells_it():
+    stat = "7 (apache2) S 1 7 7 0 -1 4194560 90 0 0 0 0 0 0 0 20 0 1 0 900 5000000 300 " + "0 " * 27 + "0"
+    sample = "@ {n} httpd:7\n{up} 50.0\ncpu  {n} 0 0 {n} 0 0 0 0\n{stat}\n{ns} 0 1\n."
+    lines = [sample.format(n=n, up=100 + n / 4, stat=stat, ns=5_000_000 * n) for n in range(4)]
+    text = "\n".join(["loadbook-sampler 1 1000.0 100.0 100 4096 0.25", *lines, ""])
+    traces = parse(text.encode())
+    check(traces)
+    assert not traces.problems
+    assert values(traces, "process_cpu", "httpd:7") == pytest.approx([0.02] * 3)
+    older = parse("\n".join(line for line in text.splitlines() if not line.endswith(" 0 1")).encode())
+    assert values(older, "process_cpu", "httpd:7") == [0.0] * 3

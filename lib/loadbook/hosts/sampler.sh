@@ -14,7 +14,7 @@ case $now in *N*) now=${now%%.*} ;; esac
 echo "loadbook-sampler 1 $now $up $hz $page $interval"
 
 add() { # PID LABEL: the process and all below it
-    pids="$pids $2:$1" stats="$stats /proc/$1/stat"
+    pids="$pids $2:$1" stats="$stats /proc/$1/stat /proc/$1/schedstat"
     kids=
     { read -r kids <"/proc/$1/task/$1/children"; } 2>/dev/null
     for kid in $kids; do

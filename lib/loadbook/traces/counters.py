@@ -17,9 +17,9 @@ CPU_PARTS = 8
 
 
 class Process(NamedTuple):
-    """CPU time used (ticks), resident pages, and the start time that tells a reused id."""
+    """CPU time used (ticks and parts of them), resident pages, and the start time that tells a reused id."""
 
-    ticks: int
+    ticks: float
     pages: int
     born: int
 
