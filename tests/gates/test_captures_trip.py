@@ -163,7 +163,7 @@ def test_every_doubt_of_a_capture_is_a_gate_and_found_in_the_sources() -> None:
 
 def test_everything_that_could_not_be_read_has_a_title() -> None:
     named_in = re.compile(r'(?:\b(?:Problem|problem|_note)\(\s*|"name": )"([a-z][a-z_-]+)"')
-    sources = [*(PACKAGE / "hosts").glob("*.py"), *(PACKAGE / "trials").glob("*.py")]
+    sources = [path for room in ("hosts", "traces", "trials") for path in (PACKAGE / room).glob("*.py")]
     found = {name for path in sources for name in named_in.findall(path.read_text())}
     assert {"gap", "changed-file", "unreadable-output", "not-executed", "damaged-record"} <= found
     assert not found - set(GATES), "add these to core/gates.toml"

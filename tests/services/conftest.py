@@ -1,5 +1,6 @@
 import contextlib
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,12 @@ from workshop import Running, runner, share_built
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[LocalHost]:
-    host = LocalHost(tmp_path / "work")
-    yield host
-    host.close()
+def here() -> Iterator[LocalHost]:
+    # the folder of a test may have a longer path than the 107 bytes that a unix socket's name can have
+    with tempfile.TemporaryDirectory(prefix="lb-", ignore_cleanup_errors=True) as folder:
+        host = LocalHost(Path(folder) / "work")
+        yield host
+        host.close()
 
 
 @pytest.fixture

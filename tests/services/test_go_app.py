@@ -94,7 +94,7 @@ def test_a_web_server_gets_the_page_by_fastcgi(here: LocalHost, running: Running
         front.stop()
     assert pages == {page} and page == b"hello, world\nhello, world\nhell"
     counts = app.counters(here)
-    assert counts["requests"] == 6 and 1 <= counts["connections"] <= 2
+    assert counts["requests"] == 6 and 1 <= counts["connections"] < 6
 
 
 def test_slots_and_hold_make_a_node_of_known_capacity(here: LocalHost, running: Running) -> None:

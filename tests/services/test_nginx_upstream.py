@@ -18,7 +18,7 @@ PLACE = Place("/w/t1", "127.0.0.1", 18080)
 
 @pytest.fixture
 def nodes(here: LocalHost, free_ports: list[int]) -> Iterator[list[Instance]]:
-    wide = {"page": "node", "page_bytes": 100, "keepalive_requests": 1000}
+    wide = {"page": "node", "counters": "on", "page_bytes": 100, "keepalive_requests": 1000}
     with (
         running(here, "nginx", free_ports[1], node="web1", **wide) as one,
         running(here, "nginx", free_ports[2], node="web2", **wide) as two,
@@ -40,7 +40,9 @@ def test_requests_go_round_and_every_page_is_as_long(
 def test_a_pool_of_connections_pools(
     here: LocalHost, free_ports: list[int], nodes: list[Instance], pool: str | int, opened: int
 ) -> None:
-    with running(here, "nginx", free_ports[0], *nodes, upstream="http", upstream_keepalive=pool) as balancer:
+    with running(
+        here, "nginx", free_ports[0], *nodes, upstream="http", upstream_keepalive=pool, counters="on"
+    ) as balancer:
         before = sum(node.counters(here)["connections"] for node in nodes)
         for _ in range(40):
             page(here, balancer)
@@ -50,7 +52,7 @@ def test_a_pool_of_connections_pools(
 
 
 def test_tls_with_a_certificate_of_its_own(here: LocalHost, free_ports: list[int]) -> None:
-    with running(here, "nginx", free_ports[0], tls="on") as web:
+    with running(here, "nginx", free_ports[0], tls="on", counters="on") as web:
         assert web.scheme == "https"
         proof = web.prove(here)
         assert proof.live and proof.evidence.startswith("https://")

@@ -34,7 +34,7 @@ def changed(name: str) -> str:
 
 @pytest.mark.parametrize("service, name", [("nginx", "nginx.conf"), ("httpd", "apache2.conf")])
 def test_a_web_servers_own_file(here: LocalHost, free_ports: list[int], service: str, name: str) -> None:
-    with running(here, service, free_ports[0], main=changed(name).encode(), page_bytes=30) as one:
+    with running(here, service, free_ports[0], main=changed(name).encode(), page_bytes=30, counters="on") as one:
         proof = one.prove(here)
         assert proof.live, proof.evidence
         assert page(here, one) == b"hello, world\n" * 2 + b"hell"

@@ -97,7 +97,7 @@ def test_a_run_is_whole_and_leaves_nothing_behind(lab, layout):
     assert all({m.host for m in r.monitors} == {"driver", "web"} == set(r.clocks) for r in records)
     assert all(r.window[1] - r.window[0] == pytest.approx(1, abs=0.5) for r in records)
     assert [e.done for e in events if e.kind == "trial-ended"] == [1, 2, 3, 4]
-    assert json.loads(paths.run_json.read_bytes())["lab"] is True
+    assert json.loads(paths.run_json.read_bytes())["lab"] == "loopback"
     assert {p.name for p in paths.facts.iterdir()} == {
         "driver-before.json", "driver-after.json", "web-before.json", "web-after.json",
     }  # fmt: skip

@@ -9,6 +9,8 @@ const KEYS = 100001;
 const FILLER = 'hello, world\n';
 const IDLE_MS = 75000; // longer than a web server before it keeps an idle connection, so that it is the one to close
 
+const PATIENCE_MS = 3000; // a command that was on its way when the store ended may never be answered
+
 const config = JSON.parse(fs.readFileSync(process.argv[2], 'utf8'));
 const page = FILLER.repeat(config.page_bytes / FILLER.length + 1).slice(0, config.page_bytes);
 const counted = { requests: 0, connections: 0, failed: 0 };
@@ -25,6 +27,12 @@ async function keep(store) {
   if ((await store.get(key)) !== key) throw new Error(`the store has another value of ${key}`);
 }
 
+function refuse(response, message) {
+  if (response.headersSent) return;
+  counted.failed += 1;
+  response.status(502).type('text').send(`${message}\n`);
+}
+
 async function open(address, port) {
   const store = createClient({ socket: { host: address, port }, disableOfflineQueue: true });
   store.on('error', (error) => process.stderr.write(`node-app: store: ${error.message || error}\n`));
@@ -37,13 +45,13 @@ async function main() {
   const app = express();
   app.get('/.loadbook/config-id', (request, response) => response.type('text').send(config.config_id));
   app.use(async (request, response) => {
+    if (store) response.setTimeout(PATIENCE_MS, () => refuse(response, 'store: no answer'));
     try {
       if (add(config.loop) < 0) throw new Error('a sum of numbers from 0 is never negative');
       if (store) await keep(store);
-      response.type('html').send(page);
+      if (!response.headersSent) response.type('html').send(page);
     } catch (error) {
-      counted.failed += 1;
-      response.status(502).type('text').send(`${error.message}\n`);
+      refuse(response, error.message);
     }
     counted.requests += 1;
   });
