@@ -37,6 +37,10 @@ warmup_s = 0.2
 
 [reset]
 max_time_wait = 1000000
+
+# where these run, driver and server may share two CPUs with other work
+[gates]
+driver_cpu = 1.0
 """
 
 

@@ -35,7 +35,7 @@ service = "nft-dsr"
 [roles.web]
 service = "nginx"
 hosts = 2
-vars = { page_bytes = 4 }
+vars = { page_bytes = 4, counters = "on" }
 
 [factors]
 balancer = { role = "balancer", of = "variant", levels = ["dnat", "dsr"] }

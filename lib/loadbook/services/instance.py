@@ -208,13 +208,18 @@ class Instance:
         )
         return False, f"{heard.where} answered {said}: another server, or an older configuration"
 
+    @property
+    def counts(self) -> bool:
+        """Whether it is asked what it has counted."""
+        return self.spec.counters is not None and self.rendered.says["counters"] != "off"
+
     def counters(self, asker: Host) -> dict[str, float]:
         """Return what the service has counted since its start, by name; empty when it does not count.
 
         Asking counts, too. A user's own file may leave the counters out; else ServiceError when they are not found.
         """
         wanted = self.spec.counters
-        if wanted is None or self.rendered.says["counters"] == "off":
+        if wanted is None or not self.counts:
             return {}
         heard = hear(wanted, "counters", self.rendered, self.host, asker)
         found = {name: re.findall(pattern, heard.text, re.MULTILINE) for name, pattern in wanted.patterns.items()}

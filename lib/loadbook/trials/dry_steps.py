@@ -156,7 +156,7 @@ def _page(attempt: Attempt, note: str) -> Steps:
 
 def _counted(attempt: Attempt, instances: dict[Seat, Instance]) -> Steps:
     for seat, one in instances.items():
-        if one.spec.counters:
+        if one.spec.counters and one.counts:
             asker = attempt.stage.asker(seat).alias
             yield _question(one, seat, asker, "counters", one.spec.counters, "what it has counted")
 
