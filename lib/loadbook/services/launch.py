@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loadbook.hosts.host import Host
+from loadbook.hosts.shell import cpu_list
 from loadbook.services.asking import ServiceError
 
 CONTROL_S = 20.0
@@ -51,7 +52,7 @@ class Launch:
                 f"nofile = {self.nofile} is refused: the hard limit of open files is {hard.strip()}",
                 "raise `nofile` for this user in /etc/security/limits.d on that host and log in anew, or ask for less",
             )
-        if self.cpus and _numbers(mask.partition(":")[2]) != set(self.cpus):
+        if self.cpus and cpu_list(mask.partition(":")[2]) != set(self.cpus):
             said = done.stderr.decode(errors="replace").strip()
             allowed = mask.partition(":")[2].strip() or "none of them"
             raise ServiceError(
@@ -62,13 +63,3 @@ class Launch:
 
 
 AS_LOGGED_IN = Launch()
-
-
-def _numbers(cpus: str) -> set[int]:
-    """Return the numbers of a list as the kernel writes it, such as 0-2,5."""
-    found: set[int] = set()
-    for part in cpus.strip().split(","):
-        first, _, last = part.partition("-")
-        if first:
-            found |= set(range(int(first), int(last or first) + 1))
-    return found
