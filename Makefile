@@ -5,13 +5,15 @@ LOADBOOK := .venv/bin/loadbook
 TOOLS := nginx=nginx-light wrk=wrk httperf=httperf sshd=openssh-server ssh-keyscan=openssh-client taskset=util-linux git=git
 NETNS := ip=iproute2 nft=nftables
 
-.PHONY: help setup setup-dev services report site test check lab jmeter lock clean
+.PHONY: help setup setup-dev services report site test test-faults test-faults-root check lab jmeter lock clean
 help:
 	@echo 'make report   install what is missing, run the study $(STUDY) in the lab, write reports/'
 	@echo '              (another one: make report STUDY=<name>; its programs are installed, too)'
 	@echo 'make services install what every study needs: servers, load generators, what builds applications, JMeter'
 	@echo 'make site     make services, then every smoke study and every report: loadbook report --all'
 	@echo 'make test     install what is missing, run every test'
+	@echo 'make test-faults        inject every fault that needs no root, and print what was seen'
+	@echo 'make test-faults-root   the same for those that need root: network namespaces'
 	@echo 'make lab      open JupyterLab on the notebooks'
 	@echo 'make jmeter   install Apache JMeter for the lab (72 MB below .cache, checksummed)'
 	@echo 'make clean    take the lab down and remove the environment (data/ and reports/ stay)'
@@ -43,9 +45,17 @@ report: setup
 # What waits for real servers runs by itself afterwards: beside other tests its waits would be measured, not its subject.
 test: setup-dev check
 	@failed=0; \
-	.venv/bin/pytest -n auto --maxprocesses 8 --dist loadfile -m "not lab and not alone" || failed=1; \
-	.venv/bin/pytest -m "lab or alone" || failed=1; \
+	.venv/bin/pytest -n auto --maxprocesses 8 --dist loadfile -m "not lab and not alone and not long" || failed=1; \
+	.venv/bin/pytest -m "(lab or alone) and not long" || failed=1; \
 	exit $$failed
+
+# Every fault of docs/reliability.md, injected for real; the table at the end says what was seen. Half an hour each.
+test-faults: setup-dev
+	@.venv/bin/pytest -m "fault and not root" --timeout 3600 --faults
+
+test-faults-root: setup-dev
+	@test "$$(id -u)" = 0 || { echo 'make test-faults-root needs root: network namespaces, links, kernel settings' >&2; exit 2; }
+	@.venv/bin/pytest -m "fault and root" --timeout 3600 --faults
 
 check:
 	@.venv/bin/ruff check lib tests benchmarks

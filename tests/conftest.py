@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests: a loopback lab of their own."""
+"""Fixtures shared by all tests: a loopback lab of their own. The table of faults is in fault_table.py."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+
+from fault_table import (  # noqa: F401
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_runtest_logreport,
+    pytest_terminal_summary,
+)
 
 if TYPE_CHECKING:
     from loadbook.hosts.lab import Lab
@@ -23,7 +30,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="session")
 def spaces() -> Iterator[Lab]:
-    """A namespace lab with the hosts driver, web, web-2 and balancer; for tests marked `needs_root` (labs.py)."""
+    """A namespace lab with the hosts driver, web, web-2 and balancer; for tests marked `root`."""
     from labs import own_lab
     from loadbook.hosts.lab_plan import hosts_by_need
 

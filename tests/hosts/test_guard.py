@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from labs import needs_root
 from loadbook.core.errors import HostError, UsageError
 from loadbook.hosts import connect
 from loadbook.hosts.guard import Changes, door, has_netem, not_allowed, set_up
@@ -36,7 +35,7 @@ def setting(host, name: str) -> str:
     return said(host, f"cat /proc/sys/{name.replace('.', '/')}")
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_settings_are_made_and_put_back(web):
     before = setting(web, BACKLOG), setting(web, MEMORY)
@@ -47,7 +46,7 @@ def test_settings_are_made_and_put_back(web):
     assert (setting(web, BACKLOG), setting(web, MEMORY)) == before
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 @pytest.mark.parametrize(
     ("name", "value", "words"),
@@ -67,7 +66,7 @@ def test_what_is_refused_is_named_and_nothing_stays(web, name, value, words):
     assert setting(web, BACKLOG) == before
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_the_end_of_the_lease_and_of_the_connection_put_things_back(web, spaces):
     before = setting(web, BACKLOG)
@@ -90,7 +89,7 @@ time.sleep(60)
 """
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_the_death_of_the_controller_puts_things_back(web, spaces):
     before = setting(web, BACKLOG)
@@ -102,7 +101,7 @@ def test_the_death_of_the_controller_puts_things_back(web, spaces):
     wait_until(lambda: setting(web, BACKLOG) == before, 10)
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_what_a_killed_guard_left_is_put_back_by_the_next(web):
     before = setting(web, BACKLOG)
@@ -135,7 +134,7 @@ print(time.monotonic() - begun)
 """
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_a_rate_holds_toward_one_address_only(web, spaces):
     others = [connect(spaces.hosts_file, alias, "guard") for alias in ("driver", "balancer")]
@@ -165,7 +164,7 @@ def seconds_to_send(host, address: str) -> float:
     return float(host.run(["python3", "-c", _SOURCE, address], timeout_s=10, check=True).stdout)
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_a_delay_is_made_where_the_kernel_can_and_refused_where_not(web, spaces):
     driver = next(s.address for s in spaces.status() if s.alias == "driver")
@@ -181,7 +180,7 @@ def test_a_delay_is_made_where_the_kernel_can_and_refused_where_not(web, spaces)
     assert "htb" not in said(web, "tc qdisc show dev eth0")
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_an_address_of_another_is_accepted_for_a_while(web, spaces):
     driver = next(s.address for s in spaces.status() if s.alias == "driver")
@@ -196,7 +195,7 @@ def test_an_address_of_another_is_accepted_for_a_while(web, spaces):
         set_up(web, "g-own", Changes(accepts=(web.address,)), LEASE_S)
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_a_quota_holds_for_what_goes_through_its_door(web):
     set_up(web, "g-quota", Changes(quotas={"web": 0.2}), LEASE_S)
@@ -212,7 +211,7 @@ def test_a_quota_holds_for_what_goes_through_its_door(web):
     assert not Path(cgroup).exists()
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_a_quota_in_the_newer_hierarchy(web, tmp_path):
     """The kernel here has the older hierarchy only: a folder stands for the newer one."""

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from labs import needs_root
 from loadbook.cli.lab import lab as lab_command
 from loadbook.core.errors import UsageError
 from loadbook.hosts import connect, read_hosts
@@ -38,7 +37,7 @@ def said(host, text: str) -> str:
     return host.script(text, timeout_s=5, check=True).stdout.decode().strip()
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_every_host_has_a_name_addresses_and_settings_of_its_own(spaces, connect_host):
     web, driver, known = connect_host("web"), connect_host("driver"), read_hosts(spaces.hosts_file)
@@ -54,7 +53,7 @@ def test_every_host_has_a_name_addresses_and_settings_of_its_own(spaces, connect
     assert os.uname().nodename != "web"
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_interfaces_count_what_goes_from_host_to_host(spaces, connect_host):
     web, driver = connect_host("web"), connect_host("driver")
@@ -66,7 +65,7 @@ def test_interfaces_count_what_goes_from_host_to_host(spaces, connect_host):
     assert int(said(web, counter)) > before
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_a_link_is_cut_and_comes_back_by_itself_or_when_asked(spaces):
     def cut() -> bool:
@@ -83,7 +82,7 @@ def test_a_link_is_cut_and_comes_back_by_itself_or_when_asked(spaces):
         spaces.cut("balancer", 10_000)
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_what_a_crash_left_is_used_again_or_cleared(tmp_path):
     lab = Lab.at(tmp_path / "lab", needs={"app": 1}, kind="netns")
@@ -105,7 +104,7 @@ def test_what_a_crash_left_is_used_again_or_cleared(tmp_path):
         lab.down()
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_the_other_kind_goes_down_first(tmp_path):
     folder = tmp_path / "lab"
@@ -134,7 +133,7 @@ def test_an_ordinary_user_is_shown_the_loopback_lab(tmp_path, monkeypatch):
     assert not (tmp_path / ".cache" / "lab" / "lab.json").exists()
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.lab
 def test_the_doctor_tries_what_the_hosts_file_allows(spaces):
     checks = check_hosts(spaces.hosts_file, read_hosts(spaces.hosts_file), {})

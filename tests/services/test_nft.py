@@ -8,13 +8,12 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from labs import needs_root
 from loadbook.core.errors import StudyError
 from loadbook.hosts import connect
 from loadbook.hosts.guard import Changes, set_up
 from loadbook.services import Instance, Place, ServiceError, load_service, render
 
-pytestmark = [needs_root, pytest.mark.lab]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 LEASE_S, PORT, BIG = 60.0, 80, 300_000
 
 

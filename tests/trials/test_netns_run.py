@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from labs import needs_root
 from loadbook.hosts import connect, read_hosts
 from loadbook.hosts.host import Host
 from loadbook.records.layout import Layout
@@ -71,7 +70,7 @@ def asked(host: Host, text: str) -> str:
     return host.script(text, timeout_s=5, check=True).stdout.decode()
 
 
-@needs_root
+@pytest.mark.root
 def test_what_the_kernel_does_is_made_measured_and_undone(spaces, layout):
     run = run_study(layout, "paths", spaces.hosts_file)
     records = {
