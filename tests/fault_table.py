@@ -1,4 +1,4 @@
-"""The table of fault cases: which test injected each, and what was seen (tests/fault_cases.toml, docs/reliability.md)."""
+"""The table of fault cases (fault_cases.toml, docs/reliability.md): which test injected each, and what was seen."""
 
 from __future__ import annotations
 
