@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from loadbook.cli.say import echo
 from loadbook.core.errors import LoadbookError
 
 # command -> module of this folder that holds a click command of that name (a word of Python's has a `_` after it)
@@ -88,10 +89,10 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        echo("interrupted", err=True)
         sys.exit(130)
     except LoadbookError as error:
-        click.echo(f"loadbook: {error.message}", err=True)
+        echo(f"loadbook: {error.message}", err=True)
         if error.hint:
-            click.echo(f"  next: {error.hint}", err=True)
+            echo(f"  next: {error.hint}", err=True)
         sys.exit(error.exit_code)

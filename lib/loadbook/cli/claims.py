@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loadbook.cli.say import echo
 from loadbook.design.study_file import find_study
 from loadbook.records.layout import layout as layout_of
 
@@ -28,15 +29,15 @@ def claims(studies: tuple[str, ...], as_json: bool) -> None:
     layout = layout_of()
     names = studies or tuple(sorted(path.stem for path in layout.studies.glob("*.toml")))
     chosen = [study for study in (find_study(layout.studies, name) for name in names) if study.published]
-    found = {study.name: replayed(layout, study, lambda text: click.echo(text, err=True)) for study in chosen}
+    found = {study.name: replayed(layout, study, lambda text: echo(text, err=True)) for study in chosen}
     if as_json:
         rows = [_row(name, one) for name, those in found.items() for one in those]
-        click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
+        echo(json.dumps(rows, indent=1, ensure_ascii=False))
         return
     for study in chosen:
         _show(study, found[study.name])
     if not chosen:
-        click.echo("No claims: none of these studies holds what an article says.", err=True)
+        echo("No claims: none of these studies holds what an article says.", err=True)
 
 
 def _show(study: Study, found: list[Replayed]) -> None:
@@ -44,18 +45,16 @@ def _show(study: Study, found: list[Replayed]) -> None:
     from loadbook.stats.claims.words import OUTCOMES
 
     assert study.published is not None
-    click.echo(f"{study.name}: {study.published.source}")
+    echo(f"{study.name}: {study.published.source}")
     for one in found:
         glyph, word = OUTCOMES[one.judged.finding.outcome]
         run = f"  (run {one.run}{', claim written after it' if one.late else ''})" if one.run else ""
-        click.echo(f"{glyph} {word:22}  {title(one.judged.claim)}{run}")
-        click.echo(f"    {one.judged.finding.evidence}")
-        click.echo(
-            f"    Could the article show it? {one.judged.article.could.capitalize()}. {one.judged.article.sentence}"
-        )
+        echo(f"{glyph} {word:22}  {title(one.judged.claim)}{run}")
+        echo(f"    {one.judged.finding.evidence}")
+        echo(f"    Could the article show it? {one.judged.article.could.capitalize()}. {one.judged.article.sentence}")
     if found:
-        click.echo(tally([one.judged.finding for one in found], [one.judged.article.could for one in found]))
-    click.echo()
+        echo(tally([one.judged.finding for one in found], [one.judged.article.could for one in found]))
+    echo()
 
 
 def _row(study: str, one: Replayed) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from loadbook.cli.say import cell, echo
 from loadbook.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ def compare(
     asks: Asks = "no-loss" if no_loss else "difference"
     found = _answer(values, baseline, metric, margin or 0.0, contrasts, asks, lower_is_better)
     if as_json:
-        click.echo(
-            json.dumps(_document(found, baseline, metric, margin), indent=1, ensure_ascii=False, allow_nan=False)
-        )
+        echo(json.dumps(_document(found, baseline, metric, margin), indent=1, ensure_ascii=False, allow_nan=False))
     else:
         _show(found, baseline, metric)
 
@@ -153,14 +152,13 @@ def _finite(value: float | None) -> float | None:
 def _show(found: Answer, baseline: str, metric: str) -> None:
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from loadbook.stats.wording.sentences import best_sentence, short
     from loadbook.stats.wording.shown import comparison_texts
 
     named = found.contrasts != "baseline"
     title = metric if named else f"{metric} against {baseline}"
-    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
+    table = Table(title=cell(title), title_justify="left", box=None, pad_edge=False)
     table.add_column("treatment against" if named else "treatment", overflow="fold")
     table.add_column("verdict", no_wrap=True)
     for heading in ("change", "95 % interval", "blocks", "p", "adjusted"):
@@ -169,16 +167,16 @@ def _show(found: Answer, baseline: str, metric: str) -> None:
         texts, against = comparison_texts(verdict), found.against(verdict)
         cells = (texts.change, texts.interval, texts.blocks, texts.p, texts.p_adjusted)
         names = f"{verdict.comparison.treatment}{f' against {against}' if against else ''}"
-        table.add_row(Text(names), verdict.kind, *cells)
+        table.add_row(cell(names), verdict.kind, *cells)
     console = Console(highlight=False)
     console.width = max(console.width, NARROWEST) if console.is_terminal else WIDE
     console.print(table)
     console.print()
     best = best_sentence(list(found.leader.tied), found.leader.best, found.leader.ties_lead) if found.leader else None
     if best:
-        console.print(Text(best), soft_wrap=True)
+        console.print(cell(best), soft_wrap=True)
     for verdict in found.verdicts:
         said = short(verdict, found.against(verdict))
-        console.print(Text(f"{verdict.comparison.treatment}: {said}"), soft_wrap=True)
+        console.print(cell(f"{verdict.comparison.treatment}: {said}"), soft_wrap=True)
         for flag in verdict.comparison.flags:
-            console.print(Text(f"  {flag}"), soft_wrap=True)
+            console.print(cell(f"  {flag}"), soft_wrap=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loadbook.cli.hosts import hosts_option, read_inventory
+from loadbook.cli.say import cell, echo
 from loadbook.core.errors import LoadbookError
 from loadbook.records.layout import Layout, layout
 
@@ -38,7 +39,7 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
     checks.append(Check("here", "project", "ok", str(here.root)))
     path, known = read_inventory(hosts_file)
     checks.append(Check("here", "hosts file", "ok", f"{path}: {', '.join(known.hosts)}"))
-    click.echo(f"asking {len(known.hosts)} hosts ...", err=True)
+    echo(f"asking {len(known.hosts)} hosts ...", err=True)
     studies = [load_study(here, study)] if study else _studies(checks)
     probes: dict[str, list[Probe]] = {alias: [] for alias in known.hosts}
     for one in studies if study else ():
@@ -50,7 +51,7 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
     _print(checks)
     missing = sum(check.state == "missing" for check in checks)
     if missing:
-        click.echo(f"{missing} thing{'s' if missing != 1 else ''} missing", err=True)
+        echo(f"{missing} thing{'s' if missing != 1 else ''} missing", err=True)
         sys.exit(3)
 
 
@@ -157,5 +158,5 @@ def _print(checks: Sequence[Check]) -> None:
     table = Table("", "where", "what", "seen", "what to do", box=None, header_style="bold")
     marks = {"ok": Text("ok", "green"), "doubt": Text("?", "yellow"), "missing": Text("MISSING", "bold red")}
     for check in checks:
-        table.add_row(marks[check.state], *map(Text, (check.where, check.what, check.seen, check.fix)))
+        table.add_row(marks[check.state], *map(cell, (check.where, check.what, check.seen, check.fix)))
     Console(width=None if sys.stdout.isatty() else 160).print(table)

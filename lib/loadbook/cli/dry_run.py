@@ -9,8 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from loadbook.cli.say import echo
 from loadbook.core.errors import UsageError
 from loadbook.core.units import seconds, size
 from loadbook.design.plan import Plan, make_plan
@@ -37,12 +36,12 @@ def show(layout: Layout, study: str, hosts: Path | None, subset: str | None, blo
     bench, parts = dry_run(layout, plan, path)
     width = max((len(alias) for alias in bench.hosts), default=0) if bench else 0
     for line in [*_head(plan, path, read_hosts(path), bench), *(x for p in parts for x in _part(p, width, verbose))]:
-        click.echo(line)
+        echo(line)
     lacking = [part for part in parts if part.lacks]
     if lacking:
-        click.echo(f"{len(lacking)} of {len(plan.treatments)} treatments cannot be done on these hosts", err=True)
+        echo(f"{len(lacking)} of {len(plan.treatments)} treatments cannot be done on these hosts", err=True)
         if hosts is None:
-            click.echo("  next: without --dry-run the lab gets the hosts that it lacks", err=True)
+            echo("  next: without --dry-run the lab gets the hosts that it lacks", err=True)
         sys.exit(3)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loadbook.cli.say import echo
 from loadbook.core.errors import HostKeyError, UsageError
 from loadbook.records.layout import layout
 
@@ -36,7 +37,7 @@ def list_hosts(hosts_file: Path | None) -> None:
         entry = known.hosts[alias]
         keys = trusted_keys(end.known_hosts, end.key_name, end.port)
         trust = f"{len(keys)} trusted key{'s' if len(keys) != 1 else ''}" if keys else "NOT trusted"
-        click.echo(f"{alias}\t{','.join(entry.roles)}\t{end.shown}\t{entry.address or end.host_name}\t{trust}")
+        echo(f"{alias}\t{','.join(entry.roles)}\t{end.shown}\t{entry.address or end.host_name}\t{trust}")
 
 
 @hosts.command()
@@ -75,7 +76,7 @@ def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> bool:
     shown = offers(end)
     for offer in shown:
         mark = {"trusted": "trusted", "new": "new", "changed": "CHANGED"}[offer.state]
-        click.echo(f"{end.alias}\t{end.host_name}:{end.port}\t{mark}\t{offer.shown}")
+        echo(f"{end.alias}\t{end.host_name}:{end.port}\t{mark}\t{offer.shown}")
     changed = [offer for offer in shown if offer.state == "changed"]
     if changed and not replace:
         raise HostKeyError(
@@ -90,7 +91,7 @@ def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> bool:
     if not yes:
         click.confirm(f"trust {end.alias} ({end.host_name})?", abort=True, err=True)
     store(file, end, [offer.key for offer in shown], replace=bool(changed))
-    click.echo(f"{end.alias}: stored in {file}", err=True)
+    echo(f"{end.alias}: stored in {file}", err=True)
     return True
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loadbook.cli.say import cell, echo
 from loadbook.cli.ticker import Ticker
 from loadbook.core.errors import DataError
 from loadbook.core.units import NBSP, percent, quantity
@@ -57,18 +58,18 @@ def import_(
     here = layout()
     before = same_as(here, made)
     for note in [*made.notes, *([f"the same was imported before, as run {before}"] if before else [])]:
-        click.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
     for line in _summary(made):
-        click.echo(line)
+        echo(line)
     if dry_run:
         _show(made)
-        click.echo("nothing was written (--dry-run)")
+        echo("nothing was written (--dry-run)")
         return
     run = keep_import(here, made, Ticker(sys.stderr, "outputs kept"))
-    click.echo(_tables(here, made.name, run))
-    click.echo(f"{'new run' if before else 'run'} {run}")
-    click.echo(f"data {here.run(made.name, run).raw}")
-    click.echo(f"next: loadbook report {made.name}")
+    echo(_tables(here, made.name, run))
+    echo(f"{'new run' if before else 'run'} {run}")
+    echo(f"data {here.run(made.name, run).raw}")
+    echo(f"next: loadbook report {made.name}")
 
 
 def _summary(made: Import) -> list[str]:
@@ -103,7 +104,6 @@ def _show(made: Import) -> None:
     """Print what each output would become."""
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     study = made.plan.study
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -117,7 +117,7 @@ def _show(made: Import) -> None:
             str(planned.block),
             _value(report, study.metric),
         )
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(cell, cells))
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 200

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loadbook.cli.say import echo
 from loadbook.cli.ticker import Ticker
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import size
@@ -32,9 +33,9 @@ def ingest(study: str, run_id: str, scheduler: str | None) -> None:
     here = layout()
     name = study_name(here, study)
     resolved = here.resolve_run(name, run_id)
-    click.echo(make_tables(here, name, resolved, scheduler))
-    click.echo(f"run {resolved}")
-    click.echo(f"tables {here.run(name, resolved).processed}")
+    echo(make_tables(here, name, resolved, scheduler))
+    echo(f"run {resolved}")
+    echo(f"tables {here.run(name, resolved).processed}")
 
 
 def study_name(here: Layout, study: str) -> str:
@@ -71,7 +72,7 @@ def _workers(scheduler: str | None) -> AbstractContextManager[Executor | None]:
 
 
 def _say(text: str) -> None:
-    click.echo(f"loadbook: {text}", err=True)
+    echo(f"loadbook: {text}", err=True)
 
 
 def _causes(found: Ingested) -> str:
@@ -112,10 +113,10 @@ def _verified(here: Layout, study: str, run_id: str) -> bool:
 
     checked = verify_run(here.run(study, run_id), Ticker(sys.stderr, f"attempts of {study} {run_id} hashed"))
     for kind, path, message in checked.findings:
-        click.echo(f"{kind:<10} {path.relative_to(here.root)}" + (f": {message}" if message else ""))
+        echo(f"{kind:<10} {path.relative_to(here.root)}" + (f": {message}" if message else ""))
     number = len(checked.findings)
     verdict = f"{number} finding{'s' if number > 1 else ''}" if number else "all as it was kept"
     bare = f"; {len(checked.uncovered)} of them have no recorded checksum" if checked.uncovered else ""
     said = f"{checked.attempts} attempts, {checked.files} files, {size(checked.size)}"
-    click.echo(f"{study} {run_id}: {said}: {verdict}{bare}")
+    echo(f"{study} {run_id}: {said}: {verdict}{bare}")
     return not number

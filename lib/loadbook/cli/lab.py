@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loadbook.cli.say import echo
 from loadbook.core.errors import UsageError
 from loadbook.records.layout import layout
 
@@ -39,8 +40,8 @@ def up(drivers: int | None, roles: str, kind: Kind | None) -> None:
     states = ours.up()
     _print(states)
     if any(state.cpus is None for state in states):
-        click.echo("note: too few CPUs for masks: driver and server will disturb each other", err=True)
-    click.echo(f"{ours.kind} lab, hosts file: {ours.hosts_file}", err=True)
+        echo("note: too few CPUs for masks: driver and server will disturb each other", err=True)
+    echo(f"{ours.kind} lab, hosts file: {ours.hosts_file}", err=True)
 
 
 @lab.command()
@@ -55,7 +56,7 @@ def status() -> None:
     states = _lab().status()
     _print(states)
     if not states or any(state.pid is None for state in states):
-        click.echo("next: loadbook lab up", err=True)
+        echo("next: loadbook lab up", err=True)
         sys.exit(3)
 
 
@@ -65,7 +66,7 @@ def status() -> None:
 def cut(host: str, seconds: float) -> None:
     """Cut a host off from all others, and from us, to see what a study makes of it (namespace lab)."""
     _lab().cut(host, seconds)
-    click.echo(f"{host} is cut off for {seconds:g} s, or until: loadbook lab join {host}", err=True)
+    echo(f"{host} is cut off for {seconds:g} s, or until: loadbook lab join {host}", err=True)
 
 
 @lab.command()
@@ -93,6 +94,6 @@ def _print(states: Sequence[Status]) -> None:
     for state in states:
         mask = "no mask" if state.cpus is None else f"CPU {','.join(map(str, state.cpus))}"
         running = "down" if state.pid is None else f"up, process {state.pid}"
-        click.echo(f"{state.alias}\t{state.address}:{state.port}\t{mask}\t{running}{', cut off' * state.cut}")
+        echo(f"{state.alias}\t{state.address}:{state.port}\t{mask}\t{running}{', cut off' * state.cut}")
     if not states:
-        click.echo("there is no lab yet")
+        echo("there is no lab yet")

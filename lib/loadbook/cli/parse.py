@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from loadbook.cli.say import cell, echo
 from loadbook.core.units import NBSP, quantity
 from loadbook.tools import registry
 from loadbook.tools.base import Measurement
@@ -31,9 +32,9 @@ def parse(tool: str, path: Path, as_json: bool) -> None:
     reader = registry.load(tool)
     found = parsed(reader, path, captured(path, reader.binary))
     for name, message in found.doubts:
-        click.echo(f"doubt: {name}: {message}", err=True)
+        echo(f"doubt: {name}: {message}", err=True)
     if as_json:
-        click.echo(json.dumps([_entry(row) for row in found.rows], indent=1, allow_nan=False))
+        echo(json.dumps([_entry(row) for row in found.rows], indent=1, allow_nan=False))
     else:
         _print_table(found.rows)
 
@@ -48,7 +49,6 @@ def _print_table(rows: Sequence[Measurement]) -> None:
     """Print the rows for readers: a value as one says it, in its base unit, and as the tool printed it."""
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in ("metric", "statistic", "value", "in base units", "as printed"):
@@ -56,7 +56,7 @@ def _print_table(rows: Sequence[Measurement]) -> None:
     for row in rows:
         shown = quantity(row.value, row.unit).replace(NBSP, " ")
         base = f"{Decimal(f'{row.value:.10g}'):f}" + (f" {row.unit}" if row.unit != "1" else "")
-        table.add_row(*map(Text, (row.metric, row.statistic, shown, base, row.text or "derived")))
+        table.add_row(*map(cell, (row.metric, row.statistic, shown, base, row.text or "derived")))
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = WIDE

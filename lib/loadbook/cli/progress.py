@@ -7,8 +7,8 @@ from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
-from rich.text import Text
 
+from loadbook.cli.say import cell
 from loadbook.trials.progress import Progress as Event
 
 
@@ -33,7 +33,7 @@ class Reporter:
         if event.kind == "trial-started":
             self._move(event)
         elif event.kind == "note" or event.status != "ok" or not self.console.is_terminal:
-            self.console.print(Text(event.line()))
+            self.console.print(cell(event.line()))
         if event.kind == "trial-ended":
             self._move(event)
 

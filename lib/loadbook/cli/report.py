@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loadbook.cli.say import echo
 from loadbook.core.errors import UsageError
 from loadbook.core.units import seconds
 from loadbook.records.layout import Layout
@@ -62,18 +63,18 @@ def report(
     clock.say("done")
     for one in built:
         _print(one)
-    click.echo(f"index: {written}")
+    echo(f"index: {written}")
     if any(one.failed for one in built):
         sys.exit(3)
 
 
 def _print(built: Built) -> None:
     for line in built.summary.get("sentences", []):
-        click.echo(line)
+        echo(line)
     for failed in built.failed:
-        click.echo(f"{built.study}: no report: {failed}", err=True)
+        echo(f"{built.study}: no report: {failed}", err=True)
     for page in built.pages[:1]:
-        click.echo(f"report: {page}")
+        echo(f"report: {page}")
 
 
 def _whole_site(hosts: Path | None, new: bool, jobs: int | None) -> None:
@@ -100,10 +101,10 @@ def _whole_site(hosts: Path | None, new: bool, jobs: int | None) -> None:
     reported_s = time.monotonic() - runs_end
     said = kept(list(parts.values()), began, reported_s)
     keep_site(layout.reports, said)
-    click.echo(f"index: {write_index(layout.reports)}")
+    echo(f"index: {write_index(layout.reports)}")
     for part in parts.values():
-        click.echo(f"{part.study}\t{_took(part)}")
-    click.echo(f"runs {seconds(said['ran_s'])}, reports {seconds(reported_s)}")
+        echo(f"{part.study}\t{_took(part)}")
+    echo(f"runs {seconds(said['ran_s'])}, reports {seconds(reported_s)}")
     if failed or any(part.lacks for part in parts.values()):
         sys.exit(3)
 
@@ -139,4 +140,4 @@ class _Clock:
         self.start = time.monotonic()
 
     def say(self, text: str) -> None:
-        click.echo(f"{time.monotonic() - self.start:5.1f} s  {text}", err=True)
+        echo(f"{time.monotonic() - self.start:5.1f} s  {text}", err=True)

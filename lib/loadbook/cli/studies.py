@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loadbook.cli.say import echo
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import seconds
 from loadbook.records.layout import Layout, layout
@@ -33,12 +34,12 @@ def studies(names: tuple[str, ...], packages: bool, as_json: bool) -> None:
         return
     rows = [_row(path) for path in ([study_file(here, name) for name in names] or study_files(here.studies))]
     if as_json:
-        click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
+        echo(json.dumps(rows, indent=1, ensure_ascii=False))
         return
     width = max((len(row["study"]) for row in rows), default=0)
     for row in rows:
         for name, said in zip((row["study"], ""), _said(row), strict=False):
-            click.echo(f"{name:{width}}  {said}")
+            echo(f"{name:{width}}  {said}")
 
 
 def _print_packages(here: Layout, names: Sequence[str]) -> None:
@@ -51,16 +52,16 @@ def _print_packages(here: Layout, names: Sequence[str]) -> None:
         try:
             found = programs(load_study(here, name), service_folders(here))
         except LoadbookError as error:
-            click.echo(f"{name}: {error.message}", err=True)
+            echo(f"{name}: {error.message}", err=True)
             continue
         needed |= {program.binary: program for each in found.values() for program in each}
     lines = packages(needed.values())
     for line in sorted(lines):
-        click.echo(line)
+        echo(line)
     known = {line.partition("=")[0] for line in lines}
     for program in needed.values():
         if program.binary not in known:
-            click.echo(f"{program.binary}: {program.get}", err=True)
+            echo(f"{program.binary}: {program.get}", err=True)
 
 
 def _row(path: Path) -> dict[str, Any]:

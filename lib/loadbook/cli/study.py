@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loadbook.cli.say import echo
 from loadbook.core.errors import UsageError
 from loadbook.core.units import seconds, size
 from loadbook.records.layout import layout
@@ -43,10 +44,10 @@ def plan(
     found = outlook(here, made, hosts, None if detect is None else _ratio(detect))
     if as_json:
         estimate = {"hours": made.hours, "disk_bytes": made.disk_bytes} | found.to_json()
-        click.echo(json.dumps(made.to_json() | {"estimate": estimate}, indent=1))
+        echo(json.dumps(made.to_json() | {"estimate": estimate}, indent=1))
         return
     for line in [*_summary(made), *lines(found)]:
-        click.echo(line)
+        echo(line)
 
 
 def _ratio(text: str) -> float:
@@ -138,14 +139,14 @@ def run(
         with Reporter(sys.stderr) as reporter:
             done = run_study(here, study, hosts, subset, blocks, new, resume, reporter, more)
     except KeyboardInterrupt:
-        click.echo("stopped; the same command goes on with the next trial", err=True)
+        echo("stopped; the same command goes on with the next trial", err=True)
         raise
     name = load_study(here, study).name
-    click.echo(make_tables(here, name, done))
+    echo(make_tables(here, name, done))
     if added := plan_of(here.run(name, done)).get("added"):
-        click.echo(f"exploratory: {added_after(added)}")
-    click.echo(f"run {done}")
-    click.echo(f"data {here.run(name, done).raw}")
+        echo(f"exploratory: {added_after(added)}")
+    echo(f"run {done}")
+    echo(f"data {here.run(name, done).raw}")
 
 
 def _interrupt(signum: int, frame: Any) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from loadbook.cli.say import echo
 from loadbook.core.units import seconds
 from loadbook.records.layout import layout
 
@@ -36,9 +37,9 @@ def traces(
     for one, kept in zip(given, add_files(here, name, resolved, given, host, role, clock_offset), strict=True):
         found = one.traces
         metrics = ", ".join(sorted({str(row["metric"]) for row in found.rows}))
-        click.echo(f"{', '.join(Path(file).name for file, _ in kept.read)}: {one.kind}, host {host}, role {kept.role}")
-        click.echo(f"  {len(found.times):,} samples, one every {seconds(found.interval_s)}: {metrics}")
+        echo(f"{', '.join(Path(file).name for file, _ in kept.read)}: {one.kind}, host {host}, role {kept.role}")
+        echo(f"  {len(found.times):,} samples, one every {seconds(found.interval_s)}: {metrics}")
         for problem in found.problems:
-            click.echo(f"  note: {problem.name}: {problem.message}")
-    click.echo(make_tables(here, name, resolved))
-    click.echo(f"next: loadbook report {name}, or the notebook resource_traces on any study")
+            echo(f"  note: {problem.name}: {problem.message}")
+    echo(make_tables(here, name, resolved))
+    echo(f"next: loadbook report {name}, or the notebook resource_traces on any study")

@@ -2,12 +2,15 @@
 
 A message says what failed and where (host, trial, file, key path); ``hint`` says what to do next.
 Exit codes are those of docs/architecture.md: 2 usage or bad spec, 3 a host or tool failed, 4 data invalid.
+Both may quote hosts, tools and files, so they are made fit to be shown here, once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from loadbook.core.text import clean
 
 
 class LoadbookError(Exception):
@@ -22,9 +25,9 @@ class LoadbookError(Exception):
     exit_code = 3
 
     def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = clean(message)
+        self.hint = hint and clean(hint)
+        super().__init__(self.message)
 
 
 class UsageError(LoadbookError):

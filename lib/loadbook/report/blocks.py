@@ -6,7 +6,6 @@ its control characters on the way.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from loadbook.core.text import clean as cleaned
 from loadbook.report import palette
 
 # marks in an output's data, read when the notebook is exported: put this section first; leave this section out
@@ -38,13 +38,8 @@ class Block:
 
 
 def clean(value: Any) -> Any:
-    """Return text without control characters and directional overrides (ANSI, NUL, bidi); other values as they are.
-
-    Markup was made here, of parts that are clean.
-    """
-    if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
-        return value
-    return "".join(c for c in value if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
+    """Return text without control characters (see `core.text`); other values, and markup of ours, as they are."""
+    return cleaned(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @cache

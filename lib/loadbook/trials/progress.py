@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from loadbook.core.text import one_line
 from loadbook.core.units import remaining
 
 Kind = Literal["note", "trial-started", "trial-ended"]
@@ -29,9 +30,9 @@ class Progress:
     def line(self) -> str:
         """Return the event as one line of plain text."""
         if self.kind == "note":
-            return self.message
+            return one_line(self.message)
         where = f"[{self.done}/{self.total}] block {self.block} of {self.blocks}"
-        return f"{where}  {self.trial}  {self.treatment}: {self.message}{self.left()}"
+        return f"{where}  {self.trial}  {self.treatment}: {one_line(self.message)}{self.left()}"
 
     def left(self) -> str:
         """Return the expected time to the end as words that follow others; nothing where it is not known."""
