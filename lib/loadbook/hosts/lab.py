@@ -26,8 +26,9 @@ from loadbook.hosts.known_hosts import lookup_name
 from loadbook.hosts.lab_plan import BALANCER, DRIVER, RECORD, Roles, cpu_masks, hosts_by_need, read_record
 from loadbook.hosts.netns import Namespaces
 from loadbook.hosts.sshd import Sshd, program
+from loadbook.records.atomic import write_atomic
 from loadbook.records.layout import check_name
-from loadbook.records.manifest import write_atomic, write_json
+from loadbook.records.manifest import write_json
 
 HOSTS: Mapping[str, Roles] = {DRIVER: (DRIVER,), "web": ("web",)}
 Kind = Literal["loopback", "netns"]

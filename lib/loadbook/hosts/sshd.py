@@ -15,7 +15,7 @@ from pathlib import Path
 
 from loadbook.core.errors import HostError
 from loadbook.hosts.jobs import launcher
-from loadbook.records.manifest import write_atomic
+from loadbook.records.atomic import write_atomic
 
 READY_S = 10.0
 STOP_S = 2.0

@@ -13,7 +13,7 @@ from loadbook.core.errors import UnreachableError
 from loadbook.hosts import known_hosts
 from loadbook.hosts.connection import ANSWER_S, close_connection, open_connection, tcp_socket
 from loadbook.hosts.ssh_config import Endpoint
-from loadbook.records.manifest import write_atomic
+from loadbook.records.atomic import write_atomic
 
 KEY_TYPES = (
     "ssh-ed25519",

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from loadbook.records.atomic import write_atomic
 from loadbook.records.layout import RunPaths
 from loadbook.records.ledger import Event, Ledger, read_ledger
-from loadbook.records.manifest import write_atomic
 
 EVENT: Event = "traces-added"
 

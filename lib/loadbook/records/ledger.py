@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from loadbook.core.errors import DataError
+from loadbook.records.atomic import room
 
 Event = Literal[
     "run-started", "run-resumed", "blocks-added", "looked", "run-ended", "started", "ended", "reopened", "traces-added"
@@ -47,17 +48,29 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.entries, whole = _scan(path)
+        self.entries, self._whole = _scan(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        os.ftruncate(self._fd, whole)
-        os.lseek(self._fd, whole, os.SEEK_SET)
+        os.ftruncate(self._fd, self._whole)
 
     def append(self, event: Event, **fields: Any) -> None:
-        """Write one event; when this returns, it is on the disk."""
+        """Write one event; when this returns, it is on the disk. OSError: nothing of it was kept (disk full)."""
         entry = {"n": len(self.entries) + 1, "event": event} | fields
-        os.write(self._fd, _line(entry))
-        os.fsync(self._fd)
+        line = _line(entry)
+        try:
+            with room(self.path, len(line)):
+                self._write(line)
+        except OSError:
+            os.ftruncate(self._fd, self._whole)
+            raise
+        self._whole += len(line)
         self.entries.append(entry)
+
+    def _write(self, line: bytes) -> None:
+        """Write a line behind the last whole one; a full disk takes a part of it, then nothing."""
+        done = 0
+        while done < len(line):
+            done += os.pwrite(self._fd, line[done:], self._whole + done)
+        os.fsync(self._fd)
 
     def close(self) -> None:
         """Close the file."""

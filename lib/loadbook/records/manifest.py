@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loadbook.core.errors import DataError
+from loadbook.records.atomic import move, write_atomic
 from loadbook.records.schema import SCHEMA_VERSION
 
 Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled"]
@@ -151,7 +151,7 @@ def sha256_file(path: Path) -> str:
 
 
 def seal(folder: Path, record: TrialRecord) -> TrialRecord:
-    """Hash every file in `folder` into `record`, write trial.json last, fsync, and return the sealed record."""
+    """Hash every file in `folder` into `record`, write trial.json last, and return the sealed record."""
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name != NAME)
     files = {n: FileRecord(size=(folder / n).stat().st_size, sha256=sha256_file(folder / n)) for n in names}
     sealed = record.model_copy(update={"files": files})
@@ -163,9 +163,7 @@ def publish(staged: Path, final: Path) -> None:
     """Make a sealed folder appear under its final name by one rename; refuses to replace anything."""
     if final.exists():
         raise DataError(f"{final} is already there", "a published trial is never overwritten")
-    final.parent.mkdir(parents=True, exist_ok=True)
-    staged.rename(final)
-    _fsync_folder(final.parent)
+    move(staged, final)
 
 
 def read(folder: Path) -> TrialRecord:
@@ -188,18 +186,6 @@ def _matches(path: Path, record: FileRecord) -> bool:
     return path.is_file() and path.stat().st_size == record.size and sha256_file(path) == record.sha256
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: temporary name, fsync, rename, fsync of the folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with part.open("wb") as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
-    part.replace(path)
-    _fsync_folder(path.parent)
-
-
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as indented JSON, atomically."""
     write_atomic(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
@@ -213,11 +199,3 @@ def read_json(path: Path) -> Any:
         raise DataError(f"{path} is not there") from None
     except ValueError as error:
         raise DataError(f"{path}: not JSON: {error}") from error
-
-
-def _fsync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

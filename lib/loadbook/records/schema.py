@@ -5,12 +5,12 @@ A trials table has one more column `factor_<name>` (text) per factor of its stud
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import DataError
+from loadbook.records.atomic import appearing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,14 +100,9 @@ def write_arrow(path: Path, data: pa.Table) -> None:
     """
     import pyarrow.parquet as pq
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with pq.ParquetWriter(part, data.schema, compression="zstd") as writer:
+    with appearing(path, data.nbytes) as part, pq.ParquetWriter(part, data.schema, compression="zstd") as writer:
         for start in range(0, max(data.num_rows, 1), ROW_GROUP):
             writer.write_table(data.slice(start, ROW_GROUP).combine_chunks(), row_group_size=ROW_GROUP)
-    with part.open("rb") as handle:
-        os.fsync(handle.fileno())
-    part.replace(path)
 
 
 def write_table(path: Path, table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, ...] = ()) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import ReportError
-from loadbook.records.manifest import write_atomic
+from loadbook.records.atomic import write_atomic
 from loadbook.report.blocks import EMPTY, TEMPLATES, URGENT, clean, notebook_style, stylesheet
 
 POLICY = (

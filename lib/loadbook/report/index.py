@@ -10,7 +10,8 @@ from typing import Any
 
 from loadbook.core.errors import DataError, ReportError
 from loadbook.core.units import seconds
-from loadbook.records.manifest import read_json, write_atomic, write_json
+from loadbook.records.atomic import write_atomic
+from loadbook.records.manifest import read_json, write_json
 from loadbook.report.blocks import render, stylesheet
 from loadbook.report.html import POLICY, forbidden
 

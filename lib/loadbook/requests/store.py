@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from loadbook.records.atomic import appearing
 from loadbook.requests.arrow import TEXT, dictionary, from_numpy
 from loadbook.requests.rows import ENDS, Batch, Ints, Kind
 
@@ -42,18 +43,21 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path, self.rows = path, 0
-        self._part = path.with_name(f".{path.name}.part")
 
     def __enter__(self) -> Self:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._writer = pq.ParquetWriter(
-            self._part,
-            SCHEMA,
-            compression="snappy",
-            use_dictionary=[name for name in SCHEMA.names if name not in (_STAMPS, "answered")],
-            write_statistics=[_STAMPS, "elapsed_us"],
-            column_encoding={_STAMPS: "DELTA_BINARY_PACKED"},
-        )
+        with ExitStack() as opened:
+            part = opened.enter_context(appearing(self.path))
+            self._writer = opened.enter_context(
+                pq.ParquetWriter(
+                    part,
+                    SCHEMA,
+                    compression="snappy",
+                    use_dictionary=[name for name in SCHEMA.names if name not in (_STAMPS, "answered")],
+                    write_statistics=[_STAMPS, "elapsed_us"],
+                    column_encoding={_STAMPS: "DELTA_BINARY_PACKED"},
+                )
+            )
+            self._opened = opened.pop_all()
         return self
 
     def write(self, batch: Batch, driver: str = "") -> None:
@@ -65,13 +69,7 @@ class Store:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._writer.close()
-        if kind is not None:
-            self._part.unlink()
-            return
-        with self._part.open("rb") as handle:
-            os.fsync(handle.fileno())
-        self._part.replace(self.path)
+        self._opened.__exit__(kind, error, trace)
 
 
 def table(batch: Batch, driver: str = "") -> pa.Table:

@@ -12,6 +12,7 @@ from typing import Any
 
 from loadbook.design.plan import Plan, PlannedTrial, study_sha256
 from loadbook.records import manifest
+from loadbook.records.atomic import move
 from loadbook.records.layout import RunPaths
 from loadbook.records.ledger import Ledger
 from loadbook.records.manifest import DriverRecord, Status, TrialRecord, write_json
@@ -65,7 +66,7 @@ def write_run(paths: RunPaths, made: Import, on_file: OnFile) -> None:
             write_json(new.run_json, _run_json(run, made))
             write_json(new.plan, made.plan.to_json())
             ledger.append("run-ended", files=own_files(new))
-        part.rename(paths.raw)
+        move(part, paths.raw)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

@@ -18,9 +18,10 @@ from loadbook.design.plan import study_sha256
 from loadbook.hosts.facts import facts
 from loadbook.hosts.inventory import entry_text
 from loadbook.hosts.tape import tape_name
+from loadbook.records.atomic import move, write_atomic
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.ledger import Ledger
-from loadbook.records.manifest import read_json, write_atomic, write_json
+from loadbook.records.manifest import read_json, write_json
 from loadbook.records.schema import SCHEMA_VERSION
 from loadbook.records.verify import own_files
 from loadbook.trials.alike import hosts_of, must_be_alike
@@ -131,7 +132,7 @@ class Session:
         write_json(new.run_json, self._run_json())
         with Ledger(new.ledger) as ledger:
             ledger.append("run-started", trials=len(self.chosen.plan.trials))
-        part.rename(self.paths.raw)
+        move(part, self.paths.raw)
 
     def _keep_facts(self, raw: Path, when: str) -> None:
         found = self.bench.each(lambda alias: facts(self.bench.hosts[alias]), self.bench.hosts)
@@ -141,8 +142,8 @@ class Session:
     def _keep_answers(self, raw: Path) -> None:
         """Append what hosts answered to questions that belong to no trial."""
         for alias, host in self.bench.hosts.items():
-            with (raw / tape_name(alias)).open("ab") as file:
-                file.write(host.take())
+            tape = raw / tape_name(alias)
+            write_atomic(tape, (tape.read_bytes() if tape.is_file() else b"") + host.take())
 
     def _hosts_file(self) -> str:
         """Return the hosts file that plays this very run back."""
