@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from loadbook.core import toml
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.design import study_file
 from loadbook.design.study import Study
@@ -178,7 +179,7 @@ def test_hostile_files_are_refused_in_words(tmp_path: Path, text: str) -> None:
 
 
 def test_a_huge_file_and_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    big = write(tmp_path, "#" * (study_file.MAX_BYTES + 1))
+    big = write(tmp_path, "#" * (toml.MAX_BYTES + 1))
     with pytest.raises(StudyError, match="larger than"):
         read_study(big)
     big.write_bytes(b"\xff\xfe\x00")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
+
+from loadbook.core.errors import StudyError
+from loadbook.core.toml import read_toml
 
 ARTICLE = "-article"  # the end of the name of a study at its article's own scale, for real hosts
 
@@ -19,7 +21,7 @@ def is_variant(path: Path) -> bool:
     A file that cannot be read is none: whoever reads it as a study says what is wrong.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        raw = read_toml(path)
+    except (OSError, StudyError):
         return False
     return "include" in raw and ("question" not in raw or path.stem.endswith(ARTICLE))

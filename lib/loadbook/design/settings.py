@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem
+from loadbook.core.toml import read_text
 from loadbook.design.problems import SAME_FOR_ALL, key_path, of_validation, shown, suggest
 from loadbook.design.role import ABSENT, OURS, Setting
 from loadbook.design.study import Study
@@ -31,9 +32,9 @@ def _read_config(folder: Path, owner: object, where: tuple[str, ...]) -> Iterato
     if not isinstance(owner, dict) or not isinstance(file, str) or Path(file).name != file:
         return
     try:
-        owner["config_text"] = (folder / file).read_text(encoding="utf-8")
+        owner["config_text"] = read_text(folder / file)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else error
         yield SpecProblem(key_path((*where, "config")), f"{shown(file)} beside the study cannot be read: {reason}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.core.toml import read_text, read_toml
 from loadbook.design import factorial_file, grid, problems, settings
 from loadbook.design.stopping import Stopping
 from loadbook.design.study import Study, Treatment
 
-MAX_BYTES = 1_000_000
 SMOKE = "-smoke"
 SMOKE_S = (1.0, 0.3)  # load, warm-up
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
@@ -49,9 +48,9 @@ def _read_plans(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
         name = load.get("plan") if isinstance(load, dict) else None
         if isinstance(load, dict) and isinstance(name, str) and FILE_NAME.match(name):
             try:
-                load["plan_text"] = (folder / name).read_text(encoding="utf-8")
+                load["plan_text"] = read_text(folder / name)
             except (OSError, ValueError) as error:
-                reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+                reason = error.strerror if isinstance(error, OSError) else error
                 path = problems.key_path((*where, "workload", "plan"))
                 yield SpecProblem(path, f"{name!r} beside the study cannot be read: {reason}")
 
@@ -110,15 +109,9 @@ def _short(study: Study, name: str) -> Treatment:
 def read_raw(path: Path, depth: int = 0) -> dict[str, Any]:
     """Return the file's tables with its `include` (a file beside it) merged under them."""
     try:
-        data = path.read_bytes()
+        raw = read_toml(path)
     except OSError as error:
         raise UsageError(f"study file {path}: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise StudyError(str(path), [SpecProblem("file", f"larger than {MAX_BYTES} bytes")])
-    try:
-        raw = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number too long
-        raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
     include = raw.pop("include", None)
     if include is None:
         return raw

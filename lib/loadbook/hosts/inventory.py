@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.core.errors import StudyError, UsageError
+from loadbook.core.toml import read_toml
 from loadbook.design import problems
 from loadbook.records.layout import NAME
 
 Alias = Annotated[str, Field(pattern=NAME.pattern.replace(r"\Z", "$"))]
+# `Match exec` and ProxyCommand of ~/.ssh/config put the name of a host and its user into a command line
+HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}$")]
+UserName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}$")]
+Folder = Annotated[str, AfterValidator(lambda value: _plain_folder(value))]
 Port = Annotated[int, Field(ge=0, lt=65536)]
 Permit = Literal["sysctl", "tc", "cgroup", "nft"]
 PERMITS: tuple[Permit, ...] = get_args(Permit)
+
+
+def _plain_folder(value: str) -> str:
+    """Return a folder that may stand in scripts and in configurations of services."""
+    odd = not value.isprintable() or set(value) & set("\"'\\;{}$#`|&<>*?!")
+    if odd or not value.startswith("/") or ".." in value.split("/"):
+        raise ValueError("must be an absolute folder without quotes, signs of a shell and '..'")
+    return value
 
 
 class HostEntry(BaseModel):
@@ -30,13 +42,15 @@ class HostEntry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    roles: tuple[str, ...]
-    ssh: str | None = None
-    address: str | None = None
-    workdir: str | None = Field(None, description="absolute folder on the host; default /tmp/loadbook-<user>-<alias>")
-    host_name: str | None = None
+    roles: tuple[Alias, ...]
+    ssh: HostName | None = None
+    address: HostName | None = None
+    workdir: Folder | None = Field(
+        None, description="on the host; default /tmp/loadbook-<user>-<alias>"
+    )
+    host_name: HostName | None = None
     port: Annotated[int, Field(gt=0, lt=65536)] | None = None
-    user: str | None = None
+    user: UserName | None = None
     identity_file: str | None = None
     service_port: Annotated[int, Field(gt=0, lt=65536)] = Field(18080, description="below 1024 takes root there")
     cpus: tuple[int, ...] | None = Field(None, description="CPU mask that everything we start there gets")
@@ -82,12 +96,12 @@ def entry_text(alias: str, values: Mapping[str, Any]) -> str:
 def read_hosts(path: Path) -> HostsFile:
     """Read and check a hosts file; StudyError names every mistake with its key path."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = read_toml(path)
     except FileNotFoundError:
         hint = "write one (README, `Your own hosts`); without --hosts it is the lab's, made by loadbook lab up"
         raise UsageError(f"hosts file {path} is not there", hint) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
+    except OSError as error:
+        raise UsageError(f"hosts file {path}: {error.strerror}") from error
     try:
         return HostsFile.model_validate(raw)
     except ValidationError as error:

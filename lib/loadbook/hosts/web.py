@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import threading
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadbook.core.errors import HostError, HostTimeoutError, UnreachableError
@@ -40,7 +42,13 @@ def get(alias: str, transport: Transport, url: Url, timeout_s: float) -> Answer:
 
 
 def read(alias: str, channel: Channel, url: Url, timeout_s: float) -> Answer:
-    """Ask over a channel that is open, and close it; see `get`."""
+    """Ask over a channel that is open, and close it, at the latest after `timeout_s`; see `get`.
+
+    A server that sends a byte now and then, or one interim answer after the other, keeps no reader waiting for more.
+    """
+    deadline, end = time.monotonic() + timeout_s, threading.Timer(timeout_s, channel.close)
+    end.daemon = True
+    end.start()
     try:
         stream = TlsStream(channel, url.address) if url.scheme == "https" else channel
         stream.sendall(_request(url))
@@ -49,14 +57,19 @@ def read(alias: str, channel: Channel, url: Url, timeout_s: float) -> Answer:
         response = http.client.HTTPResponse(stream, method="GET")  # type: ignore[arg-type] # it wants makefile() only
         response.begin()
         body = response.read(MAX_BODY + 1)
+        if time.monotonic() > deadline:  # what has arrived was cut off
+            raise TimeoutError
         if len(body) > MAX_BODY:
             raise HostError(alias, f"{url}: the body exceeds {MAX_BODY} bytes")
         return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, body)
     except TimeoutError as error:
         raise HostTimeoutError(alias, f"{url}: no answer within {timeout_s:g} s") from error
     except (http.client.HTTPException, OSError, EOFError, ValueError) as error:
+        if time.monotonic() > deadline:
+            raise HostTimeoutError(alias, f"{url}: no whole answer within {timeout_s:g} s") from error
         raise HostError(alias, f"{url}: no usable answer ({error or type(error).__name__})") from error
     finally:
+        end.cancel()
         channel.close()
 
 

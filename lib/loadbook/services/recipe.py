@@ -6,6 +6,7 @@ import hashlib
 from functools import partial
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from loadbook.core.errors import SpecProblem, StudyError
 from loadbook.services.spec import Build, ServiceSpec
@@ -45,7 +46,8 @@ def command(spec: ServiceSpec, machine: str) -> tuple[dict[str, str], tuple[str,
 
 
 def _rendered(text: str, arch: str) -> str:
-    return jinja2.Template(text, undefined=jinja2.StrictUndefined).render(arch=arch)
+    environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined)
+    return environment.from_string(text).render(arch=arch)
 
 
 def target(recipe: Build, machine: str) -> str:

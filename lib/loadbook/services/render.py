@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from loadbook.core.errors import SpecProblem, StudyError
 from loadbook.design.study import Level
@@ -164,7 +165,7 @@ def _rendered(
             files[where] = template.render(known).encode()
         for where, argv in given.items():
             commands[where] = tuple(_text(spec, item, known) for item in argv)
-    except (jinja2.TemplateError, TypeError, ValueError) as error:
+    except _UNUSABLE as error:
         raise _problem(spec, where, error) from error
     return files, {name: argv for name, argv in commands.items() if argv[0]}
 
@@ -176,7 +177,7 @@ def _worded(spec: ServiceSpec, known: Mapping[str, Any]) -> tuple[str, dict[str,
     try:
         says = {name: _text(spec, text, known) for name, text in asked.items() if text is not None}
         return _text(spec, spec.scheme, known), says
-    except (jinja2.TemplateError, TypeError, ValueError) as error:
+    except _UNUSABLE as error:
         raise _problem(spec, "scheme, says", error) from error
 
 
@@ -192,17 +193,22 @@ def _problem(spec: ServiceSpec, where: str, error: Exception) -> StudyError:
 
 @cache
 def _environment(folder: Path) -> jinja2.Environment:
-    # Templates are code of the repository, values are typed: escaping for HTML would only corrupt configurations.
-    environment = jinja2.Environment(
+    # Values are typed: escaping for HTML would only corrupt configurations. Templates may be a user's own file or come
+    # with a stranger's study: they get at values, not at Python.
+    environment = ImmutableSandboxedEnvironment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # noqa: S701
+        autoescape=False,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     environment.globals["refuse"] = _refuse
     return environment
+
+
+# what templates raise; OverflowError: a range of more than the sandbox's 100,000
+_UNUSABLE = (jinja2.TemplateError, TypeError, ValueError, ArithmeticError)
 
 
 class _RefusedError(ValueError):

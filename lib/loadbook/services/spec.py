@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError, model_validator
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.core.toml import read_toml
 from loadbook.design.problems import of_validation, shown, suggest
 from loadbook.design.role import SysctlName, SysctlValue
 from loadbook.design.study import Ident, Level, Name
@@ -163,11 +163,11 @@ def load_service(name: str, folders: Sequence[Path] = ()) -> ServiceSpec:
 
 def _read(path: Path) -> ServiceSpec:
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = read_toml(path)
         spec = ServiceSpec.model_validate({**raw, "folder": path.parent})
     except ValidationError as error:
         raise StudyError(str(path), of_validation(error, ServiceSpec)) from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
     needed = dict.fromkeys(spec.files.values(), ("files", "template"))
     needed |= dict.fromkeys(spec.build.sources, ("build.sources", "file")) if spec.build else {}

@@ -1,0 +1,56 @@
+"""TOML files that people write: studies, hosts, services. What cannot be read is one problem with its place.
+
+No file is too much: only so many bytes of it are read, tables are only so deep, and a key has only so many parts
+(`tomllib` takes an hour for one of half a million).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from loadbook.core.errors import SpecProblem, StudyError
+
+MAX_BYTES = 1_000_000
+MAX_PARTS = 32
+# strings and comments, so that what is left holds the dots of keys and numbers alone
+_SAID = re.compile(
+    r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*',
+    re.DOTALL,
+)
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MAX_PARTS}}}")
+
+
+def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
+    """Return a UTF-8 file of at most `max_bytes`; ValueError for any other, OSError where it cannot be read."""
+    with path.open("rb") as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ValueError(f"larger than {max_bytes:,} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ValueError(f"line {line}: the byte 0x{data[error.start]:02x} is not UTF-8 text") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return a file's tables; StudyError says what is wrong and where, OSError that it cannot be read."""
+    try:
+        text = read_text(path)
+        _refuse_long_keys(text)
+        return tomllib.loads(text)
+    except RecursionError:
+        problem = "tables or lists too deep in one another"
+    except ValueError as error:  # not TOML, not UTF-8, too large, or a number too long
+        problem = str(error)
+    raise StudyError(str(path), [SpecProblem("file", problem)])
+
+
+def _refuse_long_keys(text: str) -> None:
+    bare = _SAID.sub(lambda said: "s" + "\n" * said[0].count("\n"), text)
+    if found := _LONG_KEY.search(bare):
+        line = bare.count("\n", 0, found.start()) + 1
+        raise ValueError(f"line {line}: a key of more than {MAX_PARTS} parts")
