@@ -30,7 +30,7 @@ TRIPPED = [
     ("socket_errors", "invalid", "ab", "2.3--close_10", {}),
     ("socket_errors", "invalid", "httperf", "0.9.0--client_timo_some", OPEN),
     ("driver_limits", "invalid", "httperf", "0.9.0--fd_unavail_nofile64", OPEN),
-    ("ports_exhausted", "doubt", "httperf", "0.9.0--addrunavail_netns", OPEN),
+    ("ports_exhausted", "invalid", "httperf", "0.9.0--addrunavail_netns", OPEN),
     ("bytes_per_response", "doubt", "wrk", "4.1.0--size_8k", {"expect_bytes": 524_288, "connections": 50}),
     ("bytes_per_response", "doubt", "wrk2", "4.0.0--big_512k", OPEN | {"expect_bytes": 5, "connections": 20}),
     ("offered_ceiling", "doubt", "wrk2", "4.0.0--R2000_d14_latency", OPEN),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from loadbook.cli.say import echo
-from loadbook.core.errors import UsageError
+from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import seconds
 from loadbook.records.layout import Layout
 from loadbook.records.layout import layout as layout_of
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 @click.option("--hosts", type=click.Path(path_type=Path), help="With --all: hosts file; without it: the lab.")
 @click.option("--new", is_flag=True, help="With --all: run also what has been run.")
 @click.option("--jobs", type=click.IntRange(min=1), help="With --all: reports made at a time; default: one per CPU.")
+@click.option(
+    "--timeout-s", type=click.IntRange(min=1), help="Seconds that one cell of a notebook may take; default: 600."
+)
 def report(
     studies: tuple[str, ...],
     run: str,
@@ -37,6 +41,7 @@ def report(
     hosts: Path | None,
     new: bool,
     jobs: int | None,
+    timeout_s: int | None,
 ) -> None:
     """Execute the notebooks of STUDY (default: every study that has a run) and export them to reports/.
 
@@ -48,9 +53,8 @@ def report(
     if not whole and (hosts or new or jobs):
         raise UsageError("--hosts, --new and --jobs go with --all")
     if whole:
-        _whole_site(hosts, new, jobs)
+        _whole_site(hosts, new, jobs, timeout_s)
         return
-    from loadbook.report.build import build
     from loadbook.report.index import write_index
 
     layout = layout_of()
@@ -58,14 +62,30 @@ def report(
     if run != "latest" and len(chosen) != 1:
         raise UsageError("--run needs exactly one STUDY")
     clock = _Clock()
-    built = [build(layout, study, run, pairs, clock.say) for study in chosen]
+    built = [_build(layout, study, run, pairs, clock, timeout_s, alone=len(chosen) == 1) for study in chosen]
     written = write_index(layout.reports)
     clock.say("done")
-    for one in built:
+    for one in filter(None, built):
         _print(one)
     echo(f"index: {written}")
-    if any(one.failed for one in built):
+    if any(one is None or one.failed for one in built):
         sys.exit(3)
+
+
+def _build(
+    layout: Layout, study: str, run: str, pairs: Sequence[str], clock: _Clock, timeout_s: int | None, *, alone: bool
+) -> Built | None:
+    """Make one report; of several, one whose data cannot be read is named, and the others go on."""
+    from loadbook.report.build import build
+    from loadbook.report.notebooks import TIMEOUT_S
+
+    try:
+        return build(layout, study, run, pairs, clock.say, timeout_s or TIMEOUT_S)
+    except DataError as error:
+        if alone:
+            raise
+        clock.say(f"{study}: no report: {error.message}")
+        return None
 
 
 def _print(built: Built) -> None:
@@ -77,10 +97,11 @@ def _print(built: Built) -> None:
         echo(f"report: {page}")
 
 
-def _whole_site(hosts: Path | None, new: bool, jobs: int | None) -> None:
+def _whole_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int | None) -> None:
     """Run what is missing, make every report, and say what each took."""
     from loadbook.cli.progress import Reporter
     from loadbook.report.index import keep_site, write_index
+    from loadbook.report.notebooks import TIMEOUT_S
     from loadbook.report.site import kept, report_all, run_all
     from loadbook.trials.spread import cpus
 
@@ -91,7 +112,7 @@ def _whole_site(hosts: Path | None, new: bool, jobs: int | None) -> None:
             parts[part.study] = part
             clock.say(_ended(part))
     failed, runs_end = False, time.monotonic()
-    for one in report_all(layout, _recorded(layout), jobs or cpus()):
+    for one in report_all(layout, _recorded(layout), jobs or cpus(), timeout_s or TIMEOUT_S):
         clock.say(f"{one.study}: " + (f"no report: {one.error}" if one.error else f"report, {seconds(one.took_s)}"))
         failed |= one.error is not None
         if one.study in parts:

@@ -29,13 +29,21 @@ class Built:
     failed: list[str] = field(default_factory=list)
 
 
-def build(layout: Layout, study: str, run: str, pairs: Sequence[str], say: Say) -> Built:
+def build(
+    layout: Layout,
+    study: str,
+    run: str,
+    pairs: Sequence[str],
+    say: Say,
+    timeout_s: float | None = notebooks.TIMEOUT_S,
+) -> Built:
     """Make the report of one run; a notebook that fails is a line of `failed`, the others go on.
 
     Parameters
     ----------
     pairs : ``name=value`` texts for the notebooks' parameters; each must be known to at least one notebook.
     say : is told of progress, one line at a time.
+    timeout_s : seconds that one cell of a notebook may take; None: no limit.
 
     Raises
     ------
@@ -49,7 +57,7 @@ def build(layout: Layout, study: str, run: str, pairs: Sequence[str], say: Say) 
     refresh(paths, say)
     built = Built(study, run, _known(plan, paths))
     for name in plan.study.notebooks:
-        _page(layout, plan, built, name, given[name], say)
+        _page(layout, plan, built, name, given[name], say, timeout_s)
     built.summary |= {"failed": built.failed}
     index.keep(layout.reports, built.summary)
     return built
@@ -87,13 +95,21 @@ def page_name(study: str, notebook: str, first: bool) -> str:
     return f"{study}.html" if first else f"{study}-{notebook.removeprefix('run_').replace('_', '-')}.html"
 
 
-def _page(layout: Layout, plan: Plan, built: Built, name: str, given: Mapping[str, Any], say: Say) -> None:
+def _page(
+    layout: Layout,
+    plan: Plan,
+    built: Built,
+    name: str,
+    given: Mapping[str, Any],
+    say: Say,
+    timeout_s: float | None,
+) -> None:
     study, names = plan.study.name, plan.study.notebooks
     out = layout.run(study, built.run).processed / "notebooks" / f"{name}.ipynb"
     page = layout.reports / page_name(study, name, name == names[0])
     say(f"{study}: notebook {name}")
     try:
-        executed = notebooks.execute(layout, name, given, out)
+        executed = notebooks.execute(layout, name, given, out, timeout_s)
         html.export(executed.path, page, f"{plan.study.question} · {study}", _crumbs(plan, built.run, name))
     except LoadbookError as error:
         built.failed.append(error.message)

@@ -1,11 +1,13 @@
 """Notebooks executed by papermill, safely: ours only, known parameters only, and success only if the end was reached.
 
 papermill and nbclient call a notebook with a dead kernel complete; so the last cell of every notebook of ours leaves
-a sentinel (`DONE`), and what lacks it failed, whatever the exit code says.
+a sentinel (`DONE`), and what lacks it failed, whatever the exit code says. papermill writes its output in place; ours
+is written under a name of its own and renamed, so that nobody reads a part of it and two executions never mix.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 from collections.abc import Mapping
@@ -18,7 +20,9 @@ from loadbook.records.layout import Layout
 from loadbook.report import parameters
 
 DONE = "application/vnd.loadbook.done+json"
+# of one cell: far above what any of ours needs, so that one that hangs is found the same day
 TIMEOUT_S = 600
+KERNEL_STARTS = 2
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,8 @@ def execute(
     Raises
     ------
     UsageError : unknown notebook or parameter; nothing was executed.
-    ReportError : a cell failed, the kernel died, or a cell took over `timeout_s` seconds; what there is of the
-        notebook is then in ``<out stem>.failed.ipynb``.
+    ReportError : a cell failed, the kernel died, or a cell took over `timeout_s` seconds (None: no limit); what
+        there is of the notebook is then in ``<out stem>.failed.ipynb``.
     """
     source = find(layout, name)
     parameters.check(f"notebook {name}", declared(source), given)
@@ -63,7 +67,7 @@ def execute(
     part = out.with_name(f".{out.stem}-{uuid.uuid4().hex[:8]}.ipynb")
     try:
         reason = _run(layout, source, given, part, timeout_s)
-        done = _sentinel(part) if reason is None else None
+        done = finished(part) if reason is None else None
         if done is None:
             raise _failure(name, out, part, reason or "it ended without reaching its last cell")
         part.replace(out)
@@ -80,27 +84,57 @@ def failed_path(out: Path) -> Path:
 
 def _run(layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None) -> str | None:
     """Let papermill execute `source` into `part`; return the reason why it failed, None if it says it did not."""
+    from loadbook.report.engine import EndedError
+
+    for _ in range(KERNEL_STARTS):  # several kernels that start at once may take each other's ports
+        try:
+            return _papermill(layout, source, given, part, timeout_s)
+        except EndedError as error:
+            if error.cell is not None:
+                return _why(error.cell, error.error, timeout_s)
+            reason = f"no kernel came up, {KERNEL_STARTS} times: {_first_line(str(error))}"
+        except Exception as error:  # a full disk, a notebook that is none: no common base class
+            return _first_line(f"{type(error).__name__}: {error}")
+    return reason
+
+
+def _papermill(
+    layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None
+) -> str | None:
     import papermill
     from papermill.exceptions import PapermillExecutionError
+
+    from loadbook.report.engine import NAME
 
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel is this interpreter's, not one of the user's home
     try:
         papermill.execute_notebook(
             _unformatted(source),
             _unformatted(part),
+            engine_name=NAME,
             parameters=dict(given),
             kernel_name="python3",
             progress_bar=False,
             request_save_on_cell_execute=False,
-            execution_timeout=timeout_s,
+            execution_timeout=None if timeout_s is None else math.ceil(timeout_s),
             cwd=layout.root,
             extra_arguments=["--log-level=CRITICAL"],
+            kept=str(part),
         )
     except PapermillExecutionError as error:
         return f"cell {error.cell_index + 1} failed: {_first_line(f'{error.ename}: {error.evalue}')}"
-    except Exception as error:  # a dead kernel, a time-out and a port race have no common base class
-        return _first_line(f"{type(error).__name__}: {error}")
     return None
+
+
+def _why(cell: int, error: Exception, timeout_s: float | None) -> str:
+    """Return why a cell did not end, and what to do about it."""
+    from nbclient.exceptions import CellTimeoutError, DeadKernelError
+
+    if isinstance(error, CellTimeoutError):
+        return f"cell {cell} took longer than its limit of {timeout_s:g} s; loadbook report --timeout-s raises it"
+    if isinstance(error, DeadKernelError):
+        return f"cell {cell} lost its kernel: it was killed, by somebody or by the system for want of memory"
+    return f"cell {cell}: {_first_line(f'{type(error).__name__}: {error}')}"
 
 
 def _first_line(text: str) -> str:
@@ -122,8 +156,12 @@ def _failure(name: str, out: Path, part: Path, reason: str) -> ReportError:
     return ReportError(f"notebook {name}: {reason}")
 
 
-def _sentinel(path: Path) -> Mapping[str, Any] | None:
-    """Return what the last code cell left, None if it did not run or any cell holds an error."""
+def finished(path: Path) -> Mapping[str, Any] | None:
+    """Return what the last code cell of an executed notebook left; None if it did not run or any cell holds an error.
+
+    This is how a notebook that papermill was killed over (also by somebody who called papermill) is told from a whole
+    one. ReportError for a file that is no notebook: papermill writes in place, so a part of one may be there.
+    """
     code = [c for c in _read(path)["cells"] if c["cell_type"] == "code"]
     outputs = [o for c in code for o in c["outputs"]]
     if any(o["output_type"] == "error" for o in outputs) or not code:

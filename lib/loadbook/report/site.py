@@ -19,13 +19,14 @@ from loadbook.design.study_file import SMOKE
 from loadbook.records.layout import Layout
 from loadbook.records.manifest import read_json
 from loadbook.records.planned import is_complete, plan_of
+from loadbook.report import notebooks
 from loadbook.report.build import Built, Say, build
 from loadbook.trials.api import run_study
 from loadbook.trials.progress import OnEvent
 from loadbook.trials.spread import processes
 from loadbook.trials.studies import load_study
 
-Job = tuple[Layout, str]
+Job = tuple[Layout, str, float]
 
 
 @dataclass
@@ -115,9 +116,14 @@ def _changed(layout: Layout, study: Study) -> bool:
     return study_sha256(read_plan(plan_of(paths), str(paths.plan)).study) != study_sha256(study)
 
 
-def report_all(layout: Layout, studies: Sequence[str], jobs: int) -> Iterator[Report]:
-    """Make the reports of studies that have a run, `jobs` at a time, and yield what came of each as it is done."""
-    work: list[Job] = [(layout, study) for study in studies]
+def report_all(
+    layout: Layout, studies: Sequence[str], jobs: int, timeout_s: float = notebooks.TIMEOUT_S
+) -> Iterator[Report]:
+    """Make the reports of studies that have a run, `jobs` at a time, and yield what came of each as it is done.
+
+    `timeout_s` is what one cell of a notebook may take, in seconds.
+    """
+    work: list[Job] = [(layout, study, timeout_s) for study in studies]
     if jobs == 1 or len(work) < 2:
         yield from map(_report, work)
         return
@@ -130,11 +136,11 @@ def report_all(layout: Layout, studies: Sequence[str], jobs: int) -> Iterator[Re
 
 def _report(job: Job) -> Report:
     """Make one report; an error becomes a text, so that the others go on."""
-    layout, study = job
+    layout, study, timeout_s = job
     begun = time.monotonic()
     built, error = None, None
     try:
-        built = build(layout, study, "latest", (), lambda text: None)
+        built = build(layout, study, "latest", (), lambda text: None, timeout_s)
         error = "; ".join(built.failed) or None
     except LoadbookError as failed:
         error = " ".join(failed.message.split())

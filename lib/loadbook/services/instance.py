@@ -49,6 +49,8 @@ def version(host: Host, spec: ServiceSpec) -> str:
     if spec.version is None:
         return program
     done = host.run(spec.version.argv, timeout_s=CONTROL_S)
+    if done.rc == 127:
+        raise ServiceError(host.alias, f"{spec.binary} is not installed", _install(spec))
     found = re.search(spec.version.pattern, (done.stdout + b"\n" + done.stderr).decode(errors="replace"))
     if not found:
         raise ServiceError(

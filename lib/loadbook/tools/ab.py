@@ -34,6 +34,7 @@ class Ab:
     binary = "ab"
     get = "apt-get install apache2-utils"
     load_models = frozenset({"closed"})
+    known = ("2.3",)
     version_argv: tuple[str, ...] = ("ab", "-V")
 
     def version(self, stdout: bytes, stderr: bytes) -> str:

@@ -13,6 +13,10 @@ from typing import NamedTuple, Protocol
 from loadbook.design.workload import Workload
 
 
+# what is kept and read of a tool's stdout, bytes: reports are below 1 MB, and what is parsed takes ten times its memory
+REPORT_BYTES = 8 << 20
+
+
 class Target(NamedTuple):
     """Where the load goes: an address that the driver can reach, a TCP port, and the URL scheme."""
 
@@ -67,6 +71,9 @@ class Parsed:
 
     `span` is from the first start to the last end of the requests, epoch seconds by the driver's clock, where the tool
     tells it: its process may have needed seconds to begin.
+
+    `rejected` says how often there was something that is no row in the tool's own file of requests, by the doubt that
+    tells of it: what it held is lost.
     """
 
     rows: tuple[Measurement, ...]
@@ -74,12 +81,14 @@ class Parsed:
     doubts: tuple[tuple[str, str], ...] = ()
     times_us: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     span: tuple[float, float] | None = None
+    rejected: Mapping[str, int] = field(default_factory=dict)
 
 
 class Tool(Protocol):
     """One load generator; `get` says how to bring it to a host, as a command or in words.
 
     One that needs long to start and to end may say so: `spare_s` seconds are added to the time after which it has hung.
+    One may name in `known` how the versions begin whose reports it was written for; others are used with a word.
     """
 
     name: str

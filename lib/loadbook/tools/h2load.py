@@ -38,6 +38,7 @@ class H2load:
     binary = "h2load"
     get = "apt-get install nghttp2-client"
     load_models = frozenset({"closed"})
+    known = ("1",)
     version_argv: tuple[str, ...] = ("h2load", "--version")
 
     def version(self, stdout: bytes, stderr: bytes) -> str:

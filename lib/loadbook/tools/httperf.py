@@ -36,6 +36,7 @@ class Httperf:
     binary = "httperf"
     get = "apt-get install httperf"
     load_models = frozenset({"open"})
+    known = ("0.9",)
     version_argv: tuple[str, ...] = (
         "httperf",
         "-V",
@@ -231,7 +232,7 @@ def _doubts(report: Report, captured: Captured, lines: Sequence[str]) -> Iterato
                 "by httperf's manual the results are meaningless"
             ),
         )
-    if any(re.search(r"connection failed with unexpected error 99$", line) for line in said):
+    if text.no_ports(said):
         yield (
             "ports_exhausted",
             f"the driver ran out of local ports (error 99), counted as other: {report.text('other')}",

@@ -66,6 +66,7 @@ class JMeter:
     binary = "jmeter"
     get = "unpack Apache JMeter 5.6.3 and set JMETER_HOME or PATH for ssh logins; in the lab: make jmeter"
     load_models = frozenset({"closed", "open"})
+    known = ("5",)
     version_argv: tuple[str, ...] = ("jmeter", "-v", "-j", "/dev/null")
     spare_s = 30.0  # a JVM on one busy CPU
 
@@ -123,6 +124,7 @@ class JMeter:
             tuple(jmeter_results.doubts(file, figures, captured)),
             jmeter_results.times_us(figures),
             jmeter_results.span(figures),
+            {name: n for name, n in figures.damaged.items() if name in jmeter_results.REJECTED},
         )
 
 

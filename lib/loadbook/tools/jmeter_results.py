@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 RESULTS = "results.jtl"
 PERCENTS = {"min": 0.0, **{f"p{p:g}": p for p in (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)}, "max": 100.0}
+# damage (requests.rows) where something was that is no row
+REJECTED = ("torn", "nul", "header")
 COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than the margin of 5 % for times
 # header, XML, or a row that begins with a time stamp
 _JTL = re.compile(rb"\s*(<\?xml|<testResults)|[\w,;\t|\"]*\belapsed\b|\d{13}[,;\t|]|\d{2,4}[/-]\d\d[/-]\d\d")

@@ -34,6 +34,13 @@ def able(workload: Workload, target: Target) -> list[str]:
     return [name for name, tool in _discover().items() if _can(tool, workload, target)]
 
 
+def is_known(tool: Tool, version: str) -> bool:
+    """Tell whether a tool's reports are known of this version; a tool that names no versions knows all of its own."""
+    known: tuple[str, ...] = getattr(tool, "known", ())
+    number = version.partition(" ")[0] + "."
+    return not known or any(number.startswith(f"{one}.") for one in known)
+
+
 def _can(tool: Tool, workload: Workload, target: Target) -> bool:
     try:
         tool.command(workload.model_copy(update={"tool": tool.name, "extra": ()}), target, workload.duration_s)

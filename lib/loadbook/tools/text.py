@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +16,8 @@ from loadbook.core import units
 from loadbook.core.errors import ParseError
 from loadbook.tools.base import Captured
 
+# EADDRNOTAVAIL as a C library says it, and as httperf does
+_NO_PORTS = re.compile(r"Cannot assign requested address|unexpected error 99$")
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\A(?:\^[A-Z\\])+")  # colours and modes; ^C as a pty echoes it
 
 
@@ -24,6 +26,11 @@ def lines(data: bytes) -> list[str]:
     text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
     cleaned = (_TERMINAL.sub("", line.rstrip("\r").rsplit("\r", 1)[-1]) for line in text.split("\n"))
     return [line.rstrip() for line in cleaned]
+
+
+def no_ports(said: Iterable[str]) -> str | None:
+    """Return the first line that says that no local port was left for another connection, None if there is none."""
+    return next((line for line in said if _NO_PORTS.search(line)), None)
 
 
 def count(text: str) -> int:

@@ -28,6 +28,7 @@ class Weighttp:
     binary = "weighttp"
     get = "in no package registry: build github.com/lighttpd/weighttp"
     load_models = frozenset({"closed"})
+    known = ("0.3", "0.4", "0.5")
     version_argv: tuple[str, ...] = ("weighttp", "-h")  # -v and -V differ between versions; -h prints help in all
 
     def version(self, stdout: bytes, stderr: bytes) -> str:

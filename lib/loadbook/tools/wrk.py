@@ -31,6 +31,7 @@ class Wrk:
     binary = "wrk"
     get = "apt-get install wrk"
     load_models = frozenset({"closed"})
+    known = ("4",)
     version_argv: tuple[str, ...] = ("wrk", "-v")  # prints version and usage, exit code 1
 
     def version(self, stdout: bytes, stderr: bytes) -> str:

@@ -35,6 +35,7 @@ class Wrk2:
     binary = "wrk2"
     get = NOT_PACKAGED
     load_models = frozenset({"open"})
+    known = ("4.0.0",)
     version_argv: tuple[str, ...] = ("wrk2", "-v")  # prints version and usage, exit code 1
 
     def version(self, stdout: bytes, stderr: bytes) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from loadbook.design.plan import Plan
 from loadbook.gates.base import Hit
+from loadbook.gates.trial import MEASURED
 from loadbook.records.manifest import TrialRecord
 from loadbook.records.schema import TABLES
 from loadbook.trials.reading import Known, sorted_rows
@@ -72,14 +73,14 @@ def _note(name: str, message: str) -> Row:
 
 
 def causes(trials: Sequence[Row], problems: Sequence[Row]) -> list[tuple[str, int]]:
-    """Count why trials are not valid: how they ended (their names in it do not count), else what made them invalid."""
+    """Count why trials are not valid: what made them invalid, else how they ended (their names in it do not count)."""
     named: dict[str, set[str]] = {}
     for problem in problems:
         if problem["level"] == "invalid" and problem["trial"]:
             named.setdefault(problem["trial"], set()).add(problem["name"])
     return Counter(
         ", ".join(sorted(named[t["trial"]]))
-        if t["status"] == "ok"
+        if t["status"] == "ok" or (t["status"] in MEASURED and t["trial"] in named)
         else f"{t['status']}, {str(t['reason']).replace(t['trial'], '...')}"
         for t in trials
         if not t["valid"]

@@ -1,20 +1,24 @@
 """One recorded trial -> rows of measurements, samples and traces, and what was wrong. Pure but for reading its files.
 
 A file that no longer matches its sha256 is not read; an output that cannot be parsed gives a problem and no number.
+`load_rows` reads what the load generator left, `rows_of` also what was seen of the hosts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import ParseError
+from loadbook.core.gates import ending
 from loadbook.records.manifest import DriverRecord, MonitorRecord, PolledRecord, TrialRecord, changed_files
 from loadbook.records.spans import measured
 from loadbook.tools import registry
 from loadbook.tools.base import Captured, Measurement, Parsed
+from loadbook.tools.text import lines, no_ports
 from loadbook.traces import kinds, sampler
 from loadbook.traces.base import Problem, Traces
 from loadbook.trials.counted import counted
@@ -28,6 +32,7 @@ POINT = ("metric", "item", "value", "unit")
 TIME_DIGITS = 4
 # hosts without fractions in date tell a process's times to the second
 SPAN_SLACK_S = 1.0
+SAID_BYTES = 10_000
 
 
 @dataclass
@@ -40,6 +45,7 @@ class TrialRows:
     traces: list[Row] = field(default_factory=list)
     problems: list[Row] = field(default_factory=list)
     doubts: list[tuple[str, str]] = field(default_factory=list)
+    rejected: Counter[str] = field(default_factory=Counter)
 
     def problem(
         self,
@@ -58,22 +64,29 @@ class TrialRows:
 
 def rows_of(folder: Path, record: TrialRecord) -> TrialRows:
     """Read one trial's folder; see TrialRows."""
-    rows = TrialRows(record)
     changed = changed_files(folder, record)
+    if record.status in READABLE:
+        rows = load_rows(folder, record, changed)
+        _add_traces(rows, folder, changed)
+        _add_counted(rows)
+    else:
+        rows = TrialRows(record)
     for name in changed:
         rows.problem("changed-file", f"{name} is missing or no longer matches its sha256; it was not used", file=name)
-    if record.status not in READABLE:
-        return rows
+    return rows
+
+
+def load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = ()) -> TrialRows:
+    """Read what the load generators of a trial left in its folder, but for `changed` files."""
+    rows = TrialRows(record)
     parsed = {d.host: p for d in record.drivers if (p := _parse(folder, d, changed, rows)) is not None}
     if len(parsed) == len(record.drivers):
         rows.record = _by_samples(record, parsed)
         _add_measurements(rows, parsed)
-    _add_traces(rows, folder, changed)
-    _add_counted(rows)
     return rows
 
 
-def _parse(folder: Path, driver: DriverRecord, changed: list[str], rows: TrialRows) -> Parsed | None:
+def _parse(folder: Path, driver: DriverRecord, changed: Sequence[str], rows: TrialRows) -> Parsed | None:
     if {driver.stdout, driver.stderr, *driver.files.values()} & set(changed):
         return None
     files, big = held({name: folder / kept for name, kept in sorted(driver.files.items())})
@@ -89,10 +102,15 @@ def _parse(folder: Path, driver: DriverRecord, changed: list[str], rows: TrialRo
         parsed = registry.load(rows.record.tool).parse(captured)
     except ParseError as error:
         file = driver.files.get(error.file, driver.stdout)
-        rows.problem("unreadable-output", error.message, host=driver.host, file=file, line=error.line or None)
+        if no_ports(lines(captured.stderr[-SAID_BYTES:])):  # ab then gives up without a report
+            said = error.message + ending("ports_exhausted")
+            rows.problem("ports_exhausted", said, host=driver.host, file=driver.stderr)
+        else:
+            rows.problem("unreadable-output", error.message, host=driver.host, file=file, line=error.line or None)
         return None
-    where = f"host {driver.host}: " if len(rows.record.drivers) > 1 else ""
-    rows.doubts += [(name, where + said) for name, said in parsed.doubts]
+    rows.rejected.update(parsed.rejected)
+    whose = f"host {driver.host}: " if len(rows.record.drivers) > 1 else ""
+    rows.doubts += [(name, whose + said) for name, said in parsed.doubts]
     return parsed
 
 
