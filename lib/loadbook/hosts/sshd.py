@@ -100,7 +100,9 @@ class Sshd:
         log.unlink(missing_ok=True)
         command = [*self.enter, program("sshd"), "-f", str(self.config), "-E", str(log)]
         with _mask(self.cpus):
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=READY_S, check=False)
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=READY_S, check=False, env=_environment()
+            )
         deadline = time.monotonic() + READY_S
         while not self.answers():
             if done.returncode or time.monotonic() > deadline:
@@ -121,6 +123,11 @@ class Sshd:
         if script.is_file():
             command = ["/bin/sh", str(script), "sweep", "all"]
             subprocess.run(command, cwd=self.workdir, stdin=subprocess.DEVNULL, timeout=30, check=False)
+
+
+def _environment() -> dict[str, str]:
+    """Return all that a server needs of our environment: what else stands there is nobody's business on a host."""
+    return {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 
 
 def program(name: str) -> str:

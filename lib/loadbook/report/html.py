@@ -21,8 +21,16 @@ POLICY = (
 )
 MAX_BYTES = 3_000_000
 ONLY_IN_NOTEBOOK = "notebook-only"
-_ACTIVE = {"script", "iframe", "object", "embed", "link", "base", "form", "applet", "frame", "svg", "math", "video"}
-_STYLE_REQUEST = re.compile(r"@import|url\s*\(|expression\s*\(|\\", re.IGNORECASE)
+_ACTIVE = (
+    "script", "iframe", "frame", "frameset", "object", "embed", "applet", "link", "base", "form", "input", "button",
+    "svg", "math", "video", "audio", "template", "noscript", "xmp", "plaintext", "textarea",
+)  # fmt: skip
+# as browsers read it, wherever it stands: what is text has `&lt;` there
+_ACTIVE_TAG = re.compile(rf"<\s*/?\s*({'|'.join(_ACTIVE)})\b", re.IGNORECASE)
+# a policy cannot forbid a page to go elsewhere by itself; ours has its `meta` in its head alone
+_META = re.compile(r"<\s*meta\b", re.IGNORECASE)
+_HEAD_META = 5
+_STYLE_REQUEST = re.compile(r"@import|url\s*\(|image-set\s*\(|src\s*\(|expression\s*\(|\\", re.IGNORECASE)
 _INNER_LINK = re.compile(r"#[\w-]+|[A-Za-z0-9][\w.-]*\.html(#[\w-]+)?")
 
 Crumbs = Sequence[tuple[str, str | None]]
@@ -90,8 +98,6 @@ class _Scan(HTMLParser):
         self._in_style = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _ACTIVE:
-            self.found.append(f"<{tag}>")
         self._in_style = tag == "style"
         self.found += [f"{name}={value!r}"[:80] for name, value in attrs if _bad_attribute(name, value or "")]
 
@@ -118,4 +124,12 @@ def forbidden(page: str) -> list[str]:
     scan = _Scan()
     scan.feed(page)
     scan.close()
-    return scan.found
+    tags = [f"<{found[1].lower()}>" for found in _ACTIVE_TAG.finditer(page)]
+    return tags + _metas(page) + scan.found
+
+
+def _metas(page: str) -> list[str]:
+    """Return what is wrong with a page's `meta`: those of ours stand in the head and send nobody elsewhere."""
+    head, _, body = page.partition("</head>")
+    own = len(_META.findall(head)) <= _HEAD_META and not re.search(r"http-equiv\W+refresh", head, re.IGNORECASE)
+    return [] if own and not _META.search(body) else ["<meta>"]

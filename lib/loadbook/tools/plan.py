@@ -13,6 +13,8 @@ from loadbook.tools.base import Target, Tool
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a header field name, RFC 9110 section 5.1
 
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+
 
 def check_model(tool: Tool, workload: Workload) -> None:
     """Raise ToolError if the tool cannot make loads of this model, naming the tools that can."""
@@ -21,11 +23,33 @@ def check_model(tool: Tool, workload: Workload) -> None:
         raise ToolError(f"{tool.name} cannot make {workload.model}-loop loads", f"tools that can: {able}")
 
 
-def check(tool: Tool, workload: Workload, owned: Sequence[str] = (), able: Sequence[str] = ()) -> None:
+def check(
+    tool: Tool, workload: Workload, owned: Sequence[str] = (), able: Sequence[str] = (), secret: Sequence[str] = ()
+) -> None:
     """Raise ToolError unless the tool can make such a load: its model, its fields, and what `extra` may hold."""
     check_model(tool, workload)
     check_fields(tool, workload, able)
     check_extra(tool, workload, owned)
+    check_secrets(workload, secret)
+
+
+# headers that carry a login
+_SECRET = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie|x-(?:api-key|auth-token|csrf-token)", re.IGNORECASE)
+
+
+def check_secrets(workload: Workload, options: Sequence[str] = ()) -> None:
+    """Raise ToolError if the load would send a login: what a study says stands in its records and in process lists.
+
+    `options` are those by which the tool itself takes one, as typed.
+    """
+    named = [name for name in workload.headers if _SECRET.fullmatch(name)]
+    named += [word.split(":")[0] for word in workload.extra if re.search(rf"({_SECRET.pattern})\s*:", word, re.I)]
+    named += [option for option in options for word in workload.extra if word.startswith(option)]
+    if named:
+        raise ToolError(
+            f"the load has {named[0]}: a login in a study would stand in data, reports and process lists",
+            "measure what needs none, or keep it in a file on the driver (wrk: a script, JMeter: a plan of its own)",
+        )
 
 
 # fields of the workload -> not asked for
@@ -61,6 +85,11 @@ def check_extra(tool: Tool, workload: Workload, owned: Sequence[str]) -> None:
     unambiguous prefixes that getopt accepts (``--num-conn``) are recognised too.
     """
     for word in workload.extra:
+        if _ADDRESS.match(word):
+            raise ToolError(
+                f"workload.extra has the address {word!r}: where the load goes comes from the study alone",
+                "set workload.target, workload.path and workload.scheme",
+            )
         name = word.partition("=")[0]
         if word.startswith("--"):
             clash = [o for o in owned if o.startswith("--") and len(name) > 2 and o.startswith(name)]
