@@ -1,0 +1,94 @@
+"""Text from anywhere reaches terminals and logs without what acts on them."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import loadbook
+from hostile import CORPUS, TERMINAL, silent
+from loadbook.cli import cli
+from loadbook.cli.progress import Reporter
+from loadbook.cli.say import cell, echo
+from loadbook.core.errors import HostError, SpecProblem, StudyError
+from loadbook.core.text import clean, one_line
+from loadbook.trials.progress import Progress
+
+pytestmark = pytest.mark.fault(44)
+
+
+@pytest.mark.parametrize("text", TERMINAL)
+def test_what_acts_on_a_terminal_goes_and_the_rest_stays(text: str) -> None:
+    assert not silent(text)
+    kept = clean(f"before {text} after")
+    assert silent(kept) and kept.startswith("before ") and kept.endswith(" after")
+
+
+def test_lines_tabs_and_letters_of_any_language_stay() -> None:
+    for text in ("a\n\tb", "größe 1 µs 日本 −5 %", "₁²³ ✓ ▲"):
+        assert clean(text) == text
+    assert one_line("a\r\n[2/3] block 1\u2028 x\n\n") == "a [2/3] block 1 x"
+
+
+def test_errors_and_progress_are_clean_and_progress_is_one_line() -> None:
+    for text in CORPUS:
+        error = HostError("web", f"it said: {text}", text)
+        assert silent(error.message) and silent(error.hint or "") and silent(str(error))
+        assert silent(StudyError(text, [SpecProblem(text, text)]).message)
+        for event in (Progress("note", text), Progress("trial-ended", text, "t1", "plain", 1, 2, 1, 2, "failed")):
+            assert silent(event.line()) and "\n" not in event.line()
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_the_live_line_holds_only_its_own_escapes(tty: bool) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return tty
+
+    stream = Terminal()
+    with Reporter(stream) as reporter:
+        for text in TERMINAL:
+            reporter(Progress("trial-ended", text, "t1", "plain", 1, 2, 1, 2, "failed"))
+    said = stream.getvalue()
+    assert "]8;;http://127.0.0.1:9/" in said
+    for evil in ("\x1b]8", "\x1b]0", "\x1b[31m", "\x1b[1;1H", "\x9b", "\u202e"):
+        assert evil not in said
+
+
+def test_printed_lines_and_cells_are_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in CORPUS:
+        echo(text)
+        echo(text, err=True)
+        assert silent(cell(text).plain)
+    printed = capsys.readouterr()
+    assert silent(printed.out) and silent(printed.err)
+    assert "[sudo] password: " in printed.out
+
+
+def test_everything_is_printed_through_that_one_door() -> None:
+    folder = Path(loadbook.__file__).parent
+    doors = {folder / "cli" / "say.py"}
+    others = [p for p in (folder / "cli").glob("*.py") if p not in doors]
+    found = [p.name for p in others if re.search(r"click\.s?echo\(|\bText\((?!\")", p.read_text())]
+    assert found == []
+
+
+def test_a_tools_output_is_read_into_a_clean_table(tmp_path: Path) -> None:
+    """`loadbook parse` of an output that a server of ours could have made of its answers."""
+    report = (
+        "Running 1s test @ http://127.0.0.1:1/\x1b]8;;http://127.0.0.1:9/\x1b\\\n  1 threads and 1 connections\n"
+        "  Thread Stats   Avg      Stdev     Max   +/- Stdev\n    Latency     1.00ms    1.00us   1.00ms  100.00%\n"
+        "    Req/Sec     1.00k     0.00     1.00k   100.00%\n  1000 requests in 1.00s, 1.00MB read\n\x1b[2J"
+        "Requests/sec:   1000.00\nTransfer/sec:      1.00MB\n"
+    )
+    (tmp_path / "out.txt").write_text(report)
+    done = CliRunner().invoke(cli, ["parse", "wrk", str(tmp_path / "out.txt")])
+    said = str(done.exception) if done.exception else done.output
+    assert silent(said)
+    (tmp_path / "none.txt").write_text("".join(TERMINAL).replace("\ud800", ""))
+    done = CliRunner().invoke(cli, ["parse", "wrk", str(tmp_path / "none.txt")])
+    assert done.exit_code and silent(str(done.exception)) and silent(done.output)
