@@ -14,7 +14,7 @@ from loadbook.core.toml import read_toml
 from loadbook.design import problems
 from loadbook.records.layout import NAME
 
-Alias = Annotated[str, Field(pattern=NAME.pattern.replace(r"\Z", "$"))]
+Alias = Annotated[str, Field(pattern="^" + NAME.pattern.replace(r"\Z", "$"))]
 # `Match exec` and ProxyCommand of ~/.ssh/config put the name of a host and its user into a command line
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}$")]
 UserName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}$")]
