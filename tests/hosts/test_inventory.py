@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from hostile import CORPUS, HTML, PATHS, SHELL, TEMPLATES, TERMINAL, silent
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.hosts import connect
-from loadbook.hosts.inventory import HostEntry, read_hosts
+from loadbook.hosts.inventory import HostEntry, HostsFile, read_hosts
 from loadbook.hosts.remote import RemoteHost
-from loadbook.hosts.ssh_config import Endpoint
+from loadbook.hosts.ssh_config import Endpoint, resolve, user_config
 
 
 def test_every_mistake_is_named_by_its_key_path(tmp_path):
@@ -44,7 +46,69 @@ def test_what_nobody_may_and_what_costs_nothing_are_mistakes(tmp_path):
         read_hosts(file)
     found = {problem.path: problem.message for problem in refused.value.problems}
     assert set(found) == {"hosts.a.may.0", "hosts.a.price_per_month", "hosts.a.link_mbit"}
-    assert "'sysctl', 'tc', 'cgroup' or 'nft'" in found["hosts.a.may.0"]
+    assert "'sysctl', 'tc', 'cgroup'" in found["hosts.a.may.0"]
+
+
+NAMES = ("roles", "ssh", "address", "host_name", "user", "workdir")
+# of the corpus, what is a name of a host, a user or a role after all
+PLAIN = frozenset(("NA", "null", "nan", "1e400", "-0", "None", "class", "print"))
+
+
+@pytest.mark.fault(43)
+@pytest.mark.parametrize("field", NAMES)
+def test_names_of_hosts_are_names_before_anything_is_asked_with_them(field):
+    """`Match exec` and ProxyCommand of ~/.ssh/config, scripts and configurations get these texts."""
+    for text in (*SHELL, *PATHS, *HTML, *TERMINAL, *TEMPLATES):
+        entry = {"roles": ["web"], field: [text] if field == "roles" else text}
+        if field == "workdir" and text == "/etc/passwd":  # a folder by its name
+            continue
+        with pytest.raises(ValidationError):
+            HostEntry.model_validate(entry)
+    assert HostEntry.model_validate({"roles": ["web"]}).workdir is None
+
+
+@pytest.mark.fault(43)
+def test_aliases_are_names(tmp_path):
+    for text in (t for t in CORPUS if t not in PLAIN):
+        with pytest.raises(ValidationError):
+            HostsFile.model_validate({"hosts": {text: {"roles": ["web"]}}})
+    with pytest.raises(ValidationError):
+        HostsFile.model_validate({"hosts": {"x" * 64: {"roles": ["web"]}}})
+
+
+def test_addresses_users_and_folders_as_people_have_them():
+    for address in ("web1", "192.0.2.1", "2001:db8::1", "::1", "fe80::1%eth0", "a-b.example.org", "_x"):
+        assert HostEntry(roles=("web",), address=address, ssh=address, host_name=address).address == address
+    for user in ("root", "me", "first.last", "me@example.org", "a_b-c"):
+        assert HostEntry(roles=("web",), user=user).user == user
+    for folder in ("/tmp/x", "/home/me/My Projects/größe-1_2+3@4", "/"):
+        assert HostEntry(roles=("web",), workdir=folder).workdir == folder
+
+
+@pytest.mark.fault(43)
+def test_a_users_own_match_exec_gets_no_command_from_a_hosts_file(tmp_path, monkeypatch):
+    """A name with a command in it would run here: paramiko puts it into the line of `Match exec`."""
+    (tmp_path / "nothing").touch()
+    monkeypatch.setattr("sys.stdin", (tmp_path / "nothing").open())
+    (tmp_path / "config").write_text(f'Match exec "test %h = x || touch {tmp_path}/seen"\n  User me\n')
+    resolve("web1", HostEntry(roles=("web",)), tmp_path / "known", user_config(tmp_path / "config"))
+    assert (tmp_path / "seen").exists()  # it is asked with the names that are allowed
+    file = tmp_path / "hosts.toml"
+    file.write_text(f'[hosts.web]\nroles = ["web"]\nssh = "$(touch {tmp_path}/PWN)"\n')
+    with pytest.raises(StudyError, match=r"hosts\.web\.ssh: must match"):
+        read_hosts(file)
+    assert not (tmp_path / "PWN").exists()
+
+
+@pytest.mark.fault(54)
+def test_there_is_no_place_for_a_secret_and_none_is_repeated(tmp_path):
+    file = tmp_path / "hosts.toml"
+    keys = ("password", "passphrase", "token", "key", "sudo_password", "env")
+    file.write_text('[hosts.web]\nroles = ["web"]\n' + "".join(f'{key} = "hunter2"\n' for key in keys))
+    with pytest.raises(StudyError) as refused:
+        read_hosts(file)
+    assert {problem.path for problem in refused.value.problems} == {f"hosts.web.{key}" for key in keys}
+    assert "hunter2" not in refused.value.message and silent(refused.value.message)
 
 
 def test_a_hosts_file_that_is_not_there_says_what_to_do(tmp_path):
