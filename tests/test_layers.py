@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "lib" / "loadbook"
 FLOORS = {
     "core": 0, "design": 1, "records": 2, "requests": 3, "traces": 3, "hosts": 4, "tools": 4, "stats": 5,
-    "services": 6, "gates": 6, "trials": 7, "report": 8, "cli": 9,
+    "services": 6, "gates": 6, "trials": 7, "report": 8, "explore": 9, "cli": 9,
 }  # fmt: skip
 # library -> the folders (or files) that may import it
 DOORS = {

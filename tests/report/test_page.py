@@ -109,7 +109,7 @@ def test_any_figure_can_be_shown_by_name(usual):
 def test_unknown_names_are_errors_that_name_the_known_ones(usual):
     with pytest.raises(UsageError, match="no treatment 'x'"):
         EffectsPage(usual.data, baseline="x").answer()
-    with pytest.raises(UsageError, match="unknown metric 'speed'"):
+    with pytest.raises(UsageError, match="no metric 'speed'"):
         EffectsPage(usual.data, metric="speed").answer()
     with pytest.raises(UsageError, match="level"):
         EffectsPage(usual.data, level=95).answer()

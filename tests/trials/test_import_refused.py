@@ -179,7 +179,7 @@ def test_outputs_that_are_wrong_are_exit_4(call):
 
 def test_options_that_make_no_sense(call):
     for options, says in (
-        (("--metric", "speed"), "unknown metric 'speed'"),
+        (("--metric", "speed"), "no metric 'speed'"),
         (("--margin", "2"), "--margin 2 is not between 0 and 1"),
         (("--question", "?"), "--question must have 3 to 90 printable characters"),
         (("--question", "what\udcff is it?"), "--question must have 3 to 90 printable characters"),

@@ -29,6 +29,10 @@ class LoadbookError(Exception):
         self.hint = hint and clean(hint)
         super().__init__(self.message)
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: what failed and what to do next, instead of the way through our code."""
+        return [f"{type(self).__name__}: {self.message}", *([self.hint] if self.hint else [])]
+
 
 class UsageError(LoadbookError):
     """A wrong argument, parameter or name given by the user."""
@@ -93,6 +97,18 @@ class HostTimeoutError(HostError):
 
 class CommandError(HostError):
     """A command on a host ended with a code that means failure."""
+
+
+class HostFullError(HostError):
+    """A host's disk has no room left: what was written there since is not to be trusted."""
+
+
+class OversizeError(HostError):
+    """A host's file is larger than is kept of it: `size` bytes, of which the first `kept` were copied."""
+
+    def __init__(self, host: str, path: str, size: int, kept: int) -> None:
+        super().__init__(host, f"{path} has {size:,} bytes: only the first {kept:,} are kept")
+        self.size, self.kept = size, kept
 
 
 class ToolError(LoadbookError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loadbook.core.errors import UsageError
+from loadbook.core.names import unknown
 
 Direction = Literal["higher", "lower"]
 Kind = Literal["rate", "time", "errors", "other"]
@@ -74,4 +74,4 @@ def metric(name: str) -> Metric:
     try:
         return METRICS[name]
     except KeyError:
-        raise UsageError(f"unknown metric {name!r}", f"known metrics: {', '.join(METRICS)}") from None
+        raise unknown("metric", name, METRICS) from None

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 from loadbook.core.units import seconds, size
 from loadbook.design.plan import make_plan
+from loadbook.explore.live import follow
+from loadbook.explore.runner import Wish, attached, start
 from loadbook.records.layout import layout
+from loadbook.records.planned import is_complete
 from loadbook.records.rundata import load_run
 from loadbook.report.blocks import Block, render
 from loadbook.report.notebooks import DONE
 from loadbook.report.page import note
 from loadbook.report.tables import Column, Table, plain, safe_table
-from loadbook.trials.api import load_study, run_study
 from loadbook.trials.ingest import ingest as ingest_run
 from loadbook.trials.outlook import lines, outlook
-from loadbook.trials.progress import Progress
+from loadbook.trials.studies import load_study
 
 
 def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
@@ -34,20 +34,38 @@ def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
     return Block(str(safe_table(table)), plain(table))
 
 
-def run(study: str, hosts: str = "", subset: str = "", resume: str = "", execute: bool = False) -> Block:
-    """Run a study, or go on with its unfinished run; without `execute` only say so.
+def run(
+    study: str, hosts: str = "", subset: str = "", resume: str = "", execute: bool = False, new: bool = False
+) -> Block:
+    """Run a study and show how far it is, or go on with its unfinished run; without `execute` only say so.
+
+    The run is a process of its own: closing the tab or restarting the kernel does not end it, and the same call shows
+    it again. Interrupting the cell stops it, and the same call goes on. A study whose latest run is complete is not
+    run again unless `new`.
 
     Parameters
     ----------
     hosts : hosts file, by its path from the project's folder; empty is the loopback lab.
     subset, resume : names; empty for the study's own subset and for the latest unfinished run.
+    execute : False does nothing, so that a notebook can be opened and run without a risk.
+    new : start a new run although the latest is complete or unfinished.
+
+    Raises
+    ------
+    UsageError, StudyError : a wrong name, or a mistake in the study; nothing was started.
+    LoadbookError : the run could not go on; the message says why and what to do.
     """
     if not execute:
         return note("Nothing was executed. With execute = True the study is run, or its unfinished run resumed.")
     home = layout()
-    file = home.root / Path(hosts) if hosts else None
-    done = run_study(home, study, hosts=file, subset=subset or None, resume=resume or None, on_event=_say)
-    return note(f"Run {done} of {study} is complete.")
+    name = load_study(home, study).name
+    folder = home.study_raw(name)
+    runner = attached(folder)
+    done = home.runs(name)
+    if runner is None and done and not (new or resume) and is_complete(home.run(name, done[-1])):
+        return note(f"Run {done[-1]} of {study} is complete. To run it anew: new = True.")
+    found = follow(runner or start(home, folder, Wish(study, hosts, subset, resume, new)))
+    return note(f"Run {found} of {study} is complete.")
 
 
 def ingest(study: str, run: str = "latest") -> Block:
@@ -77,10 +95,3 @@ def state(study: str, run: str = "latest") -> Block:
     table = Table("State", [Column("Treatment"), *(Column(h, True) for h in heads)], rows)
     html = safe_table(table) + render("note.html.j2", text=f"Run {data.run} of {study}.")
     return Block(str(html), plain(table), {DONE: done | {"run": data.run}})
-
-
-def _say(event: Progress) -> None:
-    """Write notes and the end of each block to stderr; a line per trial would fill the notebook."""
-    last_of_block = event.blocks and event.total and event.done % max(1, event.total // event.blocks) == 0
-    if event.kind == "note" or (event.kind == "trial-ended" and last_of_block):
-        print(event.line(), file=sys.stderr, flush=True)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadbook.core.errors import UsageError
+from loadbook.core.names import unknown
 
+EXAMPLE = "example"  # the study whose recorded run comes with the project
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 
 
@@ -122,8 +124,9 @@ class Layout:
         return self.root / ".cache" / "replay"
 
     def study_raw(self, study: str) -> Path:
-        """Folder of all runs of a study."""
-        return self.root / "data" / "raw" / check_name("study", study)
+        """Folder of all runs of a study; the example's is one of its own, as its noise is not that of these hosts."""
+        own = self.root / "data" / EXAMPLE
+        return own if study == EXAMPLE else self.root / "data" / "raw" / check_name("study", study)
 
     def run(self, study: str, run: str) -> RunPaths:
         """Paths of one run."""
@@ -136,7 +139,7 @@ class Layout:
         return sorted(p.parent.name for p in folder.glob("*/plan.json")) if folder.is_dir() else []
 
     def recorded(self) -> list[str]:
-        """Names of the studies that have a run, in alphabetical order."""
+        """Names of the studies that have a run, in alphabetical order; the example is none of them."""
         return sorted({plan.parents[1].name for plan in (self.root / "data" / "raw").glob("*/*/plan.json")})
 
     def resolve_run(self, study: str, run: str = "latest") -> str:
@@ -147,7 +150,7 @@ class Layout:
         if run == "latest":
             return known[-1]
         if run not in known:
-            raise UsageError(f"study {study!r} has no run {run!r}", f"runs: {', '.join(known)}")
+            raise unknown("run", run, known, f"of study {study!r}")
         return run
 
 

@@ -13,7 +13,7 @@ from loadbook.core.units import joined
 from loadbook.report import claims, palette, parts, verdicts
 from loadbook.report.blocks import Block, block, clean, render
 from loadbook.report.effects import EffectsPage
-from loadbook.report.page import load, note, nothing
+from loadbook.report.page import note, nothing, run_data
 from loadbook.report.show import show
 from loadbook.stats.analyse import analyse
 from loadbook.stats.pooling import opened
@@ -22,6 +22,8 @@ from loadbook.stats.wording.sentences import phrase
 from loadbook.stats.wording.shown import comparison_texts
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from loadbook.records.rundata import RunData
     from loadbook.stats.result import VerdictKind
 
@@ -111,12 +113,16 @@ class BackendsPage(EffectsPage):
         """Show how many connections the application accepted for each request that it answered."""
         from loadbook.report.figures import connections
 
+        if self.opened.empty:
+            return note("Not known: no application counted its connections.")
+        return show(connections, self.analysis, self.opened)
+
+    @cached_property
+    def opened(self) -> pd.DataFrame:
+        """Connections that the application was sent for each request, a row per trial (`stats.pooling.opened`)."""
         study = self.data.study
         behind = {role for t in self.data.plan["treatments"] for role in study.setting(t, study.target_of(t)).backends}
-        found = opened(self.data.traces, self.data.trials, sorted(behind))
-        if found.empty:
-            return note("Not known: no application counted its connections.")
-        return show(connections, self.analysis, found)
+        return opened(self.data.traces, self.data.trials, sorted(behind))
 
     def published(self) -> Block:
         """Show what the article said, each sentence judged in its own regime."""
@@ -202,4 +208,4 @@ def backends_page(study: str, run: str = "latest", metric: str = "", level: floa
     UsageError : an unknown name, or a level that is not between 0.5 and 1.
     DataError : the run was not ingested, or its tables cannot be read.
     """
-    return BackendsPage(load(study, run), metric, level)
+    return BackendsPage(run_data(study, run), metric, level)

@@ -10,7 +10,7 @@ from loadbook.core.units import NBSP
 from loadbook.report import prices, trials
 from loadbook.report.blocks import Block, clean, render
 from loadbook.report.effects import EffectsPage
-from loadbook.report.page import load, note, nothing
+from loadbook.report.page import note, nothing, run_data
 from loadbook.report.show import show
 from loadbook.report.tables import DASH, Column, Said, Table, plain, safe_table
 from loadbook.report.tiers import node_role, nodes_of, series_of
@@ -65,17 +65,17 @@ class BalancersPage(EffectsPage):
         """Return how much the most nodes carry, where their number varies."""
         from loadbook.report.figures import scaling
 
-        more = scaling.needed(*self._scaled) and not self.analysis.laboratory
-        return scaling.answer(*self._scaled) if more else super().more_support()
+        more = scaling.needed(*self.scaled) and not self.analysis.laboratory
+        return scaling.answer(*self.scaled) if more else super().more_support()
 
     def scaling(self) -> Block:
         """Show how the rate grows with the number of nodes; nothing where that does not vary."""
         from loadbook.report.figures import scaling
 
-        return show(scaling, *self._scaled) if scaling.needed(*self._scaled) else nothing("One number of nodes only.")
+        return show(scaling, *self.scaled) if scaling.needed(*self.scaled) else nothing("One number of nodes only.")
 
     @cached_property
-    def _scaled(self) -> tuple[Analysis, dict[str, int], dict[str, str], list[str]]:
+    def scaled(self) -> tuple[Analysis, dict[str, int], dict[str, str], list[str]]:
         """What the scaling figure is made of."""
         nodes = {name: len(hosts) for name, hosts in nodes_of(self.data).items()}
         return self.analysis, nodes, series_of(self.data.study), self.limited
@@ -160,4 +160,4 @@ def balancers_page(
     UsageError : an unknown name, or a level that is not between 0.5 and 1.
     DataError : the run was not ingested, or its tables cannot be read.
     """
-    return BalancersPage(load(study, run), baseline, metric, level)
+    return BalancersPage(run_data(study, run), baseline, metric, level)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.metrics import metric as metric_of
 from loadbook.report import drivers, tails, trials, verdicts
 from loadbook.report.blocks import Block, block, clean, render
-from loadbook.report.page import Page, load, nothing
+from loadbook.report.page import Page, nothing, run_data
 from loadbook.report.show import drawn, markup
 from loadbook.report.tables import Table, plain, safe_table
 
@@ -96,7 +96,7 @@ class EffectsPage(Page):
         if not self.panels:
             none = f"{' and '.join(self.data.tools)}: no percentiles. {self._tail_note()}"
             return own or nothing(none.strip())
-        shown = drawn(latency, self.analysis, panels=self.panels, quantity=self._quantity())
+        shown = drawn(latency, self.analysis, panels=self.panels, quantity=self.quantity_told())
         table = verdicts.latency_table(self.panels, self.labels)
         numbers = render("details.html.j2", summary="The numbers behind this figure", inside=safe_table(table))
         text, curves = self._tail_note(), tails.curves(self.data)
@@ -119,7 +119,7 @@ class EffectsPage(Page):
         values = {statistic: tails.measurable(self.data, name, statistic) for statistic in statistics}
         return {s: (own, self.analyse(name, s)) for s, own in values.items() if own["value"].notna().any()}
 
-    def _quantity(self) -> str:
+    def quantity_told(self) -> str:
         """Return what a percentile is: by its tool, and under which load."""
         closed = "closed" in set(self.data.trials["load_model"])
         return quantity(self.data.tools) + (", at fixed concurrency" if closed else "")
@@ -182,7 +182,7 @@ def effects_page(
     UsageError : an unknown name, or a level that is not between 0.5 and 1.
     DataError : the run was not ingested, or its tables cannot be read.
     """
-    return EffectsPage(load(study, run), baseline, metric, level)
+    return EffectsPage(run_data(study, run), baseline, metric, level)
 
 
 def _drawable(row: Row) -> bool:

@@ -15,7 +15,7 @@ from loadbook.report import palette, trials, trust, verdicts
 from loadbook.report.blocks import Block, block, clean, render
 from loadbook.report.effects import EffectsPage
 from loadbook.report.follow_up import next_study
-from loadbook.report.page import load
+from loadbook.report.page import run_data
 from loadbook.report.show import drawn, markup
 from loadbook.report.tables import DASH, Column, Said, Table, plain, safe_table
 from loadbook.stats.factorial import sentences
@@ -164,4 +164,4 @@ def factorial_page(study: str, run: str = "latest", metric: str = "", level: flo
     UsageError : an unknown name, a study without [factorial], or a level that is not between 0.5 and 1.
     DataError : the run was not ingested, or its tables cannot be read.
     """
-    return FactorialPage(load(study, run), "", metric, level)
+    return FactorialPage(run_data(study, run), "", metric, level)

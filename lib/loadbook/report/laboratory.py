@@ -10,7 +10,7 @@ import numpy as np
 from loadbook.core.units import percent, seconds
 from loadbook.report import laboratory_table, trials
 from loadbook.report.blocks import Block, block, clean, render
-from loadbook.report.page import Page, load, note, nothing
+from loadbook.report.page import Page, note, nothing, run_data
 from loadbook.report.show import drawn, markup
 from loadbook.report.tables import Column, Table, plain, safe_table
 from loadbook.stats.noise.plasmode import POWER
@@ -99,4 +99,4 @@ def ability_table(found: Record) -> Table:
 
 def noise_page(study: str = "noise", run: str = "latest", metric: str = "") -> NoisePage:
     """Return the page on the noise of one run's hosts; see `effects_page` for parameters and errors."""
-    return NoisePage(load(study, run), metric=metric)
+    return NoisePage(run_data(study, run), metric=metric)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.errors import UsageError
+from loadbook.core.names import unknown
 from loadbook.core.units import NBSP, seconds, size
 from loadbook.records.layout import layout
 from loadbook.records.rundata import RunData, load_run
@@ -197,11 +197,20 @@ class Page:
 
 def figure_module(name: str) -> Any:
     """Return a module of report.figures that draws; UsageError for any other name."""
-    known = sorted(m.name for m in pkgutil.iter_modules(figures.__path__))
-    module = importlib.import_module(f"{figures.__name__}.{name}") if name in known else None
-    if not hasattr(module, "draw"):
-        raise UsageError(f"no figure {name!r}", f"modules of report.figures: {', '.join(known)}")
+    module = importlib.import_module(f"{figures.__name__}.{name}") if name in _modules() else None
+    if not hasattr(module, "alt"):
+        raise unknown("figure", name, figure_names())
     return module
+
+
+def figure_names() -> list[str]:
+    """Return the names of all figures, in alphabetical order."""
+    found = {name: importlib.import_module(f"{figures.__name__}.{name}") for name in _modules()}
+    return [name for name, module in found.items() if hasattr(module, "alt")]
+
+
+def _modules() -> list[str]:
+    return sorted(m.name for m in pkgutil.iter_modules(figures.__path__))
 
 
 def note(text: str) -> Block:
@@ -214,7 +223,7 @@ def nothing(text: str) -> Block:
     return replace(note(text), data={EMPTY: True})
 
 
-def load(study: str, run: str = "latest") -> RunData:
+def run_data(study: str, run: str = "latest") -> RunData:
     """Load a run of the project that the current folder lies in."""
     return load_run(layout(), study, run)
 

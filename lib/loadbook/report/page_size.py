@@ -12,7 +12,7 @@ from loadbook.design.pages import page_factor
 from loadbook.report import jmeter_table, palette, verdicts
 from loadbook.report.blocks import Block, block, clean, render
 from loadbook.report.effects import EffectsPage
-from loadbook.report.page import load, note, nothing
+from loadbook.report.page import note, nothing, run_data
 from loadbook.report.show import drawn, markup
 from loadbook.report.tables import DASH, Column, Said, Table, plain, safe_table
 from loadbook.stats.regimes.fit import Curve
@@ -201,4 +201,4 @@ def page_size_page(study: str, run: str = "latest", metric: str = "", level: flo
     UsageError : an unknown name, a study in which no factor sets page_bytes, or a level that is not between 0.5 and 1.
     DataError : the run was not ingested, or its tables cannot be read.
     """
-    return PageSizePage(load(study, run), "", metric, level)
+    return PageSizePage(run_data(study, run), "", metric, level)

@@ -7,7 +7,7 @@ from loadbook.core.units import seconds
 from loadbook.records import manifest
 from loadbook.report import noise, trials, trust, within
 from loadbook.report.blocks import Block, block, render
-from loadbook.report.page import Page, load, note, nothing
+from loadbook.report.page import Page, note, nothing, run_data
 from loadbook.report.tables import DASH, Column, Table, plain, safe_table
 
 
@@ -70,7 +70,7 @@ class QualityPage(Page):
 
 def quality_page(study: str, run: str = "latest", metric: str = "") -> QualityPage:
     """Return the page on one run's data; see `effects_page` for parameters and errors."""
-    return QualityPage(load(study, run), metric=metric)
+    return QualityPage(run_data(study, run), metric=metric)
 
 
 def _place(problem: object) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.units import NBSP, size
 from loadbook.report import traces_told
 from loadbook.report.blocks import Block, block, clean, render
-from loadbook.report.page import Page, load, note, nothing
+from loadbook.report.page import Page, note, nothing, run_data
 from loadbook.report.show import drawn, markup
 from loadbook.report.tables import DASH, Column, Table, plain, safe_table
 from loadbook.stats import saturation
@@ -173,4 +173,4 @@ def _peak(row: Any, per: str) -> str:
 
 def resources_page(study: str, run: str = "latest", metric: str = "") -> ResourcesPage:
     """Return the page on what the hosts of a run did; see `effects_page` for parameters and errors."""
-    return ResourcesPage(load(study, run), metric=metric)
+    return ResourcesPage(run_data(study, run), metric=metric)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import Direction
 from loadbook.core.metrics import metric as metric_of
+from loadbook.core.names import unknown
 from loadbook.records.rundata import trial_values
 from loadbook.stats import errors as error_counts
 from loadbook.stats.errors import Counts
@@ -80,7 +81,7 @@ def ask(
     known = metric_of(chosen)
     base = baseline or study.baseline
     if base not in study.treatments:
-        raise UsageError(f"no treatment {base!r} in study {study.name!r}", f"treatments: {', '.join(study.treatments)}")
+        raise unknown("treatment", base, study.treatments, f"in study {study.name!r}")
     if not 0.5 < level < 1:
         raise UsageError(f"level {level} is not between 0.5 and 1", "the usual level is 0.95")
     if margin is None:

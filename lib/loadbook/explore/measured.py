@@ -1,0 +1,58 @@
+"""Which metrics a run has, under the names that a user types: "ok_per_s", "latency p99"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loadbook.core.metrics import METRICS
+from loadbook.core.names import unknown
+from loadbook.records.rundata import RunData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KNOWN = ("trial", "treatment", "block", "slot", "status", "valid")
+
+
+def measured(data: RunData) -> dict[str, tuple[str, str]]:
+    """Return name -> metric and statistic of all that a run's trials have a total of.
+
+    The statistic is left out where it is the metric's own ("latency" is "latency p50").
+    """
+    totals = data.measurements[data.measurements["driver"] == "*"]
+    there = set(map(tuple, totals[["metric", "statistic"]].drop_duplicates().to_numpy().tolist()))
+    found = {}
+    for metric, statistic in sorted(there, key=lambda pair: (list(METRICS).index(pair[0]), pair[1])):
+        own = METRICS[metric].default_statistic == statistic
+        found[metric if own else f"{metric} {statistic}"] = (metric, statistic)
+    return found
+
+
+def which(data: RunData, name: str) -> tuple[str, str]:
+    """Return metric and statistic that a name means; UsageError lists what was measured, the nearest first."""
+    known = measured(data)
+    metric, _, statistic = name.partition(" ")
+    default = METRICS[metric].default_statistic if metric in METRICS else None
+    found = known.get(metric if statistic == default else name)
+    if found is None:
+        raise unknown("metric", name, known, f"in run {data.run} of {data.study.name}", "measured there")
+    return found
+
+
+def wide(data: RunData, names: tuple[str, ...]) -> pd.DataFrame:
+    """Return the trials in order of execution with a column per name of a metric, in base units."""
+    columns = [*KNOWN, *(c for c in data.trials.columns if c not in KNOWN)]
+    frame = data.trials[columns].sort_values("slot", ignore_index=True)
+    for name in names:
+        own = data.values(*which(data, name)).set_index("trial")["value"]
+        frame[name] = frame["trial"].map(own)
+    return frame[[*KNOWN, *names, *(c for c in columns if c not in KNOWN)]]
+
+
+def column(frame: pd.DataFrame, name: str) -> str:
+    """Return the column of the trials that a name means, a factor's by the factor's own name."""
+    for known in (name, f"factor_{name}"):
+        if known in frame.columns:
+            return known
+    names = [str(c).removeprefix("factor_") for c in frame.columns]
+    raise unknown("column", name, names, "among the trials")

@@ -1,0 +1,284 @@
+"""One recorded run in a cell: its frames, comparisons, figures and raw bytes behind one name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.errors import UsageError
+from loadbook.core.metrics import METRICS
+from loadbook.core.names import nearest, unknown
+from loadbook.core.units import NBSP, percent, quantity
+from loadbook.design.gallery import study_files
+from loadbook.explore import measured, raw, verdicts
+from loadbook.explore.cards import Card
+from loadbook.explore.plots import Plots
+from loadbook.records.layout import EXAMPLE, Layout, layout
+from loadbook.records.rundata import RunData, load_run
+from loadbook.report import trials as counted
+from loadbook.report.blocks import Block, block
+from loadbook.report.build import refresh
+from loadbook.report.page import Page, scope_parts
+from loadbook.report.tables import Column, Table, plain, safe_table
+from loadbook.stats import saturation
+from loadbook.stats.hygiene.beside import beside, resources
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.explore.verdicts import Verdicts
+
+FRAMES = ("trials", "measurements", "samples", "traces", "problems")
+
+
+class Run(Card):
+    """A recorded run of a study.
+
+    Attributes
+    ----------
+    trials, measurements, samples, traces, problems : plain pandas frames (docs/data-format.md has every column).
+    plot : the figures of the reports, `run.plot.order()`.
+    data : what the reports read (`records.rundata.RunData`), with plan, facts and paths.
+
+    Examples
+    --------
+    >>> run = lb.load("example")
+    >>> run.compare("latency p99")
+    >>> run.plot.order()
+    >>> run.raw("t0001")
+    """
+
+    def __init__(self, data: RunData, left_out: str = "") -> None:
+        self.data, self._left_out = data, left_out
+        self.study, self.run = data.study.name, data.run
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial: treatment, block, status, valid, gates, and the level of each factor."""
+        return self.data.trials
+
+    @property
+    def measurements(self) -> pd.DataFrame:
+        """What the tool measured: a row per trial, driver, metric and statistic; driver "*" is the total."""
+        return self.data.measurements
+
+    @property
+    def samples(self) -> pd.DataFrame:
+        """What the tool told within trials: rates by the second, bins of histograms."""
+        return self.data.samples
+
+    @property
+    def traces(self) -> pd.DataFrame:
+        """What the hosts did: a row per trial, host, time (s since the measurement began), metric and item."""
+        return self.data.traces
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """What gates and readers said, with trial, host, file and line."""
+        return self.data.problems
+
+    @cached_property
+    def plot(self) -> Plots:
+        """The figures: ``run.plot.`` and the Tab key list them, each with its docstring."""
+        return Plots(self.data)
+
+    @property
+    def treatments(self) -> list[str]:
+        """Names of the treatments, the baseline first."""
+        return list(self.data.plan["treatments"])
+
+    @property
+    def metrics(self) -> list[str]:
+        """What was measured, by the names that `compare` and `wide` take: "ok_per_s", "latency p99"."""
+        return list(measured.measured(self.data))
+
+    def wide(self, *metrics: str) -> pd.DataFrame:
+        """Return the trials in order of execution with a column per metric (default: the study's), in base units."""
+        return measured.wide(self.data, metrics or (self.data.study.metric,))
+
+    def slowest(self, number: int = 5, metric: str = "") -> pd.DataFrame:
+        """Return the trials that are worst beside the median of their treatment, the worst first.
+
+        `away` is the ratio to that median minus 1. Trials that do not count are among them; nothing is tested here.
+        """
+        name = metric or self.data.study.metric
+        frame = self.wide(name)
+        usual = frame[name].where(frame["valid"]).groupby(frame["treatment"]).transform("median")
+        frame.insert(list(frame.columns).index(name) + 1, "away", frame[name] / usual - 1)
+        higher = METRICS[name.partition(" ")[0]].better != "lower"
+        return frame.sort_values("away", ascending=higher, kind="stable").head(number).reset_index(drop=True)
+
+    def why(self, trial: str) -> Why:
+        """Show what was unlike in one trial: what its hosts did beside its treatment's others, and what gates said."""
+        return Why(self, trial)
+
+    def only(self, query: str | Sequence[bool] | pd.Series) -> Run:
+        """Return the run with some trials only, by a pandas query ("block > 2") or a mask; it explores from then on.
+
+        Raises
+        ------
+        UsageError : a column that there is not, or no trial left.
+        """
+        kept = self._kept(query)
+        out = len(self.trials) - len(kept)
+        if kept.empty:
+            raise UsageError(f"no trial is left by {query!r}"[:200], "run.trials has all of them")
+        names = set(kept["trial"])
+        mine = {name: getattr(self.data, name) for name in FRAMES[1:]}
+        cut = {name: f[f["trial"].isin(names) | (f["trial"].isna() & (name == "problems"))] for name, f in mine.items()}
+        said = f"{out} of {len(self.trials)} trials left out by hand" if out else self._left_out
+        return Run(replace(self.data, trials=kept.reset_index(drop=True), **cut), said)
+
+    def _kept(self, query: Any) -> pd.DataFrame:
+        frame = self.trials
+        if not isinstance(query, str):
+            return frame[list(query)]
+        try:
+            return frame.query(query)
+        except Exception as error:  # pandas has many: an undefined name, a syntax error, a type that does not fit
+            columns = nearest(getattr(error, "name", "") or query, map(str, frame.columns))
+            raise UsageError(
+                f"{query!r} is no query of the trials: {error}", f"columns: {', '.join(columns)}"
+            ) from None
+
+    def compare(
+        self,
+        metric: str = "",
+        baseline: str = "",
+        treatments: str | Sequence[str] = (),
+        by: str = "",
+        margin: float | None = None,
+        level: float = 0.95,
+    ) -> Verdicts:
+        """Compare treatments by the rules of the reports; without arguments, answer the study's own question.
+
+        Parameters
+        ----------
+        metric : a name of `run.metrics`, such as "latency p99".
+        baseline : the treatment that the others are compared with.
+        treatments : which ones; default: all.
+        by : a factor, or any column of `run.trials`: each of its values is compared by itself.
+        margin : the smallest difference that matters, 0.02 for 2 %.
+        level : of the intervals.
+
+        Raises
+        ------
+        UsageError : an unknown name; the nearest of the known ones come first.
+        """
+        some = (treatments,) if isinstance(treatments, str) and treatments else tuple(treatments)
+        asked = verdicts.Asked(metric, baseline, some, by, margin, level)
+        return verdicts.compare(self.data, asked, self._left_out)
+
+    def raw(self, trial: str, file: str = "") -> raw.Raw:
+        """Show the bytes that a trial's numbers came from: by default what its tool printed.
+
+        Failed attempts have names such as "t0013-attempt1". `file` is one of `.files` of what this returns.
+        """
+        return raw.raw(self.data.paths, trial, file)
+
+    def provenance(self) -> Block:
+        """Show where the numbers come from: hosts, versions, revision, sha256 of the study."""
+        return Page(self.data).provenance()
+
+    def _shown(self) -> Block:
+        """Return what the run is, what it holds, and what to ask it."""
+        number, page = counted.count(self.data), Page(self.data)
+        scope = [*scope_parts(self.data, self.data.study.margin), *filter(None, [self._left_out])]
+        arms = [[name, self.data.study.label(name), *self._counts(name)] for name in self.treatments]
+        columns = [Column("Treatment"), Column("Label", wrap=True), Column("Trials", True), Column("Count", True)]
+        table = Table("Treatments", columns, arms)
+        frames = ", ".join(f"{name} ({len(getattr(self, name)):,})" for name in FRAMES)
+        facts = [
+            ("run", f"{self.run} of {self.study}"), ("trials", f"{number['valid']} of {number['planned']} count"),
+            ("frames", frames), ("metrics", ", ".join(self.metrics)), ("ask", ASK),
+        ]  # fmt: skip
+        text = "\n".join([page.question, " · ".join(scope), *(f"{k}: {v}" for k, v in facts), "", plain(table)])
+        return block("run.html.j2", text, question=page.question, scope=" · ".join(scope), facts=facts,
+                     table=safe_table(table))  # fmt: skip
+
+    def _counts(self, treatment: str) -> list[str]:
+        own = self.trials[self.trials["treatment"] == treatment]
+        return [str(len(own)), str(int(own["valid"].sum()))]
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.startswith("_")]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise unknown("attribute", name, dir(self), f"of {type(self).__name__}")
+
+
+ASK = ".compare(), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query)"
+
+
+class Why(Card):
+    """What was unlike in one trial; `.frame` is the table behind it (`stats.hygiene.beside`)."""
+
+    def __init__(self, run: Run, trial: str) -> None:
+        data = run.data
+        if trial not in set(data.trials["trial"]):
+            raise unknown("trial", trial, data.trials["trial"], f"in run {run.run}")
+        hosts = saturation.hosts_in(data.traces, data.run_json["hosts"])
+        windows = {str(k): float(v) for k, v in data.values("duration").set_index("trial")["value"].dropna().items()}
+        self.trial, self.run = trial, run
+        self.frame = beside(resources(data.traces, hosts), data.trials, trial, windows)
+
+    @property
+    def sentences(self) -> list[str]:
+        """What gates said of the trial, then what its hosts did otherwise than in its treatment's other trials."""
+        said = self.run.problems[self.run.problems["trial"] == self.trial]
+        gates = [f"{row.level}: {row.message}" for row in counted.each(said)]
+        unlike = self.frame[self.frame["apart"].notna()]
+        hosts = [f"{row.host}: {row.resource} {_of(row.here, row.unit)}, usually {_of(row.usual, row.unit)}"
+                 for row in counted.each(unlike)]  # fmt: skip
+        return [*gates, *(hosts or [NOTHING if len(self.frame) else UNKNOWN])]
+
+    def _shown(self) -> Block:
+        """Return how far the trial lies from its treatment, and what came together with that."""
+        own: Any = self.run.slowest(len(self.run.trials)).set_index("trial").loc[self.trial]
+        away, metric = own["away"], self.run.data.study.metric
+        far = f"{percent(away)} from the median of {own['treatment']}" if away == away else "no value"
+        head = f"{self.trial}: {own['treatment']}, block {own['block']}, {own['status']}; {metric}: {far}"
+        text = "\n".join([head, *(f"- {line}" for line in self.sentences)])
+        return block("why.html.j2", text, head=head, lines=self.sentences)
+
+
+NOTHING = "Its hosts did what they do in its treatment’s other trials."
+UNKNOWN = "Too little was recorded of its hosts to compare them with its treatment’s other trials."
+
+
+def _of(value: float, unit: str) -> str:
+    return f"{value:.2f}{NBSP}CPUs" if unit == "1" and value < 100 else quantity(value, unit)
+
+
+def load(study: str, run: str = "latest") -> Run:
+    """Load a recorded run; tables that are missing or older than what was recorded are made first.
+
+    Parameters
+    ----------
+    study : one of `lb.studies()`; "example" is the run that comes with loadbook.
+    run : its id; "latest" is the newest.
+
+    Raises
+    ------
+    UsageError : no such study or run; the nearest of the known ones come first.
+    """
+    home = layout()
+    must_be_recorded(home, study)
+    paths = home.run(study, home.resolve_run(study, run))
+    refresh(paths, lambda said: None)
+    return Run(load_run(home, study, paths.raw.name))
+
+
+def must_be_recorded(home: Layout, study: str) -> None:
+    """Raise UsageError that names the recorded studies unless `study` is one of them."""
+    known = [*home.recorded(), *([EXAMPLE] if home.runs(EXAMPLE) else [])]
+    if study in known:
+        return
+    if study in [path.stem for path in study_files(home.studies)]:
+        here = f"recorded: {', '.join(known) or 'none'}"
+        raise UsageError(f"study {study!r} has no run yet", f"lb.run({study!r}, execute=True), or try another; {here}")
+    raise unknown("recorded study", study, known, plural="recorded")

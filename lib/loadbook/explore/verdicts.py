@@ -1,0 +1,190 @@
+"""Comparisons asked for in a cell: another metric, baseline or margin, some treatments, group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from loadbook.core.names import unknown
+from loadbook.core.units import NBSP
+from loadbook.explore.cards import Card
+from loadbook.explore.measured import column, which
+from loadbook.records.rundata import RunData
+from loadbook.report import verdicts
+from loadbook.report.blocks import Block, clean, render
+from loadbook.report.parts import only
+from loadbook.report.tables import plain, safe_table
+from loadbook.stats.analyse import analyse
+from loadbook.stats.result import Analysis, Row
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.design.study import Study
+
+DECLARED = "As the study declared it before the run."
+ASKED = (
+    "Asked now, not declared before the run: {changed}. It explores; to confirm what it shows, declare it and run anew."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Verdicts(Card):
+    """What a comparison came to: one analysis per group ("" where there is one only).
+
+    Attributes
+    ----------
+    groups : level of the column `by` -> its analysis (`stats.result.Analysis`).
+    by : the column that made the groups, "" for none.
+    changed : what was asked otherwise than the study declared it, in words; nothing: its own question.
+    """
+
+    data: RunData
+    groups: dict[str, Analysis]
+    by: str
+    changed: tuple[str, ...]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The numbers as a plain pandas frame, rounded nowhere; change and bounds are ratios minus 1."""
+        import pandas as pd
+
+        found = [{self.by: group} if self.by else {} for group, _ in self._rows()]
+        return pd.DataFrame([own | _numbers(row) for own, (_, row) in zip(found, self._rows(), strict=True)])
+
+    @property
+    def sentences(self) -> list[str]:
+        """A sentence per comparison, in the order of the table."""
+        named = {group: f"{self.by} {group}: " if self.by else "" for group in self.groups}
+        return [
+            f"{line.glyph} {named[group]}{line.name}{line.text}"
+            for group, found in self.groups.items()
+            for line in verdicts.sentences(found)
+        ]
+
+    def _rows(self) -> Iterator[tuple[str, Row]]:
+        return ((group, row) for group, found in self.groups.items() for row in found.rows)
+
+    def __len__(self) -> int:
+        return sum(row.kind != "baseline" for _, row in self._rows())
+
+    def _shown(self) -> Block:
+        """Return the table of every group below its headline, and whether the study had declared the question."""
+        labels = {name: self.data.study.label(name) for name in self.data.study.treatments}
+        shown = [self._group(group, found, labels) for group, found in self.groups.items()]
+        told = ASKED.format(changed="; ".join(self.changed)) if self.changed else DECLARED
+        html = Markup("").join(html for html, _ in shown) + render("note.html.j2", text=told)
+        return Block(str(html), str(clean("\n\n".join([*(text for _, text in shown), told]))))
+
+    def _group(self, group: str, found: Analysis, labels: dict[str, str]) -> tuple[Markup, str]:
+        table, said = verdicts.table(found, labels), verdicts.answer(found)
+        name = f"{self.by} = {group}: " if self.by else ""
+        margin = f"{said.headline} Margin ±{found.margin * 100:g}{NBSP}%."
+        html = render("verdicts.html.j2", name=name, headline=margin, table=safe_table(table))
+        return html, f"{name}{margin}\n{plain(table)}"
+
+
+def _numbers(row: Row) -> dict[str, Any]:
+    verdict = row.verdict
+    found = verdict.comparison if verdict else None
+    low, high = (found.ci95 if found else None) or (None, None)
+    return {
+        "treatment": row.treatment,
+        "kind": row.kind,
+        "verdict": verdict.kind if verdict else None,
+        "against": found.baseline if found else None,
+        "change": found.effect if found else None,
+        "low": low,
+        "high": high,
+        "p": found.p if found else None,
+        "p_adjusted": found.p_adjusted if found else None,
+        "blocks": found.blocks if found else None,
+        "level": row.level,
+        "trials": row.trials,
+        "valid_trials": row.valid_trials,
+        "reason": verdict.reason if verdict else None,
+    }
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `Run.compare` was asked; empty values are the study's own."""
+
+    metric: str = ""
+    baseline: str = ""
+    treatments: Sequence[str] = ()
+    by: str = ""
+    margin: float | None = None
+    level: float = 0.95
+
+
+def compare(data: RunData, asked: Asked, left_out: str = "") -> Verdicts:
+    """Answer what was asked by the rules of the reports; `left_out` says which trials were taken away before."""
+    metric, statistic = which(data, asked.metric) if asked.metric else (data.study.metric, None)
+    known = data.plan["treatments"]
+    for name in (*asked.treatments, *filter(None, [asked.baseline])):
+        if name not in known:
+            raise unknown("treatment", name, known, f"in run {data.run} of {data.study.name}")
+    part_of = _groups(data, asked.by) if asked.by else {"": list(data.trials["trial"])}
+    groups = {group: _part(data, asked, trials) for group, trials in part_of.items()}
+    found = {
+        group: analyse(part, metric=metric, statistic=statistic, margin=asked.margin, level=asked.level,
+                       baseline=asked.baseline if asked.baseline in part.study.treatments else None)
+        for group, part in groups.items()
+    }  # fmt: skip
+    return Verdicts(data, found, asked.by, tuple(_changed(data, asked, left_out)))
+
+
+def _groups(data: RunData, by: str) -> dict[str, list[str]]:
+    """Return level of a column -> its trials, in the order of execution."""
+    level = data.trials[column(data.trials, by)].astype(str)
+    return {str(k): list(own) for k, own in data.trials.sort_values("slot").groupby(level, sort=False)["trial"]}
+
+
+def _part(data: RunData, asked: Asked, trials: list[str]) -> RunData:
+    """Return the run with these trials of the treatments asked for, what they are compared with, and their checks."""
+    study = data.study
+    own = data.trials[data.trials["trial"].isin(trials)]
+    there = [name for name in data.plan["treatments"] if name in set(own["treatment"])]
+    base = _baseline(study, asked.baseline, there)
+    twins = {name: study.repeats(name) or study.baseline_of(name) for name in there if study.treatments[name].check}
+    chosen = {*asked.treatments, base} if asked.treatments else {name for name in there if name not in twins} | {base}
+    kept = {*(chosen & set(there)), *(check for check, twin in twins.items() if twin in chosen and twin in there)}
+    whole = only(data, kept, baseline=base)
+    blocks = data.plan["blocks"] if len(own) == len(data.trials) else int(own["block"].nunique())
+    return replace(
+        whole,
+        trials=whole.trials[whole.trials["trial"].isin(trials)].reset_index(drop=True),
+        plan=whole.plan | {"blocks": blocks},
+    )
+
+
+def _baseline(study: Study, wished: str, there: Sequence[str]) -> str:
+    """Return what a group is compared with: as asked, else the study's, else the first treatment that it has."""
+    declared = [study.baseline_of(name) for name in there[:1]]
+    found = (name for name in (wished, study.baseline, *declared, *there) if name in there)
+    return next(found, study.baseline)
+
+
+def _changed(data: RunData, asked: Asked, left_out: str) -> Iterator[str]:
+    """Yield in words what is not as the study declared it."""
+    study = data.study
+    if left_out:
+        yield left_out
+    if asked.metric and which(data, asked.metric)[0] != study.metric:
+        yield f"metric {asked.metric} instead of {study.metric}"
+    elif asked.metric and which(data, asked.metric) != (study.metric, which(data, study.metric)[1]):
+        yield f"statistic {asked.metric}"
+    if asked.baseline and asked.baseline != study.baseline:
+        yield f"baseline {asked.baseline} instead of {study.baseline}"
+    if asked.treatments:
+        yield f"treatments {', '.join(asked.treatments)} only"
+    if asked.by:
+        yield f"each {asked.by} by itself"
+    if asked.margin is not None and asked.margin != study.margin:
+        yield f"margin {asked.margin * 100:g}{NBSP}% instead of {study.margin * 100:g}{NBSP}%"
+    if asked.level != Asked.level:
+        yield f"level {asked.level:g}"
