@@ -43,12 +43,14 @@ def test_it_runs_to_the_sentinel_with_this_interpreter(layout, tmp_path):
     assert sorted(p.name for p in out.parent.iterdir()) == [out.name]
 
 
+@pytest.mark.fault(50)
 @pytest.mark.parametrize("name", ["absent", "../good", "https://example.com/x", "good.ipynb", ""])
 def test_only_our_own_notebooks(layout, tmp_path, name):
     with pytest.raises(UsageError, match="no notebook"):
         notebooks.execute(layout, name, {}, tmp_path / "o.ipynb")
 
 
+@pytest.mark.fault(50)
 def test_a_link_to_a_notebook_elsewhere_is_refused(layout, tmp_path):
     (tmp_path / "evil.ipynb").write_text((layout.notebooks / "run_study.ipynb").read_text())
     (layout.notebooks / "evil.ipynb").symlink_to(tmp_path / "evil.ipynb")
@@ -56,6 +58,7 @@ def test_a_link_to_a_notebook_elsewhere_is_refused(layout, tmp_path):
         notebooks.find(layout, "evil")
 
 
+@pytest.mark.fault(47)
 def test_an_unknown_parameter_stops_before_any_kernel(layout, tmp_path):
     with pytest.raises(UsageError, match=r"unknown parameter 'studdy' \(did you mean 'study'\?\)"):
         notebooks.execute(layout, "config_effects", {"studdy": "x"}, tmp_path / "o.ipynb")
@@ -104,6 +107,7 @@ def test_plain_papermill_works_from_the_project_and_from_its_notebooks(layout, f
     assert last.outputs[0].data[notebooks.DONE]["study"] == "nginx-directives"
 
 
+@pytest.mark.fault(47)
 @pytest.mark.parametrize(
     ("name", "value", "said"), [("studdy", "x", "did you mean 'study'"), ("level", "high", "a number")]
 )

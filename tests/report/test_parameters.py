@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hostile import CORPUS, silent
 from loadbook.core.errors import UsageError
 from loadbook.report import parameters
 
@@ -89,3 +90,42 @@ def test_the_injected_cell_is_compared_with_the_declared_one():
 
 def test_without_papermill_there_is_nothing_to_check():
     parameters.check_injected(["", 'study = "x"', "study = 5"])
+
+
+@pytest.mark.fault(47)
+def test_no_text_of_the_corpus_is_a_name():
+    """papermill writes names as they are: one with a newline in it would be a line of Python."""
+    for text in (*CORPUS, "study\nimport os", "study ", "study=1;x", "\u2118", "self", "print", "lambda", "_", "a.b"):
+        with pytest.raises(UsageError) as refused:
+            parameters.check("notebook x", DECLARED, {text: 1})
+        assert silent(refused.value.message)
+
+
+@pytest.mark.fault(47)
+def test_texts_of_the_corpus_arrive_in_a_notebook_as_they_are_or_not_at_all():
+    """What papermill makes of a value is run as Python; it must be that value and nothing else."""
+    from papermill.translators import PythonTranslator
+
+    for text in CORPUS:
+        given = {"study": text, "names": [text, text]}
+        if "\ud800" in text:
+            assert len(parameters.problems(DECLARED, given)) == 2
+            continue
+        assert parameters.problems(DECLARED, given) == []
+        cell = PythonTranslator.codify(given, "Parameters")
+        assert parameters.literals(cell) == given
+
+
+@pytest.mark.fault(47)
+@pytest.mark.parametrize("text", ["1e400", "-1e400", "nan", "inf", "1" * 5000, "0x1", "１", "1_0", "", "true"])
+def test_numbers_of_the_command_line_are_finite_or_refused(text):
+    given = parameters.from_text(DECLARED, [f"level={text}", f"blocks={text}"])
+    refused = {name for name in given if parameters.problems(DECLARED, {name: given[name]})}
+    finite = {"１": {"level", "blocks"}, "1_0": {"level", "blocks"}, "1" * 5000: set()}.get(text, set())
+    assert set(given) - refused <= finite
+
+
+def test_numbers_beyond_a_float_and_in_lists_are_refused():
+    for given in ({"level": 10**400}, {"names": [1.0, float("nan")]}, {"names": [float("inf")]}, {"blocks": 10**400}):
+        with pytest.raises(UsageError, match="must be"):
+            parameters.check("notebook x", DECLARED, given)

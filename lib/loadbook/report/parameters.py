@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import keyword
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -90,17 +90,22 @@ def _problem(declared: Mapping[str, Any], name: str, value: Any) -> str | None:
 
 
 def _fits(default: Any, value: Any) -> bool:
-    if isinstance(value, str) and any(0xD800 <= ord(c) <= 0xDFFF for c in value):
-        return False
     if isinstance(default, list):
-        return isinstance(value, list) and all(isinstance(v, str | int | float) for v in value)
+        return isinstance(value, list) and all(isinstance(v, str | int | float) and _plain(v) for v in value)
     if isinstance(default, float):
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return type(value) is type(default)
+        return isinstance(value, int | float) and not isinstance(value, bool) and _plain(value)
+    return type(value) is type(default) and _plain(value)
+
+
+def _plain(value: Any) -> bool:
+    """Tell whether a notebook can hold a value: no text with half a character, no number beyond those of a float."""
+    if isinstance(value, str):
+        return not any(0xD800 <= ord(c) <= 0xDFFF for c in value)
+    return not isinstance(value, int | float) or abs(value) <= sys.float_info.max
 
 
 def _type_word(default: Any) -> str:
-    return _WORDS[type(default)]
+    return _WORDS.get(type(default), repr(default))
 
 
 def _convert(name: str, default: Any, text: str) -> Any:
