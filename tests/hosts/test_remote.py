@@ -39,6 +39,7 @@ def test_code_stdout_and_stderr_come_back_apart(host):
     assert host.run(["no-such-program"], timeout_s=5).rc == 127
 
 
+@pytest.mark.fault(43)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_arguments_arrive_as_they_are(host, text):
     sent = text.encode("utf-8", "surrogateescape")

@@ -49,6 +49,7 @@ def test_known_costs_are_lines_of_their_own() -> None:
     assert conf(set_steps=7).count(SPENT) == 7
 
 
+@pytest.mark.fault(48)
 @pytest.mark.parametrize("service", known_services())
 def test_hostile_values_never_reach_a_template(service: str) -> None:
     spec = load_service(service)
@@ -74,6 +75,7 @@ def test_every_service_has_a_page_of_its_own_and_is_proven(service: str) -> None
     assert len((spec.folder / "README.md").read_text().splitlines()) >= 5
 
 
+@pytest.mark.fault(48)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(sorted(NGINX.vars)), st.text(max_size=20) | st.integers() | st.booleans()))
 def test_any_value_is_refused_or_adds_no_syntax(values: dict[str, str | int | bool]) -> None:

@@ -61,6 +61,8 @@ def read(alias: str, channel: Channel, url: Url, timeout_s: float) -> Answer:
             raise TimeoutError
         if len(body) > MAX_BODY:
             raise HostError(alias, f"{url}: the body exceeds {MAX_BODY} bytes")
+        if response.length:  # asked for so many bytes, `read` says nothing of those that never came
+            raise http.client.IncompleteRead(body, response.length)
         return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, body)
     except TimeoutError as error:
         raise HostTimeoutError(alias, f"{url}: no answer within {timeout_s:g} s") from error
