@@ -9,7 +9,7 @@ import sys
 import click
 
 from loadbook.cli.say import echo
-from loadbook.core.errors import LoadbookError
+from loadbook.core.errors import DataError, LoadbookError
 
 # command -> module of this folder that holds a click command of that name (a word of Python's has a `_` after it)
 COMMANDS = {
@@ -27,6 +27,7 @@ COMMANDS = {
     "report": "report",
     "claims": "claims",
     "verify": "ingest",
+    "restore": "restore",
 }
 
 
@@ -66,6 +67,7 @@ SUMMARIES = {
     "report": "Notebooks -> HTML, and the index page",
     "claims": "What articles say, and how it fares here",
     "verify": "Is every raw file still as it was kept? Hash them again",
+    "restore": "Put back what was left changed on hosts",
 }
 
 
@@ -96,3 +98,10 @@ def main() -> None:
         if error.hint:
             echo(f"  next: {error.hint}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        from loadbook.records.atomic import FULL, FULL_HINT, said_of
+
+        if error.errno not in FULL:
+            raise
+        echo(f"loadbook: {said_of(error)}\n  next: {FULL_HINT}", err=True)
+        sys.exit(DataError.exit_code)

@@ -39,6 +39,13 @@ def no_room(path: Path, need: int | None, why: str) -> NoRoomError:
     return NoRoomError(errno.ENOSPC, f"no room: {wanted}{size(free_bytes(path))} free ({why})", str(path))
 
 
+def said_of(error: OSError, where: str | Path = ".") -> str:
+    """Return what to say of a full disk: which file, what it needed where that is known, and what is free."""
+    if not isinstance(error, NoRoomError):
+        error = no_room(Path(error.filename or where), None, error.strerror or str(error))
+    return f"{error.filename}: {error.strerror}"
+
+
 def free_bytes(path: Path) -> int:
     """Return what is free for us on the disk of a path that need not exist yet."""
     there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), Path("/"))

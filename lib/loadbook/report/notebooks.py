@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import ReportError, UsageError
+from loadbook.records.atomic import FULL, room, to_disk
 from loadbook.records.layout import Layout
 from loadbook.report import parameters
 
@@ -66,11 +67,14 @@ def execute(
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.stem}-{uuid.uuid4().hex[:8]}.ipynb")
     try:
-        reason = _run(layout, source, given, part, timeout_s)
+        with room(out):
+            reason = _run(layout, source, given, part, timeout_s)
         done = finished(part) if reason is None else None
         if done is None:
             raise _failure(name, out, part, reason or "it ended without reaching its last cell")
+        to_disk(part)
         part.replace(out)
+        to_disk(out.parent)
         failed_path(out).unlink(missing_ok=True)
         return Executed(out, done)
     finally:
@@ -93,7 +97,11 @@ def _run(layout: Layout, source: Path, given: Mapping[str, Any], part: Path, tim
             if error.cell is not None:
                 return _why(error.cell, error.error, timeout_s)
             reason = f"no kernel came up, {KERNEL_STARTS} times: {_first_line(str(error))}"
-        except Exception as error:  # a full disk, a notebook that is none: no common base class
+        except OSError as error:
+            if error.errno in FULL:
+                raise
+            return _first_line(f"{type(error).__name__}: {error}")
+        except Exception as error:  # a notebook that is none, say: no common base class
             return _first_line(f"{type(error).__name__}: {error}")
     return reason
 

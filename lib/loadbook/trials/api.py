@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loadbook.core.errors import DataError
+from loadbook.records.atomic import FULL, FULL_HINT, said_of
 from loadbook.records.layout import Layout
 from loadbook.records.ledger import Ledger
 from loadbook.trials.attempts import Keeper
@@ -16,6 +17,7 @@ from loadbook.trials.outlook import outlook, shortfall
 from loadbook.trials.progress import OnEvent, Progress, silent
 from loadbook.trials.session import Session
 from loadbook.trials.studies import load_study, study_file
+from loadbook.trials.turn import Turn
 
 
 def run_study(
@@ -28,6 +30,7 @@ def run_study(
     resume: str | None = None,
     on_event: OnEvent = silent,
     more: int | None = None,
+    turn: Turn | None = None,
 ) -> str:
     """Do a study's plan on hosts and return the run's id; an unfinished run is resumed exactly as it was planned.
 
@@ -41,6 +44,7 @@ def run_study(
     on_event : is told of everything that happens (see `progress.Progress`).
     more : add so many blocks to the latest run, or to the one that `resume` names, which must be complete. Where the
         study declares no look there, the run is exploratory from then on.
+    turn : what to do about hosts that another run uses; None: to be refused.
 
     Raises
     ------
@@ -57,10 +61,12 @@ def run_study(
             on_event(Progress("note", chosen.why))
             if not chosen.resumed and (short := shortfall(outlook(layout, chosen.plan, hosts))):
                 on_event(Progress("note", short))
-            with Session(layout, chosen, hosts, on_event) as session:
+            with Session(layout, chosen, hosts, on_event, turn) as session:
                 _sit(session, study_file(layout, study_name))
     except OSError as error:
         where = error.filename or layout.study_raw(study.name)
+        if error.errno in FULL:
+            raise DataError(said_of(error, where), FULL_HINT) from error
         raise DataError(
             f"{where}: {error.strerror or error}", "set that right, then give the same command again"
         ) from error

@@ -6,9 +6,10 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from loadbook.core.errors import LoadbookError, UnreachableError
+from loadbook.core.errors import HostTimeoutError, LoadbookError, UnreachableError
 from loadbook.design.workload import Workload
 from loadbook.hosts.host import Host
+from loadbook.records.atomic import room
 from loadbook.records.manifest import ResponseRecord, ServiceRecord
 from loadbook.services import Instance, Proof
 from loadbook.tools.base import Target
@@ -25,7 +26,7 @@ def ask(host: Host, target: Target, path: str) -> ResponseRecord:
     """Ask for the page once, as a driver sees it; InvalidTrial when the host is there but nothing answers it."""
     try:
         answer = host.http_get(target.address, target.port, path, timeout_s=ASK_S, scheme=target.scheme)
-    except UnreachableError as error:
+    except (UnreachableError, HostTimeoutError) as error:
         host.run(["true"], timeout_s=ASK_S)
         raise InvalidTrial(error.message, "the service's log is in the trial's folder") from error
     return ResponseRecord(
@@ -57,6 +58,7 @@ def service_record(
         host=seat.alias,
         role=seat.role,
         service=seat.spec.name,
+        mode=seat.mode,
         version=version,
         config_sha256=instance.rendered.config_sha256,
         live=proof.live,
@@ -71,5 +73,6 @@ def service_record(
 def keep(path: Path, data: bytes) -> None:
     """Write a file of the trial's folder, with the folders above it; nothing for no data."""
     if data:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        with room(path, len(data)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
