@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -120,6 +119,7 @@ def run(
     trial as cancelled, and the same command goes on later.
     """
     from loadbook.cli.ingest import make_tables
+    from loadbook.cli.interrupts import interrupts
     from loadbook.cli.progress import Reporter
     from loadbook.records.planned import plan_of
     from loadbook.stats.wording.sentences import added_after
@@ -133,21 +133,12 @@ def run(
 
         show(layout(), study, hosts, subset, blocks, verbose)
         return
-    signal.signal(signal.SIGTERM, _interrupt)
     here = layout()
-    try:
-        with Reporter(sys.stderr) as reporter:
-            done = run_study(here, study, hosts, subset, blocks, new, resume, reporter, more)
-    except KeyboardInterrupt:
-        echo("stopped; the same command goes on with the next trial", err=True)
-        raise
+    with interrupts(hosts or here.lab / "hosts.toml"), Reporter(sys.stderr) as reporter:
+        done = run_study(here, study, hosts, subset, blocks, new, resume, reporter, more)
     name = load_study(here, study).name
     echo(make_tables(here, name, done))
     if added := plan_of(here.run(name, done)).get("added"):
         echo(f"exploratory: {added_after(added)}")
     echo(f"run {done}")
     echo(f"data {here.run(name, done).raw}")
-
-
-def _interrupt(signum: int, frame: Any) -> None:
-    raise KeyboardInterrupt

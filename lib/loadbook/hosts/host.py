@@ -91,6 +91,10 @@ class Host(Protocol):
         """Close the connection; jobs that end with us end."""
         ...
 
+    def abandon(self) -> None:
+        """Drop the connection at once, from any thread; jobs that end with us end when the host notices."""
+        ...
+
     def scene(self, planned: PlannedTrial | None) -> None:
         """Say which trial the calls that follow belong to; None: to the run as a whole."""
         ...

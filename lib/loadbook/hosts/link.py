@@ -13,7 +13,9 @@ from loadbook.hosts.connection import talk_errors
 from loadbook.hosts.session import Session
 from loadbook.hosts.ssh_config import Endpoint
 
+# how long a host may be out of reach before it counts as lost
 RECONNECT_S = 60.0
+PAUSE_S = 0.2
 BUSY_S = 1.0
 
 T = TypeVar("T")
@@ -22,7 +24,8 @@ T = TypeVar("T")
 class Link:
     """One session after the other to one host, one caller at a time; `reconnects` counts.
 
-    A lost connection is opened again at once, so that jobs go on, and once more by the next call if need be.
+    A lost connection is opened again at once, so that jobs go on, for RECONNECT_S seconds from its loss; whoever calls
+    later gets one try.
     """
 
     def __init__(self, end: Endpoint, workdir: str, cpus: Sequence[int] | None, name: str) -> None:
@@ -33,13 +36,16 @@ class Link:
         self._end, self._cpus, self._name = end, cpus, name
         self._session: Session | None = None
         self._closed = False
+        self._lost_at: float | None = None
         self._lock = threading.RLock()
 
     def open(self) -> None:
-        """Connect, prove the host key, create `workdir`; calling it again does nothing."""
-        with self._lock:
-            self._closed = False
-            self._ready()
+        """Connect, prove the host key, create `workdir`; calling it again does nothing.
+
+        A host whose connection was lost is tried for what is left of RECONNECT_S.
+        """
+        self._closed = False
+        self._again("connecting", lambda session: None)
 
     def close(self) -> None:
         """Close the connection; jobs that end with us have ended when this returns.
@@ -57,24 +63,49 @@ class Link:
             if idle:
                 self._lock.release()
 
+    def abandon(self) -> None:
+        """Drop the connection without a word, whoever waits for what: the host ends our jobs when it notices."""
+        self._closed = True
+        session, self._session = self._session, None
+        if session:
+            with suppress(HostError), talk_errors(self.alias, "closing"):
+                session.close(farewell=False)
+
     def _ready(self) -> Session:
         if self._closed:
-            raise HostError(self.alias, "the connection was closed by us")
-        if self._session is None or not self._session.alive:
-            dead = self._session
-            if dead:
-                dead.close(farewell=False)
-            self._session = Session(self._end, self._name, self.workdir, self._cpus, fresh=dead is None)
-            self.reconnects += dead is not None
-            threading.Thread(target=self._follow, args=(self._session,), name="loadbook-follow", daemon=True).start()
-        return self._session
+            raise HostError(self.alias, _CLOSED)
+        session = self._session
+        if session is None or not session.alive:
+            session = self._connect()
+        self._lost_at = None
+        return session
+
+    def _connect(self) -> Session:
+        dead = self._session
+        if dead:
+            self._lose(dead)
+        session = Session(self._end, self._name, self.workdir, self._cpus, fresh=dead is None)
+        if self._closed:  # meanwhile, by another thread
+            session.close(farewell=False)
+            raise HostError(self.alias, _CLOSED)
+        self._session = session
+        self.reconnects += self._lost_at is not None
+        threading.Thread(target=self._follow, args=(session,), name="loadbook-follow", daemon=True).start()
+        return session
+
+    def _lose(self, session: Session) -> None:
+        self._lost_at = self._lost_at or time.monotonic()
+        session.close(farewell=False)
 
     def _follow(self, session: Session) -> None:
         """Open a lost connection again at once, since the host ends our jobs when we stay away."""
         session.transport.join()
-        with self._lock, suppress(HostError):
-            if self._session is session and not self._closed:
-                self._ready()
+        with self._lock:
+            if self._session is not session or self._closed:
+                return
+            self._lose(session)
+        with suppress(HostError):
+            self._again("connecting again", lambda session: None)
 
     def _once(self, doing: str, what: Callable[[Session], T]) -> T:
         """Do what could do harm when repeated."""
@@ -82,12 +113,19 @@ class Link:
             return what(self._ready())
 
     def _again(self, doing: str, what: Callable[[Session], T]) -> T:
-        """Do what may be repeated, over new connections if need be, for RECONNECT_S seconds."""
-        deadline = time.monotonic() + RECONNECT_S
+        """Do what may be repeated, over new connections if need be, until the host counts as lost."""
         while True:
             try:
                 return self._once(doing, what)
             except (LostError, UnreachableError):
-                if time.monotonic() > deadline or self._closed:
+                if self._closed or not self._may_come_back():
                     raise
-                time.sleep(0.2)
+                time.sleep(PAUSE_S)
+
+    def _may_come_back(self) -> bool:
+        if self._session is not None:  # it was there once, and nobody may have noticed yet that it is gone
+            self._lost_at = self._lost_at or time.monotonic()
+        return self._lost_at is not None and time.monotonic() < self._lost_at + RECONNECT_S
+
+
+_CLOSED = "the connection was closed by us"

@@ -83,6 +83,8 @@ class ReplayHost:
         """Remove the work folder."""
         shutil.rmtree(self.workdir, ignore_errors=True)
 
+    abandon = close
+
     def scene(self, planned: PlannedTrial | None) -> None:
         """Play back the recorded trial of the same treatment and block; None: what belongs to the run as a whole."""
         self._source, self._tape = None, self._whole_run

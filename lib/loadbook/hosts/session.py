@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Sequence
 
-from paramiko import Channel
+from paramiko import Channel, ChannelException
 
 from loadbook.core.errors import HostError, HostTimeoutError
 from loadbook.hosts.connection import ANSWER_S, close_connection, open_connection, talk_errors
@@ -18,6 +18,7 @@ from loadbook.hosts.shell import START_S, Shell, sh_join
 from loadbook.hosts.ssh_config import Endpoint
 
 FAREWELL_S = 8.0
+RETRY_S = 0.5
 _FOREIGN = 3
 
 
@@ -39,15 +40,23 @@ class Session:
             raise
 
     def _open(self, fresh: bool) -> None:
-        shells = [Shell(self.transport.open_session()) for _ in range(2)]  # both run their login files at once
+        shells = [Shell(self._channel()) for _ in range(2)]  # both run their login files at once
         self._shell = self._ready(shells[0])
         self.files = Files(self._end.alias, self.transport, self._sha256)
         self.script = f"{self.workdir}/{self._install_launcher()}"
         if fresh:
-            self.call(sh_join(["/bin/sh", self.script, "sweep"]), timeout_s=START_S)
+            self.call(sh_join(["/bin/sh", self.script, "sweep", self.name]), timeout_s=START_S)
         self._ready(shells[1])
         self._watcher = Watcher(shells[1].channel, self.script, self.name)
         self._watcher.tell(f"shell {self._shell.pid}")
+
+    def _channel(self) -> Channel:
+        """Open a channel, once more if sshd refuses: one that was closed just now may still count for it."""
+        try:
+            return self.transport.open_session()
+        except ChannelException:
+            time.sleep(RETRY_S)
+            return self.transport.open_session()
 
     def _ready(self, shell: Shell) -> Shell:
         allowed = shell.prepare(self._cpus)
@@ -98,7 +107,7 @@ class Session:
             ) from None
 
     def _replace_shell(self) -> None:
-        self._shell = self._ready(Shell(self.transport.open_session()))
+        self._shell = self._ready(Shell(self._channel()))
         self._watcher.tell(f"shell {self._shell.pid}")
 
     def close(self, *, farewell: bool) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from loadbook.core.errors import DataError
 from loadbook.design.plan import PlannedTrial
@@ -75,6 +76,11 @@ class Keeper:
         record = _sealed(folder) or blank_record(self.bench, planned, attempt)
         self.end(record, folder, final=record.status in WHOLE)
         return record
+
+
+def lost_attempts(entries: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Return trial and number of the attempts that lost a host, on which something of them may still be."""
+    return [(e["trial"], e["attempt"]) for e in entries if e["event"] == "ended" and e["status"] == "lost"]
 
 
 def _sealed(folder: Path) -> TrialRecord | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ class Bench:
     `seats` are those of all treatments; `stage` tells what one of them needs.
     `tools` holds the load generators of all treatments by name, `tool_versions` a version by host alias and tool.
     `lab` is the kind of the lab, "" for other hosts; `replay` is the id of the run that is played back, None where
-    something really happens.
+    something really happens. `over` is set when the sitting ends: whoever pauses then goes on.
     """
 
     plan: Plan
@@ -41,6 +42,7 @@ class Bench:
     service_versions: dict[Seat, str] = field(default_factory=dict)
     boot_ids: dict[str, str] = field(default_factory=dict)
     host_cpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    over: threading.Event = field(default_factory=threading.Event)
     _stages: dict[str, Stage] = field(default_factory=dict)
 
     def stage(self, treatment: str) -> Stage:
@@ -87,6 +89,10 @@ class Bench:
         if not any(study.setting(treatment, study.workload.role).delay_ms for treatment in self.plan.treatments):
             return None
         return "userspace" if any(seat.role == LINE for seat in self.seats) else "kernel"
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, but no longer than the sitting lasts."""
+        self.over.wait(seconds)
 
     def cpus_of(self, alias: str) -> list[int]:
         """Return the CPU mask that the hosts file gives a host; empty: every CPU."""

@@ -13,7 +13,10 @@ from loadbook.design.plan import PlannedTrial
 from loadbook.records.manifest import TrialRecord
 from loadbook.trials.attempts import Keeper
 from loadbook.trials.bench import Bench
+from loadbook.trials.leftovers import clear
+from loadbook.trials.names import job_stem
 from loadbook.trials.progress import Kind, OnEvent, Progress
+from loadbook.trials.reach import come_back
 from loadbook.trials.trial import Attempt
 
 MAX_ATTEMPTS = 2
@@ -51,24 +54,20 @@ def _do(bench: Bench, keeper: Keeper, planned: PlannedTrial, on_event: OnEvent) 
         try:
             record = attempt.run()
         except KeyboardInterrupt:
+            # whatever it was about to be: it was interrupted, and is repeated
+            attempt.record.status, attempt.record.reason = "cancelled", "interrupted by the user"
             keeper.end(attempt.record, folder, final=False)
             raise
         again = attempt.retry and left > 0
         keeper.end(record, folder, final=not again)
         if attempt.retry:
-            _reconnect(bench)
+            come_back(bench)
+            with contextlib.suppress(HostError):  # of a host that is still away, whoever resumes the run clears it
+                clear(bench, [job_stem(bench.run, planned.trial, number)])
         if not again:
             return record
         on_event(Progress("note", f"{planned.trial}: {record.status} ({record.reason}); trying again"))
     raise AssertionError("the last attempt always returns")
-
-
-def _reconnect(bench: Bench) -> None:
-    """Open new connections; a host that cannot be reached will say so in the next attempt."""
-    for host in bench.hosts.values():
-        host.close()
-        with contextlib.suppress(HostError):
-            host.open()
 
 
 def _stopped(keeper: Keeper, lost: list[TrialRecord]) -> LoadbookError:

@@ -27,7 +27,7 @@ WARMUP_SPARE_S = 2
 # with its children, since JMeter's own start script does not exec and would leave its JVM, and the load, behind
 _CUT = """"$@" & pid=$!; sleep "$0"; children=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null)
 kill -s TERM "$pid" $children; wait "$pid"; exit 0"""
-STOP_GRACE_S = 2.0
+STOP_GRACE_S = 5.0
 MAX_OUTPUT_BYTES = 200_000_000
 MAX_FILE_BYTES = 2_000_000_000  # of a tool's own: JMeter writes 90 bytes a request
 

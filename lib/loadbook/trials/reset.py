@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from loadbook.core.errors import CommandError
@@ -31,17 +32,17 @@ class Rest(NamedTuple):
     boot_id: str
 
 
-def reset(host: Host, rule: Reset) -> Rest:
+def reset(host: Host, rule: Reset, pause: Callable[[float], object] = time.sleep) -> Rest:
     """Let `host` settle, wait until it is at rest by `rule` (at most `wait_s` seconds), return how it stands."""
     begun = time.monotonic()
-    time.sleep(rule.settle_s if host.live else 0)
+    pause(rule.settle_s if host.live else 0)
     while True:
         rest = _look(host)
         waited_s = time.monotonic() - begun
         at_rest = rest.state["time_wait"] <= rule.max_time_wait
         if at_rest or waited_s >= rule.wait_s:
             return Rest(rest.state | {"waited_s": round(waited_s, 3), "at_rest": float(at_rest)}, rest.boot_id)
-        time.sleep(POLL_S)
+        pause(POLL_S)
 
 
 def _look(host: Host) -> Rest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import subprocess
 import time
@@ -12,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from loadbook.core.errors import HostError
 from loadbook.core.metrics import metric as metric_of
 from loadbook.design.plan import study_sha256
 from loadbook.hosts.facts import facts
@@ -25,15 +23,19 @@ from loadbook.records.manifest import read_json, write_json
 from loadbook.records.schema import SCHEMA_VERSION
 from loadbook.records.verify import own_files
 from loadbook.trials.alike import hosts_of, must_be_alike
-from loadbook.trials.attempts import Keeper
+from loadbook.trials.attempts import Keeper, lost_attempts
 from loadbook.trials.bench import Bench
 from loadbook.trials.choose import Chosen
 from loadbook.trials.connect import make_bench
-from loadbook.trials.load import forget_job
-from loadbook.trials.names import job_names, job_stem, preflight_stem, service_name
+from loadbook.trials.leftovers import clear
+from loadbook.trials.names import job_stem, preflight_stem
 from loadbook.trials.preflight import preflight
 from loadbook.trials.progress import OnEvent, Progress
-from loadbook.trials.stage import LINE
+from loadbook.trials.reach import close_all
+
+# hosts get so long to end our jobs; after an interruption they do what is left by themselves
+CLOSE_S = 12.0
+HURRIED_S = 2.0
 
 
 class Session:
@@ -51,10 +53,9 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         """Close every connection, which frees whoever still waits on one and ends jobs that end with us."""
-        for host in self.bench.hosts.values():
-            with contextlib.suppress(HostError):
-                host.close()
+        self.bench.over.set()
         self.bench.pool.shutdown(wait=False, cancel_futures=True)
+        close_all(self.bench, HURRIED_S if isinstance(error, KeyboardInterrupt) else CLOSE_S)
 
     def prepare(self, study_file: Path) -> None:
         """Stop leftovers, check everything, and make the run's folder when it is a new one."""
@@ -86,21 +87,13 @@ class Session:
                 yield f"{metric} of several drivers has a total only where the tool logs every request (docs/tools.md)"
 
     def _stop_leftovers(self) -> None:
-        """Stop what a dead controller may have left running on the hosts, by the names of its unfinished attempts."""
+        """Stop what a dead controller, or an attempt that lost its host, may have left on the hosts."""
         with Ledger(self.paths.ledger) as ledger:
-            open_attempts = Keeper(self.bench, self.paths, ledger).unfinished()
-        stems = [job_stem(self.chosen.run, planned.trial, attempt) for planned, attempt in open_attempts]
-        stems.append(preflight_stem(self.chosen.run))
-        self.bench.each(lambda alias: self._clear(alias, stems), self.bench.hosts)
-
-    def _clear(self, alias: str, stems: list[str]) -> None:
-        host, roles = self.bench.hosts[alias], (*self.chosen.plan.study.roles, LINE)
-        for stem in stems:
-            for name in job_names(stem, roles):
-                host.stop(name, grace_s=1.0)
-                forget_job(host, name)
-            for role in roles:
-                host.remove(f"{host.workdir}/services/{service_name(stem, role)}")
+            keeper = Keeper(self.bench, self.paths, ledger)
+            open_attempts = [(planned.trial, attempt) for planned, attempt in keeper.unfinished()]
+            open_attempts += lost_attempts(ledger.entries)
+        stems = [job_stem(self.chosen.run, trial, attempt) for trial, attempt in open_attempts]
+        clear(self.bench, [*stems, preflight_stem(self.chosen.run)])
 
     def settle(self, keeper: Keeper) -> None:
         """Give every attempt of a dead controller its recorded end, and say so."""

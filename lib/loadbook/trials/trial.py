@@ -26,6 +26,7 @@ from loadbook.trials.changes import Guards
 from loadbook.trials.evidence import InvalidTrial, ask, keep, wrong_answer
 from loadbook.trials.load import Load
 from loadbook.trials.names import blank_record, guard_name, job_stem, load_name, monitor_name, service_name
+from loadbook.trials.reach import Reach, in_time
 from loadbook.trials.reset import reset
 from loadbook.trials.servers import Servers
 from loadbook.trials.watch import Watch
@@ -33,6 +34,9 @@ from loadbook.trials.watch import Watch
 SERVICE_LEASE_EXTRA_S = 60.0
 # a wall clock that moved against the monotonic one by more than this spoils the trial's times
 MAX_CLOCK_STEP_S = 1.0
+# an interrupted attempt waits so long for load and services to end (TERM, 5 s, KILL), then for settings to be put back
+CANCEL_S = 7.0
+RESTORE_S = 5.0
 
 
 class Attempt:
@@ -69,29 +73,38 @@ class Attempt:
     def run(self) -> TrialRecord:
         """Do everything and return the record, not yet sealed; only KeyboardInterrupt and local errors get out."""
         begun_s, self.record.started = time.monotonic(), time.time()
-        connected = self._connections()
+        hurried, reach = False, Reach(self.bench)
+        try:
+            self._try(reach, begun_s)
+        except KeyboardInterrupt:
+            hurried = True
+            raise
+        finally:
+            with self._timed("stop"):
+                self._stop(*((CANCEL_S, RESTORE_S) if hurried else (None, None)))
+            for alias, host in self.bench.hosts.items():
+                keep(self.folder / tape_name(alias), host.take())
+            self.record.reconnects = reach.reconnects
+            self.record.duration_s = round(time.monotonic() - begun_s, 4)
+        return self.record
+
+    def _try(self, reach: Reach, begun_s: float) -> None:
+        """Run the phases and say how they ended."""
         try:
             self._run_phases()
+            reach.must_not_have_rebooted(self.record.boot_ids)
             self._end("ok", None)
-            self._judge(time.time() - self.record.started - (time.monotonic() - begun_s))
-        except KeyboardInterrupt:
-            self._end("cancelled", "interrupted by the user")
-            raise
-        except LoadbookError as error:
-            self._end(_status_of(error, self._phase), f"{self._phase}: {error.message}")
+            self._judge(time.time() - (self.record.started or 0) - (time.monotonic() - begun_s))
+            if self.record.status != "ok":
+                reach.must_have_held(self.record.reason or "")
+        except LoadbookError as seen:
+            phase, error = self._phase, reach.behind(seen, self.record.boot_ids)
+            self._end(_status_of(error, phase), f"{phase}: {error.message}")
             self.retry = isinstance(error, HostError) and error.transient
-            if isinstance(error, LostError | UnreachableError):
+            if error is seen and isinstance(error, LostError | UnreachableError):
                 self._give_up(error.host)
             else:
                 self._keep_outputs()
-        finally:
-            with self._timed("stop"):
-                self._stop()
-            for alias, host in self.bench.hosts.items():
-                keep(self.folder / tape_name(alias), host.take())
-            self.record.reconnects = self._connections() - connected
-            self.record.duration_s = round(time.monotonic() - begun_s, 4)
-        return self.record
 
     def _run_phases(self) -> None:
         phases = (self._reset, self._configure, self._start, self._ask_before, self._load, self._ask_after)
@@ -107,16 +120,13 @@ class Attempt:
         finally:
             self.record.phases_s[name] = round(time.monotonic() - begun, 4)
 
-    def _connections(self) -> int:
-        """Return how often hosts had to be connected again so far; hosts that cannot lose us do not count."""
-        return sum(getattr(host, "reconnects", 0) for host in self.bench.hosts.values())
-
     def _end(self, status: Status, reason: str | None) -> None:
         self.record.status, self.record.reason = status, reason
 
     def _reset(self) -> None:
         self.bench.scene(self.planned)
-        rests = self.bench.each(lambda alias: reset(self.bench.hosts[alias], self.study.reset), self.bench.hosts)
+        pause = self.bench.pause
+        rests = self.bench.each(lambda a: reset(self.bench.hosts[a], self.study.reset, pause), self.bench.hosts)
         self.record.reset = {alias: rest.state for alias, rest in rests.items()}
         self.record.boot_ids = {alias: rest.boot_id for alias, rest in rests.items()}
         for alias, boot_id in self.record.boot_ids.items():
@@ -211,15 +221,13 @@ class Attempt:
                 self.bench.hosts[alias].stop(self.load.name, grace_s=1.0)
                 self.record.drivers.append(self.load.collect(self.bench.hosts[alias], self.folder))
 
-    def _stop(self) -> None:
-        """End everything that was started; what cannot be reached any more ends by its lease."""
+    def _stop(self, limit_s: float | None, restore_s: float | None) -> None:
+        """End everything that was started; what cannot be reached any more, or in time, ends by its lease."""
         self.load.cancel()
         ends = self.servers.ends()
         ends += [partial(self.load.end, self.bench.hosts[alias]) for alias in self.load.started]
-        for ended in [self.bench.pool.submit(end) for end in (*ends, self.watch.end)]:
-            with contextlib.suppress(HostError):
-                ended.result()
-        self.guards.restore()
+        in_time(self.bench, [*ends, self.watch.end], limit_s)
+        in_time(self.bench, [self.guards.restore], restore_s)
 
 
 def _status_of(error: LoadbookError, phase: str) -> Status:

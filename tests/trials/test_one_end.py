@@ -1,0 +1,101 @@
+"""Whatever call to a host fails and however, every attempt ends in exactly one recorded state, the one of its fault."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadbook.core.errors import CommandError, HostTimeoutError, LostError, ToolError, UnreachableError
+from loadbook.records.ledger import read_ledger
+from loadbook.records.manifest import read_json
+from loadbook.trials import connect, trial
+from loadbook.trials.api import run_study
+from recorded import STUDY, copy_recorded_run, run_of
+
+CALLS = ("run", "script", "put", "get", "fetch", "exists", "start", "state", "wait", "stop", "http_get", "clock")
+# what is raised -> the states that an attempt may end in for it
+FAULTS: dict[str, tuple[Callable[[str], BaseException], set[str]]] = {
+    "lost": (lambda alias: LostError(alias, "injected"), {"lost"}),
+    "unreachable": (lambda alias: UnreachableError(alias, "injected"), {"lost"}),
+    "timeout": (lambda alias: HostTimeoutError(alias, "injected"), {"lost", "timeout"}),
+    "refused": (lambda alias: CommandError(alias, "injected"), {"invalid"}),
+    "tool": (lambda alias: ToolError("injected"), {"tool_failed"}),
+    "interrupt": (lambda alias: KeyboardInterrupt(), {"cancelled"}),
+}
+
+
+class Faulty:
+    """A host that raises at the n-th call of a trial, counted over all hosts."""
+
+    left, fault, stopping, raised = 0, "", False, ""
+    lock = threading.Lock()
+
+    def __init__(self, host: Any) -> None:
+        self._host, self._in_trial = host, False
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._host, name)
+        return (lambda *args, **named: self._call(name, found, *args, **named)) if name in CALLS else found
+
+    def scene(self, planned: Any) -> None:
+        self._in_trial = planned is not None
+        self._host.scene(planned)
+
+    def _call(self, name: str, found: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        with Faulty.lock:
+            Faulty.left -= self._in_trial
+            due = self._in_trial and Faulty.left == 0
+        if due:
+            Faulty.raised = "stop" if Faulty.stopping else name
+            raise FAULTS[Faulty.fault][0](self._host.alias)
+        return found(*args, **named)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def faulty():
+    ends = trial.in_time
+
+    def in_time(*args: Any) -> None:
+        Faulty.stopping = True
+        try:
+            ends(*args)
+        finally:
+            Faulty.stopping = False
+
+    taped = connect.taped
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connect, "taped", lambda host, run: Faulty(taped(host, run)))
+        patch.setattr(trial, "in_time", in_time)
+        yield
+
+
+@given(st.integers(1, 120), st.sampled_from(sorted(FAULTS)))
+@settings(max_examples=25, deadline=None)
+def test_one_end_in_the_state_of_the_fault(number, fault):
+    Faulty.left, Faulty.fault, Faulty.raised = number, fault, ""
+    with tempfile.TemporaryDirectory() as folder:
+        layout = copy_recorded_run(Path(folder))
+        hosts, before = run_of(layout) / "hosts.toml", layout.runs(STUDY)
+        try:
+            run_study(layout, STUDY, hosts, blocks=1, new=True)
+        except KeyboardInterrupt:
+            assert fault == "interrupt"
+            run_study(layout, STUDY, hosts)
+        (run,) = set(layout.runs(STUDY)) - set(before)
+        paths = layout.run(STUDY, run)
+        ended = [e for e in read_ledger(paths.ledger) if e["event"] == "ended"]
+        begun = [e for e in read_ledger(paths.ledger) if e["event"] == "started"]
+        assert [(e["trial"], e["attempt"]) for e in begun] == [(e["trial"], e["attempt"]) for e in ended]
+        assert {e["trial"] for e in ended if e["final"]} == {t["trial"] for t in read_json(paths.plan)["trials"]}
+        named = {e["status"] for e in ended} - {"ok"}
+        if Faulty.raised and Faulty.raised != "stop":
+            assert named and named <= FAULTS[fault][1]
+        else:
+            assert named <= FAULTS[fault][1]  # an interruption counts while things are being stopped, too
