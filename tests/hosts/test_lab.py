@@ -17,6 +17,7 @@ from loadbook.cli.lab import lab as lab_command
 from loadbook.core.errors import UnreachableError, UsageError
 from loadbook.hosts import connect, read_hosts
 from loadbook.hosts.host import Job
+from loadbook.hosts.host_lock import Claim
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.lab_plan import cpu_masks
 from waiting import wait_until
@@ -137,12 +138,12 @@ def test_hosts_come_as_they_are_needed_and_the_others_stay(tmp_path):
 
 def test_hosts_that_a_run_uses_are_neither_changed_nor_taken_away(own):
     first = own.up()
-    host = connect(own.hosts_file, "web", "20200101-000000")
+    host = connect(own.hosts_file, "web", "20200101-000000", claim=Claim("other", "20200101-000000"))
     everywhere = len(os.sched_getaffinity(0)) if first[0].cpus else 1
     for other in (replace(own, least=everywhere), replace(own, hosts={"driver": ("driver",)})):
         if other.hosts == own.hosts and everywhere < 2:
             continue  # one CPU: there are no masks that could change
-        with pytest.raises(UsageError, match="host web of the lab is in use by run 20200101-000000"):
+        with pytest.raises(UsageError, match="host web of the lab is in use by .*, run 20200101-000000 of other"):
             other.up()
     assert own.status() == first and own.up() == first
     assert host.run(["true"], timeout_s=5).rc == 0

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import re
 import signal
 import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from controllers import jobs_left, loadbook
 from loadbook.core.errors import UsageError
-from loadbook.hosts.in_use import runs_at
+from loadbook.hosts.in_use import owners_at
 from loadbook.records import manifest
 from loadbook.records.layout import Layout
 from loadbook.records.ledger import read_ledger, states
@@ -51,38 +46,6 @@ def layout(tmp_path) -> Layout:
     return made
 
 
-def loadbook(layout: Layout, *words: str) -> subprocess.Popen[str]:
-    environment = os.environ | {"LOADBOOK_HOME": str(layout.root)}
-    command = [sys.executable, "-c", "from loadbook.cli import main; main()", *words]
-    return subprocess.Popen(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # a shell starts what it puts into the background (these tests, perhaps) deaf to Ctrl-C
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-
-
-def jobs_left(lab) -> list[str]:
-    """Command lines of processes whose working folder is in the lab, but for its sshd and their watchers."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            where = str((folder / "cwd").readlink())
-            if where.startswith(f"{lab.folder}/") and "/jobs/" in where:
-                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except OSError:
-            continue
-    return found
-
-
-def digests(layout: Layout) -> dict[str, str]:
-    files = layout.study_raw("small").glob("*/trials/*/*")
-    return {str(f.relative_to(layout.root)): manifest.sha256_file(f) for f in files if f.is_file()}
-
-
 def job_folders(lab) -> set[Path]:
     """Return the jobs that hosts of the lab hold; other tests of the session leave theirs."""
     return set(lab.folder.glob("*/work/jobs/*"))
@@ -109,58 +72,6 @@ def test_a_run_is_whole_and_leaves_nothing_behind(lab, layout):
     assert jobs_left(lab) == []
     assert job_folders(lab) == jobs_before
     assert not list(lab.folder.glob("*/work/services/*"))
-
-
-def test_killed_at_any_instant_the_same_command_completes(lab, layout):
-    seed = random.randrange(1 << 30)
-    draw, kept, plans = random.Random(seed), {}, set()
-    others = job_folders(lab)
-    for _ in range(4):
-        controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
-        time.sleep(draw.uniform(0.5, 5))
-        controller.kill()
-        controller.communicate()
-        now = digests(layout)
-        assert kept.items() <= now.items(), f"seed {seed}: a published trial changed"
-        kept, plans = now, plans | {p.read_text() for p in layout.study_raw("small").glob("*/plan.json")}
-    deadline = time.monotonic() + 35
-    while jobs_left(lab) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert jobs_left(lab) == [], f"seed {seed}"
-    last = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
-    out, err = last.communicate(timeout=120)
-    assert last.returncode == 0, f"seed {seed}: {err}"
-    assert job_folders(lab) <= others, f"seed {seed}: folders of killed attempts are left on the hosts"
-    assert kept.items() <= digests(layout).items()
-    assert {p.read_text() for p in layout.study_raw("small").glob("*/plan.json")} >= plans
-    for run in layout.runs("small"):
-        paths = layout.run("small", run)
-        ended = states(read_ledger(paths.ledger))
-        assert {s.status for s in ended.values()} == {"ok"}
-        assert sorted(p.name for p in paths.trials.iterdir()) == ["t0001", "t0002", "t0003", "t0004"]
-        assert not list((paths.raw / "staging").glob("*"))
-    assert re.search(r"^run \d{8}-\d{6}(-\d+)?\ndata .*\n\Z", out, re.MULTILINE)
-
-
-def test_ctrl_c_records_the_trial_as_cancelled_and_says_so(lab, layout):
-    controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
-    for line in controller.stderr:
-        if "t0001" in line:
-            break
-    time.sleep(1.0)
-    begun = time.monotonic()
-    controller.send_signal(signal.SIGINT)
-    _, err = controller.communicate(timeout=30)
-    assert (controller.returncode, time.monotonic() - begun < 15) == (130, True)
-    assert "Traceback" not in err
-    assert "the same command goes on" in err
-    assert jobs_left(lab) == []
-    paths = layout.run("small", layout.resolve_run("small"))
-    cancelled = [(t, s) for t, s in states(read_ledger(paths.ledger)).items() if s.status == "cancelled"]
-    assert len(cancelled) == 1
-    trial, state = cancelled[0]
-    kept = manifest.read(paths.failed / f"{trial}-attempt{state.attempt}")
-    assert (kept.status, kept.reason) == ("cancelled", "interrupted by the user")
 
 
 def test_an_unfinished_run_does_not_go_on_with_other_or_changed_hosts(lab, layout, tmp_path):
@@ -206,15 +117,6 @@ def test_a_taken_port_is_found_before_the_first_trial(lab, layout):
             run_study(layout, "small", lab.hosts_file)
 
 
-def test_hosts_that_another_run_uses_are_left_alone(lab, layout, connect_lab):
-    other = connect_lab("web", "20200101-000000")
-    with pytest.raises(PreflightError) as refused:
-        run_study(layout, "small", lab.hosts_file)
-    assert refused.value.problems == ["host web: in use by run 20200101-000000: wait for its end"]
-    other.close()
-    run_study(layout, "small", lab.hosts_file, blocks=1)
-
-
 def test_what_a_killed_preflight_left_is_cleared_when_its_run_goes_on(lab, layout):
     def interrupted(event):
         if event.kind == "trial-started":
@@ -234,7 +136,7 @@ def test_a_run_that_cannot_start_keeps_nobody_away(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL + "[roles.driver]\nloss = 0.1\n")
     with pytest.raises(UsageError, match="lost packets can only be made by the kernel"):
         run_study(layout, "small", lab.hosts_file)
-    assert not runs_at(lab.folder / "driver" / "work")
+    assert not owners_at(lab.folder / "driver" / "work")
 
 
 def test_a_page_that_is_wrong_makes_an_invalid_trial_and_the_run_goes_on(lab, layout):

@@ -1,6 +1,9 @@
+"""One process per study folder, and what becomes of a second one."""
+
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 
@@ -19,20 +22,29 @@ with only_runner(Path(sys.argv[1])):
 """
 
 
-def test_a_second_runner_is_refused_and_death_frees_the_lock(tmp_path):
+@pytest.mark.fault(8)
+def test_a_second_runner_is_refused_and_death_frees_the_lock(tmp_path, record_property):
     owner = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert owner.stdout.readline() == "held\n"
-    with pytest.raises(UsageError, match=rf"process {owner.pid}, started .* ago") as refused, only_runner(tmp_path):
+    said = rf"process {owner.pid} of \S+ on {socket.gethostname()}, started .* ago"
+    with pytest.raises(UsageError, match=said) as refused, only_runner(tmp_path):
         raise AssertionError
     assert refused.value.exit_code == 2
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     owner.stdout.close()
-    with only_runner(tmp_path):
-        pass
+    with only_runner(tmp_path) as taken_over:
+        assert f"process {owner.pid} of" in taken_over and "which died, is taken over" in taken_over
+    record_property("seen", "owner named; taken over after kill -9, and said")
 
 
-def test_the_lock_is_free_again_after_use(tmp_path):
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+def test_the_lock_is_free_again_after_use(tmp_path, error):
     for _ in range(2):
-        with only_runner(tmp_path / "study"):
-            pass
+        try:
+            with only_runner(tmp_path / "study") as taken_over:
+                assert taken_over == ""
+                if error:
+                    raise error
+        except KeyboardInterrupt:
+            assert error

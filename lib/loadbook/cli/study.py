@@ -100,6 +100,14 @@ def _length(work: Workload) -> str:
     metavar="K",
     help="Add K blocks to the finished run, or to that of --resume; exploratory unless the study looks there.",
 )
+@click.option("--wait", is_flag=True, help="Wait for hosts that another run uses, instead of being refused.")
+@click.option("--wait-limit", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait, but no longer than this.")
+@click.option(
+    "--break-lock",
+    default="",
+    metavar="ID",
+    help="End the run that holds a host, by the id that a refusal shows. Yours, or as root on the host.",
+)
 @click.option("--dry-run", "dry", is_flag=True, help="Only print every command, host by host; no host is touched.")
 @click.option("--verbose", is_flag=True, help="With --dry-run: with every file and script in full.")
 def run(
@@ -110,6 +118,9 @@ def run(
     resume: str | None,
     new: bool,
     more: int | None,
+    wait: bool,
+    wait_limit: float | None,
+    break_lock: str,
     dry: bool,
     verbose: bool,
 ) -> None:
@@ -125,6 +136,7 @@ def run(
     from loadbook.stats.wording.sentences import added_after
     from loadbook.trials.api import run_study
     from loadbook.trials.studies import load_study
+    from loadbook.trials.turn import Turn
 
     if (verbose and not dry) or (dry and (resume or more)):
         raise UsageError("--dry-run shows a new run, and --verbose goes with it", "leave --resume and --more out")
@@ -134,8 +146,10 @@ def run(
         show(layout(), study, hosts, subset, blocks, verbose)
         return
     here = layout()
+    patience_s = wait_limit if wait_limit is not None else float("inf") if wait else 0.0
+    turn = Turn(patience_s, break_lock)
     with interrupts(hosts or here.lab / "hosts.toml"), Reporter(sys.stderr) as reporter:
-        done = run_study(here, study, hosts, subset, blocks, new, resume, reporter, more)
+        done = run_study(here, study, hosts, subset, blocks, new, resume, reporter, more, turn)
     name = load_study(here, study).name
     echo(make_tables(here, name, done))
     if added := plan_of(here.run(name, done)).get("added"):

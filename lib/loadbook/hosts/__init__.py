@@ -3,6 +3,7 @@
 How other floors use this one (every call is bounded in time; errors are HostError and its children)::
 
     host = connect(hosts_path, "driver", run_id)            # open RemoteHost; host.close() ends its jobs
+    connect(..., claim=Claim(study, run_id))               # with the machine's lock; InUseError where another has it
     host.run(argv, timeout_s=5, check=True)                 # Completed(rc, stdout, stderr), bytes
     host.script(text, ["$1", "$2"], timeout_s=5)            # POSIX sh, one round trip, in host.workdir
     host.start(Job("t1-load", (warmup, load), lease_s=60))  # detached; outputs in <workdir>/jobs/t1-load/
@@ -19,6 +20,7 @@ How other floors use this one (every call is bounded in time; errors are HostErr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,20 +28,25 @@ from loadbook.core.errors import UsageError
 from loadbook.hosts.inventory import HostsFile, read_hosts
 
 if TYPE_CHECKING:
+    from loadbook.hosts.host_lock import Claim
     from loadbook.hosts.remote import RemoteHost
 
 
-def connect(hosts_path: Path, alias: str, run_id: str = "adhoc", *, hosts: HostsFile | None = None) -> RemoteHost:
-    """Return the open host `alias` of a hosts file (`hosts` if it was read already).
+def connect(
+    hosts_path: Path, alias: str, run_id: str = "adhoc", *, hosts: HostsFile | None = None, claim: Claim | None = None
+) -> RemoteHost:
+    """Return the open host `alias` of a hosts file (`hosts` if it was read already); with `claim` it is ours alone.
 
     Jobs started through it end when it is closed, or seconds after our process died.
     """
-    remote = remote_host(hosts_path, alias, run_id, hosts=hosts)
+    remote = remote_host(hosts_path, alias, run_id, hosts=hosts, claim=claim)
     remote.open()
     return remote
 
 
-def remote_host(hosts_path: Path, alias: str, run_id: str = "adhoc", *, hosts: HostsFile | None = None) -> RemoteHost:
+def remote_host(
+    hosts_path: Path, alias: str, run_id: str = "adhoc", *, hosts: HostsFile | None = None, claim: Claim | None = None
+) -> RemoteHost:
     """Return the host `alias` of a hosts file, not opened yet."""
     from loadbook.hosts.remote import RemoteHost
     from loadbook.hosts.ssh_config import resolve
@@ -49,7 +56,9 @@ def remote_host(hosts_path: Path, alias: str, run_id: str = "adhoc", *, hosts: H
     if alias not in known.hosts:
         raise UsageError(f"{hosts_path} has no host {alias!r}", f"hosts: {', '.join(known.hosts)}")
     entry = known.hosts[alias]
-    return RemoteHost(resolve(alias, entry, trust_file(hosts_path, known)), entry, check_name("run", run_id))
+    end = resolve(alias, entry, trust_file(hosts_path, known))
+    end = replace(end, claim=claim.on(entry.lock)) if claim else end
+    return RemoteHost(end, entry, check_name("run", run_id))
 
 
 def trust_file(hosts_path: Path, hosts: HostsFile) -> Path:

@@ -1,46 +1,38 @@
-"""Which runs are under way on a host: told by their live sessions, not by a lock that a dead controller would leave."""
+"""Which runs hold the hosts of a lab on this machine: told by their locks, which the death of a run frees."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from loadbook.core.errors import UsageError
+from loadbook.hosts.host_lock import Owner, owners_in
+from loadbook.hosts.jobs import launcher
 from loadbook.hosts.sshd import Sshd
 
-# run in a host's work folder: prints the name of every session whose controller lives
-SESSIONS = """
-for watcher in sessions/*/watcher; do
-  folder=${watcher%/watcher}
-  [ -e "$watcher" ] && [ ! -e "$folder/lost" ] && read -r pid born <"$watcher" || continue
-  if kill -0 "$pid" 2>/dev/null; then echo "${folder#sessions/}"; fi
-done
-"""
 LOOK_S = 20.0
-_OF_RUN = re.compile(r"(\d{8}-\d{6}(?:-\d+)?)-[0-9a-f]{12}")
 
 
-def runs_in(answer: bytes) -> set[str]:
-    """Return the ids of the runs among what SESSIONS printed."""
-    return {m[1] for line in answer.decode(errors="replace").splitlines() if (m := _OF_RUN.fullmatch(line))}
+def lock_at(workdir: Path) -> Path:
+    """Return the lock of a lab's host: its own, since labs that do not know of each other share the machine."""
+    return workdir / "host.lock"
 
 
-def runs_at(workdir: Path) -> set[str]:
-    """Return the ids of the runs under way in a work folder of this machine."""
+def owners_at(workdir: Path) -> list[Owner]:
+    """Return who holds the host of a lab that has this work folder."""
     if not workdir.is_dir():
-        return set()
+        return []
+    words = ["/bin/sh", "-c", launcher()[1].decode(), "job.sh", "owners", str(lock_at(workdir))]
     done = subprocess.run(
-        ["/bin/sh", "-c", SESSIONS], cwd=workdir, stdin=subprocess.DEVNULL, capture_output=True, timeout=LOOK_S,
-        check=False,
-    )  # fmt: skip
-    return runs_in(done.stdout)
+        words, cwd=workdir, stdin=subprocess.DEVNULL, capture_output=True, timeout=LOOK_S, check=False
+    )
+    return owners_in(done.stdout)
 
 
 def must_be_idle(servers: Sequence[Sshd]) -> None:
     """Raise UsageError when a run is under way on one of these hosts, which are to be ended."""
     for server in servers:
-        if runs := runs_at(server.workdir):
-            said = f"host {server.alias} of the lab is in use by run {', '.join(sorted(runs))}"
+        if owners := owners_at(server.workdir):
+            said = f"host {server.alias} of the lab is in use by {owners[0].said}"
             raise UsageError(f"{said}, and would have to be changed", "wait for its end, or end it: loadbook lab down")

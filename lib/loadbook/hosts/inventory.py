@@ -48,6 +48,7 @@ class HostEntry(BaseModel):
     workdir: Folder | None = Field(
         None, description="on the host; default /tmp/loadbook-<user>-<alias>"
     )
+    lock: Folder | None = Field(None, description="file that one run at a time holds; default /tmp/loadbook-host.lock")
     host_name: HostName | None = None
     port: Annotated[int, Field(gt=0, lt=65536)] | None = None
     user: UserName | None = None

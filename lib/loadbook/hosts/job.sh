@@ -5,8 +5,11 @@
 #                               step K does not begin before the instant in DIR/at.K (seconds.milliseconds of our clock)
 #   job.sh state DIR            print "<pid or -> <rc or -> <1 while running, else 0>"
 #   job.sh end DIR GRACE_S      end the job's group: TERM, after GRACE_S seconds KILL
-#   job.sh watch SESSION        dead-man switch: when stdin ends, end the session's shell and jobs
-#   job.sh sweep [all]          end the jobs whose session is over (or all), and forget those sessions
+#   job.sh watch SESSION LEASE_S [LOCK OWNER ...]
+#                               dead-man switch: when stdin ends, or says nothing for LEASE_S seconds, end the session's
+#                               shell and jobs; with LOCK hold the machine's lock meanwhile
+#   job.sh sweep [all|SESSION]  end the jobs whose session is over (or all, or that of SESSION), and forget those sessions
+#   job.sh owners LOCK, job.sh evict LOCK ID            see lock.sh
 #
 # Run in the work folder; a session is a folder below sessions/, a job a folder below jobs/. A job that ends with
 # its session holds the session's name in its file `session`. Paths may be relative.
@@ -101,12 +104,15 @@ run() {
     read_file session session
     guard "$2" </dev/null >/dev/null 2>&1 &
     [ -z "$session" ] || session_takes_jobs "../../sessions/$session" || ending=1
+    reserve rc 8
     k=1
     rc=0
     while [ -e "cmd.$k" ] && [ -z "$ending" ]; do
         read_file at "at.$k"
         [ -z "$at" ] || sleep_until "$at"
         [ -z "$ending" ] || break
+        reserve "times.$k" 48
+        reserve "rc.$k" 8
         find_now
         start=$now
         (
@@ -117,13 +123,21 @@ run() {
         ) </dev/null >"stdout.$k" 2>"stderr.$k"
         rc=$?
         find_now
-        echo "$start $now" >"times.$k"
-        echo "$rc" >"rc.$k"
+        fill "times.$k" 48 "$start $now"
+        fill "rc.$k" 8 "$rc"
         k=$((k + 1))
     done
     [ -e "cmd.$k" ] && rc=143
     finish .
     signal_group KILL $$
+}
+
+reserve() { # FILE WIDTH: room for a line, kept now for when the disk is full
+    printf "%${2}s\n" '' >"$1.part"
+}
+
+fill() { # FILE WIDTH LINE: in the room that was kept, then under its name
+    printf "%-${2}s\n" "$3" 1<>"$1.part" && mv "$1.part" "$1"
 }
 
 session_takes_jobs() { # FOLDER
@@ -133,7 +147,7 @@ session_takes_jobs() { # FOLDER
 finish() { # DIR: the rc, last, by rename; tried again, since a signal to the group may meet mv itself
     for _ in 1 2 3; do
         [ ! -e "$1/rc" ] || return 0
-        echo "$rc" >"$1/rc.part" && mv "$1/rc.part" "$1/rc" && return 0
+        fill "$1/rc" 8 "$rc" && return 0
     done
 }
 
@@ -200,42 +214,84 @@ end_jobs_of() { # SESSION: all at once
     wait
 }
 
-end_session() { # SESSION
+end_shell() { # SESSION
+    read_file shell "sessions/$1/shell"
+    [ -n "$shell" ] && find_born "${shell%% *}" && [ "$born" = "${shell##* }" ] && signal_group KILL "${shell%% *}"
+}
+
+end_watcher() { # SESSION: one that never heard that its connection is dead, and would wait for hours
+    read_file watcher "sessions/$1/watcher"
+    [ -n "$watcher" ] && [ "${watcher%% *}" != $$ ] || return 0
+    find_born "${watcher%% *}" && [ "$born" = "${watcher##* }" ] || return 0
+    kill -s KILL "${watcher%% *}" 2>/dev/null
+}
+
+end_session() { # SESSION: its watcher last, since it may hold the machine's lock
     : >"sessions/$1/over"
+    end_shell "$1"
     end_jobs_of "$1"
+    end_watcher "$1"
     rm -rf "sessions/$1"
 }
 
 watch() {
-    session=$1
+    session=$1 lease_s=$2 mine=
     home=sessions/$session
-    mkdir -p "$home" || exit 1
+    shift 2
     trap '' HUP INT TERM
+    [ $# -eq 0 ] || take "$@"
+    mkdir -p "$home" || exit 1
+    end_shell "$session"
+    end_watcher "$session"
     find_born $$
     echo "$$ $born" >"$home/watcher"
-    rm -f "$home/lost"
+    rm -f "$home/lost" "$home/shell"
+    setsid /bin/sh "$0" lease "$session" "$lease_s" $$ "$born" 9<&- </dev/null >/dev/null 2>&1 &
+    timer=$!
     echo "watching $$"
-    shell= bye=
+    bye=
     while read -r verb value; do
         case $verb in
-        shell) shell=$value ;;
+        alive) : >"$home/alive" ;;
+        shell) find_born "$value" && echo "$value $born" >"$home/shell" ;;
         kill) signal_group KILL "$value" || kill -s KILL "$value" 2>/dev/null ;;
         bye) bye=1 && break ;;
         esac
     done
     exec >/dev/null 2>&1
-    [ -z "$shell" ] || signal_group KILL "$shell"
-    [ -n "$bye" ] || lost
-    end_session "$session"
+    let_go
+    signal_group KILL "$timer" || kill -s KILL "$timer" 2>/dev/null
+    if [ -n "$bye" ] || stays_lost; then end_session "$session"; fi
+    [ -z "$mine" ] || rm -f "$mine"
 }
 
-lost() { # the line broke: our controller may be back at once under a watcher of its own, which then owns the session
+# SESSION LEASE_S PID BORN: a line may break without an end of file, when a network is gone: end the session of a watcher
+# that heard nothing for so long
+lease() {
+    nap_s=$((($2 + 3) / 4))
+    left=3
+    while [ "$left" -gt 0 ]; do
+        sleep "$nap_s"
+        find_born "$3" && [ "$born" = "$4" ] || exit 0
+        left=$((left - 1))
+        [ ! -e "sessions/$1/alive" ] || { rm -f "sessions/$1/alive" && left=3; }
+    done
+    end_session "$1"
+}
+
+is_ours() { # no other watcher owns the session now, and nobody has ended it
+    read_file watcher "$home/watcher"
+    [ "${watcher%% *}" = $$ ]
+}
+
+stays_lost() { # the line broke: our controller may be back at once under a watcher of its own, which then owns the session
+    is_ours || return 1
+    end_shell "$session"
     : >"$home/lost"
     tries=$((reconnect_s * 50))
     while [ "$tries" -gt 0 ]; do
         pause
-        read_file watcher "$home/watcher"
-        [ "${watcher%% *}" = $$ ] || exit 0
+        is_ours || return 1
     done
 }
 
@@ -250,7 +306,7 @@ sweep() {
         folder=${folder%/}
         session=${folder#sessions/}
         [ "$session" != '*' ] || continue
-        [ "$1" != all ] && session_lives "$session" || end_session "$session"
+        [ "$1" != all ] && [ "$1" != "$session" ] && session_lives "$session" || end_session "$session"
     done
     [ "$1" = all ] || return 0
     for job in jobs/*/; do
@@ -262,6 +318,6 @@ sweep() {
 verb=$1
 shift
 case $verb in
-run | state | end | watch | sweep) "$verb" "$@" ;;
+run | state | end | watch | lease | sweep | owners | evict) "$verb" "$@" ;;
 *) echo "job.sh: unknown verb $verb" >&2 && exit 2 ;;
 esac

@@ -21,8 +21,8 @@ NAME_TAKEN = 9
 
 @cache
 def launcher() -> tuple[str, bytes]:
-    """Return the name (with a digest, so that versions do not mix) and the text of job.sh."""
-    text = files("loadbook.hosts").joinpath("job.sh").read_bytes()
+    """Return the name (with a digest, so that versions do not mix) and the text of job.sh, with lock.sh before it."""
+    text = b"".join(files("loadbook.hosts").joinpath(name).read_bytes() for name in ("lock.sh", "job.sh"))
     return f"bin/job-{hashlib.sha256(text).hexdigest()[:12]}.sh", text
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 from loadbook.core.errors import UsageError
 from loadbook.hosts import connect
 from loadbook.hosts.ground import Ground, Loopback
-from loadbook.hosts.in_use import must_be_idle
+from loadbook.hosts.in_use import lock_at, must_be_idle
 from loadbook.hosts.inventory import entry_text
 from loadbook.hosts.known_hosts import lookup_name
 from loadbook.hosts.lab_plan import BALANCER, DRIVER, RECORD, Roles, cpu_masks, hosts_by_need, read_record
@@ -233,6 +233,7 @@ class Lab:
             "user": getpass.getuser(),
             "identity_file": str(self.folder / "user_key"),
             "workdir": str(server.workdir),
+            "lock": str(lock_at(server.workdir)),
             "service_port": server.service_port,
         }
         values |= {"cpus": list(server.cpus)} if server.cpus else {}

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import re
 import shlex
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from paramiko import Channel, ChannelException
+from paramiko.ssh_exception import SSHException
 
 from loadbook.core.errors import HostError, HostTimeoutError
 from loadbook.hosts.connection import ANSWER_S, close_connection, open_connection, talk_errors
 from loadbook.hosts.files import Files
 from loadbook.hosts.host import Completed
+from loadbook.hosts.host_lock import ask_text, owners_in, refusal
 from loadbook.hosts.jobs import launcher
 from loadbook.hosts.shell import START_S, Shell, sh_join
 from loadbook.hosts.ssh_config import Endpoint
 
 FAREWELL_S = 8.0
+RETRY_S = 0.5
+# a host ends the session of a controller that it did not hear from for LEASE_S; RECONNECT_S of link.py must fit in
+LEASE_S, BEAT_S = 120, 15.0
+# an owner of the lock that is about to end is waited for
+LOCK_S = 20.0
 RETRY_S = 0.5
 _FOREIGN = 3
 
@@ -47,8 +56,31 @@ class Session:
         if fresh:
             self.call(sh_join(["/bin/sh", self.script, "sweep", self.name]), timeout_s=START_S)
         self._ready(shells[1])
-        self._watcher = Watcher(shells[1].channel, self.script, self.name)
+        self._make_room()
+        self._watcher = Watcher(self._end.alias, shells[1].channel, self._watch_words())
         self._watcher.tell(f"shell {self._shell.pid}")
+
+    def _channel(self) -> Channel:
+        """Open a channel, once more if sshd refuses: one that was closed just now may still count for it."""
+        try:
+            return self.transport.open_session()
+        except ChannelException:
+            time.sleep(RETRY_S)
+            return self.transport.open_session()
+
+    def _watch_words(self) -> list[str]:
+        lock = self._end.claim.words() if self._end.claim else []
+        return ["/bin/sh", self.script, "watch", self.name, str(LEASE_S), *lock]
+
+    def _make_room(self) -> None:
+        """End an owner of the machine's lock that the user named, or whose process died where we can see it."""
+        claim = self._end.claim
+        if claim is None:
+            return
+        asked = self.call(ask_text(self.script, "owners", claim.lock), timeout_s=START_S)
+        for owner in owners_in(asked.stdout):
+            if owner.id == claim.evict or (owner.id != claim.id and owner.is_dead):
+                self.call(ask_text(self.script, "evict", claim.lock, owner.id), timeout_s=START_S)
 
     def _channel(self) -> Channel:
         """Open a channel, once more if sshd refuses: one that was closed just now may still count for it."""
@@ -120,18 +152,28 @@ class Session:
 
 
 class Watcher:
-    """`job.sh watch` on the host, holding the other end of our channel: our death is its end of file."""
+    """`job.sh watch` on the host, holding the other end of our channel: our death is its end of file.
 
-    def __init__(self, channel: Channel, script: str, session: str) -> None:
+    A network may die without one, so we say every BEAT_S seconds that we live.
+    """
+
+    def __init__(self, alias: str, channel: Channel, words: Sequence[str]) -> None:
         self._channel = channel
-        channel.settimeout(ANSWER_S)
-        channel.sendall(f"exec {sh_join(['/bin/sh', script, 'watch', session])}\n".encode())
+        channel.settimeout(LOCK_S)
+        channel.sendall(f"exec {sh_join(words)}\n".encode())
         answer = b""
         while not re.search(rb"watching \d+\n", answer):
             data = channel.recv(4096)
             if not data:
-                raise HostError(session, f"job.sh did not start: {answer[-300:].decode(errors='replace')}")
+                raise refusal(alias, answer[-1000:].decode(errors="replace"))
             answer += data
+        channel.settimeout(ANSWER_S)
+        threading.Thread(target=self._beat, name="loadbook-beat", daemon=True).start()
+
+    def _beat(self) -> None:
+        with suppress(SSHException, OSError, EOFError):
+            while not self._channel.status_event.wait(BEAT_S) and self.alive:
+                self.tell("alive")
 
     @property
     def alive(self) -> bool:

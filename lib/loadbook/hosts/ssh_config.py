@@ -9,6 +9,7 @@ from pathlib import Path
 from paramiko.config import SSHConfig, SSHConfigDict
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.hosts.host_lock import Claim
 from loadbook.hosts.inventory import HostEntry
 
 MAX_JUMPS = 8
@@ -32,6 +33,7 @@ class Endpoint:
     use_agent: bool = True
     jump: Endpoint | None = None
     proxy_command: str | None = None
+    claim: Claim | None = None
 
     @property
     def shown(self) -> str:

@@ -56,12 +56,15 @@ def run_study(
     """
     study = load_study(layout, study_name)
     try:
-        with only_runner(layout.study_raw(study.name)):
+        with only_runner(layout.study_raw(study.name)) as taken_over:
+            if taken_over:
+                on_event(Progress("note", taken_over))
             chosen = choose(layout, study, Wish(subset, blocks, new, resume, more))
             on_event(Progress("note", chosen.why))
-            if not chosen.resumed and (short := shortfall(outlook(layout, chosen.plan, hosts))):
-                on_event(Progress("note", short))
+            # whoever is refused hears it before the statistics are loaded
             with Session(layout, chosen, hosts, on_event, turn) as session:
+                if not chosen.resumed and (short := shortfall(outlook(layout, chosen.plan, hosts))):
+                    on_event(Progress("note", short))
                 _sit(session, study_file(layout, study_name))
     except OSError as error:
         where = error.filename or layout.study_raw(study.name)

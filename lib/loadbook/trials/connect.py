@@ -11,6 +11,7 @@ from loadbook.core.errors import UsageError
 from loadbook.design.plan import Plan
 from loadbook.hosts import connect
 from loadbook.hosts.host import Host
+from loadbook.hosts.host_lock import Claim
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.lab_plan import lab_kind
 from loadbook.hosts.replay import Recording, ReplayHost
@@ -28,11 +29,21 @@ THREADS = 16
 MAX_SAID = 5
 
 
-def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) -> Bench:
-    """Return the bench of a run, its hosts opened; without a hosts file it is the lab's, brought up.
+def hosts_path(layout: Layout, plan: Plan, hosts_file: Path | None) -> Path:
+    """Return the hosts file that is meant: the lab's, which is brought up, where none is given."""
+    return hosts_file or _lab_up(layout, plan)
+
+
+def make_bench(layout: Layout, plan: Plan, run: str, path: Path, break_lock: str = "") -> Bench:
+    """Return the bench of a run, its hosts opened and held.
+
+    Parameters
+    ----------
+    break_lock : id of an owner whose sessions on these hosts are ended first.
 
     Raises
     ------
+    InUseError : another run uses a host; none is held then.
     HostError : a host cannot be reached, or its key is not the trusted one.
     PreflightError, UsageError, ToolError : a role without a host, an unknown service, tool or target.
     """
@@ -41,8 +52,9 @@ def make_bench(layout: Layout, plan: Plan, run: str, hosts_file: Path | None) ->
     check_roles(plan, inventory)
     recording = _recording(path, inventory, plan)
     used = used_hosts(plan, inventory)
+    claim = Claim(plan.study.name, run, evict=break_lock)
     if recording is None:
-        opened = _opened(lambda alias: connect(path, alias, run, hosts=inventory), used)
+        opened = _opened(lambda alias: connect(path, alias, run, hosts=inventory, claim=claim), used)
     else:
         opened = _opened(lambda alias: _replayed(layout, recording, alias, inventory, run), used)
     hosts = {alias: taped(host, run) for alias, host in opened.items()}

@@ -11,7 +11,7 @@ from loadbook.core.errors import LoadbookError
 from loadbook.design.plan import Plan
 from loadbook.hosts import guard, jobs, remote_host
 from loadbook.hosts.facts import SYSCTLS
-from loadbook.hosts.in_use import SESSIONS
+from loadbook.hosts.host_lock import LOCK
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.shell import cpu_list
 from loadbook.hosts.tape import taped
@@ -96,10 +96,11 @@ def _before(bench: Bench) -> Iterator[Step]:
     for alias, host in bench.hosts.items():
         yield Step(alias, "login", (host.workdir,), "makes this folder, and keeps to the CPUs of the hosts file")
         yield Step(alias, "put", (f"{host.workdir}/{name}",), "starts and ends jobs", launcher)
+        lock = bench.inventory.hosts[alias].lock or LOCK
+        yield Step(alias, "lock", (lock,), "for the whole run; refused, with its name, where another run holds it")
     for alias, host in bench.hosts.items():
         ports = sorted({f"{seat.port:04X}" for seat in bench.seats if seat.alias == alias})
         words = (STATE, host.workdir, hex_address(host.address), *ports)
-        yield Step(alias, "script", (SESSIONS,), "is another run using it?")
         yield Step(alias, "script", words, "free disk, CPUs, and that nothing listens on its ports")
     for alias in bench.drivers:
         for tool in bench.tools.values():

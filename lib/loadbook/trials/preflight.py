@@ -12,7 +12,6 @@ from pathlib import Path
 from loadbook.core.errors import LoadbookError, ToolError
 from loadbook.core.units import size
 from loadbook.design.sharing import share
-from loadbook.hosts.in_use import SESSIONS, runs_in
 from loadbook.hosts.polling import asker
 from loadbook.hosts.shell import cpu_list
 from loadbook.services import Instance, version
@@ -68,10 +67,6 @@ def preflight(bench: Bench, data: Path) -> None:
     refused = forbidden(bench.stage(treatment) for treatment in bench.plan.treatments)
     if refused:  # before anything is touched that may not be
         raise PreflightError(refused)
-    # nothing else is done on hosts that another run uses: it may be measuring
-    alone = [partial(_check_alone, bench, alias) for alias in bench.hosts]
-    if busy := _found(bench, alone):
-        raise PreflightError(busy)
     hosts = [partial(_check_host, bench, alias) for alias in bench.hosts]
     checks: list[Callable[[], None]] = [lambda: _check_ours(bench, data)]
     checks += [partial(_check_driver, bench, alias, tool) for alias in bench.drivers for tool in bench.tools.values()]
@@ -150,15 +145,6 @@ def _check_host(bench: Bench, alias: str) -> None:
         problems.append(f"host {alias}: {size(free)} free at {host.workdir}, {size(HOST_MIN_BYTES)} needed")
     if problems:
         raise PreflightError(problems)
-
-
-def _check_alone(bench: Bench, alias: str) -> None:
-    """See that no other run is under way on a host: each would be the other's foreign load, and take its ports."""
-    if bench.replay is not None:
-        return
-    others = runs_in(bench.hosts[alias].script(SESSIONS, timeout_s=PROBE_S, check=True).stdout) - {bench.run}
-    if others:
-        raise PreflightError([f"host {alias}: in use by run {', '.join(sorted(others))}: wait for its end"])
 
 
 def _check_place(bench: Bench, role: str, alias: str) -> None:
