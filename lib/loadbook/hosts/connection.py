@@ -10,6 +10,7 @@ import errno
 import logging
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -28,6 +29,8 @@ from loadbook.hosts.ssh_config import Endpoint
 
 CONNECT_S = 5.0
 ANSWER_S = 10.0
+RETRY_S = 1.0
+AT_ONCE_S = 3.0
 PROBE_EVERY_S = 2.0
 PROBE_DEADLINE_S = 5.0
 
@@ -44,15 +47,33 @@ def open_connection(end: Endpoint) -> fabric.Connection:
     """
     gateway = open_connection(end.jump) if end.jump else None
     try:
-        connection = _prepared(end, gateway)
-        with _login_errors(end):
-            connection.open()
+        connection = _logged_in(end, gateway)
     except BaseException:
         if gateway:
             close_connection(gateway)
         raise
     Watchdog(connection.transport).start()
     return connection
+
+
+def _logged_in(end: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
+    """Log in, once more where sshd closes the connection before it greets, as it does when many log in at once."""
+    for attempt in (1, 2):
+        connection = _prepared(end, gateway)
+        try:
+            with _login_errors(end):
+                connection.open()
+            return connection
+        except _TurnedAwayError:
+            close_connection(connection)
+            if attempt == 2:
+                raise
+            time.sleep(RETRY_S)
+    raise AssertionError("the second attempt returns or raises")
+
+
+class _TurnedAwayError(UnreachableError):
+    """The server is there, and closed the connection without a word."""
 
 
 def close_connection(connection: fabric.Connection) -> None:
@@ -118,12 +139,14 @@ def tcp_socket(end: Endpoint) -> socket.socket:
     return sock
 
 
+_FULL = "is something else logging in there? MaxStartups in that host's sshd_config limits how many may at once"
 _UP = "is the host up, and sshd running there? (lab: loadbook lab up)"
 
 
 @contextmanager
 def _login_errors(end: Endpoint) -> Iterator[None]:
     """Turn what Fabric and Paramiko raise during a login into our errors."""
+    begun = time.monotonic()
     try:
         yield
     except _UnknownKeyError as error:
@@ -148,6 +171,8 @@ def _login_errors(end: Endpoint) -> Iterator[None]:
     except (SSHException, OSError, EOFError) as error:
         if str(error) == _NO_KEY:
             raise AuthError(end.alias, f"no key to log in with as {end.shown}", _NO_KEY_HINT) from error
+        if "banner" in str(error) and time.monotonic() - begun < AT_ONCE_S:
+            raise _TurnedAwayError(end.alias, f"sshd at {end.shown} closes connections at once", _FULL) from error
         raise UnreachableError(end.alias, f"no SSH login at {end.shown}: {error}", _UP) from error
 
 
@@ -170,7 +195,8 @@ def talk_errors(alias: str, doing: str) -> Iterator[None]:
     except TimeoutError as error:
         raise HostTimeoutError(alias, f"{doing}: no answer within {ANSWER_S:g} s") from error
     except paramiko.ChannelException as error:
-        raise HostError(alias, f"{doing}: {error}", "sshd's MaxSessions on that host may be too small") from error
+        hint = "loadbook needs 4 sessions at once: is MaxSessions in that host's sshd_config smaller?"
+        raise HostError(alias, f"{doing}: {error}", hint) from error
     except (SSHException, EOFError) as error:
         raise LostError(alias, f"{doing}: the connection was lost ({error or 'end of file'})") from error
     except PermissionError as error:
