@@ -35,6 +35,7 @@ service = "{service}"
 [workload]
 path = "/index.html"
 duration_s = 1
+warmup_s = 0
 {load}
 
 [reset]
@@ -42,7 +43,8 @@ max_time_wait = 1000000
 settle_s = 0
 
 [gates]
-driver_cpu = {driver_cpu}
+
+{gates}
 
 [treatments.only]
 """
@@ -86,10 +88,10 @@ default = "errors"
 about = "what the load gets"
 """
 SERVE = '''
-import itertools, socket, struct, sys, threading, time
+import itertools, os, pathlib, socket, struct, sys, threading, time
 
 ADDRESS, PORT, ID, MOOD = sys.argv[1], int(sys.argv[2]), sys.argv[3].encode(), sys.argv[4]
-GONE_S = 0.98
+LAB = pathlib.Path(__file__).parents[4]
 gone, turn = threading.Event(), itertools.count()
 
 
@@ -104,7 +106,7 @@ def misbehave(conn):
         conn.sendall(reply("500 Internal Server Error", b"sorry"))
         return True
     if MOOD == "longer":
-        conn.sendall(reply("200 OK", b"hello" * (1 + 199 * (next(turn) % 2))))
+        conn.sendall(reply("200 OK", b"hello" * (1 + 1999 * (next(turn) % 2))))
         return True
     if MOOD == "slow":
         time.sleep(4)
@@ -132,6 +134,18 @@ def talk(conn):
                     return
             else:
                 conn.sendall(reply("200 OK", ID if b"/id.txt" in head.split(b"\\r\\n")[0] else b"hello"))
+            if b" HTTP/1.0" in head:
+                return
+
+
+def load_is_on():
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "comm").read_text() == "httperf\\n" and LAB in (process / "cwd").readlink().parents:
+                return True
+        except OSError:
+            pass
+    return False
 
 
 def answer(conn):
@@ -151,7 +165,8 @@ while True:
                 continue
             conn.settimeout(10)
             threading.Thread(target=answer, args=(conn,), daemon=True).start()
-    time.sleep(GONE_S)
+    while load_is_on():
+        time.sleep(0.01)
     gone.clear()
 '''
 
@@ -206,14 +221,18 @@ class Rig:
         path.chmod(0o755)
 
     def study(
-        self, load: str, *, service: str = "rude", role: str = "", blocks: int = 1, driver_cpu: float = 1
+        self, load: str, *, service: str = "rude", role: str = "", blocks: int = 1, gates: str = "driver_cpu = 1"
     ) -> None:
-        text = STUDY.format(load=load, service=service, role=role, blocks=blocks, driver_cpu=driver_cpu)
+        text = STUDY.format(load=load, service=service, role=role, blocks=blocks, gates=gates)
         (self.layout.studies / "rude.toml").write_text(text)
 
     def run(self, load: str, **more: object) -> Ran:
         """Do the whole study over SSH."""
         self.study(load, **more)  # type: ignore[arg-type]
+        return self.again()
+
+    def again(self) -> Ran:
+        """Do the study as its file is now."""
         run = run_study(self.layout, "rude", self.lab.hosts_file, new=True, on_event=self.events.append)
         return Ran(self.layout.run("rude", run))
 
@@ -231,13 +250,14 @@ class Rig:
         return [event.message for event in self.events if event.kind == "note"]
 
     def processes(self, *names: str) -> list[int]:
-        """Process ids of programs of these names that work in a folder of the lab."""
+        """Process ids of programs of these names that work in the folder of a job."""
         return [pid for pid, name in self._processes() if name in names]
 
     def _processes(self) -> Iterator[tuple[int, str]]:
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                if str((folder / "cwd").readlink()).startswith(f"{self.lab.folder}/"):
+                where = str((folder / "cwd").readlink())
+                if where.startswith(f"{self.lab.folder}/") and "/jobs/" in where:
                     yield int(folder.name), (folder / "comm").read_text().strip()
             except OSError:
                 continue

@@ -106,11 +106,11 @@ exit 0""")  # fmt: skip
 def test_a_version_that_is_new_here_is_said_and_recorded_and_counts_if_it_can_be_read(rig):
     rig.fake("wrk", 'exec "$real" "$@"')
     fake = rig.bin / "wrk"
-    fake.write_text(fake.read_text().replace("exec /usr/bin/wrk -v", 'echo "wrk 5.0.0 [epoll]"; exit 1'))
+    fake.write_text(fake.read_text().replace("exec /usr/bin/wrk -v", '{ echo "wrk 5.0.0 [epoll]"; exit 1; }'))
     assert "5.0.0" in fake.read_text()
     ran = rig.run(WRK)
     assert "host driver: wrk 5.0.0 is new here: a report in another form will not be counted" in rig.notes
-    assert read_json(ran.paths.run_json)["tool_versions"] == {"driver": {"wrk": "5.0.0"}}
+    assert read_json(ran.paths.run_json)["tool_versions"] == {"driver": "wrk 5.0.0"}
     assert [(r.status, r.tool_version) for r in ran.records] == [("ok", "5.0.0")]
 
 
@@ -125,9 +125,9 @@ def test_errors_are_no_throughput_although_the_tool_ends_well(rig, tool, service
     assert record.response_after.status == 200
     assert record.status == "invalid"
     assert ran.ends == [("invalid", record.reason)]
-    assert re.search(r"none of [\d,]+ responses was a success", record.reason)
+    assert re.search(r"[\d,]+ of [\d,]+ responses were (errors|not 2xx)", record.reason)
     assert f"({percent(1, 2, signed=False)})" in record.reason
-    assert {"zero_work", "error_responses"} <= ran.gates()
+    assert "error_responses" in ran.gates()
     assert [row["valid"] for row in ran.table("trials")] == [False]
     answered = sum(row["value"] for row in ran.table("measurements") if row["metric"] == "requests_per_s")
     record_property("seen", f"{answered:,.0f} errors a second are invalid")
@@ -143,6 +143,7 @@ def test_errors_are_no_throughput_although_the_tool_ends_well(rig, tool, service
         ("reset", AB, "socket_errors", "attempts failed"),
         ("longer", AB, "socket_errors", "attempts failed"),
     ],
+    ids=["slow", "truncated", "reset", "reset-ab", "longer-ab"],
 )
 def test_answers_that_are_slow_cut_reset_or_of_another_length_make_it_invalid(rig, mood, load, gate, words):
     ran = rig.run(load + HEADER, role=f'vars = {{ mood = "{mood}" }}')
@@ -162,7 +163,7 @@ def test_a_tool_that_does_not_look_at_lengths_is_doubted_for_them(rig):
 
 @pytest.mark.fault(23)
 def test_httperf_ends_well_when_every_connection_was_refused(rig, record_property):
-    load = f"{HTTPERF}rate_per_s = 50\nwarmup_s = 0\n{HEADER}"
+    load = f"{HTTPERF}rate_per_s = 50\n{HEADER}"
     ran = rig.run(load, role='vars = { mood = "gone" }')
     (record,) = ran.records
     printed = (ran.folders[0] / "stdout-driver").read_text()
@@ -181,28 +182,51 @@ def test_httperf_ends_well_when_every_connection_was_refused(rig, record_propert
     [
         ("ab", "2.3--port_range_exhausted_netns", AB),
         ("httperf", "0.9.0--addrunavail_netns", f"{HTTPERF}rate_per_s = 200\n"),
-        ("wrk", "4.1.0--port_range_exhausted_netns", WRK + 'extra = ["--latency"]\n'),
     ],
+    ids=["ab", "httperf"],
 )
 def test_without_ports_a_trial_is_invalid_with_the_advice(rig, tool, case, load, record_property):
     """What the real tools printed in a namespace of few ports (see the root test) is printed again."""
     said = {name: FIXTURES / tool / f"{case}.{name}" for name in ("stdout", "stderr", "rc")}
     code = said["rc"].read_text().strip() if said["rc"].exists() else "0"
     shown = f"cat {said['stdout']}; [ ! -e {said['stderr']} ] || cat {said['stderr']} >&2; exit {code}"
-    rig.fake(tool, shown, probe="-v" if tool == "wrk" else "-V")
+    rig.fake(tool, shown, probe="-V")
     ran = rig.run(load)
     ((status, reason),) = ran.ends
     assert status == "invalid", reason
-    if tool != "wrk":  # which does not say why it cannot connect
-        assert "net.ipv4.ip_local_port_range" in reason
-        assert "ports_exhausted" in ran.gates()
-    assert ran.gates() & {"ports_exhausted", "socket_errors"}
+    assert "net.ipv4.ip_local_port_range" in reason
+    assert "ports_exhausted" in ran.gates()
     record_property("seen", f"{tool}: as printed in a namespace of few ports")
+
+
+@pytest.mark.root
+@pytest.mark.fault(24)
+@pytest.mark.parametrize(
+    "load",
+    [AB.replace("10", "50") + "keepalive = false\n", f"{HTTPERF}rate_per_s = 200\n"],
+    ids=["ab", "httperf"],
+)
+def test_the_real_tools_without_ports_in_a_namespace(spaces, tmp_path, load, record_property):
+    rig = Rig(spaces, tmp_path, with_studies(tmp_path / "home"))
+    rig.study(load, service="nginx")
+    study = rig.layout.studies / "rude.toml"
+    few = '[roles.driver]\nsysctls = { "net.ipv4.ip_local_port_range" = "40000 40015" }'
+    study.write_text(study.read_text().replace("[roles.driver]", few))
+    ran = rig.again()
+    ((status, reason),) = ran.ends
+    assert status == "invalid", reason
+    assert "net.ipv4.ip_local_port_range" in reason
+    assert "ports_exhausted" in ran.gates()
+    record_property("seen", reason)
+
+
+# beside other work the driver's CPU is not its own
+FULL = "driver_cpu = 0.8\ndriver_cpu_doubt = 0.7\ndriver_own_share = 0.05"
 
 
 @pytest.mark.fault(25)
 def test_a_driver_whose_cpu_is_full_measured_itself(rig, record_property):
-    ran = rig.run(AB.replace("10", "50"), service="nginx", driver_cpu=0.5)
+    ran = rig.run(AB.replace("10", "50"), service="nginx", gates=FULL)
     assert "driver_saturated" in ran.gates()
     assert [row["valid"] for row in ran.table("trials")] == [False]
     record_property("seen", ran.said("driver_saturated").split(":")[0])
@@ -232,7 +256,7 @@ def test_a_tool_that_hangs_is_ended_with_all_its_children(rig, monkeypatch, reco
     monkeypatch.setattr(load, "STOP_GRACE_S", 1.0)
     monkeypatch.setattr(execute, "MAX_ATTEMPTS", 1)
     rig.fake("wrk", HANGING)
-    ran = rig.run(WRK + "timeout_s = 0.5\n")
+    ran = rig.run(WRK + "timeout_s = 1\n")
     ((status, reason),) = ran.ends
     assert status == "timeout"
     assert "load: " in reason
@@ -278,11 +302,11 @@ def test_a_tool_killed_by_a_signal_is_no_lost_host(rig, sign, name):
 
 @pytest.mark.fault(27)
 def test_a_tool_without_memory_fails_its_trial(rig, record_property):
-    rig.fake("wrk", 'ulimit -v 9000; exec "$real" "$@"')
-    ran = rig.run(WRK + "threads = 2\n")
+    rig.fake("wrk", 'ulimit -c 0; ulimit -v 30000; exec "$real" "$@"')
+    ran = rig.run(WRK)
     ((status, reason),) = ran.ends
     assert status == "tool_failed"
-    assert ran.records[0].drivers[0].rc != 0
+    assert "wrk was killed by signal 6 (SIGABRT): exit code 134: zmalloc: Out of memory" in reason
     record_property("seen", reason)
 
 

@@ -23,6 +23,7 @@ from loadbook.trials.names import guard_name, preflight_stem
 from loadbook.trials.stage import Seat, make_instance
 
 PROBE_S = 20.0
+NOT_THERE = 127  # of a shell that does not find a program
 CHECK_LEASE_S = 60.0
 # the plan's estimate is rough, and a full disk costs more than a refusal
 DISK_FACTOR = 2
@@ -114,11 +115,12 @@ def _check_ours(bench: Bench, data: Path) -> None:
 def _check_driver(bench: Bench, alias: str, tool: Tool) -> None:
     """Learn the version of a tool on a driver; ToolError when it is missing or cannot be used."""
     done = bench.hosts[alias].run(tool.version_argv, timeout_s=PROBE_S)
+    if done.rc == NOT_THERE:
+        raise ToolError(f"host {alias}: {tool.binary} is not installed", tool.get)
     try:
         bench.tool_versions[alias, tool.name] = tool.version(done.stdout, done.stderr)
     except ToolError as error:
-        hint = f"on {alias}: {tool.get}"
-        raise ToolError(f"host {alias}: {error.message}", hint) from error
+        raise ToolError(f"host {alias}: {error.message}", tool.get) from error
 
 
 def _unlike_tools(bench: Bench) -> Iterator[str]:

@@ -22,6 +22,7 @@ from loadbook.records.ledger import Ledger
 from loadbook.records.manifest import read_json, write_json
 from loadbook.records.schema import SCHEMA_VERSION
 from loadbook.records.verify import own_files
+from loadbook.tools.registry import is_known
 from loadbook.trials.alike import hosts_of, must_be_alike
 from loadbook.trials.attempts import Keeper, lost_attempts
 from loadbook.trials.bench import Bench
@@ -79,8 +80,11 @@ class Session:
             self._make_run(study_file)
 
     def _said_of_drivers(self) -> Iterator[str]:
-        """Yield what a user should know before several drivers put the load: what is shared, and what has no total."""
+        """Yield what a user should know before the load: unknown versions, what is shared, and what has no total."""
         drivers, metric = self.bench.drivers, self.chosen.plan.study.metric
+        for (alias, name), found in self.bench.tool_versions.items():
+            if not is_known(self.bench.tools[name], found):
+                yield f"host {alias}: {name} {found} is new here: a report in another form will not be counted"
         if len(drivers) > 1:
             yield f"the load is shared among {', '.join(drivers)}"
             if metric_of(metric).kind == "time":

@@ -24,6 +24,7 @@ from loadbook.records.spans import measured
 from loadbook.trials.bench import Bench
 from loadbook.trials.changes import Guards
 from loadbook.trials.evidence import InvalidTrial, ask, keep, wrong_answer
+from loadbook.trials.judged import judged
 from loadbook.trials.load import Load
 from loadbook.trials.names import blank_record, guard_name, job_stem, load_name, monitor_name, service_name
 from loadbook.trials.reach import Reach, in_time
@@ -105,6 +106,7 @@ class Attempt:
                 self._give_up(error.host)
             else:
                 self._keep_outputs()
+                self._explain(phase)
 
     def _run_phases(self) -> None:
         phases = (self._reset, self._configure, self._start, self._ask_before, self._load, self._ask_after)
@@ -203,10 +205,9 @@ class Attempt:
         wrong = wrong_answer(self.workload, answer) if answer else None
         if wrong:
             self._end("invalid", f"after the load {wrong}")
-        failed = [d for d in self.record.drivers if d.rc != 0]
-        if failed:
-            said = [f"host {driver.host}: {self.record.tool} ended with exit code {driver.rc}" for driver in failed]
-            self._end("tool_failed", "; ".join(said))
+        found = judged(self.folder, self.record, self.study.gates)
+        if found and not (found.status == "partial" and wrong):
+            self._end(found.status, found.reason)
 
     def _give_up(self, alias: str) -> None:
         """Ask nothing more of a host that is lost, every question would wait for it; its jobs end with the line."""
@@ -220,6 +221,12 @@ class Attempt:
             with contextlib.suppress(LoadbookError):
                 self.bench.hosts[alias].stop(self.load.name, grace_s=1.0)
                 self.record.drivers.append(self.load.collect(self.bench.hosts[alias], self.folder))
+
+    def _explain(self, phase: str) -> None:
+        """Add what the load generators say: a driver that ran out of ports, say, could not ask for the page either."""
+        found = judged(self.folder, self.record, self.study.gates) if phase == "ask_after" else None
+        if found and found.status == self.record.status == "invalid":
+            self._end("invalid", f"{self.record.reason}; {found.reason}")
 
     def _stop(self, limit_s: float | None, restore_s: float | None) -> None:
         """End everything that was started; what cannot be reached any more, or in time, ends by its lease."""

@@ -102,8 +102,8 @@ def _parse(folder: Path, driver: DriverRecord, changed: Sequence[str], rows: Tri
         parsed = registry.load(rows.record.tool).parse(captured)
     except ParseError as error:
         file = driver.files.get(error.file, driver.stdout)
-        if no_ports(lines(captured.stderr[-SAID_BYTES:])):  # ab then gives up without a report
-            said = error.message + ending("ports_exhausted")
+        if line := no_ports(lines(captured.stderr[-SAID_BYTES:])):  # ab then gives up without a report
+            said = f"the driver ran out of local ports: {line}" + ending("ports_exhausted")
             rows.problem("ports_exhausted", said, host=driver.host, file=driver.stderr)
         else:
             rows.problem("unreadable-output", error.message, host=driver.host, file=file, line=error.line or None)
