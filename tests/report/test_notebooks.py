@@ -72,6 +72,7 @@ def test_a_failing_cell_is_named_and_the_notebook_kept(layout, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["o.failed.ipynb"]
 
 
+@pytest.mark.fault(6)
 def test_a_dead_kernel_is_no_success(layout, tmp_path):
     write(layout, "dead", "import os; os._exit(1)", DONE_CELL)
     with pytest.raises(ReportError, match="notebook dead"):
@@ -85,6 +86,7 @@ def test_no_sentinel_is_no_success(layout, tmp_path):
         notebooks.execute(layout, "short", {}, tmp_path / "o.ipynb")
 
 
+@pytest.mark.fault(7)
 def test_a_cell_that_hangs_is_ended(layout, tmp_path):
     write(layout, "slow", "import time; time.sleep(60)", DONE_CELL)
     with pytest.raises(ReportError, match=r"notebook slow: .*[Tt]ime"):

@@ -138,6 +138,7 @@ def test_bom_and_crlf_change_nothing(way: str) -> None:
     assert jtl.told(read(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))) == jtl.told(read(data))
 
 
+@pytest.mark.fault(29)
 def test_a_torn_last_line_is_counted_and_located_never_guessed(way: str) -> None:
     data = jtl.capture("5.6.3--sigkill")
     summary = read(data)
@@ -148,6 +149,7 @@ def test_a_torn_last_line_is_counted_and_located_never_guessed(way: str) -> None
     assert (torn.total().attempts, torn.damaged) == (599, {"torn": 1})
 
 
+@pytest.mark.fault(29)
 def test_a_torn_quote_at_the_end_is_torn_but_one_that_swallows_rows_is_refused() -> None:
     head, first, *rest = lines("5.1.1--messages")
     cut = head + first + b"".join(rest)[: b"".join(rest).index(b'second ""quoted""')]
@@ -159,6 +161,7 @@ def test_a_torn_quote_at_the_end_is_torn_but_one_that_swallows_rows_is_refused()
         read(b"".join(rows))
 
 
+@pytest.mark.fault(29)
 def test_the_header_again_is_no_row(way: str) -> None:
     data = jtl.capture(MULTI)
     summary = read(data + data)
@@ -174,6 +177,7 @@ def test_another_column_set_in_one_file_is_refused_with_its_line(way: str) -> No
         read(joined)
 
 
+@pytest.mark.fault(29)
 def test_nuls_between_rows_are_passed_and_within_rows_located(way: str) -> None:
     rows = lines()
     between = b"".join([*rows[:10], b"\0" * 4096, *rows[10:]])
@@ -233,6 +237,7 @@ def test_time_stamps_as_text(way: str) -> None:
     )
 
 
+@pytest.mark.fault(29)
 @pytest.mark.parametrize(
     ("rows", "line", "why"),
     [
