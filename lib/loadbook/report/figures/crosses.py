@@ -47,22 +47,27 @@ def draw_excluded(
     ]
     texts = [wrap(f"{words}: not counted", 0.55 * width, size, lines=1) for words in said]
     sizes = [text_width(text, size) + 0.14 for text in texts]
-    if len(texts) > MOST_REASONS or sum(sizes) > width:
-        text = f"✕ {len(out)} of {counted(len(values), 'trial')} not counted"
+    ys = [frame.bottom - (frame.bottom - frame.top) * (y - low) / span for y in heights]
+    if len(texts) > MOST_REASONS or sum(sizes) > width or sum(_is_lowest(y, frame) for y in ys) > 1:
+        why = f": {said[0]}" if len(set(said)) == 1 else ""
+        text = wrap(f"✕ {len(out)} of {counted(len(values), 'trial')} not counted{why}", width, size, lines=1)
         sheet.text(frame.left + 0.08, frame.top + 0.1, text, size=size)
         return
     first, last = values["slot"].min() - 0.8, values["slot"].max() + 0.8
     xs = [frame.left + width * (slot - first) / (last - first) for slot in out["slot"]]
-    ys = [frame.bottom - (frame.bottom - frame.top) * (y - low) / span for y in heights]
     places = pushed_apart(xs, sizes, frame.left, frame.right)
     for text, need, at, x, y in zip(texts, sizes, places, xs, ys, strict=True):
         _draw_reason(sheet, text, need, at, (x, y), frame)
 
 
+def _is_lowest(y: float, frame: Frame) -> bool:
+    return y > frame.bottom - (NO_VALUE + 0.02) * (frame.bottom - frame.top)
+
+
 def _draw_reason(sheet: Sheet, text: str, need: float, at: float, cross: tuple[float, float], frame: Frame) -> None:
     """Write a reason beside a cross on the lowest line, else at the top with a line to its cross."""
     (x, y), size = cross, sheet.size - 0.8
-    if y > frame.bottom - (NO_VALUE + 0.02) * (frame.bottom - frame.top):
+    if _is_lowest(y, frame):
         right = x + need < frame.right
         sheet.text(
             x + (0.08 if right else -0.08), y, text, size=size, colour=palette.SOFT, at="left" if right else "right"
