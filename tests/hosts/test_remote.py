@@ -224,6 +224,7 @@ def test_http_through_the_host(host):
 NOISE = 'echo "noise $(head -c 3000 /dev/zero | tr "\\0" n)"; echo noise >&2; false'
 
 
+@pytest.mark.fault(19)
 def test_noise_banners_locale_and_closed_forwarding(tmp_path, monkeypatch):
     """A login that prints, another locale, a banner: nothing of it reaches an answer."""
     (tmp_path / "noise").write_text(NOISE)

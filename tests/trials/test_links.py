@@ -166,7 +166,7 @@ def test_twelve_trials_through_cut_links(spaces, layout, record_property):
 
     def cut() -> None:
         wait_until(lambda: loads(spaces), 60)
-        while not over.wait(draw.uniform(0, 12)):
+        while not over.wait(draw.uniform(0, 20)):
             alias = draw.choice(["driver", "web"])
             spaces.cut(alias, CUT_S)
             cuts.append(alias)

@@ -7,6 +7,7 @@ a host, not of a treatment: the run stops, and the same command later repeats th
 from __future__ import annotations
 
 import contextlib
+from itertools import count
 
 from loadbook.core.errors import HostError, LoadbookError
 from loadbook.design.plan import PlannedTrial
@@ -19,7 +20,8 @@ from loadbook.trials.progress import Kind, OnEvent, Progress
 from loadbook.trials.reach import come_back
 from loadbook.trials.trial import Attempt
 
-MAX_ATTEMPTS = 2
+# a network that comes and goes may meet two attempts in a row; a tool that hung twice will hang again
+TRIES = {"lost": 3, "timeout": 2}
 MAX_LOST_IN_A_ROW = 3
 HOST_REASONS = ("lost", "timeout")
 
@@ -48,7 +50,7 @@ def execute(bench: Bench, keeper: Keeper, on_event: OnEvent, until: int | None =
 
 def _do(bench: Bench, keeper: Keeper, planned: PlannedTrial, on_event: OnEvent) -> TrialRecord:
     """Attempt one trial until it ends or may not be tried again, and return its last record."""
-    for left in reversed(range(MAX_ATTEMPTS)):
+    for tried in count(1):
         number, folder = keeper.begin(planned)
         attempt = Attempt(bench, planned, number, folder)
         try:
@@ -58,7 +60,7 @@ def _do(bench: Bench, keeper: Keeper, planned: PlannedTrial, on_event: OnEvent) 
             attempt.record.status, attempt.record.reason = "cancelled", "interrupted by the user"
             keeper.end(attempt.record, folder, final=False)
             raise
-        again = attempt.retry and left > 0
+        again = attempt.retry and tried < TRIES.get(record.status, 1)
         keeper.end(record, folder, final=not again)
         if attempt.retry:
             come_back(bench)
@@ -67,7 +69,7 @@ def _do(bench: Bench, keeper: Keeper, planned: PlannedTrial, on_event: OnEvent) 
         if not again:
             return record
         on_event(Progress("note", f"{planned.trial}: {record.status} ({record.reason}); trying again"))
-    raise AssertionError("the last attempt always returns")
+    raise AssertionError("counting has no end")
 
 
 def _stopped(keeper: Keeper, lost: list[TrialRecord]) -> LoadbookError:
