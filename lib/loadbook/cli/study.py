@@ -35,11 +35,16 @@ def plan(
 ) -> None:
     """Trials, hours, disk, and the blocks that a difference needs at the noise recorded here; touches no network."""
     from loadbook.design.plan import make_plan
+    from loadbook.hosts.inventory import read_hosts
+    from loadbook.hosts.lab_plan import lab_kind
+    from loadbook.trials.caps import must_be_allowed
     from loadbook.trials.outlook import lines, outlook
     from loadbook.trials.studies import load_study
 
     here = layout()
     made = make_plan(load_study(here, study), subset, blocks)
+    if hosts is not None:
+        must_be_allowed(made, read_hosts(hosts), hosts, lab=bool(lab_kind(hosts)))
     found = outlook(here, made, hosts, None if detect is None else _ratio(detect))
     if as_json:
         estimate = {"hours": made.hours, "disk_bytes": made.disk_bytes} | found.to_json()

@@ -26,6 +26,7 @@ from paramiko.ssh_exception import (
 from loadbook.core.errors import AuthError, HostError, HostKeyError, HostTimeoutError, LostError, UnreachableError
 from loadbook.hosts.known_hosts import fingerprint, lookup_name, trusted_keys
 from loadbook.hosts.ssh_config import Endpoint
+from loadbook.records.atomic import NoRoomError
 
 CONNECT_S = 5.0
 ANSWER_S = 10.0
@@ -188,7 +189,7 @@ def talk_errors(alias: str, doing: str) -> Iterator[None]:
     """Turn what Paramiko raises on an open connection into LostError, HostTimeoutError or HostError."""
     try:
         yield
-    except HostError:
+    except (HostError, NoRoomError):  # the full disk is ours
         raise
     except FileNotFoundError as error:
         raise HostError(alias, f"{doing}: there is no such file") from error

@@ -120,7 +120,10 @@ class Host(Protocol):
         ...
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
-        """Copy a file byte for byte to a new local file, compare sha256 with the host's, and return it (hex)."""
+        """Copy a file byte for byte to a new local file, compare sha256 with the host's, and return it (hex).
+
+        Of a larger one the first `max_bytes` are kept; then OversizeError.
+        """
         ...
 
     def exists(self, path: str) -> bool:

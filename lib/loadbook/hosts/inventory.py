@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.core.toml import read_toml
 from loadbook.design import problems
+from loadbook.design.role import HostPort
 from loadbook.records.layout import NAME
 
 Alias = Annotated[str, Field(pattern="^" + NAME.pattern.replace(r"\Z", "$"))]
@@ -60,11 +61,15 @@ class HostEntry(BaseModel):
     munin_port: Port = Field(4949, description="of its munin node; 0: it has none")
     exporter_port: Port = Field(9100, description="of its node_exporter; 0: it has none")
     link_mbit: Annotated[float, Field(gt=0)] | None = Field(None, description="rate of its network link, Mbit/s")
+    max_requests_per_s: Annotated[float, Field(gt=0)] | None = None
+    max_connections: Annotated[int, Field(gt=0)] | None = None
+    max_load_s: Annotated[float, Field(gt=0)] | None = None
 
 
 class HostsFile(BaseModel):
     """A whole hosts.toml; `known_hosts` is the file of trusted keys (default: beside hosts.toml).
 
+    `external` lists what studies may put load on beside the hosts, as host:port; nothing else is ever a target.
     `currency` is what its prices are in, as it is to be printed ("EUR"). `external_prices` are those of roles that a
     study fills with an external address, a month each: what no host of ours runs.
     `replay` is the folder of a recorded run, relative to the file: its hosts answer as they did then, without any host.
@@ -74,6 +79,7 @@ class HostsFile(BaseModel):
 
     known_hosts: str | None = None
     replay: str | None = None
+    external: tuple[HostPort, ...] = ()
     currency: str = ""
     external_prices: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     hosts: dict[Alias, HostEntry]

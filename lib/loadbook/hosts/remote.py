@@ -96,7 +96,10 @@ class RemoteHost(Link):
         return self._again(f"reading {path}", lambda s: s.files.get(self.path(path), max_bytes))
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
-        """Copy a file byte for byte to a new local file, compare sha256 with the host's, and return it (hex)."""
+        """Copy a file byte for byte to a new local file, compare sha256 with the host's, and return it (hex).
+
+        Of a larger one the first `max_bytes` are kept; then OversizeError.
+        """
         local.parent.mkdir(parents=True, exist_ok=True)
         return self._again(f"fetching {path}", lambda s: s.files.fetch(self.path(path), local, max_bytes))
 

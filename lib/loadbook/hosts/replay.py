@@ -15,6 +15,7 @@ from loadbook.core.errors import CommandError, DataError, HostError, HostTimeout
 from loadbook.design.plan import PlannedTrial
 from loadbook.hosts.host import Answer, Clock, Completed, Job, JobState
 from loadbook.hosts.tape import Question, Tape, question, tape_name
+from loadbook.records.atomic import room
 from loadbook.records.layout import RunPaths, check_name
 from loadbook.records.manifest import DriverRecord, TrialRecord, changed_files, read, sha256_file
 
@@ -161,10 +162,11 @@ class ReplayHost:
         return data
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
-        """Copy a file and return its sha256 (hex)."""
+        """Copy a file and return its sha256 (hex); a recorded one is never larger than was kept of it."""
         data = self.get(path, max_bytes=max_bytes)
         local.parent.mkdir(parents=True, exist_ok=True)
-        local.write_bytes(data)
+        with room(local, len(data)):
+            local.write_bytes(data)
         return sha256_file(local)
 
     def exists(self, path: str) -> bool:

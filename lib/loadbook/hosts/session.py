@@ -51,7 +51,7 @@ class Session:
     def _open(self, fresh: bool) -> None:
         shells = [Shell(self._channel()) for _ in range(2)]  # both run their login files at once
         self._shell = self._ready(shells[0])
-        self.files = Files(self._end.alias, self.transport, self._sha256)
+        self.files = Files(self._end.alias, self.transport, self._sha256, self.workdir)
         self.script = f"{self.workdir}/{self._install_launcher()}"
         if fresh:
             self.call(sh_join(["/bin/sh", self.script, "sweep", self.name]), timeout_s=START_S)
@@ -115,9 +115,17 @@ class Session:
             self.files.put(path, text, 0o755)
         return name
 
-    def _sha256(self, path: str) -> str:
+    def _sha256(self, path: str, first_bytes: int | None = None, *, ours: bool = False) -> str:
+        """Return a file's digest; with `ours` that of a file below the work folder itself, nothing for a link's.
+
+        What is hashed is the file that was opened, whatever has taken its place since.
+        """
+        take = "" if first_bytes is None else f"head -c {first_bytes} | "
+        below = shlex.quote(path.removeprefix(self.workdir))
+        proof = f'[ "$(readlink /proc/self/fd/0)" = "$(pwd -P)"{below} ] && ' if ours else ""
+        text = f"exec <{shlex.quote(path)} && {proof}{take}sha256sum"
         with talk_errors(self._end.alias, f"sha256sum {path}"):
-            done = self.call(sh_join(["sha256sum", path]), timeout_s=60)
+            done = self.call(text, timeout_s=60)
         return done.stdout.decode("ascii", "replace").removeprefix("\\").split(" ")[0]
 
     @property

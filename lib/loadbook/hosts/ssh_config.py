@@ -53,6 +53,11 @@ def user_config(path: Path | None = None) -> SSHConfig:
     return config
 
 
+def host_name(alias: str, entry: HostEntry) -> str:
+    """Return the name or address that an alias connects to; nothing but the user's ~/.ssh/config is read."""
+    return entry.host_name or str(user_config().lookup(entry.ssh or alias).get("hostname", alias))
+
+
 def resolve(alias: str, entry: HostEntry, known_hosts: Path, config: SSHConfig | None = None) -> Endpoint:
     """Return where `alias` connects to; `known_hosts` is our own file of trusted keys, asked first."""
     config = config or user_config()

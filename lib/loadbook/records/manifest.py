@@ -45,6 +45,7 @@ class DriverRecord(_Record):
     stdout: str = Field(description="file name in the trial folder")
     stderr: str
     files: dict[str, str] = Field(default_factory=dict, description="tool file name -> file name in the trial folder")
+    cut: dict[str, int] = Field(default_factory=dict, description="file of which the host had more -> its size there")
     source: str | None = Field(None, description="of an imported output: its path in the imported folder")
 
 

@@ -25,11 +25,17 @@ BUFFER_BYTES = 1 << 16
 
 
 def batches(
-    source: Path | bytes, tool: str, *, file: str | None = None, properties: Mapping[str, str] | None = None
+    source: Path | bytes,
+    tool: str,
+    *,
+    file: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    start: int = 0,
 ) -> Iterator[Batch]:
     """Yield the rows of a per-request log in the order of the file; arguments and errors as for `summarise`."""
     name = file or (source.name if isinstance(source, Path) else "results")
     raw: Any = source.open("rb", buffering=0) if isinstance(source, Path) else io.BytesIO(source)
+    raw.seek(start)
     with io.BufferedReader(raw, BUFFER_BYTES) as stream:
         if tool == "jmeter":
             yield from _jtl(stream)(stream, name, properties)
@@ -58,6 +64,7 @@ def summarise(
     properties: Mapping[str, str] | None = None,
     store: Store | None = None,
     driver: str = "",
+    start: int = 0,
 ) -> Summary:
     """Read a log once and return its figures; see `summary.Summary`, whose `merge` adds files and drivers.
 
@@ -70,6 +77,7 @@ def summarise(
         without a header is then read only in the twelve columns of 2.x.
     store : parquet that takes the rows too, open; one may take the logs of several drivers, one after the other.
     driver : whose log it is, for the store.
+    start : bytes at its beginning that are left out: whole lines of an earlier run.
 
     Raises
     ------
@@ -77,7 +85,7 @@ def summarise(
         header without rows is a log of no requests.
     """
     summary = Summary()
-    for batch in batches(source, tool, file=file, properties=properties):
+    for batch in batches(source, tool, file=file, properties=properties, start=start):
         summary.add(batch)
         if store is not None:
             store.write(batch, driver)

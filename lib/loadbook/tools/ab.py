@@ -23,7 +23,8 @@ from loadbook.tools.text import Report
 CSV = "pct.csv"
 MAX_CONNECTIONS = 20_000  # ab.c MAX_CONCURRENCY
 REQUESTS_PER_S, MAX_REQUESTS = 200_000, 100_000_000  # room for more than one thread can do; 32 B of memory each
-OWNED = ("-n", "-c", "-t", "-s", "-k", "-e", "-r", "-q", "-w", "-h", "-V")
+OWNED = ("-n", "-c", "-t", "-s", "-k", "-e", "-r", "-q", "-w", "-h", "-V", "-X")
+LOGIN = ("-A", "-P", "-C")
 COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than the margin of 5 % for times
 
 
@@ -33,6 +34,7 @@ class Ab:
     name = "ab"
     binary = "ab"
     get = "apt-get install apache2-utils"
+    streams = ("files",)
     load_models = frozenset({"closed"})
     known = ("2.3",)
     version_argv: tuple[str, ...] = ("ab", "-V")
@@ -49,7 +51,7 @@ class Ab:
 
         For pages whose length changes, put ``-l`` into `extra`: ab calls every other length than the first a failure.
         """
-        plan.check(self, workload, OWNED, able=("requests",))
+        plan.check(self, workload, OWNED, able=("requests",), secret=LOGIN)
         if workload.threads != 1:
             raise ToolError("ab has one thread only", "set threads = 1, or use the tool wrk")
         if workload.connections > MAX_CONNECTIONS:
@@ -83,7 +85,7 @@ class Ab:
         report = text.read(self.name, lines, forms(lines))
         run = Run(report, captured, lines)
         check(run)
-        exact = ab_files.percentiles(captured.files, run.timed, run.asked.get("-e"))
+        exact = ab_files.percentiles(run.files, run.timed, run.asked.get("-e"))
         ab_files.check_percentiles(CSV, exact, run.whole, run.timed)
         rows = (*_count_rows(run), *_time_rows(run, exact))
         return Parsed(rows, tuple(_samples(run)), tuple(_doubts(run, exact)))
@@ -158,7 +160,7 @@ def _time_rows(run: Run, exact: Mapping[int, str]) -> Iterator[Measurement]:
 
 def _samples(run: Run) -> Iterator[Sample]:
     """Yield requests started in each second, from -g; x is the second's start."""
-    for second, n in ab_files.started_per_second(run.captured.files, run.timed, run.whole, run.asked.get("-g")):
+    for second, n in ab_files.started_per_second(run.files, run.timed, run.whole, run.asked.get("-g")):
         yield Sample("started", "requests_per_s", second, "s", n, "1/s")
 
 

@@ -6,9 +6,12 @@ ab sorts the rows of -g by total time, not by start.
 
 from __future__ import annotations
 
+import io
+import itertools
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from loadbook.core.errors import ParseError
 from loadbook.tools import text
@@ -17,13 +20,25 @@ from loadbook.tools.ab_forms import PERCENTILES
 CSV_HEAD = "Percentage served,Time in ms"
 TSV_HEAD = "starttime\tseconds\tctime\tdtime\tttime\twait"
 MAX_SPAN_S = 7 * 86400
+MAX_LINE, MAX_PERCENTILES = 10_000, 1_000
 CSV_LINE = re.compile(r"(\d{1,3}),(\d{1,12}\.\d{3})")
 TSV_LINE = re.compile(r"[^\t]+\t(\d{1,12})\t\d+\t\d+\t(\d{1,12})\t\d+")
 
 
-def _only(files: Mapping[str, bytes], head: str, asked: str | None) -> str | None:
+Source = bytes | Path
+Files = Mapping[str, Source]
+
+
+def _lines(source: Source) -> Iterator[str]:
+    """Yield the lines of a file with their ends."""
+    with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as file:
+        while line := file.readline(MAX_LINE):
+            yield line.decode(errors="replace")
+
+
+def _only(files: Files, head: str, asked: str | None) -> str | None:
     """Return the name of the one file that begins with this line, None if there is none; `asked` is the option's."""
-    found = [name for name, data in files.items() if data[:200].startswith(head.encode())]
+    found = [name for name, data in files.items() if next(_lines(data), "").startswith(head)]
     wanted = (asked or "").rpartition("/")[2]
     if wanted in files and wanted not in found:
         raise ParseError("ab", wanted, 1, f"does not begin {head!r}: empty, cut, or another file")
@@ -32,7 +47,7 @@ def _only(files: Mapping[str, bytes], head: str, asked: str | None) -> str | Non
     return found[0] if found else None
 
 
-def percentiles(files: Mapping[str, bytes], count: int, asked: str | None) -> dict[int, str]:
+def percentiles(files: Files, count: int, asked: str | None) -> dict[int, str]:
     """Return percentile -> milliseconds as printed, with 0 the minimum and 100 the maximum; {} without such a file.
 
     ab reads element ``0.5 + count * p / 100`` of the sorted times, which for small counts and high percentiles is one
@@ -41,12 +56,13 @@ def percentiles(files: Mapping[str, bytes], count: int, asked: str | None) -> di
     name = _only(files, CSV_HEAD, asked)
     if name is None:
         return {}
-    lines = [line for line in text.lines(files[name])[1:] if line]
+    data = b"".join(line.encode() for line in itertools.islice(_lines(files[name]), MAX_PERCENTILES))
+    lines = [line for line in text.lines(data)[1:] if line]
     for number, line in enumerate(lines, 2):
         match = CSV_LINE.fullmatch(line)
         if match is None or int(match[1]) != number - 2:
             raise ParseError("ab", name, number, f"expected percentile {number - 2} and a time, not {line[:60]!r}")
-    if len(lines) != 101 or not files[name].endswith(b"\n"):
+    if len(lines) != 101 or not data.endswith(b"\n"):
         raise ParseError("ab", name, 0, f"not complete: {len(lines)} of 101 percentiles")
     times = {p: line.partition(",")[2] for p, line in enumerate(lines) if count > 1 or p in (0, 100)}
     times |= {p: times[100] for p in times if p and count * (100 - p) <= 50}
@@ -76,25 +92,26 @@ def check_percentiles(name: str, exact: Mapping[int, str], whole: Mapping[int, i
             raise ParseError("ab", name, p + 2, f"{exact[p]} ms is not the {shown} ms of the report")
 
 
-def started_per_second(
-    files: Mapping[str, bytes], count: int, whole: Mapping[int, int], asked: str | None
-) -> list[tuple[int, int]]:
+def started_per_second(files: Files, count: int, whole: Mapping[int, int], asked: str | None) -> list[tuple[int, int]]:
     """Return (second since the first start, requests started in it) from the rows of -g; [] without such a file."""
     name = _only(files, TSV_HEAD, asked)
     if name is None:
         return []
-    rows = []
-    for number, line in enumerate(files[name].decode(errors="replace").splitlines()[1:], 2):
-        match = TSV_LINE.fullmatch(line)
+    seconds, at = Counter[int](), {min(count * p // 100, count - 1) for p in (*PERCENTILES, 100)}
+    times: dict[int, int] = {}
+    number, ended = 0, True
+    for number, line in enumerate(itertools.islice(_lines(files[name]), 1, None), 1):
+        match, ended = TSV_LINE.fullmatch(line.rstrip("\r\n")), line.endswith("\n")
         if match is None:
-            raise ParseError("ab", name, number, f"not a row of six columns: {line[:60]!r}")
-        rows.append((int(match[1]), int(match[2])))
-    if len(rows) != count or not files[name].endswith(b"\n"):
-        raise ParseError("ab", name, 0, f"not complete: {len(rows)} rows for {count} requests")
+            raise ParseError("ab", name, number + 1, f"not a row of six columns: {line.rstrip()[:60]!r}")
+        seconds[int(match[1])] += 1
+        if number - 1 in at:
+            times[number - 1] = int(match[2])
+    if number != count or not ended:
+        raise ParseError("ab", name, 0, f"not complete: {number} rows for {count} requests")
     for p in (*PERCENTILES, 100):
-        if p in whole and rows[min(count * p // 100, count - 1)][1] != whole[p]:
+        if p in whole and times[min(count * p // 100, count - 1)] != whole[p]:
             raise ParseError("ab", name, 0, f"its percentile {p} is not the {whole[p]} ms of the report")
-    seconds = Counter(second for second, _ in rows)
     first = min(seconds)
     if max(seconds) - first > MAX_SPAN_S:
         raise ParseError("ab", name, 0, f"its rows start over {max(seconds) - first} s")

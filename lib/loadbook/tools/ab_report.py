@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from loadbook.core.errors import ParseError
 from loadbook.core.units import COUNT, TIME_S
 from loadbook.tools import text
+from loadbook.tools.ab_files import Source
 from loadbook.tools.ab_forms import CLASSES, PERCENTILES, RATES, TIMES
 from loadbook.tools.base import Captured
 from loadbook.tools.text import Report
@@ -35,6 +36,11 @@ class Run:
     report: Report
     captured: Captured
     lines: Sequence[str]
+
+    @property
+    def files(self) -> dict[str, Source]:
+        """The files beside the report: their content, or where those lie that are too big to be held."""
+        return {**self.captured.files, **self.captured.paths}
 
     @property
     def asked(self) -> dict[str, str]:

@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol
 
 from loadbook.design.workload import Workload
 
-
 # what is kept and read of a tool's stdout, bytes: reports are below 1 MB, and what is parsed takes ten times its memory
 REPORT_BYTES = 8 << 20
 
@@ -51,7 +50,8 @@ class Captured:
     """What one execution of a tool left behind, byte for byte.
 
     `rc` is None where it is not known; `files` holds the tool's own files by the names that `expected_files` gave,
-    `paths` says where those lie that are too big to be held and are read as streams (JTL).
+    `paths` says where those lie that are too big to be held and are read as streams; "stdout" among them is what the
+    tool printed.
     """
 
     stdout: bytes
@@ -88,6 +88,7 @@ class Tool(Protocol):
     """One load generator; `get` says how to bring it to a host, as a command or in words.
 
     One that needs long to start and to end may say so: `spare_s` seconds are added to the time after which it has hung.
+    `streams` names what it reads where it lies, however big: "files", "stdout"; nothing unless it says so.
     One may name in `known` how the versions begin whose reports it was written for; others are used with a word.
     """
 

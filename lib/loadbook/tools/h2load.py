@@ -22,7 +22,7 @@ from loadbook.tools.text import Report
 
 OWNED = (
     *("-n", "--requests", "-c", "--clients", "-t", "--threads", "-D", "--duration", "--warm-up-time"),
-    *("-i", "--input-file", "-B", "--base-uri", "-h", "--help", "--version"),
+    *("-i", "--input-file", "-B", "--base-uri", "--connect-to", "-h", "--help", "--version"),
 )
 BEGINS = r"spawning thread #\d+: \d+ total client|finished in \d+(\.\d\d)?(us|ms|s),"
 LOST = 1.1  # rates of the clients over the whole's rate: above it, clients ended before the test did
@@ -37,6 +37,7 @@ class H2load:
     name = "h2load"
     binary = "h2load"
     get = "apt-get install nghttp2-client"
+    streams = ("files",)
     load_models = frozenset({"closed"})
     known = ("1",)
     version_argv: tuple[str, ...] = ("h2load", "--version")
@@ -180,7 +181,7 @@ def _doubts(report: Report, captured: Captured, lines: Sequence[str]) -> Iterato
     if answered(report) > MAX_SAMPLES:
         yield "sampled", f"times are of at most {MAX_SAMPLES} requests, drawn by h2load from {answered(report)}"
     log = h2load_log.name(captured.argv)
-    if log and log not in captured.files:
+    if log and log not in captured.files and log not in captured.paths:
         yield "log_missing", f"the command asks for {log}, which was not collected: no percentiles from it"
     if captured.rc:
         yield "exit_code", f"h2load ended with exit code {captured.rc} although its report is complete"

@@ -5,9 +5,11 @@ h2load appends to the file, so that of a warm-up and a measurement in one folder
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadbook.core.errors import ParseError
@@ -17,6 +19,7 @@ from loadbook.tools.base import Sample
 if TYPE_CHECKING:
     from loadbook.requests.histogram import Histogram
 
+BLOCK_BYTES = 8 << 20
 PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 
 
@@ -44,29 +47,47 @@ def name(argv: Sequence[str]) -> str | None:
     return None
 
 
-def read(file: str, data: bytes, last: int) -> Log:
+def read(file: str, source: bytes | Path, last: int) -> Log:
     """Return the `last` requests of a log; raise ParseError for a log with fewer lines, or a line that is not one."""
     from loadbook.requests.api import summarise
     from loadbook.requests.histogram import Histogram
 
-    lines = data.count(b"\n")
-    if lines < last or (not data.endswith(b"\n") and data):
+    lines, whole = _counted(source)
+    if lines < last or not whole:
         raise ParseError("h2load", file, lines, f"{lines} whole lines for the {last} requests of the summary")
     if not last:
         return Log(0, {}, Histogram())
     try:
-        figures = summarise(_tail(data, lines - last), "h2load", file=file)
+        figures = summarise(source, "h2load", file=file, start=_after(source, lines - last))
     except ParseError as error:
         raise ParseError("h2load", file, error.line and error.line + lines - last, error.reason) from None
     total = figures.total()
     return Log(total.answered, total.classes, total.latency, tuple(per_second.ended(figures)))
 
 
-def _tail(data: bytes, lines: int) -> bytes:
-    """Return what follows the first `lines` lines."""
+def _blocks(source: bytes | Path) -> Iterator[bytes]:
+    with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as file:
+        while block := file.read(BLOCK_BYTES):
+            yield block
+
+
+def _counted(source: bytes | Path) -> tuple[int, bool]:
+    """Return the number of line ends, and whether the last byte is one of them."""
+    lines, last = 0, b"\n"
+    for block in _blocks(source):
+        lines, last = lines + block.count(b"\n"), block[-1:]
+    return lines, last == b"\n"
+
+
+def _after(source: bytes | Path, lines: int) -> int:
+    """Return the offset behind the first `lines` lines."""
     import numpy as np
 
-    if not lines:
-        return data
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-    return data[int(ends[lines - 1]) + 1 :]
+    start = 0
+    for block in _blocks(source) if lines else ():
+        count = block.count(b"\n")
+        if count >= lines:
+            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+            return start + int(ends[lines - 1]) + 1
+        start, lines = start + len(block), lines - count
+    return start

@@ -48,9 +48,10 @@ def check(report: Report) -> None:
 def log_of(report: Report, captured: Captured) -> Log | None:
     """Return the log of the requests, held against the report; None where there is none."""
     name = h2load_log.name(captured.argv)
-    if name is None or name not in captured.files:
+    source = captured.files.get(name, captured.paths.get(name)) if name else None
+    if name is None or source is None:
         return None
-    log = h2load_log.read(name, captured.files[name], report.count("done"))
+    log = h2load_log.read(name, source, report.count("done"))
     if log.answered != answered(report):
         raise ParseError("h2load", name, 0, f"{log.answered} answers, but {answered(report)} in the report")
     seen = {c: log.classes.get(c, 0) for c in (2, 3, 4, 5)}

@@ -35,6 +35,7 @@ class Httperf:
     name = "httperf"
     binary = "httperf"
     get = "apt-get install httperf"
+    opens_by_rate = True  # whatever was answered by then
     load_models = frozenset({"open"})
     known = ("0.9",)
     version_argv: tuple[str, ...] = (

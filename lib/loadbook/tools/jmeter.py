@@ -32,6 +32,8 @@ OWNED = (
         "--forceDeleteResultFile",
     ),
     *("-e", "--reportatendofloadtests", "-o", "--reportoutputfolder", "-g", "--reportonly", "-v", "--version"),
+    *("-H", "--proxyHost", "-P", "--proxyPort", "-E", "--proxyScheme"),
+    *("-Dhttp.proxy", "-Dhttps.proxy", "-DsocksProxy"),
     *("-h", "--help", "-?", "-r", "--runremote", "-R", "--remotestart", "-s", "--server"),
 )
 # of jmeter.save.saveservice: what every results file of ours has, whatever user.properties of a host says
@@ -65,6 +67,7 @@ class JMeter:
     name = "jmeter"
     binary = "jmeter"
     get = "unpack Apache JMeter 5.6.3 and set JMETER_HOME or PATH for ssh logins; in the lab: make jmeter"
+    streams = ("stdout", "files")
     load_models = frozenset({"closed", "open"})
     known = ("5",)
     version_argv: tuple[str, ...] = ("jmeter", "-v", "-j", "/dev/null")

@@ -40,6 +40,8 @@ def find(captured: Captured) -> tuple[str, bytes | Path]:
         return name, named[name]
     if named:
         raise ParseError("jmeter", "stdout", 0, f"several files of results: {', '.join(named)}; name the one to read")
+    if "stdout" in captured.paths:
+        return "stdout", captured.paths["stdout"]
     if _JTL.match(captured.stdout.removeprefix(b"\xef\xbb\xbf").lstrip(b"\0")):
         return "stdout", captured.stdout
     raise ParseError("jmeter", "stdout", 0, _reason(captured))

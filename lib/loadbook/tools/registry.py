@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 import loadbook.tools
-from loadbook.core.errors import ToolError
+from loadbook.core.errors import ParseError, ToolError
 from loadbook.design.workload import Workload
-from loadbook.tools.base import Target, Tool
+from loadbook.tools.base import REPORT_BYTES, Captured, Parsed, Target, Tool
 
 
 def load(name: str) -> Tool:
@@ -32,6 +32,21 @@ def able(workload: Workload, target: Target) -> list[str]:
     It belongs to the tool that the study names, and means something else, or nothing, to another.
     """
     return [name for name, tool in _discover().items() if _can(tool, workload, target)]
+
+
+def parse(tool: Tool, captured: Captured) -> Parsed:
+    """Have a tool read what it left behind; ParseError also for what is too large to be held and no stream for it."""
+    streamed: tuple[str, ...] = getattr(tool, "streams", ())
+    for name, path in captured.paths.items():
+        if (name if name == "stdout" else "files") not in streamed:
+            raise ParseError(
+                tool.name,
+                name,
+                0,
+                f"{path.stat().st_size:,} bytes are no report: at most {REPORT_BYTES:,} are read, nothing from byte "
+                f"{REPORT_BYTES + 1:,} on would be",
+            )
+    return tool.parse(captured)
 
 
 def is_known(tool: Tool, version: str) -> bool:

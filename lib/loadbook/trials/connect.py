@@ -20,6 +20,7 @@ from loadbook.records.layout import Layout
 from loadbook.services import ServiceSpec, load_service
 from loadbook.tools import registry
 from loadbook.trials.bench import Bench
+from loadbook.trials.caps import must_be_allowed
 from loadbook.trials.changes import needs_line
 from loadbook.trials.roles import check_roles, needed_cpus, needed_hosts, used_hosts
 from loadbook.trials.stage import LINE_SERVICE, seat_all
@@ -49,6 +50,7 @@ def make_bench(layout: Layout, plan: Plan, run: str, path: Path, break_lock: str
     """
     path = hosts_file or _lab_up(layout, plan)
     inventory = read_hosts(path)
+    must_be_allowed(plan, inventory, path, lab=bool(lab_kind(path)))
     check_roles(plan, inventory)
     recording = _recording(path, inventory, plan)
     used = used_hosts(plan, inventory)

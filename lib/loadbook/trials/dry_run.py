@@ -13,10 +13,12 @@ from loadbook.hosts import guard, jobs, remote_host
 from loadbook.hosts.facts import SYSCTLS
 from loadbook.hosts.host_lock import LOCK
 from loadbook.hosts.inventory import HostsFile, read_hosts
+from loadbook.hosts.lab_plan import lab_kind
 from loadbook.hosts.shell import cpu_list
 from loadbook.hosts.tape import taped
 from loadbook.records.layout import Layout
 from loadbook.trials.bench import Bench
+from loadbook.trials.caps import must_be_allowed
 from loadbook.trials.changes import asks_for_delay, changes_of, forbidden
 from loadbook.trials.connect import bench_of
 from loadbook.trials.dry_steps import RUN, TOKEN, Step, attempt_steps, built, changed, configured
@@ -41,6 +43,7 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[Bench | None,
     Raises UsageError and StudyError for a hosts file that cannot be used; no host is asked anything.
     """
     inventory = read_hosts(hosts_file)
+    must_be_allowed(plan, inventory, hosts_file, lab=bool(lab_kind(hosts_file)))
     lacks = {name: lacks_of(layout, plan, name, hosts_file, inventory) for name in plan.treatments}
     able = tuple(name for name in plan.treatments if not lacks[name])
     bench = _bench(layout, replace(plan, treatments=able), hosts_file, inventory) if able else None

@@ -1,7 +1,8 @@
 """The loop over a plan: every trial ends in exactly one recorded state, and a trial that fails does not end the run.
 
-Only transient failures (a lost connection, a time-out) are tried again. Several trials lost in a row are the fault of
-a host, not of a treatment: the run stops, and the same command later repeats them and goes on.
+Only transient failures (a lost connection, a time-out) are tried again. Several trials lost in a row, or spoiled by a
+full disk, are the fault of a host, not of a treatment: the run stops, and the same command later repeats them and goes
+on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from loadbook.trials.leftovers import clear
 from loadbook.trials.names import job_stem
 from loadbook.trials.progress import Kind, OnEvent, Progress
 from loadbook.trials.reach import come_back
+from loadbook.trials.room import FULL, must_have_room_here
 from loadbook.trials.trial import Attempt
 
 # a network that comes and goes may meet two attempts in a row; a tool that hung twice will hang again
@@ -43,7 +45,7 @@ def execute(bench: Bench, keeper: Keeper, on_event: OnEvent, until: int | None =
         record = _do(bench, keeper, planned, on_event)
         clock.left -= 1
         on_event(clock.event(planned, "trial-ended", _said(record), record))
-        lost = [*lost, record] if record.status in HOST_REASONS else []
+        lost = [*lost, record] if _fault_of_host(record) else []
         if len(lost) == MAX_LOST_IN_A_ROW:
             raise _stopped(keeper, lost)
 
@@ -51,6 +53,7 @@ def execute(bench: Bench, keeper: Keeper, on_event: OnEvent, until: int | None =
 def _do(bench: Bench, keeper: Keeper, planned: PlannedTrial, on_event: OnEvent) -> TrialRecord:
     """Attempt one trial until it ends or may not be tried again, and return its last record."""
     for tried in count(1):
+        must_have_room_here(keeper.paths.raw, bench.plan)
         number, folder = keeper.begin(planned)
         attempt = Attempt(bench, planned, number, folder)
         try:
@@ -70,6 +73,11 @@ def _do(bench: Bench, keeper: Keeper, planned: PlannedTrial, on_event: OnEvent) 
             return record
         on_event(Progress("note", f"{planned.trial}: {record.status} ({record.reason}); trying again"))
     raise AssertionError("counting has no end")
+
+
+def _fault_of_host(record: TrialRecord) -> bool:
+    """Tell whether a host, not the treatment, spoiled a trial: it was lost, or its disk was full."""
+    return record.status in HOST_REASONS or FULL in (record.reason or "")
 
 
 def _stopped(keeper: Keeper, lost: list[TrialRecord]) -> LoadbookError:

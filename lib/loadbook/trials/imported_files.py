@@ -13,7 +13,7 @@ from loadbook.core.errors import DataError
 from loadbook.design.problems import shown
 from loadbook.tools.base import Captured
 from loadbook.trials.imported_csv import Condition, Wrong
-from loadbook.trials.outputs import OURS, STREAMED, held, read_bytes
+from loadbook.trials.outputs import OURS, STDOUT, STREAMED, held, read_bytes
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Source:
 
     def captured(self) -> Captured:
         """Return the output as parsers get it, but for the command line, of which each tool knows its own part."""
-        files, big = held(self.files)
+        files, big = held({**({STDOUT: self.stdout} if self.stdout else {}), **self.files})
         return Captured(
-            stdout=read_bytes(self.stdout) if self.stdout else b"",
+            stdout=files.pop(STDOUT, b""),
             stderr=read_bytes(self.stderr) if self.stderr else b"",
             rc=self.rc,
             files=files,

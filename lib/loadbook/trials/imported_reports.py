@@ -94,7 +94,7 @@ def _attempt(source: Source, read: Captured, name: str) -> Parsed | str:
     """Return what a tool's parser makes of an output, or why it refuses it."""
     tool = registry.load(name)
     try:
-        return tool.parse(replace(read, argv=argv_of(source.command, tool.binary)))
+        return registry.parse(tool, replace(read, argv=argv_of(source.command, tool.binary)))
     except ParseError as error:
         return error.message
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loadbook.core.errors import CommandError, LostError, ToolError
+from loadbook.core.errors import CommandError, LostError, OversizeError, ToolError
 from loadbook.design.workload import Workload
 from loadbook.hosts.host import Host, Job
 from loadbook.records.manifest import ClockRecord, DriverRecord
-from loadbook.tools.base import Target, Tool
+from loadbook.tools.base import REPORT_BYTES, Target, Tool
 
 # A tool may run this much over its duration (time-outs of its own included) before it counts as hung.
 GRACE_S = 10.0
@@ -28,7 +28,6 @@ WARMUP_SPARE_S = 2
 _CUT = """"$@" & pid=$!; sleep "$0"; children=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null)
 kill -s TERM "$pid" $children; wait "$pid"; exit 0"""
 STOP_GRACE_S = 5.0
-MAX_OUTPUT_BYTES = 200_000_000
 MAX_FILE_BYTES = 2_000_000_000  # of a tool's own: JMeter writes 90 bytes a request
 
 
@@ -145,11 +144,12 @@ class Load:
         record.started_host, record.ended_host = _times(host, f"{jobs}/times.{last}")
         for step, prefix in zip(range(last, FIRST_STEP - 1, -1), ("", "warmup-"), strict=False):
             for stream in ("stdout", "stderr"):
-                _fetch(host, f"{jobs}/{stream}.{step}", folder / f"{prefix}{stream}-{host.alias}")
+                name = f"{prefix}{stream}-{host.alias}"
+                record.cut |= _fetched(host, f"{jobs}/{stream}.{step}", folder / name, REPORT_BYTES)
         for name in self.tool.expected_files(share):
             if host.exists(f"{jobs}/{name}"):
                 kept = f"{host.alias}-{Path(name).name}"
-                _fetch(host, f"{jobs}/{name}", folder / kept, MAX_FILE_BYTES)
+                record.cut |= _fetched(host, f"{jobs}/{name}", folder / kept, MAX_FILE_BYTES)
                 record.files[name] = kept
         return record
 
@@ -159,8 +159,13 @@ def forget_job(host: Host, name: str) -> None:
     host.remove(f"{host.workdir}/jobs/{name}")
 
 
-def _fetch(host: Host, path: str, local: Path, max_bytes: int = MAX_OUTPUT_BYTES) -> None:
-    host.fetch(path, local, max_bytes=max_bytes)
+def _fetched(host: Host, path: str, local: Path, max_bytes: int) -> dict[str, int]:
+    """Copy a file; return name and size (bytes) of one that is larger, of which only the beginning is kept."""
+    try:
+        host.fetch(path, local, max_bytes=max_bytes)
+    except OversizeError as error:
+        return {local.name: error.size}
+    return {}
 
 
 def _code(host: Host, path: str) -> int | None:

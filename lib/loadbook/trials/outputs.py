@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from loadbook.core.errors import DataError, ParseError
-from loadbook.tools.base import Captured, Parsed, Tool
+from loadbook.tools import registry
+from loadbook.tools.base import REPORT_BYTES, Captured, Parsed, Tool
 
-# files of this ending are read as streams where they are bigger than this
+# a file alone of this ending is not what the tool printed; and what is bigger than this is read as a stream
 STREAMED, HELD_BYTES = ".jtl", 64 << 20
+STDOUT = "stdout"
 # files of a folder that are not the tool's own
 OURS = frozenset({"stdout", "stderr", "cmd", "rc", "note", "wall"})
 
@@ -23,16 +25,16 @@ def captured(path: Path, binary: str) -> Captured:
     tool's own files under their own names; a file alone is what the tool printed.
     """
     if not path.is_dir():
-        alone, big = held({path.name: path})
-        return Captured(alone.get(path.name, b""), paths=big)
+        own, big = held({path.name if path.name.endswith(STREAMED) else STDOUT: path})
+        return Captured(own.pop(STDOUT, b""), files=own, paths=big)
     files = {p.name: p for p in sorted(path.iterdir()) if p.is_file()}
-    if "stdout" not in files:
+    if STDOUT not in files:
         here = ", ".join(files) or "nothing"
         raise DataError(f"{path}: no file named stdout", f"the folder holds {here}; name the file to read instead")
     said = {name: read_bytes(files[name]).decode(errors="replace").strip() for name in ("cmd", "rc") if name in files}
-    own, big = held({name: p for name, p in files.items() if name not in OURS})
+    own, big = held({name: p for name, p in files.items() if name == STDOUT or name not in OURS})
     return Captured(
-        stdout=read_bytes(files["stdout"]),
+        stdout=own.pop(STDOUT, b""),
         stderr=read_bytes(files["stderr"]) if "stderr" in files else b"",
         rc=int(said["rc"]) if said.get("rc", "").isdecimal() else None,
         argv=argv_of(said.get("cmd", ""), binary),
@@ -42,8 +44,9 @@ def captured(path: Path, binary: str) -> Captured:
 
 
 def held(files: Mapping[str, Path]) -> tuple[dict[str, bytes], dict[str, Path]]:
-    """Return the content of files, and where those lie that are too big to be held and can be read as streams."""
-    big = {name: path for name, path in files.items() if name.endswith(STREAMED) and _size(path) > HELD_BYTES}
+    """Return the content of files, and where those lie that are too big to be held; STDOUT is what the tool printed."""
+    limits = {name: REPORT_BYTES if name == STDOUT else HELD_BYTES for name in files}
+    big = {name: path for name, path in files.items() if _size(path) > limits[name]}
     return {name: read_bytes(path) for name, path in files.items() if name not in big}, big
 
 
@@ -70,15 +73,16 @@ def argv_of(command: str, binary: str) -> tuple[str, ...]:
 def parsed(tool: Tool, path: Path, read: Captured) -> Parsed:
     """Parse what was read from `path`, naming the real file in errors."""
     try:
-        return tool.parse(read)
+        return registry.parse(tool, read)
     except ParseError as error:
         file = path / error.file if path.is_dir() else path
         raise ParseError(tool.name, str(file), error.line, error.reason) from None
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's content; DataError if it cannot be read."""
+    """Return a file's first HELD_BYTES; DataError if it cannot be read."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(HELD_BYTES)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,20 +13,19 @@ from loadbook.core.units import size
 from loadbook.design.sharing import share
 from loadbook.hosts.polling import asker
 from loadbook.hosts.shell import cpu_list
+from loadbook.records.atomic import free_bytes
 from loadbook.services import Instance, version
 from loadbook.tools.base import Tool
 from loadbook.trials.bench import Bench
 from loadbook.trials.changes import Guards, changes_of, forbidden
 from loadbook.trials.load import Load
 from loadbook.trials.names import guard_name, preflight_stem
+from loadbook.trials.room import DISK_FACTOR, HOST_MIN_BYTES
 from loadbook.trials.stage import Seat, make_instance
 
 PROBE_S = 20.0
 NOT_THERE = 127  # of a shell that does not find a program
 CHECK_LEASE_S = 60.0
-# the plan's estimate is rough, and a full disk costs more than a refusal
-DISK_FACTOR = 2
-HOST_MIN_BYTES = 50_000_000
 PORT_HINT = "stop what listens there, or give the host another service_port in the hosts file"
 
 # $1 is a folder that may not exist yet, $2 an address as /proc/net/tcp has it (empty: any), the rest ports likewise
@@ -101,7 +99,7 @@ def _problems(check: Callable[[], None]) -> list[str]:
 def _check_ours(bench: Bench, data: Path) -> None:
     """See that our disk has room and that the tool can put this load on the target."""
     data.mkdir(parents=True, exist_ok=True)
-    free, need = shutil.disk_usage(data).free, bench.plan.disk_bytes * DISK_FACTOR
+    free, need = free_bytes(data), bench.plan.disk_bytes * DISK_FACTOR
     if free < need:
         raise PreflightError([f"{data}: {size(free)} free, the plan needs about {size(need)}"])
     for name in bench.plan.treatments:

@@ -21,12 +21,13 @@ echo "time_wait ${time_wait:-0}"
 echo "load1 $load1"
 echo "open_files $open_files"
 [ -z "$conntrack" ] || echo "conntrack $conntrack"
+df -Pk . 2>/dev/null | tail -n 1 | { read -r device total used free rest && echo "free_bytes $((free * 1024))"; }
 echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
 """
 
 
 class Rest(NamedTuple):
-    """A host's state when the wait ended (`waited_s`, `at_rest` 1 or 0, counts) and the id of its boot."""
+    """A host's state when the wait ended (`waited_s`, `at_rest` 1 or 0, counts, bytes free) and the id of its boot."""
 
     state: dict[str, float]
     boot_id: str
@@ -37,7 +38,7 @@ def reset(host: Host, rule: Reset, pause: Callable[[float], object] = time.sleep
     begun = time.monotonic()
     pause(rule.settle_s if host.live else 0)
     while True:
-        rest = _look(host)
+        rest = look(host)
         waited_s = time.monotonic() - begun
         at_rest = rest.state["time_wait"] <= rule.max_time_wait
         if at_rest or waited_s >= rule.wait_s:
@@ -45,7 +46,8 @@ def reset(host: Host, rule: Reset, pause: Callable[[float], object] = time.sleep
         pause(POLL_S)
 
 
-def _look(host: Host) -> Rest:
+def look(host: Host) -> Rest:
+    """Return a host's state as it is now."""
     done = host.script(SCRIPT, timeout_s=CONTROL_S, check=True)
     try:
         words = dict(line.split(" ", 1) for line in done.stdout.decode().splitlines())

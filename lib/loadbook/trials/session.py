@@ -119,9 +119,15 @@ class Session:
         part = self.paths.raw.with_name(f".{self.chosen.run}.part")
         for leftover in part.parent.glob(".*.part"):
             shutil.rmtree(leftover)
-        part.mkdir(parents=True)
-        new = RunPaths(part, part)
-        shutil.copyfile(study_file, new.study_toml)
+        try:
+            self._fill_run(RunPaths(part, part), study_file)
+            move(part, self.paths.raw)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+    def _fill_run(self, new: RunPaths, study_file: Path) -> None:
+        part = new.raw
+        write_atomic(new.study_toml, study_file.read_bytes())
         self._keep_facts(part, "before")
         self._keep_answers(part)
         write_atomic(new.hosts, self._hosts_file().encode())
@@ -129,7 +135,6 @@ class Session:
         write_json(new.run_json, self._run_json())
         with Ledger(new.ledger) as ledger:
             ledger.append("run-started", trials=len(self.chosen.plan.trials))
-        move(part, self.paths.raw)
 
     def _keep_facts(self, raw: Path, when: str) -> None:
         found = self.bench.each(lambda alias: facts(self.bench.hosts[alias]), self.bench.hosts)

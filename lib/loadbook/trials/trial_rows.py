@@ -22,7 +22,7 @@ from loadbook.tools.text import lines, no_ports
 from loadbook.traces import kinds, sampler
 from loadbook.traces.base import Problem, Traces
 from loadbook.trials.counted import counted
-from loadbook.trials.outputs import held
+from loadbook.trials.outputs import STDOUT, held, read_bytes
 from loadbook.trials.totals import apart, total
 
 Row = dict[str, Any]
@@ -89,17 +89,18 @@ def load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = ()) ->
 def _parse(folder: Path, driver: DriverRecord, changed: Sequence[str], rows: TrialRows) -> Parsed | None:
     if {driver.stdout, driver.stderr, *driver.files.values()} & set(changed):
         return None
-    files, big = held({name: folder / kept for name, kept in sorted(driver.files.items())})
+    names = {STDOUT: driver.stdout, **dict(sorted(driver.files.items()))}
+    files, big = held({name: folder / kept for name, kept in names.items()})
     captured = Captured(
-        stdout=(folder / driver.stdout).read_bytes(),
-        stderr=(folder / driver.stderr).read_bytes(),
+        stdout=files.pop(STDOUT, b""),
+        stderr=read_bytes(folder / driver.stderr),
         rc=driver.rc,
         argv=tuple(driver.argv),
         files=files,
         paths=big,
     )
     try:
-        parsed = registry.load(rows.record.tool).parse(captured)
+        parsed = registry.parse(registry.load(rows.record.tool), captured)
     except ParseError as error:
         file = driver.files.get(error.file, driver.stdout)
         if line := no_ports(lines(captured.stderr[-SAID_BYTES:])):  # ab then gives up without a report

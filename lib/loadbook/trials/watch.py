@@ -6,9 +6,11 @@ Where the study says so, the hosts' own monitors are asked as well, over the SSH
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from loadbook.core.errors import OversizeError
 from loadbook.hosts.host import Job
 from loadbook.hosts.monitors import sampler_job
 from loadbook.hosts.polling import Poller, asker
@@ -18,7 +20,7 @@ from loadbook.trials.evidence import keep
 from loadbook.trials.load import FIRST_STEP, forget_job
 
 STOP_GRACE_S = 1.0
-MAX_BYTES = 100_000_000
+MAX_BYTES = 20_000_000  # 2 kB a sample; what lies beyond is a gap in the trace, as every other
 
 
 class Watch:
@@ -79,7 +81,8 @@ class Watch:
         host, file = self.bench.hosts[alias], f"monitor-{alias}"
         host.stop(self.name, grace_s=STOP_GRACE_S)
         output = f"{host.workdir}/jobs/{self.name}/stdout.{FIRST_STEP}"
-        host.fetch(output, folder / file, max_bytes=MAX_BYTES)
+        with suppress(OversizeError):
+            host.fetch(output, folder / file, max_bytes=MAX_BYTES)
         return MonitorRecord(
             host=alias,
             role=self.bench.roles_of(alias)[0],

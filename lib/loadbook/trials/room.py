@@ -1,0 +1,38 @@
+"""Room on the disks of both sides: before the run, before each trial, and after its load.
+
+A disk that fills in mid-trial is seldom named by what fails there first: a tool prints half a report and ends with 0,
+a server goes on without its log. So whoever finds something wrong looks at the disks before it believes the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from loadbook.core.errors import HostFullError
+from loadbook.core.units import size
+from loadbook.design.plan import Plan
+from loadbook.hosts.host import Host
+from loadbook.records.atomic import free_bytes, no_room
+
+# the plan's estimate is rough, and a full disk costs more than a refusal
+DISK_FACTOR = 2
+HOST_MIN_BYTES = 50_000_000
+# before one trial; and what is left on a disk that counts as full after it
+HOST_TRIAL_BYTES, HOST_FULL_BYTES = 10_000_000, 1_000_000
+HINT = "free some space there, or name a `workdir` on another disk in the hosts file"
+FULL = "remote disk full"
+
+
+def must_have_room(host: Host, state: Mapping[str, float], need: int) -> None:
+    """Refuse a host of which `state` (see `reset.Rest`) says that less is free than needed; HostFullError names it."""
+    free = state.get("free_bytes", need)
+    if free < need:
+        raise HostFullError(host.alias, f"{FULL}: {size(free)} free at {host.workdir}, {size(need)} needed", HINT)
+
+
+def must_have_room_here(folder: Path, plan: Plan) -> None:
+    """See that one more trial has room on our side; NoRoomError names the folder and what is needed."""
+    need = DISK_FACTOR * plan.disk_bytes // max(1, len(plan.trials))
+    if free_bytes(folder) < need:
+        raise no_room(folder, need, "before the next trial")
