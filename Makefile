@@ -66,7 +66,7 @@ check:
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 lab: setup
 	@$(LOADBOOK) lab up
-	@cd notebooks && ../.venv/bin/python -m jupyterlab --ServerApp.ip=127.0.0.1 --LabApp.news_url= $(AS_ROOT) $(JUPYTER_ARGS)
+	@cd notebooks && ../.venv/bin/python -m jupyterlab --ServerApp.ip=127.0.0.1 --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(AS_ROOT) $(JUPYTER_ARGS)
 
 jmeter:
 	@scripts/setup.sh requirements.lock $(TOOLS) java=default-jre-headless mvn=maven

@@ -1,7 +1,9 @@
 """pyproject.toml is the single source of dependencies: environment.yml and the locks agree with it."""
 
+import importlib
 import re
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,32 @@ def test_locks_are_hashed_and_name_no_index(lock: str) -> None:
     assert all("--hash=sha256:" in b for b in blocks if "==" in b.split("\n")[0])
 
 
-def test_locks_meet_the_security_floors() -> None:
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+def test_locks_meet_the_security_floors(lock: str) -> None:
     for name, floor in SECURITY_FLOORS.items():
-        assert all(v >= Version(floor) for v in pins("requirements.lock")[name]), name
+        assert all(v >= Version(floor) for v in pins(lock)[name]), name
+
+
+def test_the_floors_are_declared_and_told() -> None:
+    page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    for name, floor in SECURITY_FLOORS.items():
+        least = next(Version(s.version) for s in declared()[name].specifier if s.operator == ">=")
+        assert least >= Version(floor), f"pyproject.toml lets {name} {least} in"
+        assert name in page
+    assert not any(version < Version(floor) for name, floor in SECURITY_FLOORS.items() for version in _installed(name))
+
+
+def _installed(name: str) -> list[Version]:
+    return [Version(metadata.version(name))]
+
+
+def test_jupyterlab_is_opened_for_its_user_alone() -> None:
+    """Loopback, with its token, and without asking anybody for news or newer versions."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    command = next(line for line in makefile.splitlines() if "-m jupyterlab" in line)
+    assert "--ServerApp.ip=127.0.0.1" in command
+    assert "--LabApp.news_url=None " in command
+    assert "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate" in command
+    for word in ("token", "password", "allow_origin", "disable_check_xsrf", "0.0.0.0", "allow_remote_access"):
+        assert word not in command
+    assert importlib.import_module("jupyterlab").NeverCheckForUpdate

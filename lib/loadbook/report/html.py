@@ -114,6 +114,8 @@ def _bad_attribute(name: str, value: str) -> bool:
         return not value.startswith("data:image/")
     if name == "href":
         return not _INNER_LINK.fullmatch(value)
+    if name == "http-equiv":
+        return value.lower() != "content-security-policy"
     if name == "style":
         return bool(_STYLE_REQUEST.search(value))
     return name.startswith("on") or name in ("action", "formaction", "background", "poster", "ping", "srcdoc")
@@ -129,7 +131,6 @@ def forbidden(page: str) -> list[str]:
 
 
 def _metas(page: str) -> list[str]:
-    """Return what is wrong with a page's `meta`: those of ours stand in the head and send nobody elsewhere."""
+    """Return what is wrong with a page's `meta`: ours stand in the head, and there are only so many."""
     head, _, body = page.partition("</head>")
-    own = len(_META.findall(head)) <= _HEAD_META and not re.search(r"http-equiv\W+refresh", head, re.IGNORECASE)
-    return [] if own and not _META.search(body) else ["<meta>"]
+    return ["<meta>"] if len(_META.findall(head)) > _HEAD_META or _META.search(body) else []

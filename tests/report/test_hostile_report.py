@@ -1,0 +1,243 @@
+"""A report made of hostile data, in a real browser without a network: nothing runs, nothing is asked for."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import nbformat
+import pytest
+from chrome import BINARY, Chrome
+from making import make_report
+from mockproject import RUN, Arm, make_project
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from pages import page_html
+
+from hostile import CANARY, CORPUS, HTML, TERMINAL, silent
+from loadbook.core.errors import ReportError
+from loadbook.records.layout import Layout
+from loadbook.records.rundata import load_run
+from loadbook.report import html, index
+from loadbook.report.effects import EffectsPage
+from loadbook.report.html import POLICY, forbidden
+from loadbook.report.quality import QualityPage
+
+pytestmark = [
+    pytest.mark.fault(44, 55), pytest.mark.browser,
+    pytest.mark.skipif(not BINARY, reason="Chromium is not installed"),
+]  # fmt: skip
+ARMS = 4
+
+
+class Counter:
+    """A server that counts who asks; `of` gives texts of the corpus its address."""
+
+    def __init__(self) -> None:
+        asked: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.path)
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *words: object) -> None:
+                pass
+
+        self.asked = asked
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def of(self, text: str) -> str:
+        return text.replace("127.0.0.1:9", f"127.0.0.1:{self.server.server_port}")
+
+
+@pytest.fixture
+def counter() -> Iterator[Counter]:
+    made = Counter()
+    yield made
+    made.server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with Chrome(tmp_path_factory.mktemp("chromium")) as one:
+        one.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+        yield one
+
+
+def hostile_project(root: Path, counter: Counter) -> Layout:
+    """A run whose every text is one of the corpus: labels, question, claims, doubts, facts, versions."""
+    texts = [counter.of(text).replace("\ud800", "?") for text in CORPUS]
+    labels = [" ".join(texts[k::ARMS]) for k in range(ARMS)]
+    arms = {"baseline": Arm(label=labels[0])}
+    arms |= {f"arm-{k}": Arm(0.01 * k, {f"f{k}": True}, labels[k], errors=k, error_share=0.3) for k in range(1, ARMS)}
+    arms["gone"] = Arm(0.0, {"gone": True}, texts[5], invalid=" ".join(texts))
+    claims = [{"claim": text, "treatment": "arm-1", "against": "baseline", "value": 2.0, "against_value": 1.0}
+              for text in labels[:4]]  # fmt: skip
+    layout = make_project(
+        root, arms, name="hostile", question=counter.of(HTML[1])[:90], doubt=" ".join(texts), blocks=6,
+        published={"source": " ".join(texts), "claims": claims}, background=" ".join(texts),
+    )  # fmt: skip
+    paths = layout.run("hostile", RUN)
+    run = json.loads(paths.run_json.read_text())
+    run["tool_versions"]["driver-1"] = run["service_versions"]["web-1"] = " ".join(texts)
+    paths.run_json.write_text(json.dumps(run))
+    for path in paths.facts.glob("*.json"):
+        path.write_text(path.read_text().replace("6.1.0-31-amd64", json.dumps(" ".join(texts))[1:-1]))
+    return layout
+
+
+def is_inert(chrome: Chrome, page: Path, counter: Counter) -> None:
+    chrome.open(page, 1280, 720)
+    time.sleep(0.2)
+    assert chrome.complaints() == []
+    assert chrome.requests() == [page.as_uri()]
+    assert chrome.value("document.title") != CANARY
+    assert chrome.value("document.scripts.length") == 0
+    assert chrome.value("location.href") == page.as_uri()
+    assert chrome.value("document.querySelectorAll('iframe,object,embed,link,base,form').length") == 0
+    assert counter.asked == []
+
+
+@pytest.mark.parametrize("kind", [EffectsPage, QualityPage])
+def test_pages_of_hostile_data_are_inert(chrome: Chrome, tmp_path: Path, counter: Counter, kind: type) -> None:
+    page = page_html(kind(load_run(hostile_project(tmp_path, counter), "hostile")))
+    assert forbidden(page) == []
+    assert silent(page)
+    (tmp_path / "page.html").write_text(page)
+    is_inert(chrome, tmp_path / "page.html", counter)
+    shown = chrome.value("document.body.innerText")
+    assert "<script>document.title='PWN'</script>" in shown and "{{7*7}}" in shown and "=cmd|" in shown
+
+
+def test_the_check_can_fail(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
+    """The very same texts, unescaped and without a policy, run, ask and lead away."""
+    seen = set()
+    chrome.call(
+        "Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1
+    )
+    try:
+        for number, text in enumerate(HTML):
+            page = tmp_path / f"{number}.html"
+            page.write_text(f"<!doctype html><title>t</title><body>{counter.of(text)}")
+            chrome.open(page, 800, 600)
+            time.sleep(0.2)
+            seen |= {CANARY} & {chrome.value("document.title")}
+            seen |= {"away"} if chrome.value("location.href") != page.as_uri() else set()
+        assert seen == {CANARY, "away"} and len(counter.asked) >= 3
+    finally:
+        chrome.call(
+            "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0
+        )
+
+
+ACTIVE_TYPES = ("text/html", "text/markdown", "application/javascript", "image/svg+xml", "text/latex", "text/plain",
+                "application/vnd.jupyter.widget-view+json", "application/pdf", "video/mp4")  # fmt: skip
+
+
+def book_of(*outputs: nbformat.NotebookNode, markdown: str = "# A page?") -> nbformat.NotebookNode:
+    cells = [
+        new_markdown_cell(markdown),
+        new_code_cell("nasty = '</code></pre><script>1</script>'", outputs=list(outputs)),
+    ]
+    return new_notebook(cells=cells)
+
+
+@pytest.mark.parametrize("mime", ACTIVE_TYPES)
+def test_outputs_put_into_an_executed_notebook_are_inert_or_not_exported(
+    chrome: Chrome, tmp_path: Path, counter: Counter, mime: str
+) -> None:
+    """Somebody edits what papermill left, or a library prints HTML of its own."""
+    for text in (
+        *map(counter.of, HTML),
+        "<svg xmlns='http://www.w3.org/2000/svg'><script>document.title='PWN'</script></svg>",
+    ):
+        data = {mime: {"model_id": text} if mime.endswith("+json") else text}
+        outputs = [new_output(kind, data=data) for kind in ("display_data", "execute_result")]
+        nbformat.write(book_of(*outputs), tmp_path / "n.ipynb")
+        page = tmp_path / "n.html"
+        page.unlink(missing_ok=True)
+        try:
+            html.export(tmp_path / "n.ipynb", page, text)
+        except ReportError as refused:
+            assert mime == "text/html" and silent(refused.message)
+            continue
+        is_inert(chrome, page, counter)
+
+
+def test_streams_tracebacks_markdown_titles_and_links_are_inert(
+    chrome: Chrome, tmp_path: Path, counter: Counter
+) -> None:
+    texts = [counter.of(text).replace("\ud800", "?") for text in (*HTML, *TERMINAL)]
+    outputs = [new_output("stream", name=name, text="\n".join(texts)) for name in ("stdout", "stderr")]
+    outputs += [new_output("error", ename=text, evalue=text, traceback=[text]) for text in texts]
+    page = html.to_html(book_of(*outputs), " ".join(texts), [(text, None) for text in texts])
+    assert forbidden(page) == []
+    (tmp_path / "page.html").write_text(page)
+    is_inert(chrome, tmp_path / "page.html", counter)
+    for text in map(counter.of, HTML):  # markdown of a notebook is its author's: refused, or text
+        page = html.to_html(book_of(markdown=f"# A page?\n\n{text}"), "t")
+        if not forbidden(page):
+            (tmp_path / "page.html").write_text(page)
+            is_inert(chrome, tmp_path / "page.html", counter)
+
+
+def test_the_policy_alone_stops_scripts_and_requests(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
+    """What the scan does not know: the browser is told, too. It cannot be told not to go elsewhere."""
+    for text in map(counter.of, HTML):
+        page = html.to_html(book_of(new_output("display_data", data={"text/html": text})), "t")
+        if "refresh" in text:
+            assert forbidden(page) == ["<meta>"]
+            continue
+        assert POLICY in page
+        (tmp_path / "page.html").write_text(page)
+        chrome.open(tmp_path / "page.html", 800, 600)
+        time.sleep(0.1)
+        assert chrome.value("document.title") != CANARY
+        assert chrome.value("location.href") == (tmp_path / "page.html").as_uri()
+    assert counter.asked == []
+
+
+def test_the_index_of_hostile_studies_and_failures_is_inert(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
+    for number, text in enumerate(map(counter.of, CORPUS)):
+        verdict = dict.fromkeys(("kind", "glyph", "word", "sentence"), text)
+        said = {"study": f"study-{number}", "run": text, "question": text, "started": 1.7e9, "ended": None,
+                "failed": [text], "origin": text, "verdict": verdict, "more": {text: "x.html"}}  # fmt: skip
+        index.keep(tmp_path, json.loads(json.dumps(said)))
+    index.keep_site(tmp_path, {"began": 1.7e9, "ran_s": 1, "reported_s": 1, "parts": [
+        {"study": text, "lacks": text} for text in CORPUS]})  # fmt: skip
+    page = index.write_index(tmp_path)
+    assert silent(page.read_text())
+    is_inert(chrome, page, counter)
+    index.keep(
+        tmp_path, {"study": "x", "run": "r", "question": "q?", "started": 1.7e9, "ended": None, "page": "javascript:1"}
+    )
+    with pytest.raises(ReportError, match="not written"):
+        index.write_index(tmp_path)
+    assert page.is_file()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_command_makes_an_inert_report_and_index_and_so_does_a_failure(
+    chrome: Chrome, tmp_path: Path, counter: Counter, record_property: object
+) -> None:
+    layout = hostile_project(tmp_path, counter)
+    first = new_code_cell('study = "s"\nrun = "r"', metadata={"tags": ["parameters"]})
+    raising = new_notebook(cells=[first, new_code_cell(f"raise ValueError({counter.of(HTML[1] + TERMINAL[0])!r})")])
+    raising.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    made = make_report(layout, "hostile")
+    assert made.exit_code == 0, made.output
+    nbformat.write(raising, layout.notebooks / "run_quality.ipynb")
+    failed = make_report(layout, "hostile")
+    assert failed.exit_code == 3 and silent(failed.output)
+    pages = sorted(layout.reports.glob("*.html"))
+    assert {"hostile.html", "index.html"} <= {page.name for page in pages}
+    for page in pages:
+        is_inert(chrome, page, counter)
+    record_property("seen", f"{len(pages)} pages: no script, no request, nothing on the console")  # type: ignore[operator]
