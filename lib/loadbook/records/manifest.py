@@ -189,7 +189,9 @@ def _matches(path: Path, record: FileRecord) -> bool:
 
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as indented JSON, atomically."""
-    write_atomic(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    # half a character of UTF-16, which a notebook may hold, has no bytes of its own but an escape in JSON
+    write_atomic(path, text.encode(errors="backslashreplace"))
 
 
 def read_json(path: Path) -> Any:
