@@ -45,6 +45,7 @@ def line_of(lab, alias: str) -> str:
 
 
 @pytest.mark.lab
+@pytest.mark.fault(16)
 def test_an_unknown_key_is_refused_before_the_login(lab, hosts_file):
     before = logins(lab, "web")
     with pytest.raises(HostKeyError) as caught:
@@ -58,6 +59,7 @@ def test_an_unknown_key_is_refused_before_the_login(lab, hosts_file):
 
 
 @pytest.mark.lab
+@pytest.mark.fault(16)
 def test_another_key_than_the_trusted_one_is_refused_before_the_login(lab, hosts_file, tmp_path):
     place, other = line_of(lab, "web").split(" ")[0], make_key(tmp_path, "other")
     (tmp_path / "known_hosts").write_text(f"{place} {other}\n")
@@ -70,14 +72,21 @@ def test_another_key_than_the_trusted_one_is_refused_before_the_login(lab, hosts
 
 
 @pytest.mark.lab
+@pytest.mark.fault(16)
 def test_a_revoked_key_is_refused(lab, hosts_file, tmp_path):
     line = line_of(lab, "web")
     (tmp_path / "known_hosts").write_text(f"{line}\n@revoked {line}\n")
-    with pytest.raises(HostKeyError, match="not trusted"):
+    before = logins(lab, "web")
+    with pytest.raises(HostKeyError, match="REVOKED in known_hosts: ssh-ed25519 SHA256:"):
         connect(hosts_file, "web")
+    assert logins(lab, "web") == before
+    told = CliRunner().invoke(hosts_command, ["trust", "--hosts", str(hosts_file), "web", "--yes", "--replace"])
+    assert isinstance(told.exception, HostKeyError) and "REVOKED" in told.exception.message
+    assert (tmp_path / "known_hosts").read_text() == f"{line}\n@revoked {line}\n"
 
 
 @pytest.mark.lab
+@pytest.mark.fault(16)
 def test_the_keys_of_jump_hosts_are_proven_too(lab, tmp_path):
     near, far = (read_hosts(lab.hosts_file).hosts[a] for a in ("driver", "web"))
     text = f"Host near\n HostName {near.address}\n Port {near.port}\n IdentityFile {near.identity_file}\n"
@@ -87,6 +96,11 @@ def test_the_keys_of_jump_hosts_are_proven_too(lab, tmp_path):
     with pytest.raises(HostKeyError, match="host near"):
         open_connection(end)
     assert [hop.alias for hop in trust.way_to(end)] == ["near", "far"]
+    place, other = line_of(lab, "driver").split(" ")[0], make_key(tmp_path, "other")
+    (tmp_path / "known_hosts").write_text(f"{place} {other}\n{line_of(lab, 'web')}\n")
+    with pytest.raises(HostKeyError, match="host near: .* ANOTHER key"):
+        open_connection(end)
+    (tmp_path / "known_hosts").write_text(line_of(lab, "web") + "\n")
     trust.store(tmp_path / "known_hosts", trust.way_to(end)[0], trust.offered_keys(trust.way_to(end)[0]), replace=False)
     assert [offer.state for offer in trust.offers(end)] == ["trusted"]
     connection = open_connection(end)

@@ -75,8 +75,12 @@ def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> bool:
 
     shown = offers(end)
     for offer in shown:
-        mark = {"trusted": "trusted", "new": "new", "changed": "CHANGED"}[offer.state]
+        mark = offer.state if offer.state in ("trusted", "new") else offer.state.upper()
         echo(f"{end.alias}\t{end.host_name}:{end.port}\t{mark}\t{offer.shown}")
+    if revoked := [offer for offer in shown if offer.state == "revoked"]:
+        where = f"{end.host_name}:{end.port}"
+        hint = "whoever has that key is not to be trusted: give the host new keys, or take its @revoked line out"
+        raise HostKeyError(end.alias, f"{where} shows a key that is REVOKED: {revoked[0].shown}", hint)
     changed = [offer for offer in shown if offer.state == "changed"]
     if changed and not replace:
         raise HostKeyError(

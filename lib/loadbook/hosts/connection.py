@@ -19,12 +19,12 @@ import paramiko
 from paramiko.ssh_exception import (
     AuthenticationException,
     BadHostKeyException,
-    PasswordRequiredException,
     SSHException,
 )
 
-from loadbook.core.errors import AuthError, HostError, HostKeyError, HostTimeoutError, LostError, UnreachableError
-from loadbook.hosts.known_hosts import fingerprint, lookup_name, trusted_keys
+from loadbook.core.errors import HostError, HostKeyError, HostTimeoutError, LostError, UnreachableError
+from loadbook.hosts.known_hosts import fingerprint, lookup_name, standing, trusted_keys
+from loadbook.hosts.login import Transport, agent_answers, agent_key, refused
 from loadbook.hosts.ssh_config import Endpoint
 from loadbook.records.atomic import NoRoomError
 
@@ -62,7 +62,7 @@ def _logged_in(end: Endpoint, gateway: fabric.Connection | None) -> fabric.Conne
     for attempt in (1, 2):
         connection = _prepared(end, gateway)
         try:
-            with _login_errors(end):
+            with _login_errors(end, connection.client):
                 connection.open()
             return connection
         except _TurnedAwayError:
@@ -89,8 +89,10 @@ def _prepared(end: Endpoint, gateway: fabric.Connection | None) -> fabric.Connec
     limits = {"banner_timeout": ANSWER_S, "auth_timeout": ANSWER_S, "channel_timeout": ANSWER_S}
     identity = {
         "key_filename": list(end.identity_files),
-        "allow_agent": end.use_agent,
+        "allow_agent": end.use_agent and agent_answers(),
         "look_for_keys": not end.identity_files,
+        "pkey": agent_key(end),
+        "transport_factory": Transport,
     }
     way = {} if gateway or end.proxy_command else {"sock": tcp_socket(end)}
     connection = fabric.Connection(
@@ -145,16 +147,13 @@ _UP = "is the host up, and sshd running there? (lab: loadbook lab up)"
 
 
 @contextmanager
-def _login_errors(end: Endpoint) -> Iterator[None]:
+def _login_errors(end: Endpoint, client: paramiko.SSHClient) -> Iterator[None]:
     """Turn what Fabric and Paramiko raise during a login into our errors."""
     begun = time.monotonic()
     try:
         yield
     except _UnknownKeyError as error:
-        shown = f"{error.key.get_name()} {fingerprint(error.key)}"
-        raise HostKeyError(
-            end.alias, f"{end.host_name}:{end.port} shows a key that is not trusted: {shown}", _TRUST
-        ) from None
+        raise _not_trusted(end, error.key) from None
     except BadHostKeyException as error:
         shown = f"{error.key.get_name()} {fingerprint(error.key)}"
         known = f"{error.expected_key.get_name()} {fingerprint(error.expected_key)}"
@@ -163,23 +162,31 @@ def _login_errors(end: Endpoint) -> Iterator[None]:
             f"{end.host_name}:{end.port} shows ANOTHER key than the trusted one: {shown}, trusted is {known}",
             "someone may be in between; if the host was reinstalled: loadbook hosts trust --replace [--hosts FILE]",
         ) from None
-    except PasswordRequiredException as error:
-        raise AuthError(end.alias, f"the key for {end.shown} is locked by a passphrase", "ssh-add it") from error
     except AuthenticationException as error:
-        raise AuthError(
-            end.alias, f"login as {end.shown} refused: {error}", f"try: ssh -p {end.port} {end.user}@{end.host_name}"
-        ) from error
+        raise refused(end, error) from error
     except (SSHException, OSError, EOFError) as error:
-        if str(error) == _NO_KEY:
-            raise AuthError(end.alias, f"no key to log in with as {end.shown}", _NO_KEY_HINT) from error
+        if _is_open(client):  # the host is proven and waits for a login: it is our keys that cannot be used
+            raise refused(end, error) from error
         if "banner" in str(error) and time.monotonic() - begun < AT_ONCE_S:
             raise _TurnedAwayError(end.alias, f"sshd at {end.shown} closes connections at once", _FULL) from error
         raise UnreachableError(end.alias, f"no SSH login at {end.shown}: {error}", _UP) from error
 
 
-# what Paramiko raises when it found neither a key nor an agent
-_NO_KEY = "No authentication methods available"
-_NO_KEY_HINT = "name one in the hosts file (identity_file) or in ~/.ssh/config, or ssh-add it"
+def _is_open(client: paramiko.SSHClient) -> bool:
+    transport = client.get_transport()
+    return transport is not None and transport.is_active() and transport.get_remote_server_key() is not None
+
+
+def _not_trusted(end: Endpoint, key: paramiko.PKey) -> HostKeyError:
+    """Return the error of a host whose key is not among the trusted ones, by what known_hosts files say of it."""
+    shown, where = f"{key.get_name()} {fingerprint(key)}", f"{end.host_name}:{end.port}"
+    said = standing(end.known_hosts, end.key_name, end.port, key)
+    if said == "revoked":
+        hint = "whoever has that key is not to be trusted; a new key of the host: loadbook hosts trust --replace"
+        return HostKeyError(end.alias, f"{where} shows a key that is REVOKED in known_hosts: {shown}", hint)
+    by = ", and certificates (@cert-authority) cannot be checked here" if said == "authority" else ""
+    return HostKeyError(end.alias, f"{where} shows a key that is not trusted: {shown}{by}", _TRUST)
+
 
 _TRUST = "compare the fingerprint with the host's own, then: loadbook hosts trust [--hosts FILE]"
 

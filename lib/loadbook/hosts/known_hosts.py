@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from paramiko import HostKeys, PKey
 from paramiko.ssh_exception import SSHException
@@ -41,6 +41,14 @@ def trusted_keys(files: Iterable[Path], host: str, port: int) -> list[PKey]:
         revoked += [line.key for line in lines if line.marker == "@revoked"]
         found = found or [line.key for line in lines if not line.marker]
     return [key for key in found if key not in revoked]
+
+
+def standing(files: Iterable[Path], host: str, port: int, key: PKey) -> Literal["revoked", "authority", "unknown"]:
+    """Return what files say of a key that is not trusted; "authority": certificates of this host would be."""
+    lines = [line for path in files for line in read(path) if matches(line.names, host, port)]
+    if any(line.marker == "@revoked" and line.key == key for line in lines):
+        return "revoked"
+    return "authority" if any(line.marker == "@cert-authority" for line in lines) else "unknown"
 
 
 def read(path: Path) -> list[Line]:

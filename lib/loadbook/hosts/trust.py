@@ -24,11 +24,14 @@ KEY_TYPES = (
 )
 
 
+State = Literal["trusted", "new", "changed", "revoked"]
+
+
 class Offer(NamedTuple):
-    """A key that a host shows: trusted already, new, or another one than the trusted key."""
+    """A key that a host shows: trusted already, new, another one than the trusted key, or one that was revoked."""
 
     key: paramiko.PKey
-    state: Literal["trusted", "new", "changed"]
+    state: State
 
     @property
     def shown(self) -> str:
@@ -48,9 +51,11 @@ def offers(end: Endpoint) -> list[Offer]:
     proven = any(key in trusted for key in shown)
     kinds = {key.get_name() for key in trusted}
 
-    def state(key: paramiko.PKey) -> Literal["trusted", "new", "changed"]:
+    def state(key: paramiko.PKey) -> State:
         if key in trusted:
             return "trusted"
+        if known_hosts.standing(end.known_hosts, end.key_name, end.port, key) == "revoked":
+            return "revoked"
         return "changed" if key.get_name() in kinds or (trusted and not proven) else "new"
 
     return [Offer(key, state(key)) for key in shown]

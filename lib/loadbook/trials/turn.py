@@ -37,17 +37,18 @@ class Turn:
 
 
 def when_free(start: Callable[[], T], hosts_file: Path, wait_s: float, on_event: OnEvent) -> T:
-    """Return what `start` returns, tried again whenever the host that it was refused for the last time is free.
+    """Return what `start` returns, tried again when the host that refused it is free, `wait_s` long from then.
 
     Raises
     ------
     InUseError : of the last try, when the time is up.
     """
-    deadline = time.monotonic() + wait_s
+    deadline = None
     while True:
         try:
             return start()
         except InUseError as error:
+            deadline = deadline or time.monotonic() + wait_s
             if time.monotonic() >= deadline:
                 raise
             _await(hosts_file, error, deadline, on_event)
