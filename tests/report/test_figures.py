@@ -125,7 +125,19 @@ def test_bytes_repeat_whatever_style_is_set(figure, narrow):
         second = common.to_svg(draw(figure, "plain", narrow))
     assert first == second
     assert first.startswith(b"<?xml") and b"<text" not in first and b"<script" not in first
-    assert len(first) < (400_000 if figure == "overlay" else 150_000)  # a line for every trial and resource
+    assert len(first) < (300_000 if figure == "overlay" else 150_000)  # a line for every trial and resource
+
+
+def test_lines_of_many_long_trials_keep_their_peaks_and_no_more():
+    times = np.arange(10_000) / 100
+    values = np.where(times < 50, 0.5, 0.6) + np.random.default_rng(3).normal(0, 0.01, len(times))
+    values[[1234, 8765]] = 1.0, 0.0
+    values[3000:3300] = np.nan
+    kept = traces.extremes(times, values, 1.0)
+    assert {1234, 8765} <= set(kept) and len(kept) <= 200
+    assert list(kept) == sorted(kept)
+    assert np.isnan(values[kept]).any() and np.nanmin(values[kept]) == 0.0
+    assert traces.extremes(times[:0], values[:0], 1.0).size == 0
 
 
 def test_no_pyplot_figure_stays_open():

@@ -35,6 +35,7 @@ from loadbook.stats.saturation import one_source
 
 __all__ = ("alt", "answer", "draw", "how", "needed")
 HEAD_IN = 0.3
+SLICES, FEWEST = 3000, 20  # of the lines of a panel together, and of one: many lines cover each other
 FAR = 0.1  # of the capacity: a trial whose mean lies further from the others' median is unlike them
 
 
@@ -61,7 +62,7 @@ def draw(
     for number, track in enumerate(shown.tracks):
         top = HEAD_IN + number * STEP_IN
         panel = sheet.panel(LEFT_IN, top, sheet.width - RIGHT_IN, top + PANEL_IN)
-        _draw_track(panel, track, shown)
+        _draw_track(panel, track, shown, max(FEWEST, SLICES // len(shown.trials)))
         write_title(sheet, track, shown, top)
         time_axis(sheet, panel, shown.end, last=number == len(shown.tracks) - 1, zero=shown.trials[0].opens)
     words = f"{time_unit(shown.end)[1]} since the measurement began; shaded = measured"
@@ -69,17 +70,17 @@ def draw(
     return sheet.figure
 
 
-def _draw_track(panel: Axes, track: Track, shown: Block) -> None:
+def _draw_track(panel: Axes, track: Track, shown: Block, slices: int) -> None:
     scale_to(panel, track)
     longest = max(shown.trials, key=lambda trial: trial.window)
     panel.axvspan(longest.opens, longest.opens + longest.window, color=palette.WINDOW_TINT, linewidth=0, zorder=-3)
-    draw_lines(panel, track.data, shown, palette.OTHERS, 0.7)
+    draw_lines(panel, track.data, shown, palette.OTHERS, 0.7, slices)
     if track.full is not None:
         panel.axhline(track.full, color=palette.DOUBT, linewidth=1.1, linestyle=(0, (4, 2)), zorder=0)
         above = track.data["value"].where(track.data["value"] >= track.full)
-        draw_lines(panel, track.data.assign(value=above), shown, palette.DOUBT, 1.2)
+        draw_lines(panel, track.data.assign(value=above), shown, palette.DOUBT, 1.2, slices)
     apart = track.data[track.data["trial"].isin(_unlike(track, shown))]
-    draw_lines(panel, apart, shown, palette.INK, 1.3)
+    draw_lines(panel, apart, shown, palette.INK, 1.3, slices)
 
 
 def _unlike(track: Track, shown: Block) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ class Block:
     trials: tuple[Trial, ...]
     tracks: tuple[Track, ...]
 
-    @property
+    @cached_property
     def end(self) -> float:
         """Seconds from the block's first start to the end of its last sample or window."""
         last = {t.name: t.opens for t in self.trials}
