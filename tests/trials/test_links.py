@@ -208,7 +208,7 @@ def test_a_link_that_stays_down(spaces, layout, monkeypatch, record_property):
     assert "same command" in stopped.value.hint
     ended = states(read_ledger(paths_of(layout).ledger))
     assert {(s.status, s.final) for s in ended.values()} == {("lost", False)} and len(ended) == 3
-    assert took < 20 + 3 * 2 * 8
+    assert took < 20 + 3 * 15
     spaces.join("driver")
     wait_until(lambda: not loads(spaces), 40)
     run_study(layout, "cut", spaces.hosts_file)

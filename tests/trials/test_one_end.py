@@ -77,7 +77,7 @@ def faulty():
 
 
 @given(st.integers(1, 120), st.sampled_from(sorted(FAULTS)))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_one_end_in_the_state_of_the_fault(number, fault):
     Faulty.left, Faulty.fault, Faulty.raised = number, fault, ""
     with tempfile.TemporaryDirectory() as folder:

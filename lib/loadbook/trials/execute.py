@@ -58,16 +58,17 @@ def _do(bench: Bench, keeper: Keeper, planned: PlannedTrial, on_event: OnEvent) 
         attempt = Attempt(bench, planned, number, folder)
         try:
             record = attempt.run()
+            # nobody tries a host again that stayed away for as long as it may
+            back = not attempt.retry or come_back(bench)
         except KeyboardInterrupt:
             # whatever it was about to be: it was interrupted, and is repeated
             attempt.record.status, attempt.record.reason = "cancelled", "interrupted by the user"
             keeper.end(attempt.record, folder, final=False)
             raise
-        again = attempt.retry and tried < TRIES.get(record.status, 1)
+        again = attempt.retry and back and tried < TRIES.get(record.status, 1)
         keeper.end(record, folder, final=not again)
-        if attempt.retry:
-            come_back(bench)
-            with contextlib.suppress(HostError):  # of a host that is still away, whoever resumes the run clears it
+        if attempt.retry and back:
+            with contextlib.suppress(HostError):  # gone again: whoever resumes the run clears it
                 clear(bench, [job_stem(bench.run, planned.trial, number)])
         if not again:
             return record

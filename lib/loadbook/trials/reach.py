@@ -78,15 +78,18 @@ def _words(error: HostError) -> str:
     return error.message.removeprefix(f"host {error.host}: ")
 
 
-def come_back(bench: Bench) -> None:
-    """Open new connections to all hosts, waiting for those that are lost; the next attempt says who stays away."""
-    bench.each(_reopen, bench.hosts.values())
+def come_back(bench: Bench) -> bool:
+    """Open new connections to all hosts, waiting for those that are lost; tell whether all are there."""
+    return all(bench.each(_reopen, bench.hosts.values()).values())
 
 
-def _reopen(host: Host) -> None:
+def _reopen(host: Host) -> bool:
     host.close()
-    with contextlib.suppress(HostError):
+    try:
         host.open()
+    except HostError:
+        return False
+    return True
 
 
 def close_all(bench: Bench, limit_s: float) -> None:
