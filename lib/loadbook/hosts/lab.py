@@ -9,13 +9,14 @@ from __future__ import annotations
 import fcntl
 import getpass
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 from loadbook.core.errors import UsageError
 from loadbook.hosts import connect
@@ -32,6 +33,7 @@ from loadbook.records.manifest import write_json
 
 HOSTS: Mapping[str, Roles] = {DRIVER: (DRIVER,), "web": ("web",)}
 Kind = Literal["loopback", "netns"]
+LOCK_S = 120.0
 
 
 class Status(NamedTuple):
@@ -155,8 +157,23 @@ class Lab:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         with (self.folder / "lock").open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            self._take(handle)
             yield
+
+    def _take(self, handle: IO[str]) -> None:
+        """Wait until nobody else changes this lab; UsageError when that takes too long."""
+        deadline = time.monotonic() + LOCK_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise UsageError(
+                        f"the lab in {self.folder} is being changed by another command for {LOCK_S:g} s",
+                        "wait for its end, or end it",
+                    ) from None
+                time.sleep(0.1)
 
     def _begin(self) -> None:
         """Take a lab of the other kind down; keep the kind first, so that `down` finds what a crash leaves."""

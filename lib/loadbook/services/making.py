@@ -12,6 +12,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from loadbook.core.errors import HostTimeoutError
@@ -19,7 +20,7 @@ from loadbook.hosts.host import Completed, Host
 from loadbook.services.recipe import command, recipe_of, target
 from loadbook.services.spec import Build, ServiceSpec
 
-CONTROL_S = 60.0
+CONTROL_S, KILLED_S = 60.0, 5.0
 STAMP = ".built"
 _WORDS = 800
 # before any clock: tar warns of files from the future
@@ -93,7 +94,8 @@ def _local(argv: tuple[str, ...], folder: Path, env: Mapping[str, str], timeout_
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            with suppress(subprocess.TimeoutExpired):  # a child that left the group may hold the pipes
+                process.communicate(timeout=KILLED_S)
 
 
 def _too_long(recipe: Build, argv: tuple[str, ...]) -> str:
