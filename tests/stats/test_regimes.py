@@ -143,6 +143,19 @@ def test_a_run_says_where_the_network_is_the_limit_and_where_tiers_converge() ->
     assert words.bandwidth_headline(found).endswith("of the link.")
 
 
+def test_where_too_few_trials_count_nothing_is_said_to_be_or_not_to_be_the_limit() -> None:
+    """Of the article's tool in a small lab: the driver was full in most trials, and the page spoke of the network."""
+    run = sized_run(sized_study(sizes=TIER_SIZES))
+    late = run.trials["block"] > 4
+    few = replace(run, trials=run.trials.assign(valid=run.trials["valid"] & ~late))
+    found = look(few, "ok_per_s")
+    assert (words.headline(found), words.limit_word(found)) == ("No answer: at no size do 5 trials count.", "not known")
+    large = run.trials["treatment"].str.startswith("524288")
+    short = look(replace(run, trials=run.trials.assign(valid=run.trials["valid"] & ~(late & large))), "ok_per_s")
+    nowhere = replace(short, letters=dict.fromkeys(short.letters, "C"))
+    assert words.headline(nowhere).replace("\xa0", " ").startswith("At no size up to 256 KiB is the network")
+
+
 def test_a_part_of_a_study_has_the_factors_that_vary_in_it() -> None:
     """As a smoke variant is: one tier of two, one balancer of two."""
     study = sized_study(FOUR, blocks=5)

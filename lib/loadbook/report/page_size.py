@@ -54,7 +54,8 @@ class PageSizePage(EffectsPage):
         usual = verdicts.answer(self.analysis)
         if self.analysis.laboratory:
             return usual
-        kind, word = ("invalid", words.limit_word(self.found)) if self.found.letters else ("undecided", "not known")
+        word = words.limit_word(self.found)
+        kind = "undecided" if word == words.NOT_KNOWN else "invalid"
         return replace(
             usual, kind=kind, glyph=palette.BASELINE.glyph, word=word, headline=words.headline(self.found),
             support=words.support(self.found), errors=tuple(self._error_lines(only="more")), counts=(),

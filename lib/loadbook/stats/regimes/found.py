@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from loadbook.stats.compare import MIN_BLOCKS
+from loadbook.stats.reasons import counts
 from loadbook.stats.regimes.series import Regimes, Series, regimes_of
 from loadbook.stats.regimes.tiers import Tiers, tier_errors, tiers_of
 from loadbook.stats.result import ErrorSummary
@@ -43,10 +46,22 @@ class Found:
         """Return the least size (bytes) from which on the network is the bottleneck of every size of a series."""
         return self.limited_from(series, NETWORK)
 
+    @cached_property
+    def measured_b(self) -> list[int]:
+        """The sizes (bytes, rising) of which some arm has enough trials that count to say what limits it."""
+        return sorted({size for one in self.regimes.series for size in self._measured_of(one)})
+
+    def _measured_of(self, series: Series) -> list[int]:
+        usable = self.values.loc[counts(self.values), "treatment"].value_counts()
+        return [size for size, arm in series.arms.items() if usable.get(arm, 0) >= MIN_BLOCKS]
+
     def limited_from(self, series: Series, letter: Letter) -> int | None:
-        """Return the least size (bytes) from which on this is the bottleneck of a series; None where it is not."""
+        """Return the least measured size (bytes) from which on this is the bottleneck of a series, None if it is not.
+
+        Sizes of which too few trials count say nothing.
+        """
         least = None
-        for size in sorted(series.arms, reverse=True):
+        for size in sorted(self._measured_of(series), reverse=True):
             if self.letters.get(series.arms[size]) != letter:
                 break
             least = size

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 
 from loadbook.core.units import NBSP, decimals_for, percent
+from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.regimes.fit import Curve, Estimate
 from loadbook.stats.regimes.found import Found
 from loadbook.stats.regimes.tiers import Pair
@@ -14,6 +15,7 @@ from loadbook.stats.saturation import LETTERS
 from loadbook.stats.wording.sentences import margin_text
 from loadbook.stats.wording.shown import comparison_texts
 
+NOT_KNOWN = "not known"
 MISFIT = 0.10  # beyond this share the curve is said to be too simple
 
 
@@ -102,9 +104,12 @@ def worst_miss(curve: Curve) -> str:
 
 def headline(found: Found) -> str:
     """Return the answer to "from which page size on is the network the limit?", in one sentence."""
-    series, last = found.regimes.series, size_text(found.regimes.sizes_b[-1])
+    series = found.regimes.series
     if not found.letters:
         return "Not known what limits: no monitor recorded anything."
+    if not found.measured_b:
+        return f"No answer: at no size do {MIN_BLOCKS} trials count."
+    last = size_text(found.measured_b[-1])
     sizes = {one.name: found.network_from(one) for one in series}
     known = {name: size for name, size in sizes.items() if size is not None}
     if not known:
@@ -134,6 +139,8 @@ def bandwidth_headline(found: Found) -> str:
 
 def limit_word(found: Found) -> str:
     """Return the answer in the few words that the index has room for."""
+    if not found.letters or not found.measured_b:
+        return NOT_KNOWN
     return "network" if any(found.network_from(one) for one in found.regimes.series) else "not the network"
 
 
