@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from loadbook.core.errors import HostError, UsageError
-from loadbook.hosts import connect
+from loadbook.hosts import connect, undo
 from loadbook.hosts.guard import Changes, door, has_netem, not_allowed, set_up
 from loadbook.hosts.host import Job
 from waiting import wait_until
@@ -221,9 +222,8 @@ def test_a_quota_in_the_newer_hierarchy(web, tmp_path):
     (tree / "cgroup.subtree_control").write_text("cpu\n")
     (tmp_path / "mounts").write_text(f"cgroup2 {tree} cgroup2 rw,relatime 0 0\n")
     changes = Changes(quotas={"web": 0.5}).lines()
-    script = Path(sys.modules["loadbook.hosts.guard"].__file__).with_name("guard.sh").read_text()
     env = {"LOADBOOK_MOUNTS": str(tmp_path / "mounts")}
-    web.start(Job("g-newer", (("/bin/sh", "-c", script, "guard", web.address, *changes),), LEASE_S, env=env))
+    web.start(replace(undo.job("g-newer", ("guard", web.address, *changes), LEASE_S), env=env))
     made = tree / f"loadbook-{web.address}-g-newer-web"
     wait_until(lambda: (made / "cpu.max").is_file() and (made / "cpu.max").read_text() == "10000 20000\n")
     web.stop("g-newer")

@@ -93,9 +93,12 @@ class Setting(Spec):
         milliseconds added to every packet there, none on the way back, share of packets lost, megabits per second. Of
         another role rate_mbit alone counts: megabits per second of all that its hosts send.
     config : a file beside the study that takes the place of the service's own main template.
+    mode : "managed", a process of our own in its own folder; "system", the host's own server, with its files replaced
+        for the time of a trial.
     """
 
     service: Name | None = None
+    mode: Literal["managed", "system"] = "managed"
     vars: dict[Ident, Level] = Field(default_factory=dict)
     external: HostPort | None = Field(None, description="host:port of something that is measured, not configured")
     backends: Annotated[tuple[Ident, ...], BeforeValidator(_listed)] = ()

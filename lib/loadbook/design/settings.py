@@ -15,6 +15,12 @@ from loadbook.design.role import ABSENT, OURS, Setting
 from loadbook.design.study import Study
 
 MAX_SAID = 20
+# what is said of processes that loadbook starts itself, and what of those of a service in any mode
+OF_OUR_PROCESSES = frozenset({"cpus", "cpu_quota", "nofile"})
+OF_A_SERVICE = OF_OUR_PROCESSES | {"mode", "config"}
+IGNORED = frozenset({"cpus", "nofile"})  # studies that exist say these of drivers, whose tools have their own
+IN_SYSTEM_MODE = "goes without system mode: the host's own server has what its system gives it"
+NO_SERVICE = "is of a service's processes, and this role has no service"
 
 
 def read_configs(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
@@ -41,7 +47,13 @@ def _read_config(folder: Path, owner: object, where: tuple[str, ...]) -> Iterato
 def problems(study: Study) -> list[SpecProblem]:
     """Return what is wrong with the roles of a study that is valid table by table, under each of its treatments."""
     found: dict[str, SpecProblem] = {}
-    for problem in [*_of_names(study), *_of_backends(study), *_of_factors(study), *_of_conditions(study)]:
+    for problem in [
+        *_of_names(study),
+        *_of_backends(study),
+        *_of_factors(study),
+        *_of_processes(study),
+        *_of_conditions(study),
+    ]:
         found.setdefault(problem.path, problem)
     if not found:
         for problem in _of_treatments(study):
@@ -84,6 +96,23 @@ def _of_factors(study: Study) -> Iterator[SpecProblem]:
             yield SpecProblem(f"factors.{name}.var", f'goes with of = "vars", "sysctls" or "workload", not {factor.of}')
         if factor.of == "workload" and (factor.var or name) in SAME_FOR_ALL:
             yield SpecProblem(f"factors.{name}.var", "is the same for every treatment: set it in [workload]")
+
+
+def _of_processes(study: Study) -> Iterator[SpecProblem]:
+    """Check that what is said of a role's processes can be so: it has a service, and loadbook starts it itself."""
+    for name, role in study.roles.items():
+        settings = {f"roles.{name}": role.usual}
+        settings |= {f"roles.{name}.variants.{v}": role.variant(v) for v in role.variants}
+        served = any(setting.service for setting in settings.values())
+        by_factor = {str(f.of): f"factors.{n}.of" for n, f in study.factors.items() if f.role == name}
+        for where, setting in settings.items():
+            said = {key for key in OF_A_SERVICE if getattr(setting, key) not in (None, "all", "managed")}
+            if not served:
+                yield from (SpecProblem(f"{where}.{key}", NO_SERVICE) for key in sorted(said - IGNORED))
+                yield from (SpecProblem(by_factor[key], NO_SERVICE) for key in OF_OUR_PROCESSES & set(by_factor))
+            elif setting.mode == "system":
+                yield from (SpecProblem(f"{where}.{key}", IN_SYSTEM_MODE) for key in sorted(OF_OUR_PROCESSES & said))
+                yield from (SpecProblem(by_factor[key], IN_SYSTEM_MODE) for key in OF_OUR_PROCESSES & set(by_factor))
 
 
 def _of_conditions(study: Study) -> Iterator[SpecProblem]:

@@ -1,8 +1,8 @@
 """What a trial changes of a host, and puts back: kernel settings, the network toward the target, CPU time.
 
-A job on the host (guard.sh) changes everything, reads it back, and puts it back when it ends: because it is stopped,
-because its lease is over, or because we died. It needs root there, as a rule, and iproute2 for addresses and the
-network; only what `may` of the hosts file allows is changed (`not_allowed`).
+A job on the host (guard.sh) changes everything, reads it back, and puts it back when it ends (`hosts.undo`): because
+it is stopped, because its lease is over, or because we died. It needs root there, as a rule, and iproute2 for addresses
+and the network; only what `may` of the hosts file allows is changed (`not_allowed`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 
 from loadbook.core.errors import HostError, UsageError
+from loadbook.hosts import undo
 from loadbook.hosts.host import Host, Job
 from loadbook.hosts.inventory import Permit
 from loadbook.hosts.jobs import folder
@@ -25,13 +24,7 @@ _SYSCTL = re.compile(r"[a-z0-9_]+(\.[A-Za-z0-9_-]+)+")
 _VALUE = re.compile(r"[A-Za-z0-9_.:,+-]+([ \t]+[A-Za-z0-9_.:,+-]+)*")
 _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-
-# waits until the guard in folder $1 has said how it went, or ended, for $2 fiftieths of a second; prints what it said
-OUTCOME = """: loadbook asks whether the changes were made
-tries=$2
-while [ ! -e "$1/state" ] && [ ! -e "$1/rc" ] && [ "$tries" -gt 0 ]; do tries=$((tries - 1)); sleep 0.02; done
-cat "$1/state" 2>/dev/null || echo "silent $(tail -c 300 "$1/stderr.1" 2>/dev/null)"
-"""
+_TABLE = re.compile(r"[a-z]+ [a-z][a-z0-9-]*")
 NETEM = ": loadbook asks whether the kernel can delay packets\nexec unshare -n tc qdisc add dev lo root netem delay 1ms"
 
 
@@ -47,6 +40,7 @@ class Changes:
     toward : the address that delay, loss and rate count for; "": everybody, on the interface of the host's own address.
     quotas : name (a role) -> CPUs' worth of time that the processes get together which join it (`door`).
     accepts : IPv4 addresses of others whose packets the host takes for its own, without telling the network so.
+    tables : tables of packet rules ("ip name") that a service makes, deleted when it was killed before it could.
     """
 
     sysctls: Mapping[str, str | int] = field(default_factory=dict)
@@ -56,6 +50,7 @@ class Changes:
     toward: str = ""
     quotas: Mapping[str, float] = field(default_factory=dict)
     accepts: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
 
     def __or__(self, other: Changes) -> Changes:
         """Return both together; where they differ, `other` has its way."""
@@ -67,6 +62,7 @@ class Changes:
             other.toward or self.toward,
             {**self.quotas, **other.quotas},
             tuple(dict.fromkeys((*self.accepts, *other.accepts))),
+            tuple(dict.fromkeys((*self.tables, *other.tables))),
         )
 
     def said(self) -> dict[str, str | float]:
@@ -83,7 +79,7 @@ class Changes:
             "sysctl": self.sysctls,
             "tc": self.delay_ms or self.loss or self.rate_mbit,
             "cgroup": self.quotas,
-            "nft": self.accepts,
+            "nft": self.accepts or self.tables,
         }
         return [permit for permit, value in wanted.items() if value]
 
@@ -95,7 +91,8 @@ class Changes:
         ]
         accepts = [f"accept {_checked(_ADDRESS, address, 'address')}" for address in self.accepts]
         quotas = [f"quota {_checked(_NAME, name, 'quota')} {_percent(cpus)}" for name, cpus in self.quotas.items()]
-        return sysctls + self._network() + accepts + quotas
+        tables = [f"table {_checked(_TABLE, table, 'table')}" for table in self.tables]
+        return sysctls + self._network() + accepts + quotas + tables
 
     def _network(self) -> list[str]:
         if "tc" not in self.permits():
@@ -136,15 +133,14 @@ def set_up(host: Host, name: str, changes: Changes, lease_s: float) -> None:
 
     Raises
     ------
-    HostError : what was refused, and why; nothing is left changed. UsageError : a value that is none.
+    HostError : what was refused, and why; nothing is left changed. NotRestoredError : something is, after all.
+    UsageError : a value that is none.
     """
     host.start(job(name, changes, lease_s, host.address))
-    args = [folder(name), str(round(READY_S * 50))]
-    said = host.script(OUTCOME, args, timeout_s=READY_S + 5).stdout.decode(errors="replace").strip()
-    state, _, words = said.partition(" ")
-    if state != "done":
-        host.stop(name)
-        raise HostError(host.alias, f"refuses a change: {words or 'the guard said nothing'}", _hint(words))
+    refused = undo.outcome(host, name, READY_S)
+    if refused is not None:
+        undo.end(host, name)
+        raise HostError(host.alias, f"refuses a change: {refused}", _hint(refused))
 
 
 def job(name: str, changes: Changes, lease_s: float, own: str) -> Job:
@@ -152,8 +148,7 @@ def job(name: str, changes: Changes, lease_s: float, own: str) -> Job:
 
     `own` is the address that others know the host by.
     """
-    words = (_checked(_ADDRESS, own, "address"), *changes.lines())
-    return Job(name, (("/bin/sh", "-c", _script(), "guard", *words),), lease_s, ends_with_us=True)
+    return undo.job(name, ("guard", _checked(_ADDRESS, own, "address"), *changes.lines()), lease_s)
 
 
 def door(name: str, quota: str) -> str:
@@ -167,8 +162,3 @@ def _hint(words: str) -> str | None:
             "its kernel has no netem: take a delay of the driver, which loadbook can make in userspace, or another host"
         )
     return "this takes root on that host" if "denied" in words or "not permitted" in words else None
-
-
-@cache
-def _script() -> str:
-    return files("loadbook.hosts").joinpath("guard.sh").read_text(encoding="utf-8")

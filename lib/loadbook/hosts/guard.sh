@@ -1,83 +1,38 @@
-: loadbook changes this host as long as this runs, and puts it back
-# guard.sh OWN CHANGE...   runs as the step of a job, in the job's folder; POSIX sh, as root or where root let us
+# guard.sh: the verb guard OWN CHANGE...   runs as the step of a job, in its folder, as root or where root let us
 #
 #   sysctl NAME VALUE                       a kernel setting, read back
 #   path ADDRESS DELAY_US LOSS_% RATE_KBIT  the network on the way to ADDRESS, or to all; 0: left as it is
 #   accept ADDRESS                          take packets for ADDRESS without claiming it in the network
 #   quota NAME PERCENT                      a cgroup with so much time of one CPU; the file cgroup-NAME holds its door
+#   table FAMILY NAME                       a table of packet rules that a service makes, and leaves when it is killed
 #
-# The file `state` says done or refused; how to put things back is kept in <workdir>/undo until it is done, so that
-# what a killed guard left is put back by the next one.
-own=$1 # the address that others know this host by
-shift
-job=${PWD##*/}
-undo=../../undo
+# The file `state` says done or refused.
 period_us=20000
-ending=
-trap 'ending=1' TERM INT HUP
 
-say() { # words for whoever waits, whole or not at all
-    echo "$*" >state.part && mv state.part state
+guard() {
+    own=$1 # the address that others know this host by
+    shift
+    job=${PWD##*/}
+    trap 'ending=1' TERM INT HUP
+    locked make_changes "$@"
+    await_end
 }
 
-refuse() {
-    say "refused $*"
-    restore "$undo/$job"
-    exit 1
-}
-
-remember() { # a line of `put_back`; the newest comes first
-    part=$undo/.$job
-    { echo "$*" && { [ ! -e "$undo/$job" ] || cat "$undo/$job"; }; } >"$part" && mv "$part" "$undo/$job" ||
-        refuse "cannot write to $undo"
-}
-
-restore() { # FILE
-    [ -e "$1" ] || return 0
-    # a second signal to the group would end what puts things back
-    trap '' TERM INT HUP
-    while read -r what which value; do
-        put_back "$what" "$which" "$value"
-    done <"$1"
-    rm -f "$1"
-}
-
-put_back() {
-    case $1 in
-    sysctl) printf '%s\n' "$3" >"$2" ;;
-    qdisc) tc qdisc del dev "$2" root ;;
-    address) ip addr del "$2/32" dev lo ;;
-    cgroup)
-        while read -r pid; do echo "$pid" >"${2%/*}/cgroup.procs"; done <"$2/cgroup.procs"
-        rmdir "$2"
-        ;;
-    controller) echo -cpu >"$2/cgroup.subtree_control" ;;
-    esac 2>>log.restore
-}
-
-lives() { # PID: and does not only wait for its parent
-    { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
-    case ${line##*) } in Z* | X*) return 1 ;; esac
-}
-
-restore_dead() { # what guards left that were killed
-    mkdir -p "$undo" || refuse "cannot make $undo"
-    for file in "$undo"/*; do
-        name=${file##*/}
-        read -r leader rest <"../$name/pid" 2>/dev/null || leader=
-        if [ -e "$file" ] && { [ -e "../$name/rc" ] || ! lives "$leader"; }; then
-            restore "$file"
-            trap 'ending=1' TERM INT HUP
-        fi
+make_changes() {
+    restore_dead
+    hold
+    for change; do
+        [ -z "$ending" ] || return 0
+        # shellcheck disable=SC2086
+        case ${change%% *} in
+        sysctl)
+            change=${change#sysctl }
+            sysctl "${change%% *}" "${change#* }"
+            ;;
+        path | accept | quota | table) $change ;;
+        *) refuse "unknown change: $change" ;;
+        esac
     done
-}
-
-plain() { # words with one blank between them, as values are compared
-    set -f
-    # shellcheck disable=SC2086
-    set -- $1
-    set +f
-    echo "$*"
 }
 
 sysctl() { # NAME VALUE
@@ -88,11 +43,24 @@ sysctl() { # NAME VALUE
     *) own_machine || refuse "$1 is a setting of the whole machine, and this host is a namespace of it" ;;
     esac
     old=$(cat "$file" 2>&1) || refuse "$1: $old"
+    # several aliases may be one machine: the last one to end puts back what was there before the first
+    others=$(held_by_others sysctl "$file" | sed -n 1p)
+    if [ -n "$others" ]; then
+        [ "$(plain "$old")" = "$(plain "$2")" ] ||
+            refuse "$1 = $2: another job on this machine has set it to $(plain "$old")"
+        old=${others#"sysctl $file "}
+    fi
     remember "sysctl $file $old"
     # the program, not the shell's own: it says why
     said=$({ env printf '%s\n' "$2" >"$file"; } 2>&1) || refuse "$1 = $2: ${said##*: }"
     now=$(plain "$(cat "$file")")
     [ "$now" = "$(plain "$2")" ] || refuse "$1 = $2: it was taken, and is $now"
+}
+
+put_sysctl_back() { # FILE VALUE
+    [ -e "$1" ] && [ -z "$(held_by_others sysctl "$1")" ] || return 0
+    said=$({ env printf '%s\n' "$2" >"$1"; } 2>&1) || { echo "$1 = $2: ${said##*: }" && return 1; }
+    echo "$1 = $2"
 }
 
 own_machine() {
@@ -131,12 +99,22 @@ queue() { # words of tc
     said=$(tc "$@" 2>&1) || refuse "tc $*: $(plain "$said")"
 }
 
+put_qdisc_back() { # DEVICE
+    case $(tc qdisc show dev "$1" root 2>/dev/null) in
+    "qdisc htb 1: "*) tc qdisc del dev "$1" root && echo "the queue of $1" ;;
+    esac
+}
+
 accept() { # ADDRESS
     [ -z "$(ip -o addr show to "$1/32")" ] || refuse "$1 is an address of this host"
     sysctl net.ipv4.conf.all.arp_ignore 1
     sysctl net.ipv4.conf.all.arp_announce 2
     remember "address $1"
     said=$(ip addr add "$1/32" dev lo 2>&1) || refuse "ip addr add $1: $said"
+}
+
+put_address_back() { # ADDRESS
+    [ -z "$(ip -o addr show dev lo to "$1/32")" ] || { ip addr del "$1/32" dev lo && echo "address $1"; }
 }
 
 quota() { # NAME PERCENT
@@ -154,6 +132,12 @@ quota() { # NAME PERCENT
     echo "$cgroup/cgroup.procs" >"cgroup-$1"
 }
 
+put_cgroup_back() { # FOLDER
+    [ -d "$1" ] || return 0
+    while read -r pid; do echo "$pid" >"${1%/*}/cgroup.procs"; done <"$1/cgroup.procs"
+    rmdir "$1" && echo "cgroup $1"
+}
+
 put() { # FILE VALUE
     said=$({ env printf '%s\n' "$2" >"$1"; } 2>&1) || refuse "${1##*/} = $2: ${said##*: }"
     [ "$(cat "$1")" = "$2" ] || refuse "${1##*/} = $2: it was taken, and is $(cat "$1")"
@@ -168,30 +152,28 @@ find_cgroups() { # sets parent and version: where CPU time can be limited
         esac
     done <"${LOADBOOK_MOUNTS:-/proc/mounts}"
     [ -n "$version" ] || refuse "no cgroup controller of CPU time is mounted"
-    grep -qw cpu "$parent/cgroup.subtree_control" || put_controller
+    if ! grep -qw cpu "$parent/cgroup.subtree_control"; then
+        remember "controller $parent on"
+        put_controller
+    elif [ -n "$(held_by_others controller "$parent")" ]; then
+        remember "controller $parent on"
+    fi
 }
 
 put_controller() {
     said=$({ env printf '+cpu\n' >"$parent/cgroup.subtree_control"; } 2>&1) || refuse "cgroup of CPU time: ${said##*: }"
-    remember "controller $parent"
 }
 
-restore_dead
-for change; do
-    [ -z "$ending" ] || break
-    # shellcheck disable=SC2086
-    case ${change%% *} in
-    sysctl)
-        change=${change#sysctl }
-        sysctl "${change%% *}" "${change#* }"
-        ;;
-    path | accept | quota) $change ;;
-    *) refuse "unknown change: $change" ;;
-    esac
-done
-say "done"
-while [ -z "$ending" ]; do
-    sleep 1000 &
-    wait $!
-done
-restore "$undo/$job"
+put_controller_back() { # FOLDER
+    [ -z "$(held_by_others controller "$1")" ] || return 0
+    echo -cpu >"$1/cgroup.subtree_control" && echo "cgroup controller of $1"
+}
+
+table() { # FAMILY NAME
+    remember "table $1 $2"
+}
+
+put_table_back() { # FAMILY NAME
+    nft list table "$1" "$2" >/dev/null 2>&1 || return 0
+    nft delete table "$1" "$2" && echo "table $1 $2"
+}

@@ -21,7 +21,7 @@ HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}$
 UserName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}$")]
 Folder = Annotated[str, AfterValidator(lambda value: _plain_folder(value))]
 Port = Annotated[int, Field(ge=0, lt=65536)]
-Permit = Literal["sysctl", "tc", "cgroup", "nft"]
+Permit = Literal["sysctl", "tc", "cgroup", "nft", "system"]
 PERMITS: tuple[Permit, ...] = get_args(Permit)
 
 
@@ -38,7 +38,10 @@ class HostEntry(BaseModel):
 
     `address` is what the driver aims its load at (default: the name that ssh connects to); `ssh` is the name looked
     up in ~/.ssh/config (default: the alias). The fields host_name to known_hosts override ~/.ssh/config.
-    `may` lists what loadbook may change of the host's kernel during a trial: nothing unless it stands there.
+    `may` lists what loadbook may change of the host during a trial, its kernel's settings or the files of its own
+    servers ("system"): nothing unless it stands there. `state` is where the host keeps what was there before.
+    `max_requests_per_s`, `max_connections` and `max_load_s` (seconds, one trial's load with its warm-up) are what a
+    study may send to the host at most, by all drivers together, directly or through balancers.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -50,6 +53,9 @@ class HostEntry(BaseModel):
         None, description="on the host; default /tmp/loadbook-<user>-<alias>"
     )
     lock: Folder | None = Field(None, description="file that one run at a time holds; default /tmp/loadbook-host.lock")
+    state: Folder | None = Field(
+        None, description="on the host, outlives a reboot; default /var/lib/loadbook of root, ~/.local/state/loadbook"
+    )
     host_name: HostName | None = None
     port: Annotated[int, Field(gt=0, lt=65536)] | None = None
     user: UserName | None = None

@@ -254,7 +254,8 @@ class Lab:
             "service_port": server.service_port,
         }
         values |= {"cpus": list(server.cpus)} if server.cpus else {}
-        values |= {"may": list(self._ground.may)} if self._ground.may else {}
+        # below /etc, which these hosts have to themselves, and which ends with them
+        values |= {"may": list(self._ground.may), "state": "/etc/loadbook"} if self._ground.may else {}
         return entry_text(server.alias, values)
 
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # netns_enter.sh ALIAS FOLDER HOSTS COMMAND...   be a host of the namespace lab, then become COMMAND
 #
-# Runs in network, mount and UTS namespaces of its own. What is written to /etc from here on stays in memory and ends
-# with the last process; HOSTS, a file that all hosts of the lab share, is /etc/hosts.
+# Runs in network, mount and UTS namespaces of its own. What is written to /etc and /run from here on stays in memory and
+# ends with the last process; HOSTS, a file that all hosts of the lab share, is /etc/hosts.
 set -e
 alias=$1 layer=$2/etc hosts=$3
 shift 3
@@ -25,6 +25,16 @@ mount --bind "$hosts" /etc/hosts
 mount --rbind /sys/fs/cgroup cgroup
 mount -t sysfs sysfs /sys
 mount --rbind cgroup /sys/fs/cgroup
+
+# no server of the machine is found there, and no systemd; a lab that lies below keeps what it has
+case $layer in
+/run/*) ;;
+*)
+    mount -t tmpfs -o mode=755 tmpfs /run
+    mkdir /run/sshd /run/lock
+    chmod 1777 /run/lock
+    ;;
+esac
 
 cd /
 exec "$@"

@@ -99,6 +99,8 @@ class Session:
             )  # fmt: skip
         where = shlex.quote(self.workdir)
         text = f"mkdir -p -m 700 {where} && cd {where} && {{ [ -O . ] || (exit {_FOREIGN}); }}"
+        if self._end.state:
+            text = f"export LOADBOOK_STATE={shlex.quote(self._end.state)}\n{text}"
         made = shell.call(text, timeout_s=START_S)
         if made.rc == _FOREIGN:
             raise HostError(self._end.alias, f"{self.workdir} belongs to another user", "set `workdir` for this host")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paramiko.config import SSHConfig, SSHConfigDict
@@ -20,7 +20,8 @@ class Endpoint:
     """One SSH server to log in to, and the way there.
 
     `key_name` is the name its keys are looked up under (HostKeyAlias), `known_hosts` the files to look in, the
-    first that knows the host wins; `jump` is the server before it on the way.
+    first that knows the host wins; `jump` is the server before it on the way. `state` is the host's folder for what
+    must be found again after a reboot (`hosts.undo`), "" its own choice.
     """
 
     alias: str
@@ -34,6 +35,7 @@ class Endpoint:
     jump: Endpoint | None = None
     proxy_command: str | None = None
     claim: Claim | None = None
+    state: str = ""
 
     @property
     def shown(self) -> str:
@@ -72,7 +74,7 @@ def resolve(alias: str, entry: HostEntry, known_hosts: Path, config: SSHConfig |
             )
         found.update({"identityfile": [entry.identity_file], "identitiesonly": "yes"})
     jump = None if entry.host_name else _jump(found.get("proxyjump"), known_hosts, config, MAX_JUMPS)
-    return _endpoint(alias, found, known_hosts, jump)
+    return replace(_endpoint(alias, found, known_hosts, jump), state=entry.state or "")
 
 
 def _jump(chain: str | None, known_hosts: Path, config: SSHConfig, depth: int) -> Endpoint | None:

@@ -86,6 +86,7 @@ class ServiceRecord(_Record):
     host: str
     role: str
     service: str
+    mode: Literal["managed", "system"] = Field("managed", description="a process of our own, or the host's own server")
     version: str | None = None
     config_sha256: str
     live: bool | None = Field(None, description="did the live process answer with this configuration's id?")

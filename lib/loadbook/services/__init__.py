@@ -25,6 +25,9 @@ How a trial uses this floor (every call is bounded in time; errors are HostError
     web.log()                  # last bytes of stderr
     web.stop()                 # idempotent; ends the processes and removes the folder; call it in `finally`
 
+    own = SystemInstance(host, spec.as_system(), ...)       # the same calls on the host's own server: check() on a copy
+                               # of its files, start() replaces and reloads, stop() puts back what was there
+
     ready_at(driver, address, port, path, ...)              # an external service: an address only
 """
 
@@ -34,6 +37,7 @@ from loadbook.services.instance import Instance, Proof, version
 from loadbook.services.launch import Launch
 from loadbook.services.render import Place, Rendered, render
 from loadbook.services.spec import ServiceSpec, known_services, load_service
+from loadbook.services.system import SystemInstance
 
 __all__ = [
     "Instance",
@@ -43,6 +47,7 @@ __all__ = [
     "Rendered",
     "ServiceError",
     "ServiceSpec",
+    "SystemInstance",
     "check_study",
     "known_services",
     "load_service",

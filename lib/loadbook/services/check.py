@@ -35,7 +35,16 @@ def _role_problems(study: Study, folders: Sequence[Path], specs: Specs) -> Itera
             except UsageError as error:
                 yield SpecProblem(f"{where}.service", error.message)
             else:
+                yield from _mode_problems(where, setting, spec)
                 yield from spec.problems(f"{where}.vars", setting.vars)
+
+
+def _mode_problems(where: str, setting: Setting, spec: ServiceSpec) -> Iterator[SpecProblem]:
+    try:
+        if setting.mode == "system":
+            spec.as_system()
+    except UsageError as error:
+        yield SpecProblem(f"{where}.mode", f"{error.message}: {error.hint}")
 
 
 def _services_of(study: Study, role: str) -> list[str]:

@@ -9,7 +9,7 @@ import re
 import time
 from typing import NamedTuple
 
-from loadbook.hosts.host import Answer, Completed, Host, Job
+from loadbook.hosts.host import Answer, Completed, Host, Job, JobState
 from loadbook.services.asking import POLL_S, Heard, ServiceError, hear, listens
 from loadbook.services.build import build
 from loadbook.services.launch import AS_LOGGED_IN, Launch
@@ -169,8 +169,17 @@ class Instance:
             return self.rendered.says.get("ready", "") in heard.text
         return heard.answer.status == self.spec.ready.status or not self.rendered.tells
 
+    def state(self) -> JobState:
+        """Tell how its job stands."""
+        return self.host.state(self.name)
+
+    @property
+    def changes(self) -> dict[str, str]:
+        """What it changes of its host beside its own folder, for the trial's record."""
+        return {}
+
     def _alive(self) -> None:
-        state = self.host.state(self.name)
+        state = self.state()
         if not state.running:
             raise ServiceError(
                 self.host.alias, f"{self.spec.name} ended with exit code {state.rc}: {self._last_words()}"
@@ -244,15 +253,22 @@ class Instance:
 
     def log(self) -> bytes:
         """Return the last bytes that the service wrote to stderr; empty when there is nothing."""
-        return self._written("stderr")
+        return self._end_of(self.log_file)
 
-    def _written(self, stream: str) -> bytes:
-        path = f"{self.host.workdir}/jobs/{self.name}/{stream}.1"
+    @property
+    def log_file(self) -> str:
+        """The file on its host that it logs to."""
+        return self._stream("stderr")
+
+    def _stream(self, name: str) -> str:
+        return f"{self.host.workdir}/jobs/{self.name}/{name}.1"
+
+    def _end_of(self, path: str) -> bytes:
         return self.host.run(["tail", "-c", str(LOG_BYTES), path], timeout_s=CONTROL_S).stdout
 
     def _last_words(self) -> str:
         """Return the end of its log; some write it to stdout."""
-        said = self.log().strip() or self._written("stdout").strip()
+        said = self.log().strip() or self._end_of(self._stream("stdout")).strip()
         return said.decode(errors="replace")[-800:] or "it said nothing"
 
     def stop(self) -> None:

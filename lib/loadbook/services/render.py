@@ -112,7 +112,7 @@ def render(
     ------
     StudyError : a value that its variable does not allow (``vars.<name>``), or a template that cannot be rendered.
     """
-    known = {**spec.values(values), "binary": spec.binary}
+    known = {**spec.values(values), "binary": spec.binary, "tree": spec.tree}
     program = folder_name(spec) if spec.build else ""
     templates = _templates(spec, main)
     blank_files, blank_commands = _rendered(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -18,9 +18,11 @@ from loadbook.services.questions import Argv, Counters, Prove, Ready
 from loadbook.services.values import Model, Var
 
 RESERVED = frozenset(
-    "address also_at backends behind binary built config_id cpus dir node port side_port".split()  # noqa: SIM905
+    "address also_at backends behind binary built config_id cpus dir node port side_port tree".split()  # noqa: SIM905
 )
 
+AbsolutePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+$")]
+Signal = Literal["HUP", "USR1", "USR2", "QUIT", "TERM", "INT", "WINCH"]
 RelativePath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_.][A-Za-z0-9._-]*)*$")]
 
 
@@ -58,6 +60,39 @@ class Commands(Model):
     effective: Argv | None = None
 
 
+class System(Model):
+    """The host's own server, in system mode: the tree of its configuration, and how it is checked, found and reloaded.
+
+    Attributes
+    ----------
+    tree : the folder that holds all of its configuration.
+    files : file of the tree -> its template; `main` is the one that a study's own `config` takes the place of.
+    check : checks the whole configuration in `tree`; tried on a copy of it first.
+    start : starts it in the background, where no systemd does; `reload` and `stop` are signals to its main process.
+    unit : of systemd, which does all that where it runs.
+    drain_s : seconds after a reload in which the processes of before must have ended; then it is started anew.
+    """
+
+    tree: AbsolutePath
+    files: Annotated[dict[RelativePath, RelativePath], Field(min_length=1)]
+    main: RelativePath
+    check: Argv
+    start: Argv
+    effective: Argv | None = None
+    pid_file: AbsolutePath
+    log: AbsolutePath | None = None
+    unit: Name | None = None
+    reload: Signal = "HUP"
+    stop: Signal = "TERM"
+    drain_s: Annotated[float, Field(ge=1, le=60)] = 10.0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> System:
+        if self.main not in self.files:
+            raise ValueError(f"main: {self.main} is not one of the files")
+        return self
+
+
 class ServiceSpec(Model):
     """One server software: what it needs, how it is configured, checked, started, asked and stopped.
 
@@ -66,6 +101,8 @@ class ServiceSpec(Model):
     needs : what the hosts file must allow it (`may`), since it changes more of its host than its own folder.
     sysctls : settings of its host's kernel while it runs.
     direct_return : what is behind it gets packets for its address, takes them for its own and answers the client.
+    tables : tables of packet rules ("ip name", templates) that are deleted for it when it was killed.
+    tree : in system mode (`as_system`) the host's folder that its files are put into; "" else.
     """
 
     name: Name
@@ -87,7 +124,10 @@ class ServiceSpec(Model):
     needs: tuple[Permit, ...] = ()
     sysctls: dict[SysctlName, SysctlValue] = Field(default_factory=dict)
     direct_return: bool = False
+    tables: tuple[str, ...] = ()
+    system: System | None = None
     folder: Path = Path()
+    tree: str = ""
 
     @model_validator(mode="after")
     def _consistent(self) -> ServiceSpec:
@@ -96,6 +136,8 @@ class ServiceSpec(Model):
         taken = RESERVED & set(self.vars)
         if taken:
             raise ValueError(f"vars may not be called {', '.join(sorted(taken))}")
+        if self.tree:
+            raise ValueError("tree belongs into [system]")
         if self.main is not None and self.main not in self.files:
             raise ValueError(f"main: {self.main} is not one of the files")
         for name, var in self.vars.items():
@@ -104,6 +146,18 @@ class ServiceSpec(Model):
             except ValueError as error:
                 raise ValueError(f"vars.{name}.default: {error}") from None
         return self
+
+    def as_system(self) -> ServiceSpec:
+        """Return it as the host's own server; UsageError for a service that has no such mode."""
+        own = self.system
+        if own is None:
+            raise UsageError(
+                f"service {self.name} has no system mode",
+                'leave mode = "system" out, or write a [system] table for it (docs/services.md)',
+            )
+        commands = Commands(start=own.start, check=own.check, effective=own.effective)
+        changed = {"files": own.files, "main": own.main, "commands": commands, "tree": own.tree}
+        return self.model_copy(update={**changed, "needs": (*self.needs, "system")})
 
     @property
     def process_name(self) -> str:
@@ -170,6 +224,7 @@ def _read(path: Path) -> ServiceSpec:
     except OSError as error:
         raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
     needed = dict.fromkeys(spec.files.values(), ("files", "template"))
+    needed |= dict.fromkeys(spec.system.files.values(), ("system.files", "template")) if spec.system else {}
     needed |= dict.fromkeys(spec.build.sources, ("build.sources", "file")) if spec.build else {}
     missing = {n: where for n, where in needed.items() if not (path.parent / n).is_file()}
     if missing or spec.name != path.parent.name:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from loadbook.design.plan import Plan, PlannedTrial
 from loadbook.hosts.inventory import HostsFile
 from loadbook.hosts.tape import TapedHost
+from loadbook.hosts.undo import NotRestoredError
 from loadbook.tools.base import Tool
 from loadbook.trials.stage import LINE, Seat, Stage
 
@@ -25,7 +27,8 @@ class Bench:
     `seats` are those of all treatments; `stage` tells what one of them needs.
     `tools` holds the load generators of all treatments by name, `tool_versions` a version by host alias and tool.
     `lab` is the kind of the lab, "" for other hosts; `replay` is the id of the run that is played back, None where
-    something really happens. `over` is set when the sitting ends: whoever pauses then goes on.
+    something really happens. `over` is set when the sitting ends: whoever pauses then goes on. `not_restored` tells of
+    hosts that are not as they were found.
     """
 
     plan: Plan
@@ -43,6 +46,7 @@ class Bench:
     boot_ids: dict[str, str] = field(default_factory=dict)
     host_cpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
     over: threading.Event = field(default_factory=threading.Event)
+    not_restored: list[NotRestoredError] = field(default_factory=list)
     _stages: dict[str, Stage] = field(default_factory=dict)
 
     def stage(self, treatment: str) -> Stage:
@@ -89,6 +93,19 @@ class Bench:
         if not any(study.setting(treatment, study.workload.role).delay_ms for treatment in self.plan.treatments):
             return None
         return "userspace" if any(seat.role == LINE for seat in self.seats) else "kernel"
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Note it when a host cannot be put back, so that all else can still be ended before the run says so."""
+        try:
+            yield
+        except NotRestoredError as error:
+            self.not_restored.append(error)
+
+    def must_be_restored(self) -> None:
+        """Raise NotRestoredError when a host is not as it was found."""
+        if self.not_restored:
+            raise self.not_restored[0]
 
     def pause(self, seconds: float) -> None:
         """Sleep, but no longer than the sitting lasts."""

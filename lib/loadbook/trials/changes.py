@@ -14,14 +14,13 @@ from typing import Any
 from loadbook.core.errors import HostError, UsageError
 from loadbook.design.plan import Plan
 from loadbook.design.study import Study
-from loadbook.hosts import guard
+from loadbook.hosts import guard, undo
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import HostsFile, Permit
 from loadbook.trials.evidence import InvalidTrial
 from loadbook.trials.load import forget_job
 from loadbook.trials.stage import LINE, Stage
 
-RESTORE_S = 5.0
 MAX_REASONS = 3
 
 
@@ -110,7 +109,7 @@ def _of_services(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:
         quotas = {seat.role: setting.cpu_quota} if setting.cpu_quota else {}
         sysctls, accepts = {**seat.spec.sysctls, **setting.sysctls}, tuple(stage.also_at(seat))
         # toward everybody: who asks may have another address than the one that it is known by
-        yield seat.alias, guard.Changes(sysctls, rate_mbit=setting.rate_mbit, quotas=quotas, accepts=accepts)
+        yield seat.alias, guard.Changes(sysctls, 0.0, 0.0, setting.rate_mbit, "", quotas, accepts, seat.tables)
 
 
 def _of_drivers(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:
@@ -154,9 +153,14 @@ class Guards:
                 raise InvalidTrial(f"host {alias}: what was changed for the trial was put back during the load")
 
     def restore(self) -> None:
-        """Put everything back; what cannot be reached is put back by the host itself."""
+        """Put everything back; what cannot be reached is put back by the host itself.
+
+        What a host could not put back is noted in the bench (`must_be_restored`).
+        """
         for alias in self._set:
+            host = self.stage.bench.hosts[alias]
             with contextlib.suppress(HostError):
-                self.stage.bench.hosts[alias].stop(self.name, grace_s=RESTORE_S)
-                forget_job(self.stage.bench.hosts[alias], self.name)
+                with self.stage.bench.told():
+                    undo.end(host, self.name)
+                forget_job(host, self.name)
         self._set.clear()

@@ -21,8 +21,8 @@ from loadbook.trials.bench import Bench
 from loadbook.trials.caps import must_be_allowed
 from loadbook.trials.changes import asks_for_delay, changes_of, forbidden
 from loadbook.trials.connect import bench_of
-from loadbook.trials.dry_steps import RUN, TOKEN, Step, attempt_steps, built, changed, configured
-from loadbook.trials.preflight import CHECK_LEASE_S, STATE, hex_address
+from loadbook.trials.dry_steps import RUN, TOKEN, Step, attempt_steps, built, changed, configured, put_back
+from loadbook.trials.preflight import CHECK_LEASE_S, STATE, hex_address, needed_ports
 from loadbook.trials.roles import lacking, used_hosts
 from loadbook.trials.stage import make_instance
 
@@ -102,8 +102,8 @@ def _before(bench: Bench) -> Iterator[Step]:
         lock = bench.inventory.hosts[alias].lock or LOCK
         yield Step(alias, "lock", (lock,), "for the whole run; refused, with its name, where another run holds it")
     for alias, host in bench.hosts.items():
-        ports = sorted({f"{seat.port:04X}" for seat in bench.seats if seat.alias == alias})
-        words = (STATE, host.workdir, hex_address(host.address), *ports)
+        words = (STATE, host.workdir, hex_address(host.address), *needed_ports(bench, alias))
+        yield put_back(alias)
         yield Step(alias, "script", words, "free disk, CPUs, and that nothing listens on its ports")
     for alias in bench.drivers:
         for tool in bench.tools.values():
@@ -144,6 +144,7 @@ def _changes(bench: Bench) -> Iterator[Step]:
             for step in changed(stage, name, CHECK_LEASE_S):
                 yield step
                 yield Step(step.alias, "stop", (name,), "puts back what was changed")
+                yield put_back(step.alias, name)
 
 
 def _facts(bench: Bench) -> Iterator[Step]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from loadbook.design.plan import PlannedTrial
-from loadbook.hosts import guard, jobs
+from loadbook.hosts import guard, jobs, undo
 from loadbook.hosts.host import Job
-from loadbook.services import Instance
+from loadbook.services import Instance, SystemInstance
 from loadbook.services.asking import LISTENING
 from loadbook.services.build import LOOK
 from loadbook.services.instance import LOG_BYTES, PIDS
@@ -20,6 +20,7 @@ from loadbook.services.launch import ALLOWED
 from loadbook.services.questions import Question
 from loadbook.services.recipe import command, folder_name
 from loadbook.services.render import BUILT
+from loadbook.services.system import START_S
 from loadbook.tools.base import Target
 from loadbook.trials.bench import Bench
 from loadbook.trials.changes import changes_of
@@ -37,8 +38,8 @@ CLOCK = ("date", "+%s.%N")
 class Step(NamedTuple):
     """One thing that would be done on one host.
 
-    `call` is run, script, put, job, http, fetch, stop or remove; `words` are its argument list, path, URL or job's
-    name (of a job: its name, then the argument list of one step); `data` is the content of a file that is put.
+    `call` is login, lock, run, script, put, job, http, fetch, stop or remove; `words` are its argument list, path, URL
+    or job's name (of a job: its name, then the argument list of one step); `data` is the content of a file that is put.
     """
 
     alias: str
@@ -76,13 +77,30 @@ def changed(stage: Stage, name: str, lease_s: float) -> Steps:
         said = ", ".join(f"{key} {value}" for key, value in changes.said().items())
         own = stage.bench.hosts[alias].address
         yield from _job(alias, guard.job(name, changes, lease_s, own), said)
-        words = (guard.OUTCOME, jobs.folder(name), str(round(guard.READY_S * 50)))
-        yield Step(alias, "script", words, "were the changes made, or refused?")
+        yield outcome(alias, name, guard.READY_S)
+
+
+def outcome(alias: str, name: str, limit_s: float) -> Step:
+    """Return how the job that changes a host is asked."""
+    words = (undo.OUTCOME, jobs.folder(name), str(round(limit_s * 50)))
+    return Step(alias, "script", words, "were the changes made, or refused?")
+
+
+def put_back(alias: str, name: str = "") -> Step:
+    """Return how a host is asked what is left to be put back, by a job or by anybody."""
+    return Step(
+        alias, "script", (undo.script(), *undo.restore_words(name)), "puts back what is left changed, if anything"
+    )
 
 
 def configured(seat: Seat, instance: Instance) -> Steps:
     """Yield what `Instance.check` does: build, files, the service's own commands."""
     launch = instance.launch
+    if isinstance(instance, SystemInstance):
+        for path, data in instance.new.items():
+            yield Step(seat.alias, "put", (path,), seat.role, data)
+        yield Step(seat.alias, "script", (undo.script(), *instance.stage_words), _said(instance, "stage"))
+        return
     if instance.spec.build:
         yield from built(seat, instance.host.workdir)
     if launch.cpus or launch.nofile is not None:
@@ -112,6 +130,9 @@ def _started(stage: Stage, instances: dict[Seat, Instance]) -> Steps:
     for seat in (seat for seats in stage.levels() for seat in seats):
         one, asker = instances[seat], stage.asker(seat).alias
         yield from _job(seat.alias, one.job, f"{seat.role}: {seat.spec.name}")
+        if isinstance(one, SystemInstance):
+            yield from _reloaded(seat, one, asker)
+            continue
         if one.spec.ready.tcp:
             yield Step(seat.alias, "script", (LISTENING, f"{one.port:04X}"), "until it listens")
         else:
@@ -119,6 +140,31 @@ def _started(stage: Stage, instances: dict[Seat, Instance]) -> Steps:
         if one.spec.prove and one.rendered.tells:
             yield _question(one, seat, asker, "prove", one.spec.prove, f"must say {one.rendered.says['prove']}")
         yield Step(seat.alias, "script", (PIDS, "LEADER", one.spec.process_name), "its processes")
+
+
+def _reloaded(seat: Seat, one: SystemInstance, asker: str) -> Steps:
+    """Yield what follows when the job of the host's own server replaces its files."""
+    yield outcome(seat.alias, one.name, START_S)
+    yield Step(seat.alias, "note", (), _said(one, "start"))
+    if "effective" in one.rendered.commands:
+        yield Step(seat.alias, "run", one.rendered.commands["effective"], f"{seat.role}: effective")
+    if one.spec.prove and one.rendered.tells:
+        yield _question(one, seat, asker, "prove", one.spec.prove, f"must say {one.rendered.says['prove']}, by and by")
+    else:
+        yield _question(one, seat, asker, "ready", one.spec.ready, "until it is ready")
+    yield Step(seat.alias, "script", (undo.script(), *one.settle_words), "until no process of before is left")
+    yield Step(seat.alias, "script", (undo.script(), *one.server_words), "its processes")
+
+
+def _said(one: SystemInstance, what: str) -> str:
+    """Return in words what the host does by itself, with its commands."""
+    own, check = one.system, " ".join(one.rendered.commands["check"])
+    if what == "stage":
+        return f"copies {own.tree}, puts the new files into the copy: {check}"
+    unit = own.unit or "the unit"
+    files = ", ".join(f"{own.tree}/{name}" for name in one.rendered.files)
+    by_hand = f"kill -s {own.reload} <{own.pid_file}>"
+    return f"keeps and replaces {files}; systemctl reload {unit}, without systemd {by_hand}; at its end all of it back"
 
 
 def _question(one: Instance, seat: Seat, asker: str, name: str, question: Question, note: str) -> Step:
@@ -189,9 +235,11 @@ def _collected(attempt: Attempt) -> Steps:
 
 def _stopped(attempt: Attempt, instances: dict[Seat, Instance]) -> Steps:
     for seat, one in instances.items():
-        log = f"{one.host.workdir}/jobs/{one.name}/stderr.{FIRST_STEP}"
-        yield Step(seat.alias, "run", ("tail", "-c", str(LOG_BYTES), log), f"{seat.role}: the end of its log")
+        if log := one.log_file:
+            yield Step(seat.alias, "run", ("tail", "-c", str(LOG_BYTES), log), f"{seat.role}: the end of its log")
         yield from _ended(seat.alias, one.name, seat.role)
+        if isinstance(one, SystemInstance):
+            yield put_back(seat.alias, one.name)
         yield Step(seat.alias, "remove", (one.rendered.place.dir,))
     for alias in attempt.bench.drivers:
         yield from _ended(alias, attempt.load.name, attempt.workload.tool)
@@ -199,6 +247,7 @@ def _stopped(attempt: Attempt, instances: dict[Seat, Instance]) -> Steps:
         yield from _ended(alias, attempt.watch.name, "monitors")
     for alias in changes_of(attempt.stage):
         yield from _ended(alias, attempt.guards.name, "puts back what was changed")
+        yield put_back(alias, attempt.guards.name)
 
 
 def _ended(alias: str, name: str, note: str) -> Steps:

@@ -34,6 +34,7 @@ def execute(bench: Bench, keeper: Keeper, on_event: OnEvent, until: int | None =
     Raises
     ------
     LoadbookError : three trials in a row were lost; they are open again for whoever resumes the run.
+    NotRestoredError : a host is not as it was found, and nothing more is measured before somebody has seen to it.
     KeyboardInterrupt : the trial under way is recorded as cancelled first.
     """
     lost: list[TrialRecord] = []
@@ -64,9 +65,12 @@ def _do(bench: Bench, keeper: Keeper, planned: PlannedTrial, on_event: OnEvent) 
             # whatever it was about to be: it was interrupted, and is repeated
             attempt.record.status, attempt.record.reason = "cancelled", "interrupted by the user"
             keeper.end(attempt.record, folder, final=False)
+            for error in bench.not_restored:
+                on_event(Progress("note", f"{error.message}\n{error.hint}"))
             raise
         again = attempt.retry and back and tried < TRIES.get(record.status, 1)
         keeper.end(record, folder, final=not again)
+        bench.must_be_restored()
         if attempt.retry and back:
             with contextlib.suppress(HostError):  # gone again: whoever resumes the run clears it
                 clear(bench, [job_stem(bench.run, planned.trial, number)])

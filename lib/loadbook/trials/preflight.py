@@ -133,7 +133,7 @@ def _unlike_tools(bench: Bench) -> Iterator[str]:
 def _check_host(bench: Bench, alias: str) -> None:
     """Learn the boot id of a host and see that its disk has room and its service ports are free."""
     host = bench.hosts[alias]
-    ports = sorted({f"{seat.port:04X}" for seat in bench.seats if seat.alias == alias})
+    ports = needed_ports(bench, alias)
     done = host.script(STATE, [host.workdir, hex_address(host.address), *ports], timeout_s=PROBE_S, check=True)
     words = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
     facts = {name: value for name, value in words if name != "listening"}
@@ -196,6 +196,7 @@ def _check_changes(bench: Bench) -> None:
             problems.append(f"treatment {treatment}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
         finally:
             guards.restore()
+    bench.must_be_restored()
     if problems:
         raise PreflightError(problems)
 
@@ -205,6 +206,11 @@ def _syntax(instance: Instance) -> None:
         instance.check()
     finally:
         instance.stop()
+
+
+def needed_ports(bench: Bench, alias: str) -> list[str]:
+    """Return the ports (hex) on which nothing may listen yet; a host's own server may be there already."""
+    return sorted({f"{seat.port:04X}" for seat in bench.seats if seat.alias == alias and not seat.spec.tree})
 
 
 def hex_address(address: str) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from loadbook.hosts.host import JobState
 from loadbook.records.manifest import ServiceRecord
-from loadbook.services import Instance
+from loadbook.services import Instance, Proof
 from loadbook.trials.evidence import InvalidTrial, keep, service_record
 from loadbook.trials.load import forget_job
 from loadbook.trials.names import service_name
@@ -64,11 +64,13 @@ class Servers:
         instance.start()
         instance.ready(asker)
         proof, version = instance.prove(asker), self.bench.service_versions.get(seat)
-        cpus = list(self.stage.launch(seat).cpus) or self.bench.cpus_of(seat.alias)
+        # the host's own server has the CPUs that its system gives it
+        cpus = list(self.stage.launch(seat).cpus) or ([] if seat.spec.tree else self.bench.cpus_of(seat.alias))
         return service_record(seat, instance, proof, self.folder, version=version, cpus=cpus)
 
     def must_run(self) -> None:
         """Raise InvalidTrial when a service ended during the load; behind a balancer another may have stood in."""
+        self._must_be_live()
         states = self.bench.each(self._state, self._records)
         for seat, state in states.items():
             if not state.running:
@@ -76,8 +78,27 @@ class Servers:
                 words = f"host {seat.alias}: {seat.spec.name} ended during the load"
                 raise InvalidTrial(f"{words} with exit code {state.rc}: {log or 'it said nothing'}")
 
+    def _must_be_live(self) -> None:
+        """See that a host's own server still runs what it is to run: others may have reloaded it meanwhile."""
+        own = [seat for seat in self._records if seat.spec.tree]
+        for seat, proof in self.bench.each(self._proof, own).items():
+            if proof.live is False:
+                raise InvalidTrial(f"host {seat.alias}: {seat.spec.name} was changed during the load: {proof.evidence}")
+
+    def _proof(self, seat: Seat) -> Proof:
+        return self._instances[seat].prove(self.stage.asker(seat))
+
     def _state(self, seat: Seat) -> JobState:
-        return self.bench.hosts[seat.alias].state(self._instances[seat].name)
+        return self._instances[seat].state()
+
+    @property
+    def changes(self) -> dict[str, dict[str, str]]:
+        """What services changed of their hosts beside their own folders, by host."""
+        found: dict[str, dict[str, str]] = {}
+        for seat in self._records:
+            if changed := self._instances[seat].changes:
+                found.setdefault(seat.alias, {}).update(changed)
+        return found
 
     def count(self, when: Literal["before", "after"]) -> None:
         """Keep in their records what the services have counted so far."""
@@ -96,5 +117,6 @@ class Servers:
         try:
             keep(self.folder / f"log-{seat.alias}-{seat.role}", instance.log())
         finally:
-            instance.stop()
+            with self.bench.told():
+                instance.stop()
             forget_job(self.bench.hosts[seat.alias], instance.name)

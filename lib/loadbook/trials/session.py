@@ -16,6 +16,7 @@ from loadbook.design.plan import study_sha256
 from loadbook.hosts.facts import facts
 from loadbook.hosts.inventory import entry_text
 from loadbook.hosts.tape import tape_name
+from loadbook.hosts.undo import restore
 from loadbook.records.atomic import move, write_atomic
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.ledger import Ledger
@@ -63,6 +64,7 @@ class Session:
         if self.chosen.resumed:
             must_be_alike(self.bench, self.paths)
             self._stop_leftovers()
+        self._restore()
         self.on_event(Progress("note", f"checking {', '.join(self.bench.hosts)} and every configuration"))
         preflight(self.bench, self.layout.study_raw(self.chosen.plan.study.name))
         for said in self._said_of_drivers():
@@ -78,6 +80,13 @@ class Session:
             self._keep_answers(self.paths.raw)
         else:
             self._make_run(study_file)
+
+    def _restore(self) -> None:
+        """Put back what any run left changed on these hosts, and say so; NotRestoredError for what cannot be."""
+        live = [alias for alias, host in self.bench.hosts.items() if host.live]
+        for alias, done in self.bench.each(lambda alias: restore(self.bench.hosts[alias]), live).items():
+            if done:
+                self.on_event(Progress("note", f"host {alias}: put back what was left changed: {', '.join(done)}"))
 
     def _said_of_drivers(self) -> Iterator[str]:
         """Yield what a user should know before the load: unknown versions, what is shared, and what has no total."""

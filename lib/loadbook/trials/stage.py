@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from loadbook.core.errors import UsageError
 from loadbook.design.role import Setting
@@ -14,7 +14,7 @@ from loadbook.hosts.guard import door
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import HostsFile
 from loadbook.hosts.shell import cpu_list
-from loadbook.services import Instance, Launch, Place, ServiceSpec, render
+from loadbook.services import Instance, Launch, Place, ServiceSpec, SystemInstance, render
 from loadbook.tools.base import Target
 from loadbook.trials.names import guard_name, service_name
 
@@ -34,6 +34,16 @@ class Seat:
     alias: str
     spec: ServiceSpec
     port: int
+
+    @property
+    def mode(self) -> Literal["managed", "system"]:
+        """A process of our own, or the host's own server."""
+        return "system" if self.spec.tree else "managed"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables of packet rules that it makes."""
+        return tuple(table.replace("{{ port }}", str(self.port)) for table in self.spec.tables)
 
 
 def start_order(study: Study) -> list[str]:
@@ -99,7 +109,8 @@ class Stage:
     def _seats_of(self, role: str) -> list[Seat]:
         setting = self.setting(role)
         aliases = chosen_hosts(self.bench.inventory, role, setting)
-        own = {s.alias: s for s in self.bench.seats if s.role == role and s.spec.name == setting.service}
+        wanted = (role, setting.service, setting.mode)
+        own = {s.alias: s for s in self.bench.seats if (s.role, s.spec.name, s.mode) == wanted}
         return [own[alias] for alias in aliases if alias in own]
 
     def levels(self) -> list[list[Seat]]:
@@ -180,7 +191,8 @@ def make_instance(stage: Stage, seat: Seat, stem: str, lease_s: float, token: st
     host, setting, name = stage.bench.hosts[seat.alias], stage.setting(seat.role), service_name(stem, seat.role)
     main = None if setting.config_text is None else setting.config_text.encode()
     rendered = render(seat.spec, setting.vars, stage.place(seat, stem), token, main=main)
-    return Instance(host, seat.spec, rendered, name=name, lease_s=lease_s, launch=stage.launch(seat, stem))
+    kind = SystemInstance if seat.spec.tree else Instance
+    return kind(host, seat.spec, rendered, name=name, lease_s=lease_s, launch=stage.launch(seat, stem))
 
 
 def _backend(node: str, address: str, port: int, folder: str, *, local: bool) -> dict[str, Any]:
@@ -192,22 +204,24 @@ def seat_all(study: Study, treatments: Iterable[str], inventory: HostsFile, spec
     """Place every service that any treatment uses; the roles on one host get ports one apart."""
     treatments = list(treatments)
     taken: dict[str, list[str]] = {}
-    found: dict[tuple[str, str, str], Seat] = {}
-    for role, alias, service in _wanted(study, treatments, inventory, drivers, LINE_SERVICE in specs):
+    found: dict[tuple[str, str, str, str], Seat] = {}
+    for role, alias, service, mode in _wanted(study, treatments, inventory, drivers, LINE_SERVICE in specs):
         roles = taken.setdefault(alias, [])
         roles += [role] if role not in roles else []
         port = inventory.hosts[alias].service_port + roles.index(role)
-        found.setdefault((role, alias, service), Seat(role, alias, specs[service], port))
+        if (role, alias, service, mode) not in found:
+            spec = specs[service].as_system() if mode == "system" else specs[service]
+            found[role, alias, service, mode] = Seat(role, alias, spec, port)
     return tuple(found.values())
 
 
 def _wanted(
     study: Study, treatments: Sequence[str], inventory: HostsFile, drivers: Sequence[str], lined: bool
-) -> Iterator[tuple[str, str, str]]:
+) -> Iterator[tuple[str, str, str, str]]:
     for role in study.roles:
         for treatment in treatments:
             setting = study.setting(treatment, role)
             for alias in chosen_hosts(inventory, role, setting) if setting.service else ():
-                yield role, alias, str(setting.service)
+                yield role, alias, str(setting.service), setting.mode
     if lined:
-        yield LINE, drivers[0], LINE_SERVICE
+        yield LINE, drivers[0], LINE_SERVICE, "managed"

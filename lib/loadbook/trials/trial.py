@@ -69,10 +69,12 @@ class Attempt:
         self._phase = "reset"
 
     def _watched_jobs(self) -> dict[str, dict[str, str]]:
-        """Return host -> job -> label of the processes that count as ours: load generator and services."""
-        jobs: dict[str, dict[str, str]] = {alias: {self.load.name: self.workload.tool} for alias in self.bench.drivers}
+        """Return host -> file below jobs/ -> label of the processes that count as ours: load generator and services."""
+        jobs = {alias: {f"{self.load.name}/step": self.workload.tool} for alias in self.bench.drivers}
         for seat in self.stage.seats:
-            jobs.setdefault(seat.alias, {})[service_name(self.stem, seat.role)] = seat.spec.name
+            # the host's own server is no child of the job that replaces its files, which says where it is
+            file = f"{service_name(self.stem, seat.role)}/{'main' if seat.spec.tree else 'step'}"
+            jobs.setdefault(seat.alias, {})[file] = seat.spec.name
         return jobs
 
     @property
@@ -158,6 +160,8 @@ class Attempt:
             self.servers.start()
         finally:
             self.record.services = self.servers.records
+            for alias, changed in self.servers.changes.items():
+                self.record.changes.setdefault(alias, {}).update(changed)
         for alias, clock in self.bench.results(clocks).items():
             self.record.clocks[alias] = ClockRecord(offset_before_s=clock.offset_s, rtt_before_s=clock.rtt_s)
 

@@ -30,7 +30,7 @@ class Watch:
     ----------
     name : of the sampler's job on every host.
     limit_s : seconds after which a sampler ends by itself.
-    jobs : host -> name of a job whose processes are watched (the load's, a service's) -> their label.
+    jobs : host -> file below jobs/ that names a process which is watched (of the load, of a service) -> its label.
     """
 
     def __init__(self, bench: Bench, name: str, limit_s: float, jobs: Mapping[str, Mapping[str, str]]) -> None:
@@ -67,7 +67,7 @@ class Watch:
     def job_on(self, alias: str) -> Job:
         """Return the job that samples a host."""
         # a job's file `step` names the process that its current step runs
-        watch = [(label, f"../{job}/step") for job, label in self.jobs.get(alias, {}).items()]
+        watch = [(label, f"../{file}") for file, label in self.jobs.get(alias, {}).items()]
         return sampler_job(self.name, interval_s=self.interval_s, limit_s=self.limit_s, watch=watch)
 
     def collect(self, folder: Path, services: Sequence[ServiceRecord]) -> list[MonitorRecord]:

@@ -1,0 +1,324 @@
+# system.sh: the host's own server with files of ours in its tree of configuration, and as it was before
+#
+#   stage DIR            check a copy of the whole tree with the new files in it; nothing is replaced
+#   system DIR           as the step of a job, in its folder: keep what there is, replace, reload; put back at the end
+#   settle DIR JOB       wait until the processes from before are gone, else start the server anew; says which
+#   server DIR           print the ids of the server's processes, the main one first
+#
+# DIR holds `plan`, which sets tree, process, pid_file, unit, reload, stop, start, check, check_staged and limit_s, and
+# the new files below `new`. What was there is kept in <state>/kept/JOB@PID: `files` has a line for each (sha256
+# before, sha256 of ours, path), `old` and `new` the files, `served` where the server listened; `replaced` is there
+# from just before the first replacement on.
+take_s=10 # a reload is done by then, or has failed
+
+find_main() { # sets main: the process that the pid file names, if it is the server
+    main= comm=
+    { read -r main <"$pid_file"; } 2>/dev/null
+    case $main in '' | *[!0-9]*) main= && return ;; esac
+    { read -r comm <"/proc/$main/comm"; } 2>/dev/null
+    find_born "$main"
+    [ "$comm" = "$process" ] && [ -n "$born" ] || main=
+}
+
+workers() { # prints the children of the main process
+    kids=
+    { read -r kids <"/proc/$main/task/$main/children"; } 2>/dev/null
+    for kid in $kids; do
+        find_born "$kid"
+        [ -z "$born" ] || printf '%s ' "$kid"
+    done
+}
+
+server() { # DIR
+    . "$1/plan"
+    find_main
+    [ -z "$main" ] || echo "$main $(workers)"
+}
+
+any_of() { # WORDS OF: is one of WORDS among OF?
+    for word in $1; do
+        case " $2 " in *" $word "*) return 0 ;; esac
+    done
+    return 1
+}
+
+listening() { # prints where the server listens, as /proc/net/tcp has it
+    inodes=" $(for pid in $main $(workers); do ls -l "/proc/$pid/fd"; done 2>/dev/null |
+        sed -n 's/.*socket:\[\([0-9]*\)\]$/\1/p' | tr '\n' ' ')"
+    cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r _ local _ state _ _ _ _ _ inode _; do
+        case $state,$inodes in 0A,*" $inode "*) echo "$local" ;; esac
+    done | sort -u
+}
+
+by_unit() { # is it systemd that runs the server, or would start it?
+    [ -n "$unit" ] && [ -d /run/systemd/system ] && timeout 10 systemctl cat "$unit" >/dev/null 2>&1 &&
+        { [ -z "$main" ] || timeout 10 systemctl is-active -q "$unit"; }
+}
+
+reload_it() {
+    if by_unit; then timeout 60 systemctl reload "$unit"; else kill -s "$reload" "$main"; fi
+}
+
+start_it() { # as if we had never been there: with the host's own CPUs, umask and folder
+    if by_unit; then
+        timeout 60 systemctl start "$unit"
+    else
+        pin=
+        ! command -v taskset >/dev/null || pin="taskset -c ${cpus:-$(cat /sys/devices/system/cpu/online)}"
+        # into a file: what a server keeps open of a pipe would be waited for
+        # shellcheck disable=SC2086
+        (cd / && umask "$mask" && exec 9>&- timeout 20 setsid $pin /bin/sh -c "exec $start") \
+            >"$state/.said" 2>&1 </dev/null || { cat "$state/.said" && return 1; }
+    fi
+}
+
+stop_it() {
+    if by_unit; then
+        timeout 60 systemctl stop "$unit"
+    else
+        kill -s "$stop" "$main" && await_gone "$main" || kill -s KILL "$main"
+    fi
+}
+
+await_gone() { # PID
+    tries=$((take_s * 20))
+    find_born "$1"
+    while [ -n "$born" ]; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || return 1
+        pause 0.05
+        find_born "$1"
+    done
+}
+
+restart_it() {
+    cpus=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$main/status")
+    if by_unit; then
+        timeout 60 systemctl restart "$unit"
+    else
+        stop_it
+        start_it
+    fi
+}
+
+await_others() { # PIDS MAIN: until other processes serve than these; were there none, it is enough that it runs
+    tries=$((take_s * 20))
+    while [ "$tries" -gt 0 ]; do
+        find_main
+        now=$(workers)
+        if [ -n "$main" ]; then
+            [ "$main" = "$2" ] && [ -n "$1" ] || return 0
+            for kid in $now; do any_of "$kid" "$1" || return 0; done
+        fi
+        tries=$((tries - 1))
+        pause 0.05
+    done
+    return 1
+}
+
+await_drained() { # PIDS: until none of them serves
+    tries=$((limit_s * 20))
+    while any_of "$1" "$(workers)"; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || return 1
+        pause 0.05
+    done
+}
+
+sum() { # FILE: prints what tells its content from every other, `none` where there is none
+    if [ -L "$1" ]; then
+        echo "link-$(readlink "$1" | sha256sum | cut -c 1-64)"
+    elif [ -e "$1" ]; then
+        sha256sum <"$1" | cut -c 1-64
+    else
+        echo none
+    fi
+}
+
+new_files() { # DIR
+    (cd "$1/new" && find . -type f | sed 's|^\./||' | sort)
+}
+
+stage() { # DIR
+    . "$1/plan"
+    [ -d "$tree" ] || refuse "there is no $tree on this host"
+    rm -rf "$1/stage"
+    { mkdir -m 700 "$1/stage" && cp -a "$tree/." "$1/stage/"; } || refuse "cannot copy $tree"
+    new_files "$1" | while read -r path; do
+        rm -f "$1/stage/$path"
+        mkdir -p "$(dirname "$1/stage/$path")" && cp "$1/new/$path" "$1/stage/$path" || exit 1
+    done || refuse "cannot put new files into a copy of $tree"
+    # where it can be, the copy lies over the tree: what names files by their whole path is checked, too
+    rc=0
+    if unshare -m mount --bind "$1/stage" "$tree" 2>/dev/null; then
+        how="in the place of $tree"
+        unshare -m /bin/sh -c 'mount --bind "$1" "$2" && exec timeout 20 /bin/sh -c "exec $3"' \
+            sh "$1/stage" "$tree" "$check" || rc=$?
+    else
+        how="in a copy"
+        timeout 20 /bin/sh -c "exec $check_staged" || rc=$?
+    fi
+    rm -rf "$1/stage"
+    [ "$rc" != 0 ] || echo "checked $how"
+    exit "$rc"
+}
+
+system() { # DIR
+    dir=$1
+    job=${PWD##*/}
+    . "$dir/plan"
+    trap 'ending=1' TERM INT HUP
+    locked deploy
+    await_end
+}
+
+deploy() {
+    restore_dead
+    holder=$(grep -l "^tree $tree " "$undo"/* 2>/dev/null | sed -n 1p)
+    [ -z "$holder" ] || refuse "$tree is changed already, by ${holder##*/} (if nothing runs there: loadbook restore)"
+    hold
+    find_main
+    old=$(workers) old_main=$main
+    keep=$state/kept/$job@$$
+    keep_files || refuse "cannot keep what is in $tree in $keep"
+    remember "tree $tree $keep"
+    : >"$keep/replaced" && durable "$keep" || refuse "cannot write to $keep"
+    new_files "$dir" | while read -r path; do
+        replace "$tree/$path" "$dir/new/$path" || exit 1
+    done || refuse "cannot write to $tree"
+    echo "$old" >old
+    if [ -n "$main" ]; then said=$(reload_it 2>&1); else said=$(start_it 2>&1); fi ||
+        refuse "the files pass their check, but $process takes them not: $(plain "$said")"
+    [ -n "$old_main" ] || await_others "" "" || refuse "$process was started and does not run"
+    echo "$main" >main
+}
+
+keep_files() {
+    mkdir -p "$keep/old" "$keep/new" && cp "$dir/plan" "$keep/plan" && cp -a "$dir/new/." "$keep/new/" &&
+        { [ -z "$main" ] || listening >"$keep/served"; } && : >"$keep/folders" || return 1
+    new_files "$dir" | while read -r path; do
+        case $path in
+        */*)
+            mkdir -p "$keep/old/${path%/*}" && new_folders "${path%/*}" || exit 1
+            ;;
+        esac
+        [ ! -d "$tree/$path" ] || exit 1
+        before=$(sum "$tree/$path")
+        [ "$before" = none ] || cp -a "$tree/$path" "$keep/old/$path" || exit 1
+        [ "$before" = "$(sum "$keep/old/$path")" ] || exit 1
+        echo "$before $(sum "$dir/new/$path") $path"
+    done >"$keep/files" && find "$keep" | while read -r path; do durable "$path"; done
+}
+
+new_folders() { # PATH below the tree: the folders that are made for it, the deepest first
+    folder=$1
+    while [ ! -d "$tree/$folder" ]; do
+        echo "$folder" >>"$keep/folders"
+        case $folder in */*) folder=${folder%/*} ;; *) break ;; esac
+    done
+}
+
+replace() { # FILE BY: whole or not at all; owner and mode stay
+    folder=${1%/*}
+    (umask 022 && mkdir -p "$folder") || return 1
+    part=$folder/.loadbook-part
+    if [ -e "$1" ]; then cp -aL "$1" "$part" && cat "$2" >"$part"; else cp "$2" "$part" && chmod 644 "$part"; fi &&
+        durable "$part" && mv -f "$part" "$1" && durable "$folder"
+}
+
+settle() { # DIR JOB
+    . "$1/plan"
+    job= dir=$1 folder=jobs/$2
+    old=$(cat "$folder/old")
+    find_main
+    await_others "$old" "$main"
+    find_main
+    [ -n "$main" ] || { echo "gone" && return; }
+    now=$(workers)
+    if [ -z "$old" ] || await_drained "$old"; then
+        echo "fresh"
+    elif [ "$(plain "$now")" = "$(plain "$old")" ]; then
+        echo "unchanged"
+    else
+        locked restart_it >&2
+        await_others "$old" "$main" && echo "restarted $(plain "$old")" || echo "gone"
+        find_main
+        echo "$main" >"$folder/main"
+    fi
+}
+
+put_tree_back() { # TREE KEPT
+    [ -d "$2" ] || return 0 # somebody has settled it
+    tree=$1 keep=$2
+    . "$keep/plan"
+    if [ -e "$keep/failed" ] && [ -z "$again" ]; then cat "$keep/failed" && return 1; fi
+    if [ -e "$keep/replaced" ]; then
+        untouched && put_files_back && rerun || return 1
+        echo "$tree ($process runs with its own files again)"
+    fi
+    rm -rf "$keep"
+}
+
+untouched() { # are the files ours, or those of before? another's are kept, and shown
+    theirs=
+    while read -r before ours path; do
+        case $(sum "$tree/$path") in
+        "$before" | "$ours") ;;
+        *)
+            theirs="$theirs $tree/$path"
+            mkdir -p "$keep/theirs/$path" && diff -u -N "$keep/new/$path" "$tree/$path" >"$keep/theirs/$path/diff"
+            ;;
+        esac
+    done <"$keep/files"
+    [ -n "$theirs" ] || return 0
+    echo "edited by somebody else meanwhile, and left alone:$theirs. What they changed: $(find "$keep/theirs" -name diff |
+        tr '\n' ' ')- what was there before: $keep/old - as soon as the tree is right: rm -r $keep, then loadbook restore"
+    return 1
+}
+
+put_files_back() {
+    while read -r before ours path; do
+        now=$(sum "$tree/$path") folder=$(dirname "$tree/$path")
+        rm -f "$folder/.loadbook-part"
+        if [ "$before" = none ]; then
+            rm -f "$tree/$path" && { [ ! -d "$folder" ] || durable "$folder"; }
+        elif [ "$now" != "$before" ]; then
+            cp -a "$keep/old/$path" "$folder/.loadbook-part" && durable "$folder/.loadbook-part" &&
+                mv -f "$folder/.loadbook-part" "$tree/$path" && durable "$folder"
+        fi || { failed "$tree/$path cannot be put back from $keep/old/$path" && return 1; }
+    done <"$keep/files"
+    while read -r folder; do
+        rmdir "$tree/$folder" 2>/dev/null
+    done <"$keep/folders"
+    return 0
+}
+
+rerun() { # with its own files; one that did not run before is stopped
+    find_main
+    if [ ! -e "$keep/served" ]; then
+        [ -z "$main" ] || stop_it || { failed "cannot be stopped, as it was before" && return 1; }
+        return 0
+    fi
+    said=$(timeout 20 /bin/sh -c "exec $check" 2>&1) ||
+        { failed "its own files are back, and do not pass its check: $said" && return 1; }
+    old=$(workers) old_main=$main
+    if [ -n "$main" ]; then said=$(reload_it 2>&1); else said=$(start_it 2>&1); fi ||
+        { failed "does not take its own files again: $said" && return 1; }
+    await_others "$old" "$old_main" || { failed "its own files are back, and the processes of before go on" && return 1; }
+    if [ -n "$old" ] && ! await_drained "$old"; then restart_it && await_others "$old" "$main"; fi
+    tries=$((take_s * 20))
+    while find_main && listening >"$keep/serves" && grep -vxFf "$keep/serves" "$keep/served" >/dev/null; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || { failed "listens no more on $(plain "$(grep -vxFf "$keep/serves" "$keep/served")")" && return 1; }
+        pause 0.05
+    done
+    return 0
+}
+
+failed() { # WHY: said now and every time, and tried again by hand only
+    by=$start
+    [ -z "$unit" ] || [ ! -d /run/systemd/system ] || by="systemctl restart $unit"
+    echo "$process DOES NOT COME BACK ($tree): $(plain "$1"). See to it: $check; $by; then: loadbook restore." \
+        "Its files as they were: $keep/old" >"$keep/failed"
+    cat "$keep/failed"
+}

@@ -1,0 +1,195 @@
+"""A machine's own nginx, running with a tree of configuration: private to an ordinary user, or the distribution's."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from loadbook.core.errors import HostError
+from loadbook.hosts import connect
+from loadbook.hosts.lab import Lab
+from loadbook.hosts.remote import RemoteHost
+from loadbook.services import Place, ServiceSpec, SystemInstance, load_service, render
+from waiting import wait_until
+
+NAME = "own-nginx"
+SERVICE = """
+name = "own-nginx"
+about = "nginx with a tree of its own"
+binary = "nginx"
+package = "nginx-light"
+[version]
+argv = ["nginx", "-v"]
+pattern = 'nginx/([0-9.]+)'
+[commands]
+start = ["false"]
+[system]
+tree = "{tree}"
+files = {{ "nginx.conf" = "main.j2", "loadbook/id.conf" = "id.j2" }}
+main = "nginx.conf"
+check = ["nginx", "-t", "-q", "-p", "{tree}/", "-c", "{tree}/nginx.conf"]
+effective = ["nginx", "-T", "-q", "-p", "{tree}/", "-c", "{tree}/nginx.conf"]
+start = ["nginx", "-p", "{tree}/", "-c", "{tree}/nginx.conf"]
+pid_file = "{run}/nginx.pid"
+log = "{run}/error.log"
+drain_s = 1
+[ready]
+path = "/.loadbook/config-id"
+[prove]
+path = "/.loadbook/config-id"
+[vars.workers]
+type = "int"
+min = 1
+max = 8
+default = 1
+about = "worker processes"
+[vars.listen]
+type = "text"
+pattern = '[0-9.:]+'
+unset = true
+default = "unset"
+about = "where it listens; unset: where it did"
+[vars.broken]
+type = "switch"
+default = "off"
+about = "a directive that there is not"
+"""
+HEAD = """
+pid {run}/nginx.pid; error_log {run}/error.log;
+events {{ }}
+http {{ access_log off; client_body_temp_path {run}/a; proxy_temp_path {run}/b; fastcgi_temp_path {run}/c;
+uwsgi_temp_path {run}/d; scgi_temp_path {run}/e;
+"""
+OWN = 'worker_processes 2;{head} server {{ listen {at}; location / {{ return 200 "their own"; }}\n{slow} }} }}\n'
+MAIN = """worker_processes {{{{ workers }}}};{head} include {{{{ tree }}}}/loadbook/*.conf; }}
+{{{{ "nonsense;" if broken == "on" }}}}
+"""
+ID = """server { listen {{ listen or address ~ ":" ~ port }};
+location = /.loadbook/config-id { return 200 "{{ config_id }}"; } location / { return 200 "loadbook"; } }
+"""
+SLOW = 'location /slow { limit_rate 10; root "%s"; }'
+
+_number = count()
+
+
+@dataclass
+class OwnServer:
+    """The server, the host it runs on, and how it was before."""
+
+    hosts_file: Path
+    host: RemoteHost
+    spec: ServiceSpec
+    tree: Path
+    run: Path
+    port: int
+    before: str = ""
+
+    def instance(self, name: str = "own-web", main: bytes | None = None, **values: str | int) -> SystemInstance:
+        """Return it as a service of a trial, under a name that nothing had before."""
+        name = f"{name}-{next(_number)}"
+        place = Place.on(self.host, name, self.port)
+        return SystemInstance(self.host, self.spec, render(self.spec, values, place, main=main), name=name, lease_s=60)
+
+    def page(self) -> str:
+        """Return what it answers, "" when it does not."""
+        with contextlib.suppress(HostError):
+            return self.host.http_get(self.host.address, self.port, "/", timeout_s=2).body.decode()
+        return ""
+
+    def pid(self) -> int:
+        return int((self.run / "nginx.pid").read_text())
+
+    @property
+    def state(self) -> Path:
+        return self.run / "state"
+
+    def left(self) -> list[str]:
+        """Return what is still to be put back, and what is kept for it."""
+        found = [*(self.state / "undo").glob("*"), *(self.state / "kept").glob("*")]
+        return sorted(path.name for path in found)
+
+    def must_be_as_before(self) -> None:
+        assert digest(self.tree) == self.before
+        assert self.left() == []
+        wait_until(lambda: self.page() == "their own", 5)
+
+
+def digest(tree: Path) -> str:
+    """Return what tells a tree from every other: names, kinds, modes, owners, links and contents."""
+    lines = []
+    for path in sorted([tree, *tree.rglob("*")]):
+        about = path.lstat()
+        if path.is_symlink():
+            content = str(path.readlink())
+        else:
+            content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        lines.append(f"{path.relative_to(tree)} {about.st_mode:o} {about.st_uid}:{about.st_gid} {content}")
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def own_server(lab: Lab, folder: Path, port: int, alias: str = "web") -> Iterator[OwnServer]:
+    """Yield an nginx with a tree below `folder`, on a host of the loopback lab, with everything that loadbook keeps."""
+    folder.chmod(0o755)
+    tree, run = folder / "etc", folder / "run"
+    for made in (tree, run, tree / "empty"):
+        made.mkdir()
+    hosts_file = _hosts_file(lab, folder, alias, run / "state")
+    with contextlib.closing(connect(hosts_file, alias, "own")) as host:
+        _write(folder, tree, run, f"{host.address}:{port}")
+        server = OwnServer(hosts_file, host, load_service(NAME, [folder]).as_system(), tree, run, port)
+        subprocess.run(["nginx", "-p", f"{tree}/", "-c", tree / "nginx.conf"], check=True, timeout=10)
+        server.before = digest(tree)
+        try:
+            yield server
+        finally:
+            end(run / "nginx.pid")
+
+
+def _hosts_file(lab: Lab, folder: Path, alias: str, state: Path) -> Path:
+    """Return the lab's hosts file with what this host may be changed in."""
+    text = lab.hosts_file.read_text()
+    head = f'[hosts."{alias}"]\n'
+    assert head in text
+    (folder / "hosts.toml").write_text(text.replace(head, f'{head}may = ["system"]\nstate = "{state}"\n'))
+    shutil.copyfile(lab.hosts_file.with_name("known_hosts"), folder / "known_hosts")
+    return folder / "hosts.toml"
+
+
+def _write(folder: Path, tree: Path, run: Path, at: str) -> None:
+    head, service = HEAD.format(run=run), folder / NAME
+    service.mkdir()
+    (service / "service.toml").write_text(SERVICE.format(tree=tree, run=run))
+    (service / "main.j2").write_text(MAIN.format(head=head))
+    (service / "id.j2").write_text(ID)
+    (run / "slow").write_text("x" * 100_000)
+    (tree / "nginx.conf").write_text(OWN.format(head=head, at=at, slow=SLOW % run))
+    (tree / "nginx.conf").chmod(0o640)
+    (tree / "link").symlink_to("nginx.conf")
+
+
+@contextlib.contextmanager
+def process(argv: list[str], **options: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield a process that is killed with its group at the end, whatever the test found."""
+    with subprocess.Popen(argv, start_new_session=True, stdin=subprocess.DEVNULL, **options) as running:
+        try:
+            yield running
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+
+
+def end(pid_file: Path) -> None:
+    """End the server that a pid file names, if it runs."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int(pid_file.read_text())
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), 5)
