@@ -95,6 +95,12 @@ class HostTimeoutError(HostError):
     transient = True
 
 
+class OtherMachineError(HostError):
+    """Another machine answers under the host's name, with its key; nothing was done there."""
+
+    transient = True
+
+
 class CommandError(HostError):
     """A command on a host ended with a code that means failure."""
 

@@ -37,6 +37,7 @@ class Link:
         self._session: Session | None = None
         self._closed = False
         self._lost_at: float | None = None
+        self._machine = ""
         self._lock = threading.RLock()
 
     def open(self) -> None:
@@ -84,11 +85,12 @@ class Link:
         dead = self._session
         if dead:
             self._lose(dead)
-        session = Session(self._end, self._name, self.workdir, self._cpus, fresh=dead is None)
+        fresh, machine = dead is None, self._machine
+        session = Session(self._end, self._name, self.workdir, self._cpus, fresh=fresh, machine=machine)
         if self._closed:  # meanwhile, by another thread
             session.close(farewell=False)
             raise HostError(self.alias, _CLOSED)
-        self._session = session
+        self._session, self._machine = session, session.machine
         self.reconnects += self._lost_at is not None
         threading.Thread(target=self._follow, args=(session,), name="loadbook-follow", daemon=True).start()
         return session

@@ -13,7 +13,7 @@ from paramiko.ssh_exception import AuthenticationException
 from loadbook.core.errors import AuthError
 from loadbook.hosts.ssh_config import Endpoint
 
-AGENT_S = 3.0
+AGENT_S = 1.0
 _LIST_KEYS = struct.pack(">IB", 1, 11)  # SSH_AGENTC_REQUEST_IDENTITIES
 _DEFAULTS = ("~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519")
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from paramiko import Channel, ChannelException
 from paramiko.ssh_exception import SSHException
 
-from loadbook.core.errors import HostError, HostTimeoutError
+from loadbook.core.errors import HostError, HostTimeoutError, OtherMachineError
 from loadbook.hosts.connection import ANSWER_S, close_connection, open_connection, talk_errors
 from loadbook.hosts.files import Files
 from loadbook.hosts.host import Completed
@@ -27,18 +27,21 @@ RETRY_S = 0.5
 LEASE_S, BEAT_S = 120, 15.0
 # an owner of the lock that is about to end is waited for
 LOCK_S = 20.0
-RETRY_S = 0.5
-_FOREIGN = 3
+_FOREIGN, _OTHER = 3, 4
 
 
 class Session:
     """A connection with everything on it. `name` is that of the session's folder, the same after a reconnect.
 
-    With `fresh`, jobs whose controller died are ended first; a session that is resumed leaves them alone.
+    With `fresh`, jobs whose controller died are ended first, and those of an earlier session of this name, which could
+    not be ended while the host was out of reach; a session that is resumed leaves all alone. `machine` is the id that
+    the machine must have, where it is known.
     """
 
-    def __init__(self, end: Endpoint, name: str, workdir: str, cpus: Sequence[int] | None, *, fresh: bool) -> None:
-        self._end, self.name, self.workdir, self._cpus = end, name, workdir, cpus
+    def __init__(
+        self, end: Endpoint, name: str, workdir: str, cpus: Sequence[int] | None, *, fresh: bool, machine: str = ""
+    ) -> None:
+        self._end, self.name, self.workdir, self._cpus, self.machine = end, name, workdir, cpus, machine
         self.connection = open_connection(end)
         self.transport = self.connection.transport
         try:
@@ -59,14 +62,6 @@ class Session:
         self._make_room()
         self._watcher = Watcher(self._end.alias, shells[1].channel, self._watch_words())
         self._watcher.tell(f"shell {self._shell.pid}")
-
-    def _channel(self) -> Channel:
-        """Open a channel, once more if sshd refuses: one that was closed just now may still count for it."""
-        try:
-            return self.transport.open_session()
-        except ChannelException:
-            time.sleep(RETRY_S)
-            return self.transport.open_session()
 
     def _watch_words(self) -> list[str]:
         lock = self._end.claim.words() if self._end.claim else []
@@ -98,16 +93,24 @@ class Session:
                 "taskset (apt install util-linux) must be there, and `cpus` in the hosts file name CPUs that are",
             )  # fmt: skip
         where = shlex.quote(self.workdir)
-        text = f"mkdir -p -m 700 {where} && cd {where} && {{ [ -O . ] || (exit {_FOREIGN}); }}"
-        if self._end.state:
-            text = f"export LOADBOOK_STATE={shlex.quote(self._end.state)}\n{text}"
+        text = f"mkdir -p -m 700 {where} && cd {where} && {{ [ -O . ] || (exit {_FOREIGN}); }} && echo \"$machine\""
+        text = f"machine=$(cat /etc/machine-id 2>/dev/null)\n{self._is_same()} && {text}"
         made = shell.call(text, timeout_s=START_S)
+        if made.rc == _OTHER:
+            why = "another machine answers under its name: its machine id is not that of the machine before"
+            raise OtherMachineError(self._end.alias, why, "was it replaced? A new run begins on it: --new")
         if made.rc == _FOREIGN:
             raise HostError(self._end.alias, f"{self.workdir} belongs to another user", "set `workdir` for this host")
         if made.rc:
             said = made.stderr.decode(errors="replace").strip()
             raise HostError(self._end.alias, f"work folder {self.workdir}: {said}", "set `workdir` for this host")
+        self.machine = made.stdout.decode(errors="replace").strip()
         return shell
+
+    def _is_same(self) -> str:
+        """Return shell text that fails on another machine than that of before, where both have an id."""
+        known = shlex.quote(self.machine)
+        return f'{{ [ -z {known} ] || [ -z "$machine" ] || [ "$machine" = {known} ] || (exit {_OTHER}); }}'
 
     def _install_launcher(self) -> str:
         name, text = launcher()
