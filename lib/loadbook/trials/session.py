@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -28,12 +29,13 @@ from loadbook.trials.alike import hosts_of, must_be_alike
 from loadbook.trials.attempts import Keeper, lost_attempts
 from loadbook.trials.bench import Bench
 from loadbook.trials.choose import Chosen
-from loadbook.trials.connect import make_bench
+from loadbook.trials.connect import hosts_path, make_bench
 from loadbook.trials.leftovers import clear
 from loadbook.trials.names import job_stem, preflight_stem
 from loadbook.trials.preflight import preflight
 from loadbook.trials.progress import OnEvent, Progress
 from loadbook.trials.reach import close_all
+from loadbook.trials.turn import Turn, when_free
 
 # hosts get so long to end our jobs; after an interruption they do what is left by themselves
 CLOSE_S = 12.0
@@ -45,12 +47,18 @@ class Session:
 
     bench: Bench
 
-    def __init__(self, layout: Layout, chosen: Chosen, hosts: Path | None, on_event: OnEvent) -> None:
+    def __init__(
+        self, layout: Layout, chosen: Chosen, hosts: Path | None, on_event: OnEvent, turn: Turn | None = None
+    ) -> None:
         self.layout, self.chosen, self.hosts_file, self.on_event = layout, chosen, hosts, on_event
+        self.turn = turn or Turn()
         self.paths = chosen.paths
 
     def __enter__(self) -> Session:
-        self.bench = make_bench(self.layout, self.chosen.plan, self.chosen.run, self.hosts_file)
+        plan, run = self.chosen.plan, self.chosen.run
+        path = hosts_path(self.layout, plan, self.hosts_file)
+        start = partial(make_bench, self.layout, plan, run, path, self.turn.break_lock)
+        self.bench = when_free(start, path, self.turn.wait_s, self.on_event)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
