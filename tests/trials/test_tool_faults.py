@@ -45,6 +45,7 @@ def rig(lab_of_fakes, tmp_path) -> Iterator[Rig]:
         file.unlink()
 
 
+@pytest.mark.long
 @pytest.mark.fault(20)
 def test_what_is_missing_is_named_on_all_hosts_before_the_first_trial(tmp_path, monkeypatch, capsys):
     few = tmp_path / "bin"
@@ -77,6 +78,7 @@ def test_what_is_missing_is_named_on_all_hosts_before_the_first_trial(tmp_path, 
         assert re.search(rf"MISSING +{host} +{program} +not installed +apt-get install {program}", said)
 
 
+@pytest.mark.long
 @pytest.mark.fault(21)
 def test_reports_that_no_parser_knows_fail_the_trial_and_are_kept(rig, record_property):
     (rig.bin / "other").write_bytes((FIXTURES / "ab" / "2.3--freeze_1s.stdout").read_bytes())
@@ -116,7 +118,7 @@ def test_a_version_that_is_new_here_is_said_and_recorded_and_counts_if_it_can_be
 
 @pytest.mark.fault(22)
 @pytest.mark.parametrize("tool", [WRK, AB], ids=["wrk", "ab"])
-@pytest.mark.parametrize("service", ["nginx", "rude"])
+@pytest.mark.parametrize("service", ["nginx", pytest.param("rude", marks=pytest.mark.long)])
 def test_errors_are_no_throughput_although_the_tool_ends_well(rig, tool, service, record_property):
     role = 'config = "own.conf"' if service == "nginx" else ""
     ran = rig.run(tool + HEADER, service=service, role=role)
@@ -138,10 +140,10 @@ def test_errors_are_no_throughput_although_the_tool_ends_well(rig, tool, service
     ("mood", "load", "gate", "words"),
     [
         ("slow", WRK, "zero_work", "the tool completed no request"),
-        ("truncated", WRK, "socket_errors", "attempts failed"),
+        pytest.param("truncated", WRK, "socket_errors", "attempts failed", marks=pytest.mark.long),
         ("reset", WRK, "socket_errors", "attempts failed"),
-        ("reset", AB, "socket_errors", "attempts failed"),
-        ("longer", AB, "socket_errors", "attempts failed"),
+        pytest.param("reset", AB, "socket_errors", "attempts failed", marks=pytest.mark.long),
+        pytest.param("longer", AB, "socket_errors", "attempts failed", marks=pytest.mark.long),
     ],
     ids=["slow", "truncated", "reset", "reset-ab", "longer-ab"],
 )
@@ -250,6 +252,7 @@ echo partial
 while :; do sleep 0.1; done"""
 
 
+@pytest.mark.long
 @pytest.mark.fault(26)
 def test_a_tool_that_hangs_is_ended_with_all_its_children(rig, monkeypatch, record_property):
     monkeypatch.setattr(load, "GRACE_S", 0.5)
@@ -350,6 +353,7 @@ JTL = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.fault(29)
 def test_results_that_are_not_whole_make_a_partial_trial(rig, record_property):
     for k, (data, _) in enumerate(JTL.values()):
