@@ -13,6 +13,7 @@ from fault_table import (  # noqa: F401
     pytest_runtest_logreport,
     pytest_terminal_summary,
 )
+from spread import pytest_xdist_make_scheduler  # noqa: F401
 
 if TYPE_CHECKING:
     from loadbook.hosts.lab import Lab
