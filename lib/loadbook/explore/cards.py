@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from loadbook.report.blocks import Block, notebook_style
 
 
@@ -16,14 +18,13 @@ class Card:
         return self._shown().text
 
     def _repr_html_(self) -> str:
-        return styled(self._shown())
+        return str(self._repr_mimebundle_()["text/html"])
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         """Return the output for Jupyter: what the block adds comes with it."""
-        block = self._shown()
-        return {"text/html": styled(block), "text/plain": block.text, **block.data}
+        return styled(self._shown())._repr_mimebundle_()
 
 
-def styled(block: Block) -> str:
-    """Return a block's HTML with the style of the reports, so that a cell of its own looks like one of a page."""
-    return f'{notebook_style()}<div class="lb cell">{block.html}</div>'
+def styled(block: Block) -> Block:
+    """Return a block with the style of the reports in it, so that a cell of its own looks like one of a page."""
+    return replace(block, html=notebook_style() + block.html)

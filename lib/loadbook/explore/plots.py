@@ -179,7 +179,7 @@ class Plots(Card):
 
         page = NoisePage(self._data, metric=which(self._data, metric)[0] if metric else "")
         if page.record is None:
-            raise UsageError(page.headline, "it takes ten trials of the baseline's configuration")
+            raise UsageError(page.headline, "more blocks, or a run of the study noise: docs/noise.md")
         return self._drawn("noise", page.record)
 
     def factorial(self) -> Drawn:

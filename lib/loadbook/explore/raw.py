@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from loadbook.core.errors import DataError
 from loadbook.core.names import unknown
 from loadbook.core.units import size
 from loadbook.explore.cards import Card
@@ -111,4 +112,7 @@ def raw(paths: RunPaths, trial: str, file: str = "") -> Raw:
     there = [name for name in printed if name in record.files] or list(record.files)
     if (file and file not in record.files) or not there:
         raise unknown("file", file, record.files, f"of trial {trial}")
-    return Raw(record, folder, file or there[0])
+    chosen = file or there[0]
+    if not (folder / chosen).resolve().is_relative_to(folder.resolve()):
+        raise DataError(f"{folder / manifest.NAME} names a file outside of its folder: {chosen}", "loadbook verify")
+    return Raw(record, folder, chosen)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import METRICS
 from loadbook.core.names import nearest, unknown
-from loadbook.core.units import NBSP, percent, quantity
+from loadbook.core.units import percent
 from loadbook.design.gallery import study_files
 from loadbook.explore import measured, raw, verdicts
 from loadbook.explore.cards import Card
@@ -101,14 +101,16 @@ class Run(Card):
     def slowest(self, number: int = 5, metric: str = "") -> pd.DataFrame:
         """Return the trials that are worst beside the median of their treatment, the worst first.
 
-        `away` is the ratio to that median minus 1. Trials that do not count are among them; nothing is tested here.
+        `away` is the ratio to that median minus 1, `metric` the study's if none is given. Trials that do not count are
+        among them; nothing is tested here.
         """
         name = metric or self.data.study.metric
         frame = self.wide(name)
         usual = frame[name].where(frame["valid"]).groupby(frame["treatment"]).transform("median")
-        frame.insert(list(frame.columns).index(name) + 1, "away", frame[name] / usual - 1)
+        frame["away"] = frame[name] / usual - 1
         higher = METRICS[name.partition(" ")[0]].better != "lower"
-        return frame.sort_values("away", ascending=higher, kind="stable").head(number).reset_index(drop=True)
+        shown = frame[["trial", "treatment", "block", "slot", name, "away", "status", "valid", "gates"]]
+        return shown.sort_values("away", ascending=higher, kind="stable").head(number).reset_index(drop=True)
 
     def why(self, trial: str) -> Why:
         """Show what was unlike in one trial: what its hosts did beside its treatment's others, and what gates said."""
@@ -121,15 +123,26 @@ class Run(Card):
         ------
         UsageError : a column that there is not, or no trial left.
         """
-        kept = self._kept(query)
+        return self._of(self._kept(query))
+
+    def without(self, *trials: str) -> Run:
+        """Return the run without these trials; it explores from then on."""
+        for name in trials:
+            if name not in set(self.trials["trial"]):
+                raise unknown("trial", name, self.trials["trial"], f"in run {self.run}")
+        return self._of(self.trials[~self.trials["trial"].isin(list(trials))])
+
+    def _of(self, kept: pd.DataFrame) -> Run:
+        """Return the run with these trials, and what was said of no trial."""
         out = len(self.trials) - len(kept)
         if kept.empty:
-            raise UsageError(f"no trial is left by {query!r}"[:200], "run.trials has all of them")
+            raise UsageError("no trial is left", "run.trials has all of them")
         names = set(kept["trial"])
         mine = {name: getattr(self.data, name) for name in FRAMES[1:]}
         cut = {name: f[f["trial"].isin(names) | (f["trial"].isna() & (name == "problems"))] for name, f in mine.items()}
         said = f"{out} of {len(self.trials)} trials left out by hand" if out else self._left_out
-        return Run(replace(self.data, trials=kept.reset_index(drop=True), **cut), said)
+        plan = self.data.plan | {"blocks": verdicts.whole_blocks(kept)}
+        return Run(replace(self.data, trials=kept.reset_index(drop=True), plan=plan, **cut), said)
 
     def _kept(self, query: Any) -> pd.DataFrame:
         frame = self.trials
@@ -139,9 +152,8 @@ class Run(Card):
             return frame.query(query)
         except Exception as error:  # pandas has many: an undefined name, a syntax error, a type that does not fit
             columns = nearest(getattr(error, "name", "") or query, map(str, frame.columns))
-            raise UsageError(
-                f"{query!r} is no query of the trials: {error}", f"columns: {', '.join(columns)}"
-            ) from None
+            said = f"{query!r} is no query of the trials: {error}"
+            raise UsageError(said[:300], f"columns: {', '.join(columns)}") from None
 
     def compare(
         self,
@@ -229,10 +241,13 @@ class Why(Card):
     @property
     def sentences(self) -> list[str]:
         """What gates said of the trial, then what its hosts did otherwise than in its treatment's other trials."""
-        said = self.run.problems[self.run.problems["trial"] == self.trial]
-        gates = [f"{row.level}: {row.message}" for row in counted.each(said)]
+        from loadbook.report.figures.beside import said
+
+        spoken = self.run.problems[self.run.problems["trial"] == self.trial]
+        gates = [f"{row.level}{f' ({row.host})' if isinstance(row.host, str) else ''}: {row.message}"
+                 for row in counted.each(spoken)]  # fmt: skip
         unlike = self.frame[self.frame["apart"].notna()]
-        hosts = [f"{row.host}: {row.resource} {_of(row.here, row.unit)}, usually {_of(row.usual, row.unit)}"
+        hosts = [f"{row.host}: {row.resource} {said(row, row.here)}, usually {said(row, row.usual)}"
                  for row in counted.each(unlike)]  # fmt: skip
         return [*gates, *(hosts or [NOTHING if len(self.frame) else UNKNOWN])]
 
@@ -248,10 +263,6 @@ class Why(Card):
 
 NOTHING = "Its hosts did what they do in its treatment’s other trials."
 UNKNOWN = "Too little was recorded of its hosts to compare them with its treatment’s other trials."
-
-
-def _of(value: float, unit: str) -> str:
-    return f"{value:.2f}{NBSP}CPUs" if unit == "1" and value < 100 else quantity(value, unit)
 
 
 def load(study: str, run: str = "latest") -> Run:

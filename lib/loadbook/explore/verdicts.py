@@ -82,9 +82,10 @@ class Verdicts(Card):
     def _group(self, group: str, found: Analysis, labels: dict[str, str]) -> tuple[Markup, str]:
         table, said = verdicts.table(found, labels), verdicts.answer(found)
         name = f"{self.by} = {group}: " if self.by else ""
-        margin = f"{said.headline} Margin ±{found.margin * 100:g}{NBSP}%."
-        html = render("verdicts.html.j2", name=name, headline=margin, table=safe_table(table))
-        return html, f"{name}{margin}\n{plain(table)}"
+        headline = f"{name}{said.headline} Margin ±{found.margin * 100:g}{NBSP}%."
+        why = [f"{line.name}{line.text}" for line in verdicts.sentences(found) if line.kind == "invalid"]
+        html = render("verdicts.html.j2", headline=headline, table=safe_table(table), why=why)
+        return html, "\n".join([headline, plain(table), *why])
 
 
 def _numbers(row: Row) -> dict[str, Any]:
@@ -154,12 +155,16 @@ def _part(data: RunData, asked: Asked, trials: list[str]) -> RunData:
     chosen = {*asked.treatments, base} if asked.treatments else {name for name in there if name not in twins} | {base}
     kept = {*(chosen & set(there)), *(check for check, twin in twins.items() if twin in chosen and twin in there)}
     whole = only(data, kept, baseline=base)
-    blocks = data.plan["blocks"] if len(own) == len(data.trials) else int(own["block"].nunique())
-    return replace(
-        whole,
-        trials=whole.trials[whole.trials["trial"].isin(trials)].reset_index(drop=True),
-        plan=whole.plan | {"blocks": blocks},
-    )
+    mine = whole.trials[whole.trials["trial"].isin(trials)].reset_index(drop=True)
+    if len(own) == len(data.trials):
+        return whole
+    return replace(whole, trials=mine, plan=whole.plan | {"blocks": whole_blocks(mine)})
+
+
+def whole_blocks(trials: pd.DataFrame) -> int:
+    """Return how many blocks hold every treatment that is among these trials, whether or not they count."""
+    there = trials.groupby("block")["treatment"].nunique()
+    return int((there == trials["treatment"].nunique()).sum())
 
 
 def _baseline(study: Study, wished: str, there: Sequence[str]) -> str:

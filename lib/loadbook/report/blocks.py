@@ -34,7 +34,7 @@ class Block:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """Return the output for Jupyter: HTML, its plain text, and what `data` adds."""
-        return {"text/html": self.html, "text/plain": self.text, **self.data}
+        return {"text/html": f'<div class="lb cell">{self.html}</div>', "text/plain": self.text, **self.data}
 
 
 def clean(value: Any) -> Any:

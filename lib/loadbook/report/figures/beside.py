@@ -88,12 +88,12 @@ def each(table: pd.DataFrame) -> list[Any]:
 
 
 def _title(row: Any) -> str:
-    return f"{row.resource}: {_said(row.here, row.unit)} here, usually {_said(row.usual, row.unit)}"
+    return f"{row.resource}: {said(row, row.here)} here, usually {said(row, row.usual)}"
 
 
-def _said(value: float, unit: str) -> str:
-    """Return a value as readers see it: CPUs with two decimals, the rest in its unit."""
-    return f"{value:.2f}" if unit == "1" and value < 100 else quantity(value, unit)
+def said(row: Any, value: float) -> str:
+    """Return a value of a row as readers see it: CPUs with two decimals, counts as they are, the rest in its unit."""
+    return f"{value:.2f}" if row.resource.startswith("CPUs") else quantity(float(f"{value:.3g}"), row.unit)
 
 
 def answer(

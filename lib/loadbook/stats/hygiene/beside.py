@@ -16,10 +16,12 @@ FEWEST = 3  # other trials, below which nothing is called usual
 LEAST = 0.1  # a difference below this share of what is usual, or of a CPU, is not told
 SPREADS = 3.0  # how many times the usual spread of the others a value must lie away
 TO_SIGMA = 1.4826  # median absolute deviation -> standard deviation of normal values
+# traffic is left out: it follows the rate
 LEVELS = {
-    "memory_used": "memory in use", "net_tx": "network out", "net_rx": "network in", "sockets_tcp_tw":
-    "sockets in TIME-WAIT", "sockets_tcp_inuse": "sockets in use",
-}  # fmt: skip
+    "memory_used": "memory in use",
+    "sockets_tcp_tw": "sockets in TIME-WAIT",
+    "sockets_tcp_inuse": "sockets in use",
+}
 COLUMNS = ["host", "resource", "unit", "here", "usual", "spread", "apart"]
 
 
