@@ -174,3 +174,11 @@ def test_a_template_that_names_an_unknown_variable_is_an_error_not_an_empty_text
     spec = load_service("toy", [service(tmp_path, SPEC.format(name="toy", start="{{ nope }}"))])
     with pytest.raises(StudyError, match="start: UndefinedError: 'nope' is undefined"):
         render(spec, {}, PLACE)
+
+
+def test_the_ports_of_a_service_are_those_that_its_files_name():
+    for name in known_services():
+        spec = load_service(name)
+        aside = any("side_port" in (spec.folder / template).read_text() for template in spec.files.values())
+        assert spec.ports(18_080) == ((18_080, 28_080) if aside else (18_080,)), name
+    assert load_service("haproxy").ports(60_000) == (60_000, 50_000)

@@ -35,3 +35,16 @@ def test_the_command_line_prints_packages_as_setup_takes_them_and_names_the_rest
     assert "make jmeter" in seen.err
     assert exit_code(monkeypatch, "studies", "aa", "--json") == 0
     assert [row["study"] for row in json.loads(capsys.readouterr().out)] == ["aa"]
+
+
+def test_ports_aside_must_be_free_too():
+    """The balancer that is asked on a port of its own, 10,000 above that of the load."""
+    from types import SimpleNamespace
+
+    from loadbook.trials.preflight import needed_ports
+    from loadbook.trials.stage import Seat
+
+    seats = [Seat("balancer", "a", load_service("haproxy"), 18_080), Seat("web", "b", load_service("nginx"), 18_080)]
+    bench = SimpleNamespace(seats=seats)
+    assert [int(port, 16) for port in needed_ports(bench, "a")] == [18_080, 28_080]
+    assert [int(port, 16) for port in needed_ports(bench, "b")] == [18_080]

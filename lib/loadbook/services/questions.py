@@ -27,6 +27,14 @@ UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=200)]
 Pattern = Annotated[str, AfterValidator(_one_group)]
 
 
+SIDE_STEP = 10_000
+
+
+def beside(port: int) -> int:
+    """Return the side port of a service whose port for the load is `port`."""
+    return port + SIDE_STEP if port + SIDE_STEP < 1 << 16 else port - SIDE_STEP
+
+
 class Question(Model):
     """How the running service is asked: a `path` over HTTP, or a command (`argv`, templates) on its own host.
 

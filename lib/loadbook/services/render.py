@@ -17,10 +17,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from loadbook.core.errors import SpecProblem, StudyError
 from loadbook.design.study import Level
 from loadbook.hosts.host import Host
+from loadbook.services.questions import beside
 from loadbook.services.recipe import BUILT, folder_name
 from loadbook.services.spec import Commands, ServiceSpec
 
-SIDE_STEP = 10_000
 _ALONE: Mapping[str, Any] = {
     "backends": (),
     "behind": {},
@@ -55,7 +55,7 @@ class Place:
     @property
     def side_port(self) -> int:
         """TCP port for what must not meet the load: state, counters, proof."""
-        return self.port + SIDE_STEP if self.port + SIDE_STEP < 1 << 16 else self.port - SIDE_STEP
+        return beside(self.port)
 
     def known(self) -> dict[str, Any]:
         """Return what templates see of the place."""

@@ -14,7 +14,7 @@ from loadbook.design.problems import of_validation, shown, suggest
 from loadbook.design.role import SysctlName, SysctlValue
 from loadbook.design.study import Ident, Level, Name
 from loadbook.hosts.inventory import Permit
-from loadbook.services.questions import Argv, Counters, Prove, Ready
+from loadbook.services.questions import Argv, Counters, Prove, Ready, beside
 from loadbook.services.values import Model, Var
 
 RESERVED = frozenset(
@@ -158,6 +158,11 @@ class ServiceSpec(Model):
         commands = Commands(start=own.start, check=own.check, effective=own.effective)
         changed = {"files": own.files, "main": own.main, "commands": commands, "tree": own.tree}
         return self.model_copy(update={**changed, "needs": (*self.needs, "system")})
+
+    def ports(self, port: int) -> tuple[int, ...]:
+        """Return the TCP ports that it listens on: the one for the load, and the side port where it is asked there."""
+        asked = (self.ready, self.prove, self.counters)
+        return (port, beside(port)) if any(question and question.side for question in asked) else (port,)
 
     @property
     def process_name(self) -> str:

@@ -210,7 +210,8 @@ def _syntax(instance: Instance) -> None:
 
 def needed_ports(bench: Bench, alias: str) -> list[str]:
     """Return the ports (hex) on which nothing may listen yet; a host's own server may be there already."""
-    return sorted({f"{seat.port:04X}" for seat in bench.seats if seat.alias == alias and not seat.spec.tree})
+    own = [seat for seat in bench.seats if seat.alias == alias and not seat.spec.tree]
+    return sorted({f"{port:04X}" for seat in own for port in seat.spec.ports(seat.port)})
 
 
 def hex_address(address: str) -> str:
