@@ -8,6 +8,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ class Proof(NamedTuple):
     root: bool
 
 
+@cache
 def proofs() -> dict[int, list[Proof]]:
     """Return case -> the tests that are marked with it, read from the sources: nothing is imported."""
     found: dict[int, list[Proof]] = defaultdict(list)
