@@ -174,7 +174,7 @@ def test_certificates_are_not_taken_for_keys_and_wildcards_are_read(server, tmp_
     own = (lab.folder / "known_hosts").read_text().split(" ", 1)[1]
     (lab.folder / "known_hosts").write_text(f"@cert-authority [127.251.*]:* {authority}\n")
     before = logins(lab)
-    with pytest.raises(HostKeyError, match="not trusted: ssh-ed25519 SHA256:.* certificates .* cannot be checked"):
+    with pytest.raises(HostKeyError, match=r"not trusted: ssh-ed25519 SHA256:.* certificates .* cannot be checked"):
         connect(lab.hosts_file, "web")
     assert logins(lab) == before
     (lab.folder / "known_hosts").write_text(f"[127.251.*]:*,![127.251.8.1]:* {own}")

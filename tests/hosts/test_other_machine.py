@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from test_death import sshd_session_of
 
 from loadbook.core.errors import LostError, OtherMachineError, UsageError
 from loadbook.hosts import connect
@@ -19,7 +20,6 @@ from loadbook.hosts.in_use import owners_at
 from loadbook.hosts.lab import Lab
 from loadbook.trials.api import run_study
 from recorded import with_studies
-from test_death import sshd_session_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.fault(18)]
 MOUNT = 'mount --bind "$0" /etc/machine-id && exec '
@@ -37,7 +37,7 @@ max_time_wait = 1000000
 
 
 def entering(machine_id: Path) -> tuple[str, ...]:
-    """Return the words that start sshd where /etc/machine-id is this file: in namespaces of its own, also without root."""
+    """Return the words that start sshd where /etc/machine-id is this file, in namespaces of its own."""
     if os.geteuid() == 0:
         return ("unshare", "--mount", "sh", "-c", MOUNT + '"$@"', str(machine_id))
     back = f"unshare --user --map-user={os.getuid()} --map-group={os.getgid()} -- "

@@ -42,7 +42,7 @@ def agent_answers() -> bool:
 
 
 def agent_key(end: Endpoint) -> paramiko.PKey | None:
-    """Return what the agent holds of a key that is locked and that alone may be used (IdentitiesOnly, identity_file)."""
+    """Return what the agent holds of a locked key that alone may be used (identity_file, IdentitiesOnly)."""
     locked = [Path(f"{path}.pub") for path in _keys(end) if not end.use_agent and _is_locked(path)]
     wanted = {path.read_text().split()[1] for path in locked if path.is_file()}
     if not wanted or not agent_answers():

@@ -21,6 +21,8 @@ from loadbook.trials.bench import Bench
 from loadbook.trials.caps import must_be_allowed
 from loadbook.trials.changes import asks_for_delay, changes_of, forbidden
 from loadbook.trials.connect import bench_of
+from loadbook.trials.disturbed import SCRIPT
+from loadbook.trials.disturbed import words as others
 from loadbook.trials.dry_steps import RUN, TOKEN, Step, attempt_steps, built, changed, configured, put_back
 from loadbook.trials.preflight import CHECK_LEASE_S, STATE, hex_address, needed_ports
 from loadbook.trials.roles import lacking, used_hosts
@@ -104,6 +106,7 @@ def _before(bench: Bench) -> Iterator[Step]:
     for alias, host in bench.hosts.items():
         words = (STATE, host.workdir, hex_address(host.address), *needed_ports(bench, alias))
         yield put_back(alias)
+        yield Step(alias, "script", (SCRIPT, *others(bench, alias)), "does anybody else use it?")
         yield Step(alias, "script", words, "free disk, CPUs, and that nothing listens on its ports")
     for alias in bench.drivers:
         for tool in bench.tools.values():

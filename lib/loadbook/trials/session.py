@@ -15,7 +15,6 @@ from typing import Any
 from loadbook.core.metrics import metric as metric_of
 from loadbook.design.plan import study_sha256
 from loadbook.hosts.facts import facts
-from loadbook.hosts.inventory import entry_text
 from loadbook.hosts.tape import tape_name
 from loadbook.hosts.undo import restore
 from loadbook.records.atomic import move, write_atomic
@@ -30,11 +29,13 @@ from loadbook.trials.attempts import Keeper, lost_attempts
 from loadbook.trials.bench import Bench
 from loadbook.trials.choose import Chosen
 from loadbook.trials.connect import hosts_path, make_bench
+from loadbook.trials.disturbed import disturbances
 from loadbook.trials.leftovers import clear
 from loadbook.trials.names import job_stem, preflight_stem
 from loadbook.trials.preflight import preflight
 from loadbook.trials.progress import OnEvent, Progress
 from loadbook.trials.reach import close_all
+from loadbook.trials.replay_file import replay_file
 from loadbook.trials.turn import Turn, when_free
 
 # hosts get so long to end our jobs; after an interruption they do what is left by themselves
@@ -73,6 +74,8 @@ class Session:
             must_be_alike(self.bench, self.paths)
             self._stop_leftovers()
         self._restore()
+        for said in disturbances(self.bench):
+            self.on_event(Progress("note", said))
         self.on_event(Progress("note", f"checking {', '.join(self.bench.hosts)} and every configuration"))
         preflight(self.bench, self.layout.study_raw(self.chosen.plan.study.name))
         for said in self._said_of_drivers():
@@ -147,7 +150,7 @@ class Session:
         write_atomic(new.study_toml, study_file.read_bytes())
         self._keep_facts(part, "before")
         self._keep_answers(part)
-        write_atomic(new.hosts, self._hosts_file().encode())
+        write_atomic(new.hosts, replay_file(self.bench).encode())
         write_json(new.plan, self.chosen.plan.to_json())
         write_json(new.run_json, self._run_json())
         with Ledger(new.ledger) as ledger:
@@ -163,21 +166,6 @@ class Session:
         for alias, host in self.bench.hosts.items():
             tape = raw / tape_name(alias)
             write_atomic(tape, (tape.read_bytes() if tape.is_file() else b"") + host.take())
-
-    def _hosts_file(self) -> str:
-        """Return the hosts file that plays this very run back."""
-        ports = {alias: entry.service_port for alias, entry in self.bench.inventory.hosts.items()}
-        entries = [
-            entry_text(
-                alias,
-                {"roles": list(self.bench.roles_of(alias)), "address": host.address, "service_port": ports[alias]}
-                | ({"cpus": cpus} if (cpus := self.bench.cpus_of(alias)) else {})
-                | ({"link_mbit": link} if (link := self.bench.inventory.hosts[alias].link_mbit) else {})
-                | ({"may": list(may)} if (may := self.bench.inventory.hosts[alias].may) else {}),
-            )
-            for alias, host in self.bench.hosts.items()
-        ]
-        return "\n".join(['# plays this run back: loadbook run STUDY --hosts THIS-FILE\nreplay = "."\n', *entries])
 
     def _run_json(self) -> dict[str, Any]:
         plan, bench = self.chosen.plan, self.bench

@@ -1,0 +1,114 @@
+"""Does anybody else use the hosts? Asked once, before anything of ours runs there, and said, not forbidden.
+
+During the trials the gates judge it (foreign and stolen CPU, hosts that are not at rest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from loadbook.core.units import seconds
+from loadbook.hosts.shell import cpu_list
+from loadbook.trials.bench import Bench
+from loadbook.trials.preflight import hex_address
+
+LOOK_S = 20.0
+# $1 is an address as /proc/net/tcp has it (empty: any), the rest ports likewise; CPUs are looked at twice
+SCRIPT = """
+address=${1:-[0-9A-F]*}
+shift
+grep '^cpu[0-9]' /proc/stat
+echo again
+sleep 0.5 2>/dev/null || sleep 1
+grep '^cpu[0-9]' /proc/stat
+while read -r key value; do if [ "$key" = Cpus_allowed_list: ]; then echo "cpus $value"; fi; done </proc/$$/status
+read -r load rest </proc/loadavg
+echo "load $load"
+for port; do
+  open=" ([0-9A-F]{24})?$address:$port [0-9A-F]+:[0-9A-F]{4} 01 "
+  seen=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -cE "$open")
+  [ "$seen" = 0 ] || echo "connected $port $seen"
+done
+for process in /proc/[0-9]*; do
+  { read -r name <"$process/comm"; } 2>/dev/null || continue
+  case $name in
+  apt|apt-get|aptitude|dpkg|dnf|yum|rpm|zypper|apk|pacman|unattended-upgr)
+    line=$(tr '\\0' ' ' <"$process/cmdline" 2>/dev/null)
+    case $line in ''|*--wait-for-signal*) ;; *) echo "packages $name" ;; esac ;;
+  esac
+done
+date '+now %s'
+for timer in apt-daily apt-daily-upgrade dnf-makecache dnf-automatic packagekit-offline-update; do
+  next=$(systemctl show -p NextElapseUSecRealtime --value "$timer.timer" 2>/dev/null)
+  [ -z "$next" ] || echo "timer $timer $next"
+done
+"""
+
+
+def disturbances(bench: Bench) -> Iterator[str]:
+    """Yield a sentence for everything of others that is found on the hosts: CPU, connections, package managers."""
+    live = [alias for alias, host in bench.hosts.items() if host.live]
+    answers = bench.each(
+        lambda alias: bench.hosts[alias].script(SCRIPT, words(bench, alias), timeout_s=LOOK_S).stdout, live
+    )
+    for alias, answer in answers.items():
+        for said in read(answer.decode("utf-8", "replace"), bench.plan.study.gates.foreign_cpu, bench.plan.hours):
+            yield f"host {alias}: {said}"
+
+
+def words(bench: Bench, alias: str) -> list[str]:
+    """Return the arguments of SCRIPT: a host's address and the ports of its services."""
+    ports = sorted({f"{seat.port:04X}" for seat in bench.seats if seat.alias == alias})
+    return [hex_address(bench.hosts[alias].address), *ports]
+
+
+def read(answer: str, foreign_cpu: float, hours: float) -> Iterator[str]:
+    """Yield what SCRIPT's answer says of others; CPU from `foreign_cpu` CPUs on, timers within so many hours."""
+    first, _, rest = answer.partition("again\n")
+    lines = [line.split() for line in rest.splitlines()]
+    told = {fields[0]: fields[1:] for fields in lines if fields}
+    mask = cpu_list(told["cpus"][0]) if "cpus" in told else set()
+    used = _used_cpus(first, rest, mask)
+    load = float(told["load"][0]) if "load" in told else 0.0
+    if used > foreign_cpu:
+        yield f"others use {used:.1f} of its {len(mask)} CPUs now (load average {load:g}): see with top who"
+    elif load > max(1, len(mask)):
+        yield f"its load average is {load:g}: somebody used it until now, or waits for its disks"
+    for fields in lines:
+        if fields[:1] == ["connected"]:
+            yield f"{fields[2]} connections to port {int(fields[1], 16)} are open, which are not ours"
+    if names := sorted({fields[1] for fields in lines if fields[:1] == ["packages"]}):
+        yield f"a package manager is at work: {', '.join(names)}"
+    now = float(told["now"][0]) if "now" in told else 0.0
+    for fields in lines:
+        if fields[:1] == ["timer"] and (left := _left_s(fields[2:], now)) is not None and left < hours * 3600:
+            yield f"{fields[1]}.timer starts a package manager in {seconds(left)}, during the run: systemctl stop it"
+
+
+def _used_cpus(first: str, second: str, mask: set[int]) -> float:
+    """Return how many of these CPUs were in use between two looks; without stolen time, which is a gate's own."""
+    before, after = _ticks(first), _ticks(second)
+    total = sum(sum(after[cpu]) - sum(before[cpu]) for cpu in mask if cpu in before and cpu in after)
+    # idle, iowait and steal are fields 4, 5 and 8
+    spare = sum(after[cpu][k] - before[cpu][k] for cpu in mask if cpu in before and cpu in after for k in (3, 4, 7))
+    return len(mask) * (total - spare) / total if total > 0 else 0.0
+
+
+def _ticks(text: str) -> dict[int, list[int]]:
+    found = {}
+    for line in text.splitlines():
+        name, *fields = line.split()
+        if name.startswith("cpu") and name[3:].isdigit() and len(fields) >= 8:
+            found[int(name[3:])] = [int(field) for field in fields[:8]]
+    return found
+
+
+def _left_s(fields: list[str], now: float) -> float | None:
+    """Return the seconds until an instant that systemd prints as "Sun 2026-11-22 16:32:11 UTC"."""
+    try:
+        at = datetime.strptime(" ".join(fields[1:3]), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    left = at.timestamp() - now
+    return left if left >= 0 else None
