@@ -11,7 +11,9 @@ from typing import Literal, NamedTuple, cast
 from loadbook.core.errors import HostError
 from loadbook.core.units import seconds, size
 from loadbook.hosts import connect
+from loadbook.hosts.host_lock import LOCK, ask_text, owners_in
 from loadbook.hosts.inventory import HostsFile, Permit
+from loadbook.hosts.jobs import launcher
 from loadbook.hosts.remote import RemoteHost
 
 State = Literal["ok", "doubt", "missing"]
@@ -71,6 +73,8 @@ ALWAYS = (
     Program("setsid", "apt-get install util-linux"),
     Program("sha256sum", "apt-get install coreutils"),
     Program("date", "apt-get install coreutils"),
+    # without it an owner of the host's lock is told by its process
+    Program("flock", "apt-get install util-linux", needed=False),
 )
 
 
@@ -126,6 +130,7 @@ def _look(host: RemoteHost, hosts: HostsFile, programs: Sequence[Program]) -> tu
         _disk(host, said.get("free", "")),
         _nofile(host.alias, said.get("nofile", "")),
         _forwarding(host),
+        _lock(host, hosts.hosts[host.alias].lock or LOCK),
         *_permitted(host, hosts.hosts[host.alias].may),
     ]
     return checks, said.get("boot")
@@ -165,6 +170,14 @@ def _forwarding(host: RemoteHost) -> Check:
     ok = host.may_forward()
     fix = "" if ok else "set `AllowTcpForwarding local` in its sshd_config: the page is checked through it"
     return Check(host.alias, "forwarding", "ok" if ok else "missing", "allowed" if ok else "refused by sshd", fix)
+
+
+def _lock(host: RemoteHost, lock: str) -> Check:
+    """Tell whether a run holds the machine, and whether the host can tell that it does."""
+    owners = owners_in(host.script(ask_text(launcher()[0], "owners", lock), timeout_s=20).stdout)
+    if owners:
+        return Check(host.alias, "lock", "doubt", f"in use by {owners[0].said}", "wait for its end: loadbook run --wait")
+    return Check(host.alias, "lock", "ok", f"free, {lock}")
 
 
 def _permitted(host: RemoteHost, may: Sequence[Permit]) -> Iterator[Check]:
