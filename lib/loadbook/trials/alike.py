@@ -33,8 +33,20 @@ def must_be_alike(bench: Bench, paths: RunPaths) -> None:
         more = [f"and {len(found) - MAX_SAID} more"] if len(found) > MAX_SAID else []
         raise UsageError(
             "\n  ".join([f"run {bench.run} cannot go on with these hosts:", *found[:MAX_SAID], *more]),
-            f"give the hosts file that it was begun with, or: loadbook run {bench.plan.study.name} --new",
+            f"{_back(bench, read_json(paths.run_json)['hosts'])}, or: loadbook run {bench.plan.study.name} --new",
         )
+
+
+def _back(bench: Bench, before: dict[str, Any]) -> str:
+    """Return how to have the hosts again that a run was begun with; a lab that grew since has more of some roles."""
+    counts = {role: [0, 0] for role in bench.plan.study.roles}
+    for number, roles in ((0, [h["roles"] for h in before.values()]), (1, map(bench.roles_of, bench.hosts))):
+        for role in (role for host in roles for role in host):
+            counts.setdefault(role, [0, 0])[number] += 1
+    more = [f"{role}={had}" for role, (had, has) in counts.items() if had < has]
+    if not bench.lab or not more:
+        return "give the hosts file that it was begun with"
+    return f"take from the lab what it has gained: loadbook lab up --roles {','.join(more)}"
 
 
 def _changes(bench: Bench, paths: RunPaths) -> Iterator[str]:
