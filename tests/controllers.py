@@ -62,14 +62,18 @@ def digests(layout: Layout, study: str) -> dict[str, str]:
     return {str(f.relative_to(layout.root)): manifest.sha256_file(f) for f in files if f.is_file()}
 
 
-def must_be_whole(paths: RunPaths, trials: list[str]) -> None:
-    """Assert that a run did its trials in their order, each to one final end, and that everything is as it was kept."""
+def must_be_whole(paths: RunPaths, trials: list[str], reopened: int = 0) -> None:
+    """Assert that a run did its trials in their order, each to one final end, and that everything is as it was kept.
+
+    So many of them were lost, and opened again.
+    """
     entries = read_ledger(paths.ledger)
     assert list(dict.fromkeys(e["trial"] for e in entries if e["event"] == "started")) == trials
     begun = Counter((e["trial"], e["attempt"]) for e in entries if e["event"] == "started")
     ended = Counter((e["trial"], e["attempt"]) for e in entries if e["event"] == "ended")
     assert begun == ended and set(ended.values()) == {1}
-    assert Counter(e["trial"] for e in entries if e["event"] == "ended" and e["final"]) == Counter(trials)
+    final = [e["trial"] for e in entries if e["event"] == "ended" and e["final"]]
+    assert len(final) == len(trials) + reopened and set(final) == set(trials)
     last = {e["trial"]: e for e in entries if e["event"] == "ended"}
     assert all(e["final"] for e in last.values())
     assert sorted(p.name for p in paths.trials.iterdir()) == sorted(trials)

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from controllers import loadbook, must_be_whole
-from loadbook.core.errors import LoadbookError
-from loadbook.hosts import connect, link
+from loadbook.hosts import connect
 from loadbook.hosts.host import Job
 from loadbook.hosts.iproute import command_line, processes_in
 from loadbook.hosts.lab import Lab
+from loadbook.hosts.link import RECONNECT_S
 from loadbook.hosts.netns import Namespaces
 from loadbook.records import manifest
 from loadbook.records.layout import Layout, RunPaths
@@ -174,46 +174,55 @@ def test_twelve_trials_through_cut_links(spaces, layout, record_property):
 
     with meanwhile(cut):
         try:
-            run_study(layout, "cut", spaces.hosts_file)
+            commands = until_done(layout, spaces)
         finally:
             over.set()
-    for alias in ("driver", "web"):
-        spaces.join(alias)
     must_be_whole(paths_of(layout), trials)
     entries = [e for e in read_ledger(paths_of(layout).ledger) if e["event"] == "ended"]
     records = [manifest.read(p) for p in (*paths_of(layout).trials.iterdir(), *paths_of(layout).failed.iterdir())]
     assert {e["status"] for e in entries if e["final"]} == {"ok"}, f"seed {seed}"
     assert {e["status"] for e in entries if not e["final"]} <= {"lost", "timeout"}, f"seed {seed}"
-    reconnects = sum(r.reconnects for r in records)
-    assert len(entries) > len(trials) or reconnects, f"seed {seed}: no cut met anything"
-    repeated = len(entries) - len(trials)
-    record_property("seen", f"{len(cuts)} cuts: 12 trials ok, {repeated} repeated, {reconnects} reconnects in trials")
+    reconnects, repeated = sum(r.reconnects for r in records), len(entries) - len(trials)
+    assert repeated or reconnects, f"seed {seed}: no cut met anything"
+    counts = f"{repeated} attempts repeated, {reconnects} reconnects in trials, {commands} commands"
+    record_property("seen", f"{len(cuts)} cuts of {CUT_S:g} s: 12 trials ok, {counts}")
+
+
+def until_done(layout: Layout, lab: Lab) -> int:
+    """Give the command until the run is complete, as a user would; return how often."""
+    for number in range(1, 6):
+        controller = loadbook(layout, "run", "cut", "--hosts", str(lab.hosts_file))
+        _, err = controller.communicate(timeout=600)
+        if controller.returncode == 0:
+            return number
+        assert controller.returncode == 3, err  # a host was away where a run cannot do without it: at its start or end
+        for alias in ("driver", "web"):
+            lab.join(alias)
+    raise AssertionError(err)
 
 
 @pytest.mark.fault(12)
 @pytest.mark.long
-def test_a_link_that_stays_down(spaces, layout, monkeypatch, record_property):
-    monkeypatch.setattr(link, "RECONNECT_S", 20.0)
+def test_a_link_that_stays_down(spaces, layout, record_property):
     trials = write(layout, blocks=2, duration_s=3)
-    events: list[tuple[float, str]] = []
-
-    def cut() -> None:
-        wait_until(lambda: loads(spaces), 60)
-        spaces.cut("driver", 600)
-        events.append((time.monotonic(), "cut"))
-
-    with meanwhile(cut), pytest.raises(LoadbookError, match="3 trials in a row were lost") as stopped:
-        run_study(layout, "cut", spaces.hosts_file)
-    took = time.monotonic() - events[0][0]
-    assert "same command" in stopped.value.hint
+    controller = loadbook(layout, "run", "cut", "--hosts", str(spaces.hosts_file))
+    wait_until(lambda: loads(spaces), 60)
+    spaces.cut("driver", 600)
+    begun = time.monotonic()
+    try:
+        _, err = controller.communicate(timeout=400)
+        took = time.monotonic() - begun
+    finally:
+        spaces.join("driver")
+    assert controller.returncode == 3
+    assert "3 trials in a row were lost" in err and "the same command" in err
     ended = states(read_ledger(paths_of(layout).ledger))
     assert {(s.status, s.final) for s in ended.values()} == {("lost", False)} and len(ended) == 3
-    assert took < 20 + 3 * 15
-    spaces.join("driver")
-    wait_until(lambda: not loads(spaces), 40)
-    run_study(layout, "cut", spaces.hosts_file)
-    must_be_whole(paths_of(layout), trials)
-    record_property("seen", f"out of reach for good (limit 20 s instead of 60): stopped after {took:.0f} s, resumed")
+    assert took < RECONNECT_S + 3 * 20
+    until_done(layout, spaces)
+    must_be_whole(paths_of(layout), trials, reopened=3)
+    assert not loads(spaces)
+    record_property("seen", f"out of reach for good: lost after {RECONNECT_S:g} s, stopped after {took:.0f} s, resumed")
 
 
 CONTROLLER = """

@@ -91,6 +91,10 @@ class Host(Protocol):
         """Close the connection; jobs that end with us end."""
         ...
 
+    def reopen(self) -> None:
+        """Close and open again, waiting for a host that is out of reach until it counts as lost."""
+        ...
+
     def abandon(self) -> None:
         """Drop the connection at once, from any thread; jobs that end with us end when the host notices."""
         ...

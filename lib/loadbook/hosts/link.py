@@ -41,12 +41,15 @@ class Link:
         self._lock = threading.RLock()
 
     def open(self) -> None:
-        """Connect, prove the host key, create `workdir`; calling it again does nothing.
-
-        A host whose connection was lost is tried for what is left of RECONNECT_S.
-        """
+        """Connect, prove the host key, create `workdir`; calling it again does nothing."""
         self._closed = False
         self._again("connecting", lambda session: None)
+
+    def reopen(self) -> None:
+        """Close, which ends our jobs, and connect anew; a host out of reach is tried until it counts as lost."""
+        self.close()
+        self._lost_at = self._lost_at or time.monotonic()
+        self.open()
 
     def close(self) -> None:
         """Close the connection; jobs that end with us have ended when this returns.

@@ -86,6 +86,11 @@ class ReplayHost:
 
     abandon = close
 
+    def reopen(self) -> None:
+        """Make an empty work folder."""
+        self.close()
+        self.open()
+
     def scene(self, planned: PlannedTrial | None) -> None:
         """Play back the recorded trial of the same treatment and block; None: what belongs to the run as a whole."""
         self._source, self._tape = None, self._whole_run

@@ -48,7 +48,6 @@ def make_bench(layout: Layout, plan: Plan, run: str, path: Path, break_lock: str
     HostError : a host cannot be reached, or its key is not the trusted one.
     PreflightError, UsageError, ToolError : a role without a host, an unknown service, tool or target.
     """
-    path = hosts_file or _lab_up(layout, plan)
     inventory = read_hosts(path)
     must_be_allowed(plan, inventory, path, lab=bool(lab_kind(path)))
     check_roles(plan, inventory)

@@ -84,9 +84,8 @@ def come_back(bench: Bench) -> bool:
 
 
 def _reopen(host: Host) -> bool:
-    host.close()
     try:
-        host.open()
+        host.reopen()
     except HostError:
         return False
     return True
