@@ -20,11 +20,20 @@ sysctls = { "net.core.somaxconn" = 128 }
 nofile = 9_999_999
 """
 
+WATCHED = """
+include = "aa.toml"
+name = "watched"
+
+[monitors]
+sources = ["sampler", "munin", "node-exporter"]
+"""
+
 
 @pytest.fixture
 def doctor(lab, tmp_path, monkeypatch, capsys):
     layout = with_studies(tmp_path / "home")
     (layout.studies / "delayed.toml").write_text(DELAYED)
+    (layout.studies / "watched.toml").write_text(WATCHED)
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
     monkeypatch.setenv("COLUMNS", "300")
 
@@ -66,3 +75,11 @@ def test_it_names_a_role_that_no_host_has(doctor):
     code, said = doctor("aa", ('roles = ["web"]', 'roles = ["app"]'))
     assert code == 3
     assert "no host has the role 'web'" in said
+
+
+@pytest.mark.lab
+def test_it_asks_the_monitors_that_the_study_wants(doctor):
+    code, said = doctor("watched", ('roles = ["web"]', 'roles = ["web"]\nexporter_port = 0\nmunin_port = 1'))
+    assert code == 3
+    assert "source munin does not answer" in said and "apt-get install munin-node" in said
+    assert "the hosts file says that it has none" in said

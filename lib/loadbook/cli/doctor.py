@@ -44,7 +44,7 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
     probes: dict[str, list[Probe]] = {alias: [] for alias in known.hosts}
     for one in studies if study else ():
         checks += _of_file(here, one, path, known)
-        for alias, probe in (*_delay(one, known).items(), *_limits(one, known).items()):
+        for alias, probe in (*_delay(one, known).items(), *_limits(one, known).items(), *_sources(one, known)):
             probes[alias].append(probe)
     wanted = _wanted(here, studies, known, others=study is None)
     checks += check_hosts(path, known, wanted, probes)
@@ -129,6 +129,29 @@ def _limit(nofile: int, host: RemoteHost) -> Check:
     except HostError as error:
         return Check(host.alias, "nofile", "missing", error.message, error.hint or "")
     return Check(host.alias, "nofile", "ok", f"{nofile} open files are allowed")
+
+
+def _sources(study: Study, known: HostsFile) -> Iterator[tuple[str, Probe]]:
+    """Yield what to ask of each host that the study watches by its own monitors: whether they answer."""
+    roles = set(study.roles)
+    watched = [alias for alias, entry in known.hosts.items() if roles & set(entry.roles)]
+    for source in (source for source in study.monitors.sources if source != "sampler"):
+        yield from ((alias, partial(_source, known, source)) for alias in watched)
+
+
+def _source(known: HostsFile, source: str, host: RemoteHost) -> Check:
+    from loadbook.core.errors import HostError
+    from loadbook.hosts.checkup import Check
+    from loadbook.hosts.polling import asker
+
+    try:
+        asked = asker(host, known.hosts[host.alias], source)
+    except HostError as error:
+        return Check(host.alias, source, "missing", error.message, error.hint or "")
+    if asked is None:
+        return Check(host.alias, source, "doubt", "the hosts file says that it has none")
+    asked.close()
+    return Check(host.alias, source, "ok", "answers")
 
 
 def _wanted(here: Layout, studies: Sequence[Study], known: HostsFile, *, others: bool) -> Mapping[str, list[Program]]:
