@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,6 +113,73 @@ def test_what_a_killed_guard_left_is_put_back_by_the_next(web):
     set_up(web, "g-next", Changes({MEMORY: "4096 16384 65536"}), LEASE_S)
     assert setting(web, BACKLOG) == before
     web.stop("g-next")
+
+
+@pytest.mark.root
+@pytest.mark.lab
+def test_two_aliases_of_one_machine_share_a_setting(web, spaces):
+    """Whoever ends last puts back what was there before the first."""
+    before = setting(web, BACKLOG)
+    text = spaces.hosts_file.read_text()
+    entry = text[text.index('[hosts."web"]') :].partition("\n[")[0]
+    twin = entry.replace('"web"]', '"twin"]').replace("web/work", "web/twin")
+    hosts_file = spaces.hosts_file.with_name("twins.toml")
+    hosts_file.write_text(f"{text}\n{twin}\n")
+    with closing(connect(hosts_file, "twin", "guard")) as other:
+        set_up(web, "g-shared", Changes({BACKLOG: 143}), LEASE_S)
+        with pytest.raises(HostError, match=f"{BACKLOG} = 144: another job on this machine has set it to 143"):
+            set_up(other, "g-differs", Changes({BACKLOG: 144}), LEASE_S)
+        set_up(other, "g-shared", Changes({BACKLOG: 143}), LEASE_S)
+        undo.end(web, "g-shared")
+        assert setting(web, BACKLOG) == "143"
+        undo.end(other, "g-shared")
+        assert setting(web, BACKLOG) == before
+
+
+@pytest.mark.root
+@pytest.mark.lab
+def test_what_cannot_be_put_back_is_said_and_tried_again(web):
+    before, file = setting(web, BACKLOG), "/proc/sys/net/core/somaxconn"
+    set_up(web, "g-stuck", Changes({BACKLOG: 145}), LEASE_S)
+    web.script(f"mount --bind {file} {file} && mount -o remount,bind,ro {file}", timeout_s=5, check=True)
+    try:
+        for _ in range(2):
+            with pytest.raises(
+                undo.NotRestoredError, match=f"{BACKLOG.replace('.', '/')} = {before}: Read-only"
+            ) as left:
+                undo.end(web, "g-stuck")
+            assert "loadbook restore" in str(left.value.hint)
+        assert setting(web, BACKLOG) == "145"
+    finally:
+        web.script(f"umount {file}", timeout_s=5, check=True)
+    assert undo.restore(web) == [f"{file} = {before}"]
+    assert setting(web, BACKLOG) == before
+    assert undo.restore(web) == []
+
+
+@pytest.mark.root
+@pytest.mark.lab
+def test_a_reboot_puts_settings_back_by_itself(web):
+    before = setting(web, BACKLOG)
+    set_up(web, "g-boot", Changes({BACKLOG: 146}), LEASE_S)
+    os.killpg(int(said(web, "read -r pid rest <jobs/g-boot/pid; echo $pid")), signal.SIGKILL)
+    # as it is after a reboot: another boot id, and the kernel has forgotten the setting
+    other_boot = "sed -i '1s/ [0-9a-f-]* net:/ another net:/' /etc/loadbook/undo/g-boot@*"
+    said(web, f"{other_boot}; echo 150 >/proc/sys/net/core/somaxconn")
+    assert undo.restore(web) == []
+    assert setting(web, BACKLOG) == "150"
+    assert said(web, "ls /etc/loadbook/undo") == ""
+    web.script(f"echo {before} >/proc/sys/net/core/somaxconn", timeout_s=5)
+
+
+@pytest.mark.root
+@pytest.mark.lab
+def test_packet_rules_of_a_killed_service_are_deleted(web):
+    set_up(web, "g-table", Changes(tables=("ip loadbook-18080",)), LEASE_S)
+    said(web, "nft add table ip loadbook-18080")
+    undo.end(web, "g-table")
+    assert "loadbook" not in said(web, "nft list tables")
+    assert undo.restore(web) == []
 
 
 _SINK = """

@@ -257,7 +257,7 @@ time.sleep(60)
 def test_kill_9_of_the_controller_at_many_instants(own, record_property):
     """Between copy, backup, replacement, reload, proof and put-back: the host puts everything back by itself."""
     script = _CONTROLLER.format(paths=sys.path)
-    after, many = [(word, k * 0.12) for word in ("checked", "proven") for k in range(8)], 0
+    after, many = [(word, k * 0.2) for word in ("checked", "proven") for k in range(5)], 0
     for number, (word, delay_s) in enumerate(after):
         argv = [sys.executable, "-c", script, str(own.hosts_file), str(own.tree.parent), str(own.port), f"own-{number}"]
         with process(argv, stdout=subprocess.PIPE) as controller:
@@ -297,6 +297,32 @@ def test_kill_9_of_everything_on_the_host_at_every_write(own, tmp_path, shell, r
     assert kills > 10
     instance.stop()
     record_property("seen", f"{shell[0]}: killed at each of {kills} writes: byte-identical")
+
+
+@pytest.mark.fault(36)
+@pytest.mark.long
+def test_kill_9_of_what_puts_back_at_every_write(own, tmp_path, record_property):
+    instance, kills = own.instance(), 0
+    instance.check()
+    for number in range(1, 20):
+        job, crash = tmp_path / f"job-{number}", tmp_path / f"crash-{number}"
+        for folder, calls in ((job, 1000), (crash, number)):
+            _crashing(folder, calls)
+        env = {**os.environ, "LOADBOOK_STATE": str(own.state)}
+        with process(["sh", undo.SCRIPT, "system", instance.rendered.place.dir], cwd=job, env=env):
+            wait_until((job / "state").exists, 20)
+        env["PATH"] = f"{crash}:{os.environ['PATH']}"
+        with process(["sh", undo.SCRIPT, "restore"], cwd=crash, env=env) as running:
+            killed = running.wait(40) != 0
+        kills += killed
+        assert bool(own.left()) == killed
+        undo.restore(own.host)
+        own.must_be_as_before()
+        if not killed:
+            break
+    assert kills > 3
+    instance.stop()
+    record_property("seen", f"killed at each of {kills} writes of the put-back: byte-identical")
 
 
 def _crashing(job: Path, number: int) -> None:

@@ -40,6 +40,10 @@ if ! said=$(unshare -n tc qdisc add dev lo root handle 1: htb 2>&1); then echo "
 elif unshare -n tc qdisc add dev lo root netem delay 1ms 2>/dev/null; then echo "tc ok rates, delay and loss (netem)"
 else echo "tc doubt rates only: the kernel has no netem for delay and loss"
 fi
+if ! command -v flock >/dev/null; then echo "system missing flock (apt install util-linux)"
+elif [ "$(id -u)" = 0 ]; then echo "system ok files of its own servers can be replaced"
+else echo "system doubt only servers that run as this user"
+fi
 while read -r device at type options rest; do
   case $type,$options, in
     cgroup,*,cpu,*) ;;
@@ -188,7 +192,8 @@ def _permitted(host: RemoteHost, may: Sequence[Permit]) -> Iterator[Check]:
     said = {line.partition(" ")[0]: line.split(" ", 2)[1:] for line in answer.splitlines()}
     for permit in may:
         state, *seen = said.get(permit, ["missing", "not found on this host"])
-        fixes = {"ok": "", "doubt": "a driver's delay is then made in userspace"}
+        doubts = {"tc": "a driver's delay is then made in userspace", "system": "log in as root there"}
+        fixes = {"ok": "", "doubt": doubts.get(permit, "")}
         fix = fixes.get(state, f"log in as root there, install what is missing, or take {permit} out of `may`")
         yield Check(host.alias, f"may {permit}", cast("State", state), " ".join(seen), fix)
 

@@ -180,8 +180,8 @@ deploy() {
     find_main
     old=$(workers) old_main=$main
     keep=$state/kept/$job@$$
-    keep_files || refuse "cannot keep what is in $tree in $keep"
     remember "tree $tree $keep"
+    keep_files || refuse "cannot keep what is in $tree in $keep"
     : >"$keep/replaced" && durable "$keep" || refuse "cannot write to $keep"
     new_files "$dir" | while read -r path; do
         replace "$tree/$path" "$dir/new/$path" || exit 1
@@ -248,11 +248,11 @@ settle() { # DIR JOB
 }
 
 put_tree_back() { # TREE KEPT
-    [ -d "$2" ] || return 0 # somebody has settled it
     tree=$1 keep=$2
-    . "$keep/plan"
-    if [ -e "$keep/failed" ] && [ -z "$again" ]; then cat "$keep/failed" && return 1; fi
+    # where nothing was replaced, or somebody has settled it, there is nothing to do
     if [ -e "$keep/replaced" ]; then
+        . "$keep/plan"
+        if [ -e "$keep/failed" ] && [ -z "$again" ]; then cat "$keep/failed" && return 1; fi
         untouched && put_files_back && rerun || return 1
         echo "$tree ($process runs with its own files again)"
     fi

@@ -120,6 +120,7 @@ again() {
 
 restore_dead() { # [NAME]
     find_here
+    rm -f "$undo/.part" "$undo/.left" "$undo/.lines"
     for file in "$undo"/*; do
         [ -e "$file" ] || continue
         read -r name pid birth its_boot its_network <"$file"
