@@ -93,8 +93,10 @@ class Session:
                 "taskset (apt install util-linux) must be there, and `cpus` in the hosts file name CPUs that are",
             )  # fmt: skip
         where = shlex.quote(self.workdir)
-        text = f"mkdir -p -m 700 {where} && cd {where} && {{ [ -O . ] || (exit {_FOREIGN}); }} && echo \"$machine\""
+        text = f'mkdir -p -m 700 {where} && cd {where} && {{ [ -O . ] || (exit {_FOREIGN}); }} && echo "$machine"'
         text = f"machine=$(cat /etc/machine-id 2>/dev/null)\n{self._is_same()} && {text}"
+        if self._end.state:
+            text = f"export LOADBOOK_STATE={shlex.quote(self._end.state)}\n{text}"
         made = shell.call(text, timeout_s=START_S)
         if made.rc == _OTHER:
             why = "another machine answers under its name: its machine id is not that of the machine before"
