@@ -152,6 +152,7 @@ def book_of(*outputs: nbformat.NotebookNode, markdown: str = "# A page?") -> nbf
 SVG = "<svg xmlns='http://www.w3.org/2000/svg'><script>document.title='PWN'</script></svg>"
 
 
+@pytest.mark.filterwarnings("ignore:Your element with mimetype")
 @pytest.mark.parametrize("mime", ACTIVE_TYPES)
 def test_outputs_put_into_an_executed_notebook_are_inert_or_not_exported(
     chrome: Chrome, tmp_path: Path, counter: Counter, mime: str

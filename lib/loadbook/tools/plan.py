@@ -29,8 +29,8 @@ def check(
     """Raise ToolError unless the tool can make such a load: its model, its fields, and what `extra` may hold."""
     check_model(tool, workload)
     check_fields(tool, workload, able)
+    check_secrets(workload, secret)  # first: the next one quotes what it refuses
     check_extra(tool, workload, owned)
-    check_secrets(workload, secret)
 
 
 # headers that carry a login
