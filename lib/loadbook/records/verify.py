@@ -75,6 +75,30 @@ def own_files(paths: RunPaths) -> dict[str, str]:
     return {p.relative_to(paths.raw).as_posix(): manifest.sha256_file(p) for p in _own(paths)}
 
 
+def changed_own(paths: RunPaths) -> list[str]:
+    """Return the names of a run's own files that are missing or not as its ledger says they were when it ended."""
+    account = _account(paths, Checked())
+    known = (account.own if account else None) or {}
+    return sorted(name for name, sha256 in known.items() if _sha256(paths.raw / name) != sha256)
+
+
+def attempt_sums(paths: RunPaths) -> dict[str, dict[int, str]]:
+    """Return by trial and attempt the sha256 that the ledger has of its trial.json; nothing where it has none."""
+    account = _account(paths, Checked())
+    found: dict[str, dict[int, str]] = {}
+    for (trial, attempt), sha256 in account.attempts.items() if account else ():
+        if sha256 is not None:
+            found.setdefault(trial, {})[attempt] = sha256
+    return found
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return manifest.sha256_file(path)
+    except OSError:
+        return ""
+
+
 def _own(paths: RunPaths) -> Iterator[Path]:
     for folder in (paths.raw, paths.facts, paths.added):
         if folder.is_dir():

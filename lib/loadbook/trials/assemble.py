@@ -63,6 +63,7 @@ def write_tables(
     strays: Sequence[str],
     facts: Mapping[str, Any],
     files: AddedFiles,
+    changed: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Apply the gates on the whole run, write all five tables, and return their summary (see `ingest.Ingested`)."""
     records = _records(plan, known)
@@ -72,7 +73,7 @@ def write_tables(
         by_trial.setdefault(hit.trial, []).append(hit)
     trials = [trial_row(plan, r, known[r.trial].problems, by_trial.get(r.trial, [])) for r in records]
     keys = {"study": plan.study.name, "run": paths.raw.name}
-    problems = problem_rows(plan, keys, known, hits, strays, files.problems(records))
+    problems = problem_rows(plan, keys, known, hits, strays, [*files.problems(records), *map(_changed, changed)])
     factors = tuple(plan.study.factors)
     made = {"trials": table_of("trials", trials, factors), "problems": table_of("problems", problems)}
     for name, table in (made | dict(tables)).items():
@@ -84,6 +85,12 @@ def write_tables(
         "problems": dict(sorted(Counter(row["level"] for row in problems).items())),
         "causes": causes(trials, problems),
     }
+
+
+def _changed(name: str) -> dict[str, Any]:
+    """Return the row of a file of the run as a whole that is not as it was kept."""
+    said = f"{name} is missing or no longer as it was kept when the run ended; loadbook verify names all that changed"
+    return {"file": name, "name": "changed-file", "level": "doubt", "message": said}
 
 
 def _records(plan: Plan, known: Mapping[str, Known]) -> list[TrialRecord]:

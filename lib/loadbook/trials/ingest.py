@@ -7,7 +7,7 @@ a problem that says why there is none. Folders are read in parts (`trials.readin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from loadbook.records.added import added
 from loadbook.records.layout import RunPaths
 from loadbook.records.manifest import read_json
 from loadbook.records.planned import plan_of
+from loadbook.records.verify import attempt_sums, changed_own
 from loadbook.trials.added_rows import AddedFiles
 from loadbook.trials.folders import Found, find
 from loadbook.trials.reading import Known, Part, read_part
@@ -67,8 +68,12 @@ def ingest(
     """
     plan = read_plan(plan_of(paths), str(paths.plan))
     found, strays = find(paths, [planned.trial for planned in plan.trials])
-    facts, files = _facts(paths), AddedFiles(paths.raw.absolute(), tuple(added(paths)))
-    state, memory = state_of(paths, found, [strays, facts, len(plan.trials)]), recall(paths)
+    changed, sums = changed_own(paths), attempt_sums(paths)
+    if paths.plan.name in changed:
+        hint = "restore it from a backup; loadbook verify names all that changed"
+        raise DataError(f"{paths.plan} is not as it was kept when the run ended: it was not used", hint)
+    facts, files = _facts(paths, changed), AddedFiles(paths.raw.absolute(), tuple(added(paths)))
+    state, memory = state_of(paths, found, [strays, facts, changed, len(plan.trials)]), recall(paths)
     if memory and memory.state == state != "":
         return _ingested(memory.summary, read=0)
     from loadbook.trials.assemble import joined, pieces_of, write_tables  # needs statistics, slow to import
@@ -81,11 +86,11 @@ def ingest(
         gone.unlink()
     on_trial(len(known), len(found))
     with _workers(executor, new) as workers:
-        for rows in spread(read_part, list(_parts(paths, plan, new, files)), workers, say):
+        for rows in spread(read_part, list(_parts(paths, plan, new, files, sums)), workers, say):
             known |= rows.known
             pieces += pieces_of(rows.tables)
             on_trial(len(known), len(found))
-    summary = write_tables(paths, plan, known, joined(pieces), strays, facts, files)
+    summary = write_tables(paths, plan, known, joined(pieces), strays, facts, files, changed)
     remember(paths, state, summary, found, known)
     return _ingested(summary, read=len(new))
 
@@ -102,10 +107,12 @@ def _ingested(summary: Mapping[str, Any], read: int) -> Ingested:
     return Ingested(**{**summary, "causes": causes, "read": read})
 
 
-def _facts(paths: RunPaths) -> dict[str, Any]:
-    """Return what the hosts told before and after the run; a file that cannot be read is as one that is not there."""
+def _facts(paths: RunPaths, changed: Sequence[str]) -> dict[str, Any]:
+    """Return what the hosts told before and after the run; a file that changed or cannot be read is as if not there."""
     facts: dict[str, Any] = {}
     for path in sorted(paths.facts.glob("*.json")):
+        if path.relative_to(paths.raw).as_posix() in changed:
+            continue
         with suppress(DataError):
             facts[path.stem] = read_json(path)
     return facts
@@ -117,7 +124,9 @@ def _workers(executor: Executor | None, new: Mapping[str, Found]) -> AbstractCon
     return processes()
 
 
-def _parts(paths: RunPaths, plan: Plan, new: Mapping[str, Found], files: AddedFiles) -> Iterator[Part]:
+def _parts(
+    paths: RunPaths, plan: Plan, new: Mapping[str, Found], files: AddedFiles, sums: Mapping[str, Mapping[int, str]]
+) -> Iterator[Part]:
     """Yield the new trials in parts of about PART_BYTES, at least one trial each."""
     chosen: list[tuple[PlannedTrial, Path]] = []
     size = 0
@@ -127,5 +136,6 @@ def _parts(paths: RunPaths, plan: Plan, new: Mapping[str, Found], files: AddedFi
             size += new[planned.trial].size
         if chosen and (size >= PART_BYTES or planned is plan.trials[-1]):
             name, code = paths.raw.name, code_version()
-            yield Part(plan.study.name, name, plan.study.gates, tuple(chosen), code, paths.requests, files)
+            own = {planned.trial: sums[planned.trial] for planned, _ in chosen if planned.trial in sums}
+            yield Part(plan.study.name, name, plan.study.gates, tuple(chosen), code, paths.requests, files, own)
             chosen, size = [], 0

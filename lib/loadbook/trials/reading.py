@@ -5,7 +5,7 @@ Nothing here looks beyond one trial, so that parts may be read in any order, on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -47,6 +47,7 @@ class Part:
     code: str
     requests: Path
     added: AddedFiles = field(default_factory=AddedFiles)
+    sums: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ def _read(part: Part, planned: PlannedTrial, folder: Path) -> tuple[Known, Trial
     try:
         record = manifest.read(folder)
         _must_be(planned, record, part)
+        _must_be_kept(folder, record, part.sums.get(planned.trial))
         rows = rows_of(folder, record)
         rows.traces += part.added.rows(rows.record)
         text = (folder / manifest.NAME).read_text(encoding="utf-8")
@@ -127,6 +129,13 @@ def _must_be(planned: PlannedTrial, record: TrialRecord, part: Part) -> None:
     given = (record.study, record.run, record.trial, record.treatment, record.block, record.slot)
     if given != wanted:
         raise DataError(f"trial {planned.trial} is recorded as {given}, planned as {wanted}; it was not used")
+
+
+def _must_be_kept(folder: Path, record: TrialRecord, sums: Mapping[int, str] | None) -> None:
+    """Refuse a record that is not the one that the ledger accounts for; an older ledger, or one to come, has no sum."""
+    note = folder / manifest.NAME
+    if sums and sums.get(record.attempt) != manifest.sha256_file(note):
+        raise DataError(f"{note} is not as the ledger says it was kept; the trial was not used", "loadbook verify")
 
 
 def _rows(table: str, found: Sequence[TrialRows], keys: dict[str, str]) -> list[Row]:
