@@ -48,7 +48,7 @@ def check_secrets(workload: Workload, options: Sequence[str] = ()) -> None:
     if named:
         raise ToolError(
             f"the load has {named[0]}: a login in a study would stand in data, reports and process lists",
-            "measure what needs none, or keep it in a file on the driver (wrk: a script by -s, JMeter: properties by -q)",
+            "measure what needs none, or keep it in a file on the driver (wrk -s SCRIPT, jmeter -q PROPERTIES)",
         )
 
 
