@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from claimdata import run_of
 
+from loadbook.design.gallery import study_files
 from loadbook.design.study import Study
 from loadbook.design.study_file import read_study
 from loadbook.stats.claims.judge import replay
@@ -148,3 +149,11 @@ def test_before_and_after_as_published() -> None:
     after = log(14_377.90, 12_408.57)
     tail = {"tail": 15.69 / 26.30 * math.exp(after["effect"])}
     assert fates("nginx-whole-file", {"after": after | tail}, few=True) == ["holds", "unchecked", "holds"]
+
+
+def test_every_file_of_an_article_lies_beside_its_study() -> None:
+    told = {path.stem: read(path.stem).published for path in study_files(ROOT / "studies")}
+    named = [(study, said.file) for study, said in told.items() if said and said.file]
+    files = [(study, name) for study, file in named for name in ([file] if isinstance(file, str) else file)]
+    assert len(files) > len(named)
+    assert [(study, name) for study, name in files if not (ROOT / "studies" / name).is_file()] == []

@@ -39,6 +39,7 @@ def plan(
     from loadbook.hosts.lab_plan import lab_kind
     from loadbook.trials.caps import must_be_allowed
     from loadbook.trials.outlook import lines, outlook
+    from loadbook.trials.roles import unloaded
     from loadbook.trials.studies import load_study
 
     here = layout()
@@ -50,7 +51,7 @@ def plan(
         estimate = {"hours": made.hours, "disk_bytes": made.disk_bytes} | found.to_json()
         echo(json.dumps(made.to_json() | {"estimate": estimate}, indent=1))
         return
-    for line in [*_summary(made), *lines(found)]:
+    for line in [*_summary(made), *lines(found), *(f"note        {said}" for said in unloaded(made))]:
         echo(line)
 
 

@@ -104,8 +104,8 @@ class Claim(_Spec):
 
 
 class Published(_Spec):
-    """What an article measured: its source, its file beside the study, its claims."""
+    """What an article measured: its source, its file or files beside the study, its claims."""
 
     source: str
-    file: str | None = None
+    file: str | tuple[str, ...] | None = None
     claims: tuple[Claim, ...] = ()

@@ -12,6 +12,8 @@ from loadbook.hosts.shell import cpu_list
 from loadbook.trials.preflight import PreflightError
 from loadbook.trials.stage import chosen_hosts
 
+MOST_NAMED = 3
+
 
 def _settings(plan: Plan, role: str) -> list[Setting]:
     return [plan.study.setting(treatment, role) for treatment in plan.treatments]
@@ -74,3 +76,19 @@ def _lacking(plan: Plan, inventory: HostsFile) -> Iterator[tuple[str, str]]:
             yield role, f"no host has the role {role!r}"
         elif there < count:
             yield role, f"{there} {'host has' if there == 1 else 'hosts have'} the role {role!r}, {count} are needed"
+
+
+def unloaded(plan: Plan, inventory: HostsFile | None = None) -> Iterator[str]:
+    """Yield which hosts get no load although one might think so; `inventory`: those that are no lab of ours."""
+    alone: dict[str, list[str]] = {}
+    for name in plan.treatments:
+        target = plan.study.target_of(name)
+        if plan.study.setting(name, target).service and plan.study.setting(name, target).hosts > 1:
+            alone.setdefault(target, []).append(name)
+    for role, names in alone.items():
+        of = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if names[MOST_NAMED:] else "")
+        yield f"all load goes to the first host of the role {role!r}, as nothing stands in front of them: {of}"
+    for role, count in needed_hosts(plan).items() if inventory else ():
+        spare = inventory.with_role(role)[count:] if inventory and not _only_watched(plan.study.roles[role]) else []
+        if spare:
+            yield f"of the role {role!r} the study takes {count} (its key `hosts`): {', '.join(spare)} left out"

@@ -36,6 +36,7 @@ from loadbook.trials.preflight import preflight
 from loadbook.trials.progress import OnEvent, Progress
 from loadbook.trials.reach import close_all
 from loadbook.trials.replay_file import replay_file
+from loadbook.trials.roles import unloaded
 from loadbook.trials.turn import Turn, when_free
 
 # hosts get so long to end our jobs; after an interruption they do what is left by themselves
@@ -74,7 +75,8 @@ class Session:
             must_be_alike(self.bench, self.paths)
             self._stop_leftovers()
         self._restore()
-        for said in disturbances(self.bench):
+        others = None if self.bench.lab else self.bench.inventory
+        for said in (*unloaded(self.chosen.plan, others), *disturbances(self.bench)):
             self.on_event(Progress("note", said))
         self.on_event(Progress("note", f"checking {', '.join(self.bench.hosts)} and every configuration"))
         preflight(self.bench, self.layout.study_raw(self.chosen.plan.study.name))
