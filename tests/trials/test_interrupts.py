@@ -22,7 +22,7 @@ from recorded import with_studies
 from waiting import wait_until
 
 pytestmark = pytest.mark.lab
-LIMIT_S = 15.0
+LIMIT_S, START_S = 15.0, 120.0
 STUDY = """
 include = "aa.toml"
 name = "stopped"
@@ -73,7 +73,7 @@ def cancelled(layout: Layout) -> None:
 def goes_on(layout: Layout, lab: Lab) -> None:
     (layout.studies / "stopped.toml").write_text((layout.studies / "stopped.toml").read_text())
     again = begin(layout, lab)
-    _, err = again.communicate(timeout=90)
+    _, err = again.communicate(timeout=240)
     assert again.returncode == 0, err
     must_be_whole(paths_of(layout), ["t0001", "t0002"])
 
@@ -82,7 +82,7 @@ def goes_on(layout: Layout, lab: Lab) -> None:
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_once_stops_the_load_and_records_the_trial_as_cancelled(lab, layout, sign, record_property):
     controller = begin(layout, lab)
-    wait_until(lambda: load_runs(lab), 30)
+    wait_until(lambda: load_runs(lab), START_S)
     begun = time.monotonic()
     controller.send_signal(sign)
     _, err = controller.communicate(timeout=40)
@@ -101,7 +101,7 @@ def test_a_load_that_does_not_heed_term_is_killed(layout, lab, record_property):
     """TERM, 5 s, KILL."""
     (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=60, settle_s=0.1))
     controller = begin(layout, lab)
-    wait_until(lambda: load_runs(lab), 30)
+    wait_until(lambda: load_runs(lab), START_S)
     (wrk,) = load_runs(lab)
     os.kill(wrk, signal.SIGSTOP)  # as good as deaf: a stopped process takes no TERM
     begun = time.monotonic()
@@ -117,7 +117,7 @@ def test_a_load_that_does_not_heed_term_is_killed(layout, lab, record_property):
 @pytest.mark.fault(3)
 def test_twice_waits_for_nothing_and_says_how_to_restore(lab, layout, record_property):
     controller = begin(layout, lab)
-    wait_until(lambda: load_runs(lab), 30)
+    wait_until(lambda: load_runs(lab), START_S)
     (wrk,) = load_runs(lab)
     os.kill(wrk, signal.SIGSTOP)  # its end takes 5 s, so that there is something to wait for
     controller.send_signal(signal.SIGINT)
@@ -139,7 +139,7 @@ def test_twice_waits_for_nothing_and_says_how_to_restore(lab, layout, record_pro
 def test_while_hosts_settle_nobody_waits_for_that(lab, layout):
     (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=1, settle_s=60))
     controller = begin(layout, lab)
-    wait_until(lambda: list(layout.study_raw("stopped").glob("*/staging/*")), 30)
+    wait_until(lambda: list(layout.study_raw("stopped").glob("*/staging/*")), START_S)
     begun = time.monotonic()
     controller.send_signal(signal.SIGINT)
     controller.communicate(timeout=40)
@@ -192,7 +192,7 @@ def test_while_ssh_is_blocked(layout, wait_s, record_property):
     (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=4, settle_s=0.1))
     with own_lab() as lab:
         controller = begin(layout, lab)
-        wait_until(lambda: load_runs(lab), 30)
+        wait_until(lambda: load_runs(lab), START_S)
         with stopped_sshd(lab, "driver"):
             time.sleep(wait_s)
             begun = time.monotonic()

@@ -129,7 +129,7 @@ def test_a_trial_goes_on_while_a_link_is_down(spaces, layout, record_property):
     trials = write(layout, blocks=1, duration_s=16)
 
     def cut() -> None:
-        wait_until(lambda: loads(spaces), 60)
+        wait_until(lambda: loads(spaces), 120)
         time.sleep(1)
         with firewall(spaces, "driver"):
             time.sleep(CUT_S)
@@ -165,7 +165,7 @@ def test_twelve_trials_through_cut_links(spaces, layout, record_property):
     draw = random.Random(seed)
 
     def cut() -> None:
-        wait_until(lambda: loads(spaces), 60)
+        wait_until(lambda: loads(spaces), 120)
         while not over.wait(draw.uniform(0, 20)):
             alias = draw.choice(["driver", "web"])
             spaces.cut(alias, CUT_S)
@@ -206,7 +206,7 @@ def until_done(layout: Layout, lab: Lab) -> int:
 def test_a_link_that_stays_down(spaces, layout, record_property):
     trials = write(layout, blocks=2, duration_s=3)
     controller = loadbook(layout, "run", "cut", "--hosts", str(spaces.hosts_file))
-    wait_until(lambda: loads(spaces), 60)
+    wait_until(lambda: loads(spaces), 120)
     spaces.cut("driver", 600)
     begun = time.monotonic()
     try:
@@ -264,7 +264,7 @@ def test_load_ends_by_its_lease_when_our_network_is_gone_without_a_word(spaces, 
 def test_a_reboot_in_mid_trial_is_a_lost_attempt(spaces, layout, tmp_path, record_property):
     trials = write(layout, blocks=1, duration_s=6)
     controller = loadbook(layout, "run", "cut", "--hosts", str(spaces.hosts_file))
-    wait_until(lambda: loads(spaces), 60)
+    wait_until(lambda: loads(spaces), 120)
     os.kill(controller.pid, signal.SIGSTOP)  # as long as the machine is down
     boot_id = reboot(spaces, "web", tmp_path)
     os.kill(controller.pid, signal.SIGCONT)
