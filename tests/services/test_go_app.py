@@ -89,12 +89,27 @@ def test_a_web_server_gets_the_page_by_fastcgi(here: LocalHost, running: Running
     front.start()
     try:
         page = front.ready(here).body
-        pages = {here.http_get("127.0.0.1", port, "/index.html", timeout_s=5).body for _ in range(5)}
+        before = app.counters(here)
+        pages = _pages(port, 5)
     finally:
         front.stop()
     assert pages == {page} and page == b"hello, world\nhello, world\nhell"
-    counts = app.counters(here)
-    assert counts["requests"] == 6 and 1 <= counts["connections"] < 6
+    after = app.counters(here)
+    assert after["requests"] - before["requests"] == 5 and after["connections"] - before["connections"] <= 1
+
+
+def _pages(port: int, count: int) -> set[bytes]:
+    """Return the different pages of `count` requests over one connection, as load generators ask that keep theirs.
+
+    Go ends an answer over FastCGI in a record of its own, after its last byte. nginx gives up the connection behind it
+    when the client closes its own between the two, so that clients which close at the last byte empty the pool.
+    """
+    line, found = http.client.HTTPConnection("127.0.0.1", port, timeout=5), set()
+    for _ in range(count):
+        line.request("GET", "/index.html")
+        found.add(line.getresponse().read())
+    line.close()
+    return found
 
 
 def test_slots_and_hold_make_a_node_of_known_capacity(here: LocalHost, running: Running) -> None:
