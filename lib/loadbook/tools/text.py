@@ -19,6 +19,8 @@ from loadbook.tools.base import Captured
 # EADDRNOTAVAIL as a C library says it, and as httperf does
 _NO_PORTS = re.compile(r"Cannot assign requested address|unexpected error 99$")
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\A(?:\^[A-Z\\])+")  # colours and modes; ^C as a pty echoes it
+_NO_TEXT = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
+LINE_END = b"\n"
 
 
 def lines(data: bytes) -> list[str]:
@@ -176,7 +178,23 @@ def require(tool: str, captured: Captured, text: Sequence[str], begins: str, end
         what = f"no report of {tool} in it; it begins {next(line for line in text if line)[:60]!r}"
     said = [line for line in lines(captured.stderr[:10_000]) if line and "FD_SETSIZE" not in line]
     code = f" (exit code {captured.rc})" if captured.rc else ""
-    raise ParseError(tool, "stdout", 0, what + code + (f"; stderr: {said[0][:200]}" if said else ""))
+    raise ParseError(
+        tool, "stdout", 0, what + _garbage(captured.stdout) + code + (f"; stderr: {said[0][:200]}" if said else "")
+    )
+
+
+def _garbage(data: bytes) -> str:
+    """Return where an output ceases to be text, empty if it is text to its end."""
+    try:
+        data.decode()
+        end = len(data)
+    except UnicodeDecodeError as error:
+        end = error.start
+    odd = _NO_TEXT.search(data, 0, end)
+    at = odd.start() if odd else end
+    return (
+        "" if at == len(data) else f"; from byte {at + 1:,} (line {data.count(LINE_END, 0, at) + 1}) on it is no text"
+    )
 
 
 def check_ratio(report: Report, total: tuple[float, float], duration: tuple[float, float], rate: str) -> None:
