@@ -13,6 +13,7 @@ import click
 
 from loadbook.cli.say import echo
 from loadbook.core.errors import DataError, UsageError
+from loadbook.core.text import one_line
 from loadbook.core.units import seconds
 from loadbook.records.layout import Layout
 from loadbook.records.layout import layout as layout_of
@@ -90,9 +91,9 @@ def _build(
 
 def _print(built: Built) -> None:
     for line in built.summary.get("sentences", []):
-        echo(line)
+        echo(one_line(line))
     for failed in built.failed:
-        echo(f"{built.study}: no report: {failed}", err=True)
+        echo(one_line(f"{built.study}: no report: {failed}"), err=True)
     for page in built.pages[:1]:
         echo(f"report: {page}")
 

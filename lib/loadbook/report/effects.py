@@ -108,9 +108,11 @@ class EffectsPage(Page):
     def _own_times(self) -> Block | None:
         """Return the percentiles of each driver where several cannot be put together."""
         table = drivers.own_times(self.data, self.labels, LATENCY_NAMES, PERCENTILES)
+        if not table.rows:
+            return None
         said = drivers.sentence(self.data)
         html = render("note.html.j2", text=said) + safe_table(table)
-        return Block(str(html), str(clean(f"{said}\n{plain(table)}"))) if table.rows else None
+        return Block(str(html), str(clean(f"{said}\n{plain(table)}")))
 
     @cached_property
     def panels(self) -> dict[str, tuple[pd.DataFrame, Analysis]]:
