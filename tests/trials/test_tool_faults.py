@@ -18,7 +18,7 @@ from labs import own_lab
 from loadbook.core.units import percent
 from loadbook.hosts import sshd
 from loadbook.records.manifest import read_json
-from loadbook.trials import execute, load
+from loadbook.trials import load
 from loadbook.trials.api import run_study
 from loadbook.trials.preflight import PreflightError
 from recorded import with_studies
@@ -257,19 +257,20 @@ while :; do sleep 0.1; done"""
 def test_a_tool_that_hangs_is_ended_with_all_its_children(rig, monkeypatch, record_property):
     monkeypatch.setattr(load, "GRACE_S", 0.5)
     monkeypatch.setattr(load, "STOP_GRACE_S", 1.0)
-    monkeypatch.setattr(execute, "MAX_ATTEMPTS", 1)
     rig.fake("wrk", HANGING)
     ran = rig.run(WRK + "timeout_s = 1\n")
     ((status, reason),) = ran.ends
     assert status == "timeout"
     assert "load: " in reason
-    (record,) = ran.records
-    assert ran.folders[0].parent.name == "failed"
-    assert (ran.folders[0] / "stdout-driver").read_bytes() == b"partial\n"
-    assert [d.rc for d in record.drivers] == [137]
+    # once more, since a host may have been slow; a tool that hung twice will hang again
+    assert [folder.name for folder in ran.folders] == ["t0001-attempt1", "t0001-attempt2"]
+    for folder, record in zip(ran.folders, ran.records, strict=True):
+        assert folder.parent.name == "failed"
+        assert (folder / "stdout-driver").read_bytes() == b"partial\n"
+        assert [d.rc for d in record.drivers] == [137]
     assert rig.processes("wrk", "sh", "sleep", "dash") == []
     assert {row["status"] for row in ran.table("trials")} == {"timeout"}
-    record_property("seen", f"timeout after {record.phases_s['load']:.1f} s of 1 s, no process left")
+    record_property("seen", f"twice ended after {record.phases_s['load']:.1f} s of 1 s, no process left")
 
 
 def strike(rig: Rig, sign: int) -> threading.Thread:
