@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.hosts import connect, session
+from loadbook.hosts import connect, read_hosts, session
+from loadbook.hosts.checkup import check_hosts
 from loadbook.hosts.host import Job
 from loadbook.hosts.host_lock import Claim, InUseError, born, owners_in, this_place
 from loadbook.hosts.in_use import owners_at
@@ -63,8 +64,10 @@ def test_a_second_controller_is_refused_at_once_and_told_who(lab, holder, record
     assert (owner.pid, owner.study, owner.run) == (holder.pid, "theirs", "20260101-000000")
     assert f"process {holder.pid}), run 20260101-000000 of theirs, for " in refused.value.message
     assert f"--break-lock {owner.id}" in refused.value.hint
-    # whoever claims nothing (the doctor, say) gets in
-    connect(lab.hosts_file, "web", "doctor").close()
+    # whoever claims nothing gets in
+    locks = {c.where: c for c in check_hosts(lab.hosts_file, read_hosts(lab.hosts_file), {}) if c.what == "lock"}
+    assert (locks["driver"].state, locks["web"].state) == ("ok", "doubt")
+    assert f"in use by {owner.who} (process {holder.pid})" in locks["web"].seen and "--wait" in locks["web"].fix
 
 
 @pytest.mark.lab
@@ -100,6 +103,32 @@ def test_an_owner_whose_network_is_gone_keeps_the_host_until_its_lease_ends(lab,
         silent.run(["true"], timeout_s=5)
     host.close()
     silent.close()
+
+
+@pytest.mark.lab
+@pytest.mark.root
+@pytest.mark.long
+@pytest.mark.fault(41)
+def test_an_owner_that_dies_behind_a_cut_link_holds_the_host_for_the_lease(spaces, record_property):
+    """Nothing tells the host: no end of connection can reach it."""
+    words = [sys.executable, "-c", HOLDER, str(spaces.hosts_file)]
+    owner = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    work = spaces.folder / "web/work"
+    try:
+        assert owner.stdout.readline() == "held\n"
+        spaces.cut("web", 190)
+        begun = time.monotonic()
+        owner.kill()
+        owner.communicate()
+        time.sleep(session.LEASE_S / 2)
+        assert [found.study for found in owners_at(work)] == ["theirs"]
+        wait_until(lambda: not owners_at(work), session.LEASE_S / 2 + 15)
+        record_property("seen", f"cut off and killed: free after {time.monotonic() - begun:.0f} s")
+        assert (work / "jobs/held/rc").exists()
+    finally:
+        owner.kill()
+        spaces.join("web")
+    connect(spaces.hosts_file, "web", "20260202-000000", claim=Claim("ours", "20260202-000000")).close()
 
 
 @pytest.mark.lab

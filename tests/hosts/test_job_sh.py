@@ -212,6 +212,36 @@ def test_sweep_ends_jobs_whose_watcher_died(shell, work):
     assert job.wait(5) is not None
 
 
+@pytest.mark.fault(41)
+def test_a_session_that_falls_silent_ends_with_its_lease(shell, work):
+    """`lease` by itself, as the watcher starts it: signs of life prolong it, silence ends jobs, the watcher last."""
+    watch = Watch(shell, work)
+    prepare(work, "a", "sleep 100", session="s1")
+    job = start(shell, work, "a")
+    wait_until((work / "jobs/a/step").exists)
+    pid, born = (work / "sessions/s1/watcher").read_text().split()
+    timer = subprocess.Popen([*shell, "job.sh", "lease", "s1", "2", pid, born], cwd=work, start_new_session=True)
+    for _ in range(5):
+        time.sleep(0.6)
+        watch.process.stdin.write("alive\n")
+        watch.process.stdin.flush()
+    assert job.poll() is None and watch.process.poll() is None and timer.poll() is None
+    assert timer.wait(6) is not None
+    assert job.wait(5) is not None
+    assert watch.process.wait(5) == -signal.SIGKILL
+    assert not (work / "sessions/s1").exists()
+    watch.process.communicate()
+
+
+def test_the_timer_of_a_watcher_that_ended_touches_nothing(shell, work):
+    watch = Watch(shell, work)
+    pid, born = (work / "sessions/s1/watcher").read_text().split()
+    watch.process.kill()
+    watch.process.communicate()
+    assert subprocess.run([*shell, "job.sh", "lease", "s1", "1", pid, born], cwd=work, timeout=5, check=True)
+    assert (work / "sessions/s1").exists()
+
+
 def starts_and_ends(folder: Path, step: int) -> list[float]:
     return [float(word) for word in (folder / f"times.{step}").read_text().split()]
 

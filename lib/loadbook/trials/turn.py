@@ -56,19 +56,22 @@ def when_free(start: Callable[[], T], hosts_file: Path, wait_s: float, on_event:
 
 def _await(hosts_file: Path, refused: InUseError, deadline: float, on_event: OnEvent) -> None:
     """Look every few seconds, over a connection that claims nothing, until nobody holds the host or the time is up."""
-    owner: Owner | None = refused.owner
+    owner = refused.owner
     lock = read_hosts(hosts_file).hosts[refused.host].lock or LOCK
-    told = 0.0
+    told = time.monotonic()
+    on_event(Progress("note", _said(refused.host, owner, deadline)))
     with suppress(HostError):  # one that is away is asked again by the next try, which says so
         host = connect(hosts_file, refused.host, "waiting")
         try:
-            while owner and time.monotonic() < deadline:
-                if time.monotonic() - told >= TELL_EVERY_S or not told:
+            while time.monotonic() < deadline:
+                if time.monotonic() - told >= TELL_EVERY_S:
                     told = time.monotonic()
                     on_event(Progress("note", _said(refused.host, owner, deadline)))
                 time.sleep(min(LOOK_EVERY_S, max(0.0, deadline - time.monotonic())))
                 answer = host.script(ask_text(launcher()[0], "owners", lock), timeout_s=LOOK_S).stdout
-                owner = next(iter(owners_in(answer)), None)
+                if not (owners := owners_in(answer)):
+                    return
+                owner = owners[0]
         finally:
             host.close()
 
