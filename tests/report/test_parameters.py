@@ -126,6 +126,6 @@ def test_numbers_of_the_command_line_are_finite_or_refused(text):
 
 
 def test_numbers_beyond_a_float_and_in_lists_are_refused():
-    for given in ({"level": 10**400}, {"names": [1.0, float("nan")]}, {"names": [float("inf")]}, {"blocks": 10**400}):
+    for values in ({"level": 10**400}, {"names": [1.0, float("nan")]}, {"names": [float("inf")]}, {"blocks": 10**400}):
         with pytest.raises(UsageError, match="must be"):
-            parameters.check("notebook x", DECLARED, given)
+            parameters.check("notebook x", DECLARED, values)
