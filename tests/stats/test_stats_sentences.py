@@ -165,10 +165,10 @@ def test_errors_sentence(summary, baseline, expected: str) -> None:
 
 def test_best_sentence() -> None:
     assert best_sentence([], "x") == "x is ahead of every other treatment; its own gain is likely a little overstated."
-    assert best_sentence(["a", "b", "c"], None, True) == "a, b and c cannot be told apart; all are ahead of the rest."
-    assert best_sentence(["a", "b"], None) == "a and b cannot be told apart."
+    assert best_sentence(["a", "b", "c"], None, True) == "Any of a, b and c may be best; all are ahead of the rest."
+    assert best_sentence(["a", "b"], None) == "Either a or b may be best."
     assert best_sentence([], None) is None
-    assert best_sentence(list("abcdef"), None) == "a, b, c and 3 others cannot be told apart."
+    assert best_sentence(list("abcdef"), None) == "Any of a, b, c and 3 others may be best."
 
 
 def test_margins_keep_their_decimals() -> None:

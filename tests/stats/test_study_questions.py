@@ -74,7 +74,7 @@ def test_the_best_arm_is_the_reference_and_its_gain_is_doubted() -> None:
 def test_tied_arms_share_the_headline() -> None:
     found = analyse(make_run(LADDER | {"four": {"effect": 0.1205}}, contrasts="best"))
     assert headline(found) in {
-        f"{one} and {other} cannot be told apart; all are ahead of the rest."
+        f"Either {one} or {other} may be best; all are ahead of the rest."
         for one, other in (("three", "four"), ("four", "three"))
     }
 
@@ -205,3 +205,8 @@ def test_a_laboratory_that_contradicts_itself_leaves_earlier_reasons_standing() 
     found = analyse(run)
     assert found.row("fast").verdict.reason.startswith("it answers differently")
     assert found.row("slow").verdict.reason.startswith("the laboratory contradicts itself")
+
+
+def test_a_study_of_the_checks_alone_says_what_they_saw() -> None:
+    found = analyse(make_run({"base": {}, "again": ARMS["again"]}))
+    assert headline(found).startswith("None is seen: the baseline and its duplicate differ by ")

@@ -18,7 +18,7 @@ from loadbook.report.show import show
 from loadbook.stats.analyse import analyse
 from loadbook.stats.pooling import opened
 from loadbook.stats.result import Analysis, Row
-from loadbook.stats.wording.sentences import phrase
+from loadbook.stats.wording.sentences import any_of, phrase
 from loadbook.stats.wording.shown import comparison_texts
 
 if TYPE_CHECKING:
@@ -150,14 +150,15 @@ def headline(found: dict[str, Found]) -> str:
     if len(alone) == 1 and len(next(iter(alone))) == 1:
         (name,) = next(iter(alone))
         return f"{_title(where)}: {name} is the fastest way to the application." if where else f"{name} is fastest."
-    said = "; ".join(f"{name}: {_fastest(names)}" if name else _fastest(names) for name, names in leaders.items())
+    told = (f"{name}: {_fastest(names)}" if name else _fastest(names, capital=True) for name, names in leaders.items())
+    said = "; ".join(told)
     return f"{said if leaders.get('') else _title(said)}."
 
 
-def _fastest(leaders: tuple[str, ...]) -> str:
+def _fastest(leaders: tuple[str, ...], *, capital: bool = False) -> str:
     if not leaders:
         return "no verdict"
-    return f"{leaders[0]} is fastest" if len(leaders) == 1 else f"{joined(leaders)} cannot be told apart"
+    return f"{leaders[0]} is fastest" if len(leaders) == 1 else f"{any_of(leaders, capital=capital)} may be fastest"
 
 
 def support(name: str, found: Found) -> str:

@@ -69,6 +69,8 @@ def answer(analysis: Analysis) -> Answer:
     if "undecided" in found and kind in ("small", "no-loss", "equivalent"):
         kind = "undecided"
     word = "no verdict" if analysis.laboratory else word_of(kind)
+    if not analysis.laboratory and first.checks_alone(analysis):
+        return Answer(kind, palette.BASELINE.glyph, "none seen", first.headline(analysis), "", (), counts)
     word = f"exploratory: {word}" if analysis.stand.added else word
     headline = first.headline(analysis)
     support = first.supporting(analysis).removeprefix(headline).strip()

@@ -30,6 +30,8 @@ def _headline(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
         return "No verdict: the laboratory contradicts itself."
     if analysis.stand.waiting:
         return "No verdict yet: this is no planned look."
+    if not rows and (said := checks_alone(analysis)):
+        return said
     if not rows or _count(rows, "invalid") == len(rows):
         return "No verdict: no treatment could be compared."
     if len(rows) == 1:
@@ -48,6 +50,15 @@ def _headline(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
         forms = _forms(best)
         return _fit(_label(best, labels), f"{forms[-1].rstrip('.')}, ahead of every other treatment.", *forms)
     return _numbers(analysis)
+
+
+def checks_alone(analysis: Analysis) -> str | None:
+    """Return the first line of a study that compares a treatment with itself only, None for any other."""
+    twins = [row for row in analysis.of_kind("aa") if row.verdict]
+    if analysis.of_kind("treatment") or not twins or not twins[0].verdict:
+        return None
+    texts = comparison_texts(twins[0].verdict)
+    return f"None is seen: the baseline and its duplicate differ by {texts.change} ({texts.interval})."
 
 
 def nothing_won(analysis: Analysis) -> str:

@@ -5,6 +5,8 @@ The report states, it does not advise; "no difference" and "no effect" stand onl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from loadbook.core.units import NBSP, fixed, percent, seconds
 from loadbook.stats.result import Comparison, ErrorSummary, Forecast, Interval, Row, Verdict
 from loadbook.stats.wording.errors import errors_sentence
@@ -145,14 +147,21 @@ def laboratory_sentence(row: Row) -> str:
 
 
 def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) -> str | None:
-    """Return the sentence on the best treatment, or on the labels (leader first) that cannot be told apart."""
+    """Return the sentence on the best treatment, or on the labels (leader first) of which any may be."""
     if best is not None:
         return f"{best} is ahead of every other treatment; its own gain is likely a little overstated."
     if len(labels) < 2:
         return None
     shown = labels if len(labels) <= MAX_NAMES else [*labels[: MAX_NAMES - 1], f"{len(labels) - MAX_NAMES + 1} others"]
-    names = f"{', '.join(shown[:-1])} and {shown[-1]} cannot be told apart"
-    return f"{names}; all are ahead of the rest." if ties_lead else f"{names}."
+    said = f"{any_of(shown, capital=True)} may be best"
+    return f"{said}; all are ahead of the rest." if ties_lead else f"{said}."
+
+
+def any_of(labels: Sequence[str], *, capital: bool = False) -> str:
+    """Return the labels of which one is meant: two of them may well differ, only the first place is open."""
+    *others, last = labels
+    said = f"either {others[0]} or {last}" if len(others) == 1 else f"any of {', '.join(others)} and {last}"
+    return said[0].upper() + said[1:] if capital else said
 
 
 def evidence(blocks: int, look: tuple[int, int] | None = None, added: int = 0) -> str:
