@@ -216,6 +216,66 @@ def test_the_distribution_s_nginx_is_as_it_was(spaces, distribution, tmp_path, r
     record_property("seen", "/etc/nginx byte-identical, its page served again")
 
 
+FRONTEND = """
+frontend own
+    bind *:80
+    http-request return status 200 content-type text/plain string "its own"
+"""
+START = {
+    "httpd": ("/etc/apache2", "apachectl start", "apachectl stop", "/run/apache2/apache2.pid"),
+    "haproxy": (
+        "/etc/haproxy",
+        f"mkdir -p /run/haproxy && printf '%s' '{FRONTEND}' >>/etc/haproxy/haproxy.cfg && "
+        "haproxy -W -D -f /etc/haproxy/haproxy.cfg -p /run/haproxy.pid",
+        "kill $(cat /run/haproxy.pid)",
+        "/run/haproxy.pid",
+    ),
+}
+IN_FRONT = """
+[roles.balancer]
+backends = "web"
+service = "haproxy"
+mode = "system"
+"""
+
+
+@pytest.mark.root
+@pytest.mark.long
+@pytest.mark.parametrize("service", ["httpd", "haproxy"])
+def test_other_servers_of_the_distribution_are_as_they_were(spaces, tmp_path, service):
+    folder, start, stop, pid_file = START[service]
+    if shutil.which(start.split()[0]) is None or not Path(folder).is_dir():
+        pytest.skip(f"needs {service}")
+    alias = "balancer" if service == "haproxy" else "web"
+    if service == "httpd":
+        layout, name = project(tmp_path, "httpd", "keepalive", ["on", "off"]), "httpd"
+    else:
+        layout, name = project(tmp_path, "nginx", "sendfile", ["off", "on"]), "haproxy"
+        study = layout.studies / "own.toml"
+        text = study.read_text().replace('mode = "system"\n', "").replace("[factors]", f"{IN_FRONT}\n[factors]")
+        study.write_text(
+            text.replace('tool = "wrk"\npath = "/.loadbook/config-id"', 'tool = "wrk"\ntarget = "balancer"')
+        )
+    host = connect(spaces.hosts_file, alias, "distribution")
+    host.script(start, timeout_s=20, check=True)
+    try:
+        wait_until(lambda: host.exists(pid_file), 10)
+        seen = TREE.replace("/etc/nginx", folder)
+        before, page = host.script(seen, timeout_s=10).stdout, server(host)
+        done = records(layout, run_study(layout, "own", spaces.hosts_file))
+        assert {name: record["status"] for name, record in done.items()} == {"one": "ok", "other": "ok"}, done
+        for record in done.values():
+            (own,) = [one for one in record["services"] if one["service"] == name]
+            assert own["mode"] == "system"
+            assert own["live"] is True
+            assert len(own["pids"]) > 1
+        assert host.script(seen, timeout_s=10).stdout == before
+        assert server(host) == page
+    finally:
+        host.script(stop, timeout_s=20)
+        host.close()
+
+
 @pytest.mark.root
 @pytest.mark.long
 @pytest.mark.fault(36)

@@ -56,7 +56,9 @@ by_unit() { # is it systemd that runs the server, or would start it?
 }
 
 reload_it() {
-    if by_unit; then timeout 60 systemctl reload "$unit"; else kill -s "$reload" "$main"; fi
+    if [ "$reload" = restart ]; then
+        restart_it
+    elif by_unit; then timeout 60 systemctl reload "$unit"; else kill -s "$reload" "$main"; fi
 }
 
 start_it() { # as if we had never been there: with the host's own CPUs, umask and folder
@@ -190,6 +192,7 @@ deploy() {
     if [ -n "$main" ]; then said=$(reload_it 2>&1); else said=$(start_it 2>&1); fi ||
         refuse "the files pass their check, but $process takes them not: $(plain "$said")"
     [ -n "$old_main" ] || await_others "" "" || refuse "$process was started and does not run"
+    find_main
     echo "$main" >main
 }
 
@@ -242,9 +245,9 @@ settle() { # DIR JOB
     else
         locked restart_it >&2
         await_others "$old" "$main" && echo "restarted $(plain "$old")" || echo "gone"
-        find_main
-        echo "$main" >"$folder/main"
     fi
+    find_main
+    echo "$main" >"$folder/main"
 }
 
 put_tree_back() { # TREE KEPT

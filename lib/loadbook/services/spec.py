@@ -69,6 +69,7 @@ class System(Model):
     files : file of the tree -> its template; `main` is the one that a study's own `config` takes the place of.
     check : checks the whole configuration in `tree`; tried on a copy of it first.
     start : starts it in the background, where no systemd does; `reload` and `stop` are signals to its main process.
+        reload = "restart": of a server that takes some of its settings at a start only.
     unit : of systemd, which does all that where it runs.
     drain_s : seconds after a reload in which the processes of before must have ended; then it is started anew.
     """
@@ -82,7 +83,7 @@ class System(Model):
     pid_file: AbsolutePath
     log: AbsolutePath | None = None
     unit: Name | None = None
-    reload: Signal = "HUP"
+    reload: Signal | Literal["restart"] = "HUP"
     stop: Signal = "TERM"
     drain_s: Annotated[float, Field(ge=1, le=60)] = 10.0
 

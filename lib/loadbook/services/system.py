@@ -167,7 +167,8 @@ class SystemInstance(Instance):
     def changes(self) -> dict[str, str]:
         """The files that are replaced, with the digest of what they hold meanwhile, and what was done to the server."""
         files = {f"{self.spec.tree}/{n}": f"sha256 {_sha256(data)}" for n, data in sorted(self.rendered.files.items())}
-        return {**files, self.spec.name: "restarted" if self._settled.startswith("restarted") else "reloaded"}
+        anew = self._settled.startswith("restarted") or self.system.reload == "restart"
+        return {**files, self.spec.name: "restarted" if anew else "reloaded"}
 
     def log(self) -> bytes:
         """Return the last bytes of the server's own log; empty when there is none that we may read."""

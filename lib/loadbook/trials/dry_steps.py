@@ -163,8 +163,9 @@ def _said(one: SystemInstance, what: str) -> str:
         return f"copies {own.tree}, puts the new files into the copy: {check}"
     unit = own.unit or "the unit"
     files = ", ".join(f"{own.tree}/{name}" for name in one.rendered.files)
-    by_hand = f"kill -s {own.reload} <{own.pid_file}>"
-    return f"keeps and replaces {files}; systemctl reload {unit}, without systemd {by_hand}; at its end all of it back"
+    verb = "restart" if own.reload == "restart" else "reload"
+    by_hand = "stop and start" if verb == "restart" else f"kill -s {own.reload} <{own.pid_file}>"
+    return f"keeps and replaces {files}; systemctl {verb} {unit}, without systemd {by_hand}; at its end all of it back"
 
 
 def _question(one: Instance, seat: Seat, asker: str, name: str, question: Question, note: str) -> Step:
