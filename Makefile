@@ -77,7 +77,7 @@ jmeter:
 LOCK := uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --extra build pyproject.toml
 lock:
 	@$(LOCK) -o requirements.lock
-	@$(LOCK) --extra dask --extra dev -o requirements-dev.lock
+	@$(LOCK) --extra dask --extra explore --extra dev -o requirements-dev.lock
 
 clean:
 	@test ! -x $(LOADBOOK) || $(LOADBOOK) lab down

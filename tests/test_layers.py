@@ -21,6 +21,7 @@ DOORS = {
     "matplotlib": ("report/",),
     "seaborn": ("report/",),
     "rich": ("cli/",),
+    "ipywidgets": ("explore/pick.py",),
     "distributed": ("trials/scheduler.py",),
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))

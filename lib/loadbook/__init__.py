@@ -1,8 +1,8 @@
 """Loadbook: the laboratory notebook for web-server and load-balancer benchmarks.
 
-Notebooks need nothing else than ``import loadbook as lb``. To explore: ``lb.studies()``, ``lb.load(study)``. To run:
-``lb.plan``, ``lb.run``, ``lb.ingest``, ``lb.state``. The pages of reports: ``lb.effects_page`` and its like. Each is
-imported only when it is used.
+Notebooks need nothing else than ``import loadbook as lb``. To explore: ``lb.studies()``, ``lb.load(study)``, ``lb.pick()``.
+To run: ``lb.plan``, ``lb.run``, ``lb.ingest``, ``lb.state``. The pages of reports: ``lb.effects_page`` and its like. Each
+is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loadbook.explore.pick import pick as pick
     from loadbook.explore.run import load as load
     from loadbook.explore.running import ingest as ingest
     from loadbook.explore.running import plan as plan
@@ -39,6 +40,7 @@ _VERBS = {
     "load": "loadbook.explore.run",
     "noise_page": "loadbook.report.laboratory",
     "page_size_page": "loadbook.report.page_size",
+    "pick": "loadbook.explore.pick",
     "plan": "loadbook.explore.running",
     "quality_page": "loadbook.report.quality",
     "resources_page": "loadbook.report.resources",

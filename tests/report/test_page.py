@@ -240,7 +240,7 @@ def test_pages_need_no_network_and_no_current_folder(tmp_path, monkeypatch):
 
     assert lb.effects_page("nginx-directives").data.paths.raw.is_relative_to(tmp_path)
     assert lb.load("nginx-directives").run == "20261120T101500"
-    with pytest.raises(AttributeError, match="check_parameters, effects_page"):
+    with pytest.raises(AttributeError, match="no verb 'nothing_like_this'"):
         lb.nothing_like_this  # noqa: B018
 
 

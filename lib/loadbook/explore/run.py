@@ -15,6 +15,7 @@ from loadbook.design.gallery import study_files
 from loadbook.explore import measured, raw, verdicts
 from loadbook.explore.cards import Card
 from loadbook.explore.plots import Plots
+from loadbook.explore.zoom import Zoomed
 from loadbook.records.layout import EXAMPLE, Layout, layout
 from loadbook.records.rundata import RunData, load_run
 from loadbook.report import trials as counted
@@ -183,6 +184,10 @@ class Run(Card):
         asked = verdicts.Asked(metric, baseline, some, by, margin, level)
         return verdicts.compare(self.data, asked, self._left_out)
 
+    def zoom(self, metric: str = "") -> Zoomed:
+        """Draw every trial in order of execution, to zoom into (with the extra `explore`; else the still figure)."""
+        return Zoomed(self.data, metric, self.plot.order(metric))
+
     def raw(self, trial: str, file: str = "") -> raw.Raw:
         """Show the bytes that a trial's numbers came from: by default what its tool printed.
 
@@ -223,7 +228,7 @@ class Run(Card):
         raise unknown("attribute", name, dir(self), f"of {type(self).__name__}")
 
 
-ASK = ".compare(), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query)"
+ASK = ".compare(), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
 
 
 class Why(Card):

@@ -30,6 +30,7 @@ class Studies(Card):
     """The studies of a project; iterate over their names, or take `.frame` for a plain pandas frame."""
 
     rows: list[dict[str, Any]]
+    more: str = ""
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -49,8 +50,9 @@ class Studies(Card):
         columns = [Column("Study"), Column("Question", wrap=True), Column("Runs", True), Column("Latest"),
                    Column("Trials", True), Column("A new run takes", True)]  # fmt: skip
         table = Table("Studies", columns, [_cells(row) for row in self.rows])
-        html = safe_table(table) + render("note.html.j2", text=HINT)
-        return Block(str(html), str(clean(f"{plain(table)}\n{HINT}")))
+        hint = f"{HINT} {self.more}".strip()
+        html = safe_table(table) + render("note.html.j2", text=hint)
+        return Block(str(html), str(clean(f"{plain(table)}\n{hint}")))
 
 
 HINT = "lb.load(study) opens the latest run of one, lb.plan(study) says what a new run would do."
