@@ -1,8 +1,8 @@
 """Loadbook: the laboratory notebook for web-server and load-balancer benchmarks.
 
-Notebooks need nothing else than ``import loadbook as lb``. To explore: ``lb.studies()``, ``lb.load(study)``, ``lb.pick()``.
-To run: ``lb.plan``, ``lb.run``, ``lb.ingest``, ``lb.state``. The pages of reports: ``lb.effects_page`` and its like. Each
-is imported only when it is used.
+Notebooks need nothing else than ``import loadbook as lb``. To explore: ``lb.studies()``, ``lb.load(study)`` and
+``lb.pick()``. To run: ``lb.plan``, ``lb.run``, ``lb.ingest``, ``lb.state``. The pages of reports: ``lb.effects_page``
+and its like. Each is imported only when it is used.
 """
 
 from __future__ import annotations

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from loadbook.records.rundata import RunData
 
 MIME = "application/vnd.plotly.v1+json"
-MORE = (
-    "To zoom, and to see each trial under the pointer: .venv/bin/pip install -e '.[explore]', then restart JupyterLab."
-)
+MORE = "To zoom, with each trial under the pointer: .venv/bin/pip install -e '.[explore]', then restart JupyterLab."
 HOW = "Drag to zoom, double-click to see all; a click on a name hides its trials."
 
 
