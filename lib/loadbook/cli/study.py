@@ -25,7 +25,9 @@ _blocks = click.option("--blocks", type=click.IntRange(min=1), help="Blocks inst
 
 @click.command()
 @_study
-@click.option("--hosts", type=click.Path(path_type=Path), help="Hosts file whose noise counts; without it: the lab's.")
+@click.option(
+    "--hosts", type=click.Path(path_type=Path), help="Hosts file whose noise and caps count; without it: the lab's."
+)
 @_subset
 @_blocks
 @click.option("--detect", metavar="RATIO", help="The difference to find, 0.03 or 3%; without it: the study's margin.")

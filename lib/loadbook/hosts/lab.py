@@ -6,17 +6,15 @@ Keys are thrown away with the folder; every host has its own work folder, ports 
 
 from __future__ import annotations
 
-import fcntl
 import getpass
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from loadbook.core.errors import UsageError
 from loadbook.hosts import connect
@@ -24,7 +22,7 @@ from loadbook.hosts.ground import Ground, Loopback
 from loadbook.hosts.in_use import lock_at, must_be_idle
 from loadbook.hosts.inventory import entry_text
 from loadbook.hosts.known_hosts import lookup_name
-from loadbook.hosts.lab_plan import BALANCER, DRIVER, RECORD, Roles, cpu_masks, hosts_by_need, read_record
+from loadbook.hosts.lab_plan import BALANCER, DRIVER, RECORD, Roles, cpu_masks, hosts_by_need, read_record, take_lock
 from loadbook.hosts.netns import Namespaces
 from loadbook.hosts.sshd import Sshd, program
 from loadbook.records.atomic import write_atomic
@@ -33,7 +31,6 @@ from loadbook.records.manifest import write_json
 
 HOSTS: Mapping[str, Roles] = {DRIVER: (DRIVER,), "web": ("web",)}
 Kind = Literal["loopback", "netns"]
-LOCK_S = 120.0
 
 
 class Status(NamedTuple):
@@ -157,23 +154,8 @@ class Lab:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         with (self.folder / "lock").open("w") as handle:
-            self._take(handle)
+            take_lock(handle, self.folder)
             yield
-
-    def _take(self, handle: IO[str]) -> None:
-        """Wait until nobody else changes this lab; UsageError when that takes too long."""
-        deadline = time.monotonic() + LOCK_S
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise UsageError(
-                        f"the lab in {self.folder} is being changed by another command for {LOCK_S:g} s",
-                        "wait for its end, or end it",
-                    ) from None
-                time.sleep(0.1)
 
     def _begin(self) -> None:
         """Take a lab of the other kind down; keep the kind first, so that `down` finds what a crash leaves."""

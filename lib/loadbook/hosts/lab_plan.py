@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from loadbook.core.errors import UsageError
 from loadbook.records.layout import check_name
@@ -14,6 +16,7 @@ from loadbook.records.manifest import read_json
 DRIVER, BALANCER = "driver", "balancer"
 RECORD = "lab.json"
 MOST = 32
+LOCK_S = 120.0
 Roles = tuple[str, ...]
 
 
@@ -43,6 +46,20 @@ def read_record(folder: Path) -> dict[str, Any]:
         hosts = {alias: {**host, "roles": [alias.partition("-")[0]]} for alias, host in record.items()}
         record = {"kind": "loopback", "hosts": hosts}
     return record
+
+
+def take_lock(handle: IO[str], folder: Path) -> None:
+    """Wait until nobody else changes the lab in `folder`; UsageError when that takes too long."""
+    deadline = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                said = f"the lab in {folder} is being changed by another command for {LOCK_S:g} s"
+                raise UsageError(said, "wait for its end, or end it") from None
+            time.sleep(0.1)
 
 
 def lab_kind(hosts_file: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -152,6 +152,15 @@ class Load:
                 record.cut |= _fetched(host, f"{jobs}/{name}", folder / kept, MAX_FILE_BYTES)
                 record.files[name] = kept
         return record
+
+
+def cut_of(folder: Path, drivers: Iterable[DriverRecord]) -> str:
+    """Return which outputs were larger than is kept of them, and where they were cut; empty if none was."""
+    names = [(driver.host, name, there) for driver in drivers for name, there in driver.cut.items()]
+    return "; ".join(
+        f"host {host}: {name} has {there:,} bytes: only the first {(folder / name).stat().st_size:,} are kept"
+        for host, name, there in names
+    )
 
 
 def forget_job(host: Host, name: str) -> None:

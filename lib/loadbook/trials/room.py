@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from loadbook.core.errors import HostFullError
+from loadbook.core.errors import HostFullError, LoadbookError, LostError, UnreachableError
 from loadbook.core.units import size
 from loadbook.design.plan import Plan
 from loadbook.hosts.host import Host
 from loadbook.records.atomic import free_bytes, no_room
+from loadbook.trials.bench import Bench
+from loadbook.trials.reset import look
 
 # the plan's estimate is rough, and a full disk costs more than a refusal
 DISK_FACTOR = 2
@@ -29,6 +31,24 @@ def must_have_room(host: Host, state: Mapping[str, float], need: int) -> None:
     free = state.get("free_bytes", need)
     if free < need:
         raise HostFullError(host.alias, f"{FULL}: {size(free)} free at {host.workdir}, {size(need)} needed", HINT)
+
+
+def must_not_be_full(bench: Bench) -> None:
+    """See that no host's disk filled up during the trial: what was written there since is not to be trusted."""
+    for alias, rest in bench.each(lambda alias: look(bench.hosts[alias]), bench.hosts).items():
+        must_have_room(bench.hosts[alias], rest.state, HOST_FULL_BYTES)
+
+
+def or_full_disk(bench: Bench, error: LoadbookError) -> LoadbookError:
+    """Return that a host's disk is full where it is, else the error itself; a host that is lost is not asked."""
+    if not isinstance(error, LostError | UnreachableError | HostFullError):
+        try:
+            must_not_be_full(bench)
+        except HostFullError as full:
+            return full
+        except LoadbookError:
+            return error
+    return error
 
 
 def must_have_room_here(folder: Path, plan: Plan) -> None:

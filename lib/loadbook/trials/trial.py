@@ -33,11 +33,11 @@ from loadbook.trials.bench import Bench
 from loadbook.trials.changes import Guards
 from loadbook.trials.evidence import InvalidTrial, ask, keep, wrong_answer
 from loadbook.trials.judged import judged
-from loadbook.trials.load import Load
+from loadbook.trials.load import Load, cut_of
 from loadbook.trials.names import blank_record, guard_name, job_stem, load_name, monitor_name, service_name
 from loadbook.trials.reach import Reach, in_time
-from loadbook.trials.reset import look, reset
-from loadbook.trials.room import HOST_FULL_BYTES, HOST_TRIAL_BYTES, must_have_room
+from loadbook.trials.reset import reset
+from loadbook.trials.room import HOST_TRIAL_BYTES, must_have_room, must_not_be_full, or_full_disk
 from loadbook.trials.servers import Servers
 from loadbook.trials.watch import Watch
 
@@ -110,7 +110,7 @@ class Attempt:
             if self.record.status != "ok":
                 reach.must_have_held(self.record.reason or "")
         except LoadbookError as seen:
-            phase, error = self._phase, self._full_disk(reach.behind(seen, self.record.boot_ids))
+            phase, error = self._phase, or_full_disk(self.bench, reach.behind(seen, self.record.boot_ids))
             self._end(_status_of(error, phase), f"{phase}: {error.message}")
             self.retry = isinstance(error, HostError) and error.transient
             if error is seen and isinstance(error, LostError | UnreachableError):
@@ -198,30 +198,13 @@ class Attempt:
         self._watched = self.bench.pool.submit(self.watch.collect, self.folder, self.record.services)
         self.servers.must_run()
         self.guards.must_hold()
-        self._must_have_room()
+        must_not_be_full(self.bench)
         self.servers.count("after")
         clocks = self.bench.begin(lambda alias: self.bench.hosts[alias].clock(), self.bench.hosts)
         self.record.response_after = self._answer()
         for alias, clock in self.bench.results(clocks).items():
             ours = self.record.clocks[alias]
             ours.offset_after_s, ours.rtt_after_s = clock.offset_s, clock.rtt_s
-
-    def _must_have_room(self) -> None:
-        """See that no host's disk filled up during the trial: what was written there since is not to be trusted."""
-        now = self.bench.each(lambda alias: look(self.bench.hosts[alias]), self.bench.hosts)
-        for alias, rest in now.items():
-            must_have_room(self.bench.hosts[alias], rest.state, HOST_FULL_BYTES)
-
-    def _full_disk(self, error: LoadbookError) -> LoadbookError:
-        """Return that a host's disk is full where it is, else the error itself; a host that is lost is not asked."""
-        if not isinstance(error, LostError | UnreachableError | HostFullError):
-            try:
-                self._must_have_room()
-            except HostFullError as full:
-                return full
-            except LoadbookError:
-                return error
-        return error
 
     def _collect(self) -> None:
         drivers = self.bench.each(lambda a: self.load.collect(self.bench.hosts[a], self.folder), self.bench.drivers)
@@ -241,16 +224,8 @@ class Attempt:
         found = judged(self.folder, self.record, self.study.gates)
         if found and not (found.status == "partial" and wrong):
             self._end(found.status, found.reason)
-        if cut := self._cut():
+        if cut := cut_of(self.folder, self.record.drivers):
             self._end("tool_failed", cut)
-
-    def _cut(self) -> str:
-        """Return which outputs were larger than is kept of them, and where they were cut; empty if none was."""
-        names = [(driver.host, name, there) for driver in self.record.drivers for name, there in driver.cut.items()]
-        return "; ".join(
-            f"host {host}: {name} has {there:,} bytes: only the first {(self.folder / name).stat().st_size:,} are kept"
-            for host, name, there in names
-        )
 
     def _give_up(self, alias: str) -> None:
         """Ask nothing more of a host that is lost, every question would wait for it; its jobs end with the line."""
