@@ -19,9 +19,10 @@ from loadbook.trials.progress import Progress
 from record_run import rename_folder
 from recorded import REPO, with_studies
 
+STUDY = "access-log"
 SPEC = f"""
 schema = 1
-name = "{EXAMPLE}"
+name = "{STUDY}"
 question = "What does an access log cost a small static page?"
 baseline = "no-log"
 blocks = 6
@@ -74,7 +75,7 @@ BUSY = "while :; do i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done; sleep 0.
 def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="loadbook-example-"))
     layout = with_studies(folder / "home")
-    (layout.studies / f"{EXAMPLE}.toml").write_text(SPEC)
+    (layout.studies / f"{STUDY}.toml").write_text(SPEC)
     lab = Lab(folder / "lab", net="127.77.3")
     strangers: list[subprocess.Popen[bytes]] = []
 
@@ -90,14 +91,14 @@ def main() -> None:
 
     try:
         lab.up()
-        run = run_study(layout, EXAMPLE, lab.hosts_file, on_event=on_event)
+        run = run_study(layout, STUDY, lab.hosts_file, on_event=on_event)
     finally:
         lab.down()
-    raw = layout.run(EXAMPLE, run).raw
+    raw = layout.run(STUDY, run).raw
     shutil.rmtree(raw / "staging", ignore_errors=True)
     rename_folder(raw, folder)
     kept = Layout(REPO).study_raw(EXAMPLE)
-    shutil.rmtree(kept, ignore_errors=True)
+    kept.unlink() if kept.is_symlink() else shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(raw, kept / run)
     shutil.rmtree(folder)
 

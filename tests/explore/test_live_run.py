@@ -195,3 +195,12 @@ def test_a_mistake_is_told_before_anything_starts(project, monkeypatch):
     with pytest.raises(UsageError, match="absent"):
         lb.run(STUDY, hosts="absent.toml", execute=True)
     assert "Nothing was executed" in lb.run(STUDY).text
+
+
+def test_nothing_is_run_into_the_example(project, monkeypatch):
+    layout, hosts = project
+    monkeypatch.chdir(layout.root)
+    study = layout.studies / f"{STUDY}.toml"
+    (layout.studies / "example.toml").write_text(study.read_text().replace(f'name = "{STUDY}"', 'name = "example"'))
+    with pytest.raises(UsageError, match="cannot be called 'example'"):
+        lb.run("example", hosts=hosts, execute=True)

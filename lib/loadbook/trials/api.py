@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loadbook.core.errors import DataError
+from loadbook.core.errors import DataError, UsageError
 from loadbook.records.atomic import FULL, FULL_HINT, said_of
-from loadbook.records.layout import Layout
+from loadbook.records.layout import EXAMPLE, Layout
 from loadbook.records.ledger import Ledger
 from loadbook.trials.attempts import Keeper
 from loadbook.trials.choose import Wish, choose
@@ -55,6 +55,8 @@ def run_study(
     KeyboardInterrupt : the trial under way was stopped and recorded as cancelled.
     """
     study = load_study(layout, study_name)
+    if study.name == EXAMPLE:
+        raise UsageError(f"a study cannot be called {EXAMPLE!r}", "that is the recorded run that comes with loadbook")
     try:
         with only_runner(layout.study_raw(study.name)) as taken_over:
             if taken_over:
