@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,8 +49,23 @@ def layout(tmp_path) -> Layout:
     return made
 
 
-def begin(layout: Layout, lab: Lab) -> subprocess.Popen[str]:
-    return loadbook(layout, "run", "stopped", "--hosts", str(lab.hosts_file))
+@pytest.fixture
+def begin(layout) -> Iterator[Callable[[Lab], subprocess.Popen[str]]]:
+    """`begin(lab)` starts the study; what a failed test leaves is ended."""
+    begun: list[tuple[subprocess.Popen[str], Lab]] = []
+
+    def one(lab: Lab) -> subprocess.Popen[str]:
+        begun.append((loadbook(layout, "run", "stopped", "--hosts", str(lab.hosts_file)), lab))
+        return begun[-1][0]
+
+    yield one
+    for controller, lab in begun:
+        if controller.poll() is None:
+            controller.kill()
+            controller.communicate()
+        for pid in load_runs(lab):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def load_runs(lab: Lab) -> list[int]:
@@ -70,9 +85,7 @@ def cancelled(layout: Layout) -> None:
     assert (kept.status, kept.reason) == ("cancelled", "interrupted by the user")
 
 
-def goes_on(layout: Layout, lab: Lab) -> None:
-    (layout.studies / "stopped.toml").write_text((layout.studies / "stopped.toml").read_text())
-    again = begin(layout, lab)
+def goes_on(layout: Layout, again: subprocess.Popen[str]) -> None:
     _, err = again.communicate(timeout=240)
     assert again.returncode == 0, err
     must_be_whole(paths_of(layout), ["t0001", "t0002"])
@@ -80,8 +93,8 @@ def goes_on(layout: Layout, lab: Lab) -> None:
 
 @pytest.mark.fault(3)
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_once_stops_the_load_and_records_the_trial_as_cancelled(lab, layout, sign, record_property):
-    controller = begin(layout, lab)
+def test_once_stops_the_load_and_records_the_trial_as_cancelled(lab, layout, begin, sign, record_property):
+    controller = begin(lab)
     wait_until(lambda: load_runs(lab), START_S)
     begun = time.monotonic()
     controller.send_signal(sign)
@@ -97,12 +110,12 @@ def test_once_stops_the_load_and_records_the_trial_as_cancelled(lab, layout, sig
 
 @pytest.mark.fault(3)
 @pytest.mark.long
-def test_a_load_that_does_not_heed_term_is_killed(layout, lab, record_property):
+def test_a_load_that_does_not_heed_term_is_killed(layout, lab, begin, record_property):
     """TERM, 5 s, KILL."""
     (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=60, settle_s=0.1))
-    controller = begin(layout, lab)
+    controller = begin(lab)
     wait_until(lambda: load_runs(lab), START_S)
-    (wrk,) = load_runs(lab)
+    wrk = load_runs(lab)[0]
     os.kill(wrk, signal.SIGSTOP)  # as good as deaf: a stopped process takes no TERM
     begun = time.monotonic()
     controller.send_signal(signal.SIGINT)
@@ -115,10 +128,10 @@ def test_a_load_that_does_not_heed_term_is_killed(layout, lab, record_property):
 
 
 @pytest.mark.fault(3)
-def test_twice_waits_for_nothing_and_says_how_to_restore(lab, layout, record_property):
-    controller = begin(layout, lab)
+def test_twice_waits_for_nothing_and_says_how_to_restore(lab, layout, begin, record_property):
+    controller = begin(lab)
     wait_until(lambda: load_runs(lab), START_S)
-    (wrk,) = load_runs(lab)
+    wrk = load_runs(lab)[0]
     os.kill(wrk, signal.SIGSTOP)  # its end takes 5 s, so that there is something to wait for
     controller.send_signal(signal.SIGINT)
     time.sleep(1.0)
@@ -136,9 +149,9 @@ def test_twice_waits_for_nothing_and_says_how_to_restore(lab, layout, record_pro
 
 
 @pytest.mark.fault(3)
-def test_while_hosts_settle_nobody_waits_for_that(lab, layout):
+def test_while_hosts_settle_nobody_waits_for_that(lab, layout, begin):
     (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=1, settle_s=60))
-    controller = begin(layout, lab)
+    controller = begin(lab)
     wait_until(lambda: list(layout.study_raw("stopped").glob("*/staging/*")), START_S)
     begun = time.monotonic()
     controller.send_signal(signal.SIGINT)
@@ -187,11 +200,11 @@ def _parent(pid: int) -> int:
 @pytest.mark.fault(4)
 @pytest.mark.long
 @pytest.mark.parametrize("wait_s", [0.5, 8.0])
-def test_while_ssh_is_blocked(layout, wait_s, record_property):
+def test_while_ssh_is_blocked(layout, begin, wait_s, record_property):
     """The driver's sshd is stopped in mid-trial; Ctrl-C before we notice, and while we try to connect again."""
     (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=4, settle_s=0.1))
     with own_lab() as lab:
-        controller = begin(layout, lab)
+        controller = begin(lab)
         wait_until(lambda: load_runs(lab), START_S)
         with stopped_sshd(lab, "driver"):
             time.sleep(wait_s)
@@ -205,4 +218,4 @@ def test_while_ssh_is_blocked(layout, wait_s, record_property):
         begun = time.monotonic()
         wait_until(lambda: not jobs_left(lab), 30)
         record_property("seen", f"sshd stopped for {wait_s:g} s: exit 130 after {took:.1f} s")
-        goes_on(layout, lab)
+        goes_on(layout, begin(lab))

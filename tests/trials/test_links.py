@@ -184,7 +184,7 @@ def test_twelve_trials_through_cut_links(spaces, layout, record_property):
     assert {e["status"] for e in entries if not e["final"]} <= {"lost", "timeout"}, f"seed {seed}"
     reconnects, repeated = sum(r.reconnects for r in records), len(entries) - len(trials)
     assert repeated or reconnects, f"seed {seed}: no cut met anything"
-    counts = f"{repeated} attempts repeated, {reconnects} reconnects in trials, {commands} commands"
+    counts = f"{repeated} attempts repeated, {reconnects} reconnects in trials, done by {commands} command(s)"
     record_property("seen", f"{len(cuts)} cuts of {CUT_S:g} s: 12 trials ok, {counts}")
 
 
