@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -36,7 +36,11 @@ def gates_of(
     """Return the rows: known gates and whatever else spoke, the worst level and the most hits first."""
     spoken = problems[problems["level"].isin(LEVELS)]
     named = dict(titles) | {n: _plain(n) for n in sorted(set(spoken["name"]) - set(titles))}
-    rows = [_gate(title, spoken[spoken["name"] == name], trials, labels) for name, title in named.items()]
+    own, quiet = dict(iter(spoken.groupby("name"))), _gate("", spoken.iloc[:0], trials, labels)  # most are quiet
+    rows = [
+        _gate(title, own[name], trials, labels) if name in own else replace(quiet, title=title)
+        for name, title in named.items()
+    ]
     explained = set(spoken.loc[spoken["level"] == "invalid", "trial"])
     rest = trials[~trials["valid"] & ~trials["trial"].isin(explained)]
     if len(rest):
