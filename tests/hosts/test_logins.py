@@ -19,6 +19,7 @@ from loadbook.hosts.lab import Lab
 from waiting import wait_until
 
 pytestmark = pytest.mark.lab
+PAM = os.geteuid() == 0 and Path("/etc/pam.d/sshd").is_file()
 
 
 @pytest.fixture
@@ -54,6 +55,10 @@ def refused(lab: Lab) -> AuthError:
     [
         ("PubkeyAuthentication no", "PasswordAuthentication yes"),
         ("AuthenticationMethods publickey,password", "PasswordAuthentication yes"),
+        pytest.param(
+            ("AuthenticationMethods publickey,keyboard-interactive", "KbdInteractiveAuthentication yes", "UsePAM yes"),
+            marks=pytest.mark.skipif(not PAM, reason="only root's sshd asks PAM, which asks on the terminal"),
+        ),
     ],
 )
 def test_a_host_that_wants_a_password_is_refused_at_once(server, settings, record_property):
