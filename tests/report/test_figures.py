@@ -27,6 +27,7 @@ from loadbook.report.figures import (
     errors,
     gates,
     latency,
+    lines,
     order,
     overlay,
     pairs,
@@ -133,11 +134,11 @@ def test_lines_of_many_long_trials_keep_their_peaks_and_no_more():
     values = np.where(times < 50, 0.5, 0.6) + np.random.default_rng(3).normal(0, 0.01, len(times))
     values[[1234, 8765]] = 1.0, 0.0
     values[3000:3300] = np.nan
-    kept = traces.extremes(times, values, 1.0)
+    kept = lines.extremes(times, values, 1.0)
     assert {1234, 8765} <= set(kept) and len(kept) <= 200
     assert list(kept) == sorted(kept)
     assert np.isnan(values[kept]).any() and np.nanmin(values[kept]) == 0.0
-    assert traces.extremes(times[:0], values[:0], 1.0).size == 0
+    assert lines.extremes(times[:0], values[:0], 1.0).size == 0
 
 
 def test_no_pyplot_figure_stays_open():

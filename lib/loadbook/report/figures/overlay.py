@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures.common import Sheet, in_house_style
+from loadbook.report.figures.lines import draw_lines
 from loadbook.report.figures.text import counted
 from loadbook.report.figures.traces import (
     FOOT_IN,
@@ -23,7 +24,6 @@ from loadbook.report.figures.traces import (
     PANEL_IN,
     RIGHT_IN,
     STEP_IN,
-    draw_lines,
     needed,
     scale_to,
     time_axis,

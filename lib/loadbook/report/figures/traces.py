@@ -16,12 +16,11 @@ from loadbook.core.units import NBSP, joined
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import SMALLEST_PT, WIDE_IN, Sheet, in_house_style, size_pt
+from loadbook.report.figures.lines import draw_lines
 from loadbook.report.figures.text import drawable, line_in, pushed_apart, shortened, text_width, widest, wrap
 from loadbook.report.figures.tracks import SHOWN, Block, Hosts, Track, ordered, read_block, who
 
 LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.52, 0.3
-GAPS = 2.5  # a hole longer than this many sampling intervals is a gap in the line
-THICK_PT = 1.0
 SOME = 0.05  # share of the measured time from which on a resource counts as having been full
 STEPS = (0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 
@@ -96,42 +95,6 @@ def scale_to(panel: Axes, track: Track) -> None:
     panel.set_ylim(0, 1.06 * limit)
     ticks = [0.0, limit / 2, limit] if track.capacity else _round_ticks(limit)
     scales.set_ticks(panel.yaxis, ticks, [f"{t:,.0f}" if t >= 1000 else f"{t:,.3g}" for t in ticks])
-
-
-def draw_lines(
-    panel: Axes, data: pd.DataFrame, block: Block, colour: str, width: float, slices: int | None = None
-) -> None:
-    """Draw one line per trial, broken where samples are missing.
-
-    With `slices` the lines are of many trials: each has only the extremes of so many slices of the time, and no detail
-    smaller than a line is thick.
-    """
-    opens = {t.name: t.opens for t in block.trials}
-    xs: list[float] = []
-    ys: list[float] = []
-    slice_s = block.end / slices if slices else 0.0
-    for trial, samples in data.sort_values("t_s", kind="stable").groupby("trial", sort=False):
-        times, values = samples["t_s"].to_numpy(float), samples["value"].to_numpy(float)
-        steps = np.diff(times)
-        usual = float(np.median(steps)) if len(steps) else 0.0
-        holes = np.flatnonzero(steps > GAPS * usual) + 1
-        for piece in np.split(np.arange(len(times)), holes):
-            shown = piece[extremes(times[piece], values[piece], slice_s)] if slices else piece
-            xs += [*times[shown] + opens[str(trial)], np.nan]
-            ys += [*values[shown], np.nan]
-    (line,) = panel.plot(xs, ys, color=colour, linewidth=width, solid_joinstyle="round", zorder=2)
-    if slices:
-        line.get_path().simplify_threshold = THICK_PT
-
-
-def extremes(times: np.ndarray, values: np.ndarray, slice_s: float) -> np.ndarray:
-    """Return the places of the lowest and the highest value in every slice of the rising `times`, in their order."""
-    number = times // slice_s
-    starts = np.flatnonzero(np.diff(number, prepend=-np.inf))
-    ends = np.append(starts[1:], len(times))[: len(starts)] - 1
-    # what is not a number is neither, unless a slice has nothing else
-    low, high = (np.lexsort((np.where(np.isnan(values), none, values), number)) for none in (np.inf, -np.inf))
-    return np.unique(np.concatenate([low[starts], high[ends]]))
 
 
 def _round_ticks(limit: float) -> list[float]:
