@@ -42,9 +42,9 @@ def test_a_run_stops_with_nothing_half_written_and_goes_on_later(tmp_path, momen
     assert set(found["states"].values()) <= {"ok", "tool_failed"}
 
 
-@pytest.mark.parametrize(("place", "nth"), [("loadbook.records.schema:write_arrow", 1),
+@pytest.mark.parametrize(("place", "nth"), [("loadbook.trials.assemble:write_arrow", 1),
                                             ("loadbook.trials.assemble:write_arrow", 3),
-                                            ("loadbook.trials.remembered:remember", 1)])  # fmt: skip
+                                            ("loadbook.trials.ingest:remember", 1)])  # fmt: skip
 def test_tables_stay_as_they_were(tmp_path, place, nth):
     found = on_small_disk(tmp_path / "disk", SIZE, "ingest_on_a_full_disk", place, str(nth))
     assert found["code"] == 4, found
