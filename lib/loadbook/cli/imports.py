@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loadbook.cli.export import open_archive
 from loadbook.cli.say import cell, echo
 from loadbook.cli.ticker import Ticker
-from loadbook.core.errors import DataError
+from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import NBSP, percent, quantity
 from loadbook.records.layout import Layout, layout
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 
 @click.command("import")
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--conditions", required=True, type=click.Path(path_type=Path), help="CSV: file, treatment, block, ...")
+@click.argument("folder", metavar="FOLDER|ARCHIVE", type=click.Path(path_type=Path))
+@click.option("--conditions", type=click.Path(path_type=Path), help="CSV: file, treatment, block, ...")
 @click.option("--study", default="", metavar="NAME", help="Name of the study; default: the folder's.")
 @click.option("--tool", help="What wrote the outputs; default: found out from them.")
 @click.option("--baseline", help="Treatment that the others are compared with; default: baseline.")
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Check everything and show what would be; write nothing.")
 def import_(
     folder: Path,
-    conditions: Path,
+    conditions: Path | None,
     study: str,
     tool: str | None,
     baseline: str | None,
@@ -49,7 +50,13 @@ def import_(
 
     Each row of the CSV names an output in FOLDER (a file, or a folder with stdout, stderr, cmd, rc and the tool's
     own files), its treatment and its block. Files are copied byte for byte; FOLDER is not changed.
+
+    Of an archive that `loadbook export` made, give the file alone: it is checked whole, and its tables are made again.
     """
+    if folder.is_file():
+        return open_archive(folder)
+    if conditions is None:
+        raise UsageError("--conditions is missing: which output is which treatment and block?", "docs/import.md")
     from loadbook.trials.imported import keep_import, read_import, same_as
     from loadbook.trials.imported_study import Asked
 

@@ -94,7 +94,7 @@ def verify(study: str | None, run_id: str | None) -> None:
     here = layout()
     study = study and study_name(here, study)
     runs = [(study, here.resolve_run(study, run_id))] if study and run_id else _runs(here, study)
-    good = [_verified(here, *one) for one in runs]
+    good = [verified(here, *one) for one in runs]
     if not all(good):
         sys.exit(DataError.exit_code)
 
@@ -107,7 +107,7 @@ def _runs(here: Layout, study: str | None) -> list[tuple[str, str]]:
     return found
 
 
-def _verified(here: Layout, study: str, run_id: str) -> bool:
+def verified(here: Layout, study: str, run_id: str) -> bool:
     """Check one run, say what was found, and return whether all is as it was kept."""
     from loadbook.records.verify import verify_run
 
