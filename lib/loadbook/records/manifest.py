@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from loadbook.core.errors import DataError
 from loadbook.records.atomic import move, write_atomic
@@ -19,6 +19,16 @@ from loadbook.records.schema import SCHEMA_VERSION
 
 Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled"]
 NAME = "trial.json"
+
+
+def _inside(name: str) -> str:
+    if name.startswith("/") or "\0" in name or ".." in name.split("/"):
+        raise ValueError(f"{name!r} leads out of the trial's folder")
+    return name
+
+
+# a file of a trial, by its path in the trial's folder: a record may come from somebody else
+Kept = Annotated[str, AfterValidator(_inside)]
 
 
 class _Record(BaseModel):
@@ -42,9 +52,9 @@ class DriverRecord(_Record):
     ended_host: float | None = None
     started_ours: float | None = None
     ended_ours: float | None = None
-    stdout: str = Field(description="file name in the trial folder")
-    stderr: str
-    files: dict[str, str] = Field(default_factory=dict, description="tool file name -> file name in the trial folder")
+    stdout: Kept = Field(description="file name in the trial folder")
+    stderr: Kept
+    files: dict[str, Kept] = Field(default_factory=dict, description="tool file name -> file name in the trial folder")
     cut: dict[str, int] = Field(default_factory=dict, description="file of which the host had more -> its size there")
     source: str | None = Field(None, description="of an imported output: its path in the imported folder")
 
@@ -63,7 +73,7 @@ class MonitorRecord(_Record):
 
     host: str
     role: str
-    file: str
+    file: Kept
     interval_s: float
     pids: dict[str, list[int]] = Field(default_factory=dict, description="process label -> pids watched")
     cpus: list[int] = Field(default_factory=list, description="CPU mask of the host as the sampler saw it")
@@ -75,7 +85,7 @@ class PolledRecord(_Record):
     host: str
     role: str
     source: str
-    file: str
+    file: Kept
     interval_s: float
     problem: str | None = None
 
@@ -92,8 +102,8 @@ class ServiceRecord(_Record):
     live: bool | None = Field(None, description="did the live process answer with this configuration's id?")
     live_evidence: str | None = None
     pids: list[int] = Field(default_factory=list)
-    config_files: list[str] = Field(default_factory=list, description="rendered files kept in the trial folder")
-    effective: str | None = Field(None, description="the service's own dump of its configuration, file name")
+    config_files: list[Kept] = Field(default_factory=list, description="rendered files kept in the trial folder")
+    effective: Kept | None = Field(None, description="the service's own dump of its configuration, file name")
     cpus: list[int] = Field(default_factory=list)
     counters_before: dict[str, float] = Field(default_factory=dict, description="counted since its start, by name")
     counters_after: dict[str, float] = Field(default_factory=dict, description="the same when the load was over")
@@ -143,7 +153,7 @@ class TrialRecord(_Record):
     )
     reset: dict[str, dict[str, float]] = Field(default_factory=dict, description="host -> state before the trial")
     reconnects: int = 0
-    files: dict[str, FileRecord] = Field(default_factory=dict)
+    files: dict[Kept, FileRecord] = Field(default_factory=dict)
 
 
 def sha256_file(path: Path) -> str:
