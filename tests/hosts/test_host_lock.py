@@ -252,12 +252,12 @@ def test_one_of_two_work_folders_holds_the_machine(shell, tmp_path, no_flock, ho
 def test_many_that_claim_at_one_instant_have_one_owner(shell, tmp_path):
     lock, slow = tmp_path / "machine.lock", tmp_path / "slow"
     slow.mkdir()
-    (slow / "mv").write_text('#!/bin/sh\n/bin/sleep 0.1\nexec /bin/mv "$@"\n')  # so that their claims overlap
+    (slow / "mv").write_text('#!/bin/sh\n/bin/mv "$@"\nexec /bin/sleep 0.4\n')  # so that their claims overlap
     (slow / "mv").chmod(0o755)
     path = f"{slow}:{os.environ['PATH']}"
-    claimants = [watch(shell, tmp_path / f"w{k}", lock, f"id{k}", path=path) for k in range(8)]
+    claimants = [watch(shell, tmp_path / f"w{k}", lock, f"id{k}", path=path) for k in range(4)]
     answers = [process.stdout.readline().split(" ")[0] for process in claimants]
-    assert sorted(answers) == ["busy"] * 7 + ["watching"]
+    assert sorted(answers) == ["busy"] * 3 + ["watching"]
     for process in claimants:
         process.communicate("bye\n" if process.poll() is None else None, timeout=10)
 

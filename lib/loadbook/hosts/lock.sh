@@ -6,7 +6,7 @@
 # looked for. LOCK is the door: whoever claims holds it meanwhile, and goes away again where another owner lives.
 # Nothing that may be another user's is opened to be made: /tmp refuses that (fs.protected_regular).
 
-claim_s=2
+claim_s=5
 ending_s=10
 
 have_flock() {
