@@ -129,6 +129,9 @@ def test_a_subset_called_smoke_is_the_smoke_variant(studies):
         ('cpus = "1"', 'external = "a:99999"', "roles.balancer.variants.l7.external", "a port from 1 to 65535"),
         ("[roles.web]", "[roles.monitor]\n[roles.web]", "roles.monitor", "loadbook's own"),
         ('of = "workload", levels', 'of = "workload", var = "model", levels', "factors.connections.var", "every"),
+        ("hosts = 1", "hosts = 1\ndelay_ms = 5", "roles.web.delay_ms", "the role that drives"),
+        ('role = "driver", of = "delay_ms"', 'role = "web", of = "loss"', "factors.delay.of", "the role that drives"),
+        ("[roles.web]", "[roles.db]\nrate_mbit = 9\n[roles.web]", "roles.db.rate_mbit", "has no service"),
     ],
 )
 def test_a_mistake_has_its_key_path(studies, old, new, path, words):

@@ -20,6 +20,8 @@ OF_OUR_PROCESSES = frozenset({"cpus", "cpu_quota", "nofile"})
 OF_A_SERVICE = OF_OUR_PROCESSES | {"mode", "config"}
 IGNORED = frozenset({"cpus", "nofile"})  # studies that exist say these of drivers, whose tools have their own
 IN_SYSTEM_MODE = "goes without system mode: the host's own server has what its system gives it"
+ON_THE_WAY = "is of the way from the drivers to the target: say it of the role that drives"
+NOTHING_RUNS = "would change hosts on which nothing runs: this role has no service"
 NO_SERVICE = "is of a service's processes, and this role has no service"
 
 
@@ -52,6 +54,7 @@ def problems(study: Study) -> list[SpecProblem]:
         *_of_backends(study),
         *_of_factors(study),
         *_of_processes(study),
+        *_of_networks(study),
         *_of_conditions(study),
     ]:
         found.setdefault(problem.path, problem)
@@ -113,6 +116,19 @@ def _of_processes(study: Study) -> Iterator[SpecProblem]:
             elif setting.mode == "system":
                 yield from (SpecProblem(f"{where}.{key}", IN_SYSTEM_MODE) for key in sorted(OF_OUR_PROCESSES & said))
                 yield from (SpecProblem(by_factor[key], IN_SYSTEM_MODE) for key in OF_OUR_PROCESSES & set(by_factor))
+
+
+def _of_networks(study: Study) -> Iterator[SpecProblem]:
+    """Check that what is done to the network or the kernel is said of a role whose hosts a trial changes."""
+    for name, role in study.roles.items():
+        variants = {f"roles.{name}.variants.{v}": role.variant(v) for v in role.variants}
+        settings = {f"roles.{name}": role.usual, **variants}
+        refused = {} if name == study.workload.role else dict.fromkeys(("delay_ms", "loss"), ON_THE_WAY)
+        if name != study.workload.role and not any(setting.service for setting in settings.values()):
+            refused |= dict.fromkeys(("sysctls", "rate_mbit"), NOTHING_RUNS)
+        said = {f"{where}.{key}": key for where, one in settings.items() for key in refused if getattr(one, key)}
+        said |= {f"factors.{n}.of": f.of for n, f in study.factors.items() if f.role == name and f.of in refused}
+        yield from (SpecProblem(path, refused[key]) for path, key in said.items())
 
 
 def _of_conditions(study: Study) -> Iterator[SpecProblem]:
