@@ -24,8 +24,9 @@ pytestmark = [
 ]
 WAIT_S = 420
 CELLS = """(() => {
-    const page = window.jupyterapp && window.jupyterapp.shell.currentWidget;
-    if (!page || !page.content || !page.content.widgets || !page.sessionContext) return null;
+    const shown = window.jupyterapp ? [...window.jupyterapp.shell.widgets('main')] : [];
+    const page = shown.find(one => one.context && one.content && one.content.widgets);
+    if (!page) return null;
     const kernel = page.sessionContext.session && page.sessionContext.session.kernel;
     const code = page.content.widgets.filter(cell => cell.model.type === 'code');
     return JSON.stringify({
@@ -114,6 +115,12 @@ def check(outputs):
     return "".join("".join(o.get("data", {}).get("text/html", "")) for o in flat)
 
 
+def to_the_top(chrome):
+    """Scroll up: only what is in the window is in the page."""
+    chrome.value("document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0")
+    time.sleep(3)
+
+
 def keep(chrome, name):
     """Keep a picture where whoever asks for it looks (LOADBOOK_PICTURES)."""
     if folder := os.environ.get("LOADBOOK_PICTURES"):
@@ -123,6 +130,7 @@ def keep(chrome, name):
 @pytest.mark.long
 def test_explore_runs_to_its_end(lab, chrome):
     html = check(run_all(chrome, lab, "explore"))
+    to_the_top(chrome)
     keep(chrome, "explore")
     assert html.count("data:image/svg+xml;base64,") >= 4
     shown = "[...document.querySelectorAll('.jp-Notebook img')].filter(i => i.complete && i.naturalWidth > 0).length"
@@ -134,6 +142,7 @@ def test_explore_runs_to_its_end(lab, chrome):
 @pytest.mark.parametrize("name", ["config_effects", "run_quality", "resource_traces", "noise", "run_study"])
 def test_a_page_runs_to_its_end(lab, chrome, name):
     html = check(run_all(chrome, lab, name))
+    to_the_top(chrome)
     keep(chrome, name)
     assert name == "run_study" or "data:image/svg+xml;base64," in html or name == "noise"
 
