@@ -30,7 +30,7 @@ def on_small_disk(folder: Path, size: int, script: str, *arguments: str) -> dict
     folder.mkdir(exist_ok=True)
     mount = 'mount -t tmpfs -o "size=$1" tmpfs "$2" && shift 2 && exec "$@"'
     command = [*SPACES, "sh", "-c", mount, "sh", str(size), str(folder), sys.executable, str(HERE), script, str(folder)]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
