@@ -49,9 +49,7 @@ class HostEntry(BaseModel):
     roles: tuple[Alias, ...]
     ssh: HostName | None = None
     address: HostName | None = None
-    workdir: Folder | None = Field(
-        None, description="on the host; default /tmp/loadbook-<user>-<alias>"
-    )
+    workdir: Folder | None = Field(None, description="on the host; default /tmp/loadbook-<user>-<alias>")
     lock: Folder | None = Field(None, description="file that one run at a time holds; default /tmp/loadbook-host.lock")
     state: Folder | None = Field(
         None, description="on the host, outlives a reboot; default /var/lib/loadbook of root, ~/.local/state/loadbook"
