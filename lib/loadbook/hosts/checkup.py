@@ -180,7 +180,9 @@ def _lock(host: RemoteHost, lock: str) -> Check:
     """Tell whether a run holds the machine, and whether the host can tell that it does."""
     owners = owners_in(host.script(ask_text(launcher()[0], "owners", lock), timeout_s=20).stdout)
     if owners:
-        return Check(host.alias, "lock", "doubt", f"in use by {owners[0].said}", "wait for its end: loadbook run --wait")
+        return Check(
+            host.alias, "lock", "doubt", f"in use by {owners[0].said}", "wait for its end: loadbook run --wait"
+        )
     return Check(host.alias, "lock", "ok", f"free, {lock}")
 
 
