@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import NBSP, decimals_for
+from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures.common import (
     NARROW_IN,
@@ -26,10 +26,10 @@ from loadbook.report.figures.common import (
     names,
     quantity,
 )
-from loadbook.report.figures.effect_rows import compared
 from loadbook.report.figures.scales import set_ticks
+from loadbook.report.figures.scaling_points import Point, points
 from loadbook.report.figures.text import counted, drawable, line_in, pushed_apart, shortened, text_width, widest, wrap
-from loadbook.stats.result import Analysis, Interval, Row
+from loadbook.stats.result import Analysis
 from loadbook.stats.verdict import within
 from loadbook.stats.wording.sentences import margin_text
 
@@ -37,54 +37,6 @@ HEAD_IN, FOOT_IN, HIGH_IN, LEFT_IN, KEY_IN, NAME_IN = 0.2, 0.66, 2.75, 0.62, 0.2
 COARSE = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32)
 FINE = (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.5, 2, 3, 4)
 DODGE = 0.055  # of a doubling: intervals of several balancers do not cover each other
-
-
-@dataclass(frozen=True)
-class Point:
-    """One treatment: its number of nodes and its ratio to the baseline (1 for that itself) with its interval."""
-
-    row: Row
-    series: str
-    nodes: int
-    ratio: float
-    interval: Interval | None
-    decides: Interval | None = None
-    at_least: bool = False
-
-    @property
-    def text(self) -> str:
-        """The ratio and its interval, "at least" where the load that was offered was the limit."""
-        if self.interval is None:
-            return f"{self.ratio:g}"
-        digits = decimals_for((self.interval[1] - self.interval[0]) / 2)
-        low, high = (f"{bound:.{digits}f}" for bound in self.interval)
-        return ("at least " if self.at_least else "") + f"{self.ratio:.{digits}f} ({low} to {high})"
-
-
-def points(
-    analysis: Analysis, nodes: Mapping[str, int], series: Mapping[str, str], limited: Collection[str] = ()
-) -> list[Point]:
-    """Return the points of the figure, by series and number of nodes.
-
-    Parameters
-    ----------
-    nodes, series : treatment -> how many nodes it has, what stands before them.
-    limited : treatments that answered all of what was offered: they could have answered more.
-    """
-    found = []
-    for row in analysis.of_kind("baseline", "treatment"):
-        if not nodes.get(row.treatment) or row.treatment not in series:
-            continue
-        place = (row, series[row.treatment], nodes[row.treatment])
-        if row.kind == "baseline":
-            found.append(Point(*place, 1.0, None))
-        elif compared(row) and row.verdict and row.verdict.comparison.ci95:
-            own = row.verdict.comparison
-            low, high = (1 + bound for bound in own.ci95 or (0.0, 0.0))
-            limit = row.treatment in limited
-            found.append(Point(*place, 1 + (own.effect or 0.0), (low, high), own.ci90, limit))
-    order = list(dict.fromkeys(p.series for p in found))
-    return sorted(found, key=lambda p: (order.index(p.series), p.nodes))
 
 
 def needed(
