@@ -127,7 +127,6 @@ def keep(chrome, name):
         chrome.picture(Path(folder) / f"{name}.png")
 
 
-@pytest.mark.long
 def test_explore_runs_to_its_end(lab, chrome):
     html = check(run_all(chrome, lab, "explore"))
     to_the_top(chrome)
