@@ -179,7 +179,7 @@ def test_two_hundred_kills_of_a_study_of_sixty_trials(lab, layout, record_proper
 @pytest.mark.long
 def test_a_killed_kernel_leaves_a_run_that_goes_on(lab, layout, tmp_path):
     """Papermill, its kernel killed in mid-trial, then the same notebook again."""
-    (layout.studies / "killed.toml").write_text(STUDY.format(blocks=2))
+    (layout.studies / "killed.toml").write_text(STUDY.format(blocks=8))
 
     def notebook() -> subprocess.Popen[str]:
         words = ["-p", "study", "killed", "-p", "execute", "True", "-p", "hosts", str(lab.hosts_file)]
@@ -191,17 +191,17 @@ def test_a_killed_kernel_leaves_a_run_that_goes_on(lab, layout, tmp_path):
         )  # fmt: skip
 
     first = notebook()
-    wait_until(lambda: list(layout.study_raw("killed").glob("*/trials/*")), 60)
+    wait_until(lambda: list(layout.study_raw("killed").glob("*/trials/*")), 200)
     os.kill(kernel_of(first.pid), signal.SIGKILL)
     assert (first.communicate(timeout=60), first.returncode != 0)[1]
     kept = digests(layout, "killed")
     gone_after(lab)
     second = notebook()
-    _, err = second.communicate(timeout=120)
+    _, err = second.communicate(timeout=280)
     assert second.returncode == 0, err[-3000:]
     assert kept.items() <= digests(layout, "killed").items()
     (run,) = layout.runs("killed")
-    must_be_whole(layout.run("killed", run), ["t0001", "t0002", "t0003", "t0004"])
+    must_be_whole(layout.run("killed", run), [f"t{k:04d}" for k in range(1, 17)])
     assert [e["event"] for e in read_ledger(layout.run("killed", run).ledger)].count("run-resumed") == 1
 
 
