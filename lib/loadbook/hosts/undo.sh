@@ -99,6 +99,7 @@ await_end() { # in a job whose changes are made: until it is to end; what puts t
         sleep 1000 &
         wait $!
     done
+    kill $! 2>/dev/null
     trap '' TERM INT HUP
     setsid /bin/sh "$0" end "$entry" </dev/null >restored 2>&1 &
     wait $!

@@ -83,7 +83,8 @@ class Bench:
         """Return the names and versions of the services on each host, for readers."""
         found: dict[str, dict[str, None]] = {}
         for seat, version in self.service_versions.items():
-            found.setdefault(seat.alias, {})[f"{seat.spec.name} {version}"] = None
+            own = " (the host's own server)" if seat.spec.tree else ""
+            found.setdefault(seat.alias, {})[f"{seat.spec.name} {version}{own}"] = None
         return {alias: ", ".join(names) for alias, names in found.items()}
 
     @property
