@@ -64,7 +64,7 @@ def test_a_gigabyte_of_output_is_cut_fails_the_trial_and_costs_no_memory(rig, re
     block = rig.bin / "block"
     block.write_bytes(os.urandom(1 << 14).hex().encode() * (1 << 11))
     rig.fake("wrk", f'"$real" "$@"; for k in $(seq {GIB // block.stat().st_size}); do cat {block}; done')
-    rig.study(WRK)
+    rig.study(WRK + "timeout_s = 60\n")  # so long, a gigabyte may take to be written
     run = ["run", "rude", "--hosts", str(rig.lab.hosts_file)]
     peaks = [peak_bytes(rig, *run)]
     paths = rig.layout.run("rude", rig.layout.resolve_run("rude"))
