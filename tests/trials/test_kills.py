@@ -53,7 +53,7 @@ _fork.set_forkserver_preload(["__main__", "loadbook.trials.api", "loadbook.hosts
 
 
 def begin(layout: Layout, lab: Lab) -> BaseProcess:
-    process = _fork.Process(target=run_study, args=(layout, "killed", lab.hosts_file))
+    process = _fork.Process(target=run_study, args=(layout, "killed", lab.hosts_file), daemon=True)
     process.start()
     return process
 
