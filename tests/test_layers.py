@@ -14,7 +14,7 @@ FLOORS = {
 DOORS = {
     "fabric": ("hosts/",),
     "paramiko": ("hosts/",),
-    "papermill": ("report/notebooks.py",),
+    "papermill": ("report/notebooks.py", "report/engine.py"),
     "nbconvert": ("report/html.py",),
     "scipy": ("stats/",),
     "statsmodels": ("stats/",),
