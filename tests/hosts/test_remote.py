@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from loadbook.core.errors import CommandError, HostError, HostTimeoutError, UnreachableError, UsageError
+from loadbook.core.errors import CommandError, HostError, HostTimeoutError, OversizeError, UnreachableError, UsageError
 from loadbook.hosts import connect, sshd
 from loadbook.hosts.host import Job
 from loadbook.hosts.lab import Lab
@@ -115,9 +115,11 @@ def test_20_mb_are_fetched_and_proven(host, tmp_path):
     host.run(["sh", "-c", "head -c 20000000 /dev/urandom >big"], timeout_s=20, check=True)
     digest = host.fetch("big", tmp_path / "new" / "big", max_bytes=20_000_000)
     assert digest == hashlib.sha256((tmp_path / "new" / "big").read_bytes()).hexdigest()
-    with pytest.raises(HostError, match="more than the 10 allowed"):
-        host.fetch("big", tmp_path / "other", max_bytes=10)
-    assert [p.name for p in tmp_path.iterdir()] == ["new"]
+    with pytest.raises(OversizeError, match="has 20,000,000 bytes: only the first 1,000,000 are kept") as cut:
+        host.fetch("big", tmp_path / "other", max_bytes=1_000_000)
+    assert (cut.value.size, cut.value.kept) == (20_000_000, 1_000_000)
+    assert (tmp_path / "other").read_bytes() == (tmp_path / "new" / "big").read_bytes()[:1_000_000]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["new", "other"]
     host.remove("big")
 
 
