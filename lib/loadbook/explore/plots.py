@@ -20,8 +20,6 @@ from loadbook.report.show import show
 from loadbook.stats import saturation
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from loadbook.stats.result import Analysis
 
 
@@ -44,10 +42,9 @@ class Drawn(Card):
         """What the figure says, in one sentence."""
         return str(self._module.answer(*self._data, **self._options))
 
-    def figure(self, narrow: bool = False) -> Figure:
+    def figure(self, narrow: bool = False) -> Any:
         """Return the figure as an object of matplotlib, to go on with; `narrow` is the one for phones."""
-        found: Figure = self._module.draw(*self._data, **self._options, narrow=narrow)
-        return found
+        return self._module.draw(*self._data, **self._options, narrow=narrow)
 
     def save(self, path: str, narrow: bool = False) -> Path:
         """Write the figure to a file; its ending (.svg, .png, .pdf) says how."""
