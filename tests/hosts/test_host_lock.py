@@ -86,6 +86,7 @@ def test_kill_9_of_the_owner_frees_the_host_when_its_jobs_have_ended(lab, holder
 
 @pytest.mark.lab
 @pytest.mark.fault(41)
+@pytest.mark.alone
 def test_an_owner_whose_network_is_gone_keeps_the_host_until_its_lease_ends(lab, monkeypatch, record_property):
     """The controller is silent and its connection stays open, as sshd sees it when a cable is pulled."""
     monkeypatch.setattr(session, "LEASE_S", 4)
@@ -132,6 +133,7 @@ def test_an_owner_that_dies_behind_a_cut_link_holds_the_host_for_the_lease(space
 
 @pytest.mark.lab
 @pytest.mark.fault(41)
+@pytest.mark.alone
 def test_signs_of_life_keep_the_lease(lab, monkeypatch):
     monkeypatch.setattr(session, "LEASE_S", 4)
     monkeypatch.setattr(session, "BEAT_S", 0.5)

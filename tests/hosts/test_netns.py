@@ -140,5 +140,5 @@ def test_the_doctor_tries_what_the_hosts_file_allows(spaces):
     seen = {check.what: check.state for check in checks if check.where == "web" and check.what.startswith("may ")}
     can_delay = subprocess.run(["unshare", "-n", "tc", "qdisc", "add", "dev", "lo", "root", "netem"], check=False)
     delay = "ok" if can_delay.returncode == 0 else "doubt"
-    assert seen == {"may sysctl": "ok", "may cgroup": "ok", "may nft": "ok", "may tc": delay}
+    assert seen == {"may sysctl": "ok", "may cgroup": "ok", "may nft": "ok", "may tc": delay, "may system": "ok"}
     assert sum(check.what == "machine" for check in checks) <= 1
