@@ -49,7 +49,12 @@ def test_conda_file_names_the_same_packages_and_bounds() -> None:
 
 @pytest.mark.parametrize(
     ("lock", "extra"),
-    [("requirements.lock", None), ("requirements-dev.lock", "dev"), ("requirements-dev.lock", "dask"), ("requirements-dev.lock", "explore")],
+    [
+        ("requirements.lock", None),
+        ("requirements-dev.lock", "dev"),
+        ("requirements-dev.lock", "dask"),
+        ("requirements-dev.lock", "explore"),
+    ],
 )
 def test_locks_hold_every_dependency_within_its_bounds(lock: str, extra: str | None) -> None:
     pinned = pins(lock)

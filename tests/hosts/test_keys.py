@@ -98,7 +98,7 @@ def test_the_keys_of_jump_hosts_are_proven_too(lab, tmp_path):
     assert [hop.alias for hop in trust.way_to(end)] == ["near", "far"]
     place, other = line_of(lab, "driver").split(" ")[0], make_key(tmp_path, "other")
     (tmp_path / "known_hosts").write_text(f"{place} {other}\n{line_of(lab, 'web')}\n")
-    with pytest.raises(HostKeyError, match="host near: .* ANOTHER key"):
+    with pytest.raises(HostKeyError, match=r"host near: .* ANOTHER key"):
         open_connection(end)
     (tmp_path / "known_hosts").write_text(line_of(lab, "web") + "\n")
     trust.store(tmp_path / "known_hosts", trust.way_to(end)[0], trust.offered_keys(trust.way_to(end)[0]), replace=False)

@@ -143,7 +143,7 @@ def test_hosts_that_a_run_uses_are_neither_changed_nor_taken_away(own):
     for other in (replace(own, least=everywhere), replace(own, hosts={"driver": ("driver",)})):
         if other.hosts == own.hosts and everywhere < 2:
             continue  # one CPU: there are no masks that could change
-        with pytest.raises(UsageError, match="host web of the lab is in use by .*, run 20200101-000000 of other"):
+        with pytest.raises(UsageError, match=r"host web of the lab is in use by .*, run 20200101-000000 of other"):
             other.up()
     assert own.status() == first and own.up() == first
     assert host.run(["true"], timeout_s=5).rc == 0
