@@ -154,7 +154,9 @@ def test_of_an_odd_archive_nothing_is_kept(archive, here, tmp_path, monkeypatch,
     assert not list(tmp_path.rglob("escaped"))
 
 
-@pytest.mark.parametrize("data", [b"", b"not an archive", gzip.compress(b"neither"), None])
+@pytest.mark.parametrize(
+    "data", [b"", b"not an archive", gzip.compress(b"neither"), None], ids=["empty", "text", "no-tar", "cut"]
+)
 def test_what_is_no_archive_or_was_cut_is_told(archive, here, tmp_path, monkeypatch, capsys, data):
     odd = tmp_path / "odd.tar.gz"
     odd.write_bytes(archive.read_bytes()[:-2000] if data is None else data)
