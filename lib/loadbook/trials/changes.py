@@ -144,7 +144,8 @@ class Guards:
         for alias, wanted in changes.items():
             self._set.append(alias)
             guard.set_up(self.stage.bench.hosts[alias], self.name, wanted, self.lease_s)
-        return {alias: wanted.said() for alias, wanted in changes.items()}
+        # a host of which only leftovers of a service would be removed is not changed
+        return {alias: said for alias, wanted in changes.items() if (said := wanted.said())}
 
     def must_hold(self) -> None:
         """Raise InvalidTrial when changes were put back before the load was over."""
