@@ -5,7 +5,7 @@ LOADBOOK := .venv/bin/loadbook
 TOOLS := nginx=nginx-light wrk=wrk httperf=httperf sshd=openssh-server ssh-keyscan=openssh-client taskset=util-linux git=git
 NETNS := ip=iproute2 nft=nftables
 
-.PHONY: help setup setup-dev services report site test test-faults test-faults-root check lab jmeter lock clean
+.PHONY: help setup setup-dev services report site test test-faults test-faults-root test-long check lab jmeter lock clean
 help:
 	@echo 'make report   install what is missing, run the study $(STUDY) in the lab, write reports/'
 	@echo '              (another one: make report STUDY=<name>; its programs are installed, too)'
@@ -14,6 +14,7 @@ help:
 	@echo 'make test     install what is missing, run every test'
 	@echo 'make test-faults        inject every fault that needs no root, and print what was seen'
 	@echo 'make test-faults-root   the same for those that need root: network namespaces'
+	@echo 'make test-long          the other tests that take minutes: notebooks in JupyterLab'
 	@echo 'make lab      open JupyterLab on the notebooks'
 	@echo 'make jmeter   install Apache JMeter for the lab (72 MB below .cache, checksummed)'
 	@echo 'make clean    take the lab down and remove the environment (data/ and reports/ stay)'
@@ -52,12 +53,21 @@ test: setup-dev check
 	exit $$failed
 
 # Every fault of docs/reliability.md, injected for real; the table at the end says what was seen. Half an hour each.
+FAULTS := .venv/bin/pytest --timeout 3600 --faults .cache/faults.json
 test-faults: setup-dev
-	@.venv/bin/pytest -m "fault and not root" --timeout 3600 --faults
+	@rm -f .cache/faults.json; failed=0; \
+	$(FAULTS) -n 3 --dist loadfile -m "fault and not root and not alone" || failed=1; \
+	$(FAULTS) -m "fault and not root and alone" || failed=1; \
+	exit $$failed
+
+# What takes minutes and injects no fault: every notebook in a real JupyterLab, a run of 120 trials in a cell.
+test-long: setup-dev
+	@.venv/bin/pytest -m "long and not fault" --timeout 3600
 
 test-faults-root: setup-dev
 	@test "$$(id -u)" = 0 || { echo 'make test-faults-root needs root: network namespaces, links, kernel settings' >&2; exit 2; }
-	@.venv/bin/pytest -m "fault and root" --timeout 3600 --faults
+	@rm -f .cache/faults.json
+	@$(FAULTS) -m "fault and root"
 
 check:
 	@.venv/bin/ruff check lib tests benchmarks

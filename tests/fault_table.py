@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 ROOT_REASON = "network namespaces need root and iproute2"
-_reports: dict[int, list[pytest.TestReport]] = defaultdict(list)
+_seen: dict[int, list[list[str]]] = defaultdict(list)
 
 
 def cases() -> Iterator[tuple[int, str, str, str]]:
@@ -24,7 +25,9 @@ def cases() -> Iterator[tuple[int, str, str, str]]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--faults", action="store_true", help="print the table of fault cases at the end")
+    parser.addoption(
+        "--faults", metavar="FILE", type=Path, help="print the table of fault cases at the end, with those kept in FILE"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,30 +44,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call" or report.outcome != "passed":
-        for name, value in report.user_properties:
-            if name == "fault":
-                _reports[value].append(report)
+        said = [str(value) for name, value in report.user_properties if name == "seen"]
+        for number in [value for name, value in report.user_properties if name == "fault"]:
+            _seen[number].append([report.outcome, *said])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print case, injected how, expected, seen."""
-    if not config.getoption("--faults"):
+    """Print case, injected how, expected, seen; several calls that follow each other share their FILE."""
+    kept: Path | None = config.getoption("--faults")
+    if kept is None:
         return
     from rich.console import Console
     from rich.table import Table
 
+    before = json.loads(kept.read_text()) if kept.is_file() else {}
+    seen = {number: before.get(str(number), []) + _seen[number] for number, *_ in cases()}
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(seen))
     table = Table("case", "injected", "expected", "seen", title="Fault cases", show_lines=True)
     for number, _, injected, expected in cases():
-        if number in _reports:
-            table.add_row(str(number), injected, expected, _seen(_reports[number]))
+        if seen[number]:
+            table.add_row(str(number), injected, expected, _told(seen[number]))
     Console(width=160).print(table)
-    others = [str(number) for number, *_ in cases() if number not in _reports]
+    others = [str(number) for number in seen if not seen[number]]
     terminalreporter.write_line(f"not in this call: {', '.join(others) or 'none'}")
 
 
-def _seen(reports: list[pytest.TestReport]) -> str:
-    """Return what became of a case: what its tests said they saw (record_property "seen"), and how many passed."""
-    said = [value for report in reports for name, value in report.user_properties if name == "seen"]
-    counts = {outcome: sum(r.outcome == outcome for r in reports) for outcome in ("passed", "skipped", "failed")}
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    return "; ".join([("FAILED: " if counts["failed"] else "as expected: ") + told, *dict.fromkeys(said)])
+def _told(seen: list[list[str]]) -> str:
+    """Return what became of a case: how its tests ended, and what they said they saw (record_property "seen")."""
+    outcomes = Counter(outcome for outcome, *_ in seen)
+    said = dict.fromkeys(text for _, *texts in seen for text in texts)
+    told = ", ".join(
+        f"{outcomes[outcome]} {outcome}" for outcome in ("passed", "skipped", "failed") if outcomes[outcome]
+    )
+    return "; ".join([("FAILED: " if outcomes["failed"] else "as expected: ") + told, *said])
