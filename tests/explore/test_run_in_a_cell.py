@@ -213,7 +213,7 @@ def test_a_record_that_names_a_file_elsewhere_is_refused(run, home, tmp_path):
     record["files"]["../../secret"] = {"size": 1, "sha256": "0" * 64}
     (folder / "trial.json").write_text(json.dumps(record))
     (tmp_path / "secret").write_text("secret")
-    with pytest.raises(DataError, match="outside"):
+    with pytest.raises(DataError, match="not a trial record"):
         raw(paths, "t0001", "../../secret")
 
 

@@ -66,7 +66,7 @@ def test_parameters_are_checked_before_anything_is_done(notebook):
 def test_cells_are_short_and_few(notebook):
     cells = code(notebook)
     assert len(cells) <= 22
-    assert all(len(c.source.splitlines()) <= 5 for c in cells)
+    assert all(len(c.source.splitlines()) <= (8 if "parameters" in c.metadata.get("tags", []) else 5) for c in cells)
     assert sum(len(c.source.splitlines()) for c in cells) / len(cells) <= 3
 
 
