@@ -28,8 +28,16 @@ for program; do command -v "$program" >/dev/null || echo "lacks $program"; done
 """
 # $1 is a whole folder, $2 its place; another run of ours may have been quicker, or the machine another one
 _PLACE = """: loadbook places what is built
+tries=50 # one at a time; whoever died at it is not waited for any longer
+until mkdir "$2.placing" 2>/dev/null || [ "$tries" -eq 0 ]; do
+  tries=$((tries - 1))
+  sleep 0.1 2>/dev/null || sleep 1
+done
 { read -r ours <"$1/.built" && read -r theirs <"$2/.built"; } 2>/dev/null
 if [ -n "$theirs" ] && [ "$ours" = "$theirs" ]; then rm -rf "$1"; else rm -rf "$2" && mv "$1" "$2"; fi
+rc=$?
+rmdir "$2.placing"
+exit $rc
 """
 
 
