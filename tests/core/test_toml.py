@@ -17,6 +17,7 @@ from loadbook.design.gallery import is_variant
 from loadbook.design.study_file import read_study
 from loadbook.hosts.inventory import read_hosts
 from loadbook.services.spec import load_service
+from memory import PEAK
 
 pytestmark = pytest.mark.fault(46)
 
@@ -84,13 +85,15 @@ def test_dots_in_words_and_numbers_are_no_keys(tmp_path: Path) -> None:
     assert read_toml(tmp_path / "x.toml")["a"] == said
 
 
-LARGE = """
-import resource, sys
+LARGE = (
+    PEAK
+    + """
+import sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from loadbook.core.errors import StudyError
 import core.test_toml as t
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_bytes()
 for name, read in t.READERS.values():
     try:
         read(Path({folder!r}))
@@ -98,8 +101,9 @@ for name, read in t.READERS.values():
         assert "larger than 1,000,000 bytes" in error.message, error.message
     else:
         raise SystemExit("it was read")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print((peak_bytes() - before) // 1024)
 """
+)
 
 
 def test_a_hundred_megabytes_are_refused_without_being_read(

@@ -19,6 +19,7 @@ from labs import own_lab
 from loadbook.hosts import sshd
 from loadbook.tools.base import REPORT_BYTES
 from loadbook.trials.load import Load
+from memory import PEAK
 from recorded import with_studies
 from waiting import wait_until
 
@@ -27,13 +28,12 @@ WRK = 'tool = "wrk"\nconnections = 10\n'
 SAMPLED = WRK + "[monitors]\ninterval_s = 0.1\n"
 GIB = 1 << 30
 MAX_RSS_BYTES = 500_000_000
-MEASURED = """
-import resource
+MEASURED = f"""{PEAK}
 from loadbook.cli import main
 try:
     main()
 finally:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    print(peak_bytes())
 """
 
 

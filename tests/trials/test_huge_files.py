@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 
 from loadbook.tools.base import REPORT_BYTES
+from memory import PEAK
 
 pytestmark = pytest.mark.fault(28, 57)
 MAX_RSS_BYTES = 500_000_000
-# ru_maxrss would begin with what the process that started it had
-MEASURED = """
-import re
+MEASURED = f"""{PEAK}
 from loadbook.cli import main
 try:
     main()
 finally:
-    print(int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024)
+    print(peak_bytes())
 """
 CAPTURES = Path(__file__).parents[1] / "fixtures"
 
