@@ -320,7 +320,7 @@ def test_kill_9_of_what_puts_back_at_every_write(own, tmp_path, record_property)
         own.must_be_as_before()
         if not killed:
             break
-    assert kills > 3
+    assert kills >= 3
     instance.stop()
     record_property("seen", f"killed at each of {kills} writes of the put-back: byte-identical")
 
