@@ -77,5 +77,5 @@ def must_be_whole(paths: RunPaths, trials: list[str], reopened: int = 0) -> None
     last = {e["trial"]: e for e in entries if e["event"] == "ended"}
     assert all(e["final"] for e in last.values())
     assert sorted(p.name for p in paths.trials.iterdir()) == sorted(trials)
-    assert not list((paths.raw / "staging").glob("*"))
+    assert not list((paths.raw / "staging").glob("*")) and not list(paths.raw.glob(".*.part"))
     assert verify_run(paths).findings == []

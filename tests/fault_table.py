@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 ROOT_REASON = "network namespaces need root and iproute2"
-_seen: dict[int, list[list[str]]] = defaultdict(list)
+# by test: a worker and its master may both report one
+_seen: dict[int, dict[str, list[str]]] = defaultdict(dict)
 
 
 def cases() -> Iterator[tuple[int, str, str, str]]:
@@ -46,7 +47,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call" or report.outcome != "passed":
         said = [str(value) for name, value in report.user_properties if name == "seen"]
         for number in [value for name, value in report.user_properties if name == "fault"]:
-            _seen[number].append([report.outcome, *said])
+            _seen[number][report.nodeid] = [report.outcome, *said]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -58,13 +59,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     from rich.table import Table
 
     before = json.loads(kept.read_text()) if kept.is_file() else {}
-    seen = {number: before.get(str(number), []) + _seen[number] for number, *_ in cases()}
+    seen = {number: before.get(str(number), {}) | _seen[number] for number, *_ in cases()}
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(seen))
     table = Table("case", "injected", "expected", "seen", title="Fault cases", show_lines=True)
     for number, _, injected, expected in cases():
         if seen[number]:
-            table.add_row(str(number), injected, expected, _told(seen[number]))
+            table.add_row(str(number), injected, expected, _told(list(seen[number].values())))
     Console(width=160).print(table)
     others = [str(number) for number in seen if not seen[number]]
     terminalreporter.write_line(f"not in this call: {', '.join(others) or 'none'}")

