@@ -76,7 +76,8 @@ def project(folder: Path, service: str, var: str, levels: list, blocks: int = 1)
 
 
 def records(layout: Layout, run: str) -> dict[str, dict]:
-    paths = sorted(layout.run("own", run).trials.glob("*/trial.json"))
+    raw = layout.run("own", run).raw
+    paths = [path for kept in ("failed", "trials") for path in sorted((raw / kept).glob("*/trial.json"))]
     return {record["treatment"]: record for record in map(json.loads, (path.read_text() for path in paths))}
 
 
