@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loadbook.core.errors import CommandError, HostTimeoutError, LostError, ToolError, UnreachableError
@@ -77,6 +77,7 @@ def faulty():
 
 
 @given(st.integers(1, 120), st.sampled_from(sorted(FAULTS)))
+@example(35, "tool")  # while services are stopped
 @settings(max_examples=8, deadline=None)
 def test_one_end_in_the_state_of_the_fault(number, fault):
     Faulty.left, Faulty.fault, Faulty.raised = number, fault, ""

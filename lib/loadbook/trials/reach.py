@@ -117,7 +117,7 @@ def let_go(bench: Bench) -> None:
 
 
 def in_time(bench: Bench, calls: Sequence[Callable[[], None]], limit_s: float | None) -> None:
-    """Make calls at the same time; hosts that fail are suffered, those that need more than `limit_s` are let go."""
+    """Make calls at the same time; what fails is suffered, hosts that need more than `limit_s` are let go."""
     begun = [bench.pool.submit(call) for call in calls]
     try:
         late = wait(begun, timeout=limit_s).not_done
@@ -127,5 +127,5 @@ def in_time(bench: Bench, calls: Sequence[Callable[[], None]], limit_s: float | 
     if late:
         let_go(bench)
     for ended in set(begun) - late:
-        with contextlib.suppress(HostError):
+        with contextlib.suppress(LoadbookError):  # how the trial went is known by now, and must be kept
             ended.result()
