@@ -76,6 +76,7 @@ def faulty():
         yield
 
 
+@pytest.mark.long  # which call comes n-th differs from time to time: what it finds is to be looked at one by one
 @given(st.integers(1, 120), st.sampled_from(sorted(FAULTS)))
 @example(35, "tool")  # while services are stopped
 @settings(max_examples=8, deadline=None)
