@@ -226,6 +226,7 @@ def test_the_real_tools_without_ports_in_a_namespace(spaces, tmp_path, load, rec
 FULL = "driver_cpu = 0.8\ndriver_cpu_doubt = 0.7\ndriver_own_share = 0.05"
 
 
+@pytest.mark.long  # where others use the CPUs, too, no driver fills its own
 @pytest.mark.fault(25)
 def test_a_driver_whose_cpu_is_full_measured_itself(rig, record_property):
     ran = rig.run(AB.replace("10", "50"), service="nginx", gates=FULL)
