@@ -7,3 +7,12 @@ from pathlib import Path
 def peak_bytes():
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 """
+
+# calls the command line with its own arguments, and prints that memory last
+MEASURED = f"""{PEAK}
+from loadbook.cli import main
+try:
+    main()
+finally:
+    print(peak_bytes())
+"""

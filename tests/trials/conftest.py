@@ -1,6 +1,39 @@
+"""The lab of tools that misbehave, for the files that use `rig`."""
+
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+
+if TYPE_CHECKING:
+    from rude import Rig
+
+
+@pytest.fixture(scope="module")
+def lab_of_fakes(tmp_path_factory):
+    """A lab whose hosts look for tools in a folder of fakes first, and that folder."""
+    from rude import home_for_fakes
+
+    from labs import own_lab
+
+    with home_for_fakes(tmp_path_factory.mktemp("fakes")) as bin_, own_lab() as lab:
+        yield lab, bin_
+
+
+@pytest.fixture
+def rig(lab_of_fakes, tmp_path) -> Iterator[Rig]:
+    """A project on that lab; its fakes go with the test."""
+    from rude import Rig
+
+    from recorded import with_studies
+
+    lab, bin_ = lab_of_fakes
+    yield Rig(lab, bin_, with_studies(tmp_path / "home"))
+    for file in bin_.iterdir():
+        file.unlink()

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from labs import own_lab
 from loadbook.hosts import sshd
 from loadbook.tools.base import REPORT_BYTES
 from loadbook.trials.load import Load
-from memory import PEAK
+from memory import MEASURED
 from recorded import with_studies
 from waiting import wait_until
 
@@ -28,27 +27,6 @@ WRK = 'tool = "wrk"\nconnections = 10\n'
 SAMPLED = WRK + "[monitors]\ninterval_s = 0.1\n"
 GIB = 1 << 30
 MAX_RSS_BYTES = 500_000_000
-MEASURED = f"""{PEAK}
-from loadbook.cli import main
-try:
-    main()
-finally:
-    print(peak_bytes())
-"""
-
-
-@pytest.fixture(scope="module")
-def lab_of_fakes(tmp_path_factory):
-    with home_for_fakes(tmp_path_factory.mktemp("fakes")) as bin_, own_lab() as lab:
-        yield lab, bin_
-
-
-@pytest.fixture
-def rig(lab_of_fakes, tmp_path) -> Iterator[Rig]:
-    lab, bin_ = lab_of_fakes
-    yield Rig(lab, bin_, with_studies(tmp_path / "home"))
-    for file in bin_.iterdir():
-        file.unlink()
 
 
 def peak_bytes(rig: Rig, *words: str) -> int:

@@ -10,17 +10,10 @@ from pathlib import Path
 import pytest
 
 from loadbook.tools.base import REPORT_BYTES
-from memory import PEAK
+from memory import MEASURED
 
 pytestmark = pytest.mark.fault(28, 57)
 MAX_RSS_BYTES = 500_000_000
-MEASURED = f"""{PEAK}
-from loadbook.cli import main
-try:
-    main()
-finally:
-    print(peak_bytes())
-"""
 CAPTURES = Path(__file__).parents[1] / "fixtures"
 
 

@@ -7,11 +7,10 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rude import HEADER, Rig, home_for_fakes
+from rude import HEADER, Rig
 
 from commands import exit_code
 from labs import own_lab
@@ -29,20 +28,6 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 WRK = 'tool = "wrk"\nconnections = 10\n'
 AB = 'tool = "ab"\nconnections = 10\n'
 HTTPERF = 'tool = "httperf"\nmodel = "open"\n'
-
-
-@pytest.fixture(scope="module")
-def lab_of_fakes(tmp_path_factory):
-    with home_for_fakes(tmp_path_factory.mktemp("fakes")) as bin_, own_lab() as lab:
-        yield lab, bin_
-
-
-@pytest.fixture
-def rig(lab_of_fakes, tmp_path) -> Iterator[Rig]:
-    lab, bin_ = lab_of_fakes
-    yield Rig(lab, bin_, with_studies(tmp_path / "home"))
-    for file in bin_.iterdir():
-        file.unlink()
 
 
 @pytest.mark.long
