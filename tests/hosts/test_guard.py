@@ -283,14 +283,17 @@ def test_a_quota_holds_for_what_goes_through_its_door(web):
 @pytest.mark.root
 @pytest.mark.lab
 def test_a_quota_in_the_newer_hierarchy(web, tmp_path):
-    """The kernel here has the older hierarchy only: a folder stands for the newer one."""
+    """The kernel here has the older hierarchy only: a folder stands for the newer one, which no rmdir empties.
+
+    What could not be put back stays written down, so that this test writes it into a state of its own.
+    """
     tree = tmp_path / "unified"
     tree.mkdir()
     (tree / "cgroup.controllers").write_text("cpuset cpu io\n")
     (tree / "cgroup.subtree_control").write_text("cpu\n")
     (tmp_path / "mounts").write_text(f"cgroup2 {tree} cgroup2 rw,relatime 0 0\n")
     changes = Changes(quotas={"web": 0.5}).lines()
-    env = {"LOADBOOK_MOUNTS": str(tmp_path / "mounts")}
+    env = {"LOADBOOK_MOUNTS": str(tmp_path / "mounts"), "LOADBOOK_STATE": str(tmp_path / "state")}
     web.start(replace(undo.job("g-newer", ("guard", web.address, *changes), LEASE_S), env=env))
     made = tree / f"loadbook-{web.address}-g-newer-web"
     wait_until(lambda: (made / "cpu.max").is_file() and (made / "cpu.max").read_text() == "10000 20000\n")

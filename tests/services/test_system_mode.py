@@ -350,7 +350,7 @@ def test_it_is_put_back_by_every_shell(own, tmp_path, shell):
         wait_until((job / "state").exists, 20)
         assert (job / "state").read_text() == "done\n"
         # old processes may still answer, too
-        wait_until(lambda: {own.page() for _ in range(5)} == {"loadbook"}, 5)
+        wait_until(lambda: {own.page() for _ in range(5)} == {"loadbook"}, 20)
         running.terminate()
         running.wait(20)
     assert (job / "restored").read_text() == f"done {own.tree} (nginx runs with its own files again)\n"
