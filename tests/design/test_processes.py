@@ -33,6 +33,7 @@ QUOTAS = 'cpu = { role = "%s", of = "cpu_quota", levels = [1.0, 0.5] }'
     ("driver", "web", "factor", "path", "words"),
     [
         ("cpu_quota = 0.5", "", "", "roles.driver.cpu_quota", "this role has no service"),
+        ('cpus = "0"', "", "", "roles.driver.cpus", "stand in the hosts file"),
         ('mode = "system"', "", "", "roles.driver.mode", "this role has no service"),
         ("", "", QUOTAS % "driver", "factors.cpu.of", "this role has no service"),
         ("", 'mode = "system"\ncpus = "0"', "", "roles.web.cpus", "goes without system mode"),

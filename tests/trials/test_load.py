@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +16,7 @@ from loadbook.design.sharing import share
 from loadbook.design.workload import Workload
 from loadbook.records.manifest import ClockRecord, DriverRecord
 from loadbook.records.spans import clock_error_s, spans_of
+from loadbook.services.launch import Launch
 from loadbook.tools import registry
 from loadbook.tools.base import Target
 from loadbook.trials.load import LEAD_S, MAX_LEAD_S, Load
@@ -49,6 +52,17 @@ def test_several_begin_at_one_instant_which_each_reads_from_its_own_clock():
     pair.aim({"a": clock(0.0, 60.0), "b": clock(0.0)})
     assert pair.lead_s == MAX_LEAD_S
     assert pair.patience_s > pair.planned_s
+
+
+def test_open_files_are_given_to_warm_up_and_measurement():
+    work = Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2)
+    plain = load_of(work, "a").steps_on("a")
+    limited = replace(load_of(work, "a"), launch=Launch(nofile=128)).steps_on("a")
+    assert [step[-len(was) :] for step, was in zip(limited, plain, strict=True)] == list(plain)
+    words = ("/bin/sh", "-c", "ulimit -n; exec true", "sh")
+    for step, was in zip(limited, plain, strict=True):
+        done = subprocess.run([*step[: -len(was)], *words], capture_output=True, text=True, check=True)
+        assert done.stdout == "128\n"
 
 
 def test_a_share_that_a_tool_cannot_do_names_the_driver_and_its_share():

@@ -18,11 +18,12 @@ MAX_SAID = 20
 # what is said of processes that loadbook starts itself, and what of those of a service in any mode
 OF_OUR_PROCESSES = frozenset({"cpus", "cpu_quota", "nofile"})
 OF_A_SERVICE = OF_OUR_PROCESSES | {"mode", "config"}
-IGNORED = frozenset({"cpus", "nofile"})  # studies that exist say these of drivers, whose tools have their own
+OF_THE_LOAD = frozenset({"nofile"})  # what is said of the load generator, too, where a role drives
 IN_SYSTEM_MODE = "goes without system mode: the host's own server has what its system gives it"
 ON_THE_WAY = "is of the way from the drivers to the target: say it of the role that drives"
 NOTHING_RUNS = "would change hosts on which nothing runs: this role has no service"
 NO_SERVICE = "is of a service's processes, and this role has no service"
+CPUS_OF_A_DRIVER = "of a driver stand in the hosts file, where they keep its load from the servers of a lab"
 
 
 def read_configs(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
@@ -111,7 +112,9 @@ def _of_processes(study: Study) -> Iterator[SpecProblem]:
         for where, setting in settings.items():
             said = {key for key in OF_A_SERVICE if getattr(setting, key) not in (None, "all", "managed")}
             if not served:
-                yield from (SpecProblem(f"{where}.{key}", NO_SERVICE) for key in sorted(said - IGNORED))
+                drives = name == study.workload.role
+                for key in sorted(said - OF_THE_LOAD if drives else said):
+                    yield SpecProblem(f"{where}.{key}", CPUS_OF_A_DRIVER if drives and key == "cpus" else NO_SERVICE)
                 yield from (SpecProblem(by_factor[key], NO_SERVICE) for key in OF_OUR_PROCESSES & set(by_factor))
             elif setting.mode == "system":
                 yield from (SpecProblem(f"{where}.{key}", IN_SYSTEM_MODE) for key in sorted(OF_OUR_PROCESSES & said))

@@ -23,8 +23,8 @@ from loadbook.trials.changes import asks_for_delay, changes_of, forbidden
 from loadbook.trials.connect import bench_of
 from loadbook.trials.disturbed import SCRIPT
 from loadbook.trials.disturbed import words as others
-from loadbook.trials.dry_steps import RUN, TOKEN, Step, attempt_steps, built, changed, configured, put_back
-from loadbook.trials.preflight import CHECK_LEASE_S, STATE, hex_address, needed_ports
+from loadbook.trials.dry_steps import RUN, TOKEN, Step, allowed, attempt_steps, built, changed, configured, put_back
+from loadbook.trials.preflight import CHECK_LEASE_S, STATE, hex_address, load_launches, needed_ports
 from loadbook.trials.roles import lacking, used_hosts
 from loadbook.trials.stage import make_instance
 
@@ -111,6 +111,8 @@ def _before(bench: Bench) -> Iterator[Step]:
     for alias in bench.drivers:
         for tool in bench.tools.values():
             yield Step(alias, "run", tool.version_argv, f"version of {tool.name}")
+        for launch in load_launches(bench):
+            yield from allowed(alias, launch)
     yield from _services(bench)
     yield from _changes(bench)
     yield from _facts(bench)

@@ -16,7 +16,7 @@ from loadbook.services import Instance, SystemInstance
 from loadbook.services.asking import LISTENING
 from loadbook.services.build import LOOK
 from loadbook.services.instance import LOG_BYTES, PIDS
-from loadbook.services.launch import ALLOWED
+from loadbook.services.launch import ALLOWED, Launch
 from loadbook.services.questions import Question
 from loadbook.services.recipe import command, folder_name
 from loadbook.services.render import BUILT
@@ -103,13 +103,18 @@ def configured(seat: Seat, instance: Instance) -> Steps:
         return
     if instance.spec.build:
         yield from built(seat, instance.host.workdir)
-    if launch.cpus or launch.nofile is not None:
-        yield Step(seat.alias, "script", (ALLOWED, launch.cpu_list), "may it have these CPUs and open files?")
+    yield from allowed(seat.alias, launch)
     for name, data in instance.rendered.files.items():
         yield Step(seat.alias, "put", (f"{instance.rendered.place.dir}/{name}",), seat.role, data)
     for name in ("prepare", "check", "effective"):
         if name in instance.rendered.commands:
             yield Step(seat.alias, "run", instance.rendered.commands[name], f"{seat.role}: {name}")
+
+
+def allowed(alias: str, launch: Launch) -> Steps:
+    """Yield how a host is asked whether a process may have what it is to be started with."""
+    if launch.cpus or launch.nofile is not None:
+        yield Step(alias, "script", (ALLOWED, launch.cpu_list), "may it have these CPUs and open files?")
 
 
 def built(seat: Seat, workdir: str) -> Steps:

@@ -13,6 +13,7 @@ from loadbook.core.errors import CommandError, LostError, OversizeError, ToolErr
 from loadbook.design.workload import Workload
 from loadbook.hosts.host import Host, Job
 from loadbook.records.manifest import ClockRecord, DriverRecord
+from loadbook.services.launch import AS_LOGGED_IN, Launch
 from loadbook.tools.base import REPORT_BYTES, Target, Tool
 
 # A tool may run this much over its duration (time-outs of its own included) before it counts as hung.
@@ -43,6 +44,7 @@ class Load:
     shares: Mapping[str, Workload]
     target: Target
     name: str
+    launch: Launch = AS_LOGGED_IN
     started: dict[str, tuple[float, float]] = field(default_factory=dict)
     starts: dict[str, float] = field(default_factory=dict)
     lead_s: float = 0.0
@@ -63,7 +65,8 @@ class Load:
         share = self.shares[alias]
         try:
             measurement = tuple(self.tool.command(share, self.target, share.duration_s))
-            return (self._warmup(share), measurement) if share.warmup_s else (measurement,)
+            steps = (self._warmup(share), measurement) if share.warmup_s else (measurement,)
+            return tuple(self.launch.argv(step) for step in steps)
         except ToolError as error:
             if len(self.shares) == 1:
                 raise

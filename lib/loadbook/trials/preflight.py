@@ -15,6 +15,7 @@ from loadbook.hosts.polling import asker
 from loadbook.hosts.shell import cpu_list
 from loadbook.records.atomic import free_bytes
 from loadbook.services import Instance, version
+from loadbook.services.launch import Launch
 from loadbook.tools.base import Tool
 from loadbook.trials.bench import Bench
 from loadbook.trials.changes import Guards, changes_of, forbidden
@@ -69,6 +70,7 @@ def preflight(bench: Bench, data: Path) -> None:
     hosts = [partial(_check_host, bench, alias) for alias in bench.hosts]
     checks: list[Callable[[], None]] = [lambda: _check_ours(bench, data)]
     checks += [partial(_check_driver, bench, alias, tool) for alias in bench.drivers for tool in bench.tools.values()]
+    checks += [partial(launch.check, bench.hosts[alias]) for alias in bench.drivers for launch in load_launches(bench)]
     # the services that one role may have on a host use one folder, one after the other
     places = dict.fromkeys((seat.role, seat.alias) for seat in bench.seats)
     checks += [partial(_check_place, bench, role, alias) for role, alias in places]
@@ -108,6 +110,11 @@ def _check_ours(bench: Bench, data: Path) -> None:
         load = Load(bench.tools[workload.tool], shares, bench.stage(name).target, "preflight")
         for alias in bench.drivers:
             load.steps_on(alias)
+
+
+def load_launches(bench: Bench) -> list[Launch]:
+    """Return the ways in which load generators are started under the plan's treatments."""
+    return list(dict.fromkeys(bench.stage(name).load_launch for name in bench.plan.treatments))
 
 
 def _check_driver(bench: Bench, alias: str, tool: Tool) -> None:

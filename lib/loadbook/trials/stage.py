@@ -178,6 +178,11 @@ class Stage:
             )
         return [own[number] for number in numbers]
 
+    @property
+    def load_launch(self) -> Launch:
+        """How the load generator is started on every driver."""
+        return Launch(nofile=self.setting(self.bench.plan.study.workload.role).nofile)
+
     def launch(self, seat: Seat, stem: str = "") -> Launch:
         """Return how the processes of a service are started, in the attempt whose jobs are named after `stem`."""
         setting = self.setting(seat.role)

@@ -59,8 +59,8 @@ class Attempt:
         self.record = blank_record(bench, planned, attempt)
         self.workload = self.study.workload_of(planned.treatment)
         self.stage = bench.stage(planned.treatment)
-        shares = share(self.workload, bench.drivers)
-        self.load = Load(bench.tools[self.workload.tool], shares, self.stage.target, load_name(self.stem))
+        tool, shares = bench.tools[self.workload.tool], share(self.workload, bench.drivers)
+        self.load = Load(tool, shares, self.stage.target, load_name(self.stem), self.stage.load_launch)
         self.watch = Watch(bench, monitor_name(self.stem), self.load.patience_s, self._watched_jobs())
         lease_s = self.load.patience_s + SERVICE_LEASE_EXTRA_S
         self.guards = Guards(self.stage, guard_name(self.stem), lease_s)
