@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from loadbook.hosts import connect
-from loadbook.hosts.facts import differences, facts, read
+from loadbook.hosts.facts import facts, read
+from loadbook.records.conditions import differences
 
 
 @pytest.mark.lab

@@ -11,7 +11,7 @@ from typing import Any
 
 from loadbook.design.study import Study
 from loadbook.gates.base import Hit, message
-from loadbook.hosts.facts import differences
+from loadbook.records.conditions import differences
 from loadbook.records.manifest import TrialRecord
 
 # host, what else the value belongs to (its tool, its treatment) -> value

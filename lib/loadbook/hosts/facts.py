@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from importlib.resources import files
-from typing import NamedTuple
 
 from loadbook.hosts.host import Host
 from loadbook.hosts.shell import cpu_list
@@ -15,7 +13,6 @@ Fact = dict[str, str | float | int | None]
 # facts whose change is only shown, and those that may vary a little; every other one must stay as it is
 INFO = frozenset({"cpu_mhz", "memory_available_b", "load_1min"})
 TOLERANCE = frozenset({"memory_total_b", "swap_total_b"})
-TOLERATED = 0.02
 
 SYSCTLS = (
     "net/core/somaxconn", "net/core/netdev_max_backlog", "net/core/rmem_max", "net/core/wmem_max",
@@ -33,19 +30,10 @@ _PLAIN = (
 )  # fmt: skip
 
 
-class Difference(NamedTuple):
-    """A fact that changed; `kind` as in the facts."""
-
-    name: str
-    before: str | float | None
-    after: str | float | None
-    kind: str
-
-
 def facts(host: Host) -> dict[str, Fact]:
     """Ask a host for all facts in one round trip: name -> {"value", "kind"}; what it cannot tell is None.
 
-    Kind "identity" must match between trials that are compared, "tolerance" within TOLERATED, "info" is only shown.
+    Kind "identity" must match between trials that are compared, "tolerance" nearly so, "info" is only shown.
     """
     text = files("loadbook.hosts").joinpath("facts.sh").read_text(encoding="utf-8")
     return read(host.script(text, SYSCTLS, timeout_s=15, check=True).stdout)
@@ -90,21 +78,3 @@ def _number(value: str | float | None) -> str | float | int | None:
     if isinstance(value, str) and re.fullmatch(r"-?\d+\.\d+", value):
         return float(value)
     return value
-
-
-def differences(
-    before: Mapping[str, Fact], after: Mapping[str, Fact], tolerated: float = TOLERATED
-) -> list[Difference]:
-    """Return the facts that differ by more than their kind allows; "info" facts never do."""
-    found = []
-    for name in dict.fromkeys([*before, *after]):
-        old, new = before.get(name, {}).get("value"), after.get(name, {}).get("value")
-        kind = str((after.get(name) or before[name]).get("kind"))
-        if kind != "info" and old != new and not (kind == "tolerance" and _close(old, new, tolerated)):
-            found.append(Difference(name, old, new, kind))
-    return found
-
-
-def _close(old: str | float | None, new: str | float | None, tolerated: float) -> bool:
-    numbers = isinstance(old, int | float) and isinstance(new, int | float)
-    return numbers and abs(float(new) - float(old)) <= tolerated * abs(float(old))  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import metric as metric_of
 from loadbook.design.study import Study
+from loadbook.records.conditions import Record
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.manifest import read_json
 from loadbook.records.planned import plan_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunData:
     """Everything that reports and statistics read about one run; nothing here touches a host.
 
@@ -36,6 +37,9 @@ class RunData:
     samples: pd.DataFrame
     traces: pd.DataFrame
     problems: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return f"RunData(run {self.run} of {self.study.name}, {len(self.trials)} trials, in {self.paths.raw})"
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -68,8 +72,20 @@ def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:
     run = layout.resolve_run(study, run)
     paths = layout.run(study, run)
     frames = {name: read_table(paths.table(name), name) for name in TABLES}
+    record = read_record(paths)
+    return RunData(record.study, run, paths, record.plan, record.run_json, record.facts, **frames)
+
+
+def read_record(paths: RunPaths) -> Record:
+    """Read the record of a run, its tables left alone.
+
+    Raises
+    ------
+    DataError : a file of the record is missing or torn.
+    UsageError : its study is no study to this loadbook.
+    """
     facts = {p.stem: read_json(p) for p in sorted(paths.facts.glob("*.json"))} if paths.facts.is_dir() else {}
-    return RunData(_recorded_study(paths), run, paths, plan_of(paths), read_json(paths.run_json), facts, **frames)
+    return Record(_recorded_study(paths), plan_of(paths), read_json(paths.run_json), facts)
 
 
 def _recorded_study(paths: RunPaths) -> Study:
