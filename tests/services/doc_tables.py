@@ -4,24 +4,18 @@ import re
 from pathlib import Path
 
 from loadbook.services import ServiceSpec, known_services, load_service
-from loadbook.services.values import EnumVar, IntVar, SwitchVar, TextVar, Var
+from loadbook.services.values import TextVar, Var
 
 PAGE = Path(__file__).parents[2] / "docs" / "services.md"
 
 
 def allowed(var: Var) -> str:
     """Say which values a variable may have."""
-    if isinstance(var, SwitchVar):
-        words = ["on", "off"]
-    elif isinstance(var, IntVar):
-        words = [f"{var.min} to {var.max}", *var.also]
-    elif isinstance(var, EnumVar):
-        words = list(var.values)
-    elif isinstance(var, TextVar):
-        words = [f"`{var.pattern}`".replace("|", "\\|")]
-    else:
-        words = ["an absolute path"]
-    return ", ".join(words + (["unset"] if var.unset else []))
+    return (
+        var.allowed.replace(var.pattern, f"`{var.pattern}`".replace("|", "\\|"))
+        if isinstance(var, TextVar)
+        else var.allowed
+    )
 
 
 def overview(spec: ServiceSpec) -> str:

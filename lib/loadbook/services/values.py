@@ -35,7 +35,15 @@ class _Var(Model):
             return None
         return self._typed(value)
 
+    @property
+    def allowed(self) -> str:
+        """Which values it may have, for readers: `0 to 100, auto, unset`."""
+        return ", ".join([*self._words(), *([UNSET] if self.unset else [])])
+
     def _typed(self, value: Level) -> str | int:
+        raise NotImplementedError
+
+    def _words(self) -> tuple[str, ...]:
         raise NotImplementedError
 
 
@@ -49,6 +57,9 @@ class SwitchVar(_Var):
         if word not in ("on", "off"):
             raise ValueError(f"must be on or off{self._or_unset()}")
         return str(word)
+
+    def _words(self) -> tuple[str, ...]:
+        return ("on", "off")
 
     def _or_unset(self) -> str:
         return " or unset" if self.unset else ""
@@ -71,6 +82,9 @@ class IntVar(_Var):
             raise ValueError(f"must be a whole number from {self.min} to {self.max}{also}")
         return value
 
+    def _words(self) -> tuple[str, ...]:
+        return (f"{self.min} to {self.max}", *self.also)
+
 
 class EnumVar(_Var):
     """One of `values`."""
@@ -84,6 +98,9 @@ class EnumVar(_Var):
             raise ValueError(f"must be one of {', '.join(known)}")
         return value
 
+    def _words(self) -> tuple[str, ...]:
+        return self.values
+
 
 class PathVar(_Var):
     """An absolute path on the host, of letters, digits and ``. _ + / -``, without ``..``."""
@@ -94,6 +111,9 @@ class PathVar(_Var):
         if not isinstance(value, str) or not _PATH.match(value) or ".." in value.split("/"):
             raise ValueError("must be an absolute path of letters, digits and . _ + - without '..'")
         return value
+
+    def _words(self) -> tuple[str, ...]:
+        return ("an absolute path",)
 
 
 class TextVar(_Var):
@@ -107,6 +127,9 @@ class TextVar(_Var):
         if not isinstance(text, str) or not _PLAIN.match(text) or not re.fullmatch(self.pattern, text):
             raise ValueError(f"must match {self.pattern}{' or be unset' if self.unset else ''}")
         return text
+
+    def _words(self) -> tuple[str, ...]:
+        return (self.pattern,)
 
 
 Var = Annotated[SwitchVar | IntVar | EnumVar | PathVar | TextVar, Field(discriminator="type")]
