@@ -8,7 +8,6 @@ on.
 from __future__ import annotations
 
 import contextlib
-from itertools import count
 
 from loadbook.core.errors import HostError, LoadbookError
 from loadbook.design.plan import PlannedTrial
@@ -53,7 +52,9 @@ def execute(bench: Bench, keeper: Keeper, on_event: OnEvent, until: int | None =
 
 def _do(bench: Bench, keeper: Keeper, planned: PlannedTrial, on_event: OnEvent) -> TrialRecord:
     """Attempt one trial until it ends or may not be tried again, and return its last record."""
-    for tried in count(1):
+    tried = 0
+    while True:
+        tried += 1
         must_have_room_here(keeper.paths.raw, bench.plan)
         number, folder = keeper.begin(planned)
         attempt = Attempt(bench, planned, number, folder)
@@ -77,7 +78,6 @@ def _do(bench: Bench, keeper: Keeper, planned: PlannedTrial, on_event: OnEvent) 
         if not again:
             return record
         on_event(Progress("note", f"{planned.trial}: {record.status} ({record.reason}); trying again"))
-    raise AssertionError("counting has no end")
 
 
 def _fault_of_host(record: TrialRecord) -> bool:
