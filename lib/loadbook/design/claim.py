@@ -29,19 +29,28 @@ class _Spec(BaseModel):
 class Claim(_Spec):
     """One sentence of an article about `treatment` against another, with the article's numbers for both.
 
-    `claim` is our short form, `quote` the article's own words where we have them. `kind` is the check; without one it
-    is better or worse, as the two numbers say. What the kinds need besides:
-
-    best : `among`, the rivals that it must be ahead of, `against` being one more.
-    interaction : one factor brings errors, a second one removes them. `factors` names both, `treatment` has both,
-        `against` only the first; `among` are the arms that complete the four cells (default: all that ran).
-    slope : `factors` names the one with the numbers of x, `slope` is the range of the log-log slope that the sentence
-        means, `among` the points between `against` and `treatment`.
-    resource : what `treatment` used of a `resource` of the hosts of a `role`, in every trial, lies in the range `used`:
-        a share of the capacity, of memory the highest use in bytes. `against` plays no part in it.
-
-    `further` are more pairs of the same comparison (other page sizes, say): the geometric mean of the ratios is
-    judged. `margin` replaces the study's; of errors it is the share of trials that matters.
+    Attributes
+    ----------
+    claim : our short form.
+    quote : the article's own words, where we have them.
+    kind : the check (docs/claims.md); without one better or worse, as the two numbers say.
+    treatment, against : the two treatments of the study; of a resource only the first counts.
+    among : of "best" the rivals besides `against`; of "slope" the points between the two; of "interaction" the arms
+        that complete the four cells (default: all that ran).
+    further : more pairs of the same comparison (other page sizes, say): the geometric mean of the ratios is judged.
+    factors : of "interaction" the cause and the remedy, `treatment` having both, `against` the cause; of "slope" the
+        one with the numbers of x.
+    slope : range of the log-log slope that the sentence means.
+    resource : of the hosts of `role`.
+    role : whose hosts' resource is meant.
+    used : range of what `treatment` used of it in every trial: a share of the capacity, of memory the highest use in
+        bytes.
+    margin : instead of the study's; of errors the share of trials that matters.
+    value, against_value : the article's numbers for both treatments, in the metric's unit.
+    metric : what they are (docs/data-format.md).
+    statistic : p99, say, of a time.
+    errors, against_errors : requests that failed, by the article.
+    offered_per_s : requests per second that its tool offered, of an open load.
     """
 
     claim: str
@@ -104,7 +113,14 @@ class Claim(_Spec):
 
 
 class Published(_Spec):
-    """What an article measured: its source, its file or files beside the study, its claims."""
+    """What an article measured.
+
+    Attributes
+    ----------
+    source : who, what, where, when.
+    file : its output or table, one file or several beside the study.
+    claims : its sentences.
+    """
 
     source: str
     file: str | tuple[str, ...] | None = None

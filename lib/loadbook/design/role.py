@@ -83,16 +83,21 @@ class Setting(Spec):
 
     Attributes
     ----------
+    service : the software (docs/services.md).
+    vars : variables of the service.
+    external : host:port of something that is measured, not configured; the hosts file must name it, too.
     backends : roles that its requests go on to; they are started first, and it is told their addresses.
     hosts : how many of the role's hosts run its service, in the order of the hosts file.
     cpus : CPUs of its processes, numbered within those that its host has ("0", "0-1", "0,2"); "all": every one.
-    cpu_quota : CPUs' worth of time that its processes get together; None: no limit.
-    nofile : open files that each of its processes may have; None: what the login has.
-    sysctls : settings of the host's kernel for the time of the trial.
-    delay_ms, loss, rate_mbit : what is done to the network on the way from the driver's hosts to the load's target:
-        milliseconds added to every packet there, none on the way back, share of packets lost, megabits per second. Of
-        another role rate_mbit alone counts: megabits per second of all that its hosts send.
+    cpu_quota : CPUs' worth of time that its processes get together, without it no limit; needs may = ["cgroup"].
+    nofile : open files that each of its processes may have; without it what the login has.
+    sysctls : settings of its hosts' kernel for the time of the trial; needs may = ["sysctl"].
+    delay_ms : of the role that drives: milliseconds added to every packet on the way to the load's target, none on the
+        way back.
+    loss : of the role that drives: share of packets lost on that way.
+    rate_mbit : of the role that drives: megabits per second on that way; of another role, of all that its hosts send.
     config : a file beside the study that takes the place of the service's own main template.
+    config_text : what it holds; filled in when the study is read.
     mode : "managed", a process of our own in its own folder; "system", the host's own server, with its files replaced
         for the time of a trial.
     """
@@ -100,7 +105,7 @@ class Setting(Spec):
     service: Name | None = None
     mode: Literal["managed", "system"] = "managed"
     vars: dict[Ident, Level] = Field(default_factory=dict)
-    external: HostPort | None = Field(None, description="host:port of something that is measured, not configured")
+    external: HostPort | None = None
     backends: Annotated[tuple[Ident, ...], BeforeValidator(_listed)] = ()
     hosts: Annotated[int, Field(ge=1, le=1000)] = 1
     cpus: CpuList = "all"
@@ -126,7 +131,12 @@ class Setting(Spec):
 
 
 class Role(Setting):
-    """What a host does in the study; a role with a `service` runs it with `vars` (the baseline's values)."""
+    """What a host does in the study; a role with a `service` runs it with `vars` (the baseline's values).
+
+    Attributes
+    ----------
+    variants : other settings of the role by name, for a factor `of = "variant"`; what one does not say is the role's.
+    """
 
     variants: dict[Name, Setting] = Field(default_factory=dict)
 

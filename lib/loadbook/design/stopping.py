@@ -20,7 +20,13 @@ POCOCK = {2: 0.0294, 3: 0.0221, 4: 0.0182, 5: 0.0158}
 
 
 class Stopping(BaseModel):
-    """The rule by which a run ends, and after how many blocks it looks (only with the rule "looks")."""
+    """The rule by which a run ends.
+
+    Attributes
+    ----------
+    rule : after `blocks`; at planned looks, each with a smaller threshold; or whenever all is decided.
+    looks : numbers of blocks, two to five, equally spaced; only with the rule "looks", and needed there.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -9,124 +9,47 @@ from pydantic import Field, model_validator
 
 from loadbook.core.errors import UsageError
 from loadbook.design.claim import Published
-from loadbook.design.role import Facet, Ident, Level, Name, Role, Setting, Spec
+from loadbook.design.role import Ident, Level, Name, Role, Setting, Spec
+from loadbook.design.rules import Gates, Monitors, Reset
 from loadbook.design.stopping import Stopping, last_look
+from loadbook.design.treatment import Factor, Factorial, Grid, Treatment
 from loadbook.design.workload import Workload
-
-
-class Factor(Spec):
-    """What treatments set, with the allowed `levels`: a variable of a role's service, or, by `of`, another part of it.
-
-    `of` names a key of the role (`hosts`, `cpus`, `sysctls`, ...), "variant" for one of its variants, or "workload"
-    for a key of the load. `var` is the variable, the kernel setting, or the load's key.
-    """
-
-    role: str = "web"
-    of: Facet = "vars"
-    var: Annotated[str, Field(max_length=100)] | None = Field(None, description="default: the factor's own name")
-    levels: Annotated[tuple[Level, ...], Field(min_length=2)]
-
 
 PAGE = "page_bytes"  # the variable by which services are told the size of their page
 
 
-class Factorial(Spec):
-    """Treatments made by rule (design.factorial): every name of `factors`, or a `fraction` of their combinations.
-
-    A name is a factor or one of `groups`, whose factors are switched together. `levels` states low and high where a
-    factor has more than two. `generators` ("d = a b c") choose the fraction instead; one that mixes main effects with
-    pairs is allowed only as a `screening`.
-    """
-
-    factors: Annotated[tuple[Ident, ...], Field(min_length=2, max_length=9)]
-    levels: dict[Ident, tuple[Level, Level]] = Field(default_factory=dict)
-    groups: dict[Ident, Annotated[tuple[Ident, ...], Field(min_length=1)]] = Field(default_factory=dict)
-    labels: dict[Name, str] = Field(default_factory=dict, description="of combinations: names are letters of factors")
-    fraction: Literal["full", "half", "quarter", "eighth", "sixteenth"] = "full"
-    generators: tuple[str, ...] = ()
-    screening: bool = False
-
-
-class Grid(Spec):
-    """Treatments made by rule: every combination of the levels of `factors`, named by its levels.
-
-    `label` is the name that readers see, with `{factor}` for a level; `only` limits a factor to some of its levels.
-    """
-
-    factors: Annotated[tuple[Ident, ...], Field(min_length=1, max_length=6)]
-    only: dict[Ident, Annotated[tuple[Level, ...], Field(min_length=1)]] = Field(default_factory=dict)
-    label: str | None = None
-
-
-class Treatment(Spec):
-    """One combination of levels: what it sets differs from the roles' vars; `same_as` repeats another exactly.
-
-    `workload` holds what differs from the study's own load: another tool, say, to see how far tools agree.
-
-    `check` makes it a check of the laboratory instead of a treatment: "aa" (a duplicate of the baseline) or
-    "control" (a cost known to be real, `expect` being its sign).
-    """
-
-    label: str | None = None
-    set: dict[str, Level] = Field(default_factory=dict)
-    workload: dict[str, Any] = Field(default_factory=dict)
-    same_as: str | None = None
-    check: Literal["aa", "control"] | None = None
-    expect: Literal["better", "worse"] | None = None
-    expect_effect: float | None = Field(None, description="known effect, ratio minus 1, drawn as a tick")
-    note: str | None = None
-
-
-class Monitors(Spec):
-    """Traces of every host of the trial; `interval_s` between samples.
-
-    `sources` are our own sampler, which needs nothing installed, and what else is asked on each host while the load
-    runs: a munin node, a Prometheus node_exporter. Asking costs the host something (docs/traces.md).
-    """
-
-    interval_s: Annotated[float, Field(ge=0.05, le=60)] = 0.25
-    sources: tuple[Literal["sampler", "munin", "node-exporter"], ...] = ("sampler",)
-
-
-class Gates(Spec):
-    """Thresholds of the validity rules (docs/gates.md); the defaults are the one place where they stand."""
-
-    max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    doubt_error_share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    driver_cpu: Annotated[float, Field(gt=0, le=1)] = 0.95
-    driver_cpu_doubt: Annotated[float, Field(gt=0, le=1)] = 0.90
-    driver_own_share: Annotated[float, Field(ge=0, le=1)] = 0.5
-    drivers_apart: Annotated[float, Field(ge=0, le=1)] = 0.25
-    drivers_apart_doubt: Annotated[float, Field(ge=0, le=1)] = 0.05
-    offered_ceiling: Annotated[float, Field(gt=0, le=1)] = 0.98
-    offered_shortfall: Annotated[float, Field(gt=0, le=1)] = 0.95
-    steal: Annotated[float, Field(ge=0, le=1)] = 0.02
-    foreign_cpu: Annotated[float, Field(ge=0)] = 0.10
-    aa_p: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    trace_coverage: Annotated[float, Field(gt=0, le=1)] = 0.95
-    little_tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.3
-    min_tail_requests: Annotated[float, Field(ge=0)] = 20.0
-    bytes_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.02
-    header_bytes: Annotated[int, Field(ge=0)] = 1024
-    clock_step_s: Annotated[float, Field(ge=0)] = 0.1
-    absurd_duration: Annotated[float, Field(gt=1)] = 10.0
-    facts_tolerance: Annotated[float, Field(ge=0)] = 0.02
-    rest_time_wait: Annotated[int, Field(ge=0)] = 5000
-    rest_conntrack: Annotated[int, Field(ge=0)] = 5000
-    rest_open_files: Annotated[int, Field(ge=0)] = 1000
-    rest_load: Annotated[float, Field(ge=0)] = 2.0
-
-
-class Reset(Spec):
-    """When a host counts as back at rest before a trial; `wait_s` bounds the wait."""
-
-    wait_s: Annotated[float, Field(ge=0, le=600)] = 10.0
-    settle_s: Annotated[float, Field(ge=0, le=60)] = 0.1
-    max_time_wait: Annotated[int, Field(ge=0)] = 5000
-
-
 class Study(Spec):
-    """One question and everything needed to answer it again."""
+    """One question and everything needed to answer it again.
+
+    Attributes
+    ----------
+    schema : of this format.
+    name : the file's name without its ending.
+    question : what the report answers, at least 3 characters.
+    background : what a reader should know.
+    notebooks : the pages of the report, of notebooks/; the first is the study's own.
+    metric : what is compared (docs/data-format.md).
+    baseline : the treatment that others are compared with.
+    apart : a factor whose levels are conditions (near, remote), each judged by itself.
+    margin : the smallest difference that matters, 0.02 for 2 %; with asks = "no-loss" the largest loss that is
+        accepted, and needed.
+    blocks : how often every treatment runs.
+    stopping : when a run ends (docs/stopping.md).
+    contrasts : what each treatment is compared with: the baseline, the one before it, or the best (docs/contrasts.md).
+    asks : whether they differ, or only whether a loss beyond the margin is excluded.
+    seed : what the order within blocks is drawn from.
+    subset : the treatments that run unless others are asked for; "default" means all where no subset has this name.
+    roles : what hosts do, and with which service.
+    workload : what is requested, and how hard.
+    factors : what treatments may set.
+    factorial, grid : treatments made by rule (docs/factorial.md, docs/study-file.md).
+    treatments : what is compared.
+    subsets : groups of treatments by name, each with the baseline; one called "smoke" is the smoke variant.
+    monitors : what is recorded of hosts during a trial.
+    reset : how hosts come to rest between trials.
+    gates : limits of the validity rules (docs/gates.md).
+    published : what an article said (docs/claims.md).
+    """
 
     schema_version: Literal[1] = Field(1, alias="schema")
     name: Name
@@ -135,7 +58,7 @@ class Study(Spec):
     notebooks: tuple[str, ...] = ("config_effects", "run_quality")
     metric: str = "ok_per_s"
     baseline: str
-    apart: Ident | None = Field(None, description="factor whose levels are conditions, each judged by itself")
+    apart: Ident | None = None
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
     stopping: Stopping = Stopping()

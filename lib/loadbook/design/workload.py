@@ -13,13 +13,34 @@ UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=2000)]
 
 
 class Workload(BaseModel):
-    """The load of one study.
+    """The load of one study; what a tool cannot do of it is refused, never left out (docs/tools.md).
 
-    Closed: `connections` each send the next request when the last is answered and `think_time_s` is over. Open:
-    `rate_per_s` requests start every second whatever the server does, `calls_per_connection` on each connection.
-    Times are seconds. With `requests` the load ends after so many of them, all connections together, and `duration_s`
-    is what they are expected to take: plans count with it, and a load that takes over three times as long has hung.
-    `plan` names a file beside the study with a plan of the tool's own (JMeter's .jmx); `plan_text` is what it holds.
+    Attributes
+    ----------
+    tool : the load generator (docs/tools.md).
+    model : closed: each connection sends the next request when the last is answered; open: requests start at a rate,
+        whatever the server does.
+    role : who drives: all hosts of this role.
+    target : the role that gets the load.
+    scheme : https takes any certificate.
+    path : what is asked for; it cannot lead to another host.
+    duration_s : seconds of measurement.
+    requests : end after so many, all connections together; duration_s is then what they are expected to take, and a
+        load that takes over three times as long has hung.
+    warmup_s : seconds of the same load before the measurement.
+    connections : open at a time, all drivers together.
+    threads : of the tool, on each driver.
+    think_time_s : seconds between an answer and the next request of its connection; closed loads only.
+    rate_per_s : requests that start each second, all drivers together; open loads only, and needed there.
+    calls_per_connection : requests on each connection of an open load.
+    keepalive : false: a connection for every request.
+    timeout_s : seconds after which a request counts as lost.
+    headers : of each request; no login, as it would stand in data and process lists.
+    expect_status : what the page must answer before and after the load.
+    expect_bytes : how long the page must be.
+    extra : options of the tool's own, for what no key here says.
+    plan : a file beside the study with a plan of the tool's own (JMeter's .jmx).
+    plan_text : what it holds; filled in when the study is read.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

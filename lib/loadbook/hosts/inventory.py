@@ -36,12 +36,27 @@ def _plain_folder(value: str) -> str:
 class HostEntry(BaseModel):
     """One host: what cannot be known from ~/.ssh/config.
 
-    `address` is what the driver aims its load at (default: the name that ssh connects to); `ssh` is the name looked
-    up in ~/.ssh/config (default: the alias). The fields host_name to known_hosts override ~/.ssh/config.
-    `may` lists what loadbook may change of the host during a trial, its kernel's settings or the files of its own
-    servers ("system"): nothing unless it stands there. `state` is where the host keeps what was there before.
-    `max_requests_per_s`, `max_connections` and `max_load_s` (seconds, one trial's load with its warm-up) are what a
-    study may send to the host at most, by all drivers together, directly or through balancers.
+    Attributes
+    ----------
+    roles : what it is for; each study names its own (driver, web, balancer, app, ...).
+    ssh : its name in ~/.ssh/config; default: the alias.
+    address : what drivers and balancers aim at; default: the name that ssh connects to.
+    workdir : on the host, all that loadbook writes there; default: /tmp/loadbook-<user>-<alias>.
+    lock : the file there that one run at a time holds; default: /tmp/loadbook-host.lock.
+    state : folder there for what is changed and what was there before, outlives a reboot; default: /var/lib/loadbook
+        of root, ~/.local/state/loadbook of others.
+    host_name, port, user, identity_file : instead of what ~/.ssh/config says.
+    service_port : first port of the services on it; below 1024 takes root there.
+    cpus : CPUs that everything has which loadbook starts there; studies number theirs within these.
+    may : what may be changed for the time of a trial, and is put back: kernel settings, delay, loss and rate of its
+        network, CPU time, packet rules, the files of its own servers. Each takes root there.
+    price_per_month : in the file's currency.
+    munin_port : of its munin node; 0: it has none.
+    exporter_port : of its node_exporter; 0: it has none.
+    link_mbit : rate of its network link, Mbit/s.
+    max_requests_per_s : most that a study may send to it, by all drivers together, directly or through balancers.
+    max_connections : most connections that a load may have open to it.
+    max_load_s : longest load of one trial, its warm-up included, seconds.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,34 +64,36 @@ class HostEntry(BaseModel):
     roles: tuple[Alias, ...]
     ssh: HostName | None = None
     address: HostName | None = None
-    workdir: Folder | None = Field(None, description="on the host; default /tmp/loadbook-<user>-<alias>")
-    lock: Folder | None = Field(None, description="file that one run at a time holds; default /tmp/loadbook-host.lock")
-    state: Folder | None = Field(
-        None, description="on the host, outlives a reboot; default /var/lib/loadbook of root, ~/.local/state/loadbook"
-    )
+    workdir: Folder | None = None
+    lock: Folder | None = None
+    state: Folder | None = None
     host_name: HostName | None = None
     port: Annotated[int, Field(gt=0, lt=65536)] | None = None
     user: UserName | None = None
     identity_file: str | None = None
-    service_port: Annotated[int, Field(gt=0, lt=65536)] = Field(18080, description="below 1024 takes root there")
-    cpus: tuple[int, ...] | None = Field(None, description="CPU mask that everything we start there gets")
+    service_port: Annotated[int, Field(gt=0, lt=65536)] = 18080
+    cpus: tuple[int, ...] | None = None
     may: tuple[Permit, ...] = ()
-    price_per_month: Annotated[float, Field(gt=0)] | None = Field(None, description="in the hosts file's currency")
-    munin_port: Port = Field(4949, description="of its munin node; 0: it has none")
-    exporter_port: Port = Field(9100, description="of its node_exporter; 0: it has none")
-    link_mbit: Annotated[float, Field(gt=0)] | None = Field(None, description="rate of its network link, Mbit/s")
+    price_per_month: Annotated[float, Field(gt=0)] | None = None
+    munin_port: Port = 4949
+    exporter_port: Port = 9100
+    link_mbit: Annotated[float, Field(gt=0)] | None = None
     max_requests_per_s: Annotated[float, Field(gt=0)] | None = None
     max_connections: Annotated[int, Field(gt=0)] | None = None
     max_load_s: Annotated[float, Field(gt=0)] | None = None
 
 
 class HostsFile(BaseModel):
-    """A whole hosts.toml; `known_hosts` is the file of trusted keys (default: beside hosts.toml).
+    """A whole hosts.toml.
 
-    `external` lists what studies may put load on beside the hosts, as host:port; nothing else is ever a target.
-    `currency` is what its prices are in, as it is to be printed ("EUR"). `external_prices` are those of roles that a
-    study fills with an external address, a month each: what no host of ours runs.
-    `replay` is the folder of a recorded run, relative to the file: its hosts answer as they did then, without any host.
+    Attributes
+    ----------
+    known_hosts : the file of trusted keys; default: beside this one.
+    replay : folder of a recorded run, relative to this file: its hosts answer as they did then, without any host.
+    external : what studies may put load on beside the hosts, as host:port; nothing else is ever a target.
+    currency : what prices are in, as it is to be printed (EUR).
+    external_prices : role -> price a month of what no host of this file runs.
+    hosts : by alias.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
