@@ -124,12 +124,13 @@ def read_plan(raw: dict[str, Any], source: str) -> Plan:
 
 def spec_of(study: Study) -> dict[str, Any]:
     """Return the whole spec as JSON values, includes resolved."""
-    return study.model_dump(mode="json", by_alias=True)
+    return study.model_dump(mode="json", by_alias=True, exclude=None if study.gate else {"gate"})
 
 
 def study_sha256(study: Study) -> str:
-    """Return the sha256 of what the study means: comments, order and formatting of its file do not count."""
-    return hashlib.sha256(json.dumps(spec_of(study), sort_keys=True).encode()).hexdigest()
+    """Return the sha256 of what is measured: comments, order, formatting and `[gate]` of its file do not count."""
+    measured = {key: value for key, value in spec_of(study).items() if key != "gate"}
+    return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()
 
 
 def _order(treatments: tuple[str, ...], seed: int, block: int) -> list[str]:

@@ -19,6 +19,8 @@ _PLAIN = re.compile(r"[\w.-]{1,80}\Z", re.ASCII)
 _UNION_TAGS = frozenset({"str", "int", "float", "bool"})
 # who drives, what is served and how the load is made belong to the question, not to a treatment
 SAME_FOR_ALL = frozenset({"role", "target", "model", "scheme"})
+# two tables that are easily mixed up
+OF_GATES = {"gate": "what fails a build", "gates": "the limits by which a trial counts"}
 # keys of a claim that name a treatment, a metric or a factor
 CLAIM_NAMES = frozenset({"treatment", "against", "among", "further", "metric", "factors"})
 
@@ -64,21 +66,40 @@ def suggest(name: object, known: Iterable[str]) -> str:
 
 def _message(detail: Any, loc: list[int | str], model: type[BaseModel]) -> str:
     if detail["type"] == "extra_forbidden":
-        return f"unknown key{suggest(loc[-1], _fields_at(model, loc[:-1]))}"
+        return _of_the_other_gate(loc, model) or f"unknown key{suggest(loc[-1], _fields_at(model, loc[:-1]))}"
     if detail["type"] == "missing":
-        return "is required"
+        return f"is required{_meant(model, loc)}"
     if detail["type"] == "string_pattern_mismatch":
         return f"must match {detail['ctx']['pattern']} (is {shown(detail['input'])})"
     message = str(detail["msg"]).removeprefix("Value error, ")
     return message if isinstance(detail["input"], dict) else f"{message} (is {shown(detail['input'])})"
 
 
+def _of_the_other_gate(loc: list[int | str], model: type[BaseModel]) -> str | None:
+    """Say so where a key of [gate] stands in [gates], or the other way round: one letter between two tables."""
+    table = loc[0] if len(loc) > 1 else None
+    other = {"gate": "gates", "gates": "gate"}.get(str(table))
+    if other is None or loc[-1] not in _fields_at(model, [other]):
+        return None
+    return f"is a key of [{other}], {OF_GATES[other]}; [{table}] holds {OF_GATES[str(table)]}"
+
+
+def _meant(model: type[BaseModel], loc: list[int | str]) -> str:
+    """Return what a key is for, where its field says so."""
+    field = _model_at(model, loc[:-1]).model_fields.get(str(loc[-1])) if loc else None
+    return f": {field.description}" if field and field.description else ""
+
+
 def _fields_at(model: type[BaseModel], loc: Iterable[int | str]) -> list[str]:
+    return [field.alias or name for name, field in _model_at(model, loc).model_fields.items()]
+
+
+def _model_at(model: type[BaseModel], loc: Iterable[int | str]) -> type[BaseModel]:
     for part in loc:
         field = next((f for n, f in model.model_fields.items() if part in (n, f.alias)), None)
         if field is not None:  # any other part is a key or an index inside the table that we are in
             model = _model_in(field.annotation) or model
-    return [field.alias or name for name, field in model.model_fields.items()]
+    return model
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

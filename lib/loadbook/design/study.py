@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from loadbook.core.errors import UsageError
+from loadbook.design.build_gate import BuildGate
 from loadbook.design.claim import Published
 from loadbook.design.role import Ident, Level, Name, Role, Setting, Spec
 from loadbook.design.rules import Gates, Monitors, Reset
@@ -48,6 +49,7 @@ class Study(Spec):
     monitors : what is recorded of hosts during a trial.
     reset : how hosts come to rest between trials.
     gates : limits of the validity rules (docs/gates.md).
+    gate : what fails a build.
     published : what an article said (docs/claims.md).
     """
 
@@ -76,6 +78,7 @@ class Study(Spec):
     monitors: Monitors = Monitors()
     reset: Reset = Reset()
     gates: Gates = Gates()
+    gate: BuildGate | None = None
     published: Published | None = None
 
     @model_validator(mode="before")

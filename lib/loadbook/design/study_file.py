@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
 from loadbook.core.toml import read_text, read_toml
-from loadbook.design import factorial_file, grid, problems, settings
+from loadbook.design import build_gate, factorial_file, grid, problems, settings
 from loadbook.design.stopping import Stopping
 from loadbook.design.study import Study, Treatment
 
@@ -30,7 +30,8 @@ def read_study(path: Path) -> Study:
         study = Study.model_validate(raw)
     except ValidationError as error:
         found += problems.of_validation(error, Study)
-    found += [p for p in problems.of_meaning(raw) if p.path not in {q.path for q in found}]
+    meant = [*problems.of_meaning(raw), *build_gate.problems(raw)]
+    found += [p for p in meant if p.path not in {q.path for q in found}]
     if study is not None and not found:
         found = settings.problems(study)
     if study is None or found:
@@ -95,6 +96,7 @@ def smoke(study: Study) -> Study:
             "treatments": made | {name: _short(study, name) for name in study.treatments if name in kept - set(made)},
             "workload": study.workload.shortened(*SMOKE_S),
             "published": published,
+            "gate": study.gate and study.gate.among(few),
         }
     )
 

@@ -1,0 +1,92 @@
+"""A run judged by the build gate of its study, as a document for machines; `cli.gate` prints it, pages show a line."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from loadbook.design.build_gate import BuildGate
+from loadbook.records.rundata import RunData
+from loadbook.report import parts
+from loadbook.stats.build_gate import Case, Judged, judge
+from loadbook.stats.result import Analysis
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A run with what its build gate says; `late`: the gate was written after the run was planned."""
+
+    data: RunData
+    gate: BuildGate
+    analysis: Analysis
+    judged: Judged
+    late: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What the gate says, and that it was written after the run where it was."""
+        return self.judged.sentence + (" [gate] was written after this run was planned." if self.late else "")
+
+
+def gated(data: RunData, written_since: BuildGate | None = None) -> Gated | None:
+    """Judge a run by the build gate that its study had when the run was planned; None where there is none.
+
+    Parameters
+    ----------
+    written_since : the gate of the study's file now; it counts where the run was planned without one.
+    """
+    gate = data.study.gate or written_since
+    if gate is None:
+        return None
+    analysis = analysis_of(data)
+    return Gated(data, gate, analysis, judge(gate, analysis, data), late=data.study.gate is None)
+
+
+def analysis_of(data: RunData) -> Analysis:
+    """Return the answer to a study's own question; conditions that are judged apart each against their own baseline."""
+    from loadbook.stats.analyse import analyse
+
+    apart = parts.parts_of(data)
+    return parts.together({level: analyse(part) for level, part in apart.items()}) if len(apart) > 1 else analyse(data)
+
+
+def document(found: Gated) -> dict[str, Any]:
+    """Return the JSON summary (docs/ci.md has its fields); effects and intervals are ratios minus 1."""
+    data, judged = found.data, found.judged
+    numbers = {word: len(judged.of(word)) for word in ("passed", "failed", "invalid", "skipped")}
+    return {
+        "schema": SCHEMA,
+        "study": data.study.name,
+        "run": data.run,
+        "question": data.study.question,
+        "metric": found.analysis.metric,
+        "statistic": found.analysis.statistic,
+        "margin": found.analysis.margin,
+        "started": data.run_json["started"],
+        "ended": data.run_json["ended"],
+        "outcome": judged.outcome,
+        "exit_code": judged.exit_code,
+        "sentence": found.sentence,
+        "gate": found.gate.model_dump(mode="json", exclude_none=True),
+        "written_after_run": found.late,
+        "numbers": numbers,
+        "cases": [_case(case) for case in judged.cases],
+    }
+
+
+def _case(case: Case) -> dict[str, Any]:
+    said = asdict(case)
+    del said["row"]
+    return said | _numbers(case)
+
+
+def _numbers(case: Case) -> dict[str, Any]:
+    """Return the numbers of a comparison; those of one that may not be made are null."""
+    verdict = case.row.verdict if case.row else None
+    if verdict is None:
+        return {}
+    found, known = verdict.comparison, verdict.kind != "invalid"
+    numbers = {key: getattr(found, key) if known else None for key in ("effect", "ci95", "ci90", "p", "p_adjusted")}
+    return {"against": found.baseline, "verdict": verdict.kind, **numbers, "blocks": found.blocks}
