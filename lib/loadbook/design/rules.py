@@ -26,10 +26,12 @@ class Monitors(Spec):
 class Gates(Spec):
     """Thresholds of the validity rules (docs/gates.md); the defaults are the one place where they stand.
 
+    Not `[gate]`, which says what verdicts fail a build.
+
     Attributes
     ----------
-    max_error_share : share of all requests from which a trial is invalid.
-    doubt_error_share : share of all requests from which it is a doubt.
+    max_error_share : share of all requests that may fail in a trial.
+    doubt_error_share : the same, for a doubt.
     driver_cpu : share of a driver's CPU, or of the core of a tool with one thread.
     driver_cpu_doubt : the same, for a doubt.
     driver_own_share : of that, the share that must be the load generator's.
