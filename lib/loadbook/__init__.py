@@ -62,4 +62,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_VERBS, "__version__"])
+    # a page is what one notebook calls; what people look for is not among a dozen of them
+    return sorted([*(name for name in _VERBS if not name.endswith("_page")), "__version__"])

@@ -47,6 +47,12 @@ def test_a_study_that_cannot_be_read_does_not_hide_the_others(run, home):
     assert rows.loc[STUDY, "runs"] == 1
 
 
+def test_no_repr_is_longer_than_a_screen(run):
+    shown = [lb.plan(STUDY), lb.state(STUDY), lb.run(STUDY), run.data, run.provenance(), run, run.compare(), run.plot]
+    assert all(len(repr(one).splitlines()) < 50 and "<" not in repr(one)[:200] for one in shown)
+    assert all("<style" in one._repr_mimebundle_()["text/html"] for one in shown[:3])
+
+
 def test_frames_are_plain_pandas(run):
     assert all(type(getattr(run, name)) is pd.DataFrame for name in FRAMES)
     assert len(run.trials) == 32
@@ -91,7 +97,9 @@ def test_each_value_of_a_column_by_itself(run):
     assert list(found.groups) == ["first", "second"]
     assert set(found.frame["half"]) == {"first", "second"} and "half = second: " in repr(found)
     factor = run.compare(by="access_log")
-    assert list(factor.groups) and "control-access-log" in set(factor.frame["treatment"])
+    assert list(factor.groups) == ["off", "unbuffered"] and "control-access-log" in set(factor.frame["treatment"])
+    alone = factor.frame[factor.frame["access_log"] == "unbuffered"]
+    assert list(alone["kind"]) == ["baseline"]
 
 
 def test_some_trials_only(run):
@@ -101,6 +109,7 @@ def test_some_trials_only(run):
     assert less.compare().frame["verdict"].dropna().ne("invalid").any()
     assert len(run.only(run.trials["valid"]).trials) == 31
     assert len(run.without("t0001", "t0002").trials) == 30
+    assert "9 of 32 trials left out by hand" in repr(less.without("t0009"))
 
 
 def test_slow_trials_and_why(run):
@@ -126,6 +135,8 @@ def test_slow_trials_and_why(run):
         (lambda r: r.compare(treatments=["nopush"]), "no treatment 'nopush'", "treatments: auto-nopush"),
         (lambda r: r.compare(by="acces_log"), "no column", "columns: access_log"),
         (lambda r: r.only("blok > 2"), "is no query", "columns: block"),
+        (lambda r: r.only([True]), "a truth value for each of the 32 trials", None),
+        (lambda r: r.only(["t0001"] * 32), "a truth value for each", None),
         (lambda r: r.only("block > 99"), "no trial is left", None),
         (lambda r: r.without("t99"), "no trial 't99'", None),
         (lambda r: r.why("t0100"), "no trial 't0100'", "trials: t0"),
@@ -139,6 +150,10 @@ def test_slow_trials_and_why(run):
         (lambda r: r.plot.order("latency p98"), "no metric", "measured there: latency p9"),
         (lambda r: r.plot.order().save("x.exe"), "no kind of picture", "kinds: "),
         (lambda r: r.measurments, "no attribute", "attributes: measurements"),
+        (lambda r: lb.state("recordd"), "no study .recordd. in .*did you mean .recorded.", None),
+        (lambda r: lb.ingest("recordd"), "no study .recordd. in .*did you mean .recorded.", None),
+        (lambda r: lb.plan("recordd"), "no study .recordd. in .*did you mean .recorded.", None),
+        (lambda r: lb.run("recordd"), "no study .recordd. in .*did you mean .recorded.", None),
         (lambda r: lb.stuides(), "no verb 'stuides'", "verbs: studies"),
     ],
 )  # fmt: skip

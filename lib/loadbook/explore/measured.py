@@ -49,6 +49,17 @@ def wide(data: RunData, names: tuple[str, ...]) -> pd.DataFrame:
     return frame[[*KNOWN, *names, *(c for c in columns if c not in KNOWN)]]
 
 
+def worst(data: RunData, metric: str = "") -> pd.DataFrame:
+    """Return every trial, that which is worst beside the median of its treatment first; see `Run.slowest`."""
+    name = metric or data.study.metric
+    frame = wide(data, (name,))
+    usual = frame[name].where(frame["valid"]).groupby(frame["treatment"]).transform("median")
+    frame["away"] = frame[name] / usual - 1
+    higher = METRICS[name.partition(" ")[0]].better != "lower"
+    shown = frame[["trial", "treatment", "block", "slot", name, "away", "status", "valid", "gates"]]
+    return shown.sort_values("away", ascending=higher, kind="stable", ignore_index=True)
+
+
 def column(frame: pd.DataFrame, name: str) -> str:
     """Return the column of the trials that a name means, a factor's by the factor's own name."""
     for known in (name, f"factor_{name}"):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError
 from loadbook.core.names import unknown
 from loadbook.explore.cards import Card
+from loadbook.explore.drawn import Drawn
 from loadbook.explore.measured import which
 from loadbook.records.rundata import RunData
 from loadbook.report import claims, tails, trials
@@ -16,44 +16,10 @@ from loadbook.report.balancers import BalancersPage
 from loadbook.report.blocks import Block, block
 from loadbook.report.effects import EffectsPage
 from loadbook.report.page import figure_module
-from loadbook.report.show import show
 from loadbook.stats import saturation
 
 if TYPE_CHECKING:
     from loadbook.stats.result import Analysis
-
-
-class Drawn(Card):
-    """A figure of a run: shown in a cell with its caption; `figure()` is matplotlib's, `save(path)` writes it."""
-
-    def __init__(self, module: Any, *data: Any, **options: Any) -> None:
-        self._module, self._data, self._options = module, data, options
-
-    def _shown(self) -> Block:
-        """Return the picture, wide and narrow, with its caption and its words for the blind."""
-        return self._block
-
-    @cached_property
-    def _block(self) -> Block:
-        return show(self._module, *self._data, **self._options)
-
-    @property
-    def answer(self) -> str:
-        """What the figure says, in one sentence."""
-        return str(self._module.answer(*self._data, **self._options))
-
-    def figure(self, narrow: bool = False) -> Any:
-        """Return the figure as an object of matplotlib, to go on with; `narrow` is the one for phones."""
-        return self._module.draw(*self._data, **self._options, narrow=narrow)
-
-    def save(self, path: str, narrow: bool = False) -> Path:
-        """Write the figure to a file; its ending (.svg, .png, .pdf) says how."""
-        out = Path(path)
-        kinds = sorted(self.figure().canvas.get_supported_filetypes())
-        if out.suffix.removeprefix(".") not in kinds:
-            raise unknown("kind of picture", out.suffix, kinds, plural="kinds")
-        self.figure(narrow).savefig(out)
-        return out
 
 
 class Plots(Card):
@@ -119,8 +85,8 @@ class Plots(Card):
             )
         return self._drawn("distribution", self._page.analysis, curves)
 
-    def traces(self, block: int | None = None, trial: str = "") -> Drawn:
-        """Draw what each resource did in one block, the one in the middle or that of `trial` (figure 7).
+    def traces(self, trial: str = "", block: int | None = None) -> Drawn:
+        """Draw what each resource did in one block, that of `trial` or the one in the middle (figure 7).
 
         Amber: the resource was full.
         """

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError
-from loadbook.core.metrics import METRICS
-from loadbook.core.names import nearest, unknown
-from loadbook.core.units import percent
+from loadbook.core.names import unknown
 from loadbook.design.gallery import study_files
-from loadbook.explore import measured, raw, verdicts
+from loadbook.explore import chosen, measured, raw, verdicts
 from loadbook.explore.cards import Card
 from loadbook.explore.plots import Plots
+from loadbook.explore.why import Why
 from loadbook.explore.zoom import Zoomed
 from loadbook.records.layout import EXAMPLE, Layout, layout
 from loadbook.records.rundata import RunData, load_run
@@ -23,8 +21,6 @@ from loadbook.report.blocks import Block, block
 from loadbook.report.build import refresh
 from loadbook.report.page import Page, scope_parts
 from loadbook.report.tables import Column, Table, plain, safe_table
-from loadbook.stats import saturation
-from loadbook.stats.hygiene.beside import beside, resources
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +47,7 @@ class Run(Card):
     >>> run.raw("t0001")
     """
 
-    def __init__(self, data: RunData, left_out: str = "") -> None:
+    def __init__(self, data: RunData, left_out: int = 0) -> None:
         self.data, self._left_out = data, left_out
         self.study, self.run = data.study.name, data.run
 
@@ -105,17 +101,11 @@ class Run(Card):
         `away` is the ratio to that median minus 1, `metric` the study's if none is given. Trials that do not count are
         among them; nothing is tested here.
         """
-        name = metric or self.data.study.metric
-        frame = self.wide(name)
-        usual = frame[name].where(frame["valid"]).groupby(frame["treatment"]).transform("median")
-        frame["away"] = frame[name] / usual - 1
-        higher = METRICS[name.partition(" ")[0]].better != "lower"
-        shown = frame[["trial", "treatment", "block", "slot", name, "away", "status", "valid", "gates"]]
-        return shown.sort_values("away", ascending=higher, kind="stable").head(number).reset_index(drop=True)
+        return measured.worst(self.data, metric).head(number)
 
     def why(self, trial: str) -> Why:
         """Show what was unlike in one trial: what its hosts did beside its treatment's others, and what gates said."""
-        return Why(self, trial)
+        return Why(self.data, trial)
 
     def only(self, query: str | Sequence[bool] | pd.Series) -> Run:
         """Return the run with some trials only, by a pandas query ("block > 2") or a mask; it explores from then on.
@@ -124,37 +114,14 @@ class Run(Card):
         ------
         UsageError : a column that there is not, or no trial left.
         """
-        return self._of(self._kept(query))
+        return self._of(chosen.asked(self.trials, query))
 
     def without(self, *trials: str) -> Run:
         """Return the run without these trials; it explores from then on."""
-        for name in trials:
-            if name not in set(self.trials["trial"]):
-                raise unknown("trial", name, self.trials["trial"], f"in run {self.run}")
-        return self._of(self.trials[~self.trials["trial"].isin(list(trials))])
+        return self._of(chosen.but(self.trials, trials, f"in run {self.run}"))
 
     def _of(self, kept: pd.DataFrame) -> Run:
-        """Return the run with these trials, and what was said of no trial."""
-        out = len(self.trials) - len(kept)
-        if kept.empty:
-            raise UsageError("no trial is left", "run.trials has all of them")
-        names = set(kept["trial"])
-        mine = {name: getattr(self.data, name) for name in FRAMES[1:]}
-        cut = {name: f[f["trial"].isin(names) | (f["trial"].isna() & (name == "problems"))] for name, f in mine.items()}
-        said = f"{out} of {len(self.trials)} trials left out by hand" if out else self._left_out
-        plan = self.data.plan | {"blocks": verdicts.whole_blocks(kept)}
-        return Run(replace(self.data, trials=kept.reset_index(drop=True), plan=plan, **cut), said)
-
-    def _kept(self, query: Any) -> pd.DataFrame:
-        frame = self.trials
-        if not isinstance(query, str):
-            return frame[list(query)]
-        try:
-            return frame.query(query)
-        except Exception as error:  # pandas has many: an undefined name, a syntax error, a type that does not fit
-            columns = nearest(getattr(error, "name", "") or query, map(str, frame.columns))
-            said = f"{query!r} is no query of the trials: {error}"
-            raise UsageError(said[:300], f"columns: {', '.join(columns)}") from None
+        return Run(chosen.cut(self.data, kept), self._left_out + len(self.trials) - len(kept))
 
     def compare(
         self,
@@ -182,7 +149,7 @@ class Run(Card):
         """
         some = (treatments,) if isinstance(treatments, str) and treatments else tuple(treatments)
         asked = verdicts.Asked(metric, baseline, some, by, margin, level)
-        return verdicts.compare(self.data, asked, self._left_out)
+        return verdicts.compare(self.data, asked, self._by_hand())
 
     def zoom(self, metric: str = "") -> Zoomed:
         """Draw every trial in order of execution, to zoom into (with the extra `explore`; else the still figure)."""
@@ -202,18 +169,27 @@ class Run(Card):
     def _shown(self) -> Block:
         """Return what the run is, what it holds, and what to ask it."""
         number, page = counted.count(self.data), Page(self.data)
-        scope = [*scope_parts(self.data, self.data.study.margin), *filter(None, [self._left_out])]
+        scope = [*scope_parts(self.data, self.data.study.margin), *filter(None, [self._by_hand()])]
         arms = [[name, self.data.study.label(name), *self._counts(name)] for name in self.treatments]
         columns = [Column("Treatment"), Column("Label", wrap=True), Column("Trials", True), Column("Count", True)]
         table = Table("Treatments", columns, arms)
         frames = ", ".join(f"{name} ({len(getattr(self, name)):,})" for name in FRAMES)
         facts = [
-            ("run", f"{self.run} of {self.study}"), ("trials", f"{number['valid']} of {number['planned']} count"),
-            ("frames", frames), ("metrics", ", ".join(self.metrics)), ("ask", ASK),
+            ("run", f"{self.run} of {self.study}{self._kept_as()}"),
+            ("trials", f"{number['valid']} of {number['planned']} count"), ("frames", frames),
+            ("metrics", ", ".join(self.metrics)), ("ask", ASK),
         ]  # fmt: skip
         text = "\n".join([page.question, " · ".join(scope), *(f"{k}: {v}" for k, v in facts), "", plain(table)])
         return block("run.html.j2", text, question=page.question, scope=" · ".join(scope), facts=facts,
                      table=safe_table(table))  # fmt: skip
+
+    def _by_hand(self) -> str:
+        out = self._left_out
+        return f"{out} of {len(self.trials) + out} trials left out by hand" if out else ""
+
+    def _kept_as(self) -> str:
+        folder = self.data.paths.raw.parent.name
+        return "" if folder == self.study else f', lb.load("{folder}")'
 
     def _counts(self, treatment: str) -> list[str]:
         own = self.trials[self.trials["treatment"] == treatment]
@@ -229,45 +205,6 @@ class Run(Card):
 
 
 ASK = ".compare(), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
-
-
-class Why(Card):
-    """What was unlike in one trial; `.frame` is the table behind it (`stats.hygiene.beside`)."""
-
-    def __init__(self, run: Run, trial: str) -> None:
-        data = run.data
-        if trial not in set(data.trials["trial"]):
-            raise unknown("trial", trial, data.trials["trial"], f"in run {run.run}")
-        hosts = saturation.hosts_in(data.traces, data.run_json["hosts"])
-        windows = {str(k): float(v) for k, v in data.values("duration").set_index("trial")["value"].dropna().items()}
-        self.trial, self.run = trial, run
-        self.frame = beside(resources(data.traces, hosts), data.trials, trial, windows)
-
-    @property
-    def sentences(self) -> list[str]:
-        """What gates said of the trial, then what its hosts did otherwise than in its treatment's other trials."""
-        from loadbook.report.figures.beside import said
-
-        spoken = self.run.problems[self.run.problems["trial"] == self.trial]
-        gates = [f"{row.level}{f' ({row.host})' if isinstance(row.host, str) else ''}: {row.message}"
-                 for row in counted.each(spoken)]  # fmt: skip
-        unlike = self.frame[self.frame["apart"].notna()]
-        hosts = [f"{row.host}: {row.resource} {said(row, row.here)}, usually {said(row, row.usual)}"
-                 for row in counted.each(unlike)]  # fmt: skip
-        return [*gates, *(hosts or [NOTHING if len(self.frame) else UNKNOWN])]
-
-    def _shown(self) -> Block:
-        """Return how far the trial lies from its treatment, and what came together with that."""
-        own: Any = self.run.slowest(len(self.run.trials)).set_index("trial").loc[self.trial]
-        away, metric = own["away"], self.run.data.study.metric
-        far = f"{percent(away)} from the median of {own['treatment']}" if away == away else "no value"
-        head = f"{self.trial}: {own['treatment']}, block {own['block']}, {own['status']}; {metric}: {far}"
-        text = "\n".join([head, *(f"- {line}" for line in self.sentences)])
-        return block("why.html.j2", text, head=head, lines=self.sentences)
-
-
-NOTHING = "Its hosts did what they do in its treatment’s other trials."
-UNKNOWN = "Too little was recorded of its hosts to compare them with its treatment’s other trials."
 
 
 def load(study: str, run: str = "latest") -> Run:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from loadbook.core.units import seconds, size
 from loadbook.design.plan import make_plan
+from loadbook.explore.cards import styled
 from loadbook.explore.live import follow
 from loadbook.explore.runner import Wish, attached, start
 from loadbook.records.layout import layout
@@ -22,16 +23,17 @@ from loadbook.trials.studies import load_study
 
 def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
     """Show what a new run would do: treatments, trials, hours, disk, what it can find at recorded noise; no network."""
-    planned = make_plan(load_study(layout(), study), subset or None, blocks or None)
+    home = layout()
+    planned = make_plan(load_study(home, study), subset or None, blocks or None)
     rows = [
         ["treatments", ", ".join(planned.study.label(name) for name in planned.treatments)],
         ["trials", f"{len(planned.trials)} ({planned.blocks} blocks of {len(planned.treatments)})"],
         ["takes about", seconds(planned.hours * 3600)],
         ["disk", f"about {size(planned.disk_bytes)}"],
     ]
-    rows += [line.split(maxsplit=1) for line in lines(outlook(layout(), planned)) if line[0] != " "]
+    rows += [line.split(maxsplit=1) for line in lines(outlook(home, planned)) if line[0] != " "]
     table = Table("Plan", [Column(study), Column("", wrap=True)], rows)
-    return Block(str(safe_table(table)), plain(table))
+    return styled(Block(str(safe_table(table)), plain(table)))
 
 
 def run(
@@ -55,27 +57,27 @@ def run(
     UsageError, StudyError : a wrong name, or a mistake in the study; nothing was started.
     LoadbookError : the run could not go on; the message says why and what to do.
     """
-    if not execute:
-        return note("Nothing was executed. With execute = True the study is run, or its unfinished run resumed.")
     home = layout()
     name = load_study(home, study).name
+    if not execute:
+        return said("Nothing was executed. With execute = True the study is run, or its unfinished run resumed.")
     folder = home.study_raw(name)
     runner = attached(folder)
     done = home.runs(name)
     if runner is None and done and not (new or resume) and is_complete(home.run(name, done[-1])):
-        return note(f"Run {done[-1]} of {study} is complete. To run it anew: new = True.")
+        return said(f"Run {done[-1]} of {study} is complete. To run it anew: new = True.")
     found = follow(runner or start(home, folder, Wish(study, hosts, subset, resume, new)))
-    return note(f"Run {found} of {study} is complete.")
+    return said(f"Run {found} of {study} is complete.")
 
 
 def ingest(study: str, run: str = "latest") -> Block:
     """Rebuild the tables of a run from its raw data and show how many trials they hold."""
     home = layout()
     if not home.runs(study):
-        return note(f"{study} has no run yet.")
+        return said(f"{load_study(home, study).name} has no run yet.")
     found = ingest_run(home.run(study, home.resolve_run(study, run)))
     problems = ", ".join(f"{n} {level}" for level, n in found.problems.items()) or "none"
-    return note(f"{found.trials} of {found.planned} trials are there, {found.valid} count. Problems: {problems}.")
+    return said(f"{found.trials} of {found.planned} trials are there, {found.valid} count. Problems: {problems}.")
 
 
 def state(study: str, run: str = "latest") -> Block:
@@ -83,7 +85,8 @@ def state(study: str, run: str = "latest") -> Block:
     home = layout()
     done = {"notebook": "run_study", "study": study, "run": None}
     if not home.runs(study):
-        return replace(note("The first run is one parameter away: execute = True."), data={DONE: done})
+        load_study(home, study)
+        return replace(said("The first run is one parameter away: execute = True."), data={DONE: done})
     data = load_run(home, study, run)
     planned = [t["treatment"] for t in data.plan["trials"]]
     rows = []
@@ -94,4 +97,9 @@ def state(study: str, run: str = "latest") -> Block:
     heads = ("Planned", "Executed", "Ended well", "Count")
     table = Table("State", [Column("Treatment"), *(Column(h, True) for h in heads)], rows)
     html = safe_table(table) + render("note.html.j2", text=f"Run {data.run} of {study}.")
-    return Block(str(html), plain(table), {DONE: done | {"run": data.run}})
+    return styled(Block(str(html), plain(table), {DONE: done | {"run": data.run}}))
+
+
+def said(text: str) -> Block:
+    """Return a sentence that looks in a cell of its own as it does on a page."""
+    return styled(note(text))

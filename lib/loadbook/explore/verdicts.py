@@ -140,9 +140,16 @@ def compare(data: RunData, asked: Asked, left_out: str = "") -> Verdicts:
 
 
 def _groups(data: RunData, by: str) -> dict[str, list[str]]:
-    """Return level of a column -> its trials, in the order of execution."""
+    """Return level of a column -> its trials: factors' levels as the study has them, others as they came."""
     level = data.trials[column(data.trials, by)].astype(str)
-    return {str(k): list(own) for k, own in data.trials.sort_values("slot").groupby(level, sort=False)["trial"]}
+    found = {str(k): list(own) for k, own in data.trials.sort_values("slot").groupby(level, sort=False)["trial"]}
+    declared = [str(level) for level in _levels(data.study, by)]
+    return {one: found[one] for one in [*(d for d in declared if d in found), *(f for f in found if f not in declared)]}
+
+
+def _levels(study: Study, by: str) -> Sequence[Any]:
+    factor = study.factors.get(by.removeprefix("factor_"))
+    return factor.levels if factor else ()
 
 
 def _part(data: RunData, asked: Asked, trials: list[str]) -> RunData:

@@ -24,13 +24,16 @@ EMPTY = "application/vnd.loadbook.empty+json"
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Block:
     """What a notebook cell shows; `data` adds further MIME types to the output (read by `report.notebooks`)."""
 
     html: str
     text: str
     data: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return self.text
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """Return the output for Jupyter: HTML, its plain text, and what `data` adds."""

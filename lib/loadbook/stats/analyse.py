@@ -66,7 +66,7 @@ def analyse(
     treatments = [name for name in present if name != asked.baseline and name not in checks]
     found = _contrasted(asked, treatments)
     rows = [_row(asked, c.treatment, "treatment", _by_plan(asked, c)) for c in found.comparisons]
-    tests = [_check(asked, name) for name in present if name in checks]
+    tests = [_check(asked, name) for name in present if name in checks and name != asked.baseline]
     laboratory = next((laboratory_sentence(r) for r in tests if r.kind == "aa" and r.passed is False), None)
     if laboratory:
         rows = [_void(row) for row in rows]
