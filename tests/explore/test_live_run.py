@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 import loadbook as lb
 from loadbook.core.errors import UsageError
-from loadbook.explore import live, runner
+from loadbook.explore import live, pages, runner
 from loadbook.explore.runner import Keeper, Runner, Wish
 from loadbook.records import manifest
 from loadbook.records.layout import Layout
@@ -107,6 +107,27 @@ def test_an_interrupt_stops_the_run_and_says_how_to_go_on(told, monkeypatch):
     with pytest.raises(live.StoppedError) as caught:
         live.follow(told, lambda now: next(shown)(now))
     assert stopped and "Run this cell again" in caught.value._render_traceback_()[0]
+
+
+def test_a_cell_whose_page_was_closed_ends_and_the_run_goes_on(told, monkeypatch):
+    monkeypatch.setattr(Told, "stop", lambda self: pytest.fail("stopped"))
+    numbers = iter([1, None, 1, 0])
+    monkeypatch.setattr(pages, "EVERY_S", 0)
+    monkeypatch.setattr(pages.Pages, "number", lambda self: next(numbers))
+    monkeypatch.setattr(live, "pages", lambda: pages.Pages("http://127.0.0.1/api/kernels/k"))
+    with pytest.raises(live.LeftError) as caught:
+        live.follow(told, lambda now: None)
+    assert "The run goes on" in caught.value._render_traceback_()[0] and next(numbers, None) is None
+
+
+def test_a_server_that_does_not_say_who_looks_is_no_reason_to_end():
+    nobody = pages.Pages("http://127.0.0.1:9/api/kernels/k")
+    assert nobody.number() is None and not nobody.gone()
+    assert not pages.Pages().gone() and pages.pages() == pages.Pages()
+    served = {"url": "https://h:1/", "token": "secret"}
+    assert pages.of_server(served, "k") == pages.Pages()
+    known = pages.of_server(served | {"url": "http://h:1/x/"}, "k")
+    assert known.address == "http://h:1/x/api/kernels/k" and "secret" not in repr(known)
 
 
 def test_what_died_without_a_word_is_told(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from loadbook.core import errors
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import remaining, seconds
 from loadbook.explore.cards import Card
+from loadbook.explore.pages import Pages, pages
 from loadbook.explore.peek import WARNING, said
 from loadbook.explore.runner import Runner
 from loadbook.report.blocks import Block, block
@@ -20,6 +21,13 @@ from loadbook.report.tables import Column, Table, plain, safe_table
 EVERY_S = 1.0
 SHOWN_NOTES, SHOWN_ROWS = 3, 20
 KEEPS_ON = "■ stops it. Closing this tab or restarting the kernel does not: run this cell again to see how far it is."
+
+
+class LeftError(KeyboardInterrupt):
+    """Nobody looked any more, so the cell ended; the run goes on, and the kernel is free to say how far it is."""
+
+    def _render_traceback_(self) -> list[str]:
+        return ["The page was closed, so this cell ended. The run goes on: run the cell again to see how far it is."]
 
 
 class StoppedError(KeyboardInterrupt):
@@ -80,17 +88,20 @@ def follow(runner: Runner, show: Callable[[Watched], None] | None = None) -> str
     ------
     LoadbookError : it could not go on; the message says why.
     StoppedError : the cell was interrupted; so is the run.
+    LeftError : the last page that showed the cell was closed; the run goes on.
     """
     show = show or shower()
     try:
-        return _follow(runner, show)
+        return _follow(runner, show, pages())
+    except LeftError:
+        raise
     except KeyboardInterrupt:
         runner.stop()
         show(Watched(runner.state(), time.time()))
         raise StoppedError from None
 
 
-def _follow(runner: Runner, show: Callable[[Watched], None]) -> str:
+def _follow(runner: Runner, show: Callable[[Watched], None], readers: Pages) -> str:
     last = ""
     while True:
         alive, state = runner.alive(), runner.state()  # in this order: what it kept last is read after its end
@@ -103,6 +114,8 @@ def _follow(runner: Runner, show: Callable[[Watched], None]) -> str:
         if not alive:
             words = runner.last_words()
             raise LoadbookError(f"the run's process ended without a word: {words or 'killed?'}", AGAIN)
+        if readers.gone():
+            raise LeftError
         time.sleep(EVERY_S)
 
 
