@@ -29,12 +29,15 @@ FAULTS: dict[str, tuple[Callable[[str], BaseException], set[str]]] = {
     "tool": (lambda alias: ToolError("injected"), {"tool_failed"}),
     "interrupt": (lambda alias: KeyboardInterrupt(), {"cancelled"}),
 }
+# The server under test may answer late, or a moment later, while its host is well: it is asked again, or is not valid.
+ASKING = {"http_get", "run"}
+NO_ANSWER = {"unreachable", "timeout", "refused"}
 
 
 class Faulty:
-    """A host that raises at the n-th call of a trial, counted over all hosts."""
+    """A host that raises at the n-th call of one kind in a trial, counted over all hosts."""
 
-    left, fault, stopping, raised = 0, "", False, ""
+    left, call, fault, stopping, raised = 0, "", "", False, ""
     lock = threading.Lock()
 
     def __init__(self, host: Any) -> None:
@@ -50,8 +53,9 @@ class Faulty:
 
     def _call(self, name: str, found: Callable[..., Any], *args: Any, **named: Any) -> Any:
         with Faulty.lock:
-            Faulty.left -= self._in_trial
-            due = self._in_trial and Faulty.left == 0
+            counts = self._in_trial and name == Faulty.call
+            Faulty.left -= counts
+            due = counts and Faulty.left == 0
         if due:
             Faulty.raised = "stop" if Faulty.stopping else name
             raise FAULTS[Faulty.fault][0](self._host.alias)
@@ -76,12 +80,17 @@ def faulty():
         yield
 
 
-@pytest.mark.long  # which call comes n-th differs from time to time: what it finds is to be looked at one by one
-@given(st.integers(1, 120), st.sampled_from(sorted(FAULTS)))
-@example(35, "tool")  # while services are stopped
+def allowed(fault: str, call: str) -> set[str]:
+    return FAULTS[fault][1] | ({"invalid"} if fault in NO_ANSWER and call in ASKING else set())
+
+
+@pytest.mark.long
+@given(st.integers(1, 12), st.sampled_from(CALLS), st.sampled_from(sorted(FAULTS)))
+@example(1, "http_get", "timeout")
+@example(2, "stop", "tool")
 @settings(max_examples=8, deadline=None)
-def test_one_end_in_the_state_of_the_fault(number, fault):
-    Faulty.left, Faulty.fault, Faulty.raised = number, fault, ""
+def test_one_end_in_the_state_of_the_fault(number, call, fault):
+    Faulty.left, Faulty.call, Faulty.fault, Faulty.raised = number, call, fault, ""
     with tempfile.TemporaryDirectory() as folder:
         layout = copy_recorded_run(Path(folder))
         hosts, before = run_of(layout) / "hosts.toml", layout.runs(STUDY)
@@ -97,7 +106,7 @@ def test_one_end_in_the_state_of_the_fault(number, fault):
         assert [(e["trial"], e["attempt"]) for e in begun] == [(e["trial"], e["attempt"]) for e in ended]
         assert {e["trial"] for e in ended if e["final"]} == {t["trial"] for t in read_json(paths.plan)["trials"]}
         named = {e["status"] for e in ended} - {"ok"}
-        if Faulty.raised and Faulty.raised != "stop":
-            assert named and named <= FAULTS[fault][1]
-        else:
-            assert named <= FAULTS[fault][1]  # an interruption counts while things are being stopped, too
+        assert named <= allowed(fault, call)
+        # what fails while things are being stopped changes nothing that was measured, but for an interruption
+        must_show = Faulty.raised not in ("", "stop") and not (fault in NO_ANSWER and call in ASKING)
+        assert named or not must_show
