@@ -1,0 +1,156 @@
+"""Show runs in docs/gallery.md: a picture, the verdict and what the article said, for each of the five articles.
+
+Usage: .venv/bin/python benchmarks/gallery.py [FOLDER [STUDY]...]
+
+FOLDER is a project with data/raw: of each study that the page has the newest complete run is taken, or that of its
+smoke variant, whatever it says. What FOLDER has no run of stays as it is; without FOLDER only the page is written
+again, from what is kept.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import gallery_page
+from loadbook.core.errors import LoadbookError, UsageError
+from loadbook.design.study import Study
+from loadbook.design.study_file import SMOKE, find_study
+from loadbook.records.atomic import write_atomic
+from loadbook.records.layout import Layout
+from loadbook.records.planned import is_complete
+from loadbook.records.rundata import RunData, load_run
+from loadbook.report import trust
+from loadbook.report.backends import BackendsPage
+from loadbook.report.balancers import BalancersPage
+from loadbook.report.build import refresh
+from loadbook.report.effects import EffectsPage
+from loadbook.report.figures.common import house_style
+from loadbook.report.page import figure_module, scope_parts
+from loadbook.report.page_size import PageSizePage
+from loadbook.stats.claims.judge import Judged, replay
+from loadbook.stats.claims.summary import numbers, tally, title
+from loadbook.stats.claims.words import OUTCOMES
+
+STUDIES = Path(__file__).parents[1] / "studies"
+PAGES = {page.notebook: page for page in (EffectsPage, BalancersPage, BackendsPage, PageSizePage)}
+# the figure that answers each; where another is better than the first of the study's page
+FIGURES = {
+    "lb-vs-single": "losses",
+    "lb-scaling": "scaling",
+    "nginx-whole-file": "published",
+    "page-size-tps-link": "page_size",
+}
+LABS = {True: "loopback lab", "loopback": "loopback lab", "netns": "namespace lab"}
+DPI = 130
+
+
+def newest(home: Layout, study: str) -> RunData | None:
+    """Return the newest complete run of a study in a project, else of its smoke variant, with its tables made."""
+    for name in (study, study + SMOKE):
+        for run in reversed(home.runs(name)):
+            if is_complete(home.run(name, run)):
+                refresh(home.run(name, run), print)
+                return load_run(home, name, run)
+    return None
+
+
+def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any], bytes]:
+    """Return what is kept of a run, and its picture; `declared` is the study whose claims are judged, as it is now."""
+    page = PAGES[data.study.notebooks[0]](data)
+    judged = [one for one in replay(declared, data) if one.finding.outcome != "not-run"]
+    module, drawn = figure_module(figure), _drawn(page, figure, judged)
+    began = datetime.fromtimestamp(data.run_json["started"], UTC).strftime("%Y-%m-%d %H:%M UTC")
+    known = {
+        "study": data.study.name, "run": data.run, "began": began, "question": data.study.question,
+        "source": declared.published.source if declared.published else "",
+        "verdict": page.summary()["verdict"]["sentence"],
+        "answer": module.answer(*drawn), "alt": module.alt(*drawn),
+        "picture": f"gallery-{data.study.name.removesuffix(SMOKE)}.png",
+        "claims": list(_claims(judged, data)),
+        "tally": tally([one.finding for one in judged], [one.article.could for one in judged]) if judged else "",
+        "checks": [f"{c.glyph} {c.title}: {c.text}" for c in trust.trust(data, page.analysis, page.notes)],
+        "scope": ", ".join(scope_parts(data, page.analysis.margin)),
+        "machine": machine(data), "cores": cores(data),
+    }  # fmt: skip
+    return known, png(module.draw(*drawn))
+
+
+def _drawn(page: EffectsPage, figure: str, judged: list[Judged]) -> tuple[Any, ...]:
+    """Return what a figure is made of."""
+    if figure == "published":
+        return judged, page.analysis
+    if isinstance(page, BalancersPage) and figure == "scaling":
+        return page.scaled
+    return (page.found,) if isinstance(page, PageSizePage) else (page.analysis,)
+
+
+def _claims(judged: list[Judged], data: RunData) -> Iterator[dict[str, Any]]:
+    known = data.study.published.claims if data.study.published else ()
+    for one in judged:
+        glyph, word = OUTCOMES[one.finding.outcome]
+        yield {
+            "claim": title(one.claim), "numbers": numbers(one.claim), "glyph": glyph, "word": word,
+            "evidence": one.finding.evidence, "could": one.article.could, "late": one.claim not in known,
+        }  # fmt: skip
+
+
+def cores(data: RunData) -> str:
+    """Return how many CPUs the machine of the run's driver has, "2 virtual CPUs"."""
+    facts = _facts(data)
+    first, _, last = str(facts["cpus_online"]["value"]).partition("-")
+    number = int(last or first) - int(first) + 1
+    return f"{number} {'virtual ' if facts['virtual']['value'] == 'yes' else ''}CPU{'s' if number > 1 else ''}"
+
+
+def machine(data: RunData) -> str:
+    """Return the machine of the run's driver in words, and the kind of its lab."""
+    lab = LABS.get(data.run_json.get("lab") or "")
+    return f"{cores(data)} ({_facts(data)['cpu_model']['value']})" + (f" in the {lab}" if lab else "")
+
+
+def _facts(data: RunData) -> dict[str, Any]:
+    alias = next(name for name, host in data.run_json["hosts"].items() if data.study.workload.role in host["roles"])
+    return data.facts[f"{alias}-before"]
+
+
+def png(figure: Any) -> bytes:
+    """Return a figure as PNG, twice as fine as a page shows it, in few colours."""
+    from PIL import Image
+
+    out, small = io.BytesIO(), io.BytesIO()
+    with house_style():
+        figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})
+    Image.open(out).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return small.getvalue()
+
+
+def main(folder: str = "", *only: str) -> None:
+    """Take the runs of a folder in, and write the page."""
+    kept = gallery_page.load()
+    shown = [study for studies in gallery_page.ARTICLES.values() for study in studies]
+    if unknown := set(only) - set(shown):
+        raise UsageError(f"the gallery does not show {', '.join(unknown)}", f"it shows {', '.join(shown)}")
+    for study in (only or shown) if folder else ():
+        data = newest(Layout(Path(folder).resolve()), study)
+        if data is None:
+            print(f"{study}: no complete run in {folder}, nor of {study}{SMOKE}", file=sys.stderr)
+            continue
+        kept[study], picture = exhibit(data, FIGURES.get(study, "effects"), find_study(STUDIES, data.study.name))
+        write_atomic(gallery_page.PICTURES / kept[study]["picture"], picture)
+        print(f"{study}: run {data.run} of {data.study.name}: {kept[study]['verdict']}")
+    kept = {study: kept[study] for study in shown if study in kept}
+    write_atomic(gallery_page.KEPT, (json.dumps(kept, indent=1, ensure_ascii=False) + "\n").encode())
+    write_atomic(gallery_page.PAGE, gallery_page.written(kept).encode())
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except LoadbookError as error:
+        sys.exit(f"{error.message}" + (f"\n  next: {error.hint}" if error.hint else ""))
