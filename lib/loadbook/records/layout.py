@@ -113,6 +113,10 @@ class Layout:
         """Exported HTML and the index page."""
         return self.root / "reports"
 
+    def batch(self, name: str) -> Path:
+        """Folder of one batch: its state, its summary page, and the pages and notebooks of its entries."""
+        return self.reports / "batch" / check_name("batch", name)
+
     @property
     def lab(self) -> Path:
         """State of the loopback lab (keys, sshd configurations, work folders)."""

@@ -18,13 +18,37 @@ from loadbook.report import html, index, notebooks, parameters
 Say = Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where pages go: their folder, what their names begin with, and where what was executed is kept (None: beside).
+
+    `home` is the text of each page's link to the index.html beside it.
+    """
+
+    pages: Path
+    stem: str
+    notebooks: Path | None = None
+    home: str = "All studies"
+
+    def page(self, notebook: str, first: bool) -> Path:
+        """Return the file of a notebook's page."""
+        return self.pages / page_name(self.stem, notebook, first)
+
+    def executed(self, notebook: str, first: bool) -> Path:
+        """Return the file of the executed notebook."""
+        if self.notebooks is None:
+            return self.page(notebook, first).with_suffix(".ipynb")
+        return self.notebooks / f"{notebook}.ipynb"
+
+
 @dataclass
 class Built:
-    """What came of one study: its run, the summary that the index shows, its pages, and what failed."""
+    """What came of one study: its run and notebooks, the summary that the index shows, its pages, and what failed."""
 
     study: str
     run: str
     summary: dict[str, Any]
+    notebooks: tuple[str, ...] = ()
     pages: list[Path] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
@@ -53,28 +77,55 @@ def build(
     run = layout.resolve_run(study, run)
     paths = layout.run(study, run)
     plan = read_plan(plan_of(paths), str(paths.plan))
-    given = given_to(layout, plan.study.notebooks, {"study": study, "run": run}, pairs)
-    refresh(paths, say)
-    built = Built(study, run, _known(plan, paths))
-    for name in plan.study.notebooks:
-        _page(layout, plan, built, name, given[name], say, timeout_s)
-    built.summary |= {"failed": built.failed}
+    values = parameters.from_text(_known_to(layout, plan.study.notebooks), pairs)
+    place = Place(layout.reports, study, paths.processed / "notebooks")
+    built = build_at(layout, study, run, values, place, say, timeout_s)
     index.keep(layout.reports, built.summary)
     return built
 
 
+def build_at(
+    layout: Layout,
+    study: str,
+    run: str,
+    values: Mapping[str, Any],
+    place: Place,
+    say: Say,
+    timeout_s: float | None = notebooks.TIMEOUT_S,
+) -> Built:
+    """Do as `build` does, with typed parameters, for pages at another place; the index is left alone."""
+    paths = layout.run(study, run)
+    plan = read_plan(plan_of(paths), str(paths.plan))
+    given = given_to(layout, plan.study.notebooks, {"study": study, "run": run}, values)
+    refresh(paths, say)
+    built = Built(study, run, _known(plan, paths), tuple(plan.study.notebooks))
+    for name in plan.study.notebooks:
+        _page(layout, plan, built, name, given[name], place, say, timeout_s)
+    built.summary |= {"failed": built.failed}
+    return built
+
+
 def given_to(
-    layout: Layout, names: Sequence[str], fixed: Mapping[str, Any], pairs: Sequence[str]
+    layout: Layout, names: Sequence[str], fixed: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Return notebook -> its parameters: the fixed ones, and those of `pairs` that it declares."""
+    """Return notebook -> its parameters: the fixed ones, and those of `values` that it declares.
+
+    Raises
+    ------
+    UsageError : no such notebook; a value that no notebook declares, of another type, or fixed already.
+    """
     declared = {name: notebooks.declared(notebooks.find(layout, name)) for name in names}
-    known = {key: value for each in declared.values() for key, value in each.items()}
-    values = parameters.from_text(known, pairs)
     clash = sorted(set(values) & set(fixed))
     if clash:
         raise UsageError(f"parameter {clash[0]!r} is given by the command line already")
-    parameters.check("report", known, values)
+    parameters.check("report", _known_to(layout, names), values)
     return {name: {k: v for k, v in {**fixed, **values}.items() if k in own} for name, own in declared.items()}
+
+
+def _known_to(layout: Layout, names: Sequence[str]) -> dict[str, Any]:
+    """Return every parameter of these notebooks with its default."""
+    declared = [notebooks.declared(notebooks.find(layout, name)) for name in names]
+    return {key: value for each in declared for key, value in each.items()}
 
 
 def refresh(paths: RunPaths, say: Say) -> None:
@@ -101,16 +152,16 @@ def _page(
     built: Built,
     name: str,
     given: Mapping[str, Any],
+    place: Place,
     say: Say,
     timeout_s: float | None,
 ) -> None:
     study, names = plan.study.name, plan.study.notebooks
-    out = layout.run(study, built.run).processed / "notebooks" / f"{name}.ipynb"
-    page = layout.reports / page_name(study, name, name == names[0])
+    page, out = place.page(name, name == names[0]), place.executed(name, name == names[0])
     say(f"{study}: notebook {name}")
     try:
         executed = notebooks.execute(layout, name, given, out, timeout_s)
-        html.export(executed.path, page, f"{plan.study.question} · {study}", _crumbs(plan, built.run, name))
+        html.export(executed.path, page, f"{plan.study.question} · {study}", _crumbs(plan, built.run, name, place))
     except LoadbookError as error:
         built.failed.append(error.message)
         say(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
@@ -122,10 +173,10 @@ def _page(
         built.summary.setdefault("more", {})[name.removeprefix("run_").replace("_", " ")] = page.name
 
 
-def _crumbs(plan: Plan, run: str, name: str) -> list[tuple[str, str | None]]:
+def _crumbs(plan: Plan, run: str, name: str, place: Place) -> list[tuple[str, str | None]]:
     study, names = plan.study.name, plan.study.notebooks
-    others = [(_link_text(n, names), page_name(study, n, n == names[0])) for n in names if n != name]
-    return [("All studies", "index.html"), (study, None), (f"run {run}", None), *others]
+    others = [(_link_text(n, names), place.page(n, n == names[0]).name) for n in names if n != name]
+    return [(place.home, "index.html"), (study, None), (f"run {run}", None), *others]
 
 
 def _link_text(name: str, names: Sequence[str]) -> str:

@@ -31,7 +31,10 @@ _ACTIVE_TAG = re.compile(rf"<\s*/?\s*({'|'.join(_ACTIVE)})\b", re.IGNORECASE)
 _META = re.compile(r"<\s*meta\b", re.IGNORECASE)
 _HEAD_META = 5
 _STYLE_REQUEST = re.compile(r"@import|url\s*\(|image-set\s*\(|src\s*\(|expression\s*\(|\\", re.IGNORECASE)
-_INNER_LINK = re.compile(r"#[\w-]+|[A-Za-z0-9][\w.-]*\.html(#[\w-]+)?")
+# to a place in the page, or to a file of ours beside, below (a batch's) or above it (all studies)
+_INNER_LINK = re.compile(
+    r"#[\w-]+|(?:\.\./){0,2}(?:[A-Za-z0-9][\w.-]*/){0,2}[A-Za-z0-9][\w.-]*\.(?:html|ipynb|json)(#[\w-]+)?"
+)
 
 Crumbs = Sequence[tuple[str, str | None]]
 

@@ -62,7 +62,7 @@ def run_study(
             if taken_over:
                 on_event(Progress("note", taken_over))
             chosen = choose(layout, study, Wish(subset, blocks, new, resume, more))
-            on_event(Progress("note", chosen.why))
+            on_event(Progress("note", chosen.why, run=chosen.run))
             # whoever is refused hears it before the statistics are loaded
             with Session(layout, chosen, hosts, on_event, turn) as session:
                 if not chosen.resumed and (short := shortfall(outlook(layout, chosen.plan, hosts))):

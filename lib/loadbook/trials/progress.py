@@ -14,7 +14,10 @@ Kind = Literal["note", "trial-started", "trial-ended"]
 
 @dataclass(frozen=True)
 class Progress:
-    """One event; `remaining_s` is the expected time (s) to the end of the plan, None where it is not known."""
+    """One event; `remaining_s` is the expected time (s) to the end of the plan, None where it is not known.
+
+    `run` is the run's id, in the one event that says which it is.
+    """
 
     kind: Kind
     message: str
@@ -26,6 +29,7 @@ class Progress:
     total: int = 0
     status: str | None = None
     remaining_s: float | None = None
+    run: str | None = None
 
     def line(self) -> str:
         """Return the event as one line of plain text."""

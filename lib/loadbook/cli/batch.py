@@ -1,0 +1,125 @@
+"""`loadbook batch FILE`: many studies run and reported by one call, and gone on with by the same one."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from loadbook.cli.say import echo
+from loadbook.records.layout import Layout, layout
+
+if TYPE_CHECKING:
+    from loadbook.report.batch.rows import Round
+    from loadbook.report.batch.sitting import How, Sitting
+    from loadbook.report.batch.works import Work
+
+INTERRUPTED = 130
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--dry-run", "dry", is_flag=True, help="Only say what would be done, in which order, and how long it takes."
+)
+@click.option("--new", is_flag=True, help="Begin a new round although the last one is not over.")
+@click.option("--failed", is_flag=True, help="Of the last round, do again what failed.")
+@click.option("--fail-fast", is_flag=True, help="Start nothing more after the first failure.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=4, show_default=True, help="Entries at a time, where hosts differ."
+)
+@click.option(
+    "--wait-limit",
+    type=click.FloatRange(min=0),
+    default=3600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long an entry waits for hosts that another run uses.",
+)
+@click.option(
+    "--timeout-s", type=click.IntRange(min=1), help="Seconds that one cell of a notebook may take; default: 600."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of a table.")
+def batch(
+    file: Path,
+    dry: bool,
+    new: bool,
+    failed: bool,
+    fail_fast: bool,
+    jobs: int,
+    wait_limit: float,
+    timeout_s: int | None,
+    as_json: bool,
+) -> None:
+    """Run every study of a batch FILE and execute its notebooks; then a table, a summary page, and its JSON.
+
+    The same command goes on where it was stopped: what is done is not done again. A round that is over is followed by a
+    new one. Exit code: the worst of any entry (1: a verdict that its study declares unacceptable).
+    """
+    from loadbook.cli.batch_said import dry_run, show
+    from loadbook.core.errors import UsageError
+    from loadbook.design.batch_file import read_batch
+    from loadbook.report.batch.rows import begun, read_round
+    from loadbook.report.batch.sitting import How
+    from loadbook.report.batch.works import works_of
+    from loadbook.report.notebooks import TIMEOUT_S
+    from loadbook.trials.lock import only_runner
+
+    if new and failed:
+        raise UsageError("--new begins another round, --failed goes on with the last one", "leave one of them out")
+    here, read = layout(), read_batch(file)
+    works = works_of(here, read)
+    how = How(jobs, fail_fast, wait_limit, timeout_s or TIMEOUT_S)
+    if dry:
+        last = None if new else read_round(here.batch(read.name))
+        dry_run(here, works, *begun(read, works, last, new=new, failed=failed), jobs)
+        return
+    with only_runner(here.batch(read.name)):
+        last = None if new else read_round(here.batch(read.name))
+        round_, why = begun(read, works, last, new=new, failed=failed)
+        echo(f"batch {read.name}: {why}", err=True)
+        interrupted = _sit(here, round_, works, how)
+    show(here, round_, as_json)
+    sys.exit(INTERRUPTED if interrupted else round_.exit_code)
+
+
+def _sit(here: Layout, round_: Round, works: list[Work], how: How) -> bool:
+    """Do what is left of a round; tell whether it was interrupted."""
+    from loadbook.cli.batch_said import Reporter
+    from loadbook.report.batch.sitting import Sitting
+
+    with Reporter(sys.stderr) as reporter:
+        sitting = Sitting(here, round_, works, how, reporter)
+        with _stopped_by_signals(sitting):
+            sitting.run()
+    if sitting.lanes.stops:
+        echo("stopped; the same command goes on where it was", err=True)
+    return bool(sitting.lanes.stops)
+
+
+@contextmanager
+def _stopped_by_signals(sitting: Sitting) -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM interrupt every worker, and the second time have them wait for nothing."""
+
+    def heard(signum: int, frame: FrameType | None) -> None:
+        echo(_AGAIN if sitting.lanes.stops else _FIRST, err=True)
+        sitting.lanes.stop()
+
+    # a shell starts what it puts into the background deaf to Ctrl-C, and means it
+    signals = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) is not signal.SIG_IGN]
+    before = {s: signal.signal(s, heard) for s in signals}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+_FIRST = "interrupted: every load is ended and hosts are put back; once more: without waiting"
+_AGAIN = "not waiting: hosts end and put back what is left by themselves (loadbook restore)"

@@ -1,0 +1,244 @@
+"""Batch files: which studies are run and reported with which parameters on which hosts; every mistake named at once.
+
+An entry is a table of keys, each with a value or a list of them: it stands for every combination.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.core.toml import read_text, read_toml
+from loadbook.design import problems
+
+LAB = "lab"
+MOST = 200
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+MAX_TEXT = 400
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable() or len(value) > MAX_TEXT:
+        raise ValueError(f"must be a text of printable characters, at most {MAX_TEXT}")
+    return value
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not NAME.match(value) or ".." in value:
+        raise ValueError("must be a name: letters, digits, '.', '_' and '-', at most 63")
+    return value
+
+
+def _path(value: object) -> str:
+    text = _text(value)
+    try:
+        Path(text).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"names a home that there is not: {error}") from error
+    return text
+
+
+def _study(value: object) -> str:
+    return _path(value) if isinstance(value, str) and value.endswith(".toml") else _name(value)
+
+
+def _hosts(value: object) -> str:
+    if value != LAB and not _path(value).endswith(".toml"):
+        raise ValueError(f"must be {LAB!r} or a hosts file (.toml)")
+    return str(value)
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 100_000:
+        raise ValueError("must be a whole number from 1 to 100,000")
+    return value
+
+
+def _value(value: object) -> object:
+    if isinstance(value, str):
+        return _text(value)
+    if not isinstance(value, bool | int | float) or not abs(value) <= sys.float_info.max:
+        raise ValueError("must be a text, a finite number, true or false, or a list of them")
+    return value
+
+
+def _listed(value: object) -> object:
+    if value == []:
+        raise ValueError("is an empty list, which stands for nothing at all: leave it out")
+    return value if isinstance(value, list) else [value]
+
+
+EACH = BeforeValidator(_listed)
+Studies = Annotated[tuple[Annotated[str, BeforeValidator(_study)], ...], EACH]
+Hosts = Annotated[tuple[Annotated[str, BeforeValidator(_hosts)], ...], EACH]
+Names = Annotated[tuple[Annotated[str, BeforeValidator(_name)], ...], EACH]
+Counts = Annotated[tuple[Annotated[int, BeforeValidator(_count)], ...], EACH]
+Values = Annotated[tuple[Annotated[Any, BeforeValidator(_value)], ...], EACH]
+
+
+class EntrySpec(BaseModel):
+    """One `[[entry]]`: what `loadbook run` takes, and `parameters` of the study's notebooks."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    study: Studies
+    hosts: Hosts | None = None
+    subset: Names | None = None
+    blocks: Counts | None = None
+    more: Counts | None = None
+    parameters: dict[str, Values] = Field(default_factory=dict)
+
+
+class BatchSpec(BaseModel):
+    """A whole batch file; `hosts` and `parameters` are those of entries that say nothing else."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, BeforeValidator(_name)] | None = None
+    hosts: Hosts = (LAB,)
+    parameters: dict[str, Values] = Field(default_factory=dict)
+    entry: Annotated[tuple[EntrySpec, ...], EACH]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One combination: a study as `loadbook run` takes it, its hosts file (None: the lab), and notebook parameters.
+
+    `own` are parameters that its table names, which its notebooks must know; `usual` those of the whole batch, which
+    count where a notebook knows them. `where` is its key path in the file, `line` the line of its table.
+    """
+
+    where: str
+    line: int | None
+    study: str
+    hosts: Path | None
+    subset: str | None
+    blocks: int | None
+    more: int | None
+    own: dict[str, Any]
+    usual: dict[str, Any]
+
+    def place(self, key: str = "") -> str:
+        """Return where a mistake stands: key path and line."""
+        path = f"{self.where}.{key}" if key else self.where
+        return path + (f" (line {self.line})" if self.line else "")
+
+    @property
+    def measured(self) -> str:
+        """What is measured, as text: entries of which it is equal share one run."""
+        return json.dumps([self.study, str(self.hosts or LAB), self.subset, self.blocks, self.more])
+
+    @property
+    def identity(self) -> str:
+        """The whole combination as text: by it an entry is found again when the batch goes on."""
+        return json.dumps([self.measured, self.own, self.usual], sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch file: its name, its absolute path, and its entries in order."""
+
+    name: str
+    file: Path
+    entries: tuple[Entry, ...]
+
+
+def read_batch(path: Path) -> Batch:
+    """Read a batch file; paths in it are relative to its folder.
+
+    Raises
+    ------
+    UsageError : it is not there.
+    StudyError : everything that is wrong in it, each with key path and line.
+    """
+    try:
+        raw, text = read_toml(path), read_text(path)
+    except OSError as error:
+        raise UsageError(f"batch file {path}: {error.strerror}", "docs/batch.md shows one") from error
+    lines = _lines(text)
+    try:
+        spec = BatchSpec.model_validate(raw)
+    except ValidationError as error:
+        raise StudyError(
+            str(path), [_placed(p, raw, lines) for p in problems.of_validation(error, BatchSpec)]
+        ) from error
+    name = spec.name or path.stem
+    wrong = [] if NAME.match(name) else [SpecProblem("name", f"is required: the file's own, {name!r}, is no name")]
+    entries = _entries(spec, path.absolute().parent, lines, wrong)
+    if wrong:
+        raise StudyError(str(path), wrong)
+    return Batch(name, path.absolute(), entries)
+
+
+def _entries(spec: BatchSpec, folder: Path, lines: list[int], wrong: list[SpecProblem]) -> tuple[Entry, ...]:
+    """Return every combination; `wrong` gets what is wrong between them."""
+    entries: dict[str, Entry] = {}
+    for entry in itertools.islice(_combinations(spec, folder, lines), MOST + 1):
+        if entry.identity in entries:
+            wrong.append(SpecProblem(entry.place(), f"{entry.study}: the same as {entries[entry.identity].place()}"))
+        entries.setdefault(entry.identity, entry)
+        if entry.more and (entry.blocks or entry.subset):
+            said = "adds blocks to a run as it was planned: leave blocks and subset out"
+            wrong.append(SpecProblem(entry.place("more"), said))
+    if len(entries) > MOST:
+        wrong.append(SpecProblem("entry", f"stands for more than {MOST} combinations of study, hosts and parameters"))
+    wrong[:] = dict.fromkeys(wrong)
+    return tuple(entries.values())
+
+
+def _combinations(spec: BatchSpec, folder: Path, lines: list[int]) -> Iterator[Entry]:
+    for number, one in enumerate(spec.entry):
+        usual = {name: values for name, values in spec.parameters.items() if name not in one.parameters}
+        asked = (one.study, one.hosts or spec.hosts, one.subset or (None,), one.blocks or (None,), one.more or (None,))
+        axes: list[tuple[Any, ...]] = [*asked, *one.parameters.values(), *usual.values()]
+        for study, hosts, subset, blocks, more, *values in itertools.product(*axes):
+            given = dict(zip([*one.parameters, *usual], values, strict=True))
+            yield Entry(
+                where=f"entry.{number}",
+                line=lines[number] if number < len(lines) else None,
+                study=str(_beside(folder, study)) if study.endswith(".toml") else study,
+                hosts=None if hosts == LAB else _beside(folder, hosts),
+                subset=subset,
+                blocks=blocks,
+                more=more,
+                own={name: given[name] for name in one.parameters},
+                usual={name: given[name] for name in usual},
+            )
+
+
+def _beside(folder: Path, text: str) -> Path:
+    return folder / Path(text).expanduser()
+
+
+def _lines(text: str) -> list[int]:
+    """Return the line of each `[[entry]]`; what looks like one inside a long text only makes a number wrong."""
+    return [k for k, line in enumerate(text.splitlines(), 1) if re.match(r"\s*\[\[\s*entry\s*\]\]", line)]
+
+
+def _placed(problem: SpecProblem, raw: dict[str, Any], lines: list[int]) -> SpecProblem:
+    """Return a problem with the line of its entry, and without the index of a value that stands alone."""
+    parts = problem.path.split(".")
+    if parts[-1] == "0" and not isinstance(_value_at(raw, parts[:-1]), list):
+        parts.pop()
+    number = int(parts[1]) if parts[0] == "entry" and len(parts) > 1 and parts[1].isdecimal() else len(lines)
+    line = f" (line {lines[number]})" if number < len(lines) else ""
+    return SpecProblem(".".join(parts) + line, problem.message)
+
+
+def _value_at(raw: Any, parts: list[str]) -> Any:
+    """Return what stands at a key path; None where nothing does."""
+    for part in parts:
+        if isinstance(raw, list):
+            raw = raw[int(part)] if part.isdecimal() and int(part) < len(raw) else None
+        else:
+            raw = raw.get(part) if isinstance(raw, dict) else None
+    return raw

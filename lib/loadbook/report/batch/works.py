@@ -1,0 +1,239 @@
+"""What a batch file means here: its studies, hosts files and notebooks read, every misfit named before anything runs.
+
+Entries that measure alike share one run and differ in what is reported of it: together they are one `Work`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from loadbook.core.errors import LoadbookError, SpecProblem, StudyError, UsageError
+from loadbook.core.metrics import METRICS
+from loadbook.core.names import unknown
+from loadbook.design.batch_file import Batch, Entry
+from loadbook.design.plan import Plan, make_plan
+from loadbook.hosts.inventory import HostsFile, read_hosts
+from loadbook.hosts.lab_plan import lab_kind
+from loadbook.hosts.ssh_config import host_name
+from loadbook.records.layout import Layout
+from loadbook.report import notebooks, parameters
+from loadbook.trials.caps import must_be_allowed
+from loadbook.trials.roles import check_roles
+from loadbook.trials.studies import load_study
+
+# what a notebook of ours takes on a slow machine, seconds: only estimates use it
+NOTEBOOK_S = 15.0
+FIXED = ("study", "run")
+LOOPBACK = re.compile(r"localhost$|127\.|::1$|\[::1\]")
+MAX_NAME = 80
+
+
+@dataclass(frozen=True)
+class Report:
+    """One entry of a work: its name (of its row and pages), and the parameters of its notebooks."""
+
+    name: str
+    identity: str
+    parameters: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Work:
+    """One measurement and the reports made of it.
+
+    Parameters
+    ----------
+    given : the study as `run_study` takes it; `study` is its own name.
+    machines : names and addresses of what it measures on or puts load on; empty for what is only played back. None:
+        this machine, on which notebooks are executed, too.
+    run_s : seconds that its trials are expected to take.
+    """
+
+    study: str
+    given: str
+    question: str
+    hosts: Path | None
+    subset: str | None
+    blocks: int | None
+    more: int | None
+    trials: int
+    run_s: float
+    notebooks: tuple[str, ...]
+    machines: frozenset[str] | None
+    reports: tuple[Report, ...]
+
+    @property
+    def expected_s(self) -> float:
+        """Seconds that everything is expected to take."""
+        return self.run_s + NOTEBOOK_S * len(self.notebooks) * len(self.reports)
+
+    @property
+    def where(self) -> str:
+        """The hosts file in words."""
+        return str(self.hosts or "the lab")
+
+    def bars(self, other: Work) -> bool:
+        """Tell whether the other may not be at work at the same time: one study, one machine, or this machine."""
+        if self.study == other.study or self.machines is None or other.machines is None:
+            return True
+        return bool(self.machines & other.machines)
+
+
+def works_of(layout: Layout, batch: Batch) -> list[Work]:
+    """Return what there is to do, in the file's order.
+
+    Raises
+    ------
+    StudyError : everything that is wrong, each with its key path and line; no host was asked anything.
+    """
+    found: dict[str, SpecProblem] = {}
+    names = _names(batch.entries)
+    works: list[Work] = []
+    known = set(_usual_names(batch))
+    for _, group in groupby(sorted(batch.entries, key=_first_of(batch)), key=lambda entry: entry.measured):
+        entries = list(group)
+        work, wrong = _work(layout, entries, names, [w.study for w in works if not w.more])
+        for problem in wrong:
+            found.setdefault(problem.message, problem)
+        if work is not None:
+            works.append(work)
+            known -= {name for report in work.reports for name in report.parameters}
+    if not found:
+        found = {name: SpecProblem(f"parameters.{name}", "no notebook of these studies knows it") for name in known}
+    if found:
+        raise StudyError(str(batch.file), list(found.values()))
+    return works
+
+
+def _usual_names(batch: Batch) -> Iterator[str]:
+    for entry in batch.entries:
+        yield from entry.usual
+
+
+def _first_of(batch: Batch) -> Any:
+    """Return a key that brings entries which share a run together, where the first of them stands."""
+    first: dict[str, int] = {}
+    for number, entry in enumerate(batch.entries):
+        first.setdefault(entry.measured, number)
+    return lambda entry: first[entry.measured]
+
+
+def _work(
+    layout: Layout, entries: list[Entry], names: dict[str, str], before: list[str]
+) -> tuple[Work | None, list[SpecProblem]]:
+    """Return a work, and what is wrong with it; `before` are studies that have got a run by then."""
+    entry, found = entries[0], list[SpecProblem]()
+    plan = _plan(layout, entry, before, found)
+    inventory = _inventory(entry, plan, found)
+    if plan is None:
+        return None, found
+    reports: list[Report] = []
+    for report in (_report(layout, one, plan, names, found) for one in entries):
+        # those that differ in what no notebook of this study knows are one
+        if report.parameters not in [other.parameters for other in reports]:
+            reports.append(report)
+    count = len(plan.trials) if not entry.more else entry.more * len(plan.treatments)
+    work = Work(
+        study=plan.study.name,
+        given=entry.study,
+        question=plan.study.question,
+        hosts=entry.hosts,
+        subset=entry.subset,
+        blocks=entry.blocks,
+        more=entry.more,
+        trials=count,
+        run_s=count * plan.trial_s,
+        notebooks=tuple(plan.study.notebooks),
+        machines=None if entry.hosts is None else _machines(entry.hosts, inventory),
+        reports=tuple(reports),
+    )
+    return work, found
+
+
+def _plan(layout: Layout, entry: Entry, before: list[str], found: list[SpecProblem]) -> Plan | None:
+    try:
+        plan = make_plan(load_study(layout, entry.study), entry.subset, entry.blocks)
+    except LoadbookError as error:
+        found += _said(entry.place("study"), error)
+        return None
+    if entry.more and not layout.runs(plan.study.name) and plan.study.name not in before:
+        said = f"{plan.study.name} has no run yet to which blocks could be added"
+        found.append(SpecProblem(entry.place("more"), said))
+    return plan
+
+
+def _inventory(entry: Entry, plan: Plan | None, found: list[SpecProblem]) -> HostsFile | None:
+    """Return the hosts file of an entry, held against its plan."""
+    if entry.hosts is None:
+        return None
+    try:
+        inventory = read_hosts(entry.hosts)
+        if plan is not None:
+            must_be_allowed(plan, inventory, entry.hosts, lab=bool(lab_kind(entry.hosts)))
+            check_roles(plan, inventory)
+    except LoadbookError as error:
+        found += _said(entry.place("hosts"), error)
+        return None
+    return inventory
+
+
+def _report(layout: Layout, entry: Entry, plan: Plan, names: dict[str, str], found: list[SpecProblem]) -> Report:
+    """Return one report of a run; its parameters are checked against the study's notebooks."""
+    known: dict[str, Any] = {}
+    try:
+        for name in plan.study.notebooks:
+            known |= notebooks.declared(notebooks.find(layout, name))
+        values = {**{name: value for name, value in entry.usual.items() if name in known}, **entry.own}
+        parameters.check(f"notebooks of {plan.study.name}", known, values)
+    except UsageError as error:
+        found += _said(entry.place("parameters"), error)
+        return Report(names[entry.identity], entry.identity, {})
+    for name in set(FIXED) & set(values):
+        said = "is that of the entry" if name == "study" else "is the one that the entry makes"
+        found.append(SpecProblem(entry.place(f"parameters.{name}"), said))
+    for name, kind, those in (("metric", "metric", METRICS), ("baseline", "treatment", plan.study.treatments)):
+        if values.get(name, "") not in ("", *those):
+            found += _said(entry.place(f"parameters.{name}"), unknown(kind, values[name], those))
+    return Report(names[entry.identity], entry.identity, values)
+
+
+def _said(where: str, error: LoadbookError) -> Iterator[SpecProblem]:
+    """Yield what an error says as problems of a batch file: of a file with several, each."""
+    if isinstance(error, StudyError):
+        yield from (SpecProblem(where, f"{error.source}: {one.path}: {one.message}") for one in error.problems)
+    else:
+        yield SpecProblem(where, "; ".join(filter(None, [" ".join(error.message.split()), error.hint])))
+
+
+def _machines(path: Path, inventory: HostsFile | None) -> frozenset[str] | None:
+    """Return every name by which a hosts file knows what is measured: of hosts, and of external targets."""
+    if inventory is None or inventory.replay is not None:
+        return frozenset()
+    named = {host_name(alias, entry).lower() for alias, entry in inventory.hosts.items()}
+    named |= {entry.address.lower() for entry in inventory.hosts.values() if entry.address}
+    named |= {external.rpartition(":")[0].lower() for external in inventory.external}
+    return None if lab_kind(path) or any(map(LOOPBACK.match, named)) else frozenset(named)
+
+
+def _names(entries: tuple[Entry, ...]) -> dict[str, str]:
+    """Return identity -> a name for each entry's row and pages, made of what it says, the same in every call."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        plain, long = _name(entry, *entry.own.values()), _name(entry, *entry.own.values(), *entry.usual.values())
+        taken = {*found.values(), "index"}
+        free = [name for name in (plain, long) if name not in taken]
+        found[entry.identity] = free[0] if free else f"{long}-{sha256(entry.identity.encode()).hexdigest()[:6]}"
+    return found
+
+
+def _name(entry: Entry, *values: Any) -> str:
+    parts: list[Any] = [Path(entry.study).stem, entry.subset, entry.blocks and f"{entry.blocks}-blocks"]
+    parts += [entry.more and f"{entry.more}-more", *values, entry.hosts and entry.hosts.stem]
+    said = "-".join(str(part) for part in parts if part not in (None, ""))
+    return re.sub(r"[^A-Za-z0-9._-]+|\.{2,}", "-", said).strip("-._")[:MAX_NAME] or "entry"
