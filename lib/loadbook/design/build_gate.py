@@ -49,8 +49,15 @@ Words = Annotated[tuple[Unacceptable, ...], BeforeValidator(lambda value: _known
 class Limits(Spec):
     """What is unacceptable of one treatment; what it does not say is as in `[gate]`.
 
-    `min_effect` and `max_effect` are ratios minus 1 to what the treatment is compared with, -0.02 for 2 % less. An
-    interval decides, never the estimate: beyond the limit it fails, within it passes, astride it is undecided.
+    An interval decides, never the estimate: beyond a limit it fails, within it passes, astride it is undecided.
+
+    Attributes
+    ----------
+    fail_on : verdicts that fail; default: slower and more-errors.
+    undecided : "fail" or "pass" a build whose comparison shows neither.
+    min_effect : least change that is acceptable, a ratio minus 1 to what the treatment is compared with, -0.02 for
+        2 % less.
+    max_effect : largest change that is acceptable, where growing is what must not be (a time, say).
     """
 
     fail_on: Words | None = None
@@ -68,9 +75,13 @@ class Limits(Spec):
 class BuildGate(Limits):
     """The table `[gate]`: what fails a build.
 
-    `undecided` has no default: whoever writes a gate says whether a build passes that shows neither. `only` are the
-    treatments that are judged (all of them where it is empty), `treatments` holds what differs for some. `doubts` are
-    the validity rules whose doubt fails a build; "all" is any of them.
+    `undecided` has no default: whoever writes a gate says whether a build passes that shows neither.
+
+    Attributes
+    ----------
+    only : the treatments that are judged; default: all.
+    doubts : validity rules (docs/gates.md) whose doubt fails a build; "all" is any of them.
+    treatments : what differs for some of them.
     """
 
     undecided: Choice = Field(description='"fail" or "pass" a build whose comparison shows neither')
