@@ -146,6 +146,37 @@ def test_a_mistake_has_its_key_path(studies, old, new, path, words):
     assert any(key.endswith(path) and words in message for key, message in said.items()), said
 
 
+def test_a_factor_of_the_load_needs_no_role(tmp_path):
+    (tmp_path / "box.toml").write_text(
+        """
+schema = 1
+name = "box"
+question = "Two ways to something that nobody logs in to?"
+baseline = "straight"
+
+[roles.driver]
+[roles.entry]
+external = "192.0.2.13:80"
+
+[workload]
+tool = "wrk"
+target = "entry"
+
+[factors]
+think_time_s = { of = "workload", levels = [0, 0.02] }
+
+[treatments.straight]
+[treatments.slow]
+set = { think_time_s = 0.02 }
+"""
+    )
+    assert read_study(tmp_path / "box.toml").workload_of("slow").think_time_s == 0.02
+    named = (tmp_path / "box.toml").read_text().replace('of = "workload"', 'of = "workload", role = "web"')
+    (tmp_path / "box.toml").write_text(named)
+    with pytest.raises(StudyError, match="no role 'web'"):
+        read_study(tmp_path / "box.toml")
+
+
 def test_a_file_beside_the_study_is_kept_with_it(studies):
     (studies / "mine.conf").write_text("events {}\n")
     (studies / "own.toml").write_text(STUDY.replace('service = "nginx"', 'service = "nginx"\nconfig = "mine.conf"'))

@@ -179,7 +179,8 @@ def _factors(raw: dict[str, Any]) -> Found:
     roles = _table(raw, "roles")
     for name, factor in _table(raw, "factors").items():
         role = factor.get("role", "web") if isinstance(factor, dict) else None
-        if message := _unknown("role", role, roles):
+        of_load = isinstance(factor, dict) and factor.get("of") == "workload" and "role" not in factor
+        if not of_load and (message := _unknown("role", role, roles)):
             yield key_path(("factors", name, "role")), message
         if not isinstance(role, str):
             continue

@@ -89,8 +89,10 @@ def _behind(study: Study, role: str, seen: frozenset[str] = frozenset()) -> set[
 
 def _of_factors(study: Study) -> Iterator[SpecProblem]:
     for name, factor in study.factors.items():
+        if factor.of == "workload" and (factor.var or name) in SAME_FOR_ALL:
+            yield SpecProblem(f"factors.{name}.var", "is the same for every treatment: set it in [workload]")
         if factor.role not in study.roles:
-            continue  # of_meaning has said so
+            continue  # of_meaning has said so, or it is of the load
         known = {ABSENT, *study.roles[factor.role].variants}
         for number, level in enumerate(factor.levels if factor.of == "variant" else ()):
             if level not in known:
@@ -98,8 +100,6 @@ def _of_factors(study: Study) -> Iterator[SpecProblem]:
                 yield SpecProblem(f"factors.{name}.levels.{number}", message)
         if factor.of not in ("vars", "variant", "sysctls", "workload") and factor.var is not None:
             yield SpecProblem(f"factors.{name}.var", f'goes with of = "vars", "sysctls" or "workload", not {factor.of}')
-        if factor.of == "workload" and (factor.var or name) in SAME_FOR_ALL:
-            yield SpecProblem(f"factors.{name}.var", "is the same for every treatment: set it in [workload]")
 
 
 def _of_processes(study: Study) -> Iterator[SpecProblem]:
