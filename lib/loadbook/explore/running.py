@@ -22,7 +22,17 @@ from loadbook.trials.studies import load_study
 
 
 def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
-    """Show what a new run would do: treatments, trials, hours, disk, what it can find at recorded noise; no network."""
+    """Show what a new run would do: treatments, trials, hours, disk, what it can find at recorded noise; no network.
+
+    Parameters
+    ----------
+    study : a name in studies/, a .toml file, or "NAME-smoke".
+    subset, blocks : instead of the study's own; 0 blocks are those.
+
+    Raises
+    ------
+    UsageError, StudyError : a wrong name, or mistakes in the study, all of them at once.
+    """
     home = layout()
     planned = make_plan(load_study(home, study), subset or None, blocks or None)
     rows = [
@@ -47,6 +57,7 @@ def run(
 
     Parameters
     ----------
+    study : a name in studies/, a .toml file, or "NAME-smoke".
     hosts : hosts file, by its path from the project's folder; empty is the loopback lab.
     subset, resume : names; empty for the study's own subset and for the latest unfinished run.
     execute : False does nothing, so that a notebook can be opened and run without a risk.
@@ -71,7 +82,13 @@ def run(
 
 
 def ingest(study: str, run: str = "latest") -> Block:
-    """Rebuild the tables of a run from its raw data and show how many trials they hold."""
+    """Rebuild the tables of a run from its raw data and show how many trials they hold.
+
+    Raises
+    ------
+    UsageError : no such study or run.
+    DataError : raw files that cannot be read; the message names them.
+    """
     home = layout()
     if not home.runs(study):
         return said(f"{load_study(home, study).name} has no run yet.")
@@ -81,7 +98,13 @@ def ingest(study: str, run: str = "latest") -> Block:
 
 
 def state(study: str, run: str = "latest") -> Block:
-    """Show per treatment how many trials were planned, ended well, and count."""
+    """Show per treatment how many trials were planned, ended well, and count.
+
+    Raises
+    ------
+    UsageError : no such study or run.
+    DataError : the run has no tables yet, or they cannot be read.
+    """
     home = layout()
     done = {"notebook": "run_study", "study": study, "run": None}
     if not home.runs(study):

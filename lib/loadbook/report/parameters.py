@@ -59,7 +59,12 @@ def from_text(declared: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, An
 
 
 def check_parameters() -> None:
-    """Check, inside a notebook, the parameters that papermill injected; without papermill there is nothing to check."""
+    """Check, inside a notebook, the parameters that papermill injected; without papermill there is nothing to check.
+
+    Raises
+    ------
+    UsageError : a parameter that the notebook does not have, or a value of another type; those there are come with it.
+    """
     from IPython import get_ipython
 
     shell = get_ipython()
