@@ -1,0 +1,145 @@
+"""The page of `import loadbook as lb`: its verbs by what they are for, and the objects that they return."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from docstrings import doc_of, markdown, table
+
+import loadbook
+from loadbook import explore
+from loadbook.explore.cards import Card
+from loadbook.report.page import Page
+
+HEAD = """# In Python: `import loadbook as lb`
+
+The verbs of a cell, and what they return. Every object shows itself as a table or picture in a notebook and as text
+in a terminal; a wrong name lists the right ones. Units are seconds, bytes and per second; changes are ratios minus 1.
+[explore](../explore.md) shows them at work. Errors are `UsageError` (a wrong name or argument), `DataError` (kept
+data that cannot be used) and their like of `loadbook.core.errors`; each says what to do next."""
+GROUPS = {
+    "loadbook.explore.running": "Run",
+    "loadbook.explore": "Explore",
+    "loadbook.report": "Pages of reports",
+}
+ORDER = ("Explore", "Run", "Pages of reports")
+PAGES = "What notebooks call: one line a cell. A page is an object whose methods are the sections, in any order."
+
+
+def page() -> str:
+    """Return the page."""
+    parts = [HEAD, *_verbs(), "## Objects", *(part for found in _cards() for part in _card(found)), *_pages()]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _verbs() -> Iterator[str]:
+    for group in ORDER:
+        yield f"## {group}"
+        yield PAGES if group == ORDER[-1] else ""
+        for name, place in loadbook._VERBS.items():
+            if _group(place) == group:
+                verb = getattr(loadbook, name)
+                yield f"### lb.{name}\n\n```python\nlb.{signature(name, verb)}\n```\n\n{markdown(doc_of(verb))}"
+
+
+def _group(module: str) -> str:
+    return next(group for start, group in GROUPS.items() if module.startswith(start))
+
+
+def signature(name: str, function: Any) -> str:
+    """Return "name(a: str, b: int = 3) -> Run", without `self`."""
+    found = inspect.signature(function)
+    given = [str(p).replace("'", "") if p.default is p.empty else _with_default(p) for p in found.parameters.values()]
+    back = str(found.return_annotation).replace("'", "")
+    shown = ", ".join(text for text in given if text != "self")
+    return f"{name}({shown}) -> {back.removeprefix('pd.').removeprefix('raw.')}"
+
+
+def _with_default(parameter: inspect.Parameter) -> str:
+    return f"{parameter.name}: {parameter.annotation!s} = {parameter.default!r}"
+
+
+def _cards() -> list[type[Card]]:
+    """Return the objects that verbs return, and those that these return, in the order in which one meets them."""
+    for module in pkgutil.iter_modules(explore.__path__):
+        importlib.import_module(f"{explore.__name__}.{module.name}")
+    known = {card.__name__: card for card in Card.__subclasses__()}
+    met: list[type[Card]] = []
+    ways = [getattr(loadbook, name) for name in loadbook._VERBS]
+    while ways:
+        card = known.get(_returned(ways.pop(0)))
+        if card and card not in met:
+            met.append(card)
+            ways += [value for _, value in _public(card)]
+    return met
+
+
+def _returned(way: Any) -> str:
+    """Return the name of the class that a function, a method or an attribute gives."""
+    function = getattr(way, "fget", None) or getattr(way, "func", None) or way
+    return str(function.__annotations__.get("return", "")).strip("'").rpartition(".")[2]
+
+
+def _card(card: type[Card]) -> Iterator[str]:
+    """Yield heading and docstring of an object, its attributes, its methods."""
+    doc, own = doc_of(card), list(_public(card))
+    facts = [[f"`.{name}`", doc_of(value).summary] for name, value in own if not inspect.isfunction(value)]
+    said = {part for names in doc.entries("Attributes") for part in names.split(", ")}
+    yield f"### {card.__name__}\n\n{markdown(doc)}"
+    yield table(["attribute", "is"], [row for row in facts if row[0].strip("`.") not in said])
+    methods = [(name, value) for name, value in own if inspect.isfunction(value)]
+    if any(doc_of(value).sections or doc_of(value).text for _, value in methods) and len(methods) < LONG:
+        for name, value in methods:
+            yield f"#### `.{signature(name, value)}`\n\n{markdown(doc_of(value))}"
+    else:
+        yield _short(methods)
+
+
+LONG = 12  # methods of which each is a row, not a part of its own
+
+
+def _short(methods: list[tuple[str, Any]]) -> str:
+    rows = [[f"`.{re.sub(' -> .*', '', signature(name, value))}`", _in_a_row(value)] for name, value in methods]
+    return table(["method", "does"], rows)
+
+
+def _in_a_row(value: Any) -> str:
+    doc = doc_of(value)
+    return f"{doc.summary} {doc.text}".strip()
+
+
+def _public(card: type) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(card).items():
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, (property, cached_property))):
+            yield name, value
+
+
+def _pages() -> Iterator[str]:
+    """Yield a table of sections for every kind of page, the common one first."""
+    kinds = [Page, *_below(Page)]
+    for kind in kinds:
+        own = [(name, value) for name, value in _public(kind) if _shows(value)]
+        like = ", ".join(base.__name__ for base in kind.__bases__ if issubclass(base, Page))
+        title = f"### {kind.__name__}\n\n{doc_of(kind).summary}"
+        yield f"{title} Besides what every {like} has:" if like and own else title
+        yield table(["section", "shows"], [[f"`.{name}()`", doc_of(value).summary] for name, value in own])
+
+
+def _shows(value: Any) -> bool:
+    """Tell whether a method is a section: it takes nothing, and returns a block."""
+    if not inspect.isfunction(value):
+        return False
+    found = inspect.signature(value)
+    return list(found.parameters) == ["self"] and str(found.return_annotation).strip("'") == "Block"
+
+
+def _below(kind: type) -> Iterator[type]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _below(one)

@@ -1,0 +1,48 @@
+"""docs/reference says what the code says: every command, verb, object and key, none without a word of what it is."""
+
+import re
+
+import pytest
+import reference_pages
+from reference_pages import COMMAND, FOLDER, PAGES
+
+import loadbook
+from loadbook.cli import COMMANDS
+from loadbook.core.gates import GATES
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_the_code_says(name: str) -> None:
+    assert (FOLDER / name).read_text() == reference_pages.written(name), f"out of date; run: {COMMAND}"
+
+
+def test_the_index_names_every_page_and_no_other() -> None:
+    text = (FOLDER / "README.md").read_text()
+    assert sorted(path.name for path in FOLDER.glob("*.md")) == sorted(["README.md", *PAGES])
+    assert all(f"]({name})" in text for name in PAGES)
+
+
+def test_every_command_and_every_verb_has_a_part() -> None:
+    commands, verbs = ((FOLDER / name).read_text() for name in ("command-line.md", "python.md"))
+    assert [name for name in COMMANDS if f"\n## loadbook {name}\n" not in commands] == []
+    assert [name for name in loadbook._VERBS if f"\n### lb.{name}\n" not in verbs] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_row_lacks_what_it_means(name: str) -> None:
+    rows = [line for line in (FOLDER / name).read_text().splitlines() if line.startswith("| ") and line.endswith("| |")]
+    assert rows == [], f"{rows[0]}: say it in the docstring or help text, then run: {COMMAND}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_within_a_page_lead_somewhere(name: str) -> None:
+    text = (FOLDER / name).read_text()
+    there = {
+        re.sub(r"[^a-z0-9_ -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    }
+    assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= there
+
+
+def test_every_threshold_of_a_gate_says_whose_it_is() -> None:
+    text = (FOLDER / "study-file.md").read_text()
+    assert [g.name for g in GATES.values() if g.thresholds and f"`{g.name}`" not in text] == []
