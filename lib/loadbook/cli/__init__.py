@@ -26,6 +26,7 @@ COMMANDS = {
     "export": "export",
     "traces": "traces",
     "compare": "compare",
+    "gate": "gate",
     "report": "report",
     "claims": "claims",
     "verify": "ingest",
@@ -68,6 +69,7 @@ SUMMARIES = {
     "export": "A run as one file: an archive, a CSV for spreadsheets, benchstat's format",
     "traces": "What sysstat, munin or Prometheus recorded of a run's hosts -> its traces",
     "compare": "The statistics on any table",
+    "gate": "Does a run pass what its study declares unacceptable? JUnit XML, JSON",
     "report": "Notebooks -> HTML, and the index page",
     "claims": "What articles say, and how it fares here",
     "verify": "Is every raw file still as it was kept? Hash them again",
@@ -80,8 +82,8 @@ SUMMARIES = {
 def cli() -> None:
     """Loadbook: benchmarks of web servers and load balancers, with verdicts that can be defended.
 
-    Results go to stdout, progress to stderr. Exit codes: 0 fine, whatever the verdicts are; 2 usage or
-    bad spec, 3 a host or tool failed, 4 data invalid, 130 interrupted.
+    Results go to stdout, progress to stderr. Exit codes: 0 fine, 1 a verdict that the study's [gate] declares
+    unacceptable, 2 usage or bad spec, 3 a host or tool failed, 4 data invalid, 130 interrupted.
     """
 
 

@@ -92,6 +92,8 @@ def _build(
 def _print(built: Built) -> None:
     for line in built.summary.get("sentences", []):
         echo(one_line(line))
+    if "gate" in built.summary:
+        echo(one_line(built.summary["gate"]["sentence"]))
     for failed in built.failed:
         echo(one_line(f"{built.study}: no report: {failed}"), err=True)
     for page in built.pages[:1]:

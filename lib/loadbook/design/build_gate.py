@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from loadbook.core.errors import SpecProblem
 from loadbook.core.gates import GATES
@@ -53,7 +53,7 @@ class Limits(Spec):
 
     Attributes
     ----------
-    fail_on : verdicts that fail; default: slower and more-errors.
+    fail_on : verdicts that fail; default: slower (unless a limit says how much of a loss is accepted) and more-errors.
     undecided : "fail" or "pass" a build whose comparison shows neither.
     min_effect : least change that is acceptable, a ratio minus 1 to what the treatment is compared with, -0.02 for
         2 % less.
@@ -88,6 +88,17 @@ class BuildGate(Limits):
     only: Names = ()
     doubts: Names = ()
     treatments: dict[Name, Limits] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _of_one_piece(self) -> BuildGate:
+        for name in self.treatments:
+            try:
+                self.limits(name)
+            except ValidationError as error:
+                raise ValueError(
+                    f"treatments.{name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
+                ) from error
+        return self
 
     def limits(self, treatment: str) -> Limits:
         """Return what holds for a treatment, its own keys before those of `[gate]`."""

@@ -76,6 +76,11 @@ def document(found: Gated) -> dict[str, Any]:
     }
 
 
+def brief(found: Gated) -> dict[str, Any]:
+    """Return what a report's summary says of the build gate: fields of the JSON summary, without its cases."""
+    return {"outcome": found.judged.outcome, "exit_code": found.judged.exit_code, "sentence": found.sentence}
+
+
 def _case(case: Case) -> dict[str, Any]:
     said = asdict(case)
     del said["row"]

@@ -18,6 +18,7 @@ from loadbook.report.html import POLICY, forbidden
 SUFFIX = ".summary.json"
 SITE = "site.json"
 CHECKS = {"aa": "A/A", "control": "known effect"}
+GATES = {"passed": "✓", "failed": "✕", "invalid": "!"}
 GLYPHS = {True: "✓", False: "✕", None: "–"}
 
 
@@ -40,8 +41,10 @@ class Entry:
 
     @property
     def checks(self) -> list[str]:
-        """The A/A arm and the positive control, each with its glyph; nothing where there is no report."""
-        return [f"{GLYPHS[self.summary[key]]} {words}" for key, words in CHECKS.items() if key in self.summary]
+        """The A/A arm, the positive control and the build gate, each with its glyph; nothing without a report."""
+        found = [f"{GLYPHS[self.summary[key]]} {words}" for key, words in CHECKS.items() if key in self.summary]
+        gate = self.summary.get("gate")
+        return [*found, f"{GATES[gate['outcome']]} build gate"] if gate else found
 
 
 def keep(reports: Path, summary: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from loadbook.records.layout import layout
 from loadbook.records.rundata import RunData, load_run
 from loadbook.report import drivers, figures, hygiene, setup, trials, trust, verdicts
 from loadbook.report.blocks import EMPTY, URGENT, Block, block, clean, notebook_style, render
+from loadbook.report.build_gate import Gated, brief, gated
 from loadbook.report.notebooks import DONE
 from loadbook.report.show import drawn, markup, show
 from loadbook.report.tables import plain, safe_table
@@ -58,6 +59,11 @@ class Page:
         return self.data.values(self.metric)
 
     @cached_property
+    def build_gate(self) -> Gated | None:
+        """What the build gate that the run was planned with says of it; None where it has none."""
+        return gated(self.data)
+
+    @cached_property
     def notes(self) -> list[trials.Spoken]:
         """What the order of the trials may have done to them."""
         told = imported(self.data)
@@ -89,9 +95,16 @@ class Page:
         )
 
     def trust(self) -> Block:
-        """Show in four cells whether the instrument works: A/A arm, known effect, trials that count, doubts."""
+        """Show in four cells whether the instrument works: A/A arm, known effect, trials that count, doubts.
+
+        Below them stands what the build gate says of the study's own question, where the study has one.
+        """
         cells = trust.trust(self.data, self.analysis, self.notes)
-        return block("trust.html.j2", "\n".join(f"{c.glyph} {c.title}: {c.text}" for c in cells), cells=cells)
+        lines, gate, glyph = [f"{c.glyph} {c.title}: {c.text}" for c in cells], None, None
+        if self.build_gate:
+            gate, glyph = self.build_gate.sentence, trust.GATE_GLYPHS[self.build_gate.judged.outcome]
+            lines.append(f"{glyph} {gate}")
+        return block("trust.html.j2", "\n".join(lines), cells=cells, gate=gate, glyph=glyph)
 
     def figure(self, name: str, *data: Any, **options: Any) -> Block:
         """Show the module `name` of report.figures with the data it documents; the door for figures of your own."""
@@ -192,6 +205,7 @@ class Page:
             "started": self.data.run_json["started"],
             "ended": self.data.run_json["ended"],
             "origin": "; ".join(_origin(self.data)),
+            **({"gate": brief(self.build_gate)} if self.build_gate else {}),
         } | trials.count(self.data)
 
 

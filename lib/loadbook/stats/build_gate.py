@@ -118,7 +118,7 @@ def _comparison(gate: BuildGate, analysis: Analysis, row: Row) -> Case:
     said = f"{row.label}{row_phrase(row, base)}"
     case = partial(Case, "comparison", row.label, treatment=row.treatment, row=row)
     if gate.only and row.treatment not in gate.only:
-        return case("skipped", said, "gate.only does not name it")
+        return case("skipped", said, "not asked about: gate.only leaves it out")
     if row.verdict is None or row.verdict.kind == "invalid":
         return case("invalid", said, (row.verdict.reason if row.verdict else None) or "it could not be compared")
     limits = gate.limits(row.treatment)
@@ -207,7 +207,7 @@ def _laboratory(analysis: Analysis) -> Iterator[Case]:
     for kind, name in LABORATORY.items():
         rows = analysis.of_kind(kind)  # type: ignore[arg-type]
         if not rows:
-            yield Case(kind, name, "skipped", f"The run has no {name}.", f"the run has no {name}")  # type: ignore[arg-type]
+            yield Case(kind, name, "skipped", f"The run has no {name}.", "there is none")  # type: ignore[arg-type]
         for row in rows:
             yield _check(analysis, row, name)
 
@@ -262,7 +262,7 @@ def _doubts(gate: BuildGate, data: RunTables) -> Iterator[Case]:
     if not gate.doubts:
         number = len({rule for rule, _ in spoken})
         said = f"{number} gate{' had a doubt' if number == 1 else 's had doubts'}."
-        yield Case("doubt", "doubts", "skipped", said, "gate.doubts names none")
+        yield Case("doubt", "doubts", "skipped", said, "no doubt is asked about: gate.doubts is empty")
 
 
 def _sentences(problems: pd.DataFrame | None, level: str) -> list[tuple[str, str]]:
