@@ -114,7 +114,7 @@ def test_there_is_no_place_for_a_secret_and_none_is_repeated(tmp_path):
 def test_a_hosts_file_that_is_not_there_says_what_to_do(tmp_path):
     with pytest.raises(UsageError, match="not there") as refused:
         read_hosts(tmp_path / "mine.toml")
-    assert "README" in refused.value.hint
+    assert "docs/tutorial.md" in refused.value.hint
 
 
 def test_two_aliases_of_one_machine_have_folders_of_their_own():

@@ -126,7 +126,7 @@ def read_hosts(path: Path) -> HostsFile:
     try:
         raw = read_toml(path)
     except FileNotFoundError:
-        hint = "write one (README, `Your own hosts`); without --hosts it is the lab's, made by loadbook lab up"
+        hint = "write one (docs/tutorial.md, step 3); without --hosts it is the lab's, made by loadbook lab up"
         raise UsageError(f"hosts file {path} is not there", hint) from None
     except OSError as error:
         raise UsageError(f"hosts file {path}: {error.strerror}") from error
