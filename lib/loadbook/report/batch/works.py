@@ -92,22 +92,21 @@ def works_of(layout: Layout, batch: Batch) -> list[Work]:
     ------
     StudyError : everything that is wrong, each with its key path and line; no host was asked anything.
     """
-    found: dict[str, SpecProblem] = {}
+    found: list[SpecProblem] = []
     names = _names(batch.entries)
     works: list[Work] = []
     known = set(_usual_names(batch))
     for _, group in groupby(sorted(batch.entries, key=_first_of(batch)), key=lambda entry: entry.measured):
         entries = list(group)
         work, wrong = _work(layout, entries, names, [w.study for w in works if not w.more])
-        for problem in wrong:
-            found.setdefault(problem.message, problem)
+        found += wrong
         if work is not None:
             works.append(work)
             known -= {name for report in work.reports for name in report.parameters}
     if not found:
-        found = {name: SpecProblem(f"parameters.{name}", "no notebook of these studies knows it") for name in known}
+        found = [SpecProblem(f"parameters.{name}", "no notebook of these studies knows it") for name in sorted(known)]
     if found:
-        raise StudyError(str(batch.file), list(found.values()))
+        raise StudyError(str(batch.file), list(dict.fromkeys(found)))
     return works
 
 
@@ -178,7 +177,7 @@ def _inventory(entry: Entry, plan: Plan | None, found: list[SpecProblem]) -> Hos
             must_be_allowed(plan, inventory, entry.hosts, lab=bool(lab_kind(entry.hosts)))
             check_roles(plan, inventory)
     except LoadbookError as error:
-        found += _said(entry.place("hosts"), error)
+        found += _said(entry.place("hosts"), error, f"{entry.hosts}: ")
         return None
     return inventory
 
@@ -203,12 +202,13 @@ def _report(layout: Layout, entry: Entry, plan: Plan, names: dict[str, str], fou
     return Report(names[entry.identity], entry.identity, values)
 
 
-def _said(where: str, error: LoadbookError) -> Iterator[SpecProblem]:
-    """Yield what an error says as problems of a batch file: of a file with several, each."""
+def _said(where: str, error: LoadbookError, of: str = "") -> Iterator[SpecProblem]:
+    """Yield what an error says as problems of a batch file: each of several; `of`: the file it is about."""
     if isinstance(error, StudyError):
         yield from (SpecProblem(where, f"{error.source}: {one.path}: {one.message}") for one in error.problems)
     else:
-        yield SpecProblem(where, "; ".join(filter(None, [" ".join(error.message.split()), error.hint])))
+        said = "; ".join(filter(None, [" ".join(error.message.split()), error.hint]))
+        yield SpecProblem(where, said if of.rstrip(": ") in said else of + said)
 
 
 def _machines(path: Path, inventory: HostsFile | None) -> frozenset[str] | None:

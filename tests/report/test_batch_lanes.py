@@ -1,0 +1,130 @@
+"""Several works at a time: never two on a machine or of a study, in the file's order; stops, deaths, and timetables."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadbook.report.batch.lanes import Lanes, startable, timetable
+from loadbook.report.batch.works import Report, Work
+
+
+def work(study: str, *machines: str, here: bool = False, run_s: float = 60.0) -> Work:
+    return Work(
+        study=study, given=study, question="?", hosts=Path("h.toml"), subset=None, blocks=None, more=None, trials=1,
+        run_s=run_s, notebooks=(), machines=None if here else frozenset(machines), reports=(Report(study, study, {}),),
+    )  # fmt: skip
+
+
+class Fake:
+    """A worker that says what it is given once it is let go, and ends."""
+
+    def __init__(self, said: list[dict[str, Any]], code: int = 0) -> None:
+        self.said, self.code, self.go, self.stops = said, code, threading.Event(), 0
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        assert self.go.wait(10)
+        yield from self.said
+
+    def stop(self) -> None:
+        self.stops += 1
+        self.code = 130
+        self.go.set()
+
+    def end(self) -> int:
+        return self.code
+
+
+class Hall:
+    """Lanes of fakes; whoever has begun is let go when nothing else can begin, the oldest first."""
+
+    def __init__(self, works: list[Work], jobs: int = 4, more: Any = lambda work, said: True) -> None:
+        self.begun: list[str] = []
+        self.together: list[set[str]] = []
+        self.ended: dict[str, int] = {}
+        self.fakes: dict[str, Fake] = {}
+        self.more = more
+        self.lanes = Lanes(self.start, self.said, jobs)
+        self.lanes.run(works)
+
+    def start(self, one: Work) -> Fake:
+        self.begun.append(one.study)
+        self.fakes[one.study] = fake = Fake([{"kind": "x", "study": one.study}])
+        threading.Timer(0.05 * len(self.begun), fake.go.set).start()
+        return fake
+
+    def said(self, one: Work, said: dict[str, Any]) -> bool:
+        self.together.append({other.study for other, _ in self.lanes.active.values()})
+        if said["kind"] == "ended":
+            self.ended[one.study] = said["exit_code"]
+        return self.more(one, said)
+
+
+def test_works_on_different_machines_go_together_and_others_in_order():
+    works = [work("a", "m1"), work("b", "m2"), work("c", "m1"), work("d", "m3")]
+    hall = Hall(works)
+    assert hall.begun == ["a", "b", "d", "c"]
+    assert {"a", "b", "d"} in hall.together
+    assert not any({"a", "c"} <= those for those in hall.together)
+    assert set(hall.ended) == set("abcd")
+
+
+def test_one_at_a_time_is_the_file_s_order():
+    hall = Hall([work("a", "m1"), work("b", "m2"), work("c", "m3")], jobs=1)
+    assert hall.begun == ["a", "b", "c"]
+    assert max(map(len, hall.together)) == 1
+
+
+def test_what_measures_on_this_machine_is_alone_and_keeps_its_place():
+    works = [work("a", "m1"), work("lab", here=True), work("b", "m2")]
+    assert startable(works, [], 4) is works[0]
+    assert startable(works[1:], works[:1], 4) is None
+    assert startable(works[2:], works[1:2], 4) is None
+    assert Hall(works).begun == ["a", "lab", "b"]
+
+
+def test_replays_go_beside_anything_but_the_lab():
+    assert startable([work("b")], [work("a", "m1")], 4) is not None
+    assert startable([work("a")], [work("a", "m1")], 4) is None
+
+
+def test_nothing_is_started_after_a_failure_that_ends_it():
+    hall = Hall([work("a", "m1"), work("b", "m1")], more=lambda one, said: said["kind"] != "ended")
+    assert (hall.begun, hall.ended) == (["a"], {"a": 0})
+
+
+def test_a_stop_interrupts_all_and_starts_no_other():
+    class Stopping(Hall):
+        def said(self, one: Work, said: dict[str, Any]) -> bool:
+            if said["kind"] == "x" and not self.lanes.stops:
+                self.lanes.stop()
+            return super().said(one, said)
+
+    hall = Stopping([work("a", "m1"), work("b", "m2"), work("c", "m1")])
+    assert hall.begun == ["a", "b"]
+    assert hall.ended["b"] == 130
+    assert {name: fake.stops for name, fake in hall.fakes.items()} == {"a": 1, "b": 1}
+
+
+def test_a_timetable_follows_the_same_rule():
+    works = [work("a", "m1", run_s=100), work("b", "m2", run_s=30), work("c", "m1", run_s=50), work("d", here=True)]
+    times = [timetable(works, 4)[id(one)] for one in works]
+    assert times == [(0, 100), (0, 30), (100, 150), (150, 210)]
+    assert [timetable(works, 1)[id(one)][0] for one in works] == [0, 100, 130, 180]
+    left = timetable(works, 4, {id(works[0]): 10.0})
+    assert (left[id(works[0])], left[id(works[2])]) == ((0, 10), (10, 60))
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+def test_no_order_of_works_makes_two_meet(jobs):
+    kinds = [work("a", "m1"), work("b", "m1", "m2"), work("a", "m3"), work("lab", here=True), work("r")]
+    for order in itertools.permutations(kinds):
+        times = timetable(order, jobs)
+        for one, other in itertools.combinations(order, 2):
+            (begin, end), (start, stop) = times[id(one)], times[id(other)]
+            assert not (one.bars(other) and begin < stop and start < end)
