@@ -62,7 +62,8 @@ def signature(name: str, function: Any) -> str:
 
 
 def _with_default(parameter: inspect.Parameter) -> str:
-    return f"{parameter.name}: {parameter.annotation!s} = {parameter.default!r}"
+    shown = "..." if callable(parameter.default) else repr(parameter.default)
+    return f"{parameter.name}: {parameter.annotation} = {shown}"
 
 
 def _cards() -> list[type[Card]]:
