@@ -28,6 +28,7 @@ GROUPS = {
     "loadbook.explore": "Explore",
     "loadbook.report": "Pages of reports",
 }
+FIRST = ("studies", "load", "run")  # what one begins with; the others follow in alphabetical order
 ORDER = ("Explore", "Run", "Pages of reports")
 PAGES = "What notebooks call: one line a cell. A page is an object whose methods are the sections, in any order."
 
@@ -42,10 +43,14 @@ def _verbs() -> Iterator[str]:
     for group in ORDER:
         yield f"## {group}"
         yield PAGES if group == ORDER[-1] else ""
-        for name, place in loadbook._VERBS.items():
-            if _group(place) == group:
+        for name in _names():
+            if _group(loadbook._VERBS[name]) == group:
                 verb = getattr(loadbook, name)
                 yield f"### lb.{name}\n\n```python\nlb.{signature(name, verb)}\n```\n\n{markdown(doc_of(verb))}"
+
+
+def _names() -> list[str]:
+    return sorted(loadbook._VERBS, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
 
 
 def _group(module: str) -> str:
@@ -72,7 +77,7 @@ def _cards() -> list[type[Card]]:
         importlib.import_module(f"{explore.__name__}.{module.name}")
     known = {card.__name__: card for card in Card.__subclasses__()}
     met: list[type[Card]] = []
-    ways = [getattr(loadbook, name) for name in loadbook._VERBS]
+    ways = [getattr(loadbook, name) for name in _names()]
     while ways:
         card = known.get(_returned(ways.pop(0)))
         if card and card not in met:
@@ -84,7 +89,7 @@ def _cards() -> list[type[Card]]:
 def _returned(way: Any) -> str:
     """Return the name of the class that a function, a method or an attribute gives."""
     function = getattr(way, "fget", None) or getattr(way, "func", None) or way
-    return str(function.__annotations__.get("return", "")).strip("'").rpartition(".")[2]
+    return str(getattr(function, "__annotations__", {}).get("return", "")).strip("'").rpartition(".")[2]
 
 
 def _card(card: type[Card]) -> Iterator[str]:
@@ -97,7 +102,8 @@ def _card(card: type[Card]) -> Iterator[str]:
     methods = [(name, value) for name, value in own if inspect.isfunction(value)]
     if any(doc_of(value).sections or doc_of(value).text for _, value in methods) and len(methods) < LONG:
         for name, value in methods:
-            yield f"#### `.{signature(name, value)}`\n\n{markdown(doc_of(value))}"
+            shown = f"```python\n.{signature(name, value)}\n```"
+            yield f"#### {card.__name__}.{name}\n\n{shown}\n\n{markdown(doc_of(value))}"
     else:
         yield _short(methods)
 
@@ -123,8 +129,10 @@ def _public(card: type) -> Iterator[tuple[str, Any]]:
 
 def _pages() -> Iterator[str]:
     """Yield a table of sections for every kind of page, the common one first."""
-    kinds = [Page, *_below(Page)]
-    for kind in kinds:
+    yield "## Sections of pages"
+    verbs = [getattr(loadbook, name) for name in _names() if name.endswith("_page")]
+    others = [getattr(importlib.import_module(verb.__module__), _returned(verb)) for verb in verbs]
+    for kind in dict.fromkeys([Page, *_below(Page), *others]):
         own = [(name, value) for name, value in _public(kind) if _shows(value)]
         like = ", ".join(base.__name__ for base in kind.__bases__ if issubclass(base, Page))
         title = f"### {kind.__name__}\n\n{doc_of(kind).summary}"

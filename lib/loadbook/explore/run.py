@@ -92,7 +92,12 @@ class Run(Card):
         return list(measured.measured(self.data))
 
     def wide(self, *metrics: str) -> pd.DataFrame:
-        """Return the trials in order of execution with a column per metric (default: the study's), in base units."""
+        """Return the trials in order of execution with a column per metric (default: the study's), in base units.
+
+        Raises
+        ------
+        UsageError : a metric that was not measured; the nearest of `run.metrics` come first.
+        """
         return measured.wide(self.data, metrics or (self.data.study.metric,))
 
     def slowest(self, number: int = 5, metric: str = "") -> pd.DataFrame:
@@ -104,7 +109,12 @@ class Run(Card):
         return measured.worst(self.data, metric).head(number)
 
     def why(self, trial: str) -> Why:
-        """Show what was unlike in one trial: what its hosts did beside its treatment's others, and what gates said."""
+        """Show what was unlike in one trial: what its hosts did beside its treatment's others, and what gates said.
+
+        Raises
+        ------
+        UsageError : no such trial.
+        """
         return Why(self.data, trial)
 
     def only(self, query: str | Sequence[bool] | pd.Series) -> Run:
@@ -117,7 +127,12 @@ class Run(Card):
         return self._of(chosen.asked(self.trials, query))
 
     def without(self, *trials: str) -> Run:
-        """Return the run without these trials; it explores from then on."""
+        """Return the run without these trials; it explores from then on.
+
+        Raises
+        ------
+        UsageError : no such trial, or none left.
+        """
         return self._of(chosen.but(self.trials, trials, f"in run {self.run}"))
 
     def _of(self, kept: pd.DataFrame) -> Run:
@@ -159,6 +174,10 @@ class Run(Card):
         """Show the bytes that a trial's numbers came from: by default what its tool printed.
 
         Failed attempts have names such as "t0013-attempt1". `file` is one of `.files` of what this returns.
+
+        Raises
+        ------
+        UsageError : no such trial, or it has no such file.
         """
         return raw.raw(self.data.paths, trial, file)
 
