@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from loadbook.core.gates import GATES
+from loadbook.design.batch_file import BatchSpec
 from loadbook.design.study import Gates, Study
 from loadbook.hosts.inventory import HostsFile
 
@@ -26,6 +27,9 @@ HOSTS = """# Every key of a hosts file
 
 Made from the models that read the file. [hosts](../hosts.md) explains them, with three machines as an example; names,
 users, ports and keys usually stand in `~/.ssh/config`."""
+BATCH = """# Every key of a batch file
+
+Made from the models that read the file; `loadbook batch FILE` takes it."""
 PATTERNS = {
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$": "name",
     r"^[a-z][a-z0-9_]{0,40}$": "small name",
@@ -52,6 +56,11 @@ def study_page() -> str:
 def hosts_page() -> str:
     """Return the page of a hosts file."""
     return _page([HOSTS, NAME], HostsFile, "Above the hosts")
+
+
+def batch_page() -> str:
+    """Return the page of a batch file."""
+    return _page([BATCH], BatchSpec, "Above the entries")
 
 
 def _page(head: list[str], model: type[BaseModel], top: str) -> str:

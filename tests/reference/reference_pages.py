@@ -17,6 +17,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "python.md": python_page.page,
     "study-file.md": key_pages.study_page,
     "hosts-file.md": key_pages.hosts_page,
+    "batch-file.md": key_pages.batch_page,
 }
 
 

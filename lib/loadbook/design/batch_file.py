@@ -86,7 +86,17 @@ Values = Annotated[tuple[Annotated[Any, BeforeValidator(_value)], ...], EACH]
 
 
 class EntrySpec(BaseModel):
-    """One `[[entry]]`: what `loadbook run` takes, and `parameters` of the study's notebooks."""
+    """One `[[entry]]`: what `loadbook run` takes. Each key may have a list of values: every combination is a part.
+
+    Attributes
+    ----------
+    study : a name in studies/, `NAME-smoke`, or a .toml file, relative to the batch file.
+    hosts : a hosts file, relative to the batch file, or "lab"; default: those of the batch.
+    subset : of the study's treatments; default: the study's own.
+    blocks : how many; default: the study's own.
+    more : blocks to add to the finished run, as loadbook run --more does.
+    parameters : of the study's notebooks, which must know them.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -99,7 +109,15 @@ class EntrySpec(BaseModel):
 
 
 class BatchSpec(BaseModel):
-    """A whole batch file; `hosts` and `parameters` are those of entries that say nothing else."""
+    """A whole batch file; `hosts` and `parameters` are those of entries that say nothing else.
+
+    Attributes
+    ----------
+    name : of the batch; default: the file's without its ending.
+    hosts : a hosts file, relative to this one, or "lab".
+    parameters : of notebooks, where they know them.
+    entry : what is run and reported.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
