@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +12,9 @@ from recorded import STUDY, ingested_run
 
 if TYPE_CHECKING:
     from loadbook.explore.run import Run
+
+
+sys.path.append(str(Path(__file__).parents[1] / "report"))  # its browser and its projects
 
 
 @pytest.fixture(scope="session")

@@ -1,47 +1,25 @@
 """A run from a cell: one output updated in place, however many trials; a process that outlives its kernel."""
 
 import os
-import shutil
 import signal
 import time
 
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
+from replayed import longer, playable
 
 import loadbook as lb
 from loadbook.core.errors import UsageError
 from loadbook.explore import live, pages, runner
 from loadbook.explore.runner import Keeper, Runner, Wish
-from loadbook.records import manifest
 from loadbook.records.layout import Layout
 from loadbook.trials.progress import Progress
-from recorded import FIXTURE, INCLUDED, STUDIES, STUDY, run_of, with_studies
-
-TREATMENTS, BLOCKS = 4, 30
+from recorded import STUDY, run_of
 
 
 @pytest.fixture
 def project(tmp_path):
-    """A project whose study is the recorded one; hosts.toml beside it plays that run back."""
-    layout = with_studies(tmp_path / "home")
-    shutil.copyfile(STUDIES / INCLUDED, layout.studies / INCLUDED)
-    shutil.copytree(FIXTURE, layout.root / "recording")
-    (run,) = (layout.root / "recording").iterdir()
-    shutil.copyfile(run / "study.toml", layout.studies / f"{STUDY}.toml")
-    return layout, f"recording/{run.name}/hosts.toml"
-
-
-def longer(layout, hosts):
-    """Make the recording one of 30 blocks, 120 trials: later blocks are those of the recorded run again."""
-    folder = (layout.root / hosts).parent
-    for path in sorted(folder.glob("*/*/trial.json")):
-        record = manifest.read(path.parent)
-        for block in range(record.block + 8, BLOCKS + 1, 8):
-            name = f"{path.parent.name}-{block}"
-            shutil.copytree(path.parent, folder / "trials" / name)
-            manifest.seal(folder / "trials" / name, record.model_copy(update={"block": block}))
-    study = layout.studies / f"{STUDY}.toml"
-    study.write_text(study.read_text().replace("blocks = 8", f"blocks = {BLOCKS}"))
+    return playable(tmp_path / "home")
 
 
 def events(total=120, blocks=30):

@@ -35,7 +35,8 @@ class FactorialPage(EffectsPage):
         found = analyse_factorial(self.data, metric=self.metric, level=self.level)
         if found is None:
             name = self.data.study.name
-            raise UsageError(f"study {name!r} has no [factorial]", "its notebook is config_effects: docs/factorial.md")
+            other = f"its notebook is {self.data.study.notebooks[0]}: docs/factorial.md"
+            raise UsageError(f"study {name!r} has no [factorial]", other)
         return found
 
     def answer(self) -> Block:

@@ -39,8 +39,9 @@ class PageSizePage(EffectsPage):
     def found(self) -> Found:
         """Curves, bottlenecks and tiers of the run, on the page's metric."""
         if page_factor(self.data.study) is None:
-            name = self.data.study.name
-            raise UsageError(f"no factor of study {name!r} sets page_bytes", "its notebook is config_effects")
+            study = self.data.study
+            other = f"its notebook is {study.notebooks[0]}"
+            raise UsageError(f"no factor of study {study.name!r} sets page_bytes", other)
         if metric_of(self.metric).kind != "rate":
             raise UsageError(f"a curve over page size needs a rate, not {self.metric}", "metric = 'ok_per_s', say")
         return look(self.data, self.metric, self.level)

@@ -13,10 +13,20 @@ from matplotlib.figure import Figure
 
 from loadbook.core.units import joined, quantity
 from loadbook.report import palette
-from loadbook.report.figures import scales
 from loadbook.report.figures.common import Sheet, in_house_style
 from loadbook.report.figures.text import counted, shortened
-from loadbook.report.figures.traces import FOOT_IN, GAP_IN, LEFT_IN, PANEL_IN, RIGHT_IN, STEP_IN, time_axis, time_unit
+from loadbook.report.figures.traces import (
+    FOOT_IN,
+    GAP_IN,
+    LEFT_IN,
+    PANEL_IN,
+    RIGHT_IN,
+    STEP_IN,
+    mark_values,
+    round_ticks,
+    time_axis,
+    time_unit,
+)
 from loadbook.stats.hygiene.beside import OTHERS, beside, resources
 
 HEAD_IN = 0.3
@@ -71,9 +81,9 @@ def draw(
             line.set(color=palette.INK if ink else palette.OTHERS, linewidth=1.5 if ink else 0.7)
         high = max(float(own["value"].max()) / divisor, 1e-9)
         panel.set_ylim(0, 1.08 * high)
-        scales.set_ticks(panel.yaxis, [0.0, high / 2, high], [f"{t:.3g}" for t in (0.0, high / 2, high)])
+        mark_values(panel, round_ticks(high))
         unit = f" ({'MiB/s' if row.unit == 'B/s' else 'MiB'})" if divisor == MIB else ""
-        text = shortened(f"{row.host}: {_title(row)}{unit}", sheet.width - LEFT_IN - RIGHT_IN, sheet.size - 0.4)
+        text = shortened(f"{row.host}: {_title(row, narrow)}{unit}", sheet.width - LEFT_IN - RIGHT_IN, sheet.size - 0.4)
         colour = palette.INK if row.apart == row.apart else palette.SOFT
         sheet.text(0.05 if narrow else LEFT_IN, top - 0.12, text, size=sheet.size - 0.4, colour=colour)
         time_axis(sheet, panel, end - start, last=number == len(chosen) - 1, zero=-start)
@@ -87,8 +97,9 @@ def each(table: pd.DataFrame) -> list[Any]:
     return list(table.itertuples(index=False))
 
 
-def _title(row: Any) -> str:
-    return f"{row.resource}: {said(row, row.here)} here, usually {said(row, row.usual)}"
+def _title(row: Any, narrow: bool = False) -> str:
+    resource, here = (row.resource.replace(OTHERS, "other CPU time"), "") if narrow else (row.resource, " here")
+    return f"{resource}: {said(row, row.here)}{here}, usually {said(row, row.usual)}"
 
 
 def said(row: Any, value: float) -> str:

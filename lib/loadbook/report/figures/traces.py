@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.units import NBSP, joined
+from loadbook.core.units import MINUS, NBSP, joined
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import SMALLEST_PT, WIDE_IN, Sheet, in_house_style, size_pt
@@ -93,11 +93,16 @@ def scale_to(panel: Axes, track: Track) -> None:
     highest = float(track.data["value"].max()) if len(track.data) else 0.0
     limit = max(track.capacity or 0.0, highest) or 1.0
     panel.set_ylim(0, 1.06 * limit)
-    ticks = [0.0, limit / 2, limit] if track.capacity else _round_ticks(limit)
+    mark_values(panel, [0.0, limit / 2, limit] if track.capacity else round_ticks(limit))
+
+
+def mark_values(panel: Axes, ticks: Sequence[float]) -> None:
+    """Write these values beside a panel."""
     scales.set_ticks(panel.yaxis, ticks, [f"{t:,.0f}" if t >= 1000 else f"{t:,.3g}" for t in ticks])
 
 
-def _round_ticks(limit: float) -> list[float]:
+def round_ticks(limit: float) -> list[float]:
+    """Return 0 and the largest round value up to `limit`."""
     step = 10 ** np.floor(np.log10(limit))
     return [0.0, float(next(m * step for m in (8, 6, 5, 4, 3, 2, 1, 0.5) if m * step <= limit))]
 
@@ -105,7 +110,9 @@ def _round_ticks(limit: float) -> list[float]:
 def write_title(sheet: Sheet, track: Track, block: Block, top: float) -> None:
     """Write a panel's title above it, and the number that it comes to."""
     left, size = 0.05 if sheet.narrow else LEFT_IN, sheet.size - 0.4
-    number = block.number_of(track).replace("at or above", "≥" if sheet.narrow else "at or above")
+    number = block.number_of(track)
+    if sheet.narrow:
+        number = number.replace("at or above", "≥").replace("link rate not known", "link unknown")
     sheet.text(left, top - 0.12, track.title, size=size)
     x = left + text_width(track.title, size) + 0.12
     words = wrap(number, sheet.width - x - 0.04, size - 0.4, lines=1)
@@ -124,7 +131,7 @@ def time_axis(sheet: Sheet, panel: Axes, end: float, last: bool, zero: float = 0
     panel.set_xlim(0, end)
     step = next((s for s in STEPS if end / divisor / s <= 8), end / divisor)
     whole = np.arange(-(zero / divisor // step), (end - zero) / divisor / step + 1e-9)
-    placed = [(float(n * step * divisor + zero), f"{n * step:g}") for n in whole]
+    placed = [(float(n * step * divisor + zero), f"{n * step + 0.0:g}".replace("-", MINUS)) for n in whole]
     kept = scales.fit(placed, lambda at: at / end * width, sheet.size, width)
     shown = [placed[i] for i in kept] if last else []
     scales.set_ticks(panel.xaxis, [at for at, _ in shown], [label for _, label in shown])
