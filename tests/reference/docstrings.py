@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
+DOCS = Path(__file__).parents[2] / "docs"
 SECTION = re.compile(r"^(Parameters|Attributes|Returns|Yields|Raises|Examples|Notes)\n-+\n", re.MULTILINE)
 ENTRY = re.compile(r"(?P<names>\S(?:[^:]|:(?! ))*?) : (?P<text>.*)")
 
@@ -61,8 +63,17 @@ def named(names: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text whose <words> a code host does not take for its own; what stands between ` is left alone."""
-    return re.sub(r"`[^`]*`|<(?=[a-z])", lambda found: found[0] if len(found[0]) > 1 else "\\<", text)
+    """Return text with links to the pages it names, and no <words> that a code host takes for its own.
+
+    What stands between ` is left alone.
+    """
+    return re.sub(r"`[^`]*`|<(?=[a-z])|docs/([a-z-]+)\.md", _shown, text)
+
+
+def _shown(found: re.Match[str]) -> str:
+    if found[1] and (DOCS / f"{found[1]}.md").is_file():
+        return f"[{found[1]}](../{found[1]}.md)"
+    return "\\<" if found[0] == "<" else found[0]
 
 
 def cell(text: str) -> str:

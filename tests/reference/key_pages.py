@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 import refused
-from docstrings import doc_of, table
+from docstrings import doc_of, plain, table
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -95,7 +95,7 @@ def _model(annotation: Any) -> type[BaseModel] | None:
 
 def _said(kind: type[BaseModel]) -> str:
     doc = doc_of(kind)
-    return " ".join(filter(None, [doc.summary, doc.text]))
+    return plain(" ".join(filter(None, [doc.summary, doc.text])))
 
 
 def _table(kind: type[BaseModel], sections: dict[type[BaseModel], str]) -> str:
