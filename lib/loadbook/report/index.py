@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,7 +61,8 @@ def keep_site(reports: Path, said: dict[str, Any]) -> None:
 def write_index(reports: Path) -> Path:
     """Write index.html over every summary in `reports` and return its path."""
     entries = sorted(_entries(reports), key=lambda e: (-e.summary["started"], e.summary["study"]))
-    page = str(render("index.html.j2", entries=entries, site=_site(reports), style=stylesheet(), policy=POLICY))
+    told = {"entries": entries, "site": _site(reports), "batches": _batches(reports)}
+    page = str(render("index.html.j2", **told, style=stylesheet(), policy=POLICY))
     found = forbidden(page)
     if found:
         raise ReportError(f"index.html: not written, it would hold {'; '.join(found[:5])}")
@@ -82,6 +84,25 @@ def _site(reports: Path) -> dict[str, Any] | None:
     lacking = [part for part in said["parts"] if part["lacks"]]
     took = {key: seconds(said[f"{key}_s"]) for key in ("ran", "reported")}
     return took | {"began": began, "studies": len(said["parts"]), "lacking": lacking}
+
+
+def _batches(reports: Path) -> list[dict[str, str]]:
+    """Return name, day, tally and page of every batch, the newest first."""
+    files = sorted(reports.glob("batch/*/batch.json"))
+    if not files:
+        return []
+    from loadbook.report.batch.page import PAGE, day, tally
+    from loadbook.report.batch.rows import read_round
+
+    rounds = []
+    for path in files:
+        with suppress(DataError):  # the next round of that batch says what is wrong with it
+            rounds.append((path.parent, read_round(path.parent)))
+    found = sorted(((folder, one) for folder, one in rounds if one), key=lambda each: -each[1].began)
+    return [
+        {"name": one.batch, "began": day(one.began), "tally": tally(one), "page": f"batch/{folder.name}/{PAGE}"}
+        for folder, one in found
+    ]
 
 
 def _entries(reports: Path) -> Sequence[Entry]:

@@ -104,7 +104,7 @@ def write(folder: Path, round_: Round) -> Path:
     took_s = (round_.ended or time.time()) - round_.began
     page = str(render(
         "batch.html.j2", round=round_, rows=rows, tally=tally(round_), json=NAME, style=stylesheet(), policy=POLICY,
-        began=_day(round_.began), at=_day(time.time()), took=seconds(took_s),
+        began=day(round_.began), at=day(time.time()), took=seconds(took_s),
     ))  # fmt: skip
     if found := forbidden(page):
         raise ReportError(f"{PAGE} of batch {round_.batch}: not written, it would hold {'; '.join(found[:5])}")
@@ -120,5 +120,6 @@ def tally(round_: Round) -> str:
     return ", ".join([f"{done} of {len(states)} done", *(f"{states.count(state)} {state}" for state in others)])
 
 
-def _day(at: float) -> str:
+def day(at: float) -> str:
+    """Return a time (epoch seconds) as readers see it."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
