@@ -18,7 +18,9 @@ from loadbook.records.layout import layout
 @click.option("--kind", default="auto", show_default=True, metavar="KIND", help="What wrote them: docs/traces.md.")
 @click.option("--run", "run_id", default="latest", show_default=True, metavar="RUN", help="Run id.")
 @click.option("--role", metavar="ROLE", help="What the machine did, if the run has no such host.")
-@click.option("--clock-offset", type=float, metavar="S", help="Its clock minus ours; default: as the run measured it.")
+@click.option(
+    "--clock-offset", type=float, metavar="S", help="Its clock minus ours, seconds; default: as the run measured it."
+)
 def traces(
     study: str, files: tuple[Path, ...], host: str, kind: str, run_id: str, role: str | None, clock_offset: float | None
 ) -> None:
