@@ -53,7 +53,7 @@ test: setup-dev check
 	exit $$failed
 
 # Every fault of docs/reliability.md, injected for real; the table at the end says what was seen. Half an hour each.
-FAULTS := .venv/bin/pytest --timeout 3600 --faults .cache/faults.json
+FAULTS := .venv/bin/pytest --timeout 3600 --faults=.cache/faults.json
 test-faults: setup-dev
 	@rm -f .cache/faults.json; failed=0; \
 	$(FAULTS) -n 3 --dist loadfile -m "fault and not root and not alone" || failed=1; \
