@@ -38,9 +38,11 @@ LAB = """\
 **What this lab can say, and what not.** All hosts are one machine with {cores}, each an sshd of its own, on loopback
 addresses or in network namespaces: the load generator has one CPU, the servers share the other or, where the page says
 so, both. Which configuration is ahead there, by how much and how sure, can be said; rates of your hardware, what more
-cores or a real network bring, and differences that only a larger machine has, cannot. Runs of a `-smoke` study are
-short (6 blocks of 1 s): many of their verdicts are *undecided*, which is an answer about the run. An article's number
-has no interval, as it was measured once."""
+cores or a real network bring, and differences that only a larger machine has, cannot. An article's number has no
+interval, as it was measured once."""
+SHORT = """\
+Runs of a `-smoke` study are short (6 blocks of 1 s): many of their verdicts are *undecided*, which is an answer about
+the run."""
 MAKE = f"""## Make it again
 
 What is shown is the newest complete run of a study, whatever it says. Each command below its figure runs in the lab of
@@ -64,7 +66,8 @@ def load() -> dict[str, Any]:
 def written(kept: dict[str, Any]) -> str:
     """Return the page."""
     cores = " or ".join(sorted({one["cores"] for one in kept.values()}))
-    parts = [HEAD, LAB.format(cores=cores), "\n".join(_overview(kept))]
+    short = [SHORT] if any(one["study"].endswith("-smoke") for one in kept.values()) else []
+    parts = [HEAD, LAB.format(cores=cores), *short, "\n".join(_overview(kept))]
     for number, (title, studies) in enumerate(ARTICLES.items(), 1):
         shown = {study: kept[study] for study in studies if study in kept}
         parts.append(f"## {number}. {title}")
