@@ -64,6 +64,14 @@ def test_trust_strip(usual):
     assert 'href="#doubts"' in usual.trust().html
 
 
+def test_an_aa_arm_that_passed_although_its_interval_leaves_zero_out_says_why(usual):
+    aa = next(row for row in usual.analysis.rows if row.kind == "aa")
+    found = replace(aa.verdict.comparison, effect=0.03, ci95=(0.01, 0.05), p=0.025)
+    near = replace(aa, verdict=replace(aa.verdict, comparison=found))
+    told = trust.trust(usual.data, replace(usual.analysis, rows=(near,)))[0]
+    assert told.glyph == "✓" and told.text.endswith("; p 0.025, which fails below 0.01")
+
+
 def test_what_holds_for_several_treatments_is_said_once(usual):
     left_out = "in 1 block a trial of the treatment or of the baseline does not count; that block is left out"
     rows = [

@@ -12,7 +12,7 @@ from loadbook.report import palette, trials
 from loadbook.report.tables import DASH
 from loadbook.stats.compare import MAX_INCOMPLETE
 from loadbook.stats.hygiene import unstable
-from loadbook.stats.result import Analysis, Stand
+from loadbook.stats.result import Analysis, Row, Stand
 from loadbook.stats.wording.shown import numbers
 
 TITLES = {"aa": "Same against same", "control": "Known effect found"}
@@ -37,10 +37,15 @@ class Cell:
 
 def trust(data: RunData, analysis: Analysis, more: Sequence[trials.Spoken] = ()) -> list[Cell]:
     """Return the four cells: same against same, known effect, trials that count, doubts (`more` of them are known)."""
-    return [_check(analysis, "aa"), _check(analysis, "control"), _counted(data), _doubts(data, analysis, more)]
+    return [
+        _check(data, analysis, "aa"),
+        _check(data, analysis, "control"),
+        _counted(data),
+        _doubts(data, analysis, more),
+    ]
 
 
-def _check(analysis: Analysis, kind: str) -> Cell:
+def _check(data: RunData, analysis: Analysis, kind: str) -> Cell:
     rows = analysis.of_kind(kind)  # type: ignore[arg-type]
     if not rows:
         return Cell("doubt", "!", *MISSING[kind])
@@ -48,7 +53,7 @@ def _check(analysis: Analysis, kind: str) -> Cell:
     shown = numbers(row)
     seen = f"{shown.change} ({shown.interval})" if shown.change != DASH else "could not be compared"
     if kind == "aa":
-        text = f"A/A arm {seen}"
+        text = f"A/A arm {seen}{_nearly(row, data.study.gates.aa_p)}"
     else:
         known = f"built in {percent(row.expected_effect, 0)}, " if row.expected_effect is not None else ""
         text = f"{known}seen {seen}"
@@ -62,6 +67,14 @@ def _check(analysis: Analysis, kind: str) -> Cell:
             text,
         )
     return Cell("", "✓", TITLES[kind], text)
+
+
+def _nearly(row: Row, limit: float) -> str:
+    """Return why an A/A arm passed although its interval leaves zero out: one run of twenty does without a reason."""
+    found = row.verdict.comparison if row.verdict else None
+    if not row.passed or found is None or found.ci95 is None or found.ci95[0] <= 0 <= found.ci95[1]:
+        return ""
+    return f"; p {numbers(row).p}, which fails below {limit:g}"
 
 
 def _counted(data: RunData) -> Cell:
