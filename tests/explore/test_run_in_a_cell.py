@@ -24,6 +24,7 @@ def text_of(shown):
 
 def test_verbs_have_docstrings_and_are_completed():
     assert {"studies", "load", "run", "plan", "state", "ingest"} <= set(dir(lb))
+    assert not [name for name in dir(lb) if name.endswith("_page")]
     for name in dir(lb):
         assert name.startswith("__") or getattr(lb, name).__doc__
 
