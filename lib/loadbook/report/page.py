@@ -218,9 +218,9 @@ def figure_module(name: str) -> Any:
 
 
 def figure_names() -> list[str]:
-    """Return the names of all figures, in alphabetical order."""
+    """Return the names of all figures of one run, in alphabetical order."""
     found = {name: importlib.import_module(f"{figures.__name__}.{name}") for name in _modules()}
-    return [name for name, module in found.items() if hasattr(module, "alt")]
+    return [name for name, module in found.items() if hasattr(module, "alt") and name not in figures.OF_SEVERAL_RUNS]
 
 
 def _modules() -> list[str]:

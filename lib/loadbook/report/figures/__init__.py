@@ -19,6 +19,7 @@ module          data
 ``noise``       stats.noise.record.Record
 ``factorial``   stats.factorial.effects.FactorialAnalysis
 ``published``   judged (list of stats.claims.judge.Judged), analysis
+``history``     stats.history.course.History, marks={run: what is recorded otherwise than before it, in words}
 ==============  ==========================================================================================
 
 `analysis` is a stats.result.Analysis; `values`, `errors` and `requests` are frames of RunData.values (metric of the
@@ -28,3 +29,5 @@ say whether there is something to draw. ``common.to_svg(figure) -> bytes`` write
 the same bytes each time; ``common.names(analysis) -> dict`` gives each treatment the name that figures can draw (its
 key where the label has a character that the figures' font lacks): a table should show both where they differ.
 """
+
+OF_SEVERAL_RUNS = ("history", "two_runs")  # no figure of one run alone

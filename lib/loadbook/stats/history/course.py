@@ -1,0 +1,288 @@
+"""Each comparison of a study through its runs: where it stands, when it changed, whether the newest run is worse.
+
+Runs are held together only where they are on the same hosts and ask the same of a comparison: each such group has its
+own changes and levels, and the newest run is held against its own group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from loadbook.core.metrics import Direction
+from loadbook.stats.history.alarm import MIN_PAST, Alarm, alarm
+from loadbook.stats.history.changes import LEAST, changes
+from loadbook.stats.history.level import Level, level
+from loadbook.stats.pairs import ratio
+from loadbook.stats.plan import t_quantile
+from loadbook.stats.result import Interval, RowKind, VerdictKind
+
+ALARM_RATE = 0.01  # of runs, in any of a study's comparisons
+CHANGE_RATE = 0.01  # of histories without a change, in any of a study's comparisons
+_LEAST_LOG = -1 + 1e-15
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One comparison in one run: ratios minus 1. `asked` says what was asked of it, in parts that have a name.
+
+    `reason` says why it does not count, None where it does; `level` is that of the interval.
+    """
+
+    treatment: str
+    label: str
+    kind: RowKind
+    verdict: VerdictKind
+    effect: float | None
+    interval: Interval | None
+    level: float
+    blocks: int
+    reason: str | None = None
+    passed: bool | None = None
+    asked: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> tuple[float, float] | None:
+        """The log of the ratio and its standard error, as the run's interval tells it; None where there is none."""
+        if self.effect is None or self.interval is None or self.blocks < 2:
+            return None
+        estimate, low, high = (math.log1p(max(v, _LEAST_LOG)) for v in (self.effect, *self.interval))
+        error = (high - low) / 2 / t_quantile((1 + self.level) / 2, self.blocks)
+        return (estimate, error) if error > 0 else None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run of the study: its start (epoch seconds), its hosts (0 for the first that were met, 1, ...), its effects.
+
+    `left_out` says why nothing of it counts, "" where it does; such a run may have no effects.
+    """
+
+    run: str
+    started: float
+    hosts: int
+    effects: tuple[Effect, ...] = ()
+    left_out: str = ""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a comparison; `why` it does not count, "" where it does."""
+
+    run: str
+    started: float
+    hosts: int
+    effect: Effect
+    why: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether changes and alarms rest on it."""
+        return not self.why
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Runs of one comparison between changes, as places among its points, and the level at which they stand.
+
+    `begins` says why here: "first" of its hosts and its question, or "changed".
+    """
+
+    places: tuple[int, ...]
+    hosts: int
+    level: Level
+    begins: str
+
+    @property
+    def effect(self) -> float:
+        """The mean, as a ratio minus 1."""
+        return ratio(self.level.mean)
+
+    @property
+    def interval(self) -> Interval:
+        """Its 95 % interval."""
+        low, high = self.level.interval()
+        return ratio(low), ratio(high)
+
+
+@dataclass(frozen=True)
+class Course:
+    """One comparison through all runs, oldest first; `silence` says why there is no alarm to ask for."""
+
+    treatment: str
+    label: str
+    kind: RowKind
+    points: tuple[Point, ...]
+    stretches: tuple[Stretch, ...]
+    asked_anew: Mapping[int, tuple[str, ...]]
+    alarm: Alarm | None = None
+    silence: str = ""
+
+    @property
+    def changed(self) -> tuple[Stretch, ...]:
+        """The stretches that begin with a change, oldest first."""
+        return tuple(sorted((s for s in self.stretches if s.begins == "changed"), key=lambda s: s.places[0]))
+
+    def before(self, stretch: Stretch) -> Stretch:
+        """Return the stretch whose end the beginning of this one is."""
+        place = self.stretches.index(stretch)
+        return self.stretches[place - 1]
+
+
+@dataclass(frozen=True)
+class History:
+    """A study through its runs, oldest first, on one metric; what cannot be read is among the runs, left out."""
+
+    study: str
+    metric: str
+    better: Direction
+    margin: float
+    runs: tuple[Seen, ...]
+    courses: tuple[Course, ...]
+    rate: float = ALARM_RATE
+    change_rate: float = CHANGE_RATE
+
+    @property
+    def treatments(self) -> tuple[Course, ...]:
+        """The comparisons that are no checks of the laboratory."""
+        return tuple(course for course in self.courses if course.kind == "treatment")
+
+    @property
+    def judged(self) -> tuple[Course, ...]:
+        """The comparisons of which the newest run was held against its past."""
+        return tuple(course for course in self.courses if course.alarm)
+
+    @property
+    def alarms(self) -> tuple[Course, ...]:
+        """The comparisons in which the newest run is worse than its past."""
+        return tuple(course for course in self.courses if course.alarm and course.alarm.speaks)
+
+    @property
+    def counting(self) -> int:
+        """How many runs have an effect that counts."""
+        return len({point.run for course in self.courses for point in course.points if point.counts})
+
+
+def courses(
+    runs: Sequence[Seen], better: Direction, margin: float, rate: float = ALARM_RATE, change_rate: float = CHANGE_RATE
+) -> tuple[Course, ...]:
+    """Return every comparison of these runs, oldest run first: treatments before checks, as they first appeared.
+
+    `rate` and `change_rate` are those of all comparisons together.
+    """
+    found = {name: _points(runs, name) for name in _names(runs)}
+    groups = {name: _groups(points) for name, points in found.items()}
+    searched = sum(len(places) >= 2 * LEAST for each in groups.values() for places in each)
+    stretches = {
+        name: tuple(s for places in groups[name] for s in _stretches(points, places, change_rate / max(searched, 1)))
+        for name, points in found.items()
+    }
+    judged = [name for name, points in found.items() if _judged(points, runs)]
+    return tuple(
+        _course(points, stretches[name], runs, better, margin, rate / max(len(judged), 1))
+        for name, points in found.items()
+    )
+
+
+def _names(runs: Sequence[Seen]) -> list[str]:
+    """Return the comparisons in the order of the newest run that has them, treatments first."""
+    newest_first = [effect for seen in reversed(runs) for effect in seen.effects]
+    kinds = ("treatment", "aa", "control")
+    return list(dict.fromkeys(e.treatment for kind in kinds for e in newest_first if e.kind == kind))
+
+
+def _points(runs: Sequence[Seen], name: str) -> tuple[Point, ...]:
+    return tuple(
+        Point(seen.run, seen.started, seen.hosts, effect, _why(seen, effect))
+        for seen in runs
+        for effect in seen.effects
+        if effect.treatment == name
+    )
+
+
+def _why(seen: Seen, effect: Effect) -> str:
+    return seen.left_out or effect.reason or ("" if effect.log else "it has no interval of any width")
+
+
+def _groups(points: Sequence[Point]) -> list[list[int]]:
+    """Return the places of points that count, by hosts and question, in the order in which they begin."""
+    found: dict[tuple[int, tuple[tuple[str, str], ...]], list[int]] = {}
+    for place, point in enumerate(points):
+        if point.counts:
+            found.setdefault((point.hosts, tuple(sorted(point.effect.asked.items()))), []).append(place)
+    return list(found.values())
+
+
+def _stretches(points: Sequence[Point], places: Sequence[int], rate: float) -> Iterable[Stretch]:
+    logs = _logs(points, places)
+    edges = [0, *changes(logs, rate), len(places)]
+    for number, (start, end) in enumerate(pairwise(edges)):
+        own = tuple(places[start:end])
+        begins = "changed" if number else "first"
+        yield Stretch(own, points[own[0]].hosts, level(logs[start:end]), begins)
+
+
+def _logs(points: Sequence[Point], places: Iterable[int]) -> list[tuple[float, float]]:
+    return [log for place in places if (log := points[place].effect.log)]
+
+
+def _judged(points: Sequence[Point], runs: Sequence[Seen]) -> bool:
+    last = points[-1]
+    return last.effect.kind == "treatment" and last.run == runs[-1].run and last.counts
+
+
+def _course(
+    points: tuple[Point, ...], stretches: tuple[Stretch, ...], runs: Sequence[Seen], better: Direction,
+    margin: float, rate: float,
+) -> Course:  # fmt: skip
+    last = points[-1].effect
+    course = Course(last.treatment, last.label, last.kind, points, stretches, _asked_anew(points))
+    if last.kind != "treatment":
+        return course
+    if not _judged(points, runs):
+        return replace(course, silence=_not_judged(points, runs))
+    past = _past(points)
+    newest = points[-1].effect.log
+    assert newest is not None
+    found = alarm(_logs(points, past), newest, better=better, rate=rate, margin=margin)
+    return replace(course, alarm=found, silence="" if found else _too_few(len(past)))
+
+
+def _past(points: Sequence[Point]) -> list[int]:
+    """Return the places of the runs that the newest is held against: of its group, since the last change before it.
+
+    The newest run takes no part in finding that change.
+    """
+    mine = next(group for group in _groups(points) if group[-1] == len(points) - 1)[:-1]
+    if not mine:
+        return []
+    edges = changes(_logs(points, mine), CHANGE_RATE)
+    return mine[edges[-1] if edges else 0 :]
+
+
+def _not_judged(points: Sequence[Point], runs: Sequence[Seen]) -> str:
+    last, newest = points[-1], runs[-1]
+    if last.run != newest.run:
+        return f"the newest run {'is left out: ' + newest.left_out if newest.left_out else 'does not have it'}"
+    return f"the newest run does not count: {last.why}"
+
+
+def _too_few(past: int) -> str:
+    there = "there is none" if past == 0 else f"there {'is' if past == 1 else 'are'} {past}"
+    more = MIN_PAST - past
+    return f"an alarm needs {MIN_PAST} earlier runs at this level, on these hosts and of this question; {there}, " + (
+        f"{more} more run{'' if more == 1 else 's'} will do"
+    )
+
+
+def _asked_anew(points: Sequence[Point]) -> dict[int, tuple[str, ...]]:
+    """Return the places at which another question is asked than in the run before, and in which of its parts."""
+    found = {}
+    for place, (before, after) in enumerate(pairwise(points), 1):
+        ours, theirs = before.effect.asked, after.effect.asked
+        parts = [part for part in dict.fromkeys([*ours, *theirs]) if ours.get(part) != theirs.get(part)]
+        if parts:
+            found[place] = tuple(parts)
+    return found
