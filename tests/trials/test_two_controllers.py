@@ -31,6 +31,31 @@ max_time_wait = 1000000
 [gates]
 driver_cpu = 1.0
 """
+# a load that leaves CPUs to controllers, as on hosts of their own: the time of a refusal is then that of its command
+GENTLE = """
+schema = 1
+name = "first"
+question = "Does a load that takes little let others begin?"
+baseline = "one"
+blocks = 8
+
+[roles.driver]
+[roles.web]
+service = "nginx"
+
+[workload]
+tool = "httperf"
+model = "open"
+rate_per_s = 100
+duration_s = 1
+warmup_s = 0.2
+path = "/index.html"
+
+[treatments.one]
+[treatments.again]
+same_as = "one"
+check = "aa"
+"""
 
 
 @pytest.fixture
@@ -67,6 +92,7 @@ def all_ok(layout, name) -> bool:
 
 @pytest.mark.fault(40)
 def test_one_works_the_other_is_refused_within_2_s_and_told_who(lab, two, record_property):
+    (two[0].studies / "first.toml").write_text(GENTLE)
     first = begin(two[0], lab, "first")
     until_it_measures(first)
     begun, used_s = time.monotonic(), children_s()
