@@ -86,21 +86,20 @@ def test_pages_that_would_have_one_name_get_names_of_their_own(layout, tmp_path)
     assert names == [report.name for work in works(layout, tmp_path, text) for report in work.reports]
 
 
-def test_works_bar_each_other_where_machine_or_study_is_one(layout, tmp_path):
+def test_machines_are_the_same_whatever_a_hosts_file_calls_them(layout, tmp_path):
     a, b, same = (hosts(tmp_path, *each) for each in (("a", "192.0.2.1"), ("b", "192.0.2.2"), ("c", "192.0.2.1")))
     studies = ["noise", "aa", "known-cost"]
     text = "".join(f'[[entry]]\nstudy = "{s}"\nhosts = "{h}"\n' for s, h in zip(studies, (a, b, same), strict=True))
     text += f'[[entry]]\nstudy = "noise"\nhosts = "{b}"\n[[entry]]\nstudy = "lb-kernel"\n'
     text += f'[[entry]]\nstudy = "nginx-directives-smoke"\nhosts = "{REPLAY}"\n'
     one, other, shared, again, lab, replayed = works(layout, tmp_path, text)
-    assert not one.bars(other)
-    assert one.bars(shared)
-    assert one.bars(again)
-    assert lab.bars(one) and lab.bars(replayed)
-    assert not replayed.bars(one)
+    assert not one.machines & other.machines
+    assert one.machines & shared.machines == {"192.0.2.1"}
+    assert again.machines == other.machines
+    assert (lab.machines, replayed.machines) == (None, frozenset())
 
 
-def test_hosts_on_this_machine_bar_everything(layout, tmp_path):
+def test_hosts_on_this_machine_are_this_machine(layout, tmp_path):
     text = f'[[entry]]\nstudy = "noise"\nhosts = "{hosts(tmp_path, "a", "127.0.0.9")}"\n'
     (one,) = works(layout, tmp_path, text)
     assert one.machines is None

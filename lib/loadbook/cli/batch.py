@@ -65,6 +65,7 @@ def batch(
     from loadbook.cli.batch_said import dry_run, show
     from loadbook.core.errors import UsageError
     from loadbook.design.batch_file import read_batch
+    from loadbook.report.batch.page import PAGE
     from loadbook.report.batch.rows import begun, read_round
     from loadbook.report.batch.sitting import How
     from loadbook.report.batch.works import works_of
@@ -83,7 +84,7 @@ def batch(
     with only_runner(here.batch(read.name)):
         last = None if new else read_round(here.batch(read.name))
         round_, why = begun(read, works, last, new=new, failed=failed)
-        echo(f"batch {read.name}: {why}", err=True)
+        echo(f"batch {read.name}: {why}; {here.batch(read.name) / PAGE} shows how far it is", err=True)
         interrupted = _sit(here, round_, works, how)
     show(here, round_, as_json)
     sys.exit(INTERRUPTED if interrupted else round_.exit_code)

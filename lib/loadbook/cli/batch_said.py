@@ -105,8 +105,8 @@ def _table(round_: Round) -> None:
         table.add_column(head, no_wrap=True)
     table.add_column("Verdict, or why there is none", overflow="fold")
     for one in shown(round_):
-        said = [one.headline, *([f"next: {one.row.next}"] if one.row.next else [])]
-        table.add_row(*map(cell, (one.row.name, f"{one.glyph} {one.state}", one.counted, one.took, "\n".join(said))))
+        row = (one.row.name, f"{one.glyph} {one.state}", one.counted, one.took, "\n".join(one.lines))
+        table.add_row(*map(cell, row))
     console = Console(file=sys.stdout, highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 160)
     console.print(table)
     echo(f"{tally(round_)}; exit code {round_.exit_code}")

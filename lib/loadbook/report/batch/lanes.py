@@ -130,12 +130,22 @@ class Lanes:
 
 
 def startable(waiting: Sequence[Work], active: Sequence[Work], jobs: int) -> Work | None:
-    """Return the first work that may begin beside those at work; one waits for those before it on its machines."""
-    before = list(active)
-    for work in waiting if len(active) < jobs else ():
-        if not any(work.bars(other) for other in before):
+    """Return the first work that may begin beside those at work; None where none may.
+
+    It shares neither study nor machine with them, nor with a work before it that waits. What measures on this machine
+    is alone.
+    """
+    if len(active) >= jobs or any(work.machines is None for work in active):
+        return None
+    studies = {work.study for work in active}
+    machines = {machine for work in active for machine in work.machines or ()}
+    for work in waiting:
+        if work.machines is None:
+            return None if studies else work
+        if work.study not in studies and not work.machines & machines:
             return work
-        before.append(work)
+        studies.add(work.study)
+        machines |= work.machines
     return None
 
 

@@ -71,11 +71,11 @@ class Shown:
         return found
 
     @property
-    def headline(self) -> str:
-        """The headline as one text, or why there is none."""
-        if self.row.state == "failed":
-            return self.row.reason or "failed"
-        return f"{self.verdict['glyph']} {self.verdict['sentence']}" if self.verdict else "–"
+    def lines(self) -> list[str]:
+        """The headline, what speaks against it, and what to do next, as a terminal shows them."""
+        verdict = [f"{self.verdict['glyph']} {self.verdict['sentence']}"] if self.verdict else []
+        against = [self.row.reason] if self.row.reason else []
+        return [*verdict, *against, *([f"next: {self.row.next}"] if self.row.next else [])] or ["–"]
 
     @property
     def links(self) -> list[tuple[str, str]]:

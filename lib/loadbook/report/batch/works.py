@@ -78,12 +78,6 @@ class Work:
         """The hosts file in words."""
         return str(self.hosts or "the lab")
 
-    def bars(self, other: Work) -> bool:
-        """Tell whether the other may not be at work at the same time: one study, one machine, or this machine."""
-        if self.study == other.study or self.machines is None or other.machines is None:
-            return True
-        return bool(self.machines & other.machines)
-
 
 def works_of(layout: Layout, batch: Batch) -> list[Work]:
     """Return what there is to do, in the file's order.
