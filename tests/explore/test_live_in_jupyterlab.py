@@ -96,10 +96,11 @@ def to_its_end(book, layout):
     assert len(layout.runs(STUDY)) == 1
 
 
-def test_a_closed_tab_does_not_end_it_and_the_cell_shows_it_again(project, lab, chrome):
+@pytest.mark.parametrize("trials_away", [10, 0])
+def test_a_tab_closed_or_loaded_again_does_not_end_it_and_the_cell_shows_it_again(project, lab, chrome, trials_away):
     begun(chrome, lab, project)
     chrome.call("Page.navigate", url="about:blank")
-    reached(project, done(project) + 8)
+    reached(project, done(project) + trials_away)
     with halted(project):
         book = Notebook(chrome, lab, "live", height=1200)
         book.until(lambda found: found["idle"], 30)

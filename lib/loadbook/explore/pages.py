@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.request import ProxyHandler, Request, build_opener
 
-EVERY_S, LIMIT_S = 2.0, 2.0
+EVERY_S, LIMIT_S = 0.9, 2.0
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Pages:
     _next: float = 0.0
 
     def gone(self) -> bool:
-        """Tell whether there were pages and the last has gone; asked more often than every 2 s, it says no."""
+        """Tell whether there were pages and the last has gone; asked again within 0.9 s, it says no."""
         if not self.address or time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + EVERY_S
