@@ -61,7 +61,7 @@ def runs(number: int) -> str:
     return f"{number:,} run{'' if number == 1 else 's'}"
 
 
-def sentence(course: Course, found: History) -> str:
+def sentence(course: Course) -> str:
     """Return where one comparison stands, since when, and what became of the newest run."""
     return " ".join(filter(None, (stand(course), *changes(course), verdict(course))))
 

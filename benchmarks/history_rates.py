@@ -1,0 +1,163 @@
+"""How often a study's history alarms, or shows a change, while nothing changes; and how often it finds one: in %.
+
+    python benchmarks/history_rates.py [--histories 2000]
+
+A history is 5 to 100 runs of 10 blocks each whose effects scatter between runs as much as within them (standard error
+of a run 0.4 %, the same again between runs). The alarm is that of the newest run, held against the level since the last
+change found before it; what it finds is one that is worse by one margin of 2 %. Exit code 1 if runs that scatter
+normally raise more false alarms than the rate that is stated, or show more changes, by more than three standard errors
+of the simulation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from loadbook.stats.history.alarm import alarm
+from loadbook.stats.history.changes import LEAST, changes
+from loadbook.stats.history.course import ALARM_RATE, CHANGE_RATE, Effect, Seen, courses
+
+OWN, BETWEEN, BLOCKS, MARGIN = 0.004, 0.004, 10, 0.02
+RUNS = (5, 10, 30, 100)
+COMPARISONS = 4
+Rng = np.random.Generator
+Logs = list[tuple[float, float]]
+
+
+def _mixed(rng: Rng, runs: int) -> np.ndarray:
+    return np.asarray(rng.normal(size=runs) + 5 * (rng.random(runs) < 0.03) * rng.choice([-1, 1], runs))
+
+
+# how runs scatter, with a standard deviation of 1, and whether they keep the stated rates
+SHAPES: dict[str, tuple[Callable[[Rng, int], np.ndarray], bool]] = {
+    "normally": (lambda rng, runs: rng.normal(size=runs), True),
+    "normally, runs of 4 to 24 blocks": (lambda rng, runs: rng.normal(size=runs), True),
+    "heavy tails (t, 5 degrees)": (lambda rng, runs: rng.standard_t(5, runs) / math.sqrt(5 / 3), False),
+    "one run in 30 lies far off": (_mixed, False),
+    "two states of the laboratory": (
+        lambda rng, runs: 0.4 * rng.normal(size=runs) + 2 * (rng.random(runs) < 0.3),
+        False,
+    ),
+}
+
+
+class Rates(NamedTuple):
+    """Shares of histories: alarms and changes where there is none to find, and what is found, as it was foretold."""
+
+    alarms: float
+    shown: float
+    found: float
+    foretold: float
+    located: float
+
+
+def history(rng: Rng, runs: int, shape: str) -> Logs:
+    """Return the log of each run's ratio with its standard error, as the run knows it."""
+    blocks = rng.integers(4, 25, runs) if "4 to 24" in shape else np.full(runs, BLOCKS)
+    own = OWN * np.sqrt(BLOCKS / blocks)
+    values = SHAPES[shape][0](rng, runs) * np.sqrt(own**2 + BETWEEN**2)
+    known = own * np.sqrt(rng.chisquare(blocks - 1) / (blocks - 1))
+    return list(zip(values.tolist(), known.tolist(), strict=True))
+
+
+def rates(runs: int, shape: str, histories: int, seed: int = 1, rate: float = ALARM_RATE) -> Rates:
+    """Return the rates of so many histories; `rate` is that of alarms."""
+    rng, seen = np.random.default_rng(seed), []
+    for _ in range(histories):
+        logs = history(rng, runs, shape)
+        edges = changes(logs[:-1], CHANGE_RATE)
+        past = logs[edges[-1] if edges else 0 : -1]
+        (value, error), loss = logs[-1], math.log1p(-MARGIN)
+        still, worse = (
+            alarm(past, newest, better="higher", rate=rate, margin=MARGIN)
+            for newest in ((value, error), (value + loss, error))
+        )
+        moved = [(v + loss * (k >= runs // 2), e) for k, (v, e) in enumerate(logs)]
+        seen.append((
+            bool(still and still.speaks), bool(changes(logs, CHANGE_RATE)), bool(worse and worse.speaks),
+            worse.power if worse else 0.0, any(abs(k - runs // 2) <= 1 for k in changes(moved, CHANGE_RATE)),
+        ))  # fmt: skip
+    return Rates(*np.mean(np.array(seen, float), axis=0).tolist())
+
+
+def family(runs: int, histories: int, seed: int = 2) -> tuple[float, float]:
+    """Return the shares of histories of several comparisons in which any alarms, and in which any shows a change.
+
+    The comparisons share a baseline: half of their variance is in common.
+    """
+    rng, alarms, shown = np.random.default_rng(seed), 0, 0
+    for _ in range(histories):
+        common = rng.normal(size=runs)
+        logs = [history(rng, runs, "normally") for _ in range(COMPARISONS)]
+        seen = [
+            Seen(str(k), float(k), 0, tuple(_effect(str(c), own[k], common[k]) for c, own in enumerate(logs)))
+            for k in range(runs)
+        ]
+        found = courses(seen, "higher", MARGIN)
+        alarms += any(course.alarm and course.alarm.speaks for course in found)
+        shown += any(course.changed for course in found)
+    return alarms / histories, shown / histories
+
+
+def _effect(name: str, log: tuple[float, float], common: float) -> Effect:
+    """Return what a run would have said: its effect, and an interval of Student's t."""
+    from scipy.special import stdtrit
+
+    value = (log[0] + common * math.sqrt(OWN**2 + BETWEEN**2)) / math.sqrt(2)
+    half = float(stdtrit(BLOCKS - 1, 0.975)) * log[1]
+    ends = (math.expm1(value - half), math.expm1(value + half))
+    return Effect(name, name, "treatment", "equivalent", math.expm1(value), ends, 0.95, BLOCKS)
+
+
+def too_many(share: float, rate: float, histories: int, errors: float = 3.0) -> bool:
+    """Tell whether a share of so many histories lies above a rate by more than so many standard errors."""
+    return share > rate + errors * math.sqrt(rate * (1 - rate) / histories)
+
+
+def rows(histories: int) -> Iterator[tuple[str, bool]]:
+    """Yield each row of the table, and whether it breaks what is stated."""
+    for shape, (_, kept) in SHAPES.items():
+        for runs in RUNS:
+            found = rates(runs, shape, histories)
+            located = f"{100 * found.located:.0f}" if runs >= 2 * LEAST else "–"
+            shares = [f"{100 * share:.1f}" for share in (found.alarms, found.shown)]
+            shares += [f"{100 * share:.0f}" for share in (found.found, found.foretold)]
+            yield _row([shape, str(runs), *shares, located]), kept and _breaks(found.alarms, found.shown, histories)
+    for runs in RUNS:
+        alarms, shown = family(runs, histories // 4)
+        cells = [f"normally, any of {COMPARISONS} comparisons", str(runs), f"{100 * alarms:.1f}", f"{100 * shown:.1f}"]
+        yield _row([*cells, "–", "–", "–"]), _breaks(alarms, shown, histories // 4)
+
+
+def _breaks(alarms: float, shown: float, histories: int) -> bool:
+    return too_many(alarms, ALARM_RATE, histories) or too_many(shown, CHANGE_RATE, histories)
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+HEADS = ["runs scatter", "runs", "false alarms", "a change shown, none there", "−2 % found", "foretold", "change found"]
+
+
+def main() -> int:
+    """Print the table; 1 if what is stated does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--histories", type=int, default=2000)
+    histories, failed = parser.parse_args().histories, False
+    print(f"{histories:,} histories each, in %; stated: alarms {ALARM_RATE:.0%}, changes at most {CHANGE_RATE:.0%}")
+    print(_row(HEADS), _row(["---"] * len(HEADS)), sep="\n")
+    for row, breaks in rows(histories):
+        print(row, flush=True)
+        failed |= breaks
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Levels, changes and alarms of one comparison through many runs."""
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from history_rates import rates, too_many
+from loadbook.stats.history.alarm import MIN_PAST, a_year, alarm
+from loadbook.stats.history.changes import LEAST, changes
+from loadbook.stats.history.level import level
+
+RNG = np.random.default_rng(7)
+
+
+def logs(values, error=0.004):
+    return [(float(value), error) for value in values]
+
+
+def noisy(effects, sd=0.004, seed=1):
+    return logs(np.asarray(effects, float) + np.random.default_rng(seed).normal(0, sd, len(effects)))
+
+
+@pytest.mark.parametrize("sd", [0.001, 0.01], ids=["runs agree within their errors", "runs scatter more than that"])
+def test_runs_of_equal_errors_give_the_usual_mean_and_prediction(sd):
+    values = RNG.normal(0.02, sd, 9)
+    found = level(logs(values))
+    assert found.mean == pytest.approx(values.mean())
+    assert found.error == pytest.approx(stats.sem(values), rel=1e-3)
+    assert found.next_error(0.004) == pytest.approx(values.std(ddof=1) * math.sqrt(1 + 1 / 9), rel=1e-3)
+
+
+def test_a_run_of_few_blocks_weighs_less():
+    found = level([(0.0, 0.001), (0.001, 0.001), (-0.001, 0.001), (0.05, 0.05)])
+    assert abs(found.mean) < 0.001
+
+
+def test_runs_that_are_exactly_alike_keep_their_own_errors():
+    found = level(logs([0.01] * 5))
+    assert (found.between, found.scale) == (0.0, 1.0)
+    assert found.next_error(0.004) > 0.004
+
+
+@pytest.mark.parametrize(
+    ("effects", "expected"),
+    [
+        ([0.0] * 15 + [-0.03] * 15, [15]),
+        ([0.0] * 12 + [-0.03] * 6 + [0.0] * 12, [12, 18]),
+        ([0.0] * 20 + [0.03] * LEAST, [20]),
+        ([0.0] * 8 + [0.05] * 8 + [0.1] * 8, [8, 16]),
+    ],
+    ids=["a step", "one that was taken back", "the newest runs", "two steps"],
+)
+def test_a_change_is_found_where_it_is(effects, expected):
+    assert changes(noisy(effects), 0.01) == expected
+
+
+@pytest.mark.parametrize(
+    "effects",
+    [[], [0.0], [0.0, 0.1], [0.0, 0.0, 0.0, 0.1, 0.1], [0.0] * 20, [0.0] * 15 + [-0.03] + [0.0] * 15],
+    ids=["none", "one run", "two", "fewer than two levels", "no change", "one run alone"],
+)
+def test_what_is_no_change_shows_none(effects):
+    assert changes(noisy(effects, 1e-3), 0.01) == []
+
+
+def test_levels_of_one_value_each_are_told_apart():
+    assert changes(logs([0.0] * 4 + [0.02] * 4), 0.01) == [4]
+
+
+def test_a_worse_run_alarms_and_a_better_one_never():
+    past = noisy([0.03] * 10)
+    worse, better = (alarm(past, (0.03 + by, 0.004), better="higher", rate=0.01, margin=0.02) for by in (-0.05, 0.05))
+    assert worse.speaks
+    assert not better.speaks
+    assert worse.effect < worse.limit < worse.expected
+
+
+def test_of_times_a_longer_one_is_worse():
+    found = alarm(noisy([0.03] * 10), (0.08, 0.004), better="lower", rate=0.01, margin=0.02)
+    assert found.speaks
+    assert found.limit > found.expected
+
+
+def test_too_short_a_past_has_no_alarm():
+    past = noisy([0.0] * MIN_PAST)
+    assert alarm(past[1:], (-1.0, 0.004), better="higher", rate=0.01, margin=0.02) is None
+    assert alarm(past, (-1.0, 0.004), better="higher", rate=0.01, margin=0.02).speaks
+
+
+def test_the_limit_is_the_usual_prediction_interval():
+    values = RNG.normal(0.02, 0.01, 12)
+    found = alarm(logs(values), (0.02, 0.004), better="higher", rate=0.01, margin=0.02)
+    half = stats.t.ppf(0.99, 11) * values.std(ddof=1) * math.sqrt(1 + 1 / 12)
+    assert math.log1p(found.limit) == pytest.approx(values.mean() - half, rel=1e-3)
+
+
+@pytest.mark.parametrize("runs", [5, 10, 30])
+def test_alarms_come_at_their_rate_and_what_is_found_is_foretold(runs):
+    """In short; benchmarks/history_rates.py is it whole."""
+    histories = 150
+    found = rates(runs, "normally", histories, rate=0.1)
+    error = math.sqrt(0.1 * 0.9 / histories)
+    assert abs(found.alarms - 0.1) < 4 * error
+    assert abs(found.found - found.foretold) < 0.12
+    assert not too_many(found.shown, 0.01, histories, errors=4)
+
+
+def test_a_year_of_nights():
+    assert a_year(0.01) == pytest.approx(3.65)
