@@ -110,6 +110,7 @@ def test_some_trials_only(run):
     assert less.compare().frame["verdict"].dropna().ne("invalid").any()
     assert len(run.only(run.trials["valid"]).trials) == 31
     assert len(run.without("t0001", "t0002").trials) == 30
+    assert len(run.without(run.slowest(2)["trial"]).trials) == 30
     assert "9 of 32 trials left out by hand" in repr(less.without("t0009"))
 
 
@@ -136,6 +137,9 @@ def test_slow_trials_and_why(run):
         (lambda r: r.compare(treatments=["nopush"]), "no treatment 'nopush'", "treatments: auto-nopush"),
         (lambda r: r.compare(by="acces_log"), "no column", "columns: access_log"),
         (lambda r: r.only("blok > 2"), "is no query", "columns: block"),
+        (lambda r: r.compare(5), "no metric '5'", "measured there: "),
+        (lambda r: r.compare(margin=2), "a margin of 2 is not between 0 and 1", "0.02 is 2 %"),
+        (lambda r: r.slowest("latency p99"), "how many comes first, not 'latency p99'", None),
         (lambda r: r.only([True]), "a truth value for each of the 32 trials", None),
         (lambda r: r.only(["t0001"] * 32), "a truth value for each", None),
         (lambda r: r.only("block > 99"), "no trial is left", None),

@@ -30,7 +30,7 @@ def measured(data: RunData) -> dict[str, tuple[str, str]]:
 
 def which(data: RunData, name: str) -> tuple[str, str]:
     """Return metric and statistic that a name means; UsageError lists what was measured, the nearest first."""
-    known = measured(data)
+    known, name = measured(data), str(name)
     metric, _, statistic = name.partition(" ")
     default = METRICS[metric].default_statistic if metric in METRICS else None
     found = known.get(metric if statistic == default else name)

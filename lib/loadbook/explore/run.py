@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +106,8 @@ class Run(Card):
         `away` is the ratio to that median minus 1, `metric` the study's if none is given. Trials that do not count are
         among them; nothing is tested here.
         """
+        if not isinstance(number, int):
+            raise UsageError(f"how many comes first, not {number!r}", 'run.slowest(5, "latency p99")')
         return measured.worst(self.data, metric).head(number)
 
     def why(self, trial: str) -> Why:
@@ -126,14 +128,15 @@ class Run(Card):
         """
         return self._of(chosen.asked(self.trials, query))
 
-    def without(self, *trials: str) -> Run:
-        """Return the run without these trials; it explores from then on.
+    def without(self, *trials: str | Iterable[str]) -> Run:
+        """Return the run without these trials, by name or as a list of names; it explores from then on.
 
         Raises
         ------
         UsageError : no such trial, or none left.
         """
-        return self._of(chosen.but(self.trials, trials, f"in run {self.run}"))
+        names = [name for some in trials for name in ([some] if isinstance(some, str) else some)]
+        return self._of(chosen.but(self.trials, names, f"in run {self.run}"))
 
     def _of(self, kept: pd.DataFrame) -> Run:
         return Run(chosen.cut(self.data, kept), self._left_out + len(self.trials) - len(kept))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from loadbook.core.errors import UsageError
 from loadbook.core.names import unknown
 from loadbook.core.units import NBSP
 from loadbook.explore.cards import Card
@@ -125,6 +126,8 @@ class Asked:
 def compare(data: RunData, asked: Asked, left_out: str = "") -> Verdicts:
     """Answer what was asked by the rules of the reports; `left_out` says which trials were taken away before."""
     metric, statistic = which(data, asked.metric) if asked.metric else (data.study.metric, None)
+    if asked.margin is not None and not 0 < asked.margin < 1:
+        raise UsageError(f"a margin of {asked.margin:g} is not between 0 and 1", "0.02 is 2 %")
     known = data.plan["treatments"]
     for name in (*asked.treatments, *filter(None, [asked.baseline])):
         if name not in known:
