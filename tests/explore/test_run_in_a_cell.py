@@ -243,7 +243,7 @@ def test_every_figure_is_a_method_with_a_docstring(run):
     assert all(name in repr(run.plot) for name in dir(run.plot))
 
 
-CANNOT = {"distribution", "factorial", "scaling", "connections", "page_size", "noise"}
+CANNOT = {"distribution", "factorial", "scaling", "connections", "page_size", "noise", "two_runs"}
 NEEDS = {"beside": ("t0002",)}
 
 

@@ -95,6 +95,7 @@ def make_project(
     run: str = RUN,
     traces: bool = True,
     doubt: str | None = "the driver and the server share one machine: keep them on disjoint CPU masks",
+    dice: int = 5,
     **more: Any,
 ) -> Layout:
     """Write studies/, notebooks/ (ours), data/raw and data/processed of one run under `root`."""
@@ -108,7 +109,7 @@ def make_project(
     if not layout.notebooks.exists():
         shutil.copytree(REPO / "notebooks", layout.notebooks)
     _write_raw(layout, plan, run)
-    _write_tables(layout, plan, arms, run, traces, doubt)
+    _write_tables(layout, plan, arms, run, traces, doubt, dice)
     return layout
 
 
@@ -152,8 +153,10 @@ def _publish(paths: Any, study: Study, planned: Any, run: str) -> None:
     manifest.publish(staged, paths.trial(planned.trial))
 
 
-def _write_tables(layout: Layout, plan: Plan, arms: dict[str, Arm], run: str, traces: bool, doubt: str | None) -> None:
-    paths, dice = layout.run(plan.study.name, run), random.Random(5)
+def _write_tables(
+    layout: Layout, plan: Plan, arms: dict[str, Arm], run: str, traces: bool, doubt: str | None, seed: int
+) -> None:
+    paths, dice = layout.run(plan.study.name, run), random.Random(seed)
     keys = {"study": plan.study.name, "run": run}
     trials, measurements, trace_rows, problems = [], [], [], []
     for planned in plan.trials:

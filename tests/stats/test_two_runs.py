@@ -125,7 +125,7 @@ def test_treatments_of_one_run_are_rows_too() -> None:
 
 def test_no_treatment_in_both() -> None:
     found = two_runs(run({"gone": 0.06}), run({"new": 0.06}, seed=2), ALIKE)
-    assert wording.headline(found) == "No effect of the two runs could be compared."
+    assert wording.headline(found) == "Nothing could be compared between the two runs."
 
 
 def test_a_run_that_is_void_names_itself() -> None:

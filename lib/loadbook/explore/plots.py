@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError
 from loadbook.core.names import unknown
+from loadbook.explore.against import page_with
 from loadbook.explore.cards import Card
 from loadbook.explore.drawn import Drawn
 from loadbook.explore.measured import which
@@ -14,6 +15,7 @@ from loadbook.records.rundata import RunData
 from loadbook.report import claims, tails, trials
 from loadbook.report.balancers import BalancersPage
 from loadbook.report.blocks import Block, block
+from loadbook.report.compare_runs import PREVIOUS
 from loadbook.report.effects import EffectsPage
 from loadbook.report.page import figure_module
 from loadbook.stats import saturation
@@ -183,6 +185,13 @@ class Plots(Card):
         if not judged:
             raise UsageError("nothing published stands beside this study", "docs/claims.md says how claims are written")
         return self._drawn("published", judged, self._page.analysis)
+
+    def two_runs(self, against: str = PREVIOUS, metric: str = "") -> Drawn:
+        """Draw how far each effect moved from another run of the study to this one (figure 12).
+
+        `against` is the other run's id, by default the run before. `run.against(...)` has the numbers.
+        """
+        return self._drawn("two_runs", page_with(self._data, against, metric=metric).found)
 
     def _drawn(self, name: str, *data: Any, **options: Any) -> Drawn:
         return Drawn(figure_module(name), *data, **options)

@@ -10,6 +10,7 @@ from loadbook.core.errors import UsageError
 from loadbook.core.names import unknown
 from loadbook.design.gallery import study_files
 from loadbook.explore import chosen, measured, raw, verdicts
+from loadbook.explore.against import Moves
 from loadbook.explore.cards import Card
 from loadbook.explore.plots import Plots
 from loadbook.explore.why import Why
@@ -19,6 +20,7 @@ from loadbook.records.rundata import RunData, load_run
 from loadbook.report import trials as counted
 from loadbook.report.blocks import Block, block
 from loadbook.report.build import refresh
+from loadbook.report.compare_runs import PREVIOUS
 from loadbook.report.page import Page, scope_parts
 from loadbook.report.tables import Column, Table, plain, safe_table
 
@@ -169,6 +171,21 @@ class Run(Card):
         asked = verdicts.Asked(metric, baseline, some, by, margin, level)
         return verdicts.compare(self.data, asked, self._by_hand())
 
+    def against(self, run: str = PREVIOUS, baseline: str = "", metric: str = "", level: float = 0.95) -> Moves:
+        """Compare the effects of this run with those of another run of its study, and say what else changed.
+
+        Parameters
+        ----------
+        run : the other run's id; by default the run before this one.
+        baseline, metric : default: the study's; a metric as in `run.metrics`, "latency p99".
+        level : of the intervals.
+
+        Raises
+        ------
+        UsageError : no such run, or the two hold no two answers to one question.
+        """
+        return Moves(self.data, run, baseline, metric, level, self._by_hand())
+
     def zoom(self, metric: str = "") -> Zoomed:
         """Draw every trial in order of execution, to zoom into (with the extra `explore`; else the still figure)."""
         return Zoomed(self.data, metric, self.plot.order(metric))
@@ -226,7 +243,7 @@ class Run(Card):
         raise unknown("attribute", name, dir(self), f"of {type(self).__name__}")
 
 
-ASK = ".compare(), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
+ASK = ".compare(), .against(run), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
 
 
 def load(study: str, run: str = "latest") -> Run:

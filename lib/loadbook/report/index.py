@@ -13,11 +13,13 @@ from loadbook.core.errors import DataError, ReportError
 from loadbook.core.units import seconds
 from loadbook.records.atomic import write_atomic
 from loadbook.records.manifest import read_json, write_json
+from loadbook.report import compared
 from loadbook.report.blocks import render, stylesheet
 from loadbook.report.html import POLICY, forbidden
 
 SUFFIX = ".summary.json"
 SITE = "site.json"
+MAX_COMPARED = 5
 CHECKS = {"aa": "A/A", "control": "known effect"}
 GATES = {"passed": "✓", "failed": "✕", "invalid": "!"}
 GLYPHS = {True: "✓", False: "✕", None: "–"}
@@ -25,9 +27,10 @@ GLYPHS = {True: "✓", False: "✕", None: "–"}
 
 @dataclass(frozen=True)
 class Entry:
-    """One row: what a page's summary says, made ready to be shown."""
+    """One row: what a page's summary says, made ready to be shown; `compared` are links to comparisons of its runs."""
 
     summary: dict[str, Any]
+    compared: Sequence[tuple[str, str]] = ()
 
     @property
     def date(self) -> str:
@@ -109,7 +112,8 @@ def _entries(reports: Path) -> Sequence[Entry]:
     found = []
     for path in sorted(reports.glob(f"*{SUFFIX}")):
         try:
-            found.append(Entry(read_json(path)))
+            summary = read_json(path)
+            found.append(Entry(summary, compared.links(reports, summary["study"])[:MAX_COMPARED]))
         except DataError:
             path.unlink()  # ours, torn by a full disk, say; the next report of that study writes it again
     return found

@@ -12,13 +12,14 @@ from typing import Any
 from loadbook.core.errors import DataError
 from loadbook.core.units import size
 from loadbook.records import manifest
+from loadbook.records.conditions import MACHINE, REBOOTED
 from loadbook.records.rundata import RunData
 from loadbook.report.tables import DASH, Column, Table
 
 BEFORE, AFTER = "-before", "-after"
 MAX_DIFF_LINES = 40
 FIRST_FACTS = ("os", "kernel", "cpu_model", "cpus_online", "memory_total_b", "virtual", "cpu_governor")
-PRIVATE_FACTS = ("boot_id", "machine")  # they identify a machine; a report is for others to read
+PRIVATE_FACTS = (REBOOTED, MACHINE)  # they identify a machine; a report is for others to read
 _ID = re.compile(r"\b[0-9a-f]{12,}\b(?:-[0-9a-f]+)*")  # ids of a rendered configuration, other in each trial
 
 

@@ -66,13 +66,23 @@ def _right_columns(look: Look, lines: list[Line], size: float) -> float:
 
 
 def _head(sheet: Sheet, analysis: Analysis, look: Look, scale: scales.RatioScale, left: float, right: float) -> None:
-    size, y = sheet.size - 0.6, HEAD_IN - 0.1
-    said = look.margin(sheet.narrow)
-    half = text_width(said, size) / 2
     zero = scale.inch(scales.position(look.margin_at), left, right)
-    zero = min(max(zero, half + EDGE_IN), right - half)
-    sheet.text(zero, y, said, size=size, colour=palette.SOFT, at="center", va="baseline")
-    above, below, _ = words(analysis.metric)
+    above_axis(sheet, analysis.metric, look.margin(sheet.narrow), zero, (left, right))
+    size, y = sheet.size - 0.6, HEAD_IN - 0.1
+    if not sheet.narrow:
+        sheet.text(right + 0.12, y, "verdict", size=size, colour=palette.SOFT, va="baseline")
+        sheet.text(WIDE_IN - EDGE_IN, y, look.change_head, size=size, colour=palette.SOFT, at="right", va="baseline")
+
+
+def above_axis(
+    sheet: Sheet, metric: str, margin: str, at: float, edges: tuple[float, float], lower: float = 0.0
+) -> None:
+    """Write the words of the margin `at` this place (inches), and on both sides which way the metric goes."""
+    size, y, (left, right) = sheet.size - 0.6, HEAD_IN + lower - 0.1, edges
+    half = text_width(margin, size) / 2
+    zero = min(max(at, half + EDGE_IN), right - half)
+    sheet.text(zero, y, margin, size=size, colour=palette.SOFT, at="center", va="baseline")
+    above, below, _ = words(metric)
     slower, faster = f"← {below}", f"{above} →"
     starts = max(left, zero - half - REACH_IN)
     ends = min(right, zero + half + REACH_IN)
@@ -81,9 +91,6 @@ def _head(sheet: Sheet, analysis: Analysis, look: Look, scale: scales.RatioScale
     line = y - line_in(size) if tight else y
     sheet.text(starts, line, slower, size=size, colour=palette.SOFT, va="baseline")
     sheet.text(ends, line, faster, size=size, colour=palette.SOFT, at="right", va="baseline")
-    if not sheet.narrow:
-        sheet.text(right + 0.12, y, "verdict", size=size, colour=palette.SOFT, va="baseline")
-        sheet.text(WIDE_IN - EDGE_IN, y, look.change_head, size=size, colour=palette.SOFT, at="right", va="baseline")
 
 
 def _draw_lines(

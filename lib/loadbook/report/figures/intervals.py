@@ -12,14 +12,20 @@ from loadbook.report.figures.scales import RatioScale, position
 from loadbook.stats.result import Comparison, Interval, Row
 
 
-def draw_interval(axes: Axes, scale: RatioScale, y: float, row: Row, comparison: Comparison, tick: float) -> None:
-    """Draw one row's estimate: thick 95 % line, thin family line, ticks of half height `tick` at the 90 % interval."""
-    style = palette.style_of(row)
+def draw_interval(
+    axes: Axes, scale: RatioScale, y: float, row: Row, comparison: Comparison, tick: float,
+    style: palette.Style | None = None, thick: float = 4.6,
+) -> None:  # fmt: skip
+    """Draw one row's estimate: thick 95 % line, thin family line, ticks of half height `tick` at the 90 % interval.
+
+    `style` is the row's own unless another one is given, `thick` the width of the thick line in points.
+    """
+    style = style or palette.style_of(row)
     check = row.kind in ("aa", "control")
     if comparison.ci95 is not None:
         widest = comparison.ci_family or comparison.ci95
         _line(axes, scale, y, widest, style.edge, 1.3)
-        _line(axes, scale, y, comparison.ci95, style.edge, 2.0 if check else 4.6)
+        _line(axes, scale, y, comparison.ci95, style.edge, 2.0 if check else thick)
         draw_heads(axes, scale, y, widest, style.edge)
     if comparison.ci90 and row.verdict and row.verdict.kind in ("equivalent", "small") and not check:
         for bound in filter(scale.inside, map(position, comparison.ci90)):

@@ -105,7 +105,7 @@ def headline(found: TwoRuns) -> str:
     moved = [row.row.label for row in rows if row.word == "changed"]
     agree, compared = (sum(test(row) for row in rows) for test in (_agrees, _compared))
     if not compared:
-        return "No effect of the two runs could be compared."
+        return "Nothing could be compared between the two runs."
     if moved:
         rest = f" of {compared} comparisons" if compared > 1 else ""
         return f"{len(moved)}{rest} changed: {_listed(moved)}." if compared > 1 else f"{moved[0]} changed."
