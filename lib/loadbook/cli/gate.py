@@ -66,7 +66,7 @@ def _found(here: Layout, study: str, run: str) -> Gated:
         raise UsageError(f"study {name!r} has no [gate], neither in run {run} nor in its file", NONE)
     if found.late:
         echo(f"note: run {run} was planned without [gate]; that of the study file is taken", err=True)
-    elif now != found.gate:
+    elif now is not None and now != found.gate:
         echo(
             f"note: [gate] of the study file is another one now: it counts from the next run on, not for {run}",
             err=True,

@@ -49,7 +49,7 @@ class Case:
     @property
     def told(self) -> str:
         """What was seen, and what follows from it where that is not said already."""
-        if self.because is None or self.because in self.sentence:
+        if self.because is None or self.because.lower() in self.sentence.lower():
             return self.sentence
         return f"{self.sentence} {self.because[0].upper()}{self.because[1:]}."
 
@@ -207,7 +207,7 @@ def _laboratory(analysis: Analysis) -> Iterator[Case]:
     for kind, name in LABORATORY.items():
         rows = analysis.of_kind(kind)  # type: ignore[arg-type]
         if not rows:
-            yield Case(kind, name, "skipped", f"The run has no {name}.", "there is none")  # type: ignore[arg-type]
+            yield Case(kind, name, "skipped", f"The run has no {name}.", f"the run has no {name}")  # type: ignore[arg-type]
         for row in rows:
             yield _check(analysis, row, name)
 

@@ -1,0 +1,143 @@
+"""How often a build gate is wrong: simulated runs whose truth is known, in % of runs.
+
+    python benchmarks/build_gate.py [--runs 2000] [--markdown]
+
+An unchanged system must seldom fail a build, and what loses more than is accepted must seldom pass. Rows with a limit
+are claims of docs/ci.md; the exit code is 1 if one is not kept, allowing for two standard errors of the simulation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from loadbook.design.build_gate import BuildGate
+from loadbook.stats.build_gate import Outcome, judge
+from loadbook.stats.compare import compare
+from loadbook.stats.family import compare_all
+from loadbook.stats.result import Analysis, Comparison, ErrorSummary, Row, RowKind, Verdict
+from loadbook.stats.verdict import decide
+from noise import Floats, draw
+
+MARGIN, AA_P = 0.02, 0.01
+TWO, FIVE = math.log(1 - 0.02), math.log(1 - 0.05)
+PASS, FAIL = {"undecided": "pass"}, {"undecided": "fail"}
+LOSS = {"min_effect": -0.02}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Treatments with these log effects, beside an A/A arm; `wrong` is the outcome that must stay below `limit` %."""
+
+    truth: str
+    effects: Sequence[float]
+    gate: dict[str, Any]
+    noise: str = "iid"
+    blocks: int = 10
+    wrong: Outcome = "failed"
+    limit: float | None = None
+
+    @property
+    def said(self) -> str:
+        """The gate as a study says it."""
+        return ", ".join(f"{k} = {v}" if isinstance(v, float) else f'{k} = "{v}"' for k, v in self.gate.items())
+
+
+NOTHING = "nothing changed"
+CASES = [
+    *(
+        Case(f"{NOTHING}, {k} treatment{'s' if k > 1 else ''}", [0.0] * k, PASS, noise, blocks, limit=2.5)
+        for k, noise, blocks in [
+            (1, "iid", 6), (1, "iid", 10), (1, "iid", 20), (4, "iid", 10), (4, "iid", 20), (9, "iid", 10),
+            (4, "ar1+drift", 10), (4, "host-states", 10), (4, "stalls", 10), (4, "periodic", 20),
+        ]
+    ),
+    *(
+        Case(f"{NOTHING}, {k} treatment{'s' if k > 1 else ''}", [0.0] * k, FAIL, noise, blocks)
+        for k, noise, blocks in [(1, "iid", 10), (1, "iid", 20), (1, "iid", 40), (1, "t2.5", 20), (4, "iid", 20),
+                                 (4, "t2.5", 20)]
+    ),
+    Case(f"{NOTHING}, 1 treatment", [0.0], LOSS | FAIL, "iid", 20),
+    Case(f"{NOTHING}, 4 treatments", [0.0] * 4, LOSS | PASS, "iid", 20, limit=2.5),
+    Case("2 % less, at the limit, 1 treatment", [TWO], LOSS | PASS, "iid", 20, limit=2.5),
+    Case("2 % less, at the limit, 4 treatments", [TWO] * 4, LOSS | PASS, "iid", 20, limit=2.5),
+    Case("2 % less, at the limit, 1 treatment", [TWO], LOSS | FAIL, "iid", 20, "passed", 5.0),
+    Case("5 % less, 1 treatment", [FIVE], PASS, "iid", 10, "passed"),
+    Case("5 % less, 1 treatment", [FIVE], PASS, "iid", 20, "passed"),
+    Case("5 % less, 1 of 4 treatments", [FIVE, 0, 0, 0], PASS, "iid", 10, "passed"),
+    Case("5 % less, 1 of 4 treatments", [FIVE, 0, 0, 0], PASS, "iid", 20, "passed"),
+]  # fmt: skip
+
+
+class Tables:
+    """What a gate reads of a run besides its analysis: every trial counts, no rule had a doubt."""
+
+    study = measurements = None
+    trials = pd.DataFrame({"valid": [True]})
+
+
+def analysis_of(arms: Floats) -> Analysis:
+    """Return the analysis of one run: the baseline's logs, then each treatment's, the A/A arm's last."""
+    names = ["base", *(f"t{k}" for k in range(1, len(arms) - 1)), "aa"]
+    blocks = arms.shape[1]
+    values = pd.DataFrame({
+        "treatment": np.repeat(names, blocks), "block": np.tile(np.arange(blocks), len(names)),
+        "value": np.exp(arms).ravel(),
+    })  # fmt: skip
+    rows = [_row(c.treatment, "treatment", c) for c in compare_all(values, names[1:-1], "base", metric="ok_per_s")]
+    twin = compare(values, "aa", "base", metric="ok_per_s")
+    void = twin.p is not None and twin.p < AA_P
+    rows = [_row(r.treatment, "treatment", r.verdict.comparison, void) for r in rows if r.verdict]
+    rows = [_row("base", "baseline", None), *rows, _row("aa", "aa", twin, passed=not void)]
+    return Analysis("base", "ok_per_s", "value", MARGIN, 0.95, tuple(rows))
+
+
+def _row(name: str, kind: RowKind, found: Comparison | None, void: bool = False, passed: bool | None = None) -> Row:
+    verdict = decide(found, MARGIN) if found else None
+    if verdict and void:
+        verdict = Verdict("invalid", verdict.comparison, MARGIN, reason="the laboratory contradicts itself")
+    return Row(name, name, kind, 1.0, None, 1, 1, verdict, ErrorSummary(name, 0, 0, 0, 0, {}), passed)
+
+
+def outcomes(case: Case, runs: int) -> Counter[Outcome]:
+    """Return how many simulated runs ended how."""
+    rng = np.random.default_rng(zlib.crc32(repr((case.truth, case.said, case.noise, case.blocks)).encode()))
+    arms = draw(rng, case.noise, runs, case.blocks, [*case.effects, 0.0]).swapaxes(0, 1)
+    gate = BuildGate.model_validate(case.gate)
+    return Counter(judge(gate, analysis_of(run), Tables()).outcome for run in arms)  # type: ignore[arg-type]
+
+
+def kept(case: Case, percent: float, runs: int) -> bool:
+    """Tell whether a case is within its limit, allowing for two standard errors of the simulation."""
+    return case.limit is None or percent <= case.limit + 2 * math.sqrt(case.limit * (100 - case.limit) / runs)
+
+
+def main() -> int:
+    """Print a row per case; return 1 if a limit is not kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--markdown", action="store_true")
+    asked, fine = parser.parse_args(), True
+    heads = ["truth", "[gate]", "noise", "blocks", "failed, %", "no verdict, %", "passed, %", "limit"]
+    print("| " + " | ".join(heads) + " |\n|---|---|---|--:|--:|--:|--:|---|" if asked.markdown else "\t".join(heads))
+    for case in CASES:
+        found = outcomes(case, asked.runs)
+        shares = {word: 100 * found[word] / asked.runs for word in ("failed", "invalid", "passed")}  # type: ignore[index]
+        fine &= kept(case, shares[case.wrong], asked.runs)
+        limit = "" if case.limit is None else f"{case.wrong} <= {case.limit:g}"
+        cells = [case.truth, case.said, case.noise, str(case.blocks), *(f"{s:.1f}" for s in shares.values()), limit]
+        print("| " + " | ".join(cells) + " |" if asked.markdown else "\t".join(cells), flush=True)
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
