@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loadbook.explore.history import history as history
     from loadbook.explore.pick import pick as pick
     from loadbook.explore.run import load as load
     from loadbook.explore.running import ingest as ingest
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from loadbook.explore.studies import studies as studies
     from loadbook.report.backends import backends_page as backends_page
     from loadbook.report.balancers import balancers_page as balancers_page
+    from loadbook.report.compare_runs import compare_runs_page as compare_runs_page
     from loadbook.report.effects import effects_page as effects_page
     from loadbook.report.factorial import factorial_page as factorial_page
+    from loadbook.report.history import history_page as history_page
     from loadbook.report.laboratory import noise_page as noise_page
     from loadbook.report.page_size import page_size_page as page_size_page
     from loadbook.report.parameters import check_parameters as check_parameters
@@ -34,8 +37,11 @@ _VERBS = {
     "backends_page": "loadbook.report.backends",
     "balancers_page": "loadbook.report.balancers",
     "check_parameters": "loadbook.report.parameters",
+    "compare_runs_page": "loadbook.report.compare_runs",
     "effects_page": "loadbook.report.effects",
     "factorial_page": "loadbook.report.factorial",
+    "history": "loadbook.explore.history",
+    "history_page": "loadbook.report.history",
     "ingest": "loadbook.explore.running",
     "load": "loadbook.explore.run",
     "noise_page": "loadbook.report.laboratory",

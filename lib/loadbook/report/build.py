@@ -13,9 +13,10 @@ from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.manifest import read_json
 from loadbook.records.planned import plan_of
 from loadbook.records.schema import TABLES
-from loadbook.report import html, index, notebooks, parameters
+from loadbook.report import compared, history_report, html, index, notebooks, parameters
 
 Say = Callable[[str], None]
+MAX_COMPARED = 3  # of a page's links to comparisons of its run
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,12 @@ def build(
     plan = read_plan(plan_of(paths), str(paths.plan))
     values = parameters.from_text(_known_to(layout, plan.study.notebooks), pairs)
     place = Place(layout.reports, study, paths.processed / "notebooks")
+    page, failed = history_report.make(layout, study, plan.study.question, say, timeout_s)
     built = build_at(layout, study, run, values, place, say, timeout_s)
+    built.pages += page
+    built.failed += failed
+    if page:
+        built.summary.setdefault("more", {})[history_report.NOTEBOOK] = page[0].name
     index.keep(layout.reports, built.summary)
     return built
 
@@ -161,7 +167,7 @@ def _page(
     say(f"{study}: notebook {name}")
     try:
         executed = notebooks.execute(layout, name, given, out, timeout_s)
-        html.export(executed.path, page, f"{plan.study.question} · {study}", _crumbs(plan, built.run, name, place))
+        html.export(executed.path, page, f"{plan.study.question} · {study}", crumbs(plan, built.run, name, place))
     except LoadbookError as error:
         built.failed.append(error.message)
         say(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
@@ -173,10 +179,13 @@ def _page(
         built.summary.setdefault("more", {})[name.removeprefix("run_").replace("_", " ")] = page.name
 
 
-def _crumbs(plan: Plan, run: str, name: str, place: Place) -> list[tuple[str, str | None]]:
+def crumbs(plan: Plan, run: str, name: str, place: Place) -> list[tuple[str, str | None]]:
+    """Return what stands above a page: the way to it, the study's other pages, and where its run is compared."""
     study, names = plan.study.name, plan.study.notebooks
     others = [(_link_text(n, names), place.page(n, n == names[0]).name) for n in names if n != name]
-    return [(place.home, "index.html"), (study, None), (f"run {run}", None), *others]
+    runs = compared.links(place.pages, study, run)[:MAX_COMPARED] if name == names[0] else []
+    through = history_report.link(study, place.pages)
+    return [(place.home, "index.html"), (study, None), (f"run {run}", None), *others, *through, *runs]
 
 
 def _link_text(name: str, names: Sequence[str]) -> str:
