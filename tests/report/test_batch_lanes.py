@@ -95,6 +95,12 @@ def test_what_measures_on_this_machine_is_alone_and_keeps_its_place():
     assert Hall(works).begun == ["a", "lab", "b"]
 
 
+def test_nobody_overtakes_one_who_waits_for_the_same_machine():
+    waits, later = work("b", "m1", "m2"), work("c", "m2")
+    assert startable([waits, later], [work("a", "m1")], 4) is None
+    assert startable([waits, work("c", "m3")], [work("a", "m1")], 4).study == "c"
+
+
 def test_replays_go_beside_anything_but_the_lab():
     assert startable([work("b")], [work("a", "m1")], 4) is not None
     assert startable([work("a")], [work("a", "m1")], 4) is None

@@ -140,7 +140,9 @@ def test_a_run_that_failed_fails_all_its_reports_and_a_report_itself_alone(stage
     stage.scripts["a"] = ([FAILED], 0)
     assert states(stage.sit([work("a", "x", "y")])) == {"x": "failed", "y": "failed"}
     stage.scripts["a"] = ([*ran("r"), {"kind": "report", "name": "x"}, FAILED | {"name": "x"}, *reported("y")], 0)
-    assert states(stage.sit([work("a", "x", "y")], new=True)) == {"x": "failed", "y": "done"}
+    done = stage.sit([work("a", "x", "y")], new=True)
+    assert states(done) == {"x": "failed", "y": "done"}
+    assert [(row.exit_code, row.reason) for row in done.entries] == [(3, FAILED["reason"]), (0, None)]
 
 
 @pytest.mark.parametrize(("code", "said"), [(-9, "by signal SIGKILL"), (1, "with exit code 1")])
