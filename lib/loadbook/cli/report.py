@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("studies", nargs=-1, metavar="[STUDY]...")
 @click.option("--run", default="latest", show_default=True, help="Run id; needs exactly one STUDY.")
+@click.option(
+    "--against", metavar="RUN", help="Compare --run with this run of STUDY instead; previous: the one before."
+)
 @click.option("-p", "--parameter", "pairs", multiple=True, metavar="NAME=VALUE", help="Notebook parameter.")
 @click.option("--all", "whole", is_flag=True, help="First run the smoke variant of every study that has none here.")
 @click.option("--hosts", type=click.Path(path_type=Path), help="With --all: hosts file; without it: the lab.")
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 def report(
     studies: tuple[str, ...],
     run: str,
+    against: str | None,
     pairs: tuple[str, ...],
     whole: bool,
     hosts: Path | None,
@@ -48,9 +52,10 @@ def report(
 
     The last lines are the verdict sentences and the report's path. Exit code 3: a notebook failed, or with --all a
     study could not be run; the index says which, and the other pages are there. --all goes on where it was stopped.
+    --against makes one page: how far each effect moved from one run to the other, and what else changed.
     """
-    if whole and (studies or pairs or run != "latest"):
-        raise UsageError("--all makes every report as it is: it takes no STUDY, --run or --parameter")
+    if whole and (studies or pairs or run != "latest" or against):
+        raise UsageError("--all makes every report as it is: it takes no STUDY, --run, --against or --parameter")
     if not whole and (hosts or new or jobs):
         raise UsageError("--hosts, --new and --jobs go with --all")
     if whole:
@@ -60,10 +65,13 @@ def report(
 
     layout = layout_of()
     chosen = studies or _recorded(layout)
-    if run != "latest" and len(chosen) != 1:
-        raise UsageError("--run needs exactly one STUDY")
+    if (run != "latest" or against) and len(chosen) != 1:
+        raise UsageError("--run and --against need exactly one STUDY")
     clock = _Clock()
-    built = [_build(layout, study, run, pairs, clock, timeout_s, alone=len(chosen) == 1) for study in chosen]
+    if against:
+        built: list[Built | None] = [_compare(layout, chosen[0], run, against, pairs, clock, timeout_s)]
+    else:
+        built = [_build(layout, study, run, pairs, clock, timeout_s, alone=len(chosen) == 1) for study in chosen]
     written = write_index(layout.reports)
     clock.say("done")
     for one in filter(None, built):
@@ -87,6 +95,16 @@ def _build(
             raise
         clock.say(f"{study}: no report: {error.message}")
         return None
+
+
+def _compare(
+    layout: Layout, study: str, run: str, against: str, pairs: Sequence[str], clock: _Clock, timeout_s: int | None
+) -> Built:
+    """Make the page of two runs."""
+    from loadbook.report.against import compare
+    from loadbook.report.notebooks import TIMEOUT_S
+
+    return compare(layout, study, run, against, pairs, clock.say, timeout_s or TIMEOUT_S)
 
 
 def _print(built: Built) -> None:
