@@ -145,7 +145,7 @@ def test_a_run_that_failed_fails_all_its_reports_and_a_report_itself_alone(stage
     assert [(row.exit_code, row.reason) for row in done.entries] == [(3, FAILED["reason"]), (0, None)]
 
 
-@pytest.mark.parametrize(("code", "said"), [(-9, "by signal SIGKILL"), (1, "with exit code 1")])
+@pytest.mark.parametrize(("code", "said"), [(-9, "by signal 9 (Killed)"), (1, "with exit code 1")])
 def test_a_worker_that_dies_is_a_failure_that_says_how(stage, code, said):
     stage.scripts["a"] = (ran("run-a"), code)
     done = stage.sit([work("a"), work("b")])

@@ -21,6 +21,7 @@ from loadbook.trials.progress import Progress
 # work, what happened, seconds that the whole batch is expected to take from now
 OnEvent = Callable[[Work, Progress, float], None]
 Start = Callable[[Layout, Job], Worker]
+DIED = "somebody ended it, or the system for want of memory; what it said last stands on stderr"
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class Sitting:
         self._begun(work, said["run"], said["blocks_after"])
 
     def _begun(self, work: Work, run: str, blocks_after: int | None = None) -> None:
-        for row in map(self.round.row, work.reports):
+        for row in map(self.round.row, self._left(work)):
             row.run, row.blocks_after = run, blocks_after or row.blocks_after
         self._keep()
 
@@ -155,8 +156,8 @@ class Sitting:
             if self.lanes.stops or code == INTERRUPTED:
                 row.state = "stopped"
             else:
-                how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-                row.fail(LoadbookError(f"its process ended {how}", "what it said last stands on stderr"))
+                how = f"by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"with exit code {code}"
+                row.fail(LoadbookError(f"its process ended {how}", DIED))
             self._told(work, row)
 
     def _told(self, work: Work, row: Row) -> None:
