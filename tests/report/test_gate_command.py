@@ -104,6 +104,12 @@ def test_the_gate_that_stood_when_the_run_was_planned_counts(project, monkeypatc
     assert "gate.undecided" in capsys.readouterr().err
 
 
+def test_the_plan_says_what_fails(project, monkeypatch, capsys) -> None:
+    write_study(project(FINE), '[gate]\nundecided = "fail"')
+    assert exit_code(monkeypatch, "plan", STUDY) == 0
+    assert "\nbuild gate  slower or more-errors fails; undecided fails\n" in capsys.readouterr().out
+
+
 def test_an_unfinished_run_fails_whatever_it_shows(project, monkeypatch, capsys) -> None:
     paths = project(FINE, {"undecided": "pass"}).run(STUDY, RUN)
     write_json(paths.run_json, read_json(paths.run_json) | {"ended": None})

@@ -13,7 +13,7 @@ from test_analyse import ARMS, make_run
 
 from loadbook.design.build_gate import BuildGate, Limits
 from loadbook.stats.analyse import analyse
-from loadbook.stats.build_gate import Judged, judge, unacceptable
+from loadbook.stats.build_gate import Judged, in_words, judge, unacceptable
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -180,6 +180,17 @@ def test_an_unfinished_run_is_no_pass(usual) -> None:
     assert found.exit_code == 4
     assert case(found, "trials").sentence == "84 of 90 trials count."
     assert "loadbook run goes on with it" in found.sentence
+
+    run.run_json = {"ended": None, "imported": {"timed": False}}  # nobody knows when it ended
+    assert judge(BuildGate(undecided="pass", only=("even",)), analysis, run).exit_code == 0
+
+
+def test_a_gate_in_a_line() -> None:
+    assert in_words(BuildGate(undecided="pass"), "ok_per_s") == "slower or more-errors fails; undecided passes"
+    gate = BuildGate(undecided="fail", fail_on=(), min_effect=-0.02, doubts=("all",), only=("a",), treatments={"a": {}})
+    assert in_words(gate, "ok_per_s") == (
+        "no verdict fails; at least −2\u00a0%; undecided fails; a doubt fails: all; judged is only a; otherwise for a"
+    )
 
 
 @pytest.mark.parametrize(("choice", "code"), [("pass", 0), ("fail", 1)])

@@ -70,11 +70,14 @@ def _ratio(text: str) -> float:
 
 
 def _summary(made: Plan) -> list[str]:
+    from loadbook.stats.build_gate import in_words
+
     work = made.study.workload
     return [
         f"{made.study.name}: {made.study.question}",
         f"trials      {len(made.trials)}: {made.blocks} blocks of {', '.join(made.treatments)}",
         *([] if made.study.stopping.rule == "fixed" else [f"stops       {made.study.stopping.said()}"]),
+        *([f"build gate  {in_words(made.study.gate, made.study.metric)}"] if made.study.gate else []),
         f"each        {seconds(made.trial_s)}: {work.warmup_s:g} s warm-up, {_length(work)}",
         f"time        {seconds(made.hours * 3600)}",
         f"disk        {size(made.disk_bytes)} on this machine",
@@ -164,3 +167,4 @@ def run(
         echo(f"exploratory: {added_after(added)}")
     echo(f"run {done}")
     echo(f"data {here.run(name, done).raw}")
+    echo(f"next: loadbook report {name}")

@@ -113,6 +113,19 @@ def judge(gate: BuildGate, analysis: Analysis, data: RunTables) -> Judged:
     return Judged((*compared, *missing, *checks, _trials(data), _stopping(gate, analysis), *_doubts(gate, data)))
 
 
+def in_words(gate: BuildGate, metric: str) -> str:
+    """Return in a line what fails a build."""
+    words = unacceptable(gate, metric)
+    parts = [f"{' or '.join(words)} fails" if words else "no verdict fails"]
+    parts += [f"at least {_signed(gate.min_effect)}"] if gate.min_effect is not None else []
+    parts += [f"at most {_signed(gate.max_effect)}"] if gate.max_effect is not None else []
+    parts += [f"undecided {'fails' if gate.undecided == 'fail' else 'passes'}"]
+    parts += [f"a doubt fails: {', '.join(gate.doubts)}"] if gate.doubts else []
+    parts += [f"judged is only {', '.join(gate.only)}"] if gate.only else []
+    parts += [f"otherwise for {', '.join(gate.treatments)}"] if gate.treatments else []
+    return "; ".join(parts)
+
+
 def _comparison(gate: BuildGate, analysis: Analysis, row: Row) -> Case:
     base = analysis.row(row.verdict.comparison.baseline).errors if row.verdict else None
     said = f"{row.label}{row_phrase(row, base)}"
@@ -230,7 +243,7 @@ def _trials(data: RunTables) -> Case:
     valid, run = int(data.trials["valid"].sum()), getattr(data, "run_json", {})
     case = partial(Case, "trials", "trials")
     said = f"{valid} of {planned} trials count."
-    if run.get("ended", True) is None:
+    if run.get("ended", True) is None and not run.get("imported"):
         return case("invalid", said, "the run is not finished: loadbook run goes on with it")
     return case("passed", said) if valid else case("invalid", said, "no trial counts")
 
