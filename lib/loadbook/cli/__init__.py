@@ -10,6 +10,7 @@ import click
 
 from loadbook.cli.say import echo
 from loadbook.core.errors import DataError, LoadbookError
+from loadbook.core.names import unknown
 
 # command -> module of this folder that holds a click command of that name (a word of Python's has a `_` after it)
 COMMANDS = {
@@ -50,6 +51,14 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"loadbook.cli.{COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is meant; UnknownNameError lists them, the nearest first."""
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+            raise unknown("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the one-line summaries that stand in SUMMARIES, importing nothing."""
@@ -99,6 +108,8 @@ def main() -> None:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
         error.show()
+        if isinstance(error, click.MissingParameter) and error.param and error.param.name == "study":
+            echo("  next: loadbook studies has them all", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         echo("interrupted", err=True)

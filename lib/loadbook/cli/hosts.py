@@ -103,6 +103,8 @@ def read_inventory(path: Path | None) -> tuple[Path, HostsFile]:
     """Return the hosts file that is meant, the lab's by default, and what stands in it."""
     from loadbook.hosts.inventory import read_hosts
 
+    if path is None and not (layout().lab / "hosts.toml").exists():
+        raise UsageError("there is no lab on this machine yet", "loadbook lab up; for hosts of your own: --hosts FILE")
     path = path or layout().lab / "hosts.toml"
     known = read_hosts(path)
     if known.replay is not None:

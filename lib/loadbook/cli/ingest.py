@@ -59,7 +59,8 @@ def make_tables(here: Layout, study: str, run_id: str, scheduler: str | None = N
             f"{here.run(study, run_id).raw} holds what was seen; set that right, then: loadbook run {study}",
         )
     lost = f" ({_causes(found)})" if found.valid < found.trials else ""
-    problems = ", ".join(f"{count} {level}" for level, count in found.problems.items()) or "none"
+    told = ", ".join(f"{count} {level}" for level, count in found.problems.items())
+    problems = f"{told} (the report names them)" if told else "none"
     return f"{found.valid} of {found.planned} planned trials are valid{lost}; problems: {problems}"
 
 

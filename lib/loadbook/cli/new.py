@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     "--service",
     "chain",
     multiple=True,
-    required=True,
     metavar="[ROLE=]SERVICE",
     help="What answers; the role is web unless you say. Of several the first gets the load, each asks the next.",
 )
@@ -51,9 +50,12 @@ def new(
 
 def _services(here: Layout, chain: tuple[str, ...]) -> dict[str, ServiceSpec]:
     """Return role -> service, in the order given."""
-    from loadbook.services import load_service
+    from loadbook.services import known_services, load_service
     from loadbook.trials.studies import service_folders
 
+    if not chain:
+        known = ", ".join(known_services(service_folders(here)))
+        raise UsageError("nothing is there that could answer", f"--service NAME; services: {known}")
     found: dict[str, ServiceSpec] = {}
     for text in chain:
         role, _, name = text.rpartition("=")

@@ -127,7 +127,7 @@ def read_hosts(path: Path) -> HostsFile:
         raw = read_toml(path)
     except FileNotFoundError:
         hint = "write one (docs/tutorial.md, step 3); without --hosts it is the lab's, made by loadbook lab up"
-        raise UsageError(f"hosts file {path} is not there", hint) from None
+        raise UsageError(f"hosts file {path.absolute()} is not there", hint) from None
     except OSError as error:
         raise UsageError(f"hosts file {path}: {error.strerror}") from error
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loadbook.core.errors import DataError, UsageError
+from loadbook.hosts.inventory import read_hosts
 from loadbook.records.atomic import FULL, FULL_HINT, said_of
 from loadbook.records.layout import EXAMPLE, Layout
 from loadbook.records.ledger import Ledger
@@ -57,6 +58,8 @@ def run_study(
     study = load_study(layout, study_name)
     if study.name == EXAMPLE:
         raise UsageError(f"a study cannot be called {EXAMPLE!r}", "that is the recorded run that comes with loadbook")
+    if hosts is not None:
+        read_hosts(hosts)  # a file that is not there is told before a run is announced
     try:
         with only_runner(layout.study_raw(study.name)) as taken_over:
             if taken_over:

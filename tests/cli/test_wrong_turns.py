@@ -1,0 +1,68 @@
+"""Wrong turns that people take on the command line: each is told what is there, and what to do next."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from commands import exit_code
+from loadbook.cli.ticker import Ticker
+from recorded import STUDY, copy_recorded_run
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch, capsys):
+    """Type a command in a project with a recorded run and no lab; returns exit code, stdout and stderr."""
+    monkeypatch.setenv("LOADBOOK_HOME", str(copy_recorded_run(tmp_path).root))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        code = exit_code(monkeypatch, *words)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def test_a_misspelt_command_lists_them_the_nearest_first(typed):
+    code, _, err = typed("rnu", "x")
+    assert code == 2
+    assert "no command 'rnu'" in err
+    assert "commands: run, " in err
+
+
+def test_a_study_left_out_says_what_lists_them(typed):
+    code, _, err = typed("run")
+    assert code == 2
+    assert "Missing argument 'STUDY'" in err
+    assert err.endswith("next: loadbook studies has them all\n")
+
+
+def test_a_new_study_without_a_service_lists_the_services(typed):
+    code, _, err = typed("new", "mine")
+    assert code == 2
+    assert "--service NAME; services: " in err and "haproxy" in err
+
+
+def test_a_run_on_a_hosts_file_that_is_not_there_announces_no_run(typed, tmp_path):
+    code, out, err = typed("run", STUDY, "--hosts", "hosts.toml")
+    assert code == 2
+    assert f"hosts file {tmp_path}/hosts.toml is not there" in err
+    assert "new run" not in out + err
+
+
+def test_a_doctor_without_a_lab_says_how_to_make_one(typed):
+    code, _, err = typed("doctor")
+    assert code == 2
+    assert "no lab on this machine yet" in err and "loadbook lab up" in err
+
+
+def test_what_was_said_of_the_way_is_said_of_its_end():
+    told = Ticker(io.StringIO(), "trials read")
+    told(1, 3)
+    assert told.stream.getvalue() == ""
+    told.next = 0.0
+    told(2, 3)
+    told(3, 3)
+    assert told.stream.getvalue() == "2 of 3 trials read\n3 of 3 trials read\n"
