@@ -16,6 +16,7 @@ import papermill
 import pytest
 from papermill.cli import _resolve_type
 
+from commands import exit_code
 from loadbook.design.batch_file import EntrySpec, read_batch
 from loadbook.report.notebooks import declared
 from loadbook.report.parameters import check_injected
@@ -38,6 +39,15 @@ def test_the_file_that_is_shown_is_one(tmp_path):
     (text,) = blocks("toml")
     (tmp_path / "shown.toml").write_text(text)
     assert len(read_batch(tmp_path / "shown.toml").entries) == 6
+
+
+def test_the_first_command_of_the_page_says_what_would_be_done(monkeypatch, capsys):
+    line = next(line for line in PAGE.splitlines() if line.startswith("loadbook batch"))
+    monkeypatch.chdir(REPO)
+    assert exit_code(monkeypatch, *shlex.split(line, comments=True)[1:]) == 0
+    said = capsys.readouterr().out
+    assert "4. known-cost-smoke on the lab: after" in said
+    assert "known-cost-smoke-latency.html: metric = latency" in said
 
 
 def test_every_key_of_an_entry_is_told():

@@ -182,7 +182,7 @@ def _report(layout: Layout, entry: Entry, plan: Plan, names: dict[str, str], fou
     try:
         for name in plan.study.notebooks:
             known |= notebooks.declared(notebooks.find(layout, name))
-        values = {**{name: value for name, value in entry.usual.items() if name in known}, **entry.own}
+        values = entry.own | {name: value for name, value in entry.usual.items() if name in known}
         parameters.check(f"notebooks of {plan.study.name}", known, values)
     except UsageError as error:
         found += _said(entry.place("parameters"), error)
