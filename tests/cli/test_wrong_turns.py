@@ -45,6 +45,26 @@ def test_a_new_study_without_a_service_lists_the_services(typed):
     assert "--service NAME; services: " in err and "haproxy" in err
 
 
+@pytest.mark.parametrize(
+    "study, following",
+    [
+        ("nosuch", f"studies with a run: {STUDY}; loadbook studies has every study"),
+        ("aa", "loadbook run aa"),
+        ("aa-smoke", "loadbook run aa-smoke"),
+    ],
+)
+def test_a_report_without_a_run_says_which_have_one(typed, study, following):
+    code, _, err = typed("report", study)
+    assert code == 2
+    assert f"study '{study}' has no run" in err and f"next: {following}\n" in err
+
+
+def test_a_value_that_is_not_allowed_is_told_with_an_example(typed):
+    code, _, err = typed("new", "mine", "--service", "nginx", "--try", "open_file_cache=on")
+    assert code == 2
+    assert "web.open_file_cache: must match" in err and "next: for example `max=1000 inactive=20s`" in err
+
+
 def test_a_run_on_a_hosts_file_that_is_not_there_announces_no_run(typed, tmp_path):
     code, out, err = typed("run", STUDY, "--hosts", "hosts.toml")
     assert code == 2

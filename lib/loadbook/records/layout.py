@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadbook.core.errors import UsageError
-from loadbook.core.names import unknown
+from loadbook.core.names import nearest, unknown
 
 EXAMPLE = "example"  # the study whose recorded run comes with the project
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
@@ -150,12 +150,21 @@ class Layout:
         """Turn "latest" into the newest run id; an unknown run raises UsageError naming those there are."""
         known = self.runs(study)
         if not known:
-            raise UsageError(f"study {study!r} has no run under {self.study_raw(study)}", f"loadbook run {study}")
+            raise UsageError(f"study {study!r} has no run under {self.study_raw(study)}", self._instead_of(study))
         if run == "latest":
             return known[-1]
         if run not in known:
             raise unknown("run", run, known, f"of study {study!r}")
         return run
+
+    def _instead_of(self, study: str) -> str:
+        """Return what to do about a study without a run: have one, or take the name that was meant."""
+        from loadbook.design.study_file import SMOKE
+
+        if study.endswith(".toml") or (self.studies / f"{study.removesuffix(SMOKE)}.toml").is_file():
+            return f"loadbook run {study}"
+        recorded = ", ".join(nearest(study, self.recorded())) or "none yet"
+        return f"studies with a run: {recorded}; loadbook studies has every study"
 
 
 def find_root(start: Path | None = None) -> Path:

@@ -38,12 +38,13 @@ def wish(text: str, services: Mapping[str, ServiceSpec]) -> Wish:
     has = [name for name, spec in services.items() if var in spec.vars and role in ("", name)]
     if not has:
         known = [name for each, spec in services.items() if role in ("", each) for name in spec.vars]
-        raise unknown("variable", var, dict.fromkeys(known))
+        raise unknown("variable", var, dict.fromkeys(known), "(docs/services.md tells what each does)")
     if len(has) > 1:
         raise UsageError(f"{' and '.join(has)} both have {var}", f"say which: {has[0]}.{var}={value}")
     level: Level = int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else value
     if wrong := services[has[0]].problem(var, level):
-        raise StudyError(f"service {services[has[0]].name}", [SpecProblem(f"{has[0]}.{var}", wrong)])
+        spec = services[has[0]]
+        raise StudyError(f"service {spec.name}", [SpecProblem(f"{has[0]}.{var}", wrong)], spec.vars[var].about)
     return Wish(has[0], var, level)
 
 
@@ -72,7 +73,7 @@ def starter(
     usual |= {(role, var): value for role, var, value in fixed}
     if not tried:
         names = ", ".join(dict.fromkeys(var for spec in services.values() for var in spec.vars))
-        raise UsageError("nothing is compared", f"--try VARIABLE=VALUE; variables: {names}")
+        raise UsageError("nothing is compared", f"--try VARIABLE=VALUE (docs/services.md); variables: {names}")
     for role, var, value in (*tried, *control):
         if value == usual[role, var]:
             raise UsageError(f"{role}.{var} is {value} already, in every treatment", "try another value")
