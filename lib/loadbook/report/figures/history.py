@@ -15,7 +15,7 @@ from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, in_house_style, quantity, size_pt
 from loadbook.report.figures.history_axis import AIR, Axis, axis
-from loadbook.report.figures.history_panel import draw_letters, draw_panel
+from loadbook.report.figures.history_panel import draw_letters, draw_panel, goes_beyond
 from loadbook.report.figures.text import counted, drawable, line_in, pushed_apart, shortened, text_width, wrap
 from loadbook.stats.history.course import Course, History
 from loadbook.stats.wording import history as words
@@ -171,6 +171,8 @@ def how(history: History, marks: Marks) -> str:
         said.append("hollow grey, or a cross at the foot: the run does not count, for the reason in the table")
     if _axis(history).pauses:
         said.append("grey strip: a longer pause, cut")
+    if any(goes_beyond(course, history.margin) for course in panels(history)):
+        said.append("arrow head: it goes on beyond the panel")
     said.append(f"shaded: differences below ±{margin_text(history.margin)}")
     left = len(history.courses) - len(panels(history))
     drawn = f" {counted(left, 'other comparison')} are not drawn; the table has them." if left else ""

@@ -11,14 +11,14 @@ from matplotlib.ticker import MaxNLocator
 
 from loadbook.report import palette
 from loadbook.report.figures import scales
-from loadbook.report.figures.common import Sheet, mark_props
+from loadbook.report.figures.common import SMALLEST_PT, Sheet, mark_props
 from loadbook.report.figures.history_axis import AIR, Axis
 from loadbook.report.figures.text import line_in, pushed_apart
 from loadbook.stats.history.course import Course, Point
 from loadbook.stats.wording import history as words
 
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
-CLIP = 3.0  # usual half-widths beyond the estimates
+CLIP = 2.0  # usual widths of an interval, beyond what most runs gave
 
 
 def draw_panel(panel: Axes, course: Course, known: Axis, margin: float, tall: float) -> None:
@@ -44,23 +44,28 @@ def draw_panel(panel: Axes, course: Course, known: Axis, margin: float, tall: fl
 
 
 def _scale(course: Course, margin: float) -> scales.RatioScale:
-    """Return the range of the estimates with their usual interval; zero is in it where it is near."""
-    logs = [p.effect.log for p in course.points if p.effect.log]
+    """Return the range of the levels and of most runs, with some intervals' width; zero is in it where it is near."""
+    logs = [p.effect.log[0] for p in course.points if p.effect.log]
+    edge = scales.position(margin)
     if not logs:
-        edge = scales.position(3 * margin)
-        return scales.RatioScale(-edge, edge)
-    halves = [(math.log1p(p.effect.interval[1]) - math.log1p(p.effect.interval[0])) / 2
-              for p in course.points if p.effect.interval]  # fmt: skip
-    reach = CLIP * float(np.median(halves))
-    bounds = [scales.position(v) for p in course.points for v in p.effect.interval or ()]
-    low = max(min(bounds), min(log for log, _ in logs) - reach)
-    high = min(max(bounds), max(log for log, _ in logs) + reach)
-    if course.alarm:
-        low, high = min(low, scales.position(course.alarm.limit)), max(high, scales.position(course.alarm.limit))
-    span = max(high - low, scales.position(2 * margin))
-    low, high = (min(low, 0.0), max(high, 0.0)) if min(abs(low), abs(high)) < 1.5 * span else (low, high)
-    air = 0.09 * max(high - low, scales.position(2 * margin))
+        return scales.RatioScale(-3 * edge, 3 * edge)
+    ends = [sorted(map(scales.position, p.effect.interval)) for p in course.points if p.effect.interval]
+    reach = CLIP * float(np.median([high - low for low, high in ends]))
+    usual = [*np.quantile(logs, [0.1, 0.9]), *(stretch.level.mean for stretch in course.stretches)]
+    limits = [scales.position(course.alarm.limit)] if course.alarm else []
+    low = max(min(usual) - reach, min(low for low, _ in [*ends, *zip(limits, limits, strict=True)]))
+    high = min(max(usual) + reach, max(high for _, high in [*ends, *zip(limits, limits, strict=True)]))
+    if min(abs(low), abs(high)) < 1.5 * max(high - low, 2 * edge):
+        low, high = min(low, 0.0), max(high, 0.0)
+    air = 0.09 * max(high - low, 2 * edge)
     return scales.RatioScale(low - air, high + air)
+
+
+def goes_beyond(course: Course, margin: float) -> bool:
+    """Tell whether an interval ends in an arrow head at the panel's edge."""
+    scale = _scale(course, margin)
+    ends = [scales.position(v) for p in course.points for v in p.effect.interval or () if p.effect.verdict != "invalid"]
+    return not all(map(scale.inside, ends))
 
 
 def _ticks(scale: scales.RatioScale, tall: float) -> list[float]:
@@ -100,20 +105,26 @@ def _point(panel: Axes, scale: scales.RatioScale, x: float, point: Point, size: 
     panel.plot([x, x], ends, color=look.edge, linewidth=0.35 * size, zorder=2, solid_capstyle="butt")
     for end, marker, beyond in zip(ends, "v^", (ends[0] <= scale.low, ends[1] >= scale.high), strict=True):
         if beyond:
-            panel.plot([x], [end], marker, color=look.edge, markersize=0.8 * size, markeredgewidth=0, clip_on=False)
+            panel.plot([x], [end], marker, color=look.edge, markersize=max(5.0, 0.8 * size), markeredgewidth=0,
+                       clip_on=False)  # fmt: skip
     if scale.inside(log[0]):
         panel.plot([x], [log[0]], zorder=4, **mark_props(look, size))
+        return
+    at, said = (scale.low, "bottom") if log[0] < scale.low else (scale.high, "top")
+    panel.text(x - 0.018, at, scales.percent_of(log[0]), ha="right", va=said, fontsize=SMALLEST_PT, color=palette.SOFT)
 
 
 def _alarm(panel: Axes, scale: scales.RatioScale, known: Axis, course: Course, size: float) -> None:
     """Draw how far the newest run may go without an alarm, and a ring around it if it went further."""
     assert course.alarm is not None
     x, limit = known.places[course.points[-1].run], scales.position(course.alarm.limit)
-    panel.plot([x - 0.012, x + 0.02], [limit] * 2, color=palette.INK, linewidth=1.4, clip_on=False, zorder=5)
+    if scale.inside(limit):
+        panel.plot([x - 0.012, x + 0.02], [limit] * 2, color=palette.INK, linewidth=1.4, clip_on=False, zorder=5)
     log = course.points[-1].effect.log
-    if course.alarm.speaks and log and scale.inside(log[0]):
-        panel.plot([x], [log[0]], "o", markersize=2.1 * size, markerfacecolor="none", markeredgecolor=palette.INK,
-                   markeredgewidth=1.3, zorder=7, clip_on=False)  # fmt: skip
+    if course.alarm.speaks and log:
+        at = min(max(log[0], scale.low), scale.high)
+        panel.plot([x], [at], "o", markersize=2.1 * max(size, 4.5), markerfacecolor="none",
+                   markeredgecolor=palette.INK, markeredgewidth=1.3, zorder=7, clip_on=False)  # fmt: skip
 
 
 def draw_letters(sheet: Sheet, panel: Axes, course: Course, place: tuple[float, float, float]) -> None:

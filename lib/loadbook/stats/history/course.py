@@ -247,7 +247,18 @@ def _course(
     newest = points[-1].effect.log
     assert newest is not None
     found = alarm(_logs(points, past), newest, better=better, rate=rate, margin=margin)
-    return replace(course, alarm=found, silence="" if found else _too_few(len(past)))
+    if found is None:
+        return replace(course, silence=_too_few(len(past)))
+    return replace(course, alarm=found, stretches=_without_newest(course, past) if found.speaks else stretches)
+
+
+def _without_newest(course: Course, past: Sequence[int]) -> tuple[Stretch, ...]:
+    """Return the stretches; the level that the newest run has fallen from is that of the runs before it."""
+    mine = level(_logs(course.points, past))
+    return tuple(
+        replace(stretch, places=tuple(past), level=mine) if stretch.places[:-1] == tuple(past) else stretch
+        for stretch in course.stretches
+    )
 
 
 def _past(points: Sequence[Point]) -> list[int]:

@@ -1,0 +1,149 @@
+"""The page and the figure of a history in the hard cases: few runs, many, other hosts, pauses, one date, odd names."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from loadbook.records.conditions import Change
+from loadbook.report.figures import history as figure
+from loadbook.report.figures.common import to_svg
+from loadbook.report.figures.history_axis import LONGEST, axis
+from loadbook.report.history import HistoryPage
+from loadbook.report.history_runs import IMPORTED_HOSTS, Runs
+from loadbook.stats.history.course import Effect, History, Seen, courses
+
+DAY, BEGIN = 86400.0, 1_767_229_200.0
+KERNEL = Change("fact", "kernel", "6.1", "6.8", ("web",))
+REBOOT = Change("fact", "boot_id", "secret-1", "secret-2", ("web",), False)
+
+
+def effect(log, name="tuned", kind="treatment", **other):
+    ends = (math.expm1(log - 0.012), math.expm1(log + 0.012))
+    said = {"label": name, "verdict": "better" if log > 0.012 else "undecided", "asked": {"margin": "0.02"}} | other
+    return Effect(treatment=name, kind=kind, effect=math.expm1(log), interval=ends, level=0.95, blocks=10, **said)
+
+
+def nights(number, of=lambda k: 0.03, hosts=lambda k: 0, at=lambda k: k * DAY, names=("tuned",)):
+    noise = np.random.default_rng(1).normal(0, 0.004, (number, len(names) + 1))
+
+    def effects(k):
+        return (*(effect(of(k) + noise[k, i], n) for i, n in enumerate(names)), effect(noise[k, -1], "again", "aa"))
+
+    return [Seen(f"run-{k:03}", BEGIN + at(k), hosts(k), effects(k)) for k in range(number)]
+
+
+def page(seen, changed=None, hosts=("driver, web",)):
+    found = History("study", "ok_per_s", "higher", 0.02, tuple(seen), courses(seen, "higher", 0.02))
+    return HistoryPage(Runs(found, "Which one is faster?", changed or {}, list(hosts)))
+
+
+CASES = {
+    "one run": nights(1),
+    "two runs": nights(2),
+    "a hundred runs": nights(100, of=lambda k: 0.03 if k < 60 else -0.03),
+    "hosts that alternate": nights(24, of=lambda k: 0.05 * (k % 2), hosts=lambda k: k % 2),
+    "a treatment that appears later": [replace(s, effects=s.effects[1 - (k > 5) :]) for k, s in enumerate(nights(12))],
+    "a pause of a year": nights(20, at=lambda k: k * DAY + (365 * DAY if k > 9 else 0)),
+    "equal dates": nights(8, at=lambda k: 0.0),
+    "some equal dates": nights(8, at=lambda k: k // 2 * DAY),
+    "the newest is worse": nights(20, of=lambda k: -0.2 if k == 19 else 0.03),
+    "none counts": [replace(s, left_out="not finished") for s in nights(5)],
+    "one that is not comparable": [
+        *nights(5), Seen("bad", BEGIN + 6 * DAY, 0, (replace(effect(0.0), verdict="invalid", reason="why"),))
+    ],
+    "a run that lies far off": nights(12, of=lambda k: 2.0 if k == 5 else 0.03),
+    "effects of 400 %": nights(12, of=lambda k: math.log(5)),
+    "odd names": nights(9, names=("$x$ <i>", "設定を変えた", "a name of more than forty characters, no less")),
+    "many comparisons": nights(9, names=tuple(f"t{k:02}" for k in range(13))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_case_is_drawn_wide_and_narrow(case):
+    shown = page(CASES[case], {"run-001": [KERNEL]})
+    for narrow in (False, True):
+        drawn = figure.draw(shown.history, shown.marks, narrow)
+        assert b"<svg" in to_svg(drawn)
+        assert len(drawn.axes) == min(len(shown.history.courses), figure.MOST_PANELS)
+    words = " ".join(f(shown.history, shown.marks) for f in (figure.answer, figure.how, figure.alt))
+    assert not re.search(r"\b(significant|proves|no effect|same)\b", words)
+    assert len(figure.alt(shown.history, shown.marks)) > 40
+
+
+def test_a_picture_has_the_same_bytes_each_time():
+    first, second = (page(CASES["hosts that alternate"], {"run-002": [KERNEL]}) for _ in range(2))
+    assert to_svg(figure.draw(first.history, first.marks)) == to_svg(figure.draw(second.history, second.marks))
+
+
+def test_comparisons_that_are_not_drawn_are_told():
+    shown = page(CASES["many comparisons"])
+    assert "2 other comparisons are not drawn" in figure.how(shown.history, {})
+
+
+def test_the_axis_is_true_to_time_and_cuts_pauses():
+    times = {f"r{k}": k * DAY + (400 * DAY if k > 4 else 0) for k in range(10)}
+    found = axis(times)
+    places = np.array(list(found.places.values()))
+    steps = np.diff(places)
+    assert steps[0] == pytest.approx(steps[1])
+    assert steps[4] == pytest.approx(LONGEST * steps[0])
+    ((at, said),) = found.pauses
+    assert places[4] < at < places[5]
+    assert said.replace("\u00a0", " ") == "1 year"
+
+
+def test_runs_of_one_instant_stand_apart():
+    places = list(axis(dict.fromkeys("abc", 5.0)).places.values())
+    assert places == [0.0, 0.5, 1.0]
+
+
+def test_conditions_that_changed_are_marked_and_a_reboot_only_told():
+    shown = page(nights(6), {"run-002": [KERNEL, REBOOT], "run-003": [REBOOT]})
+    assert shown.marks == {"run-002": ("web: kernel 6.1 → 6.8",)}
+    text = shown.which_count().text
+    assert text.count("booted anew") == 2
+    assert "secret" not in text
+
+
+def test_every_run_has_its_row_with_the_reason_why_it_does_not_count():
+    seen = nights(6)
+    seen[2] = replace(seen[2], left_out="a replay of run run-001: nothing was measured anew", effects=())
+    table = page(seen).table()
+    assert [row[0] for row in table.rows] == [f"run-{k:03}" for k in reversed(range(6))]
+    assert "no: a replay of run run-001" in table.rows[3][2]
+
+
+def test_hosts_have_a_column_where_there_are_several_and_imported_ones_a_doubt():
+    shown = page(CASES["hosts that alternate"], hosts=["driver, web", IMPORTED_HOSTS])
+    assert {row[2] for row in shown.table().rows} == {"A", "B"}
+    assert "A: driver, web; B: not recorded (imported)" in shown.scope().text
+    assert "as if they were on the same hosts" in shown.doubts().text
+
+
+def test_the_page_says_the_alarm_first_and_leaves_the_mark_of_its_end():
+    from loadbook.report.notebooks import DONE
+
+    shown = page(CASES["the newest is worse"])
+    assert "bar-worse" in shown.answer().html
+    assert shown.answer().text.startswith("The newest run is worse than its past: tuned.")
+    assert "ALARM" in shown.comparisons().text
+    assert shown.provenance().data[DONE]["alarms"] == ["tuned"]
+
+
+def test_names_do_no_harm_on_the_page():
+    shown = page(CASES["odd names"])
+    html = "".join(block.html for block in (shown.scope(), shown.comparisons(), shown.which_count()))
+    assert "$x$ &lt;i&gt;" in html
+    assert "<i>" not in html
+
+
+def test_a_history_without_any_run_that_can_be_read_says_so():
+    shown = page([Seen("run-001", 0.0, -1, left_out="cannot be read: torn")], hosts=())
+    assert "no run has an effect" in shown.figure_12().text
+    assert "cannot be read: torn" in shown.which_count().text
+    assert shown.scope().text and shown.answer().text and shown.provenance().text
