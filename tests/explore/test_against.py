@@ -62,14 +62,14 @@ def test_a_run_against_the_one_before(run: Run) -> None:
     assert frame.loc["auto-nopush", "low"] < -0.5 < frame.loc["auto-nopush", "high"]
     assert len(found) == len(frame) == 3
     assert found.changes == []
-    assert "tcp_nopush on changed." in repr(found) and "Nothing that was recorded" in repr(found)
+    assert "The effect of tcp_nopush on changed." in repr(found) and "Nothing that was recorded" in repr(found)
     assert "<b>changed</b>" in found._repr_html_()
     assert any("tcp_nopush on: changed" in line for line in found.sentences)
 
 
 def test_the_figure_is_that_of_the_report(run: Run) -> None:
     drawn = run.plot.two_runs()
-    assert drawn.answer == "tcp_nopush on changed."
+    assert drawn.answer == "The effect of tcp_nopush on changed."
     assert drawn._repr_html_().count("data:image/svg+xml;base64,") == 2
 
 

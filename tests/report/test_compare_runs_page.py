@@ -282,7 +282,7 @@ def test_the_documented_commands_make_the_page_and_link_it(reported: Layout, com
     (reported.reports / name).unlink(missing_ok=True)
     made = make_report(reported, *command.split())
     assert made.exit_code == 0, made.output
-    assert made.output.startswith("<b>x</b> on changed.")
+    assert made.output.startswith("The effect of <b>x</b> on changed.")
     assert f"report: {reported.reports / name}" in made.output
     assert "Does the newer run agree with the older one?" in made.page(name)
     assert f'href="{name}"' in made.page("index.html") and f'href="{name}"' in made.page(f"{STUDY}.html")

@@ -101,30 +101,28 @@ def more_blocks(row: Moved) -> str:
 
 def headline(found: TwoRuns) -> str:
     """Return the answer in one sentence: what changed, or how many comparisons agree."""
-    rows, margin = found.treatments, margin_text(found.margin)
-    moved = [row.row.label for row in rows if row.word == "changed"]
-    agree, compared = (sum(test(row) for row in rows) for test in (_agrees, _compared))
+    compared = [row for row in found.treatments if row.shift is not None]
+    moved = [row.row.label for row in compared if row.word == "changed"]
     if not compared:
         return "Nothing could be compared between the two runs."
-    if moved:
-        rest = f" of {compared} comparisons" if compared > 1 else ""
-        return f"{len(moved)}{rest} changed: {_listed(moved)}." if compared > 1 else f"{moved[0]} changed."
-    if agree == compared:
-        return f"The two runs agree within {margin}" + (f" in all {compared} comparisons." if compared > 1 else ".")
-    left = compared - agree
+    if not moved:
+        return _unchanged(compared, margin_text(found.margin))
+    if len(compared) == 1:
+        return f"The effect of {moved[0]} changed."
+    return f"{len(moved)} of {len(compared)} comparisons changed: {_listed(moved)}."
+
+
+def _unchanged(compared: list[Moved], margin: str) -> str:
+    """Return what stands instead of a change: agreement, or that this is not shown either."""
+    number, agree = len(compared), sum(row.word == "agrees" for row in compared)
+    if agree == number:
+        return f"The two runs agree within {margin}" + (f" in all {number} comparisons." if number > 1 else ".")
     if not agree:
-        those = f"{compared} comparisons are" if compared > 1 else "it is"
+        those = f"{number} comparisons are" if number > 1 else f"the effect of {compared[0].row.label} is"
         return f"Neither a change nor agreement within {margin} is shown: {those} undecided."
+    left = number - agree
     which = f"{left} {'is' if left == 1 else 'are'} undecided"
-    return f"No change is shown; {agree} of {compared} comparisons agree within {margin}, {which}."
-
-
-def _agrees(row: Moved) -> bool:
-    return row.word == "agrees"
-
-
-def _compared(row: Moved) -> bool:
-    return row.shift is not None
+    return f"No change is shown; {agree} of {number} comparisons agree within {margin}, {which}."
 
 
 def _listed(names: list[str]) -> str:
