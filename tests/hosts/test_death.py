@@ -97,6 +97,7 @@ def sshd_session_of(host) -> int:
 
 
 @pytest.mark.fault(13)
+@pytest.mark.long
 def test_a_stopped_peer_is_found_and_blocks_nobody(connect_lab, record_property):
     before = threading.active_count()
     host = connect_lab("web")

@@ -94,6 +94,7 @@ def test_masks_are_disjoint(monkeypatch):
     assert masks({0}, "driver", "web") == [None, None]
 
 
+@pytest.mark.long
 def test_more_drivers_keep_the_places_of_the_others_and_stay_until_taken_away(tmp_path):
     folder = tmp_path / "lab"
 

@@ -84,6 +84,7 @@ def test_a_link_is_cut_and_comes_back_by_itself_or_when_asked(spaces):
 
 @pytest.mark.root
 @pytest.mark.lab
+@pytest.mark.long
 def test_what_a_crash_left_is_used_again_or_cleared(tmp_path):
     lab = Lab.at(tmp_path / "lab", needs={"app": 1}, kind="netns")
     prefix = Namespaces(lab.folder).prefix

@@ -128,6 +128,7 @@ def test_a_file_without_an_id_that_was_not_loaded_is_not_taken_for_live(own):
 
 
 @pytest.mark.fault(39)
+@pytest.mark.long
 def test_old_workers_that_drain_too_long_end_by_a_restart(own, record_property):
     with socket.create_connection((own.host.address, own.port)) as slow:
         slow.sendall(b"GET /slow HTTP/1.0\r\n\r\n")

@@ -111,6 +111,7 @@ def test_a_wrong_clock_of_a_host_is_measured_and_its_traces_are_where_ours_are(r
 
 
 @pytest.mark.fault(32)
+@pytest.mark.long
 def test_a_clock_that_steps_during_the_trial_is_flagged(rig, record_property):
     rig.fake("date", SKEWED.format(bin=rig.bin), probe="never")
     rig.fake("wrk", f'"$real" "$@"; rc=$?; echo 2 >{rig.bin}/skew; exit $rc')
@@ -151,6 +152,7 @@ def at_load(rig: Rig, action) -> threading.Thread:
 
 
 @pytest.mark.fault(31)
+@pytest.mark.long
 def test_the_trace_of_a_sampler_that_was_killed_is_flagged_and_the_trial_counts(rig, record_property):
     killed: list[int] = []
 
@@ -173,6 +175,7 @@ def test_the_trace_of_a_sampler_that_was_killed_is_flagged_and_the_trial_counts(
 
 
 @pytest.mark.fault(31)
+@pytest.mark.long
 def test_a_gap_in_a_trace_stays_a_gap(rig):
     def stop(pids: list[int]) -> None:
         for sign, pause in ((signal.SIGSTOP, 0.5), (signal.SIGCONT, 0)):
@@ -192,6 +195,7 @@ def test_a_gap_in_a_trace_stays_a_gap(rig):
 
 
 @pytest.mark.fault(33)
+@pytest.mark.long
 def test_tools_speak_c_and_utc_whatever_the_login_speaks(tmp_path, monkeypatch, record_property):
     german = '"LC_ALL=de_DE.UTF-8" "LANG=de_DE.UTF-8" "LC_NUMERIC=de_DE.UTF-8" "TZ=Asia/Kolkata"'
     config = sshd.CONFIG.replace('SetEnv "JMETER_HOME={jmeter}"', f'SetEnv "JMETER_HOME={{jmeter}}" {german}')

@@ -89,6 +89,7 @@ def foreign_load(cpus):
 
 @pytest.mark.lab
 @pytest.mark.fault(42)
+@pytest.mark.long
 def test_foreign_load_is_said_before_and_flagged_on_the_trial(lab, tmp_path, record_property):
     layout: Layout = with_studies(tmp_path / "home")
     (layout.studies / "small.toml").write_text(SMALL)

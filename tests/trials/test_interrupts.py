@@ -92,7 +92,7 @@ def goes_on(layout: Layout, again: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.fault(3)
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sign", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_once_stops_the_load_and_records_the_trial_as_cancelled(lab, layout, begin, sign, record_property):
     controller = begin(lab)
     wait_until(lambda: load_runs(lab), START_S)
@@ -128,6 +128,7 @@ def test_a_load_that_does_not_heed_term_is_killed(layout, lab, begin, record_pro
 
 
 @pytest.mark.fault(3)
+@pytest.mark.long
 def test_twice_waits_for_nothing_and_says_how_to_restore(lab, layout, begin, record_property):
     controller = begin(lab)
     wait_until(lambda: load_runs(lab), START_S)
@@ -149,6 +150,7 @@ def test_twice_waits_for_nothing_and_says_how_to_restore(lab, layout, begin, rec
 
 
 @pytest.mark.fault(3)
+@pytest.mark.long
 def test_while_hosts_settle_nobody_waits_for_that(lab, layout, begin):
     (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=1, settle_s=60))
     controller = begin(lab)

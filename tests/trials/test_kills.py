@@ -168,6 +168,7 @@ def layout(tmp_path) -> Layout:
 
 
 @pytest.mark.fault(1, 2)
+@pytest.mark.long
 def test_ten_kills(lab, layout, record_property):
     (layout.studies / "killed.toml").write_text(STUDY.format(blocks=2))
     record_property("seen", kill_many(lab, layout, 10))

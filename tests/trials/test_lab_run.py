@@ -74,6 +74,7 @@ def test_a_run_is_whole_and_leaves_nothing_behind(lab, layout):
     assert not list(lab.folder.glob("*/work/services/*"))
 
 
+@pytest.mark.long
 def test_an_unfinished_run_does_not_go_on_with_other_or_changed_hosts(lab, layout, tmp_path):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
     for line in controller.stderr:
@@ -117,6 +118,7 @@ def test_a_taken_port_is_found_before_the_first_trial(lab, layout):
             run_study(layout, "small", lab.hosts_file)
 
 
+@pytest.mark.long
 def test_what_a_killed_preflight_left_is_cleared_when_its_run_goes_on(lab, layout):
     def interrupted(event):
         if event.kind == "trial-started":

@@ -58,6 +58,7 @@ def test_a_disk_that_fills_up_under_load_is_the_reason_and_the_next_trial_counts
 
 
 @pytest.mark.root
+@pytest.mark.long
 def test_a_disk_that_stays_full_stops_the_run_which_goes_on_when_there_is_room(small, record_property):
     filler = small.lab.folder / "driver" / "work" / "filler"
     small.fake("wrk", f'[ -e {small.bin}/fine ] || {{ {FILL.format(file=filler)}; }}\nexec "$real" "$@"')

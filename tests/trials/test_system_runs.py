@@ -81,6 +81,7 @@ def records(layout: Layout, run: str) -> dict[str, dict]:
     return {record["treatment"]: record for record in map(json.loads, (path.read_text() for path in paths))}
 
 
+@pytest.mark.long
 def test_a_run_of_the_host_s_own_server(own, tmp_path):
     layout = project(tmp_path, "own-nginx", "workers", [1, 2])
     notes = []

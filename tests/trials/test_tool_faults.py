@@ -90,6 +90,7 @@ exit 0""")  # fmt: skip
 
 
 @pytest.mark.fault(21)
+@pytest.mark.long
 def test_a_version_that_is_new_here_is_said_and_recorded_and_counts_if_it_can_be_read(rig):
     rig.fake("wrk", 'exec "$real" "$@"')
     fake = rig.bin / "wrk"
@@ -102,7 +103,7 @@ def test_a_version_that_is_new_here_is_said_and_recorded_and_counts_if_it_can_be
 
 
 @pytest.mark.fault(22)
-@pytest.mark.parametrize("tool", [WRK, AB], ids=["wrk", "ab"])
+@pytest.mark.parametrize("tool", [WRK, pytest.param(AB, marks=pytest.mark.long)], ids=["wrk", "ab"])
 @pytest.mark.parametrize("service", ["nginx", pytest.param("rude", marks=pytest.mark.long)])
 def test_errors_are_no_throughput_although_the_tool_ends_well(rig, tool, service, record_property):
     role = 'config = "own.conf"' if service == "nginx" else ""
@@ -142,6 +143,7 @@ def test_answers_that_are_slow_cut_reset_or_of_another_length_make_it_invalid(ri
 
 
 @pytest.mark.fault(22)
+@pytest.mark.long
 def test_a_tool_that_does_not_look_at_lengths_is_doubted_for_them(rig):
     ran = rig.run(WRK + HEADER, role='vars = { mood = "longer" }')
     assert [status for status, _ in ran.ends] == ["ok"]
@@ -193,6 +195,7 @@ def test_without_ports_a_trial_is_invalid_with_the_advice(rig, tool, case, load,
     [AB.replace("10", "50") + "keepalive = false\n", f"{HTTPERF}rate_per_s = 200\n"],
     ids=["ab", "httperf"],
 )
+@pytest.mark.long
 def test_the_real_tools_without_ports_in_a_namespace(spaces, tmp_path, load, record_property):
     rig = Rig(spaces, tmp_path, with_studies(tmp_path / "home"))
     rig.study(load, service="nginx")
@@ -291,6 +294,7 @@ def test_a_tool_killed_by_a_signal_is_no_lost_host(rig, sign, name):
 
 
 @pytest.mark.fault(27)
+@pytest.mark.long
 def test_a_tool_without_memory_fails_its_trial(rig, record_property):
     rig.fake("wrk", 'ulimit -c 0; ulimit -v 30000; exec "$real" "$@"')
     ran = rig.run(WRK)

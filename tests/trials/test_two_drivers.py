@@ -118,6 +118,7 @@ def reported(layout, name, run, tables):
     assert [cell.strip() for row in rows for cell in row if cell.strip() in DRIVERS] == DRIVERS * 2
 
 
+@pytest.mark.long
 def test_times_of_all_requests_of_both_drivers_give_one_latency(lab, layout):
     write(layout, "logs", tool="h2load", extra='["--log-file=h2load.log"]')
     spec = layout.studies / "logs.toml"
@@ -155,6 +156,7 @@ def kill_load(jobs: Path) -> None:
     os.kill(int(measuring()[0].read_text()), signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_a_driver_that_fails_is_named_and_fails_the_trial(lab, layout):
     write(layout, "killed")
     killer = threading.Thread(target=kill_load, args=(lab.folder / "driver-2/work/jobs",))
