@@ -21,9 +21,10 @@ import numpy as np
 import pandas as pd
 
 from loadbook.design.build_gate import BuildGate
-from loadbook.stats.build_gate import Outcome, judge
 from loadbook.stats.compare import compare
 from loadbook.stats.family import compare_all
+from loadbook.stats.gate.case import Outcome
+from loadbook.stats.gate.judge import judge
 from loadbook.stats.result import Analysis, Comparison, ErrorSummary, Row, RowKind, Verdict
 from loadbook.stats.verdict import decide
 from noise import Floats, draw

@@ -69,6 +69,10 @@ def test_what_is_said_of_one_treatment_stands_before_what_is_said_of_all(read) -
         ('[gate]\nundecided = "fail"\ndoubts = ["x"]', "gate.doubts.0", "docs/gates.md has their names"),
         ('[gate]\nundecided = "fail"\nmin_effect = -2.0', "gate.min_effect", "greater than -1"),
         ('[gate]\nundecided = "fail"\nmin_effect = nan', "gate.min_effect", "finite"),
+        ('[gate]\nundecided = "fail"\n[gate.metrics.latncy]', "gate.metrics.latncy", "did you mean 'latency'?"),
+        ('[gate]\nundecided = "fail"\n[gate.metrics.ok_per_s]', "gate.metrics.ok_per_s", "is the study's own"),
+        ('[gate]\nundecided = "fail"\n[gate.metrics.duration]', "gate.metrics.duration", "neither more nor less"),
+        ('[gate]\nundecided = "fail"\n[gate.metrics."latency p_99"]', 'gate.metrics."latency p_99"', "must match"),
         (
             '[gate]\nundecided = "fail"\nmin_effect = 0.1\n[gate.treatments.one]\nmax_effect = 0.05',
             "gate",
@@ -82,6 +86,15 @@ def test_what_cannot_be_is_refused_in_words(read, lines: str, path: str, words: 
     (problem,) = error.value.problems
     assert problem.path == path
     assert words in problem.message
+
+
+def test_what_is_said_of_another_metric_is_said_of_it_alone(read) -> None:
+    gate = read(
+        '[gate]\nundecided = "fail"\nmin_effect = -0.02\n[gate.metrics."latency p99"]\nmax_effect = 0.1\n'
+        '[gate.treatments.one]\nundecided = "pass"\n'
+    ).gate
+    assert gate.limits_on("latency p99", "two") == Limits(undecided="fail", max_effect=0.1)
+    assert gate.limits_on("latency p99", "one").undecided == "pass"
 
 
 def test_a_key_of_the_other_table_is_told_where_it_belongs(read) -> None:

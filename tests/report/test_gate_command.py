@@ -157,6 +157,16 @@ def test_junit_has_a_case_per_question_and_what_schemas_demand(project, monkeypa
     assert len(cases["fast"]) == 0
 
 
+def test_a_percentile_is_judged_beside_the_rate(project, monkeypatch, tmp_path, capsys) -> None:
+    project(FINE, {"undecided": "pass", "metrics": {"latency p99": {"max_effect": -0.5}}})
+    assert exit_code(monkeypatch, "gate", STUDY, "--junit", "j.xml", "--json", "s.json") == 1
+    assert "failed   a on (latency p99): undecided: " in capsys.readouterr().out
+    names = [case.attrib["name"] for case in ET.parse(tmp_path / "j.xml").getroot().iter("testcase")]
+    assert names[:2] == ["fast", "fast latency p99"]
+    cases = json.loads((tmp_path / "s.json").read_text())["cases"]
+    assert [(c["metric"], c["statistic"]) for c in cases[:2]] == [("ok_per_s", "value"), ("latency", "p99")]
+
+
 def test_hostile_names_are_text_in_every_file(project, monkeypatch, tmp_path) -> None:
     bad = "<b>&\x1b[31m\x00\x0b\ufffe\uffff\U0001f600 \u202e\"']]>\n- x"
     arms = FINE | {"slow": Arm(-0.05, {"b": True}, bad)}

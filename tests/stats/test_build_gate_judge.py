@@ -13,7 +13,9 @@ from test_analyse import ARMS, make_run
 
 from loadbook.design.build_gate import BuildGate, Limits
 from loadbook.stats.analyse import analyse
-from loadbook.stats.build_gate import Judged, in_words, judge, unacceptable
+from loadbook.stats.gate.case import Judged
+from loadbook.stats.gate.judge import judge
+from loadbook.stats.gate.limits import in_words, unacceptable
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -111,6 +113,23 @@ def test_of_a_latency_longer_is_slower() -> None:
     run = make_run({"base": {}, "slow": {"effect": -0.08}}, metric="latency")
     found = judge(BuildGate(undecided="fail"), analyse(run), run)
     assert found.sentence.startswith("Build gate: failed. slow has a longer latency by ")
+
+
+def test_other_metrics_are_judged_by_limits_of_their_own() -> None:
+    run = make_run({"base": {}, "slow": {"effect": -0.08, "label": "slow one"}})
+    analysis, latency = analyse(run), analyse(run, metric="latency")
+    latency = replace(latency, rows=tuple(replace(r, errors=replace(r.errors, kind="more")) for r in latency.rows))
+
+    def on_latency(**limits):
+        gate = BuildGate(undecided="fail", fail_on=(), metrics={"latency": limits})
+        return judge(gate, analysis, run, {"latency": latency}).cases[:2]
+
+    own, other = on_latency()
+    assert (own.outcome, other.outcome, other.metric) == ("passed", "failed", "latency")
+    assert other.sentence.startswith("slow one (latency) has a longer latency by ")
+    assert other.because == "slower is unacceptable"  # its errors are those of the other case
+    assert [c.outcome for c in on_latency(max_effect=0.2)] == ["passed", "passed"]
+    assert [c.outcome for c in on_latency(max_effect=0.05)] == ["passed", "failed"]
 
 
 def test_more_errors_fail(usual) -> None:

@@ -70,7 +70,7 @@ def _ratio(text: str) -> float:
 
 
 def _summary(made: Plan) -> list[str]:
-    from loadbook.stats.build_gate import in_words
+    from loadbook.stats.gate.limits import in_words
 
     work = made.study.workload
     return [

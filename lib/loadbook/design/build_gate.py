@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from loadbook.core.errors import SpecProblem
 from loadbook.core.gates import GATES
+from loadbook.core.metrics import METRICS
 from loadbook.design.problems import key_path, shown, suggest
 from loadbook.design.role import Name, Spec
 
@@ -28,6 +29,7 @@ INSTEAD = {
     "equivalent": "is never unacceptable",
     "no-loss": "is never unacceptable",
 }
+MetricName = Annotated[str, Field(pattern=r"^[a-z_]+( (value|mean|sd|min|max|p[0-9]{1,2}(\.[0-9]+)?))?$")]
 Effect = Annotated[float, Field(gt=-1, lt=1000)]
 
 
@@ -81,12 +83,14 @@ class BuildGate(Limits):
     ----------
     only : the treatments that are judged; default: all.
     doubts : validity rules (docs/gates.md) whose doubt fails a build; "all" is any of them.
+    metrics : other metrics that are judged, too, each by limits of its own: "latency p99", say.
     treatments : what differs for some of them.
     """
 
     undecided: Choice = Field(description='"fail" or "pass" a build whose comparison shows neither')
     only: Names = ()
     doubts: Names = ()
+    metrics: dict[MetricName, Limits] = Field(default_factory=dict)
     treatments: dict[Name, Limits] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -105,6 +109,11 @@ class BuildGate(Limits):
         common = {key: getattr(self, key) for key in Limits.model_fields}
         own = self.treatments.get(treatment, Limits()).model_dump(exclude_none=True)
         return Limits.model_validate(common | own)
+
+    def limits_on(self, metric: str, treatment: str) -> Limits:
+        """Return what holds for a treatment on one of `metrics`: what is said of that metric alone."""
+        own = self.metrics[metric]
+        return own if own.undecided else own.model_copy(update={"undecided": self.limits(treatment).undecided})
 
     def among(self, treatments: Iterable[str]) -> BuildGate | None:
         """Return the gate of a study that has these treatments alone; None if it judged others only."""
@@ -130,6 +139,18 @@ def problems(raw: Mapping[str, Any]) -> Iterator[SpecProblem]:
     for path, name in named:
         if isinstance(name, str) and (message := _not_judged(raw, name)):
             yield SpecProblem(key_path(path), message)
+    for name in _table(gate.get("metrics")):
+        metric = name.partition(" ")[0]
+        if metric not in METRICS:
+            yield SpecProblem(
+                key_path(("gate", "metrics", name)), f"no metric {shown(metric)}{suggest(metric, METRICS)}"
+            )
+        elif name == raw.get("metric", "ok_per_s"):
+            yield SpecProblem(
+                key_path(("gate", "metrics", name)), "is the study's own: what is said in [gate] is of it"
+            )
+        elif METRICS[metric].better is None:
+            yield SpecProblem(key_path(("gate", "metrics", name)), "neither more nor less of it is better")
     for number, name in enumerate(_listed(gate.get("doubts"))):
         if isinstance(name, str) and name not in (ALL, *GATES):
             near = suggest(name, (ALL, *GATES))

@@ -8,7 +8,8 @@ from typing import Any
 from loadbook.design.build_gate import BuildGate
 from loadbook.records.rundata import RunData
 from loadbook.report import parts
-from loadbook.stats.build_gate import Case, Judged, judge
+from loadbook.stats.gate.case import Case, Judged
+from loadbook.stats.gate.judge import judge
 from loadbook.stats.result import Analysis
 
 SCHEMA = 1
@@ -40,16 +41,27 @@ def gated(data: RunData, written_since: BuildGate | None = None) -> Gated | None
     gate = data.study.gate or written_since
     if gate is None:
         return None
-    analysis = analysis_of(data)
-    return Gated(data, gate, analysis, judge(gate, analysis, data), late=data.study.gate is None)
+    analysis, others = analysis_of(data), {name: analysis_of(data, *_split(name)) for name in gate.metrics}
+    return Gated(data, gate, analysis, judge(gate, analysis, data, others), late=data.study.gate is None)
 
 
-def analysis_of(data: RunData) -> Analysis:
-    """Return the answer to a study's own question; conditions that are judged apart each against their own baseline."""
+def analysis_of(data: RunData, metric: str | None = None, statistic: str | None = None) -> Analysis:
+    """Return the answer to a study's question, conditions that are judged apart each against their own baseline.
+
+    Parameters
+    ----------
+    metric, statistic : default: the study's, and the metric's own.
+    """
     from loadbook.stats.analyse import analyse
 
     apart = parts.parts_of(data)
-    return parts.together({level: analyse(part) for level, part in apart.items()}) if len(apart) > 1 else analyse(data)
+    found = {level: analyse(part, metric=metric, statistic=statistic) for level, part in apart.items()}
+    return parts.together(found) if len(found) > 1 else next(iter(found.values()))
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    metric, _, statistic = name.partition(" ")
+    return metric, statistic or None
 
 
 def document(found: Gated) -> dict[str, Any]:
@@ -94,4 +106,5 @@ def _numbers(case: Case) -> dict[str, Any]:
         return {}
     found, known = verdict.comparison, verdict.kind != "invalid"
     numbers = {key: getattr(found, key) if known else None for key in ("effect", "ci95", "ci90", "p", "p_adjusted")}
-    return {"against": found.baseline, "verdict": verdict.kind, **numbers, "blocks": found.blocks}
+    asked = {"metric": found.metric, "statistic": found.statistic, "against": found.baseline}
+    return asked | {"verdict": verdict.kind, **numbers, "blocks": found.blocks}

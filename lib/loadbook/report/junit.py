@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 from loadbook.core.text import clean, one_line
 from loadbook.report.build_gate import Gated
-from loadbook.stats.build_gate import Case, Outcome
+from loadbook.stats.gate.case import Case, Outcome
 
 # characters that XML 1.0 cannot hold, not even escaped
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -52,7 +52,8 @@ def _suite(root: ET.Element, found: Gated, number: int) -> None:
 
 
 def _case(suite: ET.Element, study: str, case: Case) -> None:
-    name = case.treatment if case.kind == "comparison" and case.treatment else case.name
+    known = " ".join(filter(None, (case.treatment, case.metric)))
+    name = known if case.kind == "comparison" and case.treatment else case.name
     element = ET.SubElement(suite, "testcase", classname=study, name=_name(name), time="0")
     if tag := TAGS.get(case.outcome):
         said = ET.SubElement(element, tag, message=_text(case.because or ""))

@@ -1,0 +1,1 @@
+"""The build gate: whether a run passes what its study declares unacceptable."""

@@ -1,0 +1,77 @@
+"""What a build gate says of a run: one case per question, and how the build ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from loadbook.stats.result import Row
+
+Outcome = Literal["passed", "failed", "invalid", "skipped"]
+CaseKind = Literal["comparison", "aa", "control", "trials", "stopping", "doubt"]
+EXIT_CODES: dict[Outcome, int] = {"passed": 0, "skipped": 0, "failed": 1, "invalid": 4}
+LABORATORY = {"aa": "A/A arm", "control": "positive control"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question of a gate: what was seen (a sentence), and why it fails, is invalid or was not asked (`because`).
+
+    `metric` is another one than the study's own. `undecided` says that the run shows neither, and that the study's
+    choice made the outcome.
+    """
+
+    kind: CaseKind
+    name: str
+    outcome: Outcome
+    sentence: str
+    because: str | None = None
+    treatment: str | None = None
+    metric: str | None = None
+    row: Row | None = field(default=None, repr=False)
+    undecided: bool = False
+
+    @property
+    def told(self) -> str:
+        """What was seen, and what follows from it where that is not said already."""
+        if self.because is None or self.because.lower() in self.sentence.lower():
+            return self.sentence
+        return f"{self.sentence} {self.because[0].upper()}{self.because[1:]}."
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a build gate says of a run: invalid before failed before passed."""
+
+    cases: tuple[Case, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the build ends; invalid where anything that was asked could not be judged."""
+        there = {case.outcome for case in self.cases}
+        return "invalid" if "invalid" in there else "failed" if "failed" in there else "passed"
+
+    @property
+    def exit_code(self) -> int:
+        """0 passed, 1 a verdict that the study declared unacceptable, 4 data that allow no verdict."""
+        return EXIT_CODES[self.outcome]
+
+    def of(self, *outcomes: Outcome) -> tuple[Case, ...]:
+        """Return the cases that ended so."""
+        return tuple(case for case in self.cases if case.outcome in outcomes)
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in words, with the first reason; what is wrong with the laboratory comes first."""
+        if self.outcome == "passed":
+            return f"Build gate: passed{self._accepted()}."
+        wrong = self.of(self.outcome)
+        first = next((case for case in wrong if case.kind in LABORATORY), wrong[0])
+        more = f" {len(wrong) - 1} more like it." if len(wrong) > 1 else ""
+        return f"Build gate: {'failed' if self.outcome == 'failed' else 'no verdict'}. {first.told}{more}"
+
+    def _accepted(self) -> str:
+        asked = [case for case in self.of("passed") if case.kind == "comparison"]
+        open_ones = [case.name for case in self.of("passed") if case.undecided]
+        said = f", {len(asked)} of {len(asked)} comparisons are acceptable" if asked else ""
+        return said + (f"; undecided, which the study lets pass: {', '.join(open_ones)}" if open_ones else "")
