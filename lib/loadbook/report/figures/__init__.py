@@ -30,4 +30,4 @@ the same bytes each time; ``common.names(analysis) -> dict`` gives each treatmen
 key where the label has a character that the figures' font lacks): a table should show both where they differ.
 """
 
-OF_SEVERAL_RUNS = ("history", "two_runs")  # no figure of one run alone
+OF_SEVERAL_RUNS = ("history",)  # no figure of one run, alone or beside another
