@@ -71,6 +71,10 @@ def test_the_place_of_a_mistake_is_named(tmp_path: Path) -> None:
         (tmp_path / "x.toml").write_text(text)
         with pytest.raises(StudyError, match=place):
             read_toml(tmp_path / "x.toml")
+    (tmp_path / "x.toml").write_text("name = mine")
+    with pytest.raises(StudyError) as refused:
+        read_toml(tmp_path / "x.toml")
+    assert "line 1, column 8" in refused.value.message and '"quotes"' in (refused.value.hint or "")
     (tmp_path / "x.toml").write_bytes(b"a = 1\nb = '\xff'\n")
     with pytest.raises(StudyError, match="line 2: the byte 0xff is not UTF-8"):
         read_toml(tmp_path / "x.toml")

@@ -15,6 +15,7 @@ from loadbook.core.errors import SpecProblem, StudyError
 
 MAX_BYTES = 1_000_000
 MAX_PARTS = 32
+WRITTEN = 'look at that line: texts stand in "quotes", lists in [ ], each key once in its table (toml.io)'
 # strings and comments, so that what is left holds the dots of keys and numbers alone
 _SAID = re.compile(
     r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*',
@@ -38,15 +39,18 @@ def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return a file's tables; StudyError says what is wrong and where, OSError that it cannot be read."""
+    hint = None
     try:
         text = read_text(path)
         _refuse_long_keys(text)
         return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        problem, hint = str(error), WRITTEN
     except RecursionError:
         problem = "tables or lists too deep in one another"
-    except ValueError as error:  # not TOML, not UTF-8, too large, or a number too long
+    except ValueError as error:  # not UTF-8, too large, or a number too long
         problem = str(error)
-    raise StudyError(str(path), [SpecProblem("file", problem)])
+    raise StudyError(str(path), [SpecProblem("file", problem)], hint)
 
 
 def _refuse_long_keys(text: str) -> None:
