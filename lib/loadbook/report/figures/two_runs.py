@@ -215,6 +215,8 @@ def how(found: TwoRuns) -> str:
         said.append("thin line: widened for all comparisons of its run")
     judged = "the words come from the interval of the difference between the two effects"
     said.append(judged + (f", allowing for {family} comparisons" if family > 1 else ""))
+    if any(row.word == "agrees" for row in found.rows):
+        said.append(f"“agrees”: its {confidence(found.level, one_sided=True)} interval lies within the margin")
     said.append(f"shaded: differences below ±{margin_text(found.margin)}, declared as too small to matter")
     return "; ".join(said) + "."
 
