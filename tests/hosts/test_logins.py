@@ -79,7 +79,7 @@ def test_a_locked_key_is_said_and_works_from_the_agent(server, tmp_path, monkeyp
     key = locked(lab)
     error = refused(lab)
     assert f"the key {key} for " in error.message and "there is no SSH agent" in error.message
-    assert error.hint == f"unlock it for this session: ssh-add {key}"
+    assert error.hint == f'unlock it for this session: eval "$(ssh-agent)" && ssh-add {key}'
     path = tmp_path / "agent"
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
     try:

@@ -66,7 +66,8 @@ def trust(aliases: tuple[str, ...], hosts_file: Path | None, yes: bool, replace:
             if not done[hop.key_name, hop.port]:
                 break  # what lies behind it cannot be asked yet
     if not all(done.values()):
-        raise UsageError("nobody to ask here", "compare the fingerprints above, then: loadbook hosts trust --yes")
+        again = "loadbook hosts trust --yes" + (f" --hosts {hosts_file}" if hosts_file else "")
+        raise UsageError("nobody to ask here", f"compare the fingerprints above, then: {again}")
 
 
 def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> bool:

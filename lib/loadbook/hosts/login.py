@@ -60,12 +60,12 @@ def refused(end: Endpoint, error: Exception) -> AuthError:
         return AuthError(end.alias, what, f"let a key in: ssh-copy-id -p {end.port} {end.user}@{end.host_name}")
     if locked:
         what = f"the key {locked[0]} for {end.shown} is locked by a passphrase, {_of_agent(end)}"
-        return AuthError(end.alias, what, f"unlock it for this session: ssh-add {locked[0]}")
+        return AuthError(end.alias, what, f"unlock it for this session: {_to_agent()} {locked[0]}")
     if isinstance(error, AuthenticationException) or _keys(end):
         # of a key of another type than the last that was tried, Paramiko only says that it is of another type
         why = str(error) if isinstance(error, AuthenticationException) else f"{_keys(end)[0]} is not accepted"
         return AuthError(end.alias, f"login as {end.shown} refused: {why}, {_of_agent(end)}", try_it)
-    hint = "name one in the hosts file (identity_file) or in ~/.ssh/config, or ssh-add it"
+    hint = f"name one in the hosts file (identity_file) or in ~/.ssh/config, or: {_to_agent()} KEY"
     return AuthError(end.alias, f"no key to log in with as {end.shown}, {_of_agent(end)}", hint)
 
 
@@ -82,6 +82,11 @@ def _is_locked(path: str) -> bool:
     except (ValueError, OSError, paramiko.SSHException):
         return False
     return False
+
+
+def _to_agent() -> str:
+    """Return what gives a key to the agent; one is started where there is none."""
+    return "ssh-add" if os.environ.get("SSH_AUTH_SOCK") else 'eval "$(ssh-agent)" && ssh-add'
 
 
 def _of_agent(end: Endpoint) -> str:
