@@ -23,6 +23,7 @@ WRONGLY = "two runs, a change as large as the margin: said to agree"
 FOUND = "two runs, a change of 5 %: found"
 FAMILY = "two runs, four effects that did not change: runs with one called changed"
 EFFECT, CHANGE = 0.06, float(np.log(1.05))
+MOST = 1000  # pairs of runs in a row: intervals take twenty times as long as the p-values of other rows
 NOISES = ("iid", "ar1+drift", "run-modes", "stalls", "hetero", "periodic")
 BLOCKS = ((6, 6), (5, 10), (8, 8), (12, 12), (8, 20))
 
@@ -34,6 +35,7 @@ def found(base: Floats, other: Floats) -> Comparison:
 
 def shifts(noise: str, blocks: tuple[int, int], change: float, louder: float, rng: Rng, studies: int) -> list[Shift]:
     """Return by how much an effect moved between two runs; the second scatters `louder` times as much."""
+    studies = min(studies, MOST)
     runs = [draw(rng, noise, studies, n, [effect]) for n, effect in zip(blocks, (EFFECT, EFFECT + change), strict=True)]
     truth = np.array([0.0, EFFECT + change])[:, None, None]
     runs[1] = truth + louder * (runs[1] - truth)
@@ -59,6 +61,7 @@ def power(noise: str, blocks: tuple[int, int], rng: Rng, studies: int) -> tuple[
 
 def family(noise: str, blocks: tuple[int, int], rng: Rng, studies: int) -> tuple[float]:
     """Return how many pairs of runs call one of four effects changed, none of which is."""
+    studies = min(studies, MOST)
     runs = [draw(rng, noise, studies, n, [EFFECT, 0.0, 0.0, -EFFECT]) for n in blocks]
     return (percent([_any_changed(runs[0][:, k], runs[1][:, k]) for k in range(studies)]),)
 
