@@ -11,6 +11,10 @@ export PATH
 
 say() { printf '%s\n' "setup: $*" >&2; }
 
+# called from anywhere, it makes the environment of its own clone
+cd "$(dirname "$0")/.."
+[ -f "$lock" ] || { say "no lock $lock in $PWD: requirements.lock, or requirements-dev.lock for tests"; exit 2; }
+
 python_ok() { "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
 python=

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import subprocess
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -105,3 +106,18 @@ def test_jupyterlab_is_opened_for_its_user_alone() -> None:
     for word in ("token", "password", "allow_origin", "disable_check_xsrf", "0.0.0.0", "allow_remote_access"):
         assert word not in command
     assert importlib.import_module("jupyterlab").NeverCheckForUpdate
+
+
+def test_setup_without_its_lock_makes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "setup.sh").write_bytes((ROOT / "scripts" / "setup.sh").read_bytes())
+    done = subprocess.run(
+        ["sh", str(tmp_path / "scripts" / "setup.sh"), "requirements.lock"],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2 and f"no lock requirements.lock in {tmp_path}" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["scripts"]
