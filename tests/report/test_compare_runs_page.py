@@ -309,6 +309,7 @@ def test_the_command_line_refuses_before_anything_is_executed(tmp_path: Path) ->
             ([STUDY, "other", "--against", OLDER], "exactly one STUDY"),
             ([STUDY, "--against", "nonsense"], "no run 'nonsense'"),
             ([STUDY, "--against", OLDER, "-p", "colour=red"], "unknown parameter 'colour'"),
+            ([STUDY, "--against", OLDER, "-p", "run=x"], "given by the command line already"),
         ):
             result = CliRunner().invoke(report, words)
             assert isinstance(result.exception, UsageError) and said in str(result.exception), words

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from loadbook.core.errors import DataError, LoadbookError
+from loadbook.core.errors import LoadbookError
 from loadbook.design.plan import read_plan
 from loadbook.records.layout import Layout
 from loadbook.records.manifest import read_json
 from loadbook.records.planned import plan_of
 from loadbook.report import compared, html, index, notebooks, parameters
-from loadbook.report.build import Built, Place, crumbs, refresh
+from loadbook.report.build import Built, Place, crumbs, given_to, refresh
 from loadbook.report.compare_runs import NOTEBOOK, refuse_early, two_of
 
 
@@ -50,15 +50,13 @@ def compare(
     built.pages.append(page)
     built.summary |= executed.done
     compared.keep(page, study, newer, older)
-    _relink(layout, study)
+    _relink(layout, study, say)
     return built
 
 
 def _given(layout: Layout, study: str, newer: str, older: str, pairs: Sequence[str]) -> dict[str, Any]:
-    declared = notebooks.declared(notebooks.find(layout, NOTEBOOK))
-    values = parameters.from_text(declared, pairs)
-    parameters.check(f"notebook {NOTEBOOK}", declared, values)
-    return values | {"study": study, "run": newer, "against": older}
+    values = parameters.from_text(notebooks.declared(notebooks.find(layout, NOTEBOOK)), pairs)
+    return given_to(layout, [NOTEBOOK], {"study": study, "run": newer, "against": older}, values)[NOTEBOOK]
 
 
 def _crumbs(layout: Layout, study: str, newer: str, older: str) -> html.Crumbs:
@@ -70,15 +68,18 @@ def _crumbs(layout: Layout, study: str, newer: str, older: str) -> html.Crumbs:
     ]
 
 
-def _relink(layout: Layout, study: str) -> None:
+def _relink(layout: Layout, study: str, say: Callable[[str], None]) -> None:
     """Export the study's first page again, if it is there, so that it links what was compared."""
+    summary = layout.reports / f"{study}{index.SUFFIX}"
+    if not summary.is_file():
+        return
     try:
-        run = read_json(layout.reports / f"{study}{index.SUFFIX}")["run"]
-    except DataError:
-        return  # no report yet
-    paths = layout.run(study, run)
-    plan = read_plan(plan_of(paths), str(paths.plan))
-    name, place = plan.study.notebooks[0], Place(layout.reports, study, paths.processed / "notebooks")
-    page, executed = place.page(name, True), place.executed(name, True)
-    if page.is_file() and executed.is_file():
-        html.export(executed, page, f"{plan.study.question} · {study}", crumbs(plan, run, name, place))
+        run = read_json(summary)["run"]
+        paths = layout.run(study, run)
+        plan = read_plan(plan_of(paths), str(paths.plan))
+        name, place = plan.study.notebooks[0], Place(layout.reports, study, paths.processed / "notebooks")
+        page, executed = place.page(name, True), place.executed(name, True)
+        if page.is_file() and executed.is_file():
+            html.export(executed, page, f"{plan.study.question} · {study}", crumbs(plan, run, name, place))
+    except (LoadbookError, LookupError, TypeError) as error:  # a run that is no longer here, say
+        say(f"{study}: its own page has no link to this one: {error}")
