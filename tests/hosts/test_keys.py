@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from paramiko import HostKeys, PKey, SSHConfig
+from paramiko import ChannelException, HostKeys, PKey, SSHConfig
 
 from loadbook.cli.hosts import hosts as hosts_command
-from loadbook.core.errors import HostKeyError, UsageError
+from loadbook.core.errors import HostKeyError, UnreachableError, UsageError
 from loadbook.hosts import connect, known_hosts, trust
-from loadbook.hosts.connection import close_connection, open_connection
+from loadbook.hosts.connection import close_connection, not_through, open_connection
 from loadbook.hosts.inventory import HostEntry, read_hosts
 from loadbook.hosts.ssh_config import resolve
 
@@ -107,6 +107,23 @@ def test_the_keys_of_jump_hosts_are_proven_too(lab, tmp_path):
     _, answer, _ = connection.client.exec_command("echo $SSH_CONNECTION", timeout=10)
     assert str(far.address) in answer.read().decode()
     close_connection(connection)
+
+
+@pytest.mark.lab
+def test_a_jump_host_that_makes_no_connection_says_so(lab, tmp_path):
+    near = read_hosts(lab.hosts_file).hosts["driver"]
+    text = f"Host near\n HostName {near.address}\n Port {near.port}\n IdentityFile {near.identity_file}\n"
+    text += f"Host far\n HostName {near.address}\n Port 9\n ProxyJump near\n"
+    end = resolve("far", HostEntry(roles=("web",)), tmp_path / "known_hosts", SSHConfig.from_text(text))
+    (tmp_path / "known_hosts").write_text(line_of(lab, "driver") + "\n")
+    for ask in (open_connection, trust.offers):
+        with pytest.raises(
+            UnreachableError, match=rf"host far: near makes no connection to {near.address}:9: "
+        ) as told:
+            ask(end)
+        assert "from near" in (told.value.hint or "")
+    forbidden = not_through(end, ChannelException(1, "Administratively prohibited"))
+    assert "the sshd of near forbids it: AllowTcpForwarding" in (forbidden.hint or "")
 
 
 @pytest.mark.lab

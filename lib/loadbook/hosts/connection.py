@@ -19,6 +19,7 @@ import paramiko
 from paramiko.ssh_exception import (
     AuthenticationException,
     BadHostKeyException,
+    ChannelException,
     SSHException,
 )
 
@@ -164,12 +165,23 @@ def _login_errors(end: Endpoint, client: paramiko.SSHClient) -> Iterator[None]:
         ) from None
     except AuthenticationException as error:
         raise refused(end, error) from error
+    except ChannelException as error:
+        raise not_through(end, error) from error
     except (SSHException, OSError, EOFError) as error:
         if _is_open(client):  # the host is proven and waits for a login: it is our keys that cannot be used
             raise refused(end, error) from error
         if "banner" in str(error) and time.monotonic() - begun < AT_ONCE_S:
             raise _TurnedAwayError(end.alias, f"sshd at {end.shown} closes connections at once", _FULL) from error
         raise UnreachableError(end.alias, f"no SSH login at {end.shown}: {error}", _UP) from error
+
+
+def not_through(end: Endpoint, error: ChannelException) -> UnreachableError:
+    """Return what to say of a jump host that makes no connection to the host behind it."""
+    gate = end.jump.alias if end.jump else "its jump host"
+    hint = f"from {gate}: does the name lead there, is the host up, may {gate} reach that port?"
+    if error.code == paramiko.common.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
+        hint = f"the sshd of {gate} forbids it: AllowTcpForwarding and PermitOpen in its sshd_config"
+    return UnreachableError(end.alias, f"{gate} makes no connection to {end.host_name}:{end.port}: {error.text}", hint)
 
 
 def _is_open(client: paramiko.SSHClient) -> bool:

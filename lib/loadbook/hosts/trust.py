@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import paramiko
-from paramiko.ssh_exception import SSHException
+from paramiko.ssh_exception import ChannelException, SSHException
 
 from loadbook.core.errors import UnreachableError
 from loadbook.hosts import known_hosts
-from loadbook.hosts.connection import ANSWER_S, close_connection, open_connection, tcp_socket
+from loadbook.hosts.connection import ANSWER_S, close_connection, not_through, open_connection, tcp_socket
 from loadbook.hosts.ssh_config import Endpoint
 from loadbook.records.atomic import write_atomic
 
@@ -66,6 +66,8 @@ def offered_keys(end: Endpoint) -> list[paramiko.PKey]:
     gateway = open_connection(end.jump) if end.jump else None
     try:
         keys = [_key_of(end, kind, gateway.transport if gateway else None) for kind in KEY_TYPES]
+    except ChannelException as error:
+        raise not_through(end, error) from error
     finally:
         if gateway:
             close_connection(gateway)
