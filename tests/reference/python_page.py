@@ -62,8 +62,17 @@ def signature(name: str, function: Any) -> str:
     found = inspect.signature(function)
     given = [str(p).replace("'", "") if p.default is p.empty else _with_default(p) for p in found.parameters.values()]
     back = str(found.return_annotation).replace("'", "")
-    shown = ", ".join(text for text in given if text != "self")
-    return f"{name}({shown}) -> {back.removeprefix('pd.').removeprefix('raw.')}"
+    back = back.removeprefix("pd.").removeprefix("raw.")
+    shown = [text for text in given if text != "self"]
+    line = f"{name}({', '.join(shown)}) -> {back}"
+    return line if len(line) <= WIDE else f"{name}(\n    {_comma_lines(shown)},\n) -> {back}"
+
+
+WIDE = 108  # letters of a line that a code host shows whole
+
+
+def _comma_lines(parts: list[str]) -> str:
+    return ",\n    ".join(parts)
 
 
 def _with_default(parameter: inspect.Parameter) -> str:
