@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from loadbook.hosts.lab import Lab
 from loadbook.records.layout import EXAMPLE, Layout
 from loadbook.trials.api import run_study
 from loadbook.trials.progress import Progress
-from record_run import rename_folder
 from recorded import REPO, with_studies
 
 STUDY = "access-log"
@@ -63,20 +61,21 @@ label = "access log, a write per request"
 set = {{ access_log = "unbuffered" }}
 
 [monitors]
-interval_s = 0.1
+interval_s = 0.2
 
 [gates]
 driver_cpu = 1.0
 """
+FOLDER = Path("/tmp/loadbook-lab")  # stands in what is recorded, so it is always this one
 DISTURBED = ("t0007", "t0018")
 BUSY = "while :; do i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done; sleep 0.03; done"
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="loadbook-example-"))
-    layout = with_studies(folder / "home")
+    FOLDER.mkdir(mode=0o700)
+    layout = with_studies(FOLDER / "home")
     (layout.studies / f"{STUDY}.toml").write_text(SPEC)
-    lab = Lab(folder / "lab", net="127.77.3")
+    lab = Lab(FOLDER / "lab", net="127.77.3")
     strangers: list[subprocess.Popen[bytes]] = []
 
     def on_event(event: Progress) -> None:
@@ -96,11 +95,10 @@ def main() -> None:
         lab.down()
     raw = layout.run(STUDY, run).raw
     shutil.rmtree(raw / "staging", ignore_errors=True)
-    rename_folder(raw, folder)
     kept = Layout(REPO).study_raw(EXAMPLE)
     kept.unlink() if kept.is_symlink() else shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(raw, kept / run)
-    shutil.rmtree(folder)
+    shutil.rmtree(FOLDER)
 
 
 if __name__ == "__main__":
