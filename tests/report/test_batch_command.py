@@ -124,6 +124,7 @@ def test_everything_is_run_reported_and_kept_beside_its_page(layout):
 
 
 @pytest.mark.lab
+@pytest.mark.long
 def test_ctrl_c_stops_it_and_the_same_command_goes_on(layout, tmp_path):
     write(layout, WAITS.format(tmp_path / "pid"))
     words = ("batch", str(batch_file(layout, *BOTH)), "--jobs", "1")

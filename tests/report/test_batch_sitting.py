@@ -83,8 +83,8 @@ class Stage:
         last = read_round(self.folder)
         round_, _ = begun(Batch("nightly", self.file, ()), works, last, **{"new": False, "failed": False} | choice)
 
-        def heard(one: Work, event: Any, left_s: float) -> None:
-            self.told.append(event.line())
+        def heard(one: Work, name: str, event: Any, left_s: float) -> None:
+            self.told.append(f"{name} {event.line()}")
             if one.study == stop_at:
                 sitting.lanes.stop()
 
@@ -122,6 +122,7 @@ def test_a_row_says_what_came_of_its_entry_and_so_does_the_file(stage):
     assert row["pages"] == [{"notebook": "config_effects", "page": "a.html", "executed": "a.ipynb"}]
     assert (kept["exit_code"], kept["ended"] is not None, done.left) == (0, True, [])
     assert [job.folder for job in stage.jobs] == [str(stage.folder)] * 2
+    assert [line for line in stage.told if "done" in line] == ["a done, 10\u00a0s", "b done, 10\u00a0s"]
 
 
 def test_a_failure_is_a_row_with_its_reason_and_the_others_go_on(stage):

@@ -30,9 +30,9 @@ class Reporter:
         self.bars = Bars(*columns, console=self.console, transient=True, auto_refresh=False, disable=not live)
         self.tasks: dict[int, TaskID] = {}
 
-    def __call__(self, work: Work, event: Progress, left_s: float) -> None:
+    def __call__(self, work: Work, name: str, event: Progress, left_s: float) -> None:
         """Show one event of a work, and how long the whole batch still takes."""
-        name, whole = work.reports[0].name, f"; batch: {remaining(left_s)}" if left_s else ""
+        whole = f"; batch: {remaining(left_s)}" if left_s else ""
         if event.kind == "note":
             self.console.print(cell(f"{name}  {event.line()}"))
         elif event.kind == "trial-ended" and (event.status != "ok" or not self.console.is_terminal):

@@ -12,7 +12,7 @@ from typing import Any
 from loadbook.core.errors import ReportError
 from loadbook.core.units import seconds
 from loadbook.records.atomic import write_atomic
-from loadbook.report.batch.rows import NAME, Round, Row
+from loadbook.report.batch.rows import NAME, Made, Round, Row
 from loadbook.report.blocks import render, stylesheet
 from loadbook.report.html import POLICY, forbidden
 
@@ -78,12 +78,10 @@ class Shown:
         return [*verdict, *against, *([f"next: {self.row.next}"] if self.row.next else [])] or ["–"]
 
     @property
-    def links(self) -> list[tuple[str, str]]:
-        """Text and file of everything that was made: pages first, then the executed notebooks."""
-        made = self.row.pages
-        pages = [(one.notebook.removeprefix("run_").replace("_", " "), one.page) for one in made if one.page]
-        books = [(one.executed, one.executed) for one in made if one.executed]
-        return [*pages, *books]
+    def made(self) -> list[tuple[str, Made]]:
+        """What to call each notebook, and its files, where there is one."""
+        there = [one for one in self.row.pages if one.page or one.executed]
+        return [(one.notebook.removeprefix("run_").replace("_", " "), one) for one in there]
 
     @property
     def again(self) -> str | None:

@@ -18,8 +18,8 @@ from loadbook.report.batch.worker import INTERRUPTED, Job
 from loadbook.report.batch.works import Report, Work
 from loadbook.trials.progress import Progress
 
-# work, what happened, seconds that the whole batch is expected to take from now
-OnEvent = Callable[[Work, Progress, float], None]
+# work, entry (or works with several: their run), what happened, seconds that the batch is expected to take from now
+OnEvent = Callable[[Work, str, Progress, float], None]
 Start = Callable[[Layout, Job], Worker]
 DIED = "somebody ended it, or the system for want of memory; what it said last stands on stderr"
 
@@ -109,7 +109,7 @@ class Sitting:
             self._begun(work, event.run)
         if event.remaining_s is not None:
             self.left_s[id(work)] = event.remaining_s + work.expected_s - work.run_s
-        self.on_event(work, event, self.remaining_s)
+        self.on_event(work, said.get("name", work.name), event, self.remaining_s)
 
     def _adding(self, work: Work, said: Said) -> None:
         self._begun(work, said["run"], said["blocks_after"])
@@ -163,7 +163,7 @@ class Sitting:
     def _told(self, work: Work, row: Row) -> None:
         took = seconds(row.ran_s + row.reported_s)
         why = f": {row.reason}" if row.reason else ""
-        self.on_event(work, Progress("note", f"{row.name}: {row.state}, {took}{why}"), self.remaining_s)
+        self.on_event(work, row.name, Progress("note", f"{row.state}, {took}{why}"), self.remaining_s)
 
     def _keep(self) -> None:
         self.round.keep(self.folder)

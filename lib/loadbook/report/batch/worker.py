@@ -181,7 +181,7 @@ def reported(layout: Layout, job: Job, run: str, name: str, values: dict[str, An
     place = Place(Path(job.folder), name, home=job.home)
 
     def say(text: str) -> None:
-        tell("event", event={"kind": "note", "message": text})
+        tell("event", name=name, event={"kind": "note", "message": text.removeprefix(f"{job.study}: ")})
 
     built = build_at(layout, job.study, run, values, place, say, job.timeout_s)
     return {"summary": built.summary, "pages": _files(place, built), "failures": built.failed}

@@ -74,6 +74,12 @@ class Work:
         return self.run_s + NOTEBOOK_S * len(self.notebooks) * len(self.reports)
 
     @property
+    def name(self) -> str:
+        """What it is called while it lasts: like its entry, or like its run where it is of several."""
+        place = f" on {self.hosts.stem}" if self.hosts else ""
+        return self.reports[0].name if len(self.reports) == 1 else f"{self.study}{place}"
+
+    @property
     def where(self) -> str:
         """The hosts file in words."""
         return str(self.hosts or "the lab")
