@@ -143,6 +143,7 @@ class Sitting:
     def _failed(self, work: Work, said: Said) -> None:
         """Keep a failure of one report, or of the run, which is one of all its reports."""
         at = self.at.pop(id(work), None)
+        self.round.row(work.reports[0]).ran_s += said.get("ran_s", 0.0)
         for row in [self.round.row(at)] if at else map(self.round.row, self._left(work)):
             row.state, row.exit_code, row.reason, row.next = "failed", said["exit_code"], said["reason"], said["next"]
             row.reported_s = said.get("took_s", 0.0)
@@ -161,9 +162,9 @@ class Sitting:
             self._told(work, row)
 
     def _told(self, work: Work, row: Row) -> None:
-        took = seconds(row.ran_s + row.reported_s)
-        why = f": {row.reason}" if row.reason else ""
-        self.on_event(work, row.name, Progress("note", f"{row.state}, {took}{why}"), self.remaining_s)
+        took_s = row.ran_s + row.reported_s
+        took, why = f", {seconds(took_s)}" if took_s else "", f": {row.reason}" if row.reason else ""
+        self.on_event(work, row.name, Progress("note", f"{row.state}{took}{why}"), self.remaining_s)
 
     def _keep(self) -> None:
         self.round.keep(self.folder)

@@ -100,7 +100,7 @@ def _do(root: Path, job: Job, tell: Tell) -> None:
             run = measured(layout, job, tell)
         tell("ran", run=run, took_s=time.monotonic() - begun)
     except LoadbookError as error:
-        tell("failed", **_why(error))
+        tell("failed", ran_s=time.monotonic() - begun, **_why(error))
         return
     for name, values in job.reports:
         begun = time.monotonic()
