@@ -9,17 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from making import make_report
 from matplotlib.text import Text
 from mockproject import REPO, Arm, make_project, usual_arms
+from nbformat.v4 import new_markdown_cell, new_notebook
 from pages import page_html
 
 from loadbook.core.errors import UsageError
 from loadbook.records.layout import Layout
 from loadbook.records.manifest import read_json, write_json
 from loadbook.records.rundata import load_run
+from loadbook.report import index
 from loadbook.report.compare_runs import ComparePage, two_of
 from loadbook.report.figures import common, two_runs
 from loadbook.report.html import forbidden
@@ -266,10 +269,15 @@ def test_runs_are_named_by_id_or_as_the_one_before(upgraded: Layout) -> None:
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: Any) -> Layout:
-    """A project of two runs and the page of the newer one."""
+    """A project of two runs and the page of the newer one, as a report leaves them."""
     before, after = ({"baseline": Arm(), "x": Arm(effect, {"x": True}, "<b>x</b> on")} for effect in (0.06, 0.0))
-    layout = pair(tmp_path_factory.mktemp("reported"), before, after, blocks=7, notebooks=("config_effects",))
-    make_report(layout, STUDY)
+    layout = pair(tmp_path_factory.mktemp("reported"), before, after, blocks=7)
+    executed = layout.run(STUDY, NEWER).processed / "notebooks" / "config_effects.ipynb"
+    executed.parent.mkdir()
+    nbformat.write(new_notebook(cells=[new_markdown_cell("## How large is each effect?")]), executed)
+    layout.reports.mkdir()
+    (layout.reports / f"{STUDY}.html").write_text("as it was")
+    index.keep(layout.reports, {"study": STUDY, "run": NEWER, "question": "Q?", "started": 1.0, "ended": 2.0})
     return layout
 
 
@@ -287,6 +295,7 @@ def test_the_documented_commands_make_the_page_and_link_it(reported: Layout, com
     assert "Does the newer run agree with the older one?" in made.page(name)
     assert f'href="{name}"' in made.page("index.html") and f'href="{name}"' in made.page(f"{STUDY}.html")
     assert f"compared with run {OLDER}" in made.page(f"{STUDY}.html")
+    assert "How large is each effect?" in made.page(f"{STUDY}.html")
     assert f'href="{STUDY}.html"' in made.page(name)
 
 

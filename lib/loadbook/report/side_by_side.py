@@ -8,7 +8,7 @@ from typing import Any
 
 from loadbook.report import palette
 from loadbook.report.blocks import render
-from loadbook.report.tables import DASH, Column, Table, said
+from loadbook.report.tables import DASH, Column, Said, Table, said
 from loadbook.report.trust import Cell
 from loadbook.report.verdicts import LEVEL_HEADS, Line
 from loadbook.stats.result import Row
@@ -31,6 +31,20 @@ class Bold:
         return self.text
 
 
+@dataclass(frozen=True)
+class Found:
+    """A cell of what one run found: its verdict, below it the effect with its interval."""
+
+    verdict: Said | str
+    effect: str
+
+    def __html__(self) -> str:
+        return str(render("found.html.j2", found=self))
+
+    def __str__(self) -> str:
+        return f"{self.verdict} {self.effect}" if self.effect != DASH else str(self.verdict)
+
+
 def lines(found: TwoRuns) -> list[Line]:
     """Return a sentence per comparison, in the order of the figure, each with the mark of the newer run's verdict."""
     return [_line(row, found.margin) for row in found.rows]
@@ -47,19 +61,21 @@ def verdicts(found: TwoRuns) -> Table:
     family = max((row.shift.family for row in found.rows if row.shift), default=1)
     interval = f"{confidence(found.level)} interval"
     columns = [
-        Column("Treatment"), Column("The effect"), Column("Older verdict"), Column("Newer verdict"),
-        Column(f"Older, % ({interval})", True), Column(f"Newer, % ({interval})", True), Column("Moved by, %", True),
-        Column(f"{interval}, %", True), Column("Blocks", True), Column("p, adj." if family > 1 else "p", True),
+        Column("Treatment"), Column("The effect"), Column("Older run, %"), Column("Newer run, %"),
+        Column("Moved by, %", True), Column("p, adj." if family > 1 else "p", True), Column("Blocks", True),
     ]  # fmt: skip
     checks = [k for k, row in enumerate(found.rows) if row.row.kind != "treatment"]
     cells = [_cells(row, found.newer.metric) for row in found.rows]
-    return Table("Two runs", columns, cells, frozenset(checks[:1]))
+    return Table("Two runs", columns, cells, frozenset(checks[:1]), f"In brackets: the {interval}.")
 
 
 def _cells(row: Moved, metric: str) -> list[Any]:
     word = Bold(row.word) if row.word == "changed" else row.word
     told = [said(side, metric) if side else DASH for side in row.sides]
-    return [row.row.label, word, *told, *wording.texts(row)]
+    texts = wording.texts(row)
+    older, newer = (Found(verdict, effect) for verdict, effect in zip(told, (texts.older, texts.newer), strict=True))
+    moved = f"{texts.change} ({texts.interval})" if row.shift else DASH
+    return [row.row.label, word, older, newer, moved, texts.p, texts.blocks]
 
 
 def levels(found: TwoRuns, unlike: Collection[str]) -> Table:
