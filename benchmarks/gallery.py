@@ -70,7 +70,7 @@ def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any]
         "study": data.study.name, "run": data.run, "began": began, "question": data.study.question,
         "source": declared.published.source if declared.published else "",
         "verdict": page.summary()["verdict"]["sentence"],
-        "answer": module.answer(*drawn), "alt": _alt(module.alt(*drawn), data),
+        "answer": module.answer(*drawn), "alt": module.alt(*drawn),
         "picture": f"gallery-{data.study.name.removesuffix(SMOKE)}.png",
         "claims": list(_claims(judged, data)),
         "tally": tally([one.finding for one in judged], [one.article.could for one in judged]) if judged else "",
@@ -79,12 +79,6 @@ def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any]
         "machine": machine(data), "cores": cores(data),
     }  # fmt: skip
     return known, png(module.draw(*drawn))
-
-
-def _alt(text: str, data: RunData) -> str:
-    """Return the words for the blind; where conditions are judged apart each has a baseline of its own."""
-    base = f"against {data.study.label(data.study.baseline)}."
-    return text.replace(base, "against the baseline of its condition.") if data.study.apart else text
 
 
 def _drawn(page: EffectsPage, figure: str, judged: list[Judged]) -> tuple[Any, ...]:

@@ -17,12 +17,15 @@ from mockproject import Arm, make_project
 import loadbook
 from loadbook.core.errors import StudyError
 from loadbook.design.study_file import find_study, read_study
+from loadbook.explore.run import Run
 from loadbook.records.rundata import RunData, load_run
 from loadbook.report.backends import BackendsPage
+from loadbook.report.effects import EffectsPage
 from loadbook.report.figures import common, connections
 from loadbook.report.html import forbidden
 from loadbook.report.parts import parts_of
 from loadbook.stats import pooling
+from loadbook.stats.result import Row
 
 STUDIES = Path(loadbook.__file__).parents[2] / "studies"
 NOTEBOOK = STUDIES.parent / "notebooks" / "backend_modes.ipynb"
@@ -175,3 +178,18 @@ def test_what_is_judged_apart_needs_a_baseline_under_every_condition(tmp_path: P
         with pytest.raises(StudyError) as caught:
             read_study(tmp_path / "backend-modes.toml")
         assert where in [p.path for p in caught.value.problems]
+
+
+def test_a_cell_judges_conditions_apart_as_the_page_does(page: BackendsPage) -> None:
+    run = Run(page.data)
+    own = run.compare()
+    rows = own.frame[own.frame["verdict"].notna()]
+    shown = {(part, row.treatment, row.verdict.kind) for part, one in page.parts.items() for row in verdicts_of(one)}
+    assert set(rows[["regime", "treatment", "verdict"]].itertuples(index=False, name=None)) == shown
+    assert own.changed == ()
+    assert list(run.compare(treatments="remote-pooled").groups) == ["remote"]
+    assert "against the baseline." in repr(run.plot.effects())
+
+
+def verdicts_of(part: EffectsPage) -> list[Row]:
+    return [row for row in part.analysis.rows if row.verdict]

@@ -18,6 +18,7 @@ from loadbook.report.blocks import Block, block
 from loadbook.report.compare_runs import PREVIOUS
 from loadbook.report.effects import EffectsPage
 from loadbook.report.page import figure_module
+from loadbook.report.parts import parts_of, together
 from loadbook.stats import saturation
 
 if TYPE_CHECKING:
@@ -34,22 +35,24 @@ class Plots(Card):
     def _page(self) -> EffectsPage:
         return EffectsPage(self._data)
 
-    def _analysis(self, metric: str) -> tuple[EffectsPage, Analysis]:
+    def _analysis(self, metric: str) -> Analysis:
+        """Return the comparisons of a metric; of conditions that are judged apart each with its own baseline."""
         name, statistic = which(self._data, metric or self._data.study.metric)
-        page = EffectsPage(self._data, metric=name)
-        return page, page.analyse(name, statistic)
+        parts = parts_of(self._data).items()
+        found = {level: EffectsPage(part, metric=name).analyse(name, statistic) for level, part in parts}
+        return together(found) if len(found) > 1 else next(iter(found.values()))
 
     def effects(self, metric: str = "") -> Drawn:
         """Draw which treatments matter, which way, and whether the checks of the laboratory passed (figure 1)."""
-        return self._drawn("effects", self._analysis(metric)[1])
+        return self._drawn("effects", self._analysis(metric))
 
     def losses(self, metric: str = "") -> Drawn:
         """Draw whether each loss is certainly smaller than what is accepted (figure 8)."""
-        return self._drawn("losses", self._analysis(metric)[1])
+        return self._drawn("losses", self._analysis(metric))
 
     def order(self, metric: str = "") -> Drawn:
         """Draw every trial in order of execution, and below it the drift of the hosts (figure 2)."""
-        _, found = self._analysis(metric)
+        found = self._analysis(metric)
         values = self._data.values(found.metric, found.statistic)
         if not (values["value"] > 0).any():
             raise UsageError(f"no trial has a positive {found.metric}", "another metric: run.metrics")
@@ -59,7 +62,7 @@ class Plots(Card):
         """Draw the single blocks of one comparison: do they agree, or does one make the effect (figure 3)."""
         from loadbook.report.figures import pairs
 
-        _, found = self._analysis(metric)
+        found = self._analysis(metric)
         able = [row.treatment for row in found.rows if row.verdict and row.verdict.comparison.effect is not None]
         if treatment not in able and (treatment or not able):
             raise unknown("comparison with complete blocks", treatment, able, plural="treatments")

@@ -132,20 +132,25 @@ def compare(data: RunData, asked: Asked, left_out: str = "") -> Verdicts:
     for name in (*asked.treatments, *filter(None, [asked.baseline])):
         if name not in known:
             raise unknown("treatment", name, known, f"in run {data.run} of {data.study.name}")
-    part_of = _groups(data, asked.by) if asked.by else {"": list(data.trials["trial"])}
+    by = asked.by or ("" if asked.baseline else data.study.apart or "")
+    part_of = _groups(data, by, asked.treatments) if by else {"": list(data.trials["trial"])}
     groups = {group: _part(data, asked, trials) for group, trials in part_of.items()}
     found = {
         group: analyse(part, metric=metric, statistic=statistic, margin=asked.margin, level=asked.level,
                        baseline=asked.baseline if asked.baseline in part.study.treatments else None)
         for group, part in groups.items()
     }  # fmt: skip
-    return Verdicts(data, found, asked.by, tuple(_changed(data, asked, left_out)))
+    return Verdicts(data, found, by, tuple(_changed(data, asked, left_out)))
 
 
-def _groups(data: RunData, by: str) -> dict[str, list[str]]:
-    """Return level of a column -> its trials: factors' levels as the study has them, others as they came."""
+def _groups(data: RunData, by: str, wanted: Sequence[str]) -> dict[str, list[str]]:
+    """Return level of a column -> its trials: factors' levels as the study has them, others as they came.
+
+    Levels without any of the `wanted` treatments (all, if it is empty) are left out.
+    """
     level = data.trials[column(data.trials, by)].astype(str)
-    found = {str(k): list(own) for k, own in data.trials.sort_values("slot").groupby(level, sort=False)["trial"]}
+    parts = data.trials.sort_values("slot").groupby(level, sort=False)
+    found = {str(k): list(own["trial"]) for k, own in parts if not wanted or set(wanted) & set(own["treatment"])}
     declared = [str(level) for level in _levels(data.study, by)]
     return {one: found[one] for one in [*(d for d in declared if d in found), *(f for f in found if f not in declared)]}
 
@@ -197,7 +202,7 @@ def _changed(data: RunData, asked: Asked, left_out: str) -> Iterator[str]:
         yield f"baseline {asked.baseline} instead of {study.baseline}"
     if asked.treatments:
         yield f"treatments {', '.join(asked.treatments)} only"
-    if asked.by:
+    if asked.by and asked.by != study.apart:
         yield f"each {asked.by} by itself"
     if asked.margin is not None and asked.margin != study.margin:
         yield f"margin {asked.margin * 100:g}{NBSP}% instead of {study.margin * 100:g}{NBSP}%"

@@ -116,8 +116,9 @@ def how(analysis: Analysis) -> str:
 def alt(analysis: Analysis) -> str:
     """Return the answer and every row's numbers in words."""
     metric, shown = metric_of(analysis.metric), names(analysis)
-    named = analysis.contrasts != "baseline"
-    against = compared_with(analysis) if named else shown.get(analysis.baseline, analysis.baseline)
+    bases = {row.verdict.comparison.baseline for row in analysis.rows if row.verdict}
+    named = analysis.contrasts == "baseline" and len(bases) < 2  # conditions that are judged apart have one each
+    against = shown.get(analysis.baseline, analysis.baseline) if named else compared_with(analysis)
     head = f"Effect of each treatment on {quantity(metric, analysis.statistic)} against {against}."
     rows = [
         f"{shown[r.treatment]}: {palette.word_of(r, metric)}, {change_text(r)}{' blocks' if compared(r) else ''}"
