@@ -87,9 +87,10 @@ def test_an_interrupt_stops_the_run_and_says_how_to_go_on(told, monkeypatch):
     assert stopped and "Run this cell again" in caught.value._render_traceback_()[0]
 
 
-def test_a_cell_whose_page_was_closed_ends_and_the_run_goes_on(told, monkeypatch):
+@pytest.mark.parametrize("seen", [[0, 1, None, 1, 0], [2, 1, 2], [1, 2]])
+def test_a_cell_whose_page_was_closed_or_opened_again_ends_and_the_run_goes_on(told, monkeypatch, seen):
     monkeypatch.setattr(Told, "stop", lambda self: pytest.fail("stopped"))
-    numbers = iter([1, None, 1, 0])
+    numbers = iter(seen)
     monkeypatch.setattr(pages, "EVERY_S", 0)
     monkeypatch.setattr(pages.Pages, "number", lambda self: next(numbers))
     monkeypatch.setattr(live, "pages", lambda: pages.Pages("http://127.0.0.1/api/kernels/k"))
@@ -100,8 +101,8 @@ def test_a_cell_whose_page_was_closed_ends_and_the_run_goes_on(told, monkeypatch
 
 def test_a_server_that_does_not_say_who_looks_is_no_reason_to_end():
     nobody = pages.Pages("http://127.0.0.1:9/api/kernels/k")
-    assert nobody.number() is None and not nobody.gone()
-    assert not pages.Pages().gone() and pages.pages() == pages.Pages()
+    assert nobody.number() is None and not nobody.changed()
+    assert not pages.Pages().changed() and pages.pages() == pages.Pages()
     served = {"url": "https://h:1/", "token": "secret"}
     assert pages.of_server(served, "k") == pages.Pages()
     known = pages.of_server(served | {"url": "http://h:1/x/"}, "k")

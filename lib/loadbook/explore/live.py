@@ -24,10 +24,12 @@ KEEPS_ON = "■ stops it. Closing this tab or restarting the kernel does not: ru
 
 
 class LeftError(KeyboardInterrupt):
-    """Nobody looked any more, so the cell ended; the run goes on, and the kernel is free to say how far it is."""
+    """Nobody looked any more, or somebody new; the cell ended, the run goes on, and the kernel is free to show it."""
 
     def _render_traceback_(self) -> list[str]:
-        return ["The page was closed, so this cell ended. The run goes on: run the cell again to see how far it is."]
+        return [
+            "The page was left or opened again, so this cell ended. The run goes on: the same cell shows how far it is."
+        ]
 
 
 class StoppedError(KeyboardInterrupt):
@@ -88,7 +90,7 @@ def follow(runner: Runner, show: Callable[[Watched], None] | None = None) -> str
     ------
     LoadbookError : it could not go on; the message says why.
     StoppedError : the cell was interrupted; so is the run.
-    LeftError : the last page that showed the cell was closed; the run goes on.
+    LeftError : the page that showed the cell was closed, or opened again; the run goes on.
     """
     show = show or shower()
     try:
@@ -114,7 +116,7 @@ def _follow(runner: Runner, show: Callable[[Watched], None], readers: Pages) -> 
         if not alive:
             words = runner.last_words()
             raise LoadbookError(f"the run's process ended without a word: {words or 'killed?'}", AGAIN)
-        if readers.gone():
+        if readers.changed():
             raise LeftError
         time.sleep(EVERY_S)
 

@@ -1,7 +1,7 @@
 """The pages that show what this kernel does, as its Jupyter server counts them.
 
 Is anybody there to be told? A kernel that is busy answers nobody, and a page that comes back does not get
-the output of a cell that began before. So a cell that only watches should end when the last page has gone.
+the output of a cell that began before. So a cell that only watches ends when the last page has gone or another came.
 """
 
 from __future__ import annotations
@@ -23,17 +23,22 @@ class Pages:
 
     address: str = ""
     token: str = field(default="", repr=False)
-    _seen: bool = False
+    _seen: int = 0
     _next: float = 0.0
 
-    def gone(self) -> bool:
-        """Tell whether there were pages and the last has gone; asked again within 0.9 s, it says no."""
+    def changed(self) -> bool:
+        """Tell whether the last page has gone or another has come; asked again within 0.9 s, it says no.
+
+        Both: a browser may keep the page that it left, with its connection, for minutes.
+        """
         if not self.address or time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + EVERY_S
         number = self.number()
-        self._seen = self._seen or bool(number)
-        return self._seen and number == 0
+        if number is None:
+            return False
+        before, self._seen = self._seen, number
+        return before > 0 and (number == 0 or number > before)
 
     def number(self) -> int | None:
         """Return how many there are, None where the server does not say (GET /api/kernels/<id>, "connections")."""
