@@ -159,7 +159,8 @@ class Run(Card):
         metric : a name of `run.metrics`, such as "latency p99".
         baseline : the treatment that the others are compared with.
         treatments : which ones; default: all.
-        by : a factor, or any column of `run.trials`: each of its values is compared by itself.
+        by : a factor, or any column of `run.trials`: each of its values is compared by itself; default: the condition
+            that the study judges apart, if it does.
         margin : the smallest difference that matters, 0.02 for 2 %.
         level : of the intervals.
 
