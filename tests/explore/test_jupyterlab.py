@@ -17,7 +17,11 @@ pytestmark = [
 ]
 SHOWN = "[...document.querySelectorAll('.jp-Notebook img')].filter(i => i.complete && i.naturalWidth > 0).length"
 MOCK = "nginx-directives"
-PICTURES = {"config_effects": 4, "run_quality": 3, "resource_traces": 3, "noise": 1, "run_study": 0}
+OLDER = "20261101T101500"
+PICTURES = {
+    "config_effects": 4, "run_quality": 3, "resource_traces": 3, "noise": 1, "run_study": 0,
+    "compare_runs": 2, "history": 2,
+}  # fmt: skip
 # notebook -> the smoke study that is run for it, what it starts on the hosts, and how many pictures there are at least
 STUDIED = {
     "backend_modes": ("backend-modes-smoke", ("nginx", "wrk", "node", "go"), 4),
@@ -29,8 +33,10 @@ STUDIED = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A project with our studies, the example, and a mock run of one study."""
-    layout = make_project(tmp_path_factory.mktemp("lab") / "home", blocks=6)
+    """A project with our studies, the example, and two mock runs of one study."""
+    root = tmp_path_factory.mktemp("lab") / "home"
+    make_project(root, blocks=6, run=OLDER, dice=9)
+    layout = make_project(root, blocks=6)
     shutil.copytree(REPO / "data" / "example", layout.root / "data" / "example")
     shutil.copytree(REPO / "studies", layout.studies, dirs_exist_ok=True)
     for path in layout.notebooks.glob("*.ipynb"):
