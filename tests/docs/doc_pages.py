@@ -37,8 +37,8 @@ class Command(NamedTuple):
 
     @property
     def typed(self) -> str:
-        """Return what is typed when the command asks: every answer that the page shows, else yes to all."""
-        return "".join(f"{answer}\n" for answer in re.findall(r"\[y/N\]: (.+)", self.printed)) or "y\n" * 20
+        """Return what is typed when the command asks: every answer that the page shows, then yes."""
+        return "".join(f"{answer}\n" for answer in re.findall(r"\[y/N\]: (.+)", self.printed)) + "y\n" * 20
 
 
 def steps(page: str, renamed: Mapping[str, str] | None = None) -> list[File | Command]:

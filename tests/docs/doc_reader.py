@@ -45,6 +45,7 @@ class Reader:
             (self.bin / name).write_text(SSH.format(program=shutil.which(name), home=self.home))
             (self.bin / name).chmod(0o755)
         self._places = _places(lab) if lab else {}
+        self.write(File("~/.ssh/config", ""))
 
     def write(self, file: File) -> None:
         """Write a file of a page; hosts get what tells the lab's from real ones: ports, keys, folders, locks."""

@@ -18,6 +18,7 @@ from doc_reader import Reader, walk, without_hosts
 
 import loadbook.tools
 from labs import own_lab
+from loadbook.hosts import sshd
 
 PAGES = ["tutorial.md", "howto-config.md", "howto-tool.md", "howto-jump-host.md", "howto-cloud.md"]
 ALONE = {"load1": ("driver",), "web1": ("web",)}
@@ -87,7 +88,8 @@ def test_a_configuration_of_ones_own(tmp_path):
 
 @long_in_a_lab
 def test_a_tool_of_ones_own(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")  # of those who log in to the lab, too
+    found = f'"PATH={tmp_path / "bin"}:{os.environ["PATH"]}"'  # by whoever logs in, as /usr/local/bin is
+    monkeypatch.setattr(sshd, "CONFIG", sshd.CONFIG.replace('"JMETER_HOME={jmeter}"', found))
     with own_lab(hosts=ALONE) as lab:
         walk(Reader(tmp_path, lab), "howto-tool.md", {"/usr/local/bin/": f"{tmp_path / 'bin'}/"})
 
