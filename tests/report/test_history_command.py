@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from pathlib import Path
 
 import manyruns
 import pytest
@@ -176,6 +178,19 @@ def test_what_is_asked_wrongly_is_said(steady, monkeypatch, capsys, words, said)
     code, _, err = history(monkeypatch, capsys, steady, *words)
     assert code == 2
     assert said in err
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs/history.md"
+COMMANDS = re.findall(
+    r"^loadbook history nginx-directives *([^#\n]*)", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=[words.strip() or "alone" for words in COMMANDS])
+def test_the_commands_of_the_page_run(steady, monkeypatch, capsys, words):
+    code, out, _ = history(monkeypatch, capsys, steady, *words.split())
+    assert code == 0
+    assert out
 
 
 def test_an_unknown_study_names_what_to_do(steady, monkeypatch, capsys):

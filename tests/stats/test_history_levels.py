@@ -22,6 +22,14 @@ def logs(values, error=0.004):
     return [(float(value), error) for value in values]
 
 
+def told(values, error=0.004):
+    return [(value, own, 10) for value, own in logs(values, error)]
+
+
+def noisy_runs(effects):
+    return [(*log, 10) for log in noisy(effects)]
+
+
 def noisy(effects, sd=0.004, seed=1):
     return logs(np.asarray(effects, float) + np.random.default_rng(seed).normal(0, sd, len(effects)))
 
@@ -74,28 +82,38 @@ def test_levels_of_one_value_each_are_told_apart():
 
 
 def test_a_worse_run_alarms_and_a_better_one_never():
-    past = noisy([0.03] * 10)
-    worse, better = (alarm(past, (0.03 + by, 0.004), better="higher", rate=0.01, margin=0.02) for by in (-0.05, 0.05))
+    past = noisy_runs([0.03] * 10)
+    worse, better = (
+        alarm(past, (0.03 + by, 0.004, 10), better="higher", rate=0.01, margin=0.02) for by in (-0.05, 0.05)
+    )
     assert worse.speaks
     assert not better.speaks
     assert worse.effect < worse.limit < worse.expected
 
 
 def test_of_times_a_longer_one_is_worse():
-    found = alarm(noisy([0.03] * 10), (0.08, 0.004), better="lower", rate=0.01, margin=0.02)
+    found = alarm(noisy_runs([0.03] * 10), (0.08, 0.004, 10), better="lower", rate=0.01, margin=0.02)
     assert found.speaks
     assert found.limit > found.expected
 
 
 def test_too_short_a_past_has_no_alarm():
-    past = noisy([0.0] * MIN_PAST)
-    assert alarm(past[1:], (-1.0, 0.004), better="higher", rate=0.01, margin=0.02) is None
-    assert alarm(past, (-1.0, 0.004), better="higher", rate=0.01, margin=0.02).speaks
+    past = noisy_runs([0.0] * MIN_PAST)
+    assert alarm(past[1:], (-1.0, 0.004, 10), better="higher", rate=0.01, margin=0.02) is None
+    assert alarm(past, (-1.0, 0.004, 10), better="higher", rate=0.01, margin=0.02).speaks
+
+
+def test_a_run_that_takes_itself_for_too_good_has_the_usual_error():
+    past, limits = noisy_runs([0.0] * 10), {}
+    for error, blocks in ((0.0004, 10), (0.004, 10), (0.04, 10), (0.0004, 1000)):
+        limits[error, blocks] = alarm(past, (0.0, error, blocks), better="higher", rate=0.01, margin=0.02).limit
+    assert limits[0.0004, 10] == limits[0.004, 10]
+    assert limits[0.04, 10] < limits[0.004, 10] < limits[0.0004, 1000]
 
 
 def test_the_limit_is_the_usual_prediction_interval():
     values = RNG.normal(0.02, 0.01, 12)
-    found = alarm(logs(values), (0.02, 0.004), better="higher", rate=0.01, margin=0.02)
+    found = alarm(told(values), (0.02, 0.004, 10), better="higher", rate=0.01, margin=0.02)
     half = stats.t.ppf(0.99, 11) * values.std(ddof=1) * math.sqrt(1 + 1 / 12)
     assert math.log1p(found.limit) == pytest.approx(values.mean() - half, rel=1e-3)
 

@@ -110,11 +110,11 @@ class HistoryPage:
     def table(self) -> Table:
         """Return every run, the newest first."""
         several = len(self.runs.hosts) > 1
-        columns = [Column("Run"), Column("Began (UTC)"), *([Column("Hosts")] if several else []),
-                   Column("Counts", wrap=True), Column(OTHERWISE, wrap=True)]  # fmt: skip
+        columns = [Column("Run"), Column("Began (UTC)"), *([Column("Hosts")] if several else []), Column("Counts"),
+                   Column(OTHERWISE, wrap=True)]  # fmt: skip
         rows = [[seen.run, words.moment(seen.started) if seen.started else DASH,
                  *([words.letter(seen.hosts) if seen.hosts >= 0 else DASH] if several else []),
-                 f"no: {seen.left_out}" if seen.left_out else self._counting(seen), self._otherwise(seen)]
+                 self._counting(seen), self._otherwise(seen)]
                 for seen in reversed(self.history.runs)]  # fmt: skip
         return Table("Every run", columns, rows)
 
@@ -122,17 +122,18 @@ class HistoryPage:
         """Return of how many of its comparisons a run counts."""
         points = [p for course in self.history.courses for p in course.points if p.run == seen.run]
         counting = sum(point.counts for point in points)
-        return "yes" if counting == len(points) and points else f"in {counting} of {len(points)} comparisons"
+        return "no" if not counting else "yes" if counting == len(points) else f"{counting} of {len(points)}"
 
     def _otherwise(self, seen: Seen) -> str:
-        found = self._said(self.runs.changed.get(seen.run, []))
-        anew = {
-            words.asked_anew(course, place)
-            for course in self.history.courses
-            for place in course.asked_anew
-            if course.points[place].run == seen.run
-        }
-        return "; ".join([*sorted(anew), *found]) or (DASH if seen.left_out else "nothing that is recorded")
+        """Return why a run does not count, which question is another one, and every condition that changed."""
+        points = [
+            (course, k) for course in self.history.courses for k, p in enumerate(course.points) if p.run == seen.run
+        ]
+        anew = {words.asked_anew(course, k) for course, k in points if k in course.asked_anew}
+        why = [] if seen.left_out else [words.counted_as(course, course.points[k]) for course, k in points]
+        said = [seen.left_out, *filter(None, why), *sorted(anew), *self._said(self.runs.changed.get(seen.run, []))]
+        first = seen.hosts >= 0 and seen.run not in self.runs.changed and not seen.left_out
+        return "; ".join(filter(None, said)) or ("the first run on these hosts" if first else "nothing recorded")
 
     def doubts(self) -> Block:
         """Show in words what the history cannot tell."""
@@ -161,7 +162,7 @@ class HistoryPage:
         }
 
 
-OTHERWISE = "Otherwise than in the run before on these hosts"
+OTHERWISE = "Why not; what is otherwise than in the run before on these hosts"
 NOTHING = "Nothing to draw: no run has an effect."
 DOUBTS = (
     "Effects are ratios to the baseline of their own run: what makes everything slower moves none of them.",

@@ -1,7 +1,9 @@
 """Is the newest run worse than its past? A prediction interval of its effect, from runs that it can be held against.
 
 One-sided, towards worse. If runs scatter normally about one level, `rate` of all runs raise a false alarm in any of
-the study's comparisons: each of m comparisons has rate / m (Bonferroni), as they share a baseline.
+the study's comparisons: each of m comparisons has rate / m (Bonferroni), as they share a baseline. A run's own error is
+an estimate from its few blocks: a newest run that took itself for better than such runs usually are would ring too
+often, so its error is at least the usual one.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from loadbook.core.metrics import Direction
 from loadbook.stats.history.level import level
 
+Told = tuple[float, float, int]  # log of the ratio, its standard error, blocks
 MIN_PAST = 4  # earlier runs: with fewer, hardly anything could be found
 NIGHTS = 365
 
@@ -35,14 +38,12 @@ class Alarm:
     power: float
 
 
-def alarm(
-    past: Sequence[tuple[float, float]], newest: tuple[float, float], *, better: Direction, rate: float, margin: float
-) -> Alarm | None:
+def alarm(past: Sequence[Told], newest: Told, *, better: Direction, rate: float, margin: float) -> Alarm | None:
     """Hold the newest run against its past; None where that is too short.
 
     Parameters
     ----------
-    past, newest : log of the ratio and its standard error, of each run.
+    past, newest : what each run told.
     rate : the share of false alarms of this one comparison.
     margin : ratio minus 1, as the study declares it.
     """
@@ -50,8 +51,9 @@ def alarm(
         return None
     from scipy.special import stdtr, stdtrit
 
-    found = level(past)
-    sign, error, free = (1 if better == "higher" else -1), found.next_error(newest[1]), len(past) - 1
+    found = level([(log, error) for log, error, _ in past])
+    error = found.next_error(max(newest[1], _usual(past, newest[2])))
+    sign, free = (1 if better == "higher" else -1), len(past) - 1
     reach = float(stdtrit(free, 1 - rate))
     limit = found.mean - sign * reach * error
     return Alarm(
@@ -64,6 +66,11 @@ def alarm(
         margin=margin,
         power=float(stdtr(free, math.log1p(margin) / error - reach)),
     )
+
+
+def _usual(past: Sequence[Told], blocks: int) -> float:
+    """Return the standard error that a run of so many blocks usually has, by those before it."""
+    return math.sqrt(sum(error**2 * count for _, error, count in past) / len(past) / blocks)
 
 
 def a_year(rate: float) -> float:

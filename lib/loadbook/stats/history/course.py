@@ -244,9 +244,8 @@ def _course(
     if not _judged(points, runs):
         return replace(course, silence=_not_judged(points, runs))
     past = _past(points)
-    newest = points[-1].effect.log
-    assert newest is not None
-    found = alarm(_logs(points, past), newest, better=better, rate=rate, margin=margin)
+    told = [(*log, points[place].effect.blocks) for place in (*past, -1) if (log := points[place].effect.log)]
+    found = alarm(told[:-1], told[-1], better=better, rate=rate, margin=margin)
     if found is None:
         return replace(course, silence=_too_few(len(past)))
     return replace(course, alarm=found, stretches=_without_newest(course, past) if found.speaks else stretches)
@@ -289,11 +288,13 @@ def _too_few(past: int) -> str:
 
 
 def _asked_anew(points: Sequence[Point]) -> dict[int, tuple[str, ...]]:
-    """Return the places at which another question is asked than in the run before, and in which of its parts."""
-    found = {}
-    for place, (before, after) in enumerate(pairwise(points), 1):
-        ours, theirs = before.effect.asked, after.effect.asked
+    """Return the places at which another question is asked than before on these hosts, and in which of its parts."""
+    found, last = {}, dict[int, Point]()
+    for place, point in enumerate(points):
+        theirs = point.effect.asked
+        ours = last.get(point.hosts, point).effect.asked
         parts = [part for part in dict.fromkeys([*ours, *theirs]) if ours.get(part) != theirs.get(part)]
         if parts:
             found[place] = tuple(parts)
+        last[point.hosts] = point
     return found

@@ -78,8 +78,9 @@ def stand(course: Course) -> str:
 
 
 def latest(course: Course) -> Stretch | None:
-    """Return the stretch of the newest run that counts."""
-    return max(course.stretches, key=lambda stretch: stretch.places[-1], default=None)
+    """Return the stretch of the newest run that counts; of one that alarms, the level that it fell from."""
+    mine = {point.hosts for point in course.points[-1:] if point.counts}
+    return max(course.stretches, key=lambda stretch: (stretch.hosts in mine, stretch.places[-1]), default=None)
 
 
 def effect(stretch: Stretch) -> str:
@@ -138,9 +139,9 @@ def asked_anew(course: Course, place: int) -> str:
     return f"another question: {joined(course.asked_anew[place])}"
 
 
-def counted_as(point: Point) -> str:
+def counted_as(course: Course, point: Point) -> str:
     """Return why a point does not count, or nothing."""
-    return "" if point.counts else f"does not count: {point.why}"
+    return "" if point.counts else f"{course.label}: {point.why}"
 
 
 def how_changes(found: History) -> str:
