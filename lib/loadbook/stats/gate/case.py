@@ -73,5 +73,6 @@ class Judged:
     def _accepted(self) -> str:
         asked = [case for case in self.of("passed") if case.kind == "comparison"]
         open_ones = [case.name for case in self.of("passed") if case.undecided]
-        said = f", {len(asked)} of {len(asked)} comparisons are acceptable" if asked else ""
+        count = "its comparison is" if len(asked) == 1 else f"all {len(asked)} comparisons are"
+        said = f", {count} acceptable" if asked else ""
         return said + (f"; undecided, which the study lets pass: {', '.join(open_ones)}" if open_ones else "")
