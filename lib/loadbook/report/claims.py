@@ -20,12 +20,14 @@ def judge(data: RunData, analysis: Analysis, level: float) -> list[Judged]:
 
 
 def published_block(source: str, judged: Sequence[Judged], analysis: Analysis) -> Block:
-    """Show the article's claims beside what was found here: picture, a row per claim, source."""
-    shown, rows = drawn(published, judged, analysis), [row_of(one) for one in judged]
+    """Show the article's claims beside what was found here: picture where there is something to draw, rows, source."""
+    answer, rows = published.answer(judged, analysis), [row_of(one) for one in judged]
+    able = any(line.drawn for line in published.lines_of(judged))
+    head = markup(drawn(published, judged, analysis)) if able else render("note.html.j2", text=answer)
     note = f"Source: {source}."
     said = "\n".join(f"{r['glyph']} {r['title']}: {r['word']}. {r['evidence']}" for r in rows)
-    html = markup(shown) + render("claims.html.j2", claims=rows) + render("note.html.j2", text=note)
-    return Block(str(html), str(clean(f"{shown.answer}\n{said}\n{note}")))
+    html = head + render("claims.html.j2", claims=rows) + render("note.html.j2", text=note)
+    return Block(str(html), str(clean(f"{answer}\n{said}\n{note}")))
 
 
 def row_of(one: Judged) -> dict[str, str]:
