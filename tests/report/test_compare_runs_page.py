@@ -50,10 +50,10 @@ def told_otherwise(layout: Layout, change: Callable[[dict[str, Any]], Any], run:
     write_json(path, record)
 
 
-def with_kernel(layout: Layout, kernel: str) -> None:
+def with_fact(layout: Layout, name: str, value: str) -> None:
     for path in layout.run(STUDY, NEWER).facts.glob("*.json"):
         facts = json.loads(path.read_text())
-        facts["kernel"]["value"] = kernel
+        facts[name]["value"] = value
         path.write_text(json.dumps(facts))
 
 
@@ -69,7 +69,7 @@ def upgraded(tmp_path_factory: Any) -> Layout:
     """Before and after an upgrade: another kernel and server, and tcp_nopush lost its effect."""
     layout = pair(tmp_path_factory.mktemp("upgraded"), usual_arms(), upgraded_arms())
     told_otherwise(layout, lambda record: record["service_versions"].update({"web-1": "nginx 1.24.0"}))
-    with_kernel(layout, "6.8.0-1")
+    with_fact(layout, "kernel", "6.8.0-1")
     return layout
 
 
@@ -155,6 +155,15 @@ def test_levels_stand_side_by_side_only_where_identity_agrees(page: ComparePage,
     )
     shown = cases["one"].levels().text
     assert "Older run, ok/s" in shown and re.search(r"baseline +4\d,\d\d\d", shown)
+
+
+def test_a_reboot_is_told_and_levels_are_shown(tmp_path: Path) -> None:
+    layout = CASES["one"](tmp_path)
+    with_fact(layout, "boot_id", "another")
+    page = page_of(layout)
+    assert "driver and web: boot" in page.conditions().text and "booted anew" in page.conditions().text
+    assert "another" not in page_html(page).replace("another machine", "")
+    assert "Older run, ok/s" in page.levels().text
 
 
 def test_levels_of_an_imported_run_are_not_shown(tmp_path: Path) -> None:

@@ -159,6 +159,28 @@ def test_the_smaller_margin_judges() -> None:
     assert words(two_runs(older, newer, ALIKE)) == {"x": "undecided"}
 
 
+def test_the_lower_side_of_the_newer_and_the_upper_of_the_older_bound_a_fall() -> None:
+    even = compare(noisy(10, {"base": 0.0, "x": 0.02}, sd=0.002), "x", "base")
+    older = replace(even, effect=0.02, ci95=(0.019, 0.021), ci90=(0.019, 0.021))
+    newer = replace(older, ci95=(-0.05, 0.021))
+    found, turned = shift(older, newer), shift(newer, older)
+    assert found is not None and turned is not None
+    assert found.ci95[0] < -0.05 and found.ci95[1] < 0.01
+    assert turned.ci95[0] > -0.01 and turned.ci95[1] > 0.05
+
+
+def test_agreement_is_that_of_the_90_percent_interval() -> None:
+    even = compare(noisy(10, {"base": 0.0, "x": 0.02}, sd=0.002), "x", "base")
+    found = shift(replace(even, effect=0.02, ci95=(0.007, 0.033)), replace(even, effect=0.02, ci95=(0.007, 0.033)))
+    assert found is not None and found.ci95[1] > found.ci90[1]
+    margin = (found.ci95[1] + found.ci90[1]) / 2
+    one = replace(run({"x": 0.02}), margin=margin)
+    row_of = replace(one.row("x"), verdict=replace(one.row("x").verdict, comparison=replace(
+        one.row("x").verdict.comparison, effect=0.02, ci95=(0.007, 0.033))))  # fmt: skip
+    both = replace(one, rows=(one.rows[0], row_of))
+    assert words(two_runs(both, both, ALIKE)) == {"x": "agrees"}
+
+
 def test_blocks_that_would_decide_do() -> None:
     """As many blocks as the forecast asks for decide in most of two such runs."""
 
