@@ -17,6 +17,7 @@ from doc_pages import DOCS, Command, File, seen, steps
 from doc_reader import Reader, walk, without_hosts
 
 import loadbook.tools
+from commands import exit_code
 from labs import own_lab
 from loadbook.hosts import sshd
 
@@ -72,6 +73,17 @@ def test_everything_that_needs_no_host(page, tmp_path, own_tools, monkeypatch, c
             reader.call(step, monkeypatch, capfd)
             done += "dry-run" in step.line
     assert done, f"{page} shows no dry run"
+
+
+def test_what_no_hosts_file_names_is_refused_as_the_page_says(tmp_path, monkeypatch, capsys):
+    reader = Reader(tmp_path)
+    for step in steps("howto-cloud.md"):
+        if isinstance(step, File):
+            reader.write(step._replace(text=re.sub(r"^external = \[.*\n", "", step.text, flags=re.MULTILINE)))
+    monkeypatch.chdir(reader.root)
+    assert exit_code(monkeypatch, "plan", "cloud", "--hosts", "hosts.toml") == 2
+    (shown,) = re.findall(r"```\n(hosts.toml: 1 problem\n.*?)```", (DOCS / "howto-cloud.md").read_text(), re.DOTALL)
+    assert shown in capsys.readouterr().err
 
 
 @long_in_a_lab
