@@ -66,7 +66,7 @@ def course(said, treatment="tcp-nopush"):
 def test_no_alarm_is_exit_code_0_and_says_what_would_have_been_one(steady, monkeypatch, capsys):
     code, out, _ = history(monkeypatch, capsys, steady, "--alarm")
     assert code == 0
-    assert "The newest run is not worse than its past" in out
+    assert "The newest run is not shown to be worse than its past" in out
     assert "would be one, by its 6 runs before it" in out
     assert "1 in 100 raises a false alarm in its comparison: about 3.6 in a year of nightly runs" in out
 
@@ -208,5 +208,5 @@ def test_in_a_cell_it_is_frames_sentences_and_a_picture(steady, monkeypatch):
     assert list(found.runs["left_out"]) == [""] * 7
     assert found.sentences[0].startswith("tcp_nopush on stands at +")
     assert found.sentences[0] in repr(found)
-    assert found.plot().answer == "The newest run is not worse than its past; no change is visible."
+    assert found.plot().answer == "The newest run is not shown to be worse than its past; no change is visible."
     assert "answer" in found._repr_html_()

@@ -165,11 +165,14 @@ def test_the_headline_says_what_is_worse_what_changed_and_what_cannot_be_said():
     assert words.headline(history([])) == "0 runs that count: there is no history yet."
     assert "there is no history yet" in words.headline(history(runs(1)))
     assert words.headline(history(runs(3))).startswith("No alarm can be raised yet; there are too few runs")
-    assert words.headline(history(runs(12))) == "The newest run is not worse than its past; no change is visible."
+    assert (
+        words.headline(history(runs(12)))
+        == "The newest run is not shown to be worse than its past; no change is visible."
+    )
     fallen = history(runs(12, of=lambda k: -0.2 if k == 11 else 0.0))
     assert words.headline(fallen) == "The newest run is worse than its past: tuned."
     stepped = history(runs(24, of=lambda k: 0.1 if k < 12 else 0.0))
-    assert words.headline(stepped) == "The newest run is not worse than its past; tuned changed on the way."
+    assert words.headline(stepped) == "The newest run is not shown to be worse than its past; tuned changed on the way."
 
 
 def test_the_rate_is_said_per_run_and_per_year():

@@ -31,7 +31,7 @@ def headline(found: History) -> str:
         return f"{runs(found.counting)} that count{'s' if found.counting == 1 else ''}: there is no history yet."
     if found.alarms:
         return f"The newest run is worse than its past: {_names(found.alarms)}."
-    judged = "The newest run is not worse than its past" if found.judged else "No alarm can be raised yet"
+    judged = "The newest run is not shown to be worse than its past" if found.judged else "No alarm can be raised yet"
     changed = [course for course in found.treatments if course.changed]
     if changed:
         return f"{judged}; {_names(changed)} changed on the way."
