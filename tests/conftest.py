@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from fault_table import (  # noqa: F401
     pytest_addoption,
@@ -14,6 +15,10 @@ from fault_table import (  # noqa: F401
     pytest_terminal_summary,
 )
 from spread import pytest_xdist_make_scheduler  # noqa: F401
+
+# how long an example takes is a property of the machine, and of who else uses it
+settings.register_profile("loadbook", deadline=None)
+settings.load_profile("loadbook")
 
 if TYPE_CHECKING:
     from loadbook.hosts.lab import Lab

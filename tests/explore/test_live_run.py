@@ -173,6 +173,7 @@ def test_a_killed_kernel_does_not_end_the_run_and_the_same_call_shows_it_again(p
 
 
 @pytest.mark.alone
+@pytest.mark.long
 def test_a_stopped_run_goes_on(project, monkeypatch):
     layout, hosts = project
     monkeypatch.chdir(layout.root)

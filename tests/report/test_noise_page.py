@@ -151,6 +151,7 @@ def test_a_laboratory_that_contradicts_itself_says_so_first(tmp_path):
     assert page.summary()["verdict"]["sentence"] == first
 
 
+@pytest.mark.long
 def test_one_arm_alone_is_a_record_too(tmp_path):
     layout = make_project(tmp_path, {"baseline": Arm()}, name="alone", blocks=30, traces=False)
     page = NoisePage(load_run(layout, "alone"))

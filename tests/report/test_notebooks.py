@@ -99,7 +99,10 @@ def papermill(layout, *arguments, cwd):
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize(("folder", "name"), [(".", "run_quality"), ("notebooks", "config_effects")])
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [(".", "run_quality"), pytest.param("notebooks", "config_effects", marks=pytest.mark.long)],
+)
 def test_plain_papermill_works_from_the_project_and_from_its_notebooks(layout, folder, name, tmp_path):
     cwd, out = layout.root / folder, tmp_path / "o.ipynb"
     source = os.path.relpath(layout.notebooks / f"{name}.ipynb", cwd)
@@ -111,7 +114,8 @@ def test_plain_papermill_works_from_the_project_and_from_its_notebooks(layout, f
 
 @pytest.mark.fault(47)
 @pytest.mark.parametrize(
-    ("name", "value", "said"), [("studdy", "x", "did you mean 'study'"), ("level", "high", "a number")]
+    ("name", "value", "said"),
+    [("studdy", "x", "did you mean 'study'"), pytest.param("level", "high", "a number", marks=pytest.mark.long)],
 )
 def test_plain_papermill_refuses_a_misfit(layout, name, value, said, tmp_path):
     done = papermill(layout, "notebooks/config_effects.ipynb", tmp_path / "o.ipynb", "-p", name, value, cwd=layout.root)

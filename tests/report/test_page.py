@@ -199,6 +199,7 @@ def test_more_errors_are_said_first(tmp_path):
     assert html.index("Were there errors?") < html.index("How large is each effect?")
 
 
+@pytest.mark.long
 def test_sixteen_treatments_odd_names_and_sizes(tmp_path):
     dice = random.Random(3)
     labels = ["名前が日本語の設定", "a $dollar$ _name_", "x < y & z", "a name that is exactly forty letters long"]

@@ -72,6 +72,7 @@ def test_sources_stand_beside_each_other(data):
     assert traces_told.agreement(data.traces, data.trials, windows) == "One source for each host."
 
 
+@pytest.mark.long
 def test_a_machine_that_only_files_know(data):
     edge = data.traces[data.traces["host"] == "web"].assign(host="edge", role="balancer", source="munin")
     more = pd.concat([data.traces, edge])

@@ -64,6 +64,7 @@ def test_between_looks_there_is_no_verdict(tmp_path):
     assert "is faster" not in page.effects().text
 
 
+@pytest.mark.long
 def test_an_always_valid_run_says_so_at_any_number_of_blocks(tmp_path):
     data = run(tmp_path, stopping={"rule": "always-valid"})
     page = EffectsPage(replace(data, trials=data.trials[data.trials["block"] <= 9]))

@@ -159,6 +159,7 @@ def test_one_large_effect_does_not_make_others() -> None:
     assert claims <= 9
 
 
+@pytest.mark.long
 def test_three_factors_that_act_together_are_told() -> None:
     names = ("a", "b", "c")
     assert analysed(factorial_study(names, 8), {names: 0.2}).three == ("a x b x c",)

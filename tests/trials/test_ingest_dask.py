@@ -27,6 +27,7 @@ def cluster(workers):
     )
 
 
+@pytest.mark.long
 def test_two_workers_of_a_cluster_make_the_same_bytes(layout, monkeypatch, capsys):
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
     alone = {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")}

@@ -290,6 +290,7 @@ print(module.ingest(RunPaths(Path(sys.argv[1]), Path(sys.argv[2])), say=print).r
 """
 
 
+@pytest.mark.long
 def test_workers_do_not_run_the_program_that_calls(paths, tmp_path):
     script = tmp_path / "mine.py"
     script.write_text(NO_GUARD)

@@ -128,6 +128,7 @@ def test_always_valid_looks_after_every_block_and_blocks_may_be_added_at_any_tim
     assert (after.stand.added, after.planned_blocks) == (0, found.planned_blocks + 2)
 
 
+@pytest.mark.long
 def test_an_undecided_run_goes_on_to_its_last_look_and_between_looks_there_is_no_verdict(layout, go):
     paths, notes = go("looks", SMALL, **TWO, until=7)
     assert f"look 1 of 2 (5 blocks): undecided: {SMALL}" in notes
@@ -152,6 +153,7 @@ def test_a_run_that_died_after_its_decision_ends_there(layout, go):
     assert len(events(paths, "looked")) == 1
 
 
+@pytest.mark.long
 def test_blocks_added_to_a_fixed_number_make_the_run_exploratory(layout, go, monkeypatch, capsys):
     paths, _ = go("fixed", HUGE, lines="blocks = 5")
     before = {p: p.read_bytes() for p in (paths.plan, *paths.trials.glob("*/*")) if p.is_file()}
