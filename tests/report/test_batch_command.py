@@ -203,6 +203,23 @@ def test_two_calls_of_one_batch_do_not_meet(layout, tmp_path):
     assert first.wait(timeout=PATIENCE_S) == 130
 
 
+@pytest.mark.lab
+@pytest.mark.long
+def test_a_build_gate_that_fails_is_exit_code_1(layout):
+    path = layout.studies / INCLUDED
+    path.write_text(path.read_text().replace('["swift"]', '["config_effects"]'))
+    gate = '\n[gate]\nundecided = "fail"\nfail_on = ["faster", "slower"]\n'
+    (layout.studies / "first.toml").write_text((layout.studies / "first.toml").read_text() + gate)
+    file = layout.root / "nightly.toml"
+    file.write_text(f'[[entry]]\nstudy = "first"\nhosts = "{REPLAY}"\n')
+    done = loadbook(layout, "batch", str(file))
+    out, err = done.communicate(timeout=PATIENCE_S)
+    assert done.returncode == 1, out + err
+    assert "✕ unacceptable" in out and "Build gate: failed." in out
+    (row,) = kept(layout)["entries"]
+    assert (row["state"], row["exit_code"], row["summary"]["gate"]["outcome"]) == ("done", 1, "failed")
+
+
 def children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 

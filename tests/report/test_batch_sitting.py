@@ -122,7 +122,8 @@ def test_a_row_says_what_came_of_its_entry_and_so_does_the_file(stage):
     assert row["pages"] == [{"notebook": "config_effects", "page": "a.html", "executed": "a.ipynb"}]
     assert (kept["exit_code"], kept["ended"] is not None, done.left) == (0, True, [])
     assert [job.folder for job in stage.jobs] == [str(stage.folder)] * 2
-    assert [line for line in stage.told if "done" in line] == ["a done, 10\u00a0s", "b done, 10\u00a0s"]
+    said = [line for line in stage.told if "done" in line]
+    assert said == [f"{name} done, 10\u00a0s; {k} of 2 entries are over" for k, name in enumerate("ab", 1)]
 
 
 def test_a_failure_is_a_row_with_its_reason_and_the_others_go_on(stage):
@@ -138,8 +139,9 @@ def test_a_failure_is_a_row_with_its_reason_and_the_others_go_on(stage):
 
 
 def test_a_run_that_failed_fails_all_its_reports_and_a_report_itself_alone(stage):
-    stage.scripts["a"] = ([FAILED], 0)
-    assert states(stage.sit([work("a", "x", "y")])) == {"x": "failed", "y": "failed"}
+    stage.scripts["a"] = ([*ran("r")[:1], FAILED], 0)
+    done = stage.sit([work("a", "x", "y")])
+    assert (states(done), done.entries[0].run) == ({"x": "failed", "y": "failed"}, None)
     stage.scripts["a"] = ([*ran("r"), {"kind": "report", "name": "x"}, FAILED | {"name": "x"}, *reported("y")], 0)
     done = stage.sit([work("a", "x", "y")], new=True)
     assert states(done) == {"x": "failed", "y": "done"}
@@ -216,6 +218,8 @@ def test_fail_fast_starts_nothing_more_and_the_round_is_not_over(stage):
 
 
 def test_reports_that_failed_need_no_second_run_and_added_blocks_are_remembered(stage):
+    stage.layout.run("a", "run-a").plan.parent.mkdir(parents=True)
+    stage.layout.run("a", "run-a").plan.touch()
     adding = {"kind": "adding", "run": "run-a", "blocks_after": 12}
     stage.scripts["a"] = ([adding, *ran("run-a"), {"kind": "report", "name": "a"}, FAILED | {"name": "a"}], 0)
     works = [work("a", more=4)]

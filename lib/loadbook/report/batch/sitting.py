@@ -146,6 +146,7 @@ class Sitting:
         self.round.row(work.reports[0]).ran_s += said.get("ran_s", 0.0)
         for row in [self.round.row(at)] if at else map(self.round.row, self._left(work)):
             row.state, row.exit_code, row.reason, row.next = "failed", said["exit_code"], said["reason"], said["next"]
+            row.run = row.run if row.run in self.layout.runs(work.study) else None  # it may never have begun
             row.reported_s = said.get("took_s", 0.0)
             self._told(work, row)
 
@@ -164,7 +165,9 @@ class Sitting:
     def _told(self, work: Work, row: Row) -> None:
         took_s = row.ran_s + row.reported_s
         took, why = f", {seconds(took_s)}" if took_s else "", f": {row.reason}" if row.reason else ""
-        self.on_event(work, row.name, Progress("note", f"{row.state}{took}{why}"), self.remaining_s)
+        rows = self.round.entries
+        over = f"{sum(one.state in ('done', 'failed') for one in rows)} of {len(rows)} entries are over"
+        self.on_event(work, row.name, Progress("note", f"{row.state}{took}{why}; {over}"), self.remaining_s)
 
     def _keep(self) -> None:
         self.round.keep(self.folder)
