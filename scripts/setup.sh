@@ -95,7 +95,14 @@ if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then
     "$python" -m venv .venv
 fi
 if [ "$(cat "$stamp" 2>/dev/null)" != "$want" ]; then
-    say "installing Python packages from $lock (about a minute)"
+    total=$(grep -c '^[A-Za-z0-9].*==' "$lock")
+    say "installing $total Python packages from $lock (a minute or two; longer on a busy machine)"
+    while sleep 15 </dev/null >/dev/null 2>&1; do
+        say "$(find .venv -maxdepth 4 -name '*.dist-info' | wc -l) of at most $total packages are there"
+    done &
+    ticker=$!
+    trap 'kill $ticker 2>/dev/null' EXIT
+    trap 'exit 130' INT TERM
     .venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r "$lock" >&2
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
     echo "$want" >"$stamp"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.cli.say import echo
+from loadbook.cli.say import echo, echo_now
 from loadbook.records.layout import Layout, layout
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _stopped_by_signals(sitting: Sitting) -> Iterator[None]:
     """Have Ctrl-C and SIGTERM interrupt every worker, and the second time have them wait for nothing."""
 
     def heard(signum: int, frame: FrameType | None) -> None:
-        echo(_AGAIN if sitting.lanes.stops else _FIRST, err=True)
+        echo_now(_AGAIN if sitting.lanes.stops else _FIRST)
         sitting.lanes.stop()
 
     # a shell starts what it puts into the background deaf to Ctrl-C, and means it

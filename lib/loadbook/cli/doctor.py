@@ -50,7 +50,7 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
     checks += check_hosts(path, known, wanted, probes)
     _print(checks)
     missing = sum(check.state == "missing" for check in checks)
-    echo(f"{missing or 'no'} thing{'s' if missing != 1 else ''} missing", err=True)
+    echo(f"{missing} thing{'s' if missing != 1 else ''} missing" if missing else "nothing is missing", err=True)
     if missing:
         sys.exit(3)
 

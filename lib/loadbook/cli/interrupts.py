@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 from types import FrameType
 
-from loadbook.cli.say import echo
+from loadbook.cli.say import echo, echo_now
 
 EXIT_CODE = 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -28,7 +28,7 @@ def interrupts(hosts_file: Path) -> Iterator[None]:
     def heard(signum: int, frame: FrameType | None) -> None:
         nonlocal seen
         seen += 1
-        echo(_SECOND.format(quote(str(hosts_file))) if seen > 1 else _FIRST, err=True)
+        echo_now(_SECOND.format(quote(str(hosts_file))) if seen > 1 else _FIRST)
         raise KeyboardInterrupt
 
     # a shell starts what it puts into the background deaf to Ctrl-C, and means it

@@ -1,0 +1,36 @@
+"""Ctrl-C at the worst moment: while the progress of a run is being written."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from loadbook.cli.interrupts import interrupts
+
+
+class InterruptedOnce(io.RawIOBase):
+    """A terminal on which Ctrl-C is pressed during the first write."""
+
+    pressed = False
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        if not self.pressed:
+            self.pressed = True
+            os.kill(os.getpid(), signal.SIGINT)
+        return len(data)
+
+
+def test_an_interrupt_while_stderr_is_written_is_no_other_error(monkeypatch, capfd):
+    terminal = io.TextIOWrapper(io.BufferedWriter(InterruptedOnce()), write_through=True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with pytest.raises(KeyboardInterrupt), interrupts(Path("hosts.toml")):
+        print("block 1 of 6", file=sys.stderr, flush=True)
+    assert "interrupted: the load is ended" in capfd.readouterr().err
