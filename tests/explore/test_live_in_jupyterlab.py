@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from chrome import BINARY, Chrome
 from nbformat.v4 import new_code_cell, new_notebook
-from replayed import longer, playable
+from replayed import playable
 from workbench import Notebook, served
 
 from loadbook.explore import runner
@@ -29,7 +29,6 @@ LARGEST = 60_000  # bytes of a saved notebook: the style of the pages twice, and
 @pytest.fixture
 def project(tmp_path):
     layout, hosts = playable(tmp_path / "home")
-    longer(layout, hosts)
     cells = ["import loadbook as lb", f"lb.run({STUDY!r}, hosts={hosts!r}, execute=True)"]
     made = new_notebook(cells=[new_code_cell(cell) for cell in cells])
     made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -84,22 +83,27 @@ def begun(chrome, lab, layout):
     return book
 
 
+def outputs_in(saved):
+    return json.loads(saved.read_text())["cells"][1]["outputs"]
+
+
 def to_its_end(book, layout):
     found = book.until(lambda now: "is complete" in text(now) and now["idle"], 240)
-    assert "120 of 120 trials" in text(found)
+    assert "32 of 32 trials" in text(found)
     book.keep("live-complete")
-    book.command("docmanager:save")
-    time.sleep(2)
-    saved = layout.notebooks / "live.ipynb"
+    book.told("context.save()")
+    saved, deadline = layout.notebooks / "live.ipynb", time.monotonic() + 60
+    while len(outputs_in(saved)) != 2 and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert len(outputs_in(saved)) == 2
     assert saved.stat().st_size < LARGEST
-    assert len(json.loads(saved.read_text())["cells"][1]["outputs"]) == 2
     assert len(layout.runs(STUDY)) == 1
 
 
 def test_a_closed_browser_does_not_end_it_and_the_cell_shows_it_again(project, lab, tmp_path):
     with Chrome(tmp_path / "first") as chrome:
         begun(chrome, lab, project)
-    reached(project, done(project) + 8)
+    reached(project, done(project) + 4)
     with Chrome(tmp_path / "second") as chrome:
         shown_again(chrome, lab, project)
 
@@ -116,19 +120,19 @@ def shown_again(chrome, lab, project):
         book.until(lambda found: found["idle"], 60)
         book.command("notebook:run-all-cells")
         again = book.until(lambda found: "trials done" in text(found), 60)
-        assert f"{done(project)} of 120 trials done" in text(again)
+        assert f"{done(project)} of 32 trials done" in text(again)
         book.keep("live-again")
     to_its_end(book, project)
 
 
 def test_a_restarted_kernel_does_not_end_it_and_the_cell_shows_it_again(project, lab, chrome):
     book = begun(chrome, lab, project)
-    chrome.value("void window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
-    reached(project, done(project) + 8)
+    book.told("sessionContext.session.kernel.restart()")
+    reached(project, done(project) + 4)
     with halted(project):
         book.until(lambda found: found["idle"], 60)
         book.command("notebook:run-all-cells")
-        book.until(lambda found: f"{done(project)} of 120 trials done" in text(found), 30)
+        book.until(lambda found: f"{done(project)} of 32 trials done" in text(found), 30)
     to_its_end(book, project)
 
 
@@ -137,6 +141,6 @@ def test_an_interrupt_stops_it_and_the_cell_goes_on(project, lab, chrome):
     book.command("notebook:interrupt-kernel")
     found = book.until(lambda now: "Run this cell again" in text(now) and now["idle"], 90)
     assert runner.attached(project.study_raw(STUDY)) is None
-    assert 0 < done(project) < 120, text(found)
+    assert 0 < done(project) < 32, text(found)
     book.command("notebook:run-all-cells")
     to_its_end(book, project)

@@ -89,6 +89,11 @@ class Notebook:
             time.sleep(0.5)
         raise AssertionError(f"after {wait_s} s: {json.dumps(found)[:2000]}")
 
+    def told(self, what: str) -> None:
+        """Have JavaScript called of the notebook's page, `context.save()` say."""
+        page = "[...window.jupyterapp.shell.widgets('main')].find(one => one.context && one.content.widgets)"
+        self.chrome.value(f"void {page}.{what}")
+
     def command(self, name: str) -> None:
         """Give a command of JupyterLab's menus."""
         self.chrome.value(f"void window.jupyterapp.commands.execute('{name}')")

@@ -189,6 +189,8 @@ def answer(
     """Return which resource was full during the measured time, and whether it was the driver's."""
     shown = read_block(traces, trials, hosts, links, windows, block, rates)
     judged = [(t, share) for t in shown.tracks if (share := shown.full_share(t)) is not None]
+    if not any(trial.valid for trial in shown.trials):
+        return f"Not known: no trial of block {shown.number} counts."
     if not judged:
         return "Not known: no monitor recorded a resource whose capacity is known in this block."
     watched = [share for track, share in judged if track.driver]

@@ -87,7 +87,8 @@ class Block:
         """Return what a panel's title says: how often the resource was full, or how much was used at most."""
         values, share = self.measured(track), self.full_share(track)
         if values.empty:
-            return "not measured" + ("" if len(track.data) else ": no monitor")
+            why = "" if any(t.valid for t in self.trials) else ": no trial counts"
+            return "not measured" + (why if len(track.data) else ": no monitor")
         highest = float(values.max())
         if share is None:
             return f"at most {f'{highest:,.0f}' if highest >= 100 else f'{highest:.3g}'}{track.words}"
