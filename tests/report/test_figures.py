@@ -373,6 +373,13 @@ def test_traces_name_the_full_resource_and_what_was_not_watched():
     assert "not measured: no monitor" in words(traces.draw(silent.traces, silent.trials, silent.hosts, silent.labels))
 
 
+def test_traces_of_a_block_of_which_no_trial_counts_are_not_told_as_unwatched():
+    m = mock("plain")
+    none = m.trials.assign(valid=False)
+    assert "no trial of block" in traces.answer(m.traces, none, m.hosts, m.labels)
+    assert "not measured: no trial counts" in words(traces.draw(m.traces, none, m.hosts, m.labels))
+
+
 def test_traces_blame_the_driver_when_it_was_full():
     m = mock("plain")
     swapped = {"gen": {"roles": ["web"], "cpus": [0]}, "www": {"roles": ["driver"], "cpus": None}}
