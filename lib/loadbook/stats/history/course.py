@@ -282,9 +282,8 @@ def _not_judged(points: Sequence[Point], runs: Sequence[Seen]) -> str:
 def _too_few(past: int) -> str:
     there = "there is none" if past == 0 else f"there {'is' if past == 1 else 'are'} {past}"
     more = MIN_PAST - past
-    return f"an alarm needs {MIN_PAST} earlier runs at this level, on these hosts and of this question; {there}, " + (
-        f"{more} more run{'' if more == 1 else 's'} will do"
-    )
+    will_do = f"{more} more run{'' if more == 1 else 's'} will do"
+    return f"it takes {MIN_PAST} earlier runs of its level, hosts and question; {there}, {will_do}"
 
 
 def _asked_anew(points: Sequence[Point]) -> dict[int, tuple[str, ...]]:
