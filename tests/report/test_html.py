@@ -134,7 +134,8 @@ def test_the_same_notebook_gives_the_same_bytes(made, tmp_path):
         '<a href="javascript:x">x</a>', "<style>@import 'x'</style>", "<style>p{background:url(x)}</style>",
         '<p style="background:url(x)">', '<iframe src="x">', '<form action="x">', '<link rel="stylesheet" href="x">',
         '<base href="x">', '<object data="x">', "<svg onload=x>",
-        '<a href="//x/y">x</a>', '<a href="../../x.html">x</a>',
+        '<a href="//x/y">x</a>', '<a href="../../x.html">x</a>', '<a href="/x.html">x</a>',
+        '<a href="a/../../x.html">x</a>', '<a href="batch/n/x.js">x</a>',
     ],
 )  # fmt: skip
 def test_the_scan_refuses(bad, tmp_path):

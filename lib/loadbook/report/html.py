@@ -7,7 +7,7 @@ written. The template is ours (templates/page.html.j2); nbconvert renders it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,8 @@ _ACTIVE_TAG = re.compile(rf"<\s*/?\s*({'|'.join(_ACTIVE)})\b", re.IGNORECASE)
 _META = re.compile(r"<\s*meta\b", re.IGNORECASE)
 _HEAD_META = 5
 _STYLE_REQUEST = re.compile(r"@import|url\s*\(|image-set\s*\(|src\s*\(|expression\s*\(|\\", re.IGNORECASE)
-# to a place in the page, or to a file of ours beside, below (a batch's) or above it (all studies)
-_INNER_LINK = re.compile(
-    r"#[\w-]+|(?:\.\./){0,2}(?:[A-Za-z0-9][\w.-]*/){0,2}[A-Za-z0-9][\w.-]*\.(?:html|ipynb|json)(#[\w-]+)?"
-)
+# to a place in the page, or to a file of ours beside or below it
+_INNER_LINK = re.compile(r"#[\w-]+|(?:[A-Za-z0-9][\w.-]*/){0,2}[A-Za-z0-9][\w.-]*\.(?:html|ipynb|json)(#[\w-]+)?")
 
 Crumbs = Sequence[tuple[str, str | None]]
 
@@ -95,14 +93,16 @@ def _marked(cell: Any, mark: str) -> bool:
 class _Scan(HTMLParser):
     """Collects what must not be in an exported page."""
 
-    def __init__(self) -> None:
+    def __init__(self, ours: Collection[str]) -> None:
         super().__init__()
         self.found: list[str] = []
+        self.ours = ours
         self._in_style = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._in_style = tag == "style"
-        self.found += [f"{name}={value!r}"[:80] for name, value in attrs if _bad_attribute(name, value or "")]
+        given = [(name, value or "") for name, value in attrs if not (name == "href" and value in self.ours)]
+        self.found += [f"{name}={value!r}"[:80] for name, value in given if _bad_attribute(name, value)]
 
     def handle_endtag(self, tag: str) -> None:
         self._in_style = False
@@ -124,9 +124,12 @@ def _bad_attribute(name: str, value: str) -> bool:
     return name.startswith("on") or name in ("action", "formaction", "background", "poster", "ping", "srcdoc")
 
 
-def forbidden(page: str) -> list[str]:
-    """Return every script, event handler, active element and address outside the page, empty for a good page."""
-    scan = _Scan()
+def forbidden(page: str, ours: Collection[str] = ()) -> list[str]:
+    """Return every script, event handler, active element and address outside the page, empty for a good page.
+
+    `ours` are further addresses that links may have, each as it stands.
+    """
+    scan = _Scan(ours)
     scan.feed(page)
     scan.close()
     tags = [f"<{found[1].lower()}>" for found in _ACTIVE_TAG.finditer(page)]

@@ -17,6 +17,7 @@ from loadbook.report.blocks import render, stylesheet
 from loadbook.report.html import POLICY, forbidden
 
 PAGE = "index.html"
+HOME = "../../index.html"
 GLYPHS = {"done": "✓", "failed": "✕", "stopped": "■", "running": "▶", "waiting": "…"}
 # of an entry that is done: what the build gate of its study makes of it, by exit code
 GATED = {1: "unacceptable", 4: "no verdict"}
@@ -102,9 +103,9 @@ def write(folder: Path, round_: Round) -> Path:
     took_s = (round_.ended or time.time()) - round_.began
     page = str(render(
         "batch.html.j2", round=round_, rows=rows, tally=tally(round_), json=NAME, style=stylesheet(), policy=POLICY,
-        began=day(round_.began), at=day(time.time()), took=seconds(took_s),
+        home=HOME, began=day(round_.began), at=day(time.time()), took=seconds(took_s),
     ))  # fmt: skip
-    if found := forbidden(page):
+    if found := forbidden(page, [HOME]):
         raise ReportError(f"{PAGE} of batch {round_.batch}: not written, it would hold {'; '.join(found[:5])}")
     write_atomic(folder / PAGE, page.encode())
     return folder / PAGE
