@@ -87,6 +87,20 @@ def test_an_interrupt_stops_the_run_and_says_how_to_go_on(told, monkeypatch):
     assert stopped and "Run this cell again" in caught.value._render_traceback_()[0]
 
 
+def test_the_interrupt_of_a_restart_does_not_stop_the_run(told, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Told, "stop", lambda self: pytest.fail("stopped"))
+    shell = type("Shell", (), {"kernel": None, "exit_now": True})()
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    with pytest.raises(live.LeftError):
+        live.follow(told, interrupted)
+    monkeypatch.setattr(live, "LEAVE_S", 0.1)
+    shell.exit_now = False
+    assert not live.kernel_ends()
+
+
 @pytest.mark.parametrize("seen", [[0, 1, None, 1, 0], [2, 1, 2], [1, 2]])
 def test_a_cell_whose_page_was_closed_or_opened_again_ends_and_the_run_goes_on(told, monkeypatch, seen):
     monkeypatch.setattr(Told, "stop", lambda self: pytest.fail("stopped"))

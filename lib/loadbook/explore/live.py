@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from loadbook.explore.runner import Runner
 from loadbook.report.blocks import Block, block
 from loadbook.report.tables import Column, Table, plain, safe_table
 
-EVERY_S = 1.0
+EVERY_S, LEAVE_S = 1.0, 2.0
 SHOWN_NOTES, SHOWN_ROWS = 3, 20
 KEEPS_ON = "■ stops it. Closing this tab or restarting the kernel does not: run this cell again to see how far it is."
 
@@ -98,9 +99,21 @@ def follow(runner: Runner, show: Callable[[Watched], None] | None = None) -> str
     except LeftError:
         raise
     except KeyboardInterrupt:
+        if kernel_ends():
+            raise LeftError from None
         runner.stop()
         show(Watched(runner.state(), time.time()))
         raise StoppedError from None
+
+
+def kernel_ends() -> bool:
+    """Tell whether an interrupt is the first step of a restart: Jupyter interrupts a kernel, then tells it to end."""
+    found: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    deadline = time.monotonic() + (LEAVE_S if hasattr(found, "kernel") else 0.0)
+    with contextlib.suppress(KeyboardInterrupt):
+        while time.monotonic() < deadline and not found.exit_now:
+            time.sleep(0.05)
+    return bool(getattr(found, "exit_now", False))
 
 
 def _follow(runner: Runner, show: Callable[[Watched], None], readers: Pages) -> str:
