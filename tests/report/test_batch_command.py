@@ -106,6 +106,19 @@ def test_what_is_wrong_is_exit_code_2_and_touches_nothing(layout, monkeypatch, c
 
 
 @pytest.mark.lab
+def test_an_entry_is_run_reported_and_a_row(layout):
+    done = loadbook(layout, "batch", str(batch_file(layout, BOTH[0])), "--json")
+    out, err = done.communicate(timeout=PATIENCE_S)
+    assert done.returncode == 0, err
+    (row,) = kept(layout)["entries"]
+    assert json.loads(out) == kept(layout)
+    assert (row["state"], row["run"], row["summary"]["valid"]) == ("done", *layout.runs("first"), 4)
+    assert notebooks.finished(layout.batch("nightly") / row["pages"][0]["executed"])
+    assert "[4/4] block 1 of 1" in err and "1 of 1 entries are over" in err
+
+
+@pytest.mark.lab
+@pytest.mark.long
 def test_everything_is_run_reported_and_kept_beside_its_page(layout):
     done = loadbook(layout, "batch", str(batch_file(layout, *BOTH)))
     out, err = done.communicate(timeout=PATIENCE_S)
