@@ -21,7 +21,8 @@ import numpy as np
 
 from loadbook.stats.history.alarm import Told, alarm
 from loadbook.stats.history.changes import LEAST, changes
-from loadbook.stats.history.course import ALARM_RATE, CHANGE_RATE, Effect, Seen, courses
+from loadbook.stats.history.course import courses
+from loadbook.stats.history.result import ALARM_RATE, CHANGE_RATE, Effect, Seen
 
 OWN, BETWEEN, BLOCKS, MARGIN = 0.004, 0.004, 10, 0.02
 RUNS = (5, 10, 30, 100)

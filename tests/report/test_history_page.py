@@ -15,7 +15,8 @@ from loadbook.report.figures.common import to_svg
 from loadbook.report.figures.history_axis import LONGEST, axis
 from loadbook.report.history import HistoryPage
 from loadbook.report.history_runs import IMPORTED_HOSTS, Runs
-from loadbook.stats.history.course import Effect, History, Seen, courses
+from loadbook.stats.history.course import courses
+from loadbook.stats.history.result import Effect, History, Seen
 
 DAY, BEGIN = 86400.0, 1_767_229_200.0
 KERNEL = Change("fact", "kernel", "6.1", "6.8", ("web",))

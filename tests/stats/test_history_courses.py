@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from loadbook.stats.history.alarm import MIN_PAST
-from loadbook.stats.history.course import Effect, History, Seen, courses
+from loadbook.stats.history.course import courses
+from loadbook.stats.history.result import Effect, History, Seen
 from loadbook.stats.wording import history as words
 
 DAY = 86400.0

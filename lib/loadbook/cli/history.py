@@ -14,7 +14,7 @@ from loadbook.core.errors import DataError
 
 if TYPE_CHECKING:
     from loadbook.report.history import HistoryPage
-    from loadbook.stats.history.course import Course, Point
+    from loadbook.stats.history.result import Course, Point
 
 
 @click.command()

@@ -11,7 +11,7 @@ from loadbook.records.layout import layout
 from loadbook.report.blocks import Block
 from loadbook.report.history import HistoryPage
 from loadbook.report.history_runs import read_history
-from loadbook.stats.history.course import ALARM_RATE, Course, Point
+from loadbook.stats.history.result import ALARM_RATE, Course, Point
 from loadbook.stats.wording import history as words
 
 if TYPE_CHECKING:

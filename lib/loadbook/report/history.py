@@ -16,7 +16,7 @@ from loadbook.report.notebooks import DONE
 from loadbook.report.show import show
 from loadbook.report.tables import DASH, Column, Said, Table, plain, safe_table
 from loadbook.report.verdicts import Answer, Line
-from loadbook.stats.history.course import ALARM_RATE, Course, Point, Seen
+from loadbook.stats.history.result import ALARM_RATE, Course, Point, Seen
 from loadbook.stats.wording import history as words
 from loadbook.stats.wording.sentences import margin_text
 

@@ -19,7 +19,8 @@ from loadbook.records.planned import is_complete
 from loadbook.records.rundata import read_record
 from loadbook.report.build import refresh
 from loadbook.report.run_effects import effects
-from loadbook.stats.history.course import ALARM_RATE, History, Seen, courses
+from loadbook.stats.history.course import courses
+from loadbook.stats.history.result import ALARM_RATE, History, Seen
 from loadbook.stats.wording.sentences import added_after
 from loadbook.stats.wording.words import direction
 

@@ -22,7 +22,7 @@ from loadbook.records.manifest import read_json, write_json
 from loadbook.records.rundata import RunData
 from loadbook.records.schema import TABLES, read_table
 from loadbook.report.parts import parts_of, together
-from loadbook.stats.history.course import Effect
+from loadbook.stats.history.result import Effect
 from loadbook.stats.result import Analysis, Row
 
 READ = ("trials", "measurements", "samples", "problems")  # traces are large, and no effect depends on them

@@ -19,7 +19,7 @@ module          data
 ``noise``       stats.noise.record.Record
 ``factorial``   stats.factorial.effects.FactorialAnalysis
 ``published``   judged (list of stats.claims.judge.Judged), analysis
-``history``     stats.history.course.History, marks={run: what is recorded otherwise than before it, in words}
+``history``     stats.history.result.History, marks={run: what is recorded otherwise than before it, in words}
 ==============  ==========================================================================================
 
 `analysis` is a stats.result.Analysis; `values`, `errors` and `requests` are frames of RunData.values (metric of the

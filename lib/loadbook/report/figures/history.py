@@ -17,7 +17,7 @@ from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, in_house_s
 from loadbook.report.figures.history_axis import AIR, Axis, axis
 from loadbook.report.figures.history_panel import draw_letters, draw_panel, goes_beyond
 from loadbook.report.figures.text import counted, drawable, line_in, pushed_apart, shortened, text_width, wrap
-from loadbook.stats.history.course import Course, History
+from loadbook.stats.history.result import Course, History
 from loadbook.stats.wording import history as words
 from loadbook.stats.wording.sentences import margin_text
 

@@ -14,7 +14,7 @@ from loadbook.report.figures import scales
 from loadbook.report.figures.common import SMALLEST_PT, Sheet, mark_props
 from loadbook.report.figures.history_axis import AIR, Axis
 from loadbook.report.figures.text import line_in, pushed_apart
-from loadbook.stats.history.course import Course, Point
+from loadbook.stats.history.result import Course, Point
 from loadbook.stats.wording import history as words
 
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))

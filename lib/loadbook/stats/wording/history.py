@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from loadbook.core.units import NBSP, decimals_for, joined, percent, percent_range
 from loadbook.stats.history.alarm import MIN_PAST, Alarm, a_year
 from loadbook.stats.history.changes import LEAST
-from loadbook.stats.history.course import Course, History, Point, Stretch
+from loadbook.stats.history.result import Course, History, Point, Stretch
 from loadbook.stats.wording.sentences import margin_text
 from loadbook.stats.wording.shown import MAX_DECIMALS
 
