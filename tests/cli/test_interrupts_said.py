@@ -28,7 +28,15 @@ class InterruptedOnce(io.RawIOBase):
         return len(data)
 
 
-def test_an_interrupt_while_stderr_is_written_is_no_other_error(monkeypatch, capfd):
+@pytest.fixture
+def hearing():
+    """Hear Ctrl-C: a shell starts what it puts into the background (these tests, perhaps) deaf to it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_while_stderr_is_written_is_no_other_error(monkeypatch, capfd, hearing):
     terminal = io.TextIOWrapper(io.BufferedWriter(InterruptedOnce()), write_through=True)
     monkeypatch.setattr(sys, "stderr", terminal)
     with pytest.raises(KeyboardInterrupt), interrupts(Path("hosts.toml")):

@@ -158,6 +158,7 @@ def _shows(value: Any) -> bool:
 
 
 def _below(kind: type) -> Iterator[type]:
-    for one in kind.__subclasses__():
+    ours = [one for one in kind.__subclasses__() if one.__module__.startswith("loadbook.")]
+    for one in sorted(ours, key=lambda one: one.__name__):
         yield one
         yield from _below(one)

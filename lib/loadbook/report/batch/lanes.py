@@ -17,6 +17,8 @@ from loadbook.report.batch import worker
 from loadbook.report.batch.works import Work
 
 Said = dict[str, Any]
+# how long a worker that has told everything may take to end
+END_S = 60.0
 
 
 class Worker(Protocol):
@@ -65,8 +67,12 @@ class Process:
         self._write(worker.STOP)
 
     def end(self) -> int:
-        """Wait for its end and return its exit code, negative for the signal that ended it."""
-        code = self.process.wait()
+        """Wait for its end and return its exit code, negative for the signal that ended it; it has told everything."""
+        try:
+            code = self.process.wait(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait(timeout=END_S)
         for pipe in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(BrokenPipeError):
                 pipe.close() if pipe else None
