@@ -168,6 +168,7 @@ def test_a_notebook_of_120_trials_stays_small(project):
 
 
 @pytest.mark.alone
+@pytest.mark.long
 def test_a_killed_kernel_does_not_end_the_run_and_the_same_call_shows_it_again(project, monkeypatch, capsys):
     layout, hosts = project
     monkeypatch.chdir(layout.root)

@@ -213,6 +213,9 @@ def test_sweep_ends_jobs_whose_watcher_died(shell, work):
 
 
 @pytest.mark.fault(41)
+@pytest.mark.parametrize(
+    "shell", ["dash", *(pytest.param(s, marks=pytest.mark.long) for s in ("bash", "busybox"))], indirect=True
+)
 def test_a_session_that_falls_silent_ends_with_its_lease(shell, work):
     """`lease` by itself, as the watcher starts it: signs of life prolong it, silence ends jobs, the watcher last."""
     watch = Watch(shell, work)
