@@ -56,7 +56,7 @@ def test_every_figure_has_words_and_two_layouts(soup):
     for figure in figures:
         image, source = figure.img, figure.source
         assert len(image["alt"]) > 40
-        assert source["media"] == "(max-width:600px)"
+        assert source["media"] == "screen and (max-width:600px)"
         assert image["src"].startswith("data:image/svg+xml;base64,")
         assert source["srcset"] != image["src"]
         assert figure.figcaption.b.get_text(strip=True).endswith((".", "?", "!"))
