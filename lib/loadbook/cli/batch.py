@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
+from loadbook.cli.interrupts import EXIT_CODE, hearing
 from loadbook.cli.say import echo, echo_now
 from loadbook.records.layout import Layout, layout
 
 if TYPE_CHECKING:
     from loadbook.report.batch.rows import Round
-    from loadbook.report.batch.sitting import How, Sitting
+    from loadbook.report.batch.sitting import How
     from loadbook.report.batch.works import Work
-
-INTERRUPTED = 130
 
 
 @click.command()
@@ -87,39 +83,26 @@ def batch(
         echo(f"batch {read.name}: {why}; {here.batch(read.name) / PAGE} shows how far it is", err=True)
         interrupted = _sit(here, round_, works, how)
     show(here, round_, as_json)
-    sys.exit(INTERRUPTED if interrupted else round_.exit_code)
+    sys.exit(EXIT_CODE if interrupted else round_.exit_code)
 
 
 def _sit(here: Layout, round_: Round, works: list[Work], how: How) -> bool:
-    """Do what is left of a round; tell whether it was interrupted."""
+    """Do what is left of a round, ended by Ctrl-C or SIGTERM, at once by the second; tell whether it was."""
     from loadbook.cli.batch_said import Reporter
     from loadbook.report.batch.sitting import Sitting
 
     with Reporter(sys.stderr) as reporter:
         sitting = Sitting(here, round_, works, how, reporter)
-        with _stopped_by_signals(sitting):
+
+        def heard(signum: int, frame: FrameType | None) -> None:
+            echo_now(_AGAIN if sitting.lanes.stops else _FIRST)
+            sitting.lanes.stop()
+
+        with hearing(heard):
             sitting.run()
     if sitting.lanes.stops:
         echo("stopped; the same command goes on where it was", err=True)
     return bool(sitting.lanes.stops)
-
-
-@contextmanager
-def _stopped_by_signals(sitting: Sitting) -> Iterator[None]:
-    """Have Ctrl-C and SIGTERM interrupt every worker, and the second time have them wait for nothing."""
-
-    def heard(signum: int, frame: FrameType | None) -> None:
-        echo_now(_AGAIN if sitting.lanes.stops else _FIRST)
-        sitting.lanes.stop()
-
-    # a shell starts what it puts into the background deaf to Ctrl-C, and means it
-    signals = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) is not signal.SIG_IGN]
-    before = {s: signal.signal(s, heard) for s in signals}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 _FIRST = "interrupted: every load is ended and hosts are put back; once more: without waiting"

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
@@ -31,14 +31,22 @@ def interrupts(hosts_file: Path) -> Iterator[None]:
         echo_now(_SECOND.format(quote(str(hosts_file))) if seen > 1 else _FIRST)
         raise KeyboardInterrupt
 
+    with hearing(heard):
+        try:
+            yield
+        except KeyboardInterrupt:
+            echo("stopped; the same command goes on with the next trial", err=True)
+            _leave()
+            raise
+
+
+@contextmanager
+def hearing(heard: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have `heard` called for Ctrl-C and SIGTERM, meanwhile only."""
     # a shell starts what it puts into the background deaf to Ctrl-C, and means it
     before = {s: signal.signal(s, heard) for s in SIGNALS if signal.getsignal(s) is not signal.SIG_IGN}
     try:
         yield
-    except KeyboardInterrupt:
-        echo("stopped; the same command goes on with the next trial", err=True)
-        _leave()
-        raise
     finally:
         for sign, handler in before.items():
             signal.signal(sign, handler)

@@ -47,7 +47,7 @@ def draw(analysis: Analysis, look: Look, narrow: bool) -> Figure:
         look.ground(panel, ticks, HEAD_IN, height - FOOT_IN)
     _head(sheet, analysis, look, scale, left, right)
     _draw_lines(sheet, panel, scale, look, ticks, lines, (left, right))
-    _foot(sheet, analysis, look, left, right)
+    foot(sheet, look.title + (f", {blocks_text(analysis)}" if narrow else ""), (left, right))
     return sheet.figure
 
 
@@ -102,8 +102,7 @@ def _draw_lines(
         if line.check and not checks_begun:
             checks_begun = True
             y += CHECKS_IN
-            sheet.text(EDGE_IN, y - 0.12, "checks of the laboratory", size=sheet.size - 0.6, colour=palette.SOFT)
-            sheet.rule(EDGE_IN, sheet.width - EDGE_IN, y - 0.01)
+            begin_checks(sheet, y)
         lane = y + line.height - LANE_IN / 2 - 0.08 if sheet.narrow else y + line.height / 2
         if sheet.narrow and compared(line.row):
             look.ground(panel, ticks, lane - LANE_IN / 2, lane + LANE_IN / 2)
@@ -114,6 +113,12 @@ def _draw_lines(
             _no_interval(sheet, scale, look.margin_size, line.row, lane, edges)
         (_narrow_texts if sheet.narrow else _wide_texts)(sheet, line, y, edges)
         y += line.height
+
+
+def begin_checks(sheet: Sheet, y: float) -> None:
+    """Part the checks of the laboratory, which begin at `y` (inches), from what was asked."""
+    sheet.text(EDGE_IN, y - 0.12, "checks of the laboratory", size=sheet.size - 0.6, colour=palette.SOFT)
+    sheet.rule(EDGE_IN, sheet.width - EDGE_IN, y - 0.01)
 
 
 def _truth(panel: Axes, scale: scales.RatioScale, row: Row, y: float) -> None:
@@ -160,8 +165,9 @@ def _narrow_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]
         sheet.text(edges[1], y + 0.04, line.note, size=sheet.size - 0.6, at="right", va="top")
 
 
-def _foot(sheet: Sheet, analysis: Analysis, look: Look, left: float, right: float) -> None:
-    title = look.title + (f", {blocks_text(analysis)}" if sheet.narrow else "")
+def foot(sheet: Sheet, title: str, edges: tuple[float, float]) -> None:
+    """Write below an axis what it shows, in the middle between its edges (inches) where the sheet lets it."""
+    left, right = edges
     half = max((right - left) / 2, 1.4)
     middle = min((left + right) / 2, sheet.width - half)
     lines = wrap(title, 2 * half, sheet.size)

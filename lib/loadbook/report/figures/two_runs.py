@@ -65,10 +65,7 @@ def draw(found: TwoRuns, narrow: bool = False) -> Figure:
     _head(sheet, found, scale, (left, right))
     _draw_lines(sheet, panel, scale, found, ticks, lines, (left, right))
     title = f"change in {quantity(metric_of(found.newer.metric), found.newer.statistic)} against the baseline "
-    half = max((right - left) / 2, 1.4)
-    said = wrap(title + "of its run (ratio, log scale)", 2 * half, sheet.size)
-    middle = min((left + right) / 2, sheet.width - half)
-    sheet.text(middle, height - FOOT_IN + 0.27, said, colour=palette.SOFT, at="center", va="top")
+    forest.foot(sheet, title + "of its run (ratio, log scale)", (left, right))
     return sheet.figure
 
 
@@ -159,8 +156,7 @@ def _draw_lines(
         if line.check and not checks_begun:
             checks_begun = True
             y += CHECKS_IN
-            sheet.text(EDGE_IN, y - 0.12, "checks of the laboratory", size=sheet.size - 0.6, colour=palette.SOFT)
-            sheet.rule(EDGE_IN, sheet.width - EDGE_IN, y - 0.01)
+            forest.begin_checks(sheet, y)
         lane = y + line.height - LANE_IN / 2 - 0.06 if sheet.narrow else y + line.height / 2
         if sheet.narrow and _sides(line.row):
             scales.ratio_ground(panel, found.margin, ticks, lane - LANE_IN / 2, lane + LANE_IN / 2)
