@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 import pytest
-from matplotlib.text import Text
+from legible import must_be_legible
 from mockproject import Arm, make_project
 
 import loadbook
@@ -51,16 +50,7 @@ def found_of(case: str) -> Found:
 def test_texts_are_whole_apart_and_large_enough(case: str, narrow: bool, by: str) -> None:
     drawn = page_size.draw(found_of(case), by, narrow=narrow)
     assert drawn.get_figwidth() == (common.NARROW_IN if narrow else common.WIDE_IN)
-    drawn.draw_without_rendering()
-    shown = [t for t in drawn.findobj(Text) if t.get_visible() and t.get_text().strip()]
-    assert all(t.get_fontsize() >= common.SMALLEST_PT for t in shown)
-    boxes = [(t.get_text(), t.get_window_extent()) for t in shown if not t.get_rotation() % 90]
-    for text, box in boxes:
-        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= drawn.bbox.x1 + 1 and box.y1 <= drawn.bbox.y1 + 1, text
-    for (one, first), (two, second) in itertools.combinations(boxes, 2):
-        wide = min(first.x1, second.x1) - max(first.x0, second.x0)
-        tall = min(first.y1, second.y1) - max(first.y0, second.y0)
-        assert wide <= 1.5 or tall <= 2.5, (one, two, wide, tall)
+    must_be_legible(drawn, lambda text: not text.get_rotation() % 90)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -78,7 +78,7 @@ def build(
     run = layout.resolve_run(study, run)
     paths = layout.run(study, run)
     plan = read_plan(plan_of(paths), str(paths.plan))
-    values = parameters.from_text(_known_to(layout, plan.study.notebooks), pairs)
+    values = parameters.from_text(_all(_declared(layout, plan.study.notebooks)), pairs)
     place = Place(layout.reports, study, paths.processed / "notebooks")
     page, failed = history_report.make(layout, study, plan.study.question, say, timeout_s)
     built = build_at(layout, study, run, values, place, say, timeout_s)
@@ -120,18 +120,22 @@ def given_to(
     ------
     UsageError : no such notebook; a value that no notebook declares, of another type, or fixed already.
     """
-    declared = {name: notebooks.declared(notebooks.find(layout, name)) for name in names}
+    declared = _declared(layout, names)
     clash = sorted(set(values) & set(fixed))
     if clash:
         raise UsageError(f"parameter {clash[0]!r} is given by the command line already")
-    parameters.check("report", _known_to(layout, names), values)
+    parameters.check("report", _all(declared), values)
     return {name: {k: v for k, v in {**fixed, **values}.items() if k in own} for name, own in declared.items()}
 
 
-def _known_to(layout: Layout, names: Sequence[str]) -> dict[str, Any]:
-    """Return every parameter of these notebooks with its default."""
-    declared = [notebooks.declared(notebooks.find(layout, name)) for name in names]
-    return {key: value for each in declared for key, value in each.items()}
+def _declared(layout: Layout, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return notebook -> every parameter that it declares, with its default."""
+    return {name: notebooks.declared(notebooks.find(layout, name)) for name in names}
+
+
+def _all(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the parameters of several notebooks together."""
+    return {key: value for each in declared.values() for key, value in each.items()}
 
 
 def refresh(paths: RunPaths, say: Say) -> None:

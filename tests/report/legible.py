@@ -1,0 +1,26 @@
+"""Whether a drawn figure can be read: its texts are large enough, whole, and none lies over another."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from loadbook.report.figures import common
+
+
+def must_be_legible(figure: Figure, placed: Callable[[Text], bool] = lambda text: True) -> None:
+    """Hold every text of a figure to the smallest size, and those that are `placed` to its edges and to each other."""
+    figure.draw_without_rendering()
+    found = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in found if placed(text)]
+    for text in found:
+        assert text.get_fontsize() >= common.SMALLEST_PT, text
+    for words, box in boxes:
+        assert min(box.x0, box.y0) >= -1 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1, words
+    for (one, first), (two, second) in itertools.combinations(boxes, 2):
+        wide = min(first.x1, second.x1) - max(first.x0, second.x0)
+        tall = min(first.y1, second.y1) - max(first.y0, second.y0)
+        assert wide <= 1.5 or tall <= 2.5, (one, two, wide, tall)
