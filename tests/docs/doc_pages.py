@@ -2,8 +2,8 @@
 
 A block is a file when its first or second line is `# its/path`, or when `<!-- file: its/path -->` stands above it. In a
 `console` block `$ ` begins a command, which must end with exit code 0. Below it stands what is printed, if the page
-shows it: `...` alone is any number of lines, within a line anything, and a number is any number; after `[y/N]: ` stands
-what is typed.
+shows it: `...` alone is any number of lines, within a line anything, and a number is any number; a verdict, a line that
+begins with the mark of one, is whichever the reader's machines gave; after `[y/N]: ` stands what is typed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from loadbook.report.palette import VERDICTS
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(
@@ -20,6 +22,8 @@ BLOCK = re.compile(
 )
 NAMED = re.compile(r"\A(?:#!.*\n)?# (?P<path>[~\w./-]+)\n")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+MARKS = "".join(style.glyph for style in VERDICTS.values())
+VERDICT = rf"(?:[{MARKS}] |No verdict).*"
 
 
 class File(NamedTuple):
@@ -70,6 +74,8 @@ def seen(printed: str, out: str) -> bool:
 
 
 def _line(line: str) -> str:
+    if line.strip()[0] in MARKS:
+        return VERDICT
     parts = [re.escape(_plain(part)).replace(r"\#", "#") for part in line.split("...")]
     return ".*".join(parts)
 

@@ -53,6 +53,12 @@ def test_what_is_seen_is_held_against_the_page():
     assert not seen("a\n", "a\nb\n") and not seen("a\nb\n", "b\na\n") and not seen("slower by 3 %\n", "faster by 3 %\n")
 
 
+def test_a_verdict_is_the_readers_own():
+    assert seen("▲ a is faster by 3 %\n", "▼ a is slower by 4 %\n")
+    assert seen("▲ a is faster by 3 %\n", "No verdict: the laboratory contradicts itself.\n")
+    assert not seen("▲ a is faster by 3 %\n", "a is faster by 3 %\n")
+
+
 @pytest.fixture
 def own_tools(tmp_path, monkeypatch):
     """The folder of a tool that a page adds; the page's own place is in the package of the reader's clone."""
