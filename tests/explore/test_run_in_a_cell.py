@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -10,6 +11,7 @@ from bs4 import BeautifulSoup
 import loadbook as lb
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.names import nearest
+from loadbook.explore import verdicts
 from loadbook.explore.plots import Plots
 from loadbook.records import manifest
 from loadbook.report import page
@@ -90,6 +92,12 @@ def test_what_was_not_declared_explores(run):
 def test_some_treatments_keep_their_checks(run):
     found = run.compare(treatments="control-access-log").frame
     assert list(found["treatment"]) == ["baseline-auto", "baseline-again", "control-access-log"]
+
+
+def test_a_run_of_which_nothing_could_be_read_has_nothing_to_compare(run):
+    with pytest.raises(DataError, match=r"no trial to compare") as told:
+        verdicts.compare(replace(run.data, trials=run.data.trials.iloc[:0]), verdicts.Asked())
+    assert "run.problems" in told.value.hint
 
 
 def test_each_value_of_a_column_by_itself(run):

@@ -566,6 +566,17 @@ def test_a_value_axis_leaves_out_no_tick_between_two_others(low, high, width_in)
         assert np.diff(ticks) == pytest.approx(np.diff(ticks)[0])
 
 
+@pytest.mark.parametrize("blocks", [1, 6, 12, 60, 500])
+def test_the_blocks_that_are_named_are_evenly_apart(blocks):
+    from matplotlib.figure import Figure
+
+    axes, slots = Figure().add_subplot(), range(1, 2 * blocks + 1)
+    values = pd.DataFrame({"slot": slots, "block": [(slot + 1) // 2 for slot in slots]})
+    scales.blocks_on_x(axes, values, 4.5, 9.2)
+    named = [int(label) for label in axes.xaxis.get_major_formatter().seq]
+    assert len(named) >= min(blocks, 5) and len(set(np.diff(named))) <= 1
+
+
 def test_pushing_apart_keeps_order_size_and_limits():
     wanted, sizes = [0.1, 0.1, 0.12, 3.0], [0.3, 0.3, 0.3, 0.3]
     places = lettering.pushed_apart(wanted, sizes, 0.0, 3.0)

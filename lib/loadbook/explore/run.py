@@ -167,6 +167,7 @@ class Run(Card):
         Raises
         ------
         UsageError : an unknown name; the nearest of the known ones come first.
+        DataError : there is no trial, as none could be read.
         """
         some = (treatments,) if isinstance(treatments, str) and treatments else tuple(treatments)
         asked = verdicts.Asked(metric, baseline, some, by, margin, level)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from loadbook.core.errors import UsageError
+from loadbook.core.errors import DataError, UsageError
 from loadbook.core.names import unknown
 from loadbook.core.units import NBSP
 from loadbook.explore.cards import Card
@@ -128,6 +128,9 @@ def compare(data: RunData, asked: Asked, left_out: str = "") -> Verdicts:
     metric, statistic = which(data, asked.metric) if asked.metric else (data.study.metric, None)
     if asked.margin is not None and not 0 < asked.margin < 1:
         raise UsageError(f"a margin of {asked.margin:g} is not between 0 and 1", "0.02 is 2 %")
+    if data.trials.empty:
+        said = f"run {data.run} of {data.study.name} has no trial to compare"
+        raise DataError(said, f"run.problems says why; loadbook run {data.study.name} --new measures again")
     known = data.plan["treatments"]
     for name in (*asked.treatments, *filter(None, [asked.baseline])):
         if name not in known:

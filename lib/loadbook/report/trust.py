@@ -17,6 +17,7 @@ from loadbook.stats.wording.shown import numbers
 
 TITLES = {"aa": "Same against same", "control": "Known effect found"}
 FAILED = {"aa": "Same differs from same", "control": "Known effect NOT found"}
+NAMES = {"aa": "A/A arm", "control": "the control"}
 GATE_GLYPHS = {"passed": "✓", "failed": palette.FAILED_GLYPH, "invalid": palette.DOUBT_GLYPH}
 MISSING = {
     "aa": ("No A/A arm", "same against same was not tried"),
@@ -51,9 +52,11 @@ def _check(data: RunData, analysis: Analysis, kind: str) -> Cell:
         return Cell("doubt", "!", *MISSING[kind])
     row = next((r for r in rows if r.passed is False), rows[0])
     shown = numbers(row)
-    seen = f"{shown.change} ({shown.interval})" if shown.change != DASH else "could not be compared"
-    if kind == "aa":
-        text = f"A/A arm {seen}{_nearly(row, data.study.gates.aa_p)}"
+    seen = f"{shown.change} ({shown.interval})"
+    if shown.change == DASH:
+        text = f"{NAMES[kind]} could not be compared"
+    elif kind == "aa":
+        text = f"{NAMES[kind]} {seen}{_nearly(row, data.study.gates.aa_p)}"
     else:
         known = f"built in {percent(row.expected_effect, 0)}, " if row.expected_effect is not None else ""
         text = f"{known}seen {seen}"
