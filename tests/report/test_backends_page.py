@@ -102,6 +102,26 @@ def test_a_condition_without_a_verdict_is_said(tmp_path: Path) -> None:
     assert few.summary()["verdict"]["kind"] == "invalid"
 
 
+def test_a_condition_whose_baseline_differs_from_itself_has_no_verdict(tmp_path: Path) -> None:
+    void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5})
+    first, second = void.answer().text.splitlines()
+    assert first == "Near: no verdict; remote: http_proxy with keep-alive is fastest."
+    assert second.startswith("Near: the laboratory contradicts itself. http_proxy, again, the baseline under a second")
+    assert void.summary()["verdict"]["kind"] == "invalid" and void.summary()["aa"] is False
+
+
+def test_a_laboratory_that_contradicts_itself_everywhere_has_no_verdict(tmp_path: Path) -> None:
+    void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5, "remote-proxy-again": -0.5})
+    assert void.answer().text.splitlines()[0] == "No verdict: the laboratory contradicts itself."
+    assert "is fastest" not in void.answer().text and void.summary()["verdict"]["word"] == "no verdict"
+
+
+def test_a_known_effect_that_is_not_found_is_said_beside_the_answer(page: BackendsPage, tmp_path: Path) -> None:
+    missed = project(tmp_path, TRUTH | {"near-control": 0.0}).answer()
+    assert missed.text.splitlines()[1] == "The known effect was not found: this laboratory may miss others, too."
+    assert "may miss others" in missed.html and "may miss others" not in page.answer().html
+
+
 def test_pooling_pools(page: BackendsPage) -> None:
     text = page.connections().text
     assert "Connections are used again by near: http_proxy with keep-alive (1 for 3,300 requests)" in text

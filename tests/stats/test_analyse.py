@@ -13,7 +13,7 @@ from loadbook.core.errors import UsageError
 from loadbook.design.study import Study
 from loadbook.stats.analyse import analyse
 from loadbook.stats.hygiene import order
-from loadbook.stats.wording.headline import counts, headline, supporting
+from loadbook.stats.wording.headline import blind, counts, headline, supporting
 from loadbook.stats.wording.sentences import aa_sentence, control_sentence
 from loadbook.stats.wording.shown import numbers
 
@@ -150,6 +150,7 @@ def test_a_control_that_is_not_found_fails() -> None:
     found = analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}}))
     assert found.row("log").passed is False
     assert "failed. The known effect was not found" in control_sentence(found.row("log"))
+    assert blind(found) and not blind(analyse(make_run(ARMS)))
     assert analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.1}})).row("log").passed is False
 
 

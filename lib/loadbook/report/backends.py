@@ -11,14 +11,14 @@ from markupsafe import Markup
 
 from loadbook.core.units import joined
 from loadbook.report import claims, palette, parts, verdicts
-from loadbook.report.blocks import Block, block, clean, render
+from loadbook.report.blocks import Block, clean, render
 from loadbook.report.effects import EffectsPage
 from loadbook.report.page import note, nothing, run_data
 from loadbook.report.show import show
 from loadbook.stats.analyse import analyse
 from loadbook.stats.pooling import opened
 from loadbook.stats.result import Analysis, Row
-from loadbook.stats.wording.sentences import any_of, phrase
+from loadbook.stats.wording.sentences import NO_VERDICT, any_of, phrase
 from loadbook.stats.wording.shown import comparison_texts
 
 if TYPE_CHECKING:
@@ -30,14 +30,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Found:
-    """What one regime says: its ways to the backend against the one observed best, and that against no backend."""
+    """What one regime says: its ways to the backend against the one observed best, and that against no backend.
+
+    `void` is the sentence that there is no verdict, as its A/A arm differs; None where that passed.
+    """
 
     modes: Analysis
     without: tuple[Row, ...]
+    void: str | None = None
 
     @property
     def leaders(self) -> list[str]:
         """Labels of the fastest way, or of those that cannot be told apart from it; none without a verdict."""
+        if self.void:
+            return []
         known = (self.modes.best,) if self.modes.best else self.modes.tied_with_best
         return [self.modes.row(name).label for name in known]
 
@@ -70,17 +76,16 @@ class BackendsPage(EffectsPage):
         against = [
             self._among(page, [leader, name], baseline=leader, contrasts="baseline") for name in others if leader
         ]
-        return Found(modes, tuple(row for one in against for row in one.of_kind("treatment")))
+        without = tuple(row for one in against for row in one.of_kind("treatment"))
+        return Found(modes, without, page.analysis.laboratory)
 
     def _among(self, page: EffectsPage, treatments: list[str], **changes: Any) -> Analysis:
         return analyse(parts.only(page.data, treatments, **changes), metric=self.metric, level=self.level)
 
-    def answer(self) -> Block:
-        """Show which way is fastest, what comes next and what no backend would bring, for every regime."""
-        said = self._said()
-        return block("answer.html.j2", "\n".join([*said.errors, said.headline, said.support]), said=said)
-
-    def _said(self) -> verdicts.Answer:
+    def said(self) -> verdicts.Answer:
+        """Return which way is fastest, what comes next and what no backend would bring, for every regime."""
+        if self.analysis.laboratory:
+            return verdicts.answer(self.analysis)
         kind = _kind(list(self.found.values()))
         return replace(
             verdicts.answer(self.analysis),
@@ -88,7 +93,7 @@ class BackendsPage(EffectsPage):
             glyph=palette.VERDICTS[kind].glyph,
             word={"better": "fastest found", "undecided": "undecided"}.get(kind, "no verdict"),
             headline=headline(self.found),
-            support=" ".join(support(name, found) for name, found in self.found.items() if found.leaders),
+            support=" ".join(filter(None, (support(name, found) for name, found in self.found.items()))),
         )
 
     def effects(self) -> Block:
@@ -136,10 +141,9 @@ class BackendsPage(EffectsPage):
 
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say."""
-        said = self._said()
-        verdict = {"kind": said.kind, "glyph": said.glyph, "word": said.word, "sentence": said.headline}
+        said = self.said()
         lines = [f"{line.glyph} {line.name}{line.text}" for line in verdicts.sentences(self.analysis)]
-        return super().summary() | {"verdict": verdict, "sentences": [said.headline, said.support, *lines]}
+        return super().summary() | {"sentences": [said.headline, said.support, *lines]}
 
 
 def headline(found: dict[str, Found]) -> str:
@@ -162,7 +166,12 @@ def _fastest(leaders: tuple[str, ...], *, capital: bool = False) -> str:
 
 
 def support(name: str, found: Found) -> str:
-    """Return what comes next after the fastest way, and how it stands against an answer without a backend."""
+    """Return what comes next after the fastest way, and how it stands against an answer without a backend.
+
+    Where there is no fastest way: that the laboratory contradicts itself, if it does.
+    """
+    if not found.leaders:
+        return f"{_title(name)}: {found.void.removeprefix(NO_VERDICT)}" if found.void else ""
     behind = [row for row in found.modes.of_kind("treatment") if row.verdict and row.verdict.kind == "worse"]
     said = [f"next is {behind[-1].label}{_by(behind[-1])}"] if behind else []
     said += [f"{row.label}{_by(row).removeprefix(',') if _moved(row) else _plain(row, found)}" for row in found.without]

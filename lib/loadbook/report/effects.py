@@ -46,10 +46,14 @@ class EffectsPage(Page):
     notebook = "config_effects"
 
     def answer(self) -> Block:
-        """Show the headline verdict, what supports it, and how many treatments are in each class."""
+        """Show the answer to the study's question, what supports it, and how many treatments are in each class."""
+        said = self.said()
+        return block("answer.html.j2", said.text, said=said)
+
+    def said(self) -> verdicts.Answer:
+        """Return the answer to the study's question."""
         said = verdicts.answer(self.analysis)
-        said = replace(said, support=" ".join(filter(None, (said.support, self.more_support()))))
-        return block("answer.html.j2", "\n".join([*said.errors, said.headline, said.support]), said=said)
+        return replace(said, support=" ".join(filter(None, (said.support, self.more_support()))))
 
     def more_support(self) -> str | None:
         """Return what supports the headline: of a single treatment its percentiles, as a rate hides slow requests."""
@@ -151,7 +155,7 @@ class EffectsPage(Page):
 
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say: headline, sentences, checks."""
-        said = verdicts.answer(self.analysis)
+        said = self.said()
         checks = {kind: [r.passed for r in self.analysis.of_kind(kind)] for kind in ("aa", "control")}
         verdict = {"kind": said.kind, "glyph": said.glyph, "word": said.word, "sentence": said.headline}
         lines = [f"{s.glyph} {s.name}{s.text}" for s in verdicts.sentences(self.analysis)]

@@ -39,12 +39,8 @@ class FactorialPage(EffectsPage):
             raise UsageError(f"study {name!r} has no [factorial]", other)
         return found
 
-    def answer(self) -> Block:
-        """Show what the single factors do, whether a pair acts together, and how many factors are in each class."""
-        said = self._said()
-        return block("answer.html.j2", "\n".join([*said.errors, said.headline, said.support]), said=said)
-
-    def _said(self) -> verdicts.Answer:
+    def said(self) -> verdicts.Answer:
+        """Return what the single factors do, whether a pair acts together, and how many factors are in each class."""
         usual = verdicts.answer(self.found.analysis)
         headline = sentences.headline(self.found)
         return replace(usual, headline=headline, support=sentences.support(self.found), errors=self._more_errors())
@@ -111,10 +107,9 @@ class FactorialPage(EffectsPage):
 
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say."""
-        said = self._said()
-        verdict = {"kind": said.kind, "glyph": said.glyph, "word": said.word, "sentence": said.headline}
+        said = self.said()
         lines = [f"{line.glyph} {line.name}{line.text}" for line in self._lines()]
-        return super().summary() | {"verdict": verdict, "sentences": [said.headline, *lines]}
+        return super().summary() | {"sentences": [said.headline, *lines]}
 
 
 TABLE_NOTE = (

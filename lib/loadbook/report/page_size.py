@@ -10,7 +10,7 @@ from loadbook.core.errors import UsageError
 from loadbook.core.metrics import metric as metric_of
 from loadbook.design.pages import page_factor
 from loadbook.report import jmeter_table, palette, verdicts
-from loadbook.report.blocks import Block, block, clean, render
+from loadbook.report.blocks import Block, clean, render
 from loadbook.report.effects import EffectsPage
 from loadbook.report.page import note, nothing, run_data
 from loadbook.report.show import drawn, markup
@@ -46,12 +46,8 @@ class PageSizePage(EffectsPage):
             raise UsageError(f"a curve over page size needs a rate, not {self.metric}", "metric = 'ok_per_s', say")
         return look(self.data, self.metric, self.level)
 
-    def answer(self) -> Block:
-        """Show from which size on the network is the limit, and where requests cost as much as their bytes."""
-        said = self._said()
-        return block("answer.html.j2", "\n".join([*said.errors, said.headline, said.support]), said=said)
-
-    def _said(self) -> verdicts.Answer:
+    def said(self) -> verdicts.Answer:
+        """Return from which size on the network is the limit, and where requests cost as much as their bytes."""
         usual = verdicts.answer(self.analysis)
         if self.analysis.laboratory:
             return usual
@@ -117,10 +113,9 @@ class PageSizePage(EffectsPage):
 
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say."""
-        said = self._said()
-        verdict = {"kind": said.kind, "glyph": said.glyph, "word": said.word, "sentence": said.headline}
+        said = self.said()
         lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.found.regimes.fits.items()]
-        return super().summary() | {"verdict": verdict, "sentences": [said.headline, *said.errors, *lines]}
+        return super().summary() | {"sentences": [said.headline, *said.errors, *lines]}
 
 
 def cost_table(found: Found) -> Table:

@@ -38,7 +38,10 @@ class Count:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer block: `kind` gives the bar its colour; `errors` are said first, the headline is given them."""
+    """The answer block: `kind` gives the bar its colour; `errors` are said first, the headline is given them.
+
+    `blind` says that the positive control failed, "" where it did not: whoever reads the headline must know.
+    """
 
     kind: str
     glyph: str
@@ -47,6 +50,12 @@ class Answer:
     support: str
     errors: tuple[str, ...]
     counts: tuple[Count, ...]
+    blind: str = ""
+
+    @property
+    def text(self) -> str:
+        """The block as plain text."""
+        return "\n".join(filter(None, [*self.errors, self.headline, self.blind, self.support]))
 
 
 @dataclass(frozen=True)
@@ -70,11 +79,13 @@ def answer(analysis: Analysis) -> Answer:
         kind = "undecided"
     word = "no verdict" if analysis.laboratory else word_of(kind)
     if not analysis.laboratory and first.checks_alone(analysis):
-        return Answer(kind, palette.BASELINE.glyph, "none seen", first.headline(analysis), "", (), counts)
+        glyph, blind = palette.BASELINE.glyph, first.blind(analysis)
+        return Answer(kind, glyph, "none seen", first.headline(analysis), "", (), counts, blind)
     word = f"exploratory: {word}" if analysis.stand.added else word
     headline = first.headline(analysis)
     support = first.supporting(analysis).removeprefix(headline).strip()
-    return Answer(kind, palette.VERDICTS[kind].glyph, word, headline, support, _errors_first(analysis), counts)
+    glyph, errors = palette.VERDICTS[kind].glyph, _errors_first(analysis)
+    return Answer(kind, glyph, word, headline, support, errors, counts, first.blind(analysis))
 
 
 def _errors_first(analysis: Analysis) -> tuple[str, ...]:

@@ -71,6 +71,13 @@ def _than_before(analysis: Analysis, word: str) -> str:
     return f" {word} the one before it" if analysis.contrasts == "adjacent" else ""
 
 
+def blind(analysis: Analysis) -> str:
+    """Return that the positive control failed, "" where it did not or where there is no verdict anyway."""
+    missed = any(row.passed is False for row in analysis.of_kind("control"))
+    said = "The known effect was not found: this laboratory may miss others, too."
+    return said if missed and not analysis.laboratory else ""
+
+
 def supporting(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
     """Return what stands under the headline, at most two sentences: which are best, what moved too, what would decide.
 

@@ -13,6 +13,7 @@ from loadbook.stats.wording.errors import errors_sentence
 from loadbook.stats.wording.shown import comparison_texts, decimals
 from loadbook.stats.wording.words import predicate, word
 
+NO_VERDICT = "No verdict: "
 MAX_NAMES = 4  # of treatments that cannot be told apart
 
 
@@ -142,7 +143,7 @@ def laboratory_sentence(row: Row) -> str:
     texts = comparison_texts(row.verdict) if row.verdict else None
     seen = f"{texts.change} ({texts.interval}, p {texts.p})" if texts else "a difference"
     return (
-        f"No verdict: the laboratory contradicts itself. {row.label}, the baseline under a second name, shows {seen}."
+        f"{NO_VERDICT}the laboratory contradicts itself. {row.label}, the baseline under a second name, shows {seen}."
     )
 
 
