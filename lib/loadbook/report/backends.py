@@ -82,13 +82,11 @@ class BackendsPage(EffectsPage):
     def _among(self, page: EffectsPage, treatments: list[str], **changes: Any) -> Analysis:
         return analyse(parts.only(page.data, treatments, **changes), metric=self.metric, level=self.level)
 
-    def said(self) -> verdicts.Answer:
-        """Return which way is fastest, what comes next and what no backend would bring, for every regime."""
-        if self.analysis.laboratory:
-            return verdicts.answer(self.analysis)
+    def own_words(self, usual: verdicts.Answer) -> verdicts.Answer:
+        """Say which way is fastest, what comes next and what no backend would bring, for every regime."""
         kind = _kind(list(self.found.values()))
         return replace(
-            verdicts.answer(self.analysis),
+            usual,
             kind=kind,
             glyph=palette.VERDICTS[kind].glyph,
             word={"better": "fastest found", "undecided": "undecided"}.get(kind, "no verdict"),

@@ -51,9 +51,23 @@ class EffectsPage(Page):
         return block("answer.html.j2", said.text, said=said)
 
     def said(self) -> verdicts.Answer:
-        """Return the answer to the study's question."""
-        said = verdicts.answer(self.analysis)
-        return replace(said, support=" ".join(filter(None, (said.support, self.more_support()))))
+        """Return the answer to the study's question.
+
+        No page has words of its own where there is no verdict, or hides that one is exploratory.
+        """
+        usual = verdicts.answer(self.judged)
+        if self.judged.laboratory or self.judged.stand.waiting:
+            return usual
+        return verdicts.as_it_stands(self.own_words(usual), self.judged.stand)
+
+    @property
+    def judged(self) -> Analysis:
+        """The analysis that the answer speaks of."""
+        return self.analysis
+
+    def own_words(self, usual: verdicts.Answer) -> verdicts.Answer:
+        """Return the answer as this kind of page puts it."""
+        return replace(usual, support=" ".join(filter(None, (usual.support, self.more_support()))))
 
     def more_support(self) -> str | None:
         """Return what supports the headline: of a single treatment its percentiles, as a rate hides slow requests."""

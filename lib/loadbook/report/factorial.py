@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import metric as metric_of
@@ -23,6 +23,9 @@ from loadbook.stats.factorial.effects import Effect, FactorialAnalysis, analyse_
 from loadbook.stats.factorial.errors import error_findings
 from loadbook.stats.wording.shown import comparison_texts
 
+if TYPE_CHECKING:
+    from loadbook.stats.result import Analysis
+
 
 class FactorialPage(EffectsPage):
     """Which factors matter, alone or in pairs; see `factorial_page`."""
@@ -39,9 +42,13 @@ class FactorialPage(EffectsPage):
             raise UsageError(f"study {name!r} has no [factorial]", other)
         return found
 
-    def said(self) -> verdicts.Answer:
-        """Return what the single factors do, whether a pair acts together, and how many factors are in each class."""
-        usual = verdicts.answer(self.found.analysis)
+    @property
+    def judged(self) -> Analysis:
+        """The analysis of the factors, not of their combinations."""
+        return self.found.analysis
+
+    def own_words(self, usual: verdicts.Answer) -> verdicts.Answer:
+        """Say what the single factors do, whether a pair acts together, and how many factors are in each class."""
         headline = sentences.headline(self.found)
         return replace(usual, headline=headline, support=sentences.support(self.found), errors=self._more_errors())
 

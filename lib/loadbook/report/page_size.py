@@ -46,11 +46,8 @@ class PageSizePage(EffectsPage):
             raise UsageError(f"a curve over page size needs a rate, not {self.metric}", "metric = 'ok_per_s', say")
         return look(self.data, self.metric, self.level)
 
-    def said(self) -> verdicts.Answer:
-        """Return from which size on the network is the limit, and where requests cost as much as their bytes."""
-        usual = verdicts.answer(self.analysis)
-        if self.analysis.laboratory:
-            return usual
+    def own_words(self, usual: verdicts.Answer) -> verdicts.Answer:
+        """Say from which size on the network is the limit, and where requests cost as much as their bytes."""
         word = words.limit_word(self.found)
         kind = "undecided" if word == words.NOT_KNOWN else "invalid"
         return replace(

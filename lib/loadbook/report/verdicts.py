@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from loadbook.core.metrics import metric as metric_of
 from loadbook.core.units import NBSP, p_value, percent
 from loadbook.report import palette
 from loadbook.report.tables import DASH, Column, Said, Table, said
-from loadbook.stats.result import VERDICT_ORDER, Analysis, ErrorSummary, Row, VerdictKind
+from loadbook.stats.result import VERDICT_ORDER, Analysis, ErrorSummary, Row, Stand, VerdictKind
 from loadbook.stats.wording import headline as first
 from loadbook.stats.wording.errors import CLASS_WORDS, errors_sentence
 from loadbook.stats.wording.sentences import aa_sentence, control_sentence, row_phrase
@@ -81,11 +81,19 @@ def answer(analysis: Analysis) -> Answer:
     if not analysis.laboratory and first.checks_alone(analysis):
         glyph, blind = palette.BASELINE.glyph, first.blind(analysis)
         return Answer(kind, glyph, "none seen", first.headline(analysis), "", (), counts, blind)
-    word = f"exploratory: {word}" if analysis.stand.added else word
     headline = first.headline(analysis)
     support = first.supporting(analysis).removeprefix(headline).strip()
     glyph, errors = palette.VERDICTS[kind].glyph, _errors_first(analysis)
-    return Answer(kind, glyph, word, headline, support, errors, counts, first.blind(analysis))
+    return as_it_stands(
+        Answer(kind, glyph, word, headline, support, errors, counts, first.blind(analysis)), analysis.stand
+    )
+
+
+def as_it_stands(answer: Answer, stand: Stand) -> Answer:
+    """Return an answer that says that it is exploratory, if it is."""
+    headline, word = first.as_it_stands(answer.headline, stand), answer.word
+    marked = f"exploratory: {word}" if stand.added and not word.startswith("exploratory") else word
+    return replace(answer, headline=headline, word=marked)
 
 
 def _errors_first(analysis: Analysis) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from loadbook.core.units import NBSP, percent, percent_range
 from loadbook.stats.factorial.effects import Effect, FactorialAnalysis, Switch, one_at_a_time
 from loadbook.stats.factorial.errors import ErrorEffect, ErrorFindings
 from loadbook.stats.result import Interval, VerdictKind
+from loadbook.stats.wording.headline import as_it_stands
 from loadbook.stats.wording.headline import headline as first_line
 from loadbook.stats.wording.sentences import confidence, margin_text, more_blocks, only_alone, phrase, stands_on
 from loadbook.stats.wording.shown import comparison_texts
@@ -24,8 +25,8 @@ def headline(found: FactorialAnalysis) -> str:
     if entwined is None:
         return first_line(found.analysis).replace("treatment", "factor")
     one, other = (found.switches[name].label for name in entwined.names)
-    exploratory = "Exploratory: " if found.analysis.stand.added else ""
-    return f"{exploratory}{one} and {other} act together: what one does depends on the other."
+    said = f"{one} and {other} act together: what one does depends on the other."
+    return as_it_stands(said, found.analysis.stand)
 
 
 def _entwined(found: FactorialAnalysis, pair: Effect) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from loadbook.stats.result import VERDICT_ORDER, Analysis, Row, VerdictKind
+from loadbook.stats.result import VERDICT_ORDER, Analysis, Row, Stand, VerdictKind
 from loadbook.stats.wording import losses
 from loadbook.stats.wording.sentences import best_sentence, evidence, margin_text, more_blocks, phrase
 from loadbook.stats.wording.shown import comparison_texts
 from loadbook.stats.wording.words import name, predicate
 
+EXPLORATORY = "Exploratory: "
 MAX_LENGTH = 90
 MAX_OTHERS = 2
 MAX_SENTENCES = 2
@@ -20,8 +21,13 @@ def headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str
 
     It is shorter than 90 characters where its words allow; an effect keeps its interval whatever the length.
     """
-    said = _headline(analysis, labels)
-    return f"Exploratory: {said}" if analysis.stand.added and not said.startswith("No verdict") else said
+    return as_it_stands(_headline(analysis, labels), analysis.stand)
+
+
+def as_it_stands(said: str, stand: Stand) -> str:
+    """Return a first line that says that it is exploratory, if it is."""
+    needed = stand.added and not said.startswith((EXPLORATORY, "No verdict"))
+    return f"{EXPLORATORY}{said}" if needed else said
 
 
 def _headline(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
