@@ -7,18 +7,9 @@ import pytest
 from loadbook.core.errors import StudyError
 from loadbook.design.build_gate import Limits
 from loadbook.design.plan import make_plan, read_plan, study_sha256
-from loadbook.design.study import Study
-from loadbook.design.study_file import read_study, smoke
+from loadbook.design.study_file import smoke
 
-STUDY = """
-name = "x"
-question = "Does it matter?"
-baseline = "base"
-[roles.driver]
-[roles.web]
-service = "nginx"
-[workload]
-tool = "wrk"
+TREATMENTS = """
 [treatments.base]
 [treatments.one]
 [treatments.two]
@@ -26,18 +17,6 @@ tool = "wrk"
 check = "aa"
 same_as = "base"
 """
-
-
-@pytest.fixture
-def read(tmp_path):
-    """Read a study that ends in these lines."""
-
-    def read(lines: str, top: str = "") -> Study:
-        path = tmp_path / "x.toml"
-        path.write_text(top + STUDY + lines)
-        return read_study(path)
-
-    return read
 
 
 def test_a_study_has_no_build_gate_unless_it_says_so(read) -> None:

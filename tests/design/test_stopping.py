@@ -8,32 +8,12 @@ from loadbook.core.errors import StudyError, UsageError
 from loadbook.design.plan import make_plan, more_trials
 from loadbook.design.stopping import Stopping
 from loadbook.design.study import Study
-from loadbook.design.study_file import read_study, smoke
+from loadbook.design.study_file import smoke
 
-STUDY = """
-name = "x"
-question = "Does it matter?"
-baseline = "base"
-[roles.driver]
-[roles.web]
-service = "nginx"
-[workload]
-tool = "wrk"
+TREATMENTS = """
 [treatments.base]
 [treatments.other]
 """
-
-
-@pytest.fixture
-def read(tmp_path):
-    """Read a study that ends in these lines."""
-
-    def read(lines: str, top: str = "") -> Study:
-        path = tmp_path / "x.toml"
-        path.write_text(top + STUDY + lines)
-        return read_study(path)
-
-    return read
 
 
 def test_a_study_says_nothing_and_has_a_fixed_number_of_blocks(read):
