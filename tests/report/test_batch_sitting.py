@@ -22,7 +22,7 @@ from loadbook.report.html import forbidden
 
 Said = dict[str, Any]
 VERDICT = {"kind": "better", "word": "faster", "glyph": "▲", "sentence": "gzip is faster by 6.0 %."}
-GOOD = {"verdict": VERDICT, "valid": 48, "planned": 48}
+GOOD = {"verdict": VERDICT, "valid": 48, "planned": 48, "aa": True, "control": False}
 
 
 def work(study: str, *names: str, more: int | None = None) -> Work:
@@ -124,6 +124,13 @@ def test_a_row_says_what_came_of_its_entry_and_so_does_the_file(stage):
     assert [job.folder for job in stage.jobs] == [str(stage.folder)] * 2
     said = [line for line in stage.told if "done" in line]
     assert said == [f"{name} done, 10\u00a0s; {k} of 2 entries are over" for k, name in enumerate("ab", 1)]
+
+
+def test_the_checks_stand_beside_the_verdict(stage):
+    done = stage.sit([work("a")])
+    (shown,) = page.shown(done)
+    assert shown.lines == ["▲ gzip is faster by 6.0 %.", "✓ A/A · ✕ known effect"]
+    assert '<td data-name="Checks">✓ A/A<br>✕ known effect</td>' in stage.page
 
 
 def test_a_failure_is_a_row_with_its_reason_and_the_others_go_on(stage):

@@ -16,13 +16,11 @@ from loadbook.records.manifest import read_json, write_json
 from loadbook.report import compared
 from loadbook.report.blocks import render, stylesheet
 from loadbook.report.html import POLICY, forbidden
+from loadbook.report.summary import checks
 
 SUFFIX = ".summary.json"
 SITE = "site.json"
 MAX_COMPARED = 5
-CHECKS = {"aa": "A/A", "control": "known effect"}
-GATES = {"passed": "✓", "failed": "✕", "invalid": "!"}
-GLYPHS = {True: "✓", False: "✕", None: "–"}
 
 
 @dataclass(frozen=True)
@@ -45,10 +43,8 @@ class Entry:
 
     @property
     def checks(self) -> list[str]:
-        """The A/A arm, the positive control and the build gate, each with its glyph; nothing without a report."""
-        found = [f"{GLYPHS[self.summary[key]]} {words}" for key, words in CHECKS.items() if key in self.summary]
-        gate = self.summary.get("gate")
-        return [*found, f"{GATES[gate['outcome']]} build gate"] if gate else found
+        """The checks of its run, each with its glyph."""
+        return checks(self.summary)
 
 
 def keep(reports: Path, summary: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from loadbook.report.blocks import EMPTY, URGENT, Block, block, clean, notebook_
 from loadbook.report.build_gate import Gated, brief, gated
 from loadbook.report.notebooks import DONE
 from loadbook.report.show import drawn, markup, show
+from loadbook.report.summary import GATE_GLYPHS
 from loadbook.report.tables import plain, safe_table
 from loadbook.stats.saturation import hosts_in, links_of
 from loadbook.stats.wording.sentences import added_after
@@ -102,7 +103,7 @@ class Page:
         cells = trust.trust(self.data, self.analysis, self.notes)
         lines, gate, glyph = [f"{c.glyph} {c.title}: {c.text}" for c in cells], None, None
         if self.build_gate:
-            gate, glyph = self.build_gate.sentence, trust.GATE_GLYPHS[self.build_gate.judged.outcome]
+            gate, glyph = self.build_gate.sentence, GATE_GLYPHS[self.build_gate.judged.outcome]
             lines.append(f"{glyph} {gate}")
         return block("trust.html.j2", "\n".join(lines), cells=cells, gate=gate, glyph=glyph)
 

@@ -18,7 +18,6 @@ from loadbook.stats.wording.shown import numbers
 TITLES = {"aa": "Same against same", "control": "Known effect found"}
 FAILED = {"aa": "Same differs from same", "control": "Known effect NOT found"}
 NAMES = {"aa": "A/A arm", "control": "the control"}
-GATE_GLYPHS = {"passed": "✓", "failed": palette.FAILED_GLYPH, "invalid": palette.DOUBT_GLYPH}
 MISSING = {
     "aa": ("No A/A arm", "same against same was not tried"),
     "control": ("No positive control", "no known effect was tried"),

@@ -15,6 +15,7 @@ from loadbook.records.atomic import write_atomic
 from loadbook.report.batch.rows import NAME, Made, Round, Row
 from loadbook.report.blocks import render, stylesheet
 from loadbook.report.html import POLICY, forbidden
+from loadbook.report.summary import checks
 
 PAGE = "index.html"
 HOME = "../../index.html"
@@ -72,9 +73,15 @@ class Shown:
         return found
 
     @property
+    def checks(self) -> list[str]:
+        """The checks of its run, each with its glyph."""
+        return checks(self.row.summary)
+
+    @property
     def lines(self) -> list[str]:
         """The headline, what speaks against it, and what to do next, as a terminal shows them."""
         verdict = [f"{self.verdict['glyph']} {self.verdict['sentence']}"] if self.verdict else []
+        verdict += [" · ".join(self.checks)] if self.checks else []
         against = [self.row.reason] if self.row.reason else []
         return [*verdict, *against, *([f"next: {self.row.next}"] if self.row.next else [])] or ["–"]
 
