@@ -62,7 +62,7 @@ def test_the_script_as_it_stands(project: Layout) -> None:
     done = build(project, SCRIPT, "--hosts", str(run_of(project) / "hosts.toml"))
     failed(project, done)
     assert "run.loadbook.tar.gz" in left(project)
-    assert "✕" in (project.root / f"build/{STUDY}.html").read_text().split("Build gate: failed")[0][-200:]
+    assert "✕ Build gate</b>: failed. tcp_nopush" in (project.root / f"build/{STUDY}.html").read_text()
 
 
 def test_a_run_that_fails_is_not_judged(project: Layout) -> None:

@@ -17,6 +17,7 @@ from loadbook.records.schema import TABLES, read_table
 from loadbook.report.effects import EffectsPage
 from loadbook.report.index import keep, write_index
 from loadbook.report.page import scope_parts
+from loadbook.trials import choose
 from loadbook.trials.api import run_study
 from loadbook.trials.ingest import ingest
 from recorded import STUDY, copy_recorded_run, run_of
@@ -120,6 +121,25 @@ def test_what_was_not_recorded_is_said_before_anything_is_done(layout, hosts):
         run_study(layout, STUDY, hosts, blocks=9, new=True)
     with pytest.raises(UsageError, match=r" in block 1\n(.|\n)* and \d+ more"):
         run_study(layout, STUDY, hosts, subset="all", new=True)
+
+
+def test_two_studies_that_begin_in_one_second_are_played_back_side_by_side(layout, hosts, monkeypatch):
+    (layout.studies / "other.toml").write_text(f'include = "{STUDY}.toml"\nname = "other"\n')
+    monkeypatch.setattr(choose, "new_run_id", lambda layout, study: "20261122-160006")
+
+    folders = []
+
+    def meanwhile(event):
+        if event.kind == "trial-ended" and event.done == 2:
+            run_study(layout, "other", hosts, blocks=1, new=True, on_event=look)
+
+    def look(event):
+        folders.append({path.name for path in layout.replay.iterdir()})
+
+    run = run_study(layout, STUDY, hosts, blocks=1, new=True, on_event=meanwhile)
+    assert folders[-1] == {f"{study}-{run}-{alias}" for study in (STUDY, "other") for alias in ("driver", "web")}
+    for study in (STUDY, "other"):
+        assert [read(folder).status for folder in layout.run(study, run).trials.iterdir()] == ["ok"] * 4
 
 
 def test_an_interrupted_replay_goes_on_and_is_never_mixed_with_a_measured_run(layout, hosts):

@@ -57,7 +57,9 @@ def make_bench(layout: Layout, plan: Plan, run: str, path: Path, break_lock: str
     if recording is None:
         opened = _opened(lambda alias: connect(path, alias, run, hosts=inventory, claim=claim), used)
     else:
-        opened = _opened(lambda alias: _replayed(layout, recording, alias, inventory, run), used)
+        name = f"{plan.study.name}-{run}"  # two studies may begin in one second
+        folders = {alias: layout.replay / f"{name}-{alias}" for alias in used}
+        opened = _opened(lambda alias: _replayed(folders[alias], recording, alias, inventory, run), used)
     hosts = {alias: taped(host, run) for alias, host in opened.items()}
     with _closed_on_error(hosts.values()):
         lined = needs_line(plan, hosts, inventory, inventory.with_role(plan.study.workload.role))
@@ -122,8 +124,8 @@ def _recording(path: Path, inventory: HostsFile, plan: Plan) -> Recording | None
     return recording
 
 
-def _replayed(layout: Layout, recording: Recording, alias: str, inventory: HostsFile, run: str) -> Host:
-    host = ReplayHost(recording, alias, inventory.hosts[alias].address or alias, layout.replay / f"{run}-{alias}", run)
+def _replayed(folder: Path, recording: Recording, alias: str, inventory: HostsFile, run: str) -> Host:
+    host = ReplayHost(recording, alias, inventory.hosts[alias].address or alias, folder, run)
     host.open()
     return host
 
