@@ -198,3 +198,9 @@ def test_eight_factors_want_a_fraction(tmp_path: Path) -> None:
         study(tmp_path, ("[factors]", f"[factors]\n{factors}"), (old, f"factors = {names}"))
     assert [p.path for p in caught.value.problems] == ["factorial.fraction"]
     assert "8 factors make 256 treatments" in caught.value.problems[0].message
+
+
+def test_conditions_of_a_factorial_are_among_its_factors(tmp_path):
+    with pytest.raises(StudyError) as refused:
+        study(tmp_path, ('baseline = "plain"', 'baseline = "plain"\napart = "sendfile"'))
+    assert {p.path: p.message for p in refused.value.problems}["apart"].endswith("leave apart out")

@@ -14,7 +14,7 @@ from legible import must_be_legible
 from mockproject import Arm, make_project
 
 import loadbook
-from loadbook.core.errors import StudyError
+from loadbook.core.errors import StudyError, UsageError
 from loadbook.design.study_file import find_study, read_study
 from loadbook.explore.run import Run
 from loadbook.records.rundata import RunData, load_run
@@ -22,8 +22,9 @@ from loadbook.report.backends import BackendsPage
 from loadbook.report.effects import EffectsPage
 from loadbook.report.figures import connections
 from loadbook.report.html import forbidden
-from loadbook.report.parts import parts_of
+from loadbook.report.quality import QualityPage
 from loadbook.stats import pooling
+from loadbook.stats.parts import parts_of
 from loadbook.stats.result import Row
 
 STUDIES = Path(loadbook.__file__).parents[2] / "studies"
@@ -188,6 +189,29 @@ def test_what_is_judged_apart_needs_a_baseline_under_every_condition(tmp_path: P
         with pytest.raises(StudyError) as caught:
             read_study(tmp_path / "backend-modes.toml")
         assert where in [p.path for p in caught.value.problems]
+
+
+def test_every_page_judges_conditions_apart(page: BackendsPage) -> None:
+    for other in (EffectsPage(page.data), QualityPage(page.data)):
+        rows = {row.treatment: row for row in other.analysis.rows}
+        assert rows["remote-fastcgi"].verdict.comparison.baseline == "remote-proxy"
+        assert rows["remote-proxy-again"].passed and rows["remote-proxy"].kind == "baseline"
+    usual = EffectsPage(page.data)
+    assert usual.effects().text.startswith("Near\n") and "\nRemote\n" in usual.effects().text
+    assert "; near: http_proxy with keep-alive" in usual.answer().text and usual.summary()["aa"] is True
+    assert usual.published().text == page.published().text
+
+
+def test_one_baseline_that_is_asked_for_holds_under_every_condition(page: BackendsPage) -> None:
+    asked = EffectsPage(page.data, "near-fastcgi")
+    assert list(asked.parts) == [""]
+    assert {row.verdict.comparison.baseline for row in asked.analysis.of_kind("treatment")} == {"near-fastcgi"}
+
+
+def test_a_study_without_a_way_to_a_backend_is_another_notebooks(tmp_path: Path) -> None:
+    data = load_run(make_project(tmp_path, name="plain-study"), "plain-study")
+    with pytest.raises(UsageError, match="no treatment of study 'plain-study' hands requests on"):
+        BackendsPage(data).answer()
 
 
 def test_a_cell_judges_conditions_apart_as_the_page_does(page: BackendsPage) -> None:

@@ -158,6 +158,8 @@ def _stopping(raw: dict[str, Any]) -> Found:
 
 
 def _asked(raw: dict[str, Any]) -> Found:
+    if raw.get("factorial") and raw.get("apart"):
+        yield "apart", "a factorial has its conditions among its factors: leave apart out"
     if raw.get("asks") == "no-loss" and "margin" not in raw:
         yield "margin", 'is required with asks = "no-loss": the largest loss that is accepted, 0.02 for 2 %'
     if raw.get("asks") == "no-loss" and raw.get("contrasts") == "best":

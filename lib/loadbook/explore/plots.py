@@ -18,7 +18,6 @@ from loadbook.report.blocks import Block, block
 from loadbook.report.compare_runs import PREVIOUS
 from loadbook.report.effects import EffectsPage
 from loadbook.report.page import figure_module
-from loadbook.report.parts import parts_of, together
 from loadbook.stats import saturation
 
 if TYPE_CHECKING:
@@ -36,11 +35,9 @@ class Plots(Card):
         return EffectsPage(self._data)
 
     def _analysis(self, metric: str) -> Analysis:
-        """Return the comparisons of a metric; of conditions that are judged apart each with its own baseline."""
+        """Return the comparisons of a metric."""
         name, statistic = which(self._data, metric or self._data.study.metric)
-        parts = parts_of(self._data).items()
-        found = {level: EffectsPage(part, metric=name).analyse(name, statistic) for level, part in parts}
-        return together(found) if len(found) > 1 else next(iter(found.values()))
+        return EffectsPage(self._data, metric=name).analyse(name, statistic)
 
     def effects(self, metric: str = "") -> Drawn:
         """Draw which treatments matter, which way, and whether the checks of the laboratory passed (figure 1)."""

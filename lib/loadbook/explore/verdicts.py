@@ -16,9 +16,9 @@ from loadbook.explore.measured import column, which
 from loadbook.records.rundata import RunData
 from loadbook.report import verdicts
 from loadbook.report.blocks import Block, clean, render
-from loadbook.report.parts import only
 from loadbook.report.tables import plain, safe_table
 from loadbook.stats.analyse import analyse
+from loadbook.stats.parts import only
 from loadbook.stats.result import Analysis, Row
 
 if TYPE_CHECKING:

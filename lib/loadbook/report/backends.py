@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
+from loadbook.core.errors import UsageError
 from loadbook.core.units import joined
-from loadbook.report import claims, palette, parts, verdicts
-from loadbook.report.blocks import Block, clean, render
-from loadbook.report.effects import EffectsPage
-from loadbook.report.page import note, nothing, run_data
+from loadbook.report import palette, verdicts
+from loadbook.report.blocks import Block
+from loadbook.report.effects import EffectsPage, titled
+from loadbook.report.page import note, run_data
 from loadbook.report.show import show
 from loadbook.stats.analyse import analyse
+from loadbook.stats.parts import only
 from loadbook.stats.pooling import opened
 from loadbook.stats.result import Analysis, Row
 from loadbook.stats.wording.sentences import NO_VERDICT, any_of, phrase
@@ -55,12 +54,6 @@ class BackendsPage(EffectsPage):
 
     def __init__(self, data: RunData, metric: str = "", level: float = 0.95) -> None:
         super().__init__(data, "", metric, level)
-        self.parts = {name: EffectsPage(part, "", self.metric, level) for name, part in parts.parts_of(data).items()}
-
-    @cached_property
-    def analysis(self) -> Analysis:
-        """The rows of all regimes, each against the baseline of its own."""
-        return parts.together({name: page.analysis for name, page in self.parts.items()})
 
     @cached_property
     def found(self) -> dict[str, Found]:
@@ -70,6 +63,9 @@ class BackendsPage(EffectsPage):
     def _find(self, page: EffectsPage) -> Found:
         study, rows = page.data.study, page.analysis.of_kind("baseline", "treatment")
         reaching = [r.treatment for r in rows if study.setting(r.treatment, study.target_of(r.treatment)).backends]
+        if not reaching:
+            said = f"no treatment of study {self.data.study.name!r} hands requests on to a backend"
+            raise UsageError(said, f"its notebook is {self.data.study.notebooks[0]}")
         others = [row.treatment for row in rows if row.treatment not in reaching]
         modes = self._among(page, reaching, baseline=reaching[0], contrasts="best")
         leader = modes.best or next(iter(modes.tied_with_best), None)
@@ -80,7 +76,7 @@ class BackendsPage(EffectsPage):
         return Found(modes, without, page.analysis.laboratory)
 
     def _among(self, page: EffectsPage, treatments: list[str], **changes: Any) -> Analysis:
-        return analyse(parts.only(page.data, treatments, **changes), metric=self.metric, level=self.level)
+        return analyse(only(page.data, treatments, **changes), metric=self.metric, level=self.level)
 
     def own_words(self, usual: verdicts.Answer) -> verdicts.Answer:
         """Say which way is fastest, what comes next and what no backend would bring, for every regime."""
@@ -93,24 +89,6 @@ class BackendsPage(EffectsPage):
             headline=headline(self.found),
             support=" ".join(filter(None, (support(name, found) for name, found in self.found.items()))),
         )
-
-    def effects(self) -> Block:
-        """Show the effect plot, the sentences and the table of every regime."""
-        return self._each(EffectsPage.effects)
-
-    def single_blocks(self) -> Block:
-        """Show the pairs behind the largest verdict of every regime."""
-        return self._each(EffectsPage.single_blocks)
-
-    def latency(self) -> Block:
-        """Show the latency percentiles of every regime, each with verdicts of its own."""
-        return self._each(EffectsPage.latency)
-
-    def _each(self, made: Callable[[EffectsPage], Block]) -> Block:
-        blocks = {name: made(page) for name, page in self.parts.items()}
-        shown = [(_title(name), Markup(one.html)) for name, one in blocks.items()]  # noqa: S704 - made by templates
-        text = "\n\n".join(f"{_title(name)}\n{one.text}".strip() for name, one in blocks.items())
-        return Block(str(render("parts.html.j2", parts=shown)), str(clean(text)))
 
     def connections(self) -> Block:
         """Show how many connections the application accepted for each request that it answered."""
@@ -127,16 +105,6 @@ class BackendsPage(EffectsPage):
         behind = {role for t in self.data.plan["treatments"] for role in study.setting(t, study.target_of(t)).backends}
         return opened(self.data.traces, self.data.trials, sorted(behind))
 
-    def published(self) -> Block:
-        """Show what the article said, each sentence judged in its own regime."""
-        study = self.data.study
-        judged = [
-            one for page in self.parts.values() for one in claims.judge(page.data, page.analysis, self.level)
-        ]  # fmt: skip
-        if study.published is None or not judged:
-            return nothing("Nothing published stands beside this study.")
-        return claims.published_block(study.published.source, judged, self.analysis)
-
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say."""
         said = self.said()
@@ -151,10 +119,10 @@ def headline(found: dict[str, Found]) -> str:
     where = joined(list(leaders)) if all(leaders) else ""
     if len(alone) == 1 and len(next(iter(alone))) == 1:
         (name,) = next(iter(alone))
-        return f"{_title(where)}: {name} is the fastest way to the application." if where else f"{name} is fastest."
+        return f"{titled(where)}: {name} is the fastest way to the application." if where else f"{name} is fastest."
     told = (f"{name}: {_fastest(names)}" if name else _fastest(names, capital=True) for name, names in leaders.items())
     said = "; ".join(told)
-    return f"{said if leaders.get('') else _title(said)}."
+    return f"{said if leaders.get('') else titled(said)}."
 
 
 def _fastest(leaders: tuple[str, ...], *, capital: bool = False) -> str:
@@ -169,13 +137,13 @@ def support(name: str, found: Found) -> str:
     Where there is no fastest way: that the laboratory contradicts itself, if it does.
     """
     if not found.leaders:
-        return f"{_title(name)}: {found.void.removeprefix(NO_VERDICT)}" if found.void else ""
+        return f"{titled(name)}: {found.void.removeprefix(NO_VERDICT)}" if found.void else ""
     behind = [row for row in found.modes.of_kind("treatment") if row.verdict and row.verdict.kind == "worse"]
     said = [f"next is {behind[-1].label}{_by(behind[-1])}"] if behind else []
     said += [f"{row.label}{_by(row).removeprefix(',') if _moved(row) else _plain(row, found)}" for row in found.without]
     if not said:
         return ""
-    return f"{_title(name)}: {'; '.join(said)}." if name else f"{_title('; '.join(said))}."
+    return f"{titled(name)}: {'; '.join(said)}." if name else f"{titled('; '.join(said))}."
 
 
 def _by(row: Row) -> str:
@@ -190,10 +158,6 @@ def _moved(row: Row) -> bool:
 
 def _plain(row: Row, found: Found) -> str:
     return phrase(row.verdict, against=found.leaders[0]).rstrip(".") if row.verdict else ""
-
-
-def _title(name: str) -> str:
-    return name[:1].upper() + name[1:]
 
 
 def _kind(found: list[Found]) -> VerdictKind:

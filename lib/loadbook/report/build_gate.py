@@ -7,7 +7,6 @@ from typing import Any
 
 from loadbook.design.build_gate import BuildGate
 from loadbook.records.rundata import RunData
-from loadbook.report import parts
 from loadbook.stats.gate.case import Case, Judged
 from loadbook.stats.gate.judge import judge
 from loadbook.stats.result import Analysis
@@ -52,11 +51,9 @@ def analysis_of(data: RunData, metric: str | None = None, statistic: str | None 
     ----------
     metric, statistic : default: the study's, and the metric's own.
     """
-    from loadbook.stats.analyse import analyse
+    from loadbook.stats.parts import analyse_parts
 
-    apart = parts.parts_of(data)
-    found = {level: analyse(part, metric=metric, statistic=statistic) for level, part in apart.items()}
-    return parts.together(found) if len(found) > 1 else next(iter(found.values()))
+    return analyse_parts(data, metric=metric, statistic=statistic)
 
 
 def _split(name: str) -> tuple[str, str | None]:

@@ -16,11 +16,10 @@ from loadbook.report import changed, setup, side_by_side, trials, trust
 from loadbook.report.blocks import Block, block, clean, notebook_style, render
 from loadbook.report.notebooks import DONE
 from loadbook.report.page import note
-from loadbook.report.parts import parts_of, together
 from loadbook.report.show import drawn, markup
 from loadbook.report.tables import plain, safe_table
 from loadbook.stats import comparable
-from loadbook.stats.analyse import analyse
+from loadbook.stats.parts import analyse_parts
 from loadbook.stats.result import Analysis, VerdictKind
 from loadbook.stats.two_runs import TwoRuns, two_runs
 from loadbook.stats.wording import two_runs as wording
@@ -81,14 +80,8 @@ class ComparePage:
         Where a study holds everything against the arm observed best, that may be another arm in each run: here it is
         the study's baseline.
         """
-        base = self.baseline or (data.study.baseline if data.study.contrasts == "best" else "")
-        answers = {
-            name: analyse(
-                part, metric=self.metric, statistic=self.statistic or None, baseline=base or None, level=self.level
-            )
-            for name, part in parts_of(data).items()
-        }
-        return together(answers) if len(answers) > 1 else next(iter(answers.values()))
+        asked = {"metric": self.metric, "statistic": self.statistic or None, "baseline": self.baseline or None}
+        return analyse_parts(data, **asked, level=self.level, fixed=True)
 
     def scope(self) -> Block:
         """Show the question and, in one line, of which study and which runs it is asked."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from loadbook.core.metrics import metric as metric_of
 from loadbook.report import drivers, tails, trials, verdicts
@@ -13,6 +15,7 @@ from loadbook.report.blocks import Block, block, clean, render
 from loadbook.report.page import Page, nothing, run_data
 from loadbook.report.show import drawn, markup
 from loadbook.report.tables import Table, plain, safe_table
+from loadbook.stats.parts import parts_of, together
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +47,31 @@ class EffectsPage(Page):
     """Which treatments matter, and by how much; see `effects_page`."""
 
     notebook = "config_effects"
+
+    @cached_property
+    def parts(self) -> dict[str, EffectsPage]:
+        """Condition -> its page, where the study judges conditions apart; else this page, called ""."""
+        if self.data.study.apart is None or self.baseline:
+            return {"": self}
+        return {
+            name: EffectsPage(part, metric=self.metric, level=self.level) for name, part in parts_of(self.data).items()
+        }
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """The answer to the study's question, of every condition against the baseline of its own."""
+        if len(self.parts) == 1:
+            return self.analyse(self.metric)
+        return together({name: page.analysis for name, page in self.parts.items()})
+
+    def _each(self, made: Callable[[EffectsPage], Block]) -> Block:
+        """Show one thing of every condition, each below its name."""
+        blocks = {name: made(page) for name, page in self.parts.items()}
+        if len(blocks) == 1:
+            return next(iter(blocks.values()))
+        shown = [(titled(name), Markup(one.html)) for name, one in blocks.items()]  # noqa: S704 - made by templates
+        text = "\n\n".join(f"{titled(name)}\n{one.text}".strip() for name, one in blocks.items())
+        return Block(str(render("parts.html.j2", parts=shown)), str(clean(text)))
 
     def answer(self) -> Block:
         """Show the answer to the study's question, what supports it, and how many treatments are in each class."""
@@ -78,6 +106,9 @@ class EffectsPage(Page):
 
     def effects(self) -> Block:
         """Show the effect plot (of a one-sided question that of losses), a sentence per treatment, and the table."""
+        return self._each(EffectsPage._effects)
+
+    def _effects(self) -> Block:
         from loadbook.report.figures import effects, losses
 
         figure = losses if self.analysis.asks == "no-loss" else effects
@@ -94,6 +125,9 @@ class EffectsPage(Page):
 
     def single_blocks(self) -> Block:
         """Show the pairs behind the headline's comparison; those of the other treatments are one click away."""
+        return self._each(EffectsPage._single_blocks)
+
+    def _single_blocks(self) -> Block:
         from loadbook.report.figures import pairs
 
         chosen = pairs.choose(self.analysis)
@@ -108,6 +142,9 @@ class EffectsPage(Page):
 
     def latency(self) -> Block:
         """Show the latency percentiles of every trial, each percentile with verdicts of its own."""
+        return self._each(EffectsPage._latency)
+
+    def _latency(self) -> Block:
         from loadbook.report.figures import latency
 
         own = self._own_times()
@@ -162,9 +199,9 @@ class EffectsPage(Page):
         from loadbook.report import claims
 
         study = self.data.study
-        if study.published is None or not study.published.claims:
+        judged = [one for page in self.parts.values() for one in claims.judge(page.data, page.analysis, self.level)]
+        if study.published is None or not judged:
             return nothing("Nothing published stands beside this study.")
-        judged = claims.judge(self.data, self.analysis, self.level)
         return claims.published_block(study.published.source, judged, self.analysis)
 
     def summary(self) -> dict[str, Any]:
@@ -184,6 +221,11 @@ class EffectsPage(Page):
             }
             | {kind: all(found) if found and None not in found else None for kind, found in checks.items()}
         )
+
+
+def titled(name: str) -> str:
+    """Return the name of a condition as it begins a line."""
+    return name[:1].upper() + name[1:]
 
 
 def effects_page(

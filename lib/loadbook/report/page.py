@@ -89,9 +89,9 @@ class Page:
 
     def analyse(self, metric: str, statistic: str | None = None, baseline: str = "") -> Analysis:
         """Return the analysis of another metric, or against another baseline, by the same rules."""
-        from loadbook.stats.analyse import analyse
+        from loadbook.stats.parts import analyse_parts
 
-        return analyse(
+        return analyse_parts(
             self.data, metric=metric, statistic=statistic, baseline=baseline or self.baseline, level=self.level
         )
 

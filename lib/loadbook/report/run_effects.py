@@ -21,7 +21,6 @@ from loadbook.records.layout import RunPaths
 from loadbook.records.manifest import read_json, write_json
 from loadbook.records.rundata import RunData
 from loadbook.records.schema import TABLES, read_table
-from loadbook.report.parts import parts_of, together
 from loadbook.stats.history.result import Effect
 from loadbook.stats.result import Analysis, Row
 
@@ -76,18 +75,13 @@ def _digest(value: Any) -> str:
 def _computed(paths: RunPaths, record: Record, metric: str) -> list[Effect]:
     import pandas as pd
 
-    from loadbook.stats.analyse import analyse
+    from loadbook.stats.parts import analyse_parts
 
     frames = {name: read_table(paths.table(name), name) for name in READ}
     traces = pd.DataFrame(columns=list(TABLES["traces"]))
     data = RunData(record.study, paths.raw.name, paths, record.plan, record.run_json, record.facts,
                    traces=traces, **frames)  # fmt: skip
-    # the best arm of each run would be another baseline each time
-    fixed = record.study.contrasts == "best"
-    found = together({
-        level: analyse(part, metric=metric, baseline=part.study.baseline if fixed else None)
-        for level, part in parts_of(data).items()
-    })  # fmt: skip
+    found = analyse_parts(data, metric=metric, fixed=True)
     return [_of_row(record, found, row) for row in found.rows if row.kind != "baseline"]
 
 

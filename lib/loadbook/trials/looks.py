@@ -53,12 +53,12 @@ def look(layout: Layout, plan: Plan, run: str, blocks: int, ledger: Ledger, on_e
 def _seen(layout: Layout, plan: Plan, run: str) -> tuple[str, list[str]]:
     """Return which look it is, and the treatments of which nothing can be said yet."""
     from loadbook.records.rundata import load_run
-    from loadbook.stats.analyse import analyse
+    from loadbook.stats.parts import analyse_parts
     from loadbook.stats.wording.sentences import evidence
     from loadbook.trials.ingest import ingest
 
     ingest(layout.run(plan.study.name, run))
-    found = analyse(load_run(layout, plan.study.name, run))
+    found = analyse_parts(load_run(layout, plan.study.name, run))
     rows = found.of_kind("treatment")
     left = [row.treatment for row in rows if row.verdict is None or row.verdict.kind not in DECIDED]
     where = evidence(found.stand.blocks or 0, found.stand.look, found.stand.added)

@@ -10,10 +10,35 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loadbook.records.rundata import RunData
+from loadbook.stats.analyse import analyse
 from loadbook.stats.result import Analysis, Row
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def analyse_parts(
+    data: RunData,
+    *,
+    baseline: str | None = None,
+    metric: str | None = None,
+    statistic: str | None = None,
+    level: float = 0.95,
+    fixed: bool = False,
+) -> Analysis:
+    """Answer the study's question under each condition that is judged apart, as `analyse` does of a whole run.
+
+    Parameters
+    ----------
+    baseline : another than the study's: everything is then held against it, whatever the condition.
+    fixed : hold everything against the study's baseline also where it asks for the arm observed best, which may be
+        another one in every run.
+    """
+    found = {}
+    for name, part in ({"": data} if baseline else parts_of(data)).items():
+        own = part.study.baseline if fixed and part.study.contrasts == "best" else None
+        found[name] = analyse(part, baseline=baseline or own, metric=metric, statistic=statistic, level=level)
+    return together(found) if len(found) > 1 else next(iter(found.values()))
 
 
 def parts_of(data: RunData) -> dict[str, RunData]:
