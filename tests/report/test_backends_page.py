@@ -24,6 +24,7 @@ from loadbook.report.figures import connections
 from loadbook.report.html import forbidden
 from loadbook.report.quality import QualityPage
 from loadbook.stats import pooling
+from loadbook.stats.claims.judge import replay
 from loadbook.stats.parts import parts_of
 from loadbook.stats.result import Row
 
@@ -189,6 +190,14 @@ def test_what_is_judged_apart_needs_a_baseline_under_every_condition(tmp_path: P
         with pytest.raises(StudyError) as caught:
             read_study(tmp_path / "backend-modes.toml")
         assert where in [p.path for p in caught.value.problems]
+
+
+def test_the_article_is_judged_alike_with_and_without_the_page(tmp_path: Path) -> None:
+    void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5})
+    found = {one.claim.claim: one.finding for one in replay(void.data.study, void.data)}
+    near, remote = (found[f"pooled http_proxy is the best backend ({where})"] for where in ("near", "remote"))
+    assert near.outcome == "unchecked" and near.evidence.startswith("No verdict: the laboratory contradicts itself.")
+    assert remote.outcome == "holds" and remote.evidence in void.published().text
 
 
 def test_every_page_judges_conditions_apart(page: BackendsPage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from loadbook.design.claim import ERROR_KINDS
 from loadbook.stats.claims import words
@@ -12,10 +12,12 @@ from loadbook.stats.claims.article import Article, weigh
 from loadbook.stats.claims.checks import CHECKS
 from loadbook.stats.claims.finding import Finding
 from loadbook.stats.claims.run import ClaimRun
+from loadbook.stats.parts import parts_of
 
 if TYPE_CHECKING:
     from loadbook.design.claim import Claim
     from loadbook.design.study import Study
+    from loadbook.records.rundata import RunData
     from loadbook.stats.question import RunTables
     from loadbook.stats.result import Analysis
 
@@ -33,7 +35,7 @@ class Judged:
 def replay(
     study: Study, data: RunTables | None = None, known: Analysis | None = None, level: float = 0.95
 ) -> list[Judged]:
-    """Judge every claim that a study publishes.
+    """Judge every claim that a study publishes, under the condition that it is about where those are judged apart.
 
     Parameters
     ----------
@@ -43,8 +45,20 @@ def replay(
     level : confidence of the intervals.
     """
     claims = study.published.claims if study.published else ()
-    run = ClaimRun(data, known, level, study) if data is not None else None
-    return [_judge(study, run, claim) for claim in claims]
+    runs = _runs(data, known, level, study) if data is not None else []
+    return [_judge(study, _run_with(runs, needed(claim)), claim) for claim in claims]
+
+
+def _runs(data: RunTables, known: Analysis | None, level: float, study: Study) -> list[ClaimRun]:
+    """Return the run under each condition that is judged apart, last as a whole."""
+    apart = data.study.apart is not None and known is None
+    parts = parts_of(cast("RunData", data)).values() if apart else ()
+    return [*(ClaimRun(part, None, level, study) for part in parts), ClaimRun(data, known, level, study)]
+
+
+def _run_with(runs: list[ClaimRun], arms: tuple[str, ...]) -> ClaimRun | None:
+    """Return the first that has these arms, else the last."""
+    return next((run for run in runs if set(arms) <= run.ran), runs[-1] if runs else None)
 
 
 def _judge(study: Study, run: ClaimRun | None, claim: Claim) -> Judged:
