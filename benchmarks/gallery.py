@@ -126,7 +126,7 @@ def png(figure: Any) -> bytes:
     out, small = io.BytesIO(), io.BytesIO()
     with house_style():
         figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})
-    Image.open(out).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    Image.open(out).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
     return small.getvalue()
 
 

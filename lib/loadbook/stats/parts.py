@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.records.rundata import RunData
 from loadbook.stats.analyse import analyse
+from loadbook.stats.question import treatments_of
 from loadbook.stats.result import Analysis, Row
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+FRAMES = ("measurements", "samples", "traces", "problems")
 
 
 def analyse_parts(
@@ -49,7 +53,7 @@ def parts_of(data: RunData) -> dict[str, RunData]:
     study, levels = data.study, dict[str, list[str]]()
     if study.apart is None:
         return {"": data}
-    for name in data.plan["treatments"]:
+    for name in treatments_of(data):
         levels.setdefault(str(study.levels_of(name)[study.apart]), []).append(name)
     return {
         level: only(_relabelled(data, level), names, baseline=study.baseline_of(names[0]), apart=None)
@@ -59,21 +63,20 @@ def parts_of(data: RunData) -> dict[str, RunData]:
 
 def only(data: RunData, treatments: Collection[str], **changes: Any) -> RunData:
     """Return the run as if it had these treatments alone, in a study with `changes`."""
-    study, names = data.study, [name for name in data.plan["treatments"] if name in treatments]
+    study, names = data.study, [name for name in treatments_of(data) if name in treatments]
     kept = {name: study.treatments[name] for name in names}
     published = study.published and study.published.model_copy(
         update={"claims": tuple(claim for claim in study.published.claims if set(claim.arms) <= set(kept))}
     )
     trials = data.trials[data.trials["treatment"].isin(names)].reset_index(drop=True)
+    there = {name: frame for name in FRAMES if (frame := getattr(data, name, None)) is not None}
+    frames: dict[str, Any] = {name: _of(frame, trials, whole=name == "problems") for name, frame in there.items()}
     return replace(
         data,
         study=study.model_copy(update={"treatments": kept, "published": published} | changes),
         plan=data.plan | {"treatments": names},
         trials=trials,
-        measurements=_of(data.measurements, trials),
-        samples=_of(data.samples, trials),
-        traces=_of(data.traces, trials),
-        problems=data.problems[data.problems["trial"].isna() | data.problems["trial"].isin(trials["trial"])],
+        **frames,
     )
 
 
@@ -104,5 +107,7 @@ def _relabelled(data: RunData, level: str) -> RunData:
     return replace(data, study=data.study.model_copy(update={"treatments": treatments}))
 
 
-def _of(frame: pd.DataFrame, trials: pd.DataFrame) -> pd.DataFrame:
-    return frame[frame["trial"].isin(trials["trial"])]
+def _of(frame: pd.DataFrame, trials: pd.DataFrame, *, whole: bool) -> pd.DataFrame:
+    """Return the rows of these trials; with `whole` those of the run as such, too."""
+    mine = frame["trial"].isin(trials["trial"])
+    return frame[mine | frame["trial"].isna()] if whole else frame[mine]

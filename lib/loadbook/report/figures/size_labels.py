@@ -43,9 +43,9 @@ def draw_labels(
 
 
 def _left_end(found: Found, series: Series, per: Callable[[float], float], otherwise: float) -> float:
-    """Return the log of a curve, or of its trials, at the axis's left end."""
+    """Return the log of a curve, or of its trials where it does not reach that far, at the axis's left end."""
     fit, size = found.regimes.fits[series.name], min(series.arms)
-    if isinstance(fit, Curve):
+    if isinstance(fit, Curve) and fit.sizes_b[0] <= size:
         return math.log(fit.rate(size).value * per(size))
     own = found.values.loc[found.values["treatment"] == series.arms[size], "value"]
     middle = float(own[own > 0].median())
