@@ -110,6 +110,15 @@ def test_a_condition_whose_baseline_differs_from_itself_has_no_verdict(tmp_path:
     assert first == "Near: no verdict; remote: http_proxy with keep-alive is fastest."
     assert second.startswith("Near: the laboratory contradicts itself. http_proxy, again, the baseline under a second")
     assert void.summary()["verdict"]["kind"] == "invalid" and void.summary()["aa"] is False
+    assert "✕ Same differs from same: near: http_proxy, again +5" in void.trust().text
+
+
+def test_a_check_that_one_condition_does_not_have_is_no_passed_one(page: BackendsPage) -> None:
+    trials = page.data.trials.assign(
+        valid=page.data.trials["valid"] & (page.data.trials["treatment"] != "remote-proxy-again")
+    )
+    told = BackendsPage(replace(page.data, trials=trials)).trust().text
+    assert "! Same against same: not checked: remote: http_proxy, again could not be compared" in told
 
 
 def test_a_laboratory_that_contradicts_itself_everywhere_has_no_verdict(tmp_path: Path) -> None:

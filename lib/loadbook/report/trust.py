@@ -49,13 +49,14 @@ def _check(data: RunData, analysis: Analysis, kind: str) -> Cell:
     rows = analysis.of_kind(kind)  # type: ignore[arg-type]
     if not rows:
         return Cell("doubt", "!", *MISSING[kind])
-    row = next((r for r in rows if r.passed is False), rows[0])
+    row = min(rows, key=lambda r: (False, None, True).index(r.passed))  # the worst of several conditions
+    name = NAMES[kind] if len(rows) == 1 or row.passed else row.label
     shown = numbers(row)
     seen = f"{shown.change} ({shown.interval})"
     if shown.change == DASH:
-        text = f"{NAMES[kind]} could not be compared"
+        text = f"{name} could not be compared"
     elif kind == "aa":
-        text = f"{NAMES[kind]} {seen}{_nearly(row, data.study.gates.aa_p)}"
+        text = f"{name} {seen}{_nearly(row, data.study.gates.aa_p)}"
     else:
         known = f"built in {percent(row.expected_effect, 0)}, " if row.expected_effect is not None else ""
         text = f"{known}seen {seen}"
