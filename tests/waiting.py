@@ -9,6 +9,6 @@ from collections.abc import Callable
 def wait_until(condition: Callable[[], object], limit_s: float = 10.0) -> None:
     """Return as soon as `condition()` holds; AssertionError if it does not within `limit_s`."""
     deadline = time.monotonic() + limit_s
-    while not condition() and time.monotonic() < deadline:
+    while not (held := condition()) and time.monotonic() < deadline:  # asked once each: it may not hold again
         time.sleep(0.02)
-    assert condition()
+    assert held
