@@ -107,6 +107,13 @@ class OwnServer:
     def pid(self) -> int:
         return int((self.run / "nginx.pid").read_text())
 
+    def workers(self) -> int:
+        """Return how many processes serve; none before the main one has said which it is."""
+        with contextlib.suppress(OSError, ValueError):
+            main = self.pid()
+            return len(Path(f"/proc/{main}/task/{main}/children").read_text().split())
+        return 0
+
     @property
     def state(self) -> Path:
         return self.run / "state"
@@ -149,6 +156,7 @@ def own_server(lab: Lab, folder: Path, port: int, alias: str = "web") -> Iterato
         subprocess.run(["nginx", "-p", f"{tree}/", "-c", tree / "nginx.conf"], check=True, timeout=10)
         server.before = digest(tree)
         try:
+            wait_until(lambda: server.workers() == 2)  # it has said that it runs before it has them
             yield server
         finally:
             end(run / "nginx.pid")
