@@ -9,6 +9,8 @@ from chrome import BINARY, Chrome
 from mockproject import REPO, make_project
 from workbench import Notebook, html_of, served
 
+from loadbook.hosts.lab import Lab
+
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.alone,
@@ -43,7 +45,9 @@ def project(tmp_path_factory):
     shutil.copytree(REPO / "studies", layout.studies, dirs_exist_ok=True)
     for path in layout.notebooks.glob("*.ipynb"):
         path.write_text(path.read_text().replace('study = \\"noise\\"', f'study = \\"{MOCK}\\"'))
-    return layout
+    yield layout
+    if layout.lab.is_dir():  # a run has brought it up
+        Lab.at(layout.lab).down()
 
 
 @pytest.fixture(scope="module")
