@@ -105,11 +105,10 @@ class BackendsPage(EffectsPage):
         behind = {role for t in self.data.plan["treatments"] for role in study.setting(t, study.target_of(t)).backends}
         return opened(self.data.traces, self.data.trials, sorted(behind))
 
-    def summary(self) -> dict[str, Any]:
-        """Return what the index and the command line say."""
-        said = self.said()
+    def sentences(self, said: verdicts.Answer) -> list[str]:
+        """Return what the command line says: the headline with what supports it, and a line per row."""
         lines = [f"{line.glyph} {line.name}{line.text}" for line in verdicts.sentences(self.analysis)]
-        return super().summary() | {"sentences": [said.headline, said.support, *lines]}
+        return [said.headline, said.support, *lines]
 
 
 def headline(found: dict[str, Found]) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 from loadbook.core.units import NBSP
-from loadbook.report import prices, trials
+from loadbook.report import prices, trials, verdicts
 from loadbook.report.blocks import Block, clean, render
 from loadbook.report.effects import EffectsPage
 from loadbook.report.page import note, nothing, run_data
@@ -65,8 +64,7 @@ class BalancersPage(EffectsPage):
         """Return how much the most nodes carry, where their number varies."""
         from loadbook.report.figures import scaling
 
-        more = scaling.needed(*self.scaled) and not self.analysis.laboratory
-        return scaling.answer(*self.scaled) if more else super().more_support()
+        return scaling.answer(*self.scaled) if scaling.needed(*self.scaled) else super().more_support()
 
     def scaling(self) -> Block:
         """Show how the rate grows with the number of nodes; nothing where that does not vary."""
@@ -125,13 +123,12 @@ class BalancersPage(EffectsPage):
             silent.append(trials.Spoken("spread", "Spread over the nodes", "unchecked", 0, text))
         return [*super().notes, *silent]
 
-    def summary(self) -> dict[str, Any]:
-        """Return what the index and the command line say, with the sentences on spread and price."""
-        found = super().summary()
+    def sentences(self, said: verdicts.Answer) -> list[str]:
+        """Return what the command line says, with the sentences on spread and price."""
         requests = self.spreads.get(evenness.COUNTERS[0], [])
         more = [evenness.sentence(requests, self.labels)] if requests else []
         more += [prices.said(self.prices, self.analysis, self.labels)] if self.prices.of else []
-        return found | {"sentences": [*found["sentences"], *more]}
+        return [*super().sentences(said), *more]
 
 
 def _said(spread: Spread) -> Said | str:

@@ -40,25 +40,12 @@ def gated(data: RunData, written_since: BuildGate | None = None) -> Gated | None
     gate = data.study.gate or written_since
     if gate is None:
         return None
-    analysis, others = analysis_of(data), {name: analysis_of(data, *_split(name)) for name in gate.metrics}
-    return Gated(data, gate, analysis, judge(gate, analysis, data, others), late=data.study.gate is None)
-
-
-def analysis_of(data: RunData, metric: str | None = None, statistic: str | None = None) -> Analysis:
-    """Return the answer to a study's question, conditions that are judged apart each against their own baseline.
-
-    Parameters
-    ----------
-    metric, statistic : default: the study's, and the metric's own.
-    """
     from loadbook.stats.parts import analyse_parts
 
-    return analyse_parts(data, metric=metric, statistic=statistic)
-
-
-def _split(name: str) -> tuple[str, str | None]:
-    metric, _, statistic = name.partition(" ")
-    return metric, statistic or None
+    asked = {name: name.partition(" ") for name in gate.metrics}  # a metric, and a statistic after a space
+    others = {n: analyse_parts(data, metric=metric, statistic=of or None) for n, (metric, _, of) in asked.items()}
+    analysis = analyse_parts(data)
+    return Gated(data, gate, analysis, judge(gate, analysis, data, others), late=data.study.gate is None)
 
 
 def document(found: Gated) -> dict[str, Any]:

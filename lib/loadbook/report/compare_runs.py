@@ -80,8 +80,10 @@ class ComparePage:
         Where a study holds everything against the arm observed best, that may be another arm in each run: here it is
         the study's baseline.
         """
-        asked = {"metric": self.metric, "statistic": self.statistic or None, "baseline": self.baseline or None}
-        return analyse_parts(data, **asked, level=self.level, fixed=True)
+        return analyse_parts(
+            data, baseline=self.baseline or None, metric=self.metric, statistic=self.statistic or None,
+            level=self.level, fixed=True,
+        )  # fmt: skip
 
     def scope(self) -> Block:
         """Show the question and, in one line, of which study and which runs it is asked."""

@@ -83,10 +83,10 @@ class EffectsPage(Page):
 
         No page has words of its own where there is no verdict, or hides that one is exploratory.
         """
-        usual = verdicts.answer(self.judged)
-        if self.judged.laboratory or self.judged.stand.waiting:
-            return usual
-        return verdicts.as_it_stands(self.own_words(usual), self.judged.stand)
+        said = verdicts.answer(self.judged)
+        if not (self.judged.laboratory or self.judged.stand.waiting):
+            said = self.own_words(said)
+        return verdicts.as_it_stands(said, self.judged.stand)
 
     @property
     def judged(self) -> Analysis:
@@ -101,7 +101,7 @@ class EffectsPage(Page):
         """Return what supports the headline: of a single treatment its percentiles, as a rate hides slow requests."""
         from loadbook.report.figures import latency
 
-        alone = len(self.analysis.of_kind("treatment")) == 1 and not self.analysis.laboratory
+        alone = len(self.analysis.of_kind("treatment")) == 1
         return f"Latency: {latency.answer(self.analysis, self.panels)}" if alone and self.panels else None
 
     def effects(self) -> Block:
@@ -209,18 +209,22 @@ class EffectsPage(Page):
         said = self.said()
         checks = {kind: [r.passed for r in self.analysis.of_kind(kind)] for kind in ("aa", "control")}
         verdict = {"kind": said.kind, "glyph": said.glyph, "word": said.word, "sentence": said.headline}
-        lines = [f"{s.glyph} {s.name}{s.text}" for s in verdicts.sentences(self.analysis)]
-        first = [] if any(said.headline.rstrip(".") in line for line in lines) else [said.headline]
         return (
             super().summary()
             | {
                 "verdict": verdict,
-                "sentences": [*first, *lines],
+                "sentences": self.sentences(said),
                 "doubts": len(trials.doubts(self.data)),
                 "metric": metric_of(self.metric).name,
             }
             | {kind: all(found) if found and None not in found else None for kind, found in checks.items()}
         )
+
+    def sentences(self, said: verdicts.Answer) -> list[str]:
+        """Return what the command line says: the headline, where no line below repeats it, and a line per row."""
+        lines = [f"{s.glyph} {s.name}{s.text}" for s in verdicts.sentences(self.analysis)]
+        first = [] if any(said.headline.rstrip(".") in line for line in lines) else [said.headline]
+        return [*first, *lines]
 
 
 def titled(name: str) -> str:

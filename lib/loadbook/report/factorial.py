@@ -112,11 +112,9 @@ class FactorialPage(EffectsPage):
         ]
         return [*trust.notes(self.found.analysis), *own]
 
-    def summary(self) -> dict[str, Any]:
-        """Return what the index and the command line say."""
-        said = self.said()
-        lines = [f"{line.glyph} {line.name}{line.text}" for line in self._lines()]
-        return super().summary() | {"sentences": [said.headline, *lines]}
+    def sentences(self, said: verdicts.Answer) -> list[str]:
+        """Return what the command line says: the headline, and a line per effect that it tells."""
+        return [said.headline, *(f"{line.glyph} {line.name}{line.text}" for line in self._lines())]
 
 
 TABLE_NOTE = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import metric as metric_of
@@ -108,11 +107,10 @@ class PageSizePage(EffectsPage):
         said = "Median over trials (minimum to maximum)."
         return Block(note(said).html + str(html), str(clean(f"{said}\n{plain(by_label)}\n{jmeter_table.NOTE}")))
 
-    def summary(self) -> dict[str, Any]:
-        """Return what the index and the command line say."""
-        said = self.said()
+    def sentences(self, said: verdicts.Answer) -> list[str]:
+        """Return what the command line says: the headline, errors, and a line per curve."""
         lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.found.regimes.fits.items()]
-        return super().summary() | {"sentences": [said.headline, *said.errors, *lines]}
+        return [said.headline, *said.errors, *lines]
 
 
 def cost_table(found: Found) -> Table:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from loadbook.report.palette import DOUBT_GLYPH, FAILED_GLYPH
+
 CHECKS = {"aa": "A/A", "control": "known effect"}
-GLYPHS = {True: "✓", False: "✕", None: "–"}
-GATE_GLYPHS = {"passed": "✓", "failed": "✕", "invalid": "!"}
+GLYPHS = {True: "✓", False: FAILED_GLYPH, None: "–"}
+GATE_GLYPHS = {"passed": "✓", "failed": FAILED_GLYPH, "invalid": DOUBT_GLYPH}
 
 
 def checks(summary: Mapping[str, Any]) -> list[str]:

@@ -84,16 +84,13 @@ def answer(analysis: Analysis) -> Answer:
     headline = first.headline(analysis)
     support = first.supporting(analysis).removeprefix(headline).strip()
     glyph, errors = palette.VERDICTS[kind].glyph, _errors_first(analysis)
-    return as_it_stands(
-        Answer(kind, glyph, word, headline, support, errors, counts, first.blind(analysis)), analysis.stand
-    )
+    return Answer(kind, glyph, word, headline, support, errors, counts, first.blind(analysis))
 
 
 def as_it_stands(answer: Answer, stand: Stand) -> Answer:
     """Return an answer that says that it is exploratory, if it is."""
-    headline, word = first.as_it_stands(answer.headline, stand), answer.word
-    marked = f"exploratory: {word}" if stand.added and not word.startswith("exploratory") else word
-    return replace(answer, headline=headline, word=marked)
+    word = f"exploratory: {answer.word}" if stand.added else answer.word
+    return replace(answer, headline=first.as_it_stands(answer.headline, stand), word=word)
 
 
 def _errors_first(analysis: Analysis) -> tuple[str, ...]:

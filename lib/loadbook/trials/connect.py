@@ -58,8 +58,9 @@ def make_bench(layout: Layout, plan: Plan, run: str, path: Path, break_lock: str
         opened = _opened(lambda alias: connect(path, alias, run, hosts=inventory, claim=claim), used)
     else:
         name = f"{plan.study.name}-{run}"  # two studies may begin in one second
-        folders = {alias: layout.replay / f"{name}-{alias}" for alias in used}
-        opened = _opened(lambda alias: _replayed(folders[alias], recording, alias, inventory, run), used)
+        opened = _opened(
+            lambda alias: _replayed(layout.replay / f"{name}-{alias}", recording, alias, inventory, run), used
+        )
     hosts = {alias: taped(host, run) for alias, host in opened.items()}
     with _closed_on_error(hosts.values()):
         lined = needs_line(plan, hosts, inventory, inventory.with_role(plan.study.workload.role))
