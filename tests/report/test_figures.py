@@ -577,6 +577,14 @@ def test_the_blocks_that_are_named_are_evenly_apart(blocks):
     assert len(named) >= min(blocks, 5) and len(set(np.diff(named))) <= 1
 
 
+def test_blocks_of_which_every_second_is_missing_are_named():
+    from matplotlib.figure import Figure
+
+    axes, slots = Figure().add_subplot(), range(1, 201)
+    scales.blocks_on_x(axes, pd.DataFrame({"slot": slots, "block": [2 * slot - 1 for slot in slots]}), 2.0, 9.2)
+    assert len(axes.xaxis.get_major_formatter().seq) >= 2
+
+
 def test_pushing_apart_keeps_order_size_and_limits():
     wanted, sizes = [0.1, 0.1, 0.12, 3.0], [0.3, 0.3, 0.3, 0.3]
     places = lettering.pushed_apart(wanted, sizes, 0.0, 3.0)

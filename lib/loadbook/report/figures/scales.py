@@ -209,10 +209,11 @@ def blocks_on_x(axes: Axes, values: pd.DataFrame, width_in: float, size: float) 
     low, high = values["slot"].min() - 0.8, values["slot"].max() + 0.8
     axes.set_xlim(low, high)
     middles = values.groupby("block")["slot"].agg(lambda s: (s.min() + s.max()) / 2)
+    blocks = [(float(at), str(block)) for block, at in middles.items()]
     for step in (times * 10**power for power in range(9) for times in (1, 2, 5)):
-        placed = [(float(at), str(block)) for block, at in middles.items() if block % step == 0]
+        placed = blocks[step - 1 :: step]
         kept = fit(placed, lambda at: (at - low) * width_in / (high - low), size, width_in)
-        if len(kept) > kept[-1] - kept[0]:  # none is left out between two others
+        if kept and len(kept) > kept[-1] - kept[0]:  # none is left out between two others
             break
     set_ticks(axes.xaxis, [placed[i][0] for i in kept], [placed[i][1] for i in kept])
     axes.tick_params(axis="x", length=0)
