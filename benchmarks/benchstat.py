@@ -21,8 +21,8 @@ import pandas as pd
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.stats.family import compare_all
 from loadbook.stats.table import read_trials
-from loadbook.stats.verdict import decide
-from loadbook.stats.wording.sentences import short
+from loadbook.stats.verdict import decide_verdict
+from loadbook.stats.wording.sentences import verdict_line
 from loadbook.stats.wording.words import direction
 
 PROGRAM = "benchstat"
@@ -74,7 +74,7 @@ def main(path: str, baseline: str, metric: str = "ok_per_s", margin: str = "0.02
     theirs = benchstat(arms, metric)
     print("| treatment | benchstat | loadbook |\n|---|---|---|")
     for found in compare_all(values, others, baseline, metric=metric):
-        ours = short(decide(found, float(margin), direction(metric)))
+        ours = verdict_line(decide_verdict(found, float(margin), direction(metric)))
         print(f"| {found.treatment} | {theirs[found.treatment]} | {ours} |")
 
 

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from loadbook.design.build_gate import BuildGate
+from loadbook.design.build_gate import CiPolicy
 from loadbook.stats.compare import compare
 from loadbook.stats.family import compare_all
-from loadbook.stats.gate.case import Outcome
-from loadbook.stats.gate.judge import judge
-from loadbook.stats.result import Analysis, Comparison, ErrorSummary, Row, RowKind, Verdict
-from loadbook.stats.verdict import decide
+from loadbook.stats.gate.case import CaseOutcome
+from loadbook.stats.gate.judge import assess_run
+from loadbook.stats.result import Analysis, Comparison, ErrorSummary, AnalysisRow, RowKind, Verdict
+from loadbook.stats.verdict import decide_verdict
 from noise import Floats, draw
 
 MARGIN, AA_P = 0.02, 0.01
@@ -44,7 +44,7 @@ class Case:
     gate: dict[str, Any]
     noise: str = "iid"
     blocks: int = 10
-    wrong: Outcome = "failed"
+    wrong: CaseOutcome = "failed"
     limit: float | None = None
 
     @property
@@ -102,19 +102,19 @@ def analysis_of(arms: Floats) -> Analysis:
     return Analysis("base", "ok_per_s", "value", MARGIN, 0.95, tuple(rows))
 
 
-def _row(name: str, kind: RowKind, found: Comparison | None, void: bool = False, passed: bool | None = None) -> Row:
-    verdict = decide(found, MARGIN) if found else None
+def _row(name: str, kind: RowKind, found: Comparison | None, void: bool = False, passed: bool | None = None) -> AnalysisRow:
+    verdict = decide_verdict(found, MARGIN) if found else None
     if verdict and void:
         verdict = Verdict("invalid", verdict.comparison, MARGIN, reason="the laboratory contradicts itself")
-    return Row(name, name, kind, 1.0, None, 1, 1, verdict, ErrorSummary(name, 0, 0, 0, 0, {}), passed)
+    return AnalysisRow(name, name, kind, 1.0, None, 1, 1, verdict, ErrorSummary(name, 0, 0, 0, 0, {}), passed)
 
 
-def outcomes(case: Case, runs: int) -> Counter[Outcome]:
+def outcomes(case: Case, runs: int) -> Counter[CaseOutcome]:
     """Return how many simulated runs ended how."""
     rng = np.random.default_rng(zlib.crc32(repr((case.truth, case.said, case.noise, case.blocks)).encode()))
     arms = draw(rng, case.noise, runs, case.blocks, [*case.effects, 0.0]).swapaxes(0, 1)
-    gate = BuildGate.model_validate(case.gate)
-    return Counter(judge(gate, analysis_of(run), Tables()).outcome for run in arms)  # type: ignore[arg-type]
+    gate = CiPolicy.model_validate(case.gate)
+    return Counter(assess_run(gate, analysis_of(run), Tables()).outcome for run in arms)  # type: ignore[arg-type]
 
 
 def kept(case: Case, percent: float, runs: int) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from loadbook.design.study import Study
-from loadbook.stats.claims.judge import replay
+from loadbook.stats.claims.judge import check_claims
 
 CELLS = {"neither": {}, "a": {"a": "on"}, "b": {"b": "on"}, "both": {"a": "on", "b": "on"}}
 RIVALS = {"kind": "best", "treatment": "x", "against": "base", "among": ["y", "z"]}
@@ -95,7 +95,7 @@ def main() -> int:
     for words, claim, effects, failing, wrong, limit in ROWS:
         study = study_of(claim, effects)
         runs = (simulate(study, effects, failing, seed, asked.blocks) for seed in range(asked.runs))
-        found = Counter(one.finding.outcome for run in runs for one in replay(study, run))
+        found = Counter(one.finding.outcome for run in runs for one in check_claims(study, run))
         share = {outcome: 100 * number / asked.runs for outcome, number in found.items()}
         kept &= share.get(wrong, 0.0) <= limit + 2 * math.sqrt(limit * (100 - limit) / asked.runs)
         shown = " ".join(f"{share.get(outcome, 0.0):6.1f}" for outcome in ("holds", "contradicted", "undecided"))

@@ -20,21 +20,21 @@ from typing import Any
 import gallery_page
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.design.study import Study
-from loadbook.design.study_file import SMOKE, find_study
+from loadbook.design.study_file import SMOKE_SUFFIX, find_study
 from loadbook.records.atomic import write_atomic
 from loadbook.records.layout import Layout
-from loadbook.records.planned import is_complete
+from loadbook.records.planned import is_run_complete
 from loadbook.records.rundata import RunData, load_run
 from loadbook.report import trust
 from loadbook.report.backends import BackendsPage
 from loadbook.report.balancers import BalancersPage
-from loadbook.report.build import refresh
+from loadbook.report.build import ensure_ingested
 from loadbook.report.effects import EffectsPage
 from loadbook.report.figures.common import house_style
 from loadbook.report.page import figure_module, scope_parts
 from loadbook.report.page_size import PageSizePage
-from loadbook.stats.claims.judge import Judged, replay
-from loadbook.stats.claims.summary import numbers, tally, title
+from loadbook.stats.claims.judge import ClaimResult, check_claims
+from loadbook.stats.claims.summary import article_numbers_text, claims_summary, claim_title
 from loadbook.stats.claims.words import OUTCOMES
 
 STUDIES = Path(__file__).parents[1] / "studies"
@@ -52,10 +52,10 @@ DPI = 130
 
 def newest(home: Layout, study: str) -> RunData | None:
     """Return the newest complete run of a study in a project, else of its smoke variant, with its tables made."""
-    for name in (study, study + SMOKE):
+    for name in (study, study + SMOKE_SUFFIX):
         for run in reversed(home.runs(name)):
-            if is_complete(home.run(name, run)):
-                refresh(home.run(name, run), print)
+            if is_run_complete(home.run(name, run)):
+                ensure_ingested(home.run(name, run), print)
                 return load_run(home, name, run)
     return None
 
@@ -63,7 +63,7 @@ def newest(home: Layout, study: str) -> RunData | None:
 def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any], bytes]:
     """Return what is kept of a run, and its picture; `declared` is the study whose claims are judged, as it is now."""
     page = PAGES[data.study.notebooks[0]](data)
-    judged = [one for one in replay(declared, data) if one.finding.outcome != "not-run"]
+    judged = [one for one in check_claims(declared, data) if one.finding.outcome != "not-run"]
     module, drawn = figure_module(figure), _drawn(page, figure, judged)
     began = datetime.fromtimestamp(data.run_json["started"], UTC).strftime("%Y-%m-%d %H:%M UTC")
     known = {
@@ -71,32 +71,32 @@ def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any]
         "source": declared.published.source if declared.published else "",
         "verdict": page.summary()["verdict"]["sentence"],
         "answer": module.answer(*drawn), "alt": module.alt(*drawn),
-        "picture": f"gallery-{data.study.name.removesuffix(SMOKE)}.png",
+        "picture": f"gallery-{data.study.name.removesuffix(SMOKE_SUFFIX)}.png",
         "claims": list(_claims(judged, data)),
-        "tally": tally([one.finding for one in judged], [one.article.could for one in judged]) if judged else "",
-        "checks": [f"{c.glyph} {c.title}: {c.text}" for c in trust.trust(data, page.analysis, page.notes)],
+        "tally": claims_summary([one.finding for one in judged], [one.article.could_show for one in judged]) if judged else "",
+        "checks": [f"{c.glyph} {c.title}: {c.text}" for c in trust.harness_checks(data, page.analysis, page.notes)],
         "scope": ", ".join(scope_parts(data, page.analysis.margin)),
         "machine": machine(data), "cores": cores(data),
     }  # fmt: skip
     return known, png(module.draw(*drawn))
 
 
-def _drawn(page: EffectsPage, figure: str, judged: list[Judged]) -> tuple[Any, ...]:
+def _drawn(page: EffectsPage, figure: str, judged: list[ClaimResult]) -> tuple[Any, ...]:
     """Return what a figure is made of."""
     if figure == "published":
         return judged, page.analysis
     if isinstance(page, BalancersPage) and figure == "scaling":
-        return page.scaled
-    return (page.found,) if isinstance(page, PageSizePage) else (page.analysis,)
+        return page.scaling_data
+    return (page.result,) if isinstance(page, PageSizePage) else (page.analysis,)
 
 
-def _claims(judged: list[Judged], data: RunData) -> Iterator[dict[str, Any]]:
+def _claims(judged: list[ClaimResult], data: RunData) -> Iterator[dict[str, Any]]:
     known = data.study.published.claims if data.study.published else ()
     for one in judged:
         glyph, word = OUTCOMES[one.finding.outcome]
         yield {
-            "claim": title(one.claim), "numbers": numbers(one.claim), "glyph": glyph, "word": word,
-            "evidence": one.finding.evidence, "could": one.article.could, "late": one.claim not in known,
+            "claim": claim_title(one.claim), "numbers": article_numbers_text(one.claim), "glyph": glyph, "word": word,
+            "evidence": one.finding.evidence, "could": one.article.could_show, "late": one.claim not in known,
         }  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def main(folder: str = "", *only: str) -> None:
     for study in (only or shown) if folder else ():
         data = newest(Layout(Path(folder).resolve()), study)
         if data is None:
-            print(f"{study}: no complete run in {folder}, nor of {study}{SMOKE}", file=sys.stderr)
+            print(f"{study}: no complete run in {folder}, nor of {study}{SMOKE_SUFFIX}", file=sys.stderr)
             continue
         kept[study], picture = exhibit(data, FIGURES.get(study, "effects"), find_study(STUDIES, data.study.name))
         write_atomic(gallery_page.PICTURES / kept[study]["picture"], picture)

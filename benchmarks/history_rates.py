@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from loadbook.stats.history.alarm import Told, alarm
-from loadbook.stats.history.changes import LEAST, changes
-from loadbook.stats.history.course import courses
-from loadbook.stats.history.result import ALARM_RATE, CHANGE_RATE, Effect, Seen
+from loadbook.stats.history.alarm import LogEffect, assess_newest
+from loadbook.stats.history.changes import MIN_SEGMENT_RUNS, find_changes
+from loadbook.stats.history.course import effect_series
+from loadbook.stats.history.result import ALARM_RATE, CHANGE_RATE, RunEffect, RunSummary
 
 OWN, BETWEEN, BLOCKS, MARGIN = 0.004, 0.004, 10, 0.02
 RUNS = (5, 10, 30, 100)
@@ -57,7 +57,7 @@ class Rates(NamedTuple):
     located: float
 
 
-def history(rng: Rng, runs: int, shape: str) -> list[Told]:
+def history(rng: Rng, runs: int, shape: str) -> list[LogEffect]:
     """Return the log of each run's ratio with its standard error, as the run knows it, and its blocks."""
     blocks = rng.integers(5, 25, runs) if "5 to 24" in shape else np.full(runs, BLOCKS)
     own = OWN * np.sqrt(BLOCKS / blocks)
@@ -72,17 +72,17 @@ def rates(runs: int, shape: str, histories: int, seed: int = 1, rate: float = AL
     for _ in range(histories):
         told = history(rng, runs, shape)
         logs = [(log, error) for log, error, _ in told]
-        edges = changes(logs[:-1], CHANGE_RATE)
+        edges = find_changes(logs[:-1], CHANGE_RATE)
         past = told[edges[-1] if edges else 0 : -1]
         (value, error, blocks), loss = told[-1], math.log1p(-MARGIN)
         still, worse = (
-            alarm(past, newest, better="higher", rate=rate, margin=MARGIN)
+            assess_newest(past, newest, better="higher", rate=rate, margin=MARGIN)
             for newest in ((value, error, blocks), (value + loss, error, blocks))
         )
         moved = [(v + loss * (k >= runs // 2), e) for k, (v, e) in enumerate(logs)]
         seen.append((
-            bool(still and still.speaks), bool(changes(logs, CHANGE_RATE)), bool(worse and worse.speaks),
-            worse.power if worse else 0.0, any(abs(k - runs // 2) <= 1 for k in changes(moved, CHANGE_RATE)),
+            bool(still and still.raised), bool(find_changes(logs, CHANGE_RATE)), bool(worse and worse.raised),
+            worse.power if worse else 0.0, any(abs(k - runs // 2) <= 1 for k in find_changes(moved, CHANGE_RATE)),
         ))  # fmt: skip
     return Rates(*np.mean(np.array(seen, float), axis=0).tolist())
 
@@ -97,23 +97,23 @@ def family(runs: int, histories: int, seed: int = 2) -> tuple[float, float]:
         common = rng.normal(size=runs)
         logs = [history(rng, runs, "normally") for _ in range(COMPARISONS)]
         seen = [
-            Seen(str(k), float(k), 0, tuple(_effect(str(c), own[k], common[k]) for c, own in enumerate(logs)))
+            RunSummary(str(k), float(k), 0, tuple(_effect(str(c), own[k], common[k]) for c, own in enumerate(logs)))
             for k in range(runs)
         ]
-        found = courses(seen, "higher", MARGIN)
-        alarms += any(course.alarm and course.alarm.speaks for course in found)
-        shown += any(course.changed for course in found)
+        found = effect_series(seen, "higher", MARGIN)
+        alarms += any(course.alarm and course.alarm.raised for course in found)
+        shown += any(course.changed_segments for course in found)
     return alarms / histories, shown / histories
 
 
-def _effect(name: str, log: Told, common: float) -> Effect:
+def _effect(name: str, log: LogEffect, common: float) -> RunEffect:
     """Return what a run would have said: its effect, and an interval of Student's t."""
     from scipy.special import stdtrit
 
     value = (log[0] + common * math.sqrt(OWN**2 + BETWEEN**2)) / math.sqrt(2)
     half = float(stdtrit(BLOCKS - 1, 0.975)) * log[1]
     ends = (math.expm1(value - half), math.expm1(value + half))
-    return Effect(name, name, "treatment", "equivalent", math.expm1(value), ends, 0.95, BLOCKS)
+    return RunEffect(name, name, "treatment", "equivalent", math.expm1(value), ends, 0.95, BLOCKS)
 
 
 def too_many(share: float, rate: float, histories: int, errors: float = 3.0) -> bool:
@@ -126,7 +126,7 @@ def rows(histories: int) -> Iterator[tuple[str, bool]]:
     for shape, (_, rate) in SHAPES.items():
         for runs in RUNS:
             found = rates(runs, shape, histories)
-            located = f"{100 * found.located:.0f}" if runs >= 2 * LEAST else "–"
+            located = f"{100 * found.located:.0f}" if runs >= 2 * MIN_SEGMENT_RUNS else "–"
             shares = [f"{100 * share:.1f}" for share in (found.alarms, found.shown)]
             shares += [f"{100 * share:.0f}" for share in (found.found, found.foretold)]
             yield _row([shape, str(runs), *shares, located]), _breaks(found.alarms, found.shown, histories, rate)

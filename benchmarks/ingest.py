@@ -22,7 +22,7 @@ import time
 from itertools import cycle
 from pathlib import Path
 
-from loadbook.design.plan import make_plan, read_plan
+from loadbook.design.plan import make_plan, parse_plan
 from loadbook.records import manifest
 from loadbook.records.layout import Layout, RunPaths
 
@@ -34,12 +34,12 @@ COMMAND = [sys.executable, "-c", "from loadbook.cli import main; main()", "inges
 def make_raw_run(root: Path, trials: int) -> RunPaths:
     """Write a raw run of `trials` trials below `root`, each a copy of a recorded trial of its treatment."""
     recorded = RunPaths(RECORDED, RECORDED)
-    small = read_plan(manifest.read_json(recorded.plan), str(recorded.plan))
+    small = parse_plan(manifest.read_json(recorded.plan_json), str(recorded.plan_json))
     plan = make_plan(small.study, small.subset, -(-trials // len(small.treatments)), small.seed)
     paths = Layout(root).run(plan.study.name, recorded.raw.name)
-    manifest.write_json(paths.plan, plan.to_json() | {"trials": plan.to_json()["trials"][:trials]})
+    manifest.write_json(paths.plan_json, plan.to_json() | {"trials": plan.to_json()["trials"][:trials]})
     folders = sorted(recorded.trials.iterdir())
-    sources = {name: cycle(f for f in folders if manifest.read(f).treatment == name) for name in plan.treatments}
+    sources = {name: cycle(f for f in folders if manifest.read_trial(f).treatment == name) for name in plan.treatments}
     paths.trials.mkdir()
     for planned in plan.trials[:trials]:
         _copy(next(sources[planned.treatment]), paths.trial(planned.trial), vars(planned))
@@ -47,9 +47,9 @@ def make_raw_run(root: Path, trials: int) -> RunPaths:
 
 
 def _copy(source: Path, folder: Path, changes: dict[str, object]) -> None:
-    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(manifest.NAME))
-    record = manifest.read(source).model_copy(update=changes)
-    (folder / manifest.NAME).write_text(record.model_dump_json(indent=1) + "\n")
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(manifest.RECORD_NAME))
+    record = manifest.read_trial(source).model_copy(update=changes)
+    (folder / manifest.RECORD_NAME).write_text(record.model_dump_json(indent=1) + "\n")
 
 
 def measured(paths: RunPaths, what: str) -> float:
@@ -90,7 +90,7 @@ def profile(paths: RunPaths) -> None:
     """Print where a full ingest in one process spends its time."""
     from loadbook.trials import ingest
 
-    ingest.FEW_BYTES = sys.maxsize
+    ingest.MIN_PARALLEL_BYTES = sys.maxsize
     with cProfile.Profile() as seen:
         ingest.ingest(paths)
     pstats.Stats(seen).sort_stats("cumtime").print_stats("loadbook", 40)

@@ -50,9 +50,9 @@ def write_big(path: Path, rows: int) -> None:
 def loadbook(path: Path) -> dict[str, list[float]]:
     """Read, check, write parquet and summarise."""
     from loadbook.requests.api import summarise
-    from loadbook.requests.store import Store
+    from loadbook.requests.store import RequestWriter
 
-    with Store(path.with_suffix(".parquet")) as store:
+    with RequestWriter(path.with_suffix(".parquet")) as store:
         summary = summarise(path, "jmeter", store=store)
     return {
         label: [t.attempts, t.error_share or 0, t.latency.mean_s() * 1000]

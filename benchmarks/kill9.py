@@ -20,7 +20,7 @@ from pathlib import Path
 
 from loadbook.records import manifest
 from loadbook.records.layout import Layout
-from loadbook.records.ledger import read_ledger, states
+from loadbook.records.ledger import read_ledger, trial_states
 from project import lab_project
 
 STUDY = "aa"
@@ -77,14 +77,14 @@ def check_runs(layout: Layout) -> list[str]:
     problems = []
     for run in layout.runs(STUDY):
         paths = layout.run(STUDY, run)
-        planned = {t["trial"]: t["treatment"] for t in manifest.read_json(paths.plan)["trials"]}
-        records = {p.name: manifest.read(p) for p in paths.trials.iterdir()}
+        planned = {t["trial"]: t["treatment"] for t in manifest.read_json(paths.plan_json)["trials"]}
+        records = {p.name: manifest.read_trial(p) for p in paths.trials.iterdir()}
         entries = read_ledger(paths.ledger)
         finals = Counter(e["trial"] for e in entries if e["event"] == "ended" and e["final"])
         if set(records) != set(planned):
             problems.append(f"{run}: published {sorted(records)} of {sorted(planned)}")
         problems += [f"{run}: {t} has {n} final states" for t, n in finals.items() if n != 1]
-        problems += [f"{run}: {t} ended as {s.status}" for t, s in states(entries).items() if s.status != "ok"]
+        problems += [f"{run}: {t} ended as {s.status}" for t, s in trial_states(entries).items() if s.status != "ok"]
         problems += [f"{run}: {t} is {r.treatment}" for t, r in records.items() if r.treatment != planned[t]]
         problems += [
             f"{run}: {t}: changed files" for t, r in records.items() if manifest.changed_files(paths.trial(t), r)

@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from loadbook.core.units import percent
+from loadbook.core.units import format_percent
 from loadbook.records.rundata import load_run
 from loadbook.stats.family import compare_all
 from loadbook.stats.result import Comparison
-from loadbook.stats.verdict import decide
+from loadbook.stats.verdict import decide_verdict
 from loadbook.trials.api import run_study
 from loadbook.trials.ingest import ingest
 from project import lab_project, say
@@ -60,7 +60,7 @@ def within(interval: tuple[float, float] | None, effect: float) -> bool:
 def judged(found: Comparison, true: float, declared: float | None) -> Judged:
     """Judge one comparison by what is known of its cost."""
     inside_declared = None if declared is None else within(found.ci95, declared)
-    kind = decide(found, MARGIN).kind
+    kind = decide_verdict(found, MARGIN).kind
     return Judged(found.treatment, kind, found.effect or 0.0, within(found.ci95, true), inside_declared)
 
 
@@ -109,8 +109,8 @@ def show(true: Comparison, done: list[Judged]) -> None:
     declared = [j.inside_declared for j in done if j.inside_declared is not None]
     cells = [
         true.treatment,
-        f"{percent(true.effect or 0.0)} ({percent(low)} to {percent(high)})",
-        f"{percent(effects[0])} to {percent(effects[-1])}",
+        f"{format_percent(true.effect or 0.0)} ({format_percent(low)} to {format_percent(high)})",
+        f"{format_percent(effects[0])} to {format_percent(effects[-1])}",
         verdicts,
         f"{sum(j.inside for j in done)} of {len(done)}",
         f"{sum(declared)} of {len(declared)}" if declared else "–",

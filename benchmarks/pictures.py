@@ -15,16 +15,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.metrics import metric
-from loadbook.core.units import percent
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import format_percent
 from loadbook.report import palette
 from loadbook.report.figures import effects, scales
 from loadbook.report.figures.common import WIDE_IN, Sheet, in_house_style, mark_props, to_svg
-from loadbook.report.show import compact
+from loadbook.report.show import compact_svg
 from loadbook.stats.compare import compare_pairs
-from loadbook.stats.plan import detectable
-from loadbook.stats.result import Analysis, Comparison, ErrorSummary, Row, Verdict
-from loadbook.stats.verdict import decide
+from loadbook.stats.plan import detectable_effect
+from loadbook.stats.result import Analysis, Comparison, ErrorSummary, AnalysisRow, Verdict
+from loadbook.stats.verdict import decide_verdict
 from loadbook.stats.wording.shown import comparison_texts
 from noise import NOISES, Floats, blocked, sequential
 from simulated.two_arms import pairs_of
@@ -92,7 +92,7 @@ def _draw_slots(panel: Axes, order: np.ndarray) -> None:
 
 def _draw_found(sheet: Sheet, found: Comparison, left: float, right: float) -> None:
     """Draw the interval of B against A over the margin band, and say it."""
-    verdict = decide(found, MARGIN)
+    verdict = decide_verdict(found, MARGIN)
     style = palette.VERDICTS[verdict.kind]
     panel = sheet.panel(left, 2.6, right, 3.1)
     scale = scales.RatioScale(math.log1p(-0.075), math.log1p(0.075))
@@ -103,7 +103,7 @@ def _draw_found(sheet: Sheet, found: Comparison, left: float, right: float) -> N
     low, high = (math.log1p(bound) for bound in found.ci95 or (0.0, 0.0))
     panel.plot([low, high], [0.5, 0.5], color=style.edge, linewidth=4.6, solid_capstyle="butt")
     panel.plot([math.log1p(found.effect or 0.0)], [0.5], zorder=4, **mark_props(style, 7.4))
-    texts, word = comparison_texts(verdict), palette.verdict_word(verdict.kind, metric(METRIC))
+    texts, word = comparison_texts(verdict), palette.verdict_word(verdict.kind, get_metric(METRIC))
     sheet.text(left, 2.44, "B against A:", colour=palette.SOFT)
     said = f"{style.glyph} {word}, {texts.change} ({texts.interval})"
     sheet.text(left + 0.92, 2.44, said, colour=style.text, bold=True)
@@ -127,13 +127,13 @@ def verdicts() -> Analysis:
 def _made(rng: np.random.Generator, name: str, effect: float, scatter: float, blocks: int) -> Verdict:
     shared, noise = rng.normal(0, 0.03, blocks), rng.normal(0, scatter, (2, blocks))
     noise -= noise.mean(axis=1, keepdims=True)
-    return decide(compare_pairs(pairs_of(shared + noise[0], shared + noise[1] + math.log1p(effect), name)), MARGIN)
+    return decide_verdict(compare_pairs(pairs_of(shared + noise[0], shared + noise[1] + math.log1p(effect), name)), MARGIN)
 
 
-def _row(name: str, verdict: Verdict) -> Row:
+def _row(name: str, verdict: Verdict) -> AnalysisRow:
     errors = ErrorSummary(name, verdict.comparison.blocks, 0, 0, 0, {})
     blocks = verdict.comparison.blocks
-    return Row(name, name, "treatment", None, None, blocks, blocks, replace(verdict, decimals=1), errors)
+    return AnalysisRow(name, name, "treatment", None, None, blocks, blocks, replace(verdict, decimals=1), errors)
 
 
 @in_house_style
@@ -147,11 +147,11 @@ def how_many_blocks() -> Figure:
     panel.set_ylim(math.log(0.002), math.log(0.11))
     panel.axhline(math.log(MARGIN), color=palette.RULE, linewidth=0.8, zorder=-1)
     for scatter in SCATTERS:
-        found = [math.log(detectable(int(n), scatter)) for n in blocks]
+        found = [math.log(detectable_effect(int(n), scatter)) for n in blocks]
         panel.plot(blocks, found, color=palette.INK, linewidth=2.0)
         y = top + (bottom - top) * (math.log(0.11) - found[-1]) / (math.log(0.11) - math.log(0.002))
-        each = percent(scatter / math.sqrt(2), 1, signed=False)
-        sheet.text(right + 0.12, y, f"{percent(scatter, 1, signed=False)} (trials: {each})")
+        each = format_percent(scatter / math.sqrt(2), 1, signed=False)
+        sheet.text(right + 0.12, y, f"{format_percent(scatter, 1, signed=False)} (trials: {each})")
     ticks = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
     scales.set_ticks(panel.yaxis, [math.log(t) for t in ticks], [scales.effect_label(t)[1:] for t in ticks])
     scales.set_ticks(panel.xaxis, [5, 10, 15, 20, 30, 40], ["5", "10", "15", "20", "30", "40"])
@@ -174,7 +174,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in PICTURES.items():
         path = folder / f"{name}.svg"
-        path.write_text(compact(to_svg(draw()).decode()) + "\n", encoding="utf-8")
+        path.write_text(compact_svg(to_svg(draw()).decode()) + "\n", encoding="utf-8")
         print(f"{path} {path.stat().st_size / 1000:.0f} kB")
 
 

@@ -13,15 +13,15 @@ import argparse
 import sys
 
 from loadbook.core.errors import LoadbookError
-from loadbook.core.units import percent
-from loadbook.records.layout import Layout, layout
+from loadbook.core.units import format_percent
+from loadbook.records.layout import Layout, project_layout
 from loadbook.records.rundata import load_run
-from loadbook.stats.noise.plasmode import relabel
-from loadbook.stats.noise.record import headline, record
-from loadbook.stats.noise.scatter import noise, of_one
+from loadbook.stats.noise.plasmode import relabelling_test
+from loadbook.stats.noise.record import noise_headline, compute_noise_record
+from loadbook.stats.noise.scatter import summarise_noise, trials_of_arms
 from loadbook.trials.api import run_study
 from loadbook.trials.ingest import ingest
-from loadbook.trials.recorded import twins
+from loadbook.trials.recorded import aa_arms
 from project import say
 
 BLOCKS = (6, 8, 10, 15, 20)
@@ -32,24 +32,24 @@ LEAST = 120
 def show(here: Layout, study: str, run: str, studies: int) -> bool:
     """Print the record and a row per number of blocks; return whether every row of n >= 8 is within its limits."""
     data = load_run(here, study, run)
-    ours = of_one(data.values(data.study.metric), twins(data.study))
-    found, page = noise(ours), record(ours, data.study.metric, data.study.margin)
+    ours = trials_of_arms(data.values(data.study.metric), aa_arms(data.study))
+    found, page = summarise_noise(ours), compute_noise_record(ours, data.study.metric, data.study.margin)
     if found is None or page is None:
         raise SystemExit("fewer than 20 trials count, or all are equal")
-    low, high = (percent(bound, signed=False) for bound in found.cv_interval)
+    low, high = (format_percent(bound, signed=False) for bound in found.cv_interval)
     scatter = (
-        f"CV {percent(found.cv, signed=False)} ({low} to {high}), lag-1 {found.lag1:+.2f} ± {found.lag1_error:.2f}"
+        f"CV {format_percent(found.cv, signed=False)} ({low} to {high}), lag-1 {found.lag1:+.2f} ± {found.lag1_error:.2f}"
     )
     print(f"run {data.run}: {found.trials} trials, mean {found.mean:,.0f} /s, {scatter}")
-    print(headline(page, page.margin))
+    print(noise_headline(page, page.margin))
     print("\n| blocks | windows | false alarms % | fixed order % | a true 2 % found % |\n|---|---|---|---|---|")
     good = True
     for blocks in BLOCKS:
-        row = relabel(found.residuals, blocks, studies)
+        row = relabelling_test(found.residuals, blocks, studies)
         if row is None:
             print(f"| {blocks} | too few trials | | | |")
             continue
-        shares = " | ".join(f"{100 * share:.1f}" for share in (row.false_alarms, row.fixed_order, row.found))
+        shares = " | ".join(f"{100 * share:.1f}" for share in (row.false_alarms, row.fixed_order, row.detected))
         print(f"| {blocks} | {row.windows} | {shares} |")
         good &= blocks < 8 or LOW <= row.false_alarms <= HIGH
     return good and found.trials >= LEAST
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--run", default="latest")
     parser.add_argument("--studies", type=int, default=5_000, help="pseudo-studies per row")
     given = parser.parse_args()
-    here, run = layout(), given.run
+    here, run = project_layout(), given.run
     try:
         if given.record:
             run = run_study(here, given.study, new=True, on_event=say)

@@ -23,7 +23,7 @@ def lab_project(root: Path) -> Iterator[tuple[Layout, Path]]:
     for name in ("studies", "notebooks"):
         shutil.copytree(REPO / name, root / "home" / name)
     draw = random.Random(os.urandom(8))
-    lab = Lab(root / "lab", net=f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}")
+    lab = Lab(root / "lab", net_prefix=f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}")
     try:
         lab.up()
         yield Layout(root / "home"), lab.hosts_file

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadbook.stats.regimes.fit import Curve, fit_curve
+from loadbook.stats.regimes.fit import TwoRegimeCurve, fit_curve
 
 PER_REQUEST_S = 1 / 2000
 EIGHT = (128, 2048, 8192, 32_768, 65_536, 131_072, 262_144, 524_288)
@@ -77,8 +77,8 @@ def covers(row: Row, studies: int, rng: np.random.Generator) -> tuple[np.ndarray
     hits, widths = np.zeros(4), []
     for _ in range(studies):
         fit = fit_curve(study(row, rng))
-        assert isinstance(fit, Curve), fit
-        found = (fit.per_request_s, fit.per_byte_s, fit.knee_b, fit.rate(BETWEEN))
+        assert isinstance(fit, TwoRegimeCurve), fit
+        found = (fit.per_request_s, fit.per_byte_s, fit.knee_b, fit.rate_at(BETWEEN))
         hits += [e.interval[0] <= truth <= e.interval[1] for e, truth in zip(found, truths, strict=True)]
         widths.append(fit.knee_b.interval[1] / fit.knee_b.interval[0])
     return hits / studies, float(np.median(widths))

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from loadbook.services import Place, load_service, render
+from loadbook.services import InstanceContext, load_service, render
 
 BASE = {
     "worker_processes": "auto",
@@ -82,7 +82,7 @@ def served(condition: Condition, cpu: int, port: int) -> Iterator[int]:
     """Run nginx for one measurement and yield the id of its master process."""
     spec = load_service("nginx")
     with tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder:
-        rendered = render(spec, {**BASE, **dict(condition.values)}, Place(folder, "127.0.0.1", port))
+        rendered = render(spec, {**BASE, **dict(condition.values)}, InstanceContext(folder, "127.0.0.1", port))
         for name, data in rendered.files.items():
             path = Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)

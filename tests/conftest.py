@@ -38,10 +38,10 @@ def lab() -> Iterator[Lab]:
 def spaces() -> Iterator[Lab]:
     """A namespace lab with the hosts driver, web, web-2 and balancer; for tests marked `root`."""
     from labs import own_lab
-    from loadbook.hosts.lab_plan import hosts_by_need
+    from loadbook.hosts.lab_plan import plan_hosts
 
     roles = {role: (role,) for role in ("driver", "web")}
-    with own_lab(kind="netns", hosts=hosts_by_need(roles, {}, {"web": 2, "balancer": 1})) as own:
+    with own_lab(kind="netns", hosts=plan_hosts(roles, {}, {"web": 2, "balancer": 1})) as own:
         yield own
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from loadbook.design import aliases
-from loadbook.design.factorial import design_of
-from loadbook.design.factorial_file import expand
+from loadbook.design.factorial import factorial_design
+from loadbook.design.factorial_file import expand_factorial
 from loadbook.design.study import Study
 
 
@@ -42,7 +42,7 @@ def factorial_study(factors: Sequence[str], blocks: int = 8, **factorial: Any) -
             "costly": {"set": {"logs": 4}, "check": "control", "expect": "worse", "label": "control: 4 logs"},
         },
     }  # fmt: skip
-    assert expand(raw) == []
+    assert expand_factorial(raw) == []
     return Study.model_validate(raw)
 
 
@@ -59,15 +59,15 @@ def factorial_run(
     `failing` gives, for the factors that are on (exactly these of those named), the share of trials with errors.
     """
     assert study.factorial
-    rng, design = np.random.default_rng(seed), design_of(study.factorial)
-    cells = design.treatments(study.baseline)
+    rng, design = np.random.default_rng(seed), factorial_design(study.factorial)
+    cells = design.cell_by_treatment(study.baseline)
     bits = {name: 1 << k for k, name in enumerate(design.names)}
     trials, rows = [], []
     for block in range(1, study.blocks + 1):
         common = rng.normal(0, 0.02)
         for name in rng.permutation(list(study.treatments)):
             cell = cells.get(study.treatments[name].same_as or name, 0)
-            log = sum(size * aliases.sign(sum(bits[n] for n in names), cell) / 2 ** len(names)
+            log = sum(size * aliases.effect_sign(sum(bits[n] for n in names), cell) / 2 ** len(names)
                       for names, size in effects.items())  # fmt: skip
             log += -0.2 if name == "costly" else 0.0
             share = next((s for on, s in (failing or {}).items() if _on(on, cell, bits, failing or {})), 0.0)

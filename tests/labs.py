@@ -18,7 +18,7 @@ def own_lab(**options: object) -> Iterator[Lab]:
     """Yield a lab that is up; `options` are those of Lab (its hosts, say)."""
     folder = Path(tempfile.mkdtemp(prefix="lb-"))
     draw = random.Random(os.urandom(8))
-    own = Lab(folder / "lab", net=f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}", **options)
+    own = Lab(folder / "lab", net_prefix=f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}", **options)
     try:
         own.up()
         yield own

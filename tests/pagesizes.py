@@ -61,7 +61,7 @@ def sized_study(
         "workload": {"tool": "wrk", "target": "balancer"}, "margin": 0.05, "factors": factors,
         "grid": {"factors": list(factors)}, "notebooks": ["page_size_tps"], "treatments": {},
     } | more  # fmt: skip
-    assert grid.expand(raw) == []
+    assert grid.expand_grid(raw) == []
     raw.setdefault("baseline", next(iter(raw["treatments"])))
     raw["treatments"]["again"] = {"same_as": raw["baseline"], "check": "aa", "label": "baseline, again"}
     return Study.model_validate(raw)

@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 
 from loadbook.hosts.lab import Lab
-from loadbook.records.layout import EXAMPLE, Layout
+from loadbook.records.layout import EXAMPLE_STUDY, Layout
 from loadbook.trials.api import run_study
 from loadbook.trials.progress import Progress
 from recorded import REPO, with_studies
@@ -75,7 +75,7 @@ def main() -> None:
     FOLDER.mkdir(mode=0o700)
     layout = with_studies(FOLDER / "home")
     (layout.studies / f"{STUDY}.toml").write_text(SPEC)
-    lab = Lab(FOLDER / "lab", net="127.77.3")
+    lab = Lab(FOLDER / "lab", net_prefix="127.77.3")
     strangers: list[subprocess.Popen[bytes]] = []
 
     def on_event(event: Progress) -> None:
@@ -95,7 +95,7 @@ def main() -> None:
         lab.down()
     raw = layout.run(STUDY, run).raw
     shutil.rmtree(raw / "staging", ignore_errors=True)
-    kept = Layout(REPO).study_raw(EXAMPLE)
+    kept = Layout(REPO).study_raw(EXAMPLE_STUDY)
     kept.unlink() if kept.is_symlink() else shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(raw, kept / run)
     shutil.rmtree(FOLDER)

@@ -69,14 +69,14 @@ def rename_folder(run: Path, folder: Path) -> None:
         if path.is_file() and str(folder).encode() in (data := path.read_bytes()):
             path.write_bytes(data.replace(str(folder).encode(), b"/lab"))
     for record in run.glob("*/*/trial.json"):
-        manifest.seal(record.parent, manifest.read(record.parent))
+        manifest.seal_trial(record.parent, manifest.read_trial(record.parent))
 
 
 def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="loadbook-record-"))
     layout = with_studies(folder / "home")
     (layout.studies / f"{STUDY}.toml").write_text(SPEC)
-    lab = Lab(folder / "lab", net="127.77.2")
+    lab = Lab(folder / "lab", net_prefix="127.77.2")
 
     def on_event(event: Progress) -> None:
         print(event.line(), file=sys.stderr)

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import pictures
 from loadbook.report.figures.common import to_svg
-from loadbook.stats.verdict import decide
+from loadbook.stats.verdict import decide_verdict
 
 TEXT = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text()
 
@@ -24,8 +24,8 @@ def test_every_picture_is_drawn_kept_and_shown(name: str) -> None:
 def test_only_the_order_makes_the_difference() -> None:
     in_sequence, in_blocks = pictures.two_orders()
     assert sorted(in_sequence.order) == sorted(in_blocks.order)
-    assert decide(in_sequence.comparison, pictures.MARGIN).kind == "worse"
-    assert decide(in_blocks.comparison, pictures.MARGIN).kind == "equivalent"
+    assert decide_verdict(in_sequence.comparison, pictures.MARGIN).kind == "worse"
+    assert decide_verdict(in_blocks.comparison, pictures.MARGIN).kind == "equivalent"
     assert f"slower by {-100 * (in_sequence.comparison.effect or 0):.1f} %" in TEXT
 
 

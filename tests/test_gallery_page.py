@@ -14,7 +14,7 @@ import gallery
 import gallery_page
 from loadbook.design.study_file import find_study
 from loadbook.records.rundata import load_run
-from loadbook.stats.claims.summary import numbers, title
+from loadbook.stats.claims.summary import article_numbers_text, claim_title
 
 KEPT = gallery_page.load()
 
@@ -40,7 +40,7 @@ def test_pictures_are_kept_and_small(study: str) -> None:
 @pytest.mark.parametrize("study", sorted(KEPT))
 def test_articles_are_quoted_as_the_studies_have_them(study: str) -> None:
     published = find_study(gallery.STUDIES, KEPT[study]["study"]).published
-    known = {title(claim): numbers(claim) for claim in published.claims} if published else {}
+    known = {claim_title(claim): article_numbers_text(claim) for claim in published.claims} if published else {}
     assert {claim["claim"]: claim["numbers"] for claim in KEPT[study]["claims"]}.items() <= known.items()
     assert KEPT[study]["source"] == (published.source if published else "")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from loadbook.stats.family import lead, step_down
+from loadbook.stats.family import find_best_arm, step_down_p
 from noise import MARGIN, Floats, Rng, draw
 from simulated.check import Row, Simulation, percent
 from simulated.two_arms import p_values, pairs_of
@@ -41,7 +41,7 @@ def claims(arms: Floats) -> NDArray[np.bool_]:
 
 def adjusted_p(arms: Floats) -> list[float]:
     """Return the p-values of one study's treatments, adjusted for all of them."""
-    return step_down([pairs_of(arms[0], arm, f"t{k}") for k, arm in enumerate(arms[1:], 1)])
+    return step_down_p([pairs_of(arms[0], arm, f"t{k}") for k, arm in enumerate(arms[1:], 1)])
 
 
 def without_effect(noise: str, blocks: int, rng: Rng, studies: int) -> tuple[float]:
@@ -63,7 +63,7 @@ def called_best(blocks: int, effects: Sequence[float], rng: Rng, studies: int) -
     arm = np.repeat(np.array(names, dtype=object), blocks)
     rows = pd.DataFrame({"treatment": pd.Series(arm, dtype=object), "block": np.tile(np.arange(blocks), len(names))})
     arms = np.exp(draw(rng, "iid", studies, blocks, effects)).swapaxes(0, 1)
-    return [lead(rows.assign(value=study.ravel()), names, "t0").best for study in arms]
+    return [find_best_arm(rows.assign(value=study.ravel()), names, "t0").best for study in arms]
 
 
 def wrong_best(blocks: int, rng: Rng, studies: int) -> tuple[float]:

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from loadbook.stats.errors import Counts, summarise
+from loadbook.stats.errors import ErrorCounts, summarise_errors
 from noise import Floats, Rng
 from simulated.check import Row, Simulation, percent
 
@@ -37,22 +37,22 @@ KINDS: dict[str, Callable[[Rng, tuple[int, ...]], Floats]] = {
 }  # fmt: skip
 
 
-def counts(errors: Floats) -> Counts:
+def counts(errors: Floats) -> ErrorCounts:
     """Return the counts of one arm, a trial in each block, as loadbook has them."""
-    return Counts(errors, REQUESTS - errors, {}, tuple(range(len(errors))))
+    return ErrorCounts(errors, REQUESTS - errors, {}, tuple(range(len(errors))))
 
 
 def equal_arms(kind: str, trials: int, rng: Rng, studies: int) -> tuple[float, float]:
     """Return how often the test on trials, and how often the verdict on errors, sees a difference of equal arms."""
     arms = KINDS[kind](rng, (studies, 2, trials))
-    found = [summarise("x", counts(other), counts(base)) for base, other in arms]
+    found = [summarise_errors("x", counts(other), counts(base)) for base, other in arms]
     return percent([f.p is not None and f.p < 0.05 for f in found]), percent([f.kind in _CLAIMS for f in found])
 
 
 def bursts_removed(trials: int, rng: Rng, studies: int) -> tuple[float]:
     """Return how often a treatment that removes bursts of errors is said to have fewer."""
     none = counts(np.zeros(trials))
-    return (percent([summarise("x", none, counts(e)).kind == "fewer" for e in bursts(rng, (studies, trials))]),)
+    return (percent([summarise_errors("x", none, counts(e)).kind == "fewer" for e in bursts(rng, (studies, trials))]),)
 
 
 _CLAIMS = ("more", "fewer")

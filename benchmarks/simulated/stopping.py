@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from loadbook.design.stopping import POCOCK
+from loadbook.design.stopping import POCOCK_P
 from loadbook.stats.sequential import always_valid_t
 from noise import MARGIN, SCENARIOS, Floats, Rng, draw
 from simulated.check import Row, Simulation, percent
@@ -20,7 +20,7 @@ EVERY = tuple(range(3, 61))
 def planned(noise: str, effect: float, rng: Rng, studies: int) -> Floats:
     """Return for every planned look (first axis) and study whether it finds a difference."""
     base, other = draw(rng, noise, studies, PLANNED[-1], [effect])
-    return np.array([p_values(base[:, :n], other[:, :n]) <= POCOCK[len(PLANNED)] for n in PLANNED])
+    return np.array([p_values(base[:, :n], other[:, :n]) <= POCOCK_P[len(PLANNED)] for n in PLANNED])
 
 
 def always_valid(noise: str, effect: float, rng: Rng, studies: int) -> Floats:

@@ -10,9 +10,9 @@ import numpy as np
 from scipy import stats
 
 from loadbook.stats import many
-from loadbook.stats.compare import TESTS, choose, compare_pairs
-from loadbook.stats.pairs import Pairs
-from loadbook.stats.verdict import decide
+from loadbook.stats.compare import TESTS, choose_method, compare_pairs
+from loadbook.stats.pairs import PairedLogs
+from loadbook.stats.verdict import decide_verdict
 from noise import MARGIN, SCENARIOS, Floats, Rng, draw
 from simulated.check import Row, Simulation, percent
 
@@ -28,14 +28,14 @@ WRONG_NO_LOSS = "no loss beyond 2 % claimed wrongly, at the margin"
 NO_LOSS = "no loss beyond 2 % claimed rightly, no difference"
 
 
-def pairs_of(base: Floats, other: Floats, name: str = "x") -> Pairs:
+def pairs_of(base: Floats, other: Floats, name: str = "x") -> PairedLogs:
     """Return the logs of two arms of one study as the pairs that loadbook compares."""
-    return Pairs(name, "base", tuple(range(len(base))), base, other, 0, 0)
+    return PairedLogs(name, "base", tuple(range(len(base))), base, other, 0, 0)
 
 
 def p_values(base: Floats, other: Floats) -> Floats:
     """Return loadbook's p of each study, by its function for many studies at once; of some by what `compare` calls."""
-    p = many.p_values(base, other)
+    p = many.p_by_row(base, other)
     for k in range(0, len(p), max(1, len(p) // CHECKED)):
         assert math.isclose(p[k], p_alone(base[k], other[k]), abs_tol=1e-9), "compare and many disagree"
     return p
@@ -43,7 +43,7 @@ def p_values(base: Floats, other: Floats) -> Floats:
 
 def p_alone(base: Floats, other: Floats) -> float:
     """Return the p of one study as `compare` finds it."""
-    method = choose(pairs_of(base, other))
+    method = choose_method(pairs_of(base, other))
     return TESTS[method](base, other, []).p if method else 1.0
 
 
@@ -70,8 +70,8 @@ def verdicts(noise: str, blocks: int, effect: float, rng: Rng, studies: int) -> 
     for base, other in zip(*draw(rng, noise, studies, blocks, [effect]), strict=True):
         found = compare_pairs(pairs_of(base, other))
         covered.append(found.ci95 is not None and found.ci95[0] <= np.expm1(effect) <= found.ci95[1])
-        inside.append(decide(found, 0.02).kind in ("equivalent", "small"))
-        no_loss.append(decide(found, 0.02, "lower", asks="no-loss").kind == "no-loss")
+        inside.append(decide_verdict(found, 0.02).kind in ("equivalent", "small"))
+        no_loss.append(decide_verdict(found, 0.02, "lower", hypothesis="no-loss").kind == "no-loss")
     return percent(covered), percent(inside), percent(no_loss)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from loadbook.stats.compare import compare_pairs
 from loadbook.stats.result import Comparison
-from loadbook.stats.swaps import holm
-from loadbook.stats.two_runs import Shift, changed, shift
-from loadbook.stats.verdict import within
+from loadbook.stats.swaps import adjust_holm
+from loadbook.stats.two_runs import EffectChange, is_changed, effect_change
+from loadbook.stats.verdict import is_within_margin
 from noise import MARGIN, Floats, Rng, draw
 from simulated.check import Row, Simulation, percent
 from simulated.two_arms import pairs_of
@@ -33,30 +33,30 @@ def found(base: Floats, other: Floats) -> Comparison:
     return compare_pairs(pairs_of(base, other))
 
 
-def shifts(noise: str, blocks: tuple[int, int], change: float, louder: float, rng: Rng, studies: int) -> list[Shift]:
+def shifts(noise: str, blocks: tuple[int, int], change: float, louder: float, rng: Rng, studies: int) -> list[EffectChange]:
     """Return by how much an effect moved between two runs; the second scatters `louder` times as much."""
     studies = min(studies, MOST)
     runs = [draw(rng, noise, studies, n, [effect]) for n, effect in zip(blocks, (EFFECT, EFFECT + change), strict=True)]
     truth = np.array([0.0, EFFECT + change])[:, None, None]
     runs[1] = truth + louder * (runs[1] - truth)
     pairs = zip(*runs[0], *runs[1], strict=True)
-    return [s for a, b, c, d in pairs if (s := shift(found(a, b), found(c, d))) is not None]
+    return [s for a, b, c, d in pairs if (s := effect_change(found(a, b), found(c, d))) is not None]
 
 
 def unchanged(noise: str, blocks: tuple[int, int], louder: float, rng: Rng, studies: int) -> tuple[float, float]:
     """Return how often a change is claimed where there is none, and how often the interval covers that."""
     known = shifts(noise, blocks, 0.0, louder, rng, studies)
-    return percent([changed(s) for s in known]), percent([s.ci95[0] <= 0 <= s.ci95[1] for s in known])
+    return percent([is_changed(s) for s in known]), percent([s.ci95[0] <= 0 <= s.ci95[1] for s in known])
 
 
 def as_the_margin(noise: str, blocks: tuple[int, int], rng: Rng, studies: int) -> tuple[float]:
     """Return how often runs are said to agree although an effect changed by as much as the margin."""
-    return (percent([within(s.ci90, 0.02) for s in shifts(noise, blocks, MARGIN, 1.0, rng, studies)]),)
+    return (percent([is_within_margin(s.ci90, 0.02) for s in shifts(noise, blocks, MARGIN, 1.0, rng, studies)]),)
 
 
 def power(noise: str, blocks: tuple[int, int], rng: Rng, studies: int) -> tuple[float]:
     """Return how often a change of 5 % is found."""
-    return (percent([changed(s) for s in shifts(noise, blocks, CHANGE, 1.0, rng, studies)]),)
+    return (percent([is_changed(s) for s in shifts(noise, blocks, CHANGE, 1.0, rng, studies)]),)
 
 
 def family(noise: str, blocks: tuple[int, int], rng: Rng, studies: int) -> tuple[float]:
@@ -68,9 +68,9 @@ def family(noise: str, blocks: tuple[int, int], rng: Rng, studies: int) -> tuple
 
 def _any_changed(older: Floats, newer: Floats) -> bool:
     pairs = zip(older[1:], newer[1:], strict=True)
-    known = [s for a, b in pairs if (s := shift(found(older[0], a), found(newer[0], b))) is not None]
-    adjusted = holm([s.p for s in known])
-    return any(changed(replace(s, p_adjusted=p, family=len(known))) for s, p in zip(known, adjusted, strict=True))
+    known = [s for a, b in pairs if (s := effect_change(found(older[0], a), found(newer[0], b))) is not None]
+    adjusted = adjust_holm([s.p for s in known])
+    return any(is_changed(replace(s, p_adjusted=p, family_size=len(known))) for s, p in zip(known, adjusted, strict=True))
 
 
 def simulations() -> Iterator[Simulation]:

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from loadbook.stats.hygiene.steady import cut_samples, steady
+from loadbook.stats.hygiene.steady import warmup_samples, rate_trend
 from noise import Floats, Rng, ar
 from simulated.check import Row, Simulation, percent
 
@@ -27,14 +27,14 @@ def series(rng: Rng, shape: tuple[int, ...], tau_s: float) -> Floats:
 def bias(tau_s: float, rng: Rng, studies: int) -> tuple[float, float]:
     """Return by how much the mean is off, after loadbook's cut and without one."""
     made = series(rng, (studies, SECONDS), tau_s)
-    kept = [one[cut_samples(one) :].mean() for one in made]
+    kept = [one[warmup_samples(one) :].mean() for one in made]
     return 100 * abs(float(np.mean(kept)) - 1), 100 * abs(float(made.mean()) - 1)
 
 
 def flagged(tau_s: float, rng: Rng, studies: int) -> tuple[float]:
     """Return how many treatments are called moving after ten trials."""
     made = (series(rng, (TRIALS, SECONDS), tau_s) for _ in range(studies))
-    return (percent([(trend := steady(list(one))) is not None and trend.moving for one in made]),)
+    return (percent([(trend := rate_trend(list(one))) is not None and trend.moving for one in made]),)
 
 
 def simulations() -> Iterator[Simulation]:

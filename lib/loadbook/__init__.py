@@ -61,9 +61,9 @@ def __getattr__(name: str) -> Any:
     if name not in _VERBS:
         if name.startswith("_"):
             raise AttributeError(name)
-        from loadbook.core.names import unknown
+        from loadbook.core.names import unknown_name_error
 
-        raise unknown("verb", name, sorted(_VERBS), "in loadbook")
+        raise unknown_name_error("verb", name, sorted(_VERBS), "in loadbook")
     return getattr(importlib.import_module(_VERBS[name]), name)
 
 

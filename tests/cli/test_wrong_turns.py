@@ -91,8 +91,8 @@ def test_what_was_said_of_the_way_is_said_of_its_end():
 
 def test_trust_without_a_terminal_says_the_whole_command(typed, tmp_path, monkeypatch):
     (tmp_path / "hosts.toml").write_text('[hosts.web1]\nroles = ["web"]\nhost_name = "192.0.2.13"\n')
-    offer = SimpleNamespace(state="new", shown="ssh-ed25519 SHA256:x", key=None)
-    monkeypatch.setattr("loadbook.hosts.trust.offers", lambda end: [offer])
+    offer = SimpleNamespace(status="new", description="ssh-ed25519 SHA256:x", key=None)
+    monkeypatch.setattr("loadbook.hosts.trust.check_offered_keys", lambda end: [offer])
     code, _, err = typed("hosts", "trust", "--hosts", "hosts.toml")
     assert code == 2
     assert err.endswith("then: loadbook hosts trust --yes --hosts hosts.toml\n")

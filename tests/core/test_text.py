@@ -24,8 +24,8 @@ pytestmark = pytest.mark.fault(44)
 @pytest.mark.parametrize("text", TERMINAL)
 def test_what_acts_on_a_terminal_goes_and_the_rest_stays(text: str) -> None:
     assert not silent(text)
-    kept = clean(f"before {text} after")
-    assert silent(kept) and kept.startswith("before ") and kept.endswith(" after")
+    cleaned = clean(f"before {text} after")
+    assert silent(cleaned) and cleaned.startswith("before ") and cleaned.endswith(" after")
 
 
 def test_lines_tabs_and_letters_of_any_language_stay() -> None:
@@ -53,10 +53,10 @@ def test_the_live_line_holds_only_its_own_escapes(tty: bool) -> None:
     with Reporter(stream) as reporter:
         for text in TERMINAL:
             reporter(Progress("trial-ended", text, "t1", "plain", 1, 2, 1, 2, "failed"))
-    said = stream.getvalue()
-    assert "]8;;http://127.0.0.1:9/" in said
+    output = stream.getvalue()
+    assert "]8;;http://127.0.0.1:9/" in output
     for evil in ("\x1b]8", "\x1b]0", "\x1b[31m", "\x1b[1;1H", "\x9b", "\u202e"):
-        assert evil not in said
+        assert evil not in output
 
 
 def test_printed_lines_and_cells_are_clean(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,8 +87,8 @@ def test_a_tools_output_is_read_into_a_clean_table(tmp_path: Path) -> None:
     )
     (tmp_path / "out.txt").write_text(report)
     done = CliRunner().invoke(cli, ["parse", "wrk", str(tmp_path / "out.txt")])
-    said = str(done.exception) if done.exception else done.output
-    assert silent(said)
+    output = str(done.exception) if done.exception else done.output
+    assert silent(output)
     (tmp_path / "none.txt").write_text("".join(TERMINAL).replace("\ud800", ""))
     done = CliRunner().invoke(cli, ["parse", "wrk", str(tmp_path / "none.txt")])
     assert done.exit_code and silent(str(done.exception)) and silent(done.output)

@@ -12,7 +12,7 @@ import pytest
 
 from hostile import WRITABLE, silent
 from loadbook.core.errors import LoadbookError, StudyError
-from loadbook.core.toml import MAX_BYTES, MAX_PARTS, read_toml
+from loadbook.core.toml import MAX_BYTES, MAX_KEY_PARTS, read_toml
 from loadbook.design.gallery import is_variant
 from loadbook.design.study_file import read_study
 from loadbook.hosts.inventory import read_hosts
@@ -65,8 +65,8 @@ def test_bombs_are_one_error_at_once(tmp_path: Path, kind: str, bomb: str) -> No
 def test_the_place_of_a_mistake_is_named(tmp_path: Path) -> None:
     for text, place in (
         ("a = 1\nb = [\n1,\n2\n\nc = 3", "line 6, column 1"),
-        ("x = 1\n" + "a." * MAX_PARTS + "a = 1", "line 2: a key of more than"),
-        ("x = '''\n\n'''\n" + "a." * MAX_PARTS + "a = 1", "line 4: a key of more than"),
+        ("x = 1\n" + "a." * MAX_KEY_PARTS + "a = 1", "line 2: a key of more than"),
+        ("x = '''\n\n'''\n" + "a." * MAX_KEY_PARTS + "a = 1", "line 4: a key of more than"),
     ):
         (tmp_path / "x.toml").write_text(text)
         with pytest.raises(StudyError, match=place):
@@ -81,12 +81,12 @@ def test_the_place_of_a_mistake_is_named(tmp_path: Path) -> None:
 
 
 def test_dots_in_words_and_numbers_are_no_keys(tmp_path: Path) -> None:
-    said = "1. 2. 3. " * 40
+    dotted = "1. 2. 3. " * 40
     text = (
-        f'a = "{said}" # {said}\nb = """\n{said}\n"""\nc = \'{said}\'\nd = [{"0.5, " * 900}]\n' + "x." * 20 + "x = 1\n"
+        f'a = "{dotted}" # {dotted}\nb = """\n{dotted}\n"""\nc = \'{dotted}\'\nd = [{"0.5, " * 900}]\n' + "x." * 20 + "x = 1\n"
     )
     (tmp_path / "x.toml").write_text(text)
-    assert read_toml(tmp_path / "x.toml")["a"] == said
+    assert read_toml(tmp_path / "x.toml")["a"] == dotted
 
 
 LARGE = (
@@ -129,10 +129,10 @@ def test_every_text_of_the_corpus_as_a_value_or_a_key_is_read_or_refused(tmp_pat
     from json import dumps
 
     for text in WRITABLE:
-        said = dumps(text).replace("\\u001b", "\\u001B").replace("\x7f", "\\u007f")
+        dotted = dumps(text).replace("\\u001b", "\\u001B").replace("\x7f", "\\u007f")
         for body in (
-            f"name = {said}\n{said} = 1\n",
-            f"[hosts.{said}]\nroles = [{said}]\nssh = {said}\npassword = {said}\n",
+            f"name = {dotted}\n{dotted} = 1\n",
+            f"[hosts.{dotted}]\nroles = [{dotted}]\nssh = {dotted}\npassword = {dotted}\n",
         ):
             for name, read in READERS.values():
                 (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -9,7 +9,7 @@ from test_hostile_study import toml
 
 from hostile import WRITABLE, silent
 from loadbook.core.errors import StudyError, UsageError
-from loadbook.design.batch_file import MOST, read_batch
+from loadbook.design.batch_file import MAX_ENTRIES, read_batch
 
 
 def write(folder: Path, text: str, name: str = "nightly.toml") -> Path:
@@ -35,12 +35,12 @@ study = "c"
 blocks = [5, 10]
 """
     batch = read_batch(write(tmp_path, text))
-    said = [(Path(e.study).name, e.hosts and e.hosts.name, e.blocks, e.own.get("metric")) for e in batch.entries]
-    assert said[:4] == [
+    entries = [(Path(e.study).name, e.hosts and e.hosts.name, e.blocks, e.entry_parameters.get("metric")) for e in batch.entries]
+    assert entries[:4] == [
         ("a", None, None, "ok_per_s"), ("a", None, None, "latency"),
         ("a", "old.toml", None, "ok_per_s"), ("a", "old.toml", None, "latency"),
     ]  # fmt: skip
-    assert said[-2:] == [("c", None, 5, None), ("c", None, 10, None)]
+    assert entries[-2:] == [("c", None, 5, None), ("c", None, 10, None)]
     assert (batch.name, len(batch.entries)) == ("nightly", 10)
 
 
@@ -64,14 +64,14 @@ hosts = "lab"
 parameters.metric = "ok_per_s"
 """
     one, two = read_batch(write(tmp_path, text)).entries
-    assert (one.hosts, one.own, one.usual) == (tmp_path / "a.toml", {}, {"level": 0.9, "metric": "latency"})
-    assert (two.hosts, two.own, two.usual) == (None, {"metric": "ok_per_s"}, {"level": 0.9})
+    assert (one.hosts, one.entry_parameters, one.batch_parameters) == (tmp_path / "a.toml", {}, {"level": 0.9, "metric": "latency"})
+    assert (two.hosts, two.entry_parameters, two.batch_parameters) == (None, {"metric": "ok_per_s"}, {"level": 0.9})
 
 
 def test_entries_that_measure_alike_share_a_run_and_differ_in_identity(tmp_path):
     text = '[[entry]]\nstudy = "a"\nparameters.metric = ["x", "y"]\n[[entry]]\nstudy = "a"\nblocks = 3\n'
     one, two, three = read_batch(write(tmp_path, text)).entries
-    assert one.measured == two.measured != three.measured
+    assert one.run_key == two.run_key != three.run_key
     assert len({one.identity, two.identity, three.identity}) == 3
 
 
@@ -93,20 +93,20 @@ subset = "a b"
 [[entry]]
 studdy = "x"
 """
-    found = mistakes(write(tmp_path, text))
-    assert list(found) == [
+    problems = mistakes(write(tmp_path, text))
+    assert list(problems) == [
         "name", "hosts.1", "parameters.level", "entry.0.study (line 6)", "entry.0.blocks (line 6)",
         "entry.1.study.1 (line 9)", "entry.1.hosts (line 9)", "entry.1.subset (line 9)", "entry.1.more (line 9)",
         "entry.1.parameters.metric (line 9)", "entry.1.parameters.x (line 9)", "entry.2.study (line 15)",
         "entry.2.studdy (line 15)", "stdy",
     ]  # fmt: skip
-    assert found["entry.2.studdy (line 15)"] == "unknown key; did you mean 'study'?"
-    assert found["stdy"].endswith("known: name, hosts, parameters, entry")
-    assert "\x1b" not in str(found) and "\x07" not in str(found)
+    assert problems["entry.2.studdy (line 15)"] == "unknown key; did you mean 'study'?"
+    assert problems["stdy"].endswith("known: name, hosts, parameters, entry")
+    assert "\x1b" not in str(problems) and "\x07" not in str(problems)
 
 
 @pytest.mark.parametrize(
-    ("text", "path", "said"),
+    ("text", "path", "message"),
     [
         ('[[entry]]\nstudy = "a"\n[[entry]]\nstudy = "a"', "entry.1 (line 3)", "a: the same as entry.0 (line 1)"),
         ('[[entry]]\nstudy = "a"\nmore = 2\nblocks = 3', "entry.0.more (line 1)", "leave blocks and subset out"),
@@ -115,13 +115,13 @@ studdy = "x"
         ('entry = ["a"]', "entry.0", "valid dictionary"),
         ('[[entry]]\nstudy = "~nobody-at-all/x.toml"', "entry.0.study (line 1)", "names a home that there is not"),
         ("[[entry]]\nstudy = 7", "entry.0.study (line 1)", "must be a name"),
-        (f'[[entry]]\nstudy = "a"\nblocks = {list(range(1, MOST + 2))}', "entry", f"more than {MOST} combinations"),
+        (f'[[entry]]\nstudy = "a"\nblocks = {list(range(1, MAX_ENTRIES + 2))}', "entry", f"more than {MAX_ENTRIES} combinations"),
         ("[[entry]\n", "file", "line 1"),
     ],
 )
-def test_what_is_wrong_is_named_where_it_stands(tmp_path, text, path, said):
-    found = mistakes(write(tmp_path, text))
-    assert said in found[path]
+def test_what_is_wrong_is_named_where_it_stands(tmp_path, text, path, message):
+    problems = mistakes(write(tmp_path, text))
+    assert message in problems[path]
 
 
 def test_a_product_too_large_to_make_is_refused_at_once(tmp_path):
@@ -161,6 +161,6 @@ def test_a_parameter_that_is_hostile_is_a_text_or_refused(tmp_path):
     for text in WRITABLE:
         path = write(tmp_path, f'[[entry]]\nstudy = "a"\nparameters = {{ metric = {toml(text)} }}')
         if text.isprintable():
-            assert read_batch(path).entries[0].own == {"metric": text}
+            assert read_batch(path).entries[0].entry_parameters == {"metric": text}
         else:
             assert silent(str(mistakes(path)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from loadbook.core.errors import StudyError
-from loadbook.design.build_gate import Limits
-from loadbook.design.plan import make_plan, read_plan, study_sha256
-from loadbook.design.study_file import smoke
+from loadbook.design.build_gate import CiLimits
+from loadbook.design.plan import make_plan, parse_plan, study_sha256
+from loadbook.design.study_file import smoke_variant
 
 TREATMENTS = """
 [treatments.base]
@@ -28,8 +28,8 @@ def test_what_is_said_of_one_treatment_stands_before_what_is_said_of_all(read) -
         '[gate]\nundecided = "fail"\nmin_effect = -0.02\n'
         '[gate.treatments.one]\nundecided = "pass"\nfail_on = "small"\nmax_effect = 0.5\n'
     ).gate
-    assert gate.limits("two") == Limits(undecided="fail", min_effect=-0.02)
-    assert gate.limits("one") == Limits(undecided="pass", fail_on=("small",), min_effect=-0.02, max_effect=0.5)
+    assert gate.limits_for("two") == CiLimits(undecided="fail", min_effect=-0.02)
+    assert gate.limits_for("one") == CiLimits(undecided="pass", fail_on=("small",), min_effect=-0.02, max_effect=0.5)
 
 
 @pytest.mark.parametrize(
@@ -72,17 +72,17 @@ def test_what_is_said_of_another_metric_is_said_of_it_alone(read) -> None:
         '[gate]\nundecided = "fail"\nmin_effect = -0.02\n[gate.metrics."latency p99"]\nmax_effect = 0.1\n'
         '[gate.treatments.one]\nundecided = "pass"\n'
     ).gate
-    assert gate.limits_on("latency p99", "two") == Limits(undecided="fail", max_effect=0.1)
-    assert gate.limits_on("latency p99", "one").undecided == "pass"
+    assert gate.metric_limits("latency p99", "two") == CiLimits(undecided="fail", max_effect=0.1)
+    assert gate.metric_limits("latency p99", "one").undecided == "pass"
 
 
 def test_a_key_of_the_other_table_is_told_where_it_belongs(read) -> None:
     with pytest.raises(StudyError) as error:
         read('[gates]\nundecided = "fail"\n[gate]\nundecided = "fail"\naa_p = 0.05\nfial_on = []\n')
-    said = {p.path: p.message for p in error.value.problems}
-    assert said["gates.undecided"].startswith("is a key of [gate], what fails a build; [gates] holds the limits")
-    assert said["gate.aa_p"].startswith("is a key of [gates], the limits by which a trial counts; [gate] holds")
-    assert said["gate.fial_on"] == "unknown key; did you mean 'fail_on'?"
+    messages = {p.path: p.message for p in error.value.problems}
+    assert messages["gates.undecided"].startswith("is a key of [gate], what fails a build; [gates] holds the limits")
+    assert messages["gate.aa_p"].startswith("is a key of [gates], the limits by which a trial counts; [gate] holds")
+    assert messages["gate.fial_on"] == "unknown key; did you mean 'fail_on'?"
 
 
 def test_against_the_best_everything_loses(read) -> None:
@@ -94,12 +94,12 @@ def test_a_gate_does_not_change_what_is_measured(read) -> None:
     plain, gated = read(""), read('[gate]\nundecided = "pass"\n')
     assert study_sha256(plain) == study_sha256(gated)
     assert "gate" not in make_plan(plain).to_json()["study_spec"]
-    assert read_plan(make_plan(gated).to_json(), "plan.json").study.gate == gated.gate
+    assert parse_plan(make_plan(gated).to_json(), "plan.json").study.gate == gated.gate
 
 
 def test_a_smoke_variant_is_gated_as_far_as_it_has_the_treatments(read) -> None:
     both = (
         '[gate]\nundecided = "pass"\n[gate.treatments.two]\nmin_effect = 0.1\n[gate.treatments.one]\nmin_effect = 0.2'
     )
-    assert set(smoke(read(both)).gate.treatments) == {"one"}
-    assert smoke(read('[gate]\nundecided = "pass"\nonly = ["two"]')).gate is None
+    assert set(smoke_variant(read(both)).gate.treatments) == {"one"}
+    assert smoke_variant(read('[gate]\nundecided = "pass"\nonly = ["two"]')).gate is None

@@ -32,7 +32,7 @@ treatment = "nopush"
 against = "base"
 """
 NUMBERS = "value = 2\nagainst_value = 1\n"
-AT = "published.claims.0"
+CLAIM_PATH = "published.claims.0"
 
 
 def read(folder: Path, more: str) -> Claim:
@@ -46,18 +46,18 @@ def read(folder: Path, more: str) -> Claim:
 @pytest.mark.parametrize(
     ("more", "path", "message"),
     [
-        ("", AT, "needs a kind, or value and against_value"),
-        ('kind = "best"', AT, "kind = 'best' needs among"),
-        ('kind = "interaction"\nfactors = ["size"]', AT, "kind = 'interaction' needs two factors"),
-        ('kind = "slope"\nslope = [-1, 0]', AT, "kind = 'slope' needs one of factors"),
-        ('kind = "slope"\nfactors = ["size"]', AT, "kind = 'slope' needs slope"),
-        ('kind = "slope"\nfactors = ["size"]\nslope = [0, -1]', AT, "the lower number first"),
-        ('kind = "bets"', f"{AT}.kind", "Input should be 'better'"),
-        ('kind = "best"\namong = ["large", "lagre"]', f"{AT}.among.1", "did you mean 'large'?"),
-        ('kind = "equivalent"\nfurther = [["large", "basse"]]', f"{AT}.further.0.1", "did you mean 'base'?"),
-        ('kind = "interaction"\nfactors = ["size", "nopsh"]', f"{AT}.factors.1", "no factor 'nopsh'"),
-        ('kind = "better"\nmetric = "latncy"', f"{AT}.metric", "no metric 'latncy'"),
-        ('kind = "better"\nmargin = 2', f"{AT}.margin", "less than 1"),
+        ("", CLAIM_PATH, "needs a kind, or value and against_value"),
+        ('kind = "best"', CLAIM_PATH, "kind = 'best' needs among"),
+        ('kind = "interaction"\nfactors = ["size"]', CLAIM_PATH, "kind = 'interaction' needs two factors"),
+        ('kind = "slope"\nslope = [-1, 0]', CLAIM_PATH, "kind = 'slope' needs one of factors"),
+        ('kind = "slope"\nfactors = ["size"]', CLAIM_PATH, "kind = 'slope' needs slope"),
+        ('kind = "slope"\nfactors = ["size"]\nslope = [0, -1]', CLAIM_PATH, "the lower number first"),
+        ('kind = "bets"', f"{CLAIM_PATH}.kind", "Input should be 'better'"),
+        ('kind = "best"\namong = ["large", "lagre"]', f"{CLAIM_PATH}.among.1", "did you mean 'large'?"),
+        ('kind = "equivalent"\nfurther = [["large", "basse"]]', f"{CLAIM_PATH}.further.0.1", "did you mean 'base'?"),
+        ('kind = "interaction"\nfactors = ["size", "nopsh"]', f"{CLAIM_PATH}.factors.1", "no factor 'nopsh'"),
+        ('kind = "better"\nmetric = "latncy"', f"{CLAIM_PATH}.metric", "no metric 'latncy'"),
+        ('kind = "better"\nmargin = 2', f"{CLAIM_PATH}.margin", "less than 1"),
     ],
 )
 def test_what_is_wrong_with_a_claim_is_said_with_its_key(tmp_path: Path, more: str, path: str, message: str) -> None:
@@ -69,12 +69,12 @@ def test_what_is_wrong_with_a_claim_is_said_with_its_key(tmp_path: Path, more: s
 
 
 def test_without_a_kind_the_two_numbers_say_what_is_meant(tmp_path: Path) -> None:
-    assert read(tmp_path, NUMBERS).check == "better"
-    assert read(tmp_path, NUMBERS.replace("2", "0.5")).check == "worse"
+    assert read(tmp_path, NUMBERS).effective_kind == "better"
+    assert read(tmp_path, NUMBERS.replace("2", "0.5")).effective_kind == "worse"
 
 
 def test_a_claim_knows_its_arms(tmp_path: Path) -> None:
-    found = read(tmp_path, 'kind = "best"\namong = ["large", "nopush"]')
-    assert found.arms == ("nopush", "base", "large")
+    claim = read(tmp_path, 'kind = "best"\namong = ["large", "nopush"]')
+    assert claim.treatments == ("nopush", "base", "large")
     joint = read(tmp_path, 'kind = "equivalent"\nfurther = [["large", "base"]]')
-    assert joint.arms == ("nopush", "base", "large")
+    assert joint.treatments == ("nopush", "base", "large")

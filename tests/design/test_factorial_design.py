@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from loadbook.core.errors import StudyError
 from loadbook.design import aliases
-from loadbook.design.factorial import aliasing, design_of, members, switch_label
+from loadbook.design.factorial import alias_sentences, factorial_design, switch_levels, switch_label
 from loadbook.design.study import Factorial, Study
-from loadbook.design.study_file import read_study, smoke
+from loadbook.design.study_file import read_study, smoke_variant
 
 # Box, Hunter & Hunter, Statistics for Experimenters, table 12.15: factors, words -> resolution
 KNOWN = {
@@ -58,15 +58,15 @@ def study(folder: Path, *changes: tuple[str, str]) -> Study:
 
 
 def column(effect: int, cells: tuple[int, ...]) -> np.ndarray:
-    return np.array([aliases.sign(effect, cell) for cell in cells])
+    return np.array([aliases.effect_sign(effect, cell) for cell in cells])
 
 
 @pytest.mark.parametrize(("size", "wanted"), KNOWN.items())
 def test_the_best_fractions_are_those_of_the_book(size: tuple[int, int], wanted: int) -> None:
-    words = aliases.best_words(*size)
+    words = aliases.minimum_aberration_words(*size)
     assert len(words) == size[1]
     assert aliases.resolution(words) == wanted
-    assert len(aliases.cells(size[0], words)) == 2 ** (size[0] - size[1])
+    assert len(aliases.design_cells(size[0], words)) == 2 ** (size[0] - size[1])
 
 
 @settings(max_examples=60, deadline=None)
@@ -74,10 +74,10 @@ def test_the_best_fractions_are_those_of_the_book(size: tuple[int, int], wanted:
 def test_effects_are_orthogonal_or_one_column(data: st.DataObject) -> None:
     factors = data.draw(st.integers(2, 7))
     words = data.draw(
-        st.lists(st.integers(1, 2**factors - 1), max_size=3).filter(lambda w: 0 not in aliases.spanned(w))
+        st.lists(st.integers(1, 2**factors - 1), max_size=3).filter(lambda w: 0 not in aliases.defining_relation(w))
     )
-    cells = aliases.cells(factors, words)
-    relation = aliases.spanned(words)
+    cells = aliases.design_cells(factors, words)
+    relation = aliases.defining_relation(words)
     assert cells[0] == 0 and len(cells) == 2 ** (factors - len(words))
     assert all(abs(column(word, cells).sum()) == len(cells) for word in relation)
     first, second = data.draw(st.lists(st.integers(1, 2**factors - 1), min_size=2, max_size=2, unique=True))
@@ -87,8 +87,8 @@ def test_effects_are_orthogonal_or_one_column(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("size", [*KNOWN, (3, 0), (5, 0)])
 def test_every_contrast_of_a_design_is_named_once(size: tuple[int, int]) -> None:
-    factors, words = size[0], aliases.best_words(*size)
-    named = len(aliases.aliased(factors, words)) + len(aliases.higher(factors, words))
+    factors, words = size[0], aliases.minimum_aberration_words(*size)
+    named = len(aliases.alias_sets(factors, words)) + len(aliases.higher_order_effects(factors, words))
     assert named == 2 ** (size[0] - size[1]) - 1
 
 
@@ -96,13 +96,13 @@ def test_every_contrast_of_a_design_is_named_once(size: tuple[int, int]) -> None
 @given(st.integers(2, 7), st.data())
 def test_every_effect_is_in_one_set_of_aliases(factors: int, data: st.DataObject) -> None:
     words = data.draw(
-        st.lists(st.integers(1, 2**factors - 1), max_size=2).filter(lambda w: 0 not in aliases.spanned(w))
+        st.lists(st.integers(1, 2**factors - 1), max_size=2).filter(lambda w: 0 not in aliases.defining_relation(w))
     )
-    sets = aliases.aliased(factors, words)
-    assert sorted(e for alike in sets for e in alike) == sorted(aliases.effects(factors))
-    cells = aliases.cells(factors, words)
-    for alike in sets:
-        assert all(abs(int(column(alike[0], cells) @ column(e, cells))) == len(cells) for e in alike)
+    sets = aliases.alias_sets(factors, words)
+    assert sorted(e for aliases_of_one in sets for e in aliases_of_one) == sorted(aliases.main_and_pair_effects(factors))
+    cells = aliases.design_cells(factors, words)
+    for aliases_of_one in sets:
+        assert all(abs(int(column(aliases_of_one[0], cells) @ column(e, cells))) == len(cells) for e in aliases_of_one)
 
 
 def test_a_factorial_becomes_treatments(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_factorial_becomes_treatments(tmp_path: Path) -> None:
     }  # fmt: skip
     assert made.treatments["bc"].label == "accepting + tcp_nodelay off"
     assert made.treatments["abcd"].label == "everything"
-    assert members(made, "accepting") == {"multi_accept": ("unset", "on"), "use_epoll": ("unset", "on")}
+    assert switch_levels(made, "accepting") == {"multi_accept": ("unset", "on"), "use_epoll": ("unset", "on")}
     assert [switch_label(made, n) for n in made.factorial.factors] == [
         "tcp_nopush unset", "accepting group on", "tcp_nodelay off", "worker_processes auto",
     ]  # fmt: skip
@@ -126,17 +126,17 @@ def test_a_factorial_becomes_treatments(tmp_path: Path) -> None:
 
 
 def test_aliases_in_words(tmp_path: Path) -> None:
-    said = aliasing(design_of(study(tmp_path).factorial))
-    assert said[0].startswith(
+    sentences = alias_sentences(factorial_design(study(tmp_path).factorial))
+    assert sentences[0].startswith(
         "8 of 16 combinations are run, a fraction of resolution IV: every main effect stands alone"
     )
-    assert said[1] == "tcp_nopush x accepting cannot be told apart from tcp_nodelay x worker_processes."
-    assert len(said) == 4
-    assert aliasing(design_of(Factorial(factors=("a", "b")))) == [
+    assert sentences[1] == "tcp_nopush x accepting cannot be told apart from tcp_nodelay x worker_processes."
+    assert len(sentences) == 4
+    assert alias_sentences(factorial_design(Factorial(factors=("a", "b")))) == [
         "All 4 combinations are run, so every effect can be told from every other."
     ]
     half = Factorial(factors=("a", "b", "c"), fraction="half", screening=True)
-    assert aliasing(design_of(half))[1:] == [
+    assert alias_sentences(factorial_design(half))[1:] == [
         "a cannot be told apart from b x c.", "b cannot be told apart from a x c.",
         "c cannot be told apart from a x b.",
     ]  # fmt: skip
@@ -144,16 +144,16 @@ def test_aliases_in_words(tmp_path: Path) -> None:
 
 def test_generators_are_written_with_names() -> None:
     spec = Factorial(factors=("p", "q", "r", "s", "t"), generators=("s = p q r", "t = p q"), screening=True)
-    assert design_of(spec).resolution == 3
-    assert "p cannot be told apart from q x t." in aliasing(design_of(spec))
+    assert factorial_design(spec).resolution == 3
+    assert "p cannot be told apart from q x t." in alias_sentences(factorial_design(spec))
 
 
 def test_a_smoke_variant_is_the_whole_factorial_of_two(tmp_path: Path) -> None:
-    short = smoke(study(tmp_path))
+    short = smoke_variant(study(tmp_path))
     assert list(short.treatments) == ["plain", "a", "b", "ab", "again"]
-    assert short.in_subset() == tuple(short.treatments)
+    assert short.treatments_in() == tuple(short.treatments)
     assert short.treatments["ab"].set == {"tcp_nopush": "unset", "multi_accept": "on", "use_epoll": "on"}
-    assert design_of(short.factorial).resolution is None
+    assert factorial_design(short.factorial).resolution is None
 
 
 @pytest.mark.parametrize(
@@ -185,9 +185,9 @@ def test_a_smoke_variant_is_the_whole_factorial_of_two(tmp_path: Path) -> None:
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, path: str, words: str) -> None:
     with pytest.raises(StudyError) as caught:
         study(tmp_path, (old, new))
-    found = {p.path: p.message for p in caught.value.problems}
-    assert words in found.pop(path)
-    assert all("factorial" in other for other in found), found
+    messages = {p.path: p.message for p in caught.value.problems}
+    assert words in messages.pop(path)
+    assert all("factorial" in other for other in messages), messages
 
 
 def test_eight_factors_want_a_fraction(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hostile import WRITABLE, silent
 from loadbook.core.errors import StudyError
-from loadbook.design.plan import make_plan, read_plan
+from loadbook.design.plan import make_plan, parse_plan
 from loadbook.design.study_file import read_study
 
 BASE: dict[str, Any] = {
@@ -79,6 +79,6 @@ def test_names_and_what_goes_to_a_host_are_refused_by_their_form(tmp_path: Path,
 def test_texts_are_kept_as_they_are(tmp_path: Path, keys: tuple[str, ...]) -> None:
     for text in WRITABLE:
         study = read_study(write(tmp_path, changed(*keys, value=text)))
-        plan = read_plan(json.loads(json.dumps(make_plan(study).to_json())), "plan.json")
+        plan = parse_plan(json.loads(json.dumps(make_plan(study).to_json())), "plan.json")
         assert plan.study == study
         assert text in (study.background, study.treatments["gzip"].label, study.treatments["gzip"].note)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.core.errors import DataError, UsageError
-from loadbook.design.plan import make_plan, read_plan, study_sha256
+from loadbook.design.plan import make_plan, parse_plan, study_sha256
 from loadbook.design.study import Study
 
 
@@ -55,11 +55,11 @@ def test_every_treatment_leads_about_as_often():
 def test_json_gives_the_same_plan_back():
     plan = make_plan(make_study(), subset="few", seed=9)
     raw = json.loads(json.dumps(plan.to_json()))
-    assert read_plan(raw, "plan.json") == plan
+    assert parse_plan(raw, "plan.json") == plan
     assert raw["study_sha256"] == study_sha256(plan.study)
     del raw["trials"]
     with pytest.raises(DataError, match=r"plan\.json is not a plan"):
-        read_plan(raw, "plan.json")
+        parse_plan(raw, "plan.json")
 
 
 def test_hash_follows_meaning_only():

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.core.errors import StudyError
-from loadbook.design.grid import name_of
+from loadbook.design.grid import combination_name
 from loadbook.design.role import Role, Setting
-from loadbook.design.study_file import find_study, read_study, smoke
+from loadbook.design.study_file import find_study, read_study, smoke_variant
 
 STUDY = """
 schema = 1
@@ -82,7 +82,7 @@ def test_a_grid_makes_every_combination_and_keeps_what_is_said_of_one(studies):
 
 def test_the_level_none_leaves_a_role_out_and_the_load_goes_on_to_what_stands_behind(studies):
     study = find_study(studies, "own")
-    assert not study.setting("none-1", "balancer").present
+    assert not study.setting("none-1", "balancer").is_present
     assert [study.target_of(name) for name in ("none-1", "l4-1")] == ["web", "balancer"]
 
 
@@ -108,8 +108,8 @@ def test_a_factor_of_the_load_changes_the_load_also_of_what_repeats_it(studies):
 
 def test_a_subset_called_smoke_is_the_smoke_variant(studies):
     short = find_study(studies, "own-smoke")
-    assert (short.in_subset(), short.blocks) == (("none-1", "l4-2"), 6)
-    assert smoke(find_study(studies, "own")) == short
+    assert (short.treatments_in(), short.blocks) == (("none-1", "l4-2"), 6)
+    assert smoke_variant(find_study(studies, "own")) == short
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_a_mistake_has_its_key_path(studies, old, new, path, words):
     (studies / "own.toml").write_text(text.replace(old, new, 1))
     with pytest.raises(StudyError) as refused:
         read_study(studies / "own.toml")
-    said = {problem.path: problem.message for problem in refused.value.problems}
-    assert any(key.endswith(path) and words in message for key, message in said.items()), said
+    messages = {problem.path: problem.message for problem in refused.value.problems}
+    assert any(key.endswith(path) and words in message for key, message in messages.items()), messages
 
 
 def test_a_factor_of_the_load_needs_no_role(tmp_path):
@@ -188,18 +188,18 @@ def test_another_service_does_not_take_over_variables():
         {"service": "a", "vars": {"x": 1}, "cpus": "0", "variants": {"b": {"service": "b"}, "c": {"vars": {"y": 2}}}}
     )
     again = role.model_copy(update={"variants": {"d": Setting(service="a", vars={"y": 3})}})
-    assert again.variant("d").vars == {"x": 1, "y": 3}
-    assert (role.variant("b").vars, role.variant("b").cpus) == ({}, "0")
+    assert again.variant_setting("d").vars == {"x": 1, "y": 3}
+    assert (role.variant_setting("b").vars, role.variant_setting("b").cpus) == ({}, "0")
     own = role.model_copy(update={"config": "mine.conf", "config_text": "events {}"})
-    assert (own.variant("b").config, own.variant("b").config_text) == (None, None)
-    assert own.variant("c").config_text == "events {}"
-    assert (role.variant("c").service, role.variant("c").vars) == ("a", {"x": 1, "y": 2})
-    assert not role.variant("none").present
+    assert (own.variant_setting("b").config, own.variant_setting("b").config_text) == (None, None)
+    assert own.variant_setting("c").config_text == "events {}"
+    assert (role.variant_setting("c").service, role.variant_setting("c").vars) == ("a", {"x": 1, "y": 2})
+    assert not role.variant_setting("none").is_present
 
 
 @given(st.lists(st.one_of(st.text(min_size=1), st.integers(), st.booleans()), min_size=1, max_size=4))
 def test_a_name_made_from_levels_is_a_name(levels):
-    assert set(name_of(tuple(levels))) <= set("-._ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+    assert set(combination_name(tuple(levels))) <= set("-._ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 
 
 def test_a_variant_that_was_kept_means_what_it_meant() -> None:
@@ -211,5 +211,5 @@ def test_a_variant_that_was_kept_means_what_it_meant() -> None:
     role = Role.model_validate(spec)
     again = Role.model_validate_json(role.model_dump_json())
     assert again == role
-    assert [again.variant(name) for name in spec["variants"]] == [role.variant(name) for name in spec["variants"]]
-    assert again.variant("pooled").service == "nginx" and again.variant("static").backends == ()
+    assert [again.variant_setting(name) for name in spec["variants"]] == [role.variant_setting(name) for name in spec["variants"]]
+    assert again.variant_setting("pooled").service == "nginx" and again.variant_setting("static").backends == ()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.core.errors import UsageError
-from loadbook.design.sharing import share
+from loadbook.design.sharing import split_load
 from loadbook.design.workload import Workload
 
 
@@ -20,24 +20,24 @@ def test_closed_loads_add_up_and_no_driver_is_without_work(count, connections, m
     work = Workload(tool="wrk", connections=connections, requests=connections + more, threads=2, extra=("-x",))
     if connections < count:
         with pytest.raises(UsageError, match=f"connections = {connections} cannot be shared among {count} drivers"):
-            share(work, names(count))
+            split_load(work, names(count))
         return
-    shares = share(work, names(count))
+    shares = split_load(work, names(count))
     assert list(shares) == names(count)
     assert sum(s.connections for s in shares.values()) == connections
     assert sum(s.requests for s in shares.values()) == work.requests
     assert max(s.connections for s in shares.values()) - min(s.connections for s in shares.values()) <= 1
     for one in shares.values():
         Workload.model_validate(one.model_dump())  # a share is a load like any other
-        kept = one.model_copy(update={"connections": work.connections, "requests": work.requests})
-        assert kept == work
+        same_load = one.model_copy(update={"connections": work.connections, "requests": work.requests})
+        assert same_load == work
 
 
 @given(st.integers(1, 12), st.floats(0.001, 1e7, allow_nan=False), st.integers(1, 50))
 def test_rates_add_up_and_whole_ones_stay_whole(count, rate, calls):
     for given_rate in (rate, float(int(rate) + 1)):
         work = Workload(tool="t", model="open", rate_per_s=given_rate, calls_per_connection=calls, connections=100)
-        rates = [one.rate_per_s for one in share(work, names(count)).values()]
+        rates = [one.rate_per_s for one in split_load(work, names(count)).values()]
         assert sum(rates) == pytest.approx(given_rate, rel=1e-12)
         assert all(0 < part <= given_rate for part in rates)
         if given_rate.is_integer() and given_rate >= count:
@@ -47,9 +47,9 @@ def test_rates_add_up_and_whole_ones_stay_whole(count, rate, calls):
 
 
 def test_remainders_go_to_the_first_drivers():
-    shares = share(Workload(tool="wrk", connections=50, requests=101), names(3))
+    shares = split_load(Workload(tool="wrk", connections=50, requests=101), names(3))
     assert [(s.connections, s.requests) for s in shares.values()] == [(17, 34), (17, 34), (16, 33)]
-    opened = share(Workload(tool="t", model="open", rate_per_s=100, calls_per_connection=10), names(3))
+    opened = split_load(Workload(tool="t", model="open", rate_per_s=100, calls_per_connection=10), names(3))
     assert [s.rate_per_s for s in opened.values()] == [40, 30, 30]
     work = Workload(tool="wrk")
-    assert share(work, ["only"]) == {"only": work}
+    assert split_load(work, ["only"]) == {"only": work}

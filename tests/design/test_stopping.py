@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from loadbook.core.errors import StudyError, UsageError
-from loadbook.design.plan import make_plan, more_trials
-from loadbook.design.stopping import Stopping
+from loadbook.design.plan import make_plan, additional_trials
+from loadbook.design.stopping import StoppingRule
 from loadbook.design.study import Study
-from loadbook.design.study_file import smoke
+from loadbook.design.study_file import smoke_variant
 
 TREATMENTS = """
 [treatments.base]
@@ -18,29 +18,29 @@ TREATMENTS = """
 
 def test_a_study_says_nothing_and_has_a_fixed_number_of_blocks(read):
     study = read("")
-    assert (study.stopping, study.blocks) == (Stopping(), 10)
-    assert study.stopping.looks_within(10) == (10,)
-    assert not study.stopping.allows(20)
+    assert (study.stopping, study.blocks) == (StoppingRule(), 10)
+    assert study.stopping.interim_blocks(10) == (10,)
+    assert not study.stopping.allows_interim(20)
 
 
 def test_the_last_look_is_the_number_of_blocks(read):
     study = read('[stopping]\nrule = "looks"\nlooks = [10, 20, 30]')
-    assert (study.blocks, study.stopping.looks_within(30)) == (30, (10, 20, 30))
-    assert study.stopping.said() == "looks after 10, 20 and 30 blocks, each at p < 0.0221"
-    assert [study.stopping.allows(blocks) for blocks in (10, 14, 20, 40)] == [True, False, True, False]
+    assert (study.blocks, study.stopping.interim_blocks(30)) == (30, (10, 20, 30))
+    assert study.stopping.describe() == "looks after 10, 20 and 30 blocks, each at p < 0.0221"
+    assert [study.stopping.allows_interim(blocks) for blocks in (10, 14, 20, 40)] == [True, False, True, False]
     assert len(make_plan(study).trials) == 60
     assert Study.model_validate(study.model_dump(mode="json", by_alias=True)) == study
     with pytest.raises(UsageError, match=r"each at p < 0.0221: its plan has 30, not 12"):
         make_plan(study, blocks=12)
-    short = smoke(study)
+    short = smoke_variant(study)
     assert (short.blocks, short.stopping.rule, len(make_plan(short).trials)) == (6, "fixed", 12)
 
 
 def test_always_valid_looks_after_every_block_that_can_be_judged(read):
     study = read('[stopping]\nrule = "always-valid"', top="blocks = 7\n")
-    assert study.stopping.looks_within(7) == (5, 6, 7)
-    assert study.stopping.looks_within(3) == (3,)
-    assert study.stopping.allows(8)
+    assert study.stopping.interim_blocks(7) == (5, 6, 7)
+    assert study.stopping.interim_blocks(3) == (3,)
+    assert study.stopping.allows_interim(8)
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_a_factorial_has_no_looks(read):
 def test_more_blocks_go_on_with_the_same_draw(read):
     study = read("")
     plan = make_plan(study, blocks=4)
-    assert plan.trials + more_trials(plan, 9) == make_plan(study, blocks=9).trials
+    assert plan.trials + additional_trials(plan, 9) == make_plan(study, blocks=9).trials

@@ -13,7 +13,7 @@ from loadbook.core import toml
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.design import study_file
 from loadbook.design.study import Study
-from loadbook.design.study_file import find_study, read_raw, read_study, smoke
+from loadbook.design.study_file import find_study, read_study_tables, read_study, smoke_variant
 
 STUDIES = Path(__file__).parents[2] / "studies"
 VALID = """
@@ -67,9 +67,9 @@ def test_the_studies_that_come_with_loadbook_load(path: Path) -> None:
     study = read_study(path)
     assert study.name == path.stem
     assert Study.model_validate(study.model_dump(mode="json", by_alias=True)) == study
-    short = smoke(study)
+    short = smoke_variant(study)
     assert short.blocks == 6 and short.workload.duration_s == 1 and short.name == path.stem + "-smoke"
-    assert set(short.in_subset()) <= set(short.treatments)
+    assert set(short.treatments_in()) <= set(short.treatments)
 
 
 def test_five_mistakes_get_five_messages_with_key_paths(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_five_mistakes_get_five_messages_with_key_paths(tmp_path: Path) -> None:
 )
 def test_a_mistake_has_its_key_path_and_its_words(tmp_path: Path, old: str, new: str, path: str, words: str) -> None:
     assert old in VALID
-    found = problems(tmp_path, VALID.replace(old, new, 1))
-    assert words in found[path]
+    messages = problems(tmp_path, VALID.replace(old, new, 1))
+    assert words in messages[path]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_include_merges_tables_and_the_file_itself_wins(tmp_path: Path) -> None:
     path = write(tmp_path, 'include = "base.toml"\nname = "y"\n[workload]\nconnections = 7\n', "y.toml")
     study = read_study(path)
     assert (study.name, study.workload.connections, study.workload.tool) == ("y", 7, "wrk")
-    assert study.in_subset() == ("base", "again", "nopush")
+    assert study.treatments_in() == ("base", "again", "nopush")
 
 
 @pytest.mark.parametrize("include", ["../x.toml", "/etc/passwd", "x.toml\\u0000", ".", "", 3, ["a.toml"]])
@@ -229,13 +229,13 @@ def test_levels_vars_and_subsets(tmp_path: Path) -> None:
     study = read_study(write(tmp_path, VALID))
     assert study.levels_of("again") == study.levels_of("base") == {"tcp_nopush": "unset"}
     assert study.vars_of("nopush", "web") == {"tcp_nopush": "on"}
-    assert study.in_subset("all") == ("base", "again", "nopush")
+    assert study.treatments_in("all") == ("base", "again", "nopush")
     with pytest.raises(UsageError, match="no subset 'nope'"):
-        study.in_subset("nope")
+        study.treatments_in("nope")
 
 
 def test_smoke_keeps_only_claims_about_what_it_runs() -> None:
-    short = smoke(read_study(STUDIES / "nginx-directives.toml"))
+    short = smoke_variant(read_study(STUDIES / "nginx-directives.toml"))
     assert short.published is not None
     assert {c.treatment for c in short.published.claims} <= set(short.treatments)
 
@@ -273,12 +273,12 @@ def mutate(raw: dict[str, Any], draw: Any) -> None:
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_mutation_loads_or_is_refused_with_key_paths(data: st.DataObject, tmp_path: Path) -> None:
-    raw = copy.deepcopy(read_raw(write(tmp_path, VALID)))
+    raw = copy.deepcopy(read_study_tables(write(tmp_path, VALID)))
     for _ in range(data.draw(st.integers(1, 3))):
         if places(raw):
             mutate(raw, data.draw)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study_file, "read_raw", lambda path: raw)
+        patch.setattr(study_file, "read_study_tables", lambda path: raw)
         try:
             study = read_study(tmp_path / "x.toml")
         except StudyError as error:
@@ -286,7 +286,7 @@ def test_any_mutation_loads_or_is_refused_with_key_paths(data: st.DataObject, tm
             assert all(line.isprintable() for line in error.message.splitlines())
             return
     assert {t: study.levels_of(t) for t in study.treatments}
-    assert study.baseline in study.in_subset() and smoke(study).treatments
+    assert study.baseline in study.treatments_in() and smoke_variant(study).treatments
 
 
 def test_a_treatment_may_change_the_load(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import get_args
 
-from loadbook.design.role import Facet, Role
+from loadbook.design.role import FactorTarget, Role
 from loadbook.design.study import Grid, Study, Treatment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "study-file.md").read_text()
@@ -20,4 +20,4 @@ def test_every_key_stands_on_the_page() -> None:
 
 def test_every_part_that_a_factor_may_change_stands_on_the_page() -> None:
     factors = PAGE.split("## Factors")[1].split("\n## ")[0]
-    assert not [facet for facet in get_args(Facet) if f"`{facet}`" not in factors]
+    assert not [facet for facet in get_args(FactorTarget) if f"`{facet}`" not in factors]

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from loadbook.design.study import Study
-from loadbook.design.study_file import smoke
+from loadbook.design.study_file import smoke_variant
 from loadbook.design.workload import Workload
 
 
@@ -29,17 +29,17 @@ def test_what_contradicts_itself_is_refused(asked: dict[str, object], says: str)
 
 def test_a_load_of_requests_may_take_longer_than_expected() -> None:
     timed = Workload(tool="ab", duration_s=10, timeout_s=2)
-    assert timed.longest_s == 12
-    assert timed.model_copy(update={"requests": 1000}).longest_s == 32
+    assert timed.hang_limit_s == 12
+    assert timed.model_copy(update={"requests": 1000}).hang_limit_s == 32
 
 
 def test_a_shorter_load_has_fewer_requests_but_one_for_each_connection() -> None:
     load = Workload(tool="ab", duration_s=10, requests=20_000, connections=50)
-    short = load.shortened(1.0, 0.3)
+    short = load.with_duration(1.0, 0.3)
     assert (short.duration_s, short.warmup_s, short.requests) == (1.0, 0.3, 2000)
-    assert load.shortened(0.001, 0).requests == 50
-    assert Workload(tool="wrk", warmup_s=0).shortened(1.0, 0.3).warmup_s == 0
-    assert Workload(tool="ab").shortened(1.0, 0).requests is None
+    assert load.with_duration(0.001, 0).requests == 50
+    assert Workload(tool="wrk", warmup_s=0).with_duration(1.0, 0.3).warmup_s == 0
+    assert Workload(tool="ab").with_duration(1.0, 0).requests is None
 
 
 def test_a_smoke_variant_shortens_what_treatments_change_of_the_load() -> None:
@@ -53,7 +53,7 @@ def test_a_smoke_variant_shortens_what_treatments_change_of_the_load() -> None:
             "treatments": {"one": {}, "two": {"workload": {"tool": "ab", "requests": 8000, "warmup_s": 3.0}}},
         }
     )
-    short = smoke(study)
+    short = smoke_variant(study)
     assert short.treatments["one"].workload == {}
     assert short.treatments["two"].workload == {"tool": "ab", "requests": 2000, "warmup_s": 0.3}
     assert short.workload_of("two").duration_s == 1.0

@@ -107,7 +107,7 @@ def test_a_configuration_of_ones_own(tmp_path):
 @long_in_a_lab
 def test_a_tool_of_ones_own(tmp_path, monkeypatch):
     found = f'"PATH={tmp_path / "bin"}:{os.environ["PATH"]}"'  # by whoever logs in, as /usr/local/bin is
-    monkeypatch.setattr(sshd, "CONFIG", sshd.CONFIG.replace('"JMETER_HOME={jmeter}"', found))
+    monkeypatch.setattr(sshd, "CONFIG_TEMPLATE", sshd.CONFIG_TEMPLATE.replace('"JMETER_HOME={jmeter}"', found))
     with own_lab(hosts=ALONE) as lab:
         walk(Reader(tmp_path, lab), "howto-tool.md", {"/usr/local/bin/": f"{tmp_path / 'bin'}/"})
 

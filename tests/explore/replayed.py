@@ -26,10 +26,10 @@ def longer(layout: Layout, hosts: str) -> None:
     """Make the recording one of 30 blocks, 120 trials: later blocks are those of the recorded run again."""
     folder = (layout.root / hosts).parent
     for path in sorted(folder.glob("*/*/trial.json")):
-        record = manifest.read(path.parent)
+        record = manifest.read_trial(path.parent)
         for block in range(record.block + 8, BLOCKS + 1, 8):
             name = f"{path.parent.name}-{block}"
             shutil.copytree(path.parent, folder / "trials" / name)
-            manifest.seal(folder / "trials" / name, record.model_copy(update={"block": block}))
+            manifest.seal_trial(folder / "trials" / name, record.model_copy(update={"block": block}))
     study = layout.studies / f"{STUDY}.toml"
     study.write_text(study.read_text().replace("blocks = 8", f"blocks = {BLOCKS}"))

@@ -75,7 +75,7 @@ def test_the_figure_is_that_of_the_report(run: Run) -> None:
 
 def test_another_metric_and_trials_left_out(run: Run, home: Layout) -> None:
     found = run.without("t0002").against(home.runs(STUDY)[0], metric="latency p99")
-    assert found.page.found.newer.statistic == "p99"
+    assert found.page.result.newer.statistic == "p99"
     assert "1 of 32 trials left out by hand: it explores." in repr(found)
 
 

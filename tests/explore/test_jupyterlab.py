@@ -47,7 +47,7 @@ def project(tmp_path_factory):
         path.write_text(path.read_text().replace('study = \\"noise\\"', f'study = \\"{MOCK}\\"'))
     yield layout
     if layout.lab.is_dir():  # a run has brought it up
-        Lab.at(layout.lab).down()
+        Lab.load(layout.lab).down()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup
 
 import loadbook as lb
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.names import nearest
+from loadbook.core.names import nearest_names
 from loadbook.explore import verdicts
 from loadbook.explore.plots import Plots
 from loadbook.records import manifest
@@ -188,9 +188,9 @@ def test_a_study_without_a_run_says_how_to_get_one(run):
 
 
 def test_nearest_first():
-    assert nearest("latenci", ["errors", "ok", "latency"])[0] == "latency"
-    assert nearest("", ["b", "a"]) == ["b", "a"]
-    assert nearest("x" * 10_000, ["b", "a"]) == ["b", "a"]
+    assert nearest_names("latenci", ["errors", "ok", "latency"])[0] == "latency"
+    assert nearest_names("", ["b", "a"]) == ["b", "a"]
+    assert nearest_names("x" * 10_000, ["b", "a"]) == ["b", "a"]
 
 
 def test_raw_bytes_with_their_checksum(run, home):
@@ -210,7 +210,7 @@ def test_hostile_bytes_stay_text(run, tmp_path):
     folder.mkdir()
     nasty = b"</pre><script>alert(1)</script>\x1b[31mred\x00\xff\xe2\x80\xae<img src=x onerror=alert(2)>"
     (folder / "stdout-driver").write_bytes(nasty)
-    shown = Raw(manifest.seal(folder, run.raw("t0001").record), folder, "stdout-driver")
+    shown = Raw(manifest.seal_trial(folder, run.raw("t0001").record), folder, "stdout-driver")
     html = BeautifulSoup(shown._repr_html_(), "html.parser")
     assert not html.find_all(["script", "img"]) and "alert(1)" in html.pre.get_text()
     assert not set("\x1b\x00\u202e") & set(shown._repr_html_() + repr(shown))
@@ -226,7 +226,7 @@ def test_a_large_file_is_shown_in_part(run, tmp_path):
     folder = tmp_path / "t0001"
     folder.mkdir()
     (folder / "stdout-driver").write_bytes(b"x" * 5_000_000)
-    shown = Raw(manifest.seal(folder, run.raw("t0001").record), folder, "stdout-driver")
+    shown = Raw(manifest.seal_trial(folder, run.raw("t0001").record), folder, "stdout-driver")
     assert len(repr(shown)) < SHOWN_BYTES + 2000 and "beginning of 4.8" in repr(shown)
 
 

@@ -10,19 +10,19 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from gatedata import CLEAN, record, traces
 from tool_cases import FIXTURES, capture
 
-from loadbook.design.study import Gates
-from loadbook.gates.base import Hit
+from loadbook.design.study import ValidityLimits
+from loadbook.gates.base import RuleHit
 from loadbook.gates.trial import check_trial
 from loadbook.tools import registry
 
 
-def check_capture(tool: str, case: str, gates: dict[str, float] | None = None, **workload: Any) -> list[Hit]:
+def check_capture(tool: str, case: str, gates: dict[str, float] | None = None, **workload: Any) -> list[RuleHit]:
     """Hits on a trial in which the tool printed this capture; the size of the page is known only if given."""
     path = FIXTURES / tool / f"{case}.json"
-    parsed = registry.load(tool).parse(capture(path))
-    rows = [{"driver": "*", **row._asdict()} for row in parsed.rows]
+    parsed = registry.load_tool(tool).parse(capture(path))
+    rows = [{"driver": "*", **row._asdict()} for row in parsed.measurements]
     answer = {"status": workload.get("expect_status", 200), "bytes": workload.get("expect_bytes", 5), "sha256": "a"}
-    lasted = max([4.0, *(row.value for row in parsed.rows if row.metric == "duration")])
+    lasted = max([4.0, *(row.value for row in parsed.measurements if row.metric == "duration")])
     drivers = [CLEAN["drivers"][0] | {"argv": list(capture(path).argv)}]
     trial = record(
         tool=tool,
@@ -37,5 +37,5 @@ def check_capture(tool: str, case: str, gates: dict[str, float] | None = None, *
         rows,
         traces(times=[k * 0.25 for k in range(-4, int(lasted * 4) + 4)]),
         parsed.doubts,
-        Gates(**(gates or {})),
+        ValidityLimits(**(gates or {})),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from loadbook.design.study import Gates
-from loadbook.gates.base import Hit
+from loadbook.design.study import ValidityLimits
+from loadbook.gates.base import RuleHit
 from loadbook.gates.trial import check_trial
 from loadbook.records.manifest import TrialRecord
 
@@ -78,10 +78,10 @@ def check(
     gates: dict[str, float] | None = None,
     times: list[float] | None = None,
     **changes: Any,
-) -> list[Hit]:
+) -> list[RuleHit]:
     """Hits on the clean trial with these changes."""
-    return check_trial(record(**changes), rows(measured), traces(traced, times), doubts or [], Gates(**(gates or {})))
+    return check_trial(record(**changes), rows(measured), traces(traced, times), doubts or [], ValidityLimits(**(gates or {})))
 
 
-def named(hits: list[Hit], name: str) -> list[Hit]:
+def named(hits: list[RuleHit], name: str) -> list[RuleHit]:
     return [hit for hit in hits if hit.name == name]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from gatedata import CLEAN, TOTALS, check, named, record, rows, traces
 
-from loadbook.design.study import Gates
-from loadbook.gates.base import Hit
+from loadbook.design.study import ValidityLimits
+from loadbook.gates.base import RuleHit
 from loadbook.gates.trial import check_trial
 
 ADDED = {
@@ -36,7 +36,7 @@ def changes(late_s: float = 0.0, rtt_s: float = 0.001, offset_s: float = 7.0) ->
     }
 
 
-def two(late_s: float = 0.0, traced: dict | None = None, *, gates: dict | None = None, **more: Any) -> list[Hit]:
+def two(late_s: float = 0.0, traced: dict | None = None, *, gates: dict | None = None, **more: Any) -> list[RuleHit]:
     """Hits on a trial with two drivers."""
     return check(traced=ADDED | (traced or {}), gates=gates, **(changes(late_s) | more))
 
@@ -81,7 +81,7 @@ def test_drivers_that_share_a_cpu_fill_it_together():
     assert [(hit.level, hit.host) for hit in hits] == [("invalid", "driver-1"), ("invalid", "driver-2")]
 
 
-def measured(tool: str, means: list[float], requests: int) -> list[Hit]:
+def measured(tool: str, means: list[float], requests: int) -> list[RuleHit]:
     """Hits where each driver has its own latency and there is no total of it."""
     own = [
         {"driver": f"driver-{k}", "metric": m, "statistic": s, "value": v, "unit": "1"}
@@ -91,7 +91,7 @@ def measured(tool: str, means: list[float], requests: int) -> list[Hit]:
     work = CLEAN["workload"] | {"tool": tool}
     found = record(**changes() | {"tool": tool, "workload": work})
     total = rows({("requests", "count"): 2 * requests, ("ok", "count"): 2 * requests, ("bytes_read", "count"): None})
-    return check_trial(found, total + own, traces(ADDED), [], Gates())
+    return check_trial(found, total + own, traces(ADDED), [], ValidityLimits())
 
 
 def test_littles_law_holds_over_drivers_and_short_tails_are_found_on_each():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from loadbook.core.gates import GATES, GateInfo
-from loadbook.design.study import Gates
+from loadbook.core.gates import RULE_INFO, RuleInfo
+from loadbook.design.study import ValidityLimits
 
 PAGE = Path(__file__).parents[2] / "docs" / "gates.md"
 HEADS = {
@@ -18,10 +18,10 @@ HEADS = {
 
 
 def default(key: str) -> str:
-    return f"`{key}` = {Gates.model_fields[key].default:g}"
+    return f"`{key}` = {ValidityLimits.model_fields[key].default:g}"
 
 
-def row(info: GateInfo) -> str:
+def row(info: RuleInfo) -> str:
     keys = ", ".join(map(default, info.thresholds)) or "-"
     advice = info.remedy[:1].upper() + info.remedy[1:]
     return f"| **{info.title}** `{info.name}` | {info.signal} | {info.level} | {keys} | {advice} |"
@@ -31,7 +31,7 @@ def tables() -> dict[str, str]:
     """Return the table under each heading."""
     head = "| Gate | Signal | Level | Thresholds | Advice |\n|---|---|---|---|---|\n"
     return {
-        heading: head + "\n".join(row(info) for info in GATES.values() if info.by == by)
+        heading: head + "\n".join(row(info) for info in RULE_INFO.values() if info.by == by)
         for by, heading in HEADS.items()
     }
 
@@ -45,7 +45,7 @@ def test_the_example_of_thresholds_is_a_valid_one() -> None:
     import tomllib
 
     (example,) = re.findall(r"```toml\n(\[gates\].*?)```", PAGE.read_text(), re.DOTALL)
-    assert Gates.model_validate(tomllib.loads(example)["gates"]) != Gates()
+    assert ValidityLimits.model_validate(tomllib.loads(example)["gates"]) != ValidityLimits()
 
 
 def updated(text: str) -> str:

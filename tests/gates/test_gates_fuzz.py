@@ -8,9 +8,9 @@ from gatedata import CLEAN, TOTALS, record, rows, traces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadbook.core.gates import GATES
+from loadbook.core.gates import RULE_INFO
 from loadbook.core.metrics import METRICS
-from loadbook.design.study import Gates
+from loadbook.design.study import ValidityLimits
 from loadbook.gates.trial import check_trial
 
 VALUES = st.one_of(st.sampled_from([0.0, 1.0, 5.0, 1e5]), st.floats(0, 1e15), st.floats(-1e3, 0))
@@ -42,7 +42,7 @@ CHANGES = st.fixed_dictionaries(
         "response_after": st.none(),
     },
 )
-DOUBTS = st.lists(st.tuples(st.sampled_from([*GATES, "never_heard"]), st.text(min_size=1, max_size=20)), max_size=3)
+DOUBTS = st.lists(st.tuples(st.sampled_from([*RULE_INFO, "never_heard"]), st.text(min_size=1, max_size=20)), max_size=3)
 
 
 @settings(max_examples=300, deadline=None)
@@ -51,12 +51,12 @@ def test_every_hit_is_of_a_known_gate_and_says_what_to_do(
     measured: dict[Any, Any], workload: dict[str, Any], changes: dict[str, Any], doubts: list[Any], traced: bool
 ) -> None:
     trial = record(workload=workload, **changes)
-    for hit in check_trial(trial, rows(measured), traces() if traced else [], doubts, Gates()):
-        assert hit.name in GATES and hit.trial == trial.trial
+    for hit in check_trial(trial, rows(measured), traces() if traced else [], doubts, ValidityLimits()):
+        assert hit.name in RULE_INFO and hit.trial == trial.trial
         if hit.level == "unchecked":
             assert hit.message.startswith("not checked: ")
-        elif GATES[hit.name].by != "file":
-            assert hit.message.endswith(f"; {GATES[hit.name].remedy}.")
+        elif RULE_INFO[hit.name].by != "file":
+            assert hit.message.endswith(f"; {RULE_INFO[hit.name].remedy}.")
 
 
 @settings(max_examples=200, deadline=None)
@@ -66,7 +66,7 @@ def test_a_stricter_limit_never_lets_more_errors_pass(errors: int, one: float, o
     measured = rows({("errors_status", "count"): errors, ("ok", "count"): TOTALS["requests", "count"] - errors + 1})
 
     def worst(limit: float) -> int:
-        hits = check_trial(record(), measured, traces(), [], Gates(max_error_share=limit))
+        hits = check_trial(record(), measured, traces(), [], ValidityLimits(max_error_share=limit))
         return max((weight[hit.level] for hit in hits if hit.name == "error_responses"), default=0)
 
     assert worst(min(one, other)) >= worst(max(one, other))

@@ -10,9 +10,9 @@ from gatedata import CLEAN, check, named
 from test_driver_gates import two
 from test_run_gates import STUDY, make, received
 
-from loadbook.core.gates import GATES
-from loadbook.design.study import Gates, Study
-from loadbook.gates.base import Hit
+from loadbook.core.gates import RULE_INFO
+from loadbook.design.study import ValidityLimits, Study
+from loadbook.gates.base import RuleHit
 from loadbook.gates.run import check_run
 
 OPEN = {"model": "open", "rate_per_s": 25_000}
@@ -20,12 +20,12 @@ STEP = {"offset_before_s": 0.0, "rtt_before_s": 0.001, "offset_after_s": 1.5, "r
 BUSY = {("driver-1", "cpu_busy", "cpu1"): 0.97, ("driver-1", "process_cpu", "wrk:100"): 0.95}
 
 
-def run(gates: dict[str, float], *made: Any, facts: dict | None = None) -> list[Hit]:
+def run(gates: dict[str, float], *made: Any, facts: dict | None = None) -> list[RuleHit]:
     """Hits on a whole run under these thresholds."""
     return check_run(Study.model_validate(STUDY.model_dump(by_alias=True) | {"gates": gates}), *made, facts=facts)
 
 
-def grown(gates: dict[str, float], **state: float) -> list[Hit]:
+def grown(gates: dict[str, float], **state: float) -> list[RuleHit]:
     """Hits on a run whose second trial found the web host in this state."""
     records, rows = make()
     for record in records:
@@ -80,16 +80,16 @@ CASES: dict[str, tuple[str, float, Any]] = {
 WEIGHT = {"note": 1, "doubt": 2, "invalid": 3}
 
 
-@pytest.mark.parametrize("key", Gates.model_fields)
+@pytest.mark.parametrize("key", ValidityLimits.model_fields)
 def test_a_study_moves_every_threshold(key: str) -> None:
     gate, lenient, hits_under = CASES[key]
-    assert key in GATES[gate].thresholds
+    assert key in RULE_INFO[gate].thresholds
     before, after = (sum(WEIGHT[h.level] for h in named(hits_under(g), gate)) for g in ({}, {key: lenient}))
     assert after < before
 
 
 def test_every_key_that_a_gate_names_is_one_of_the_study() -> None:
-    assert {key for info in GATES.values() for key in info.thresholds} == set(Gates.model_fields)
+    assert {key for info in RULE_INFO.values() for key in info.thresholds} == set(ValidityLimits.model_fields)
 
 
 def test_the_same_run_is_silent_under_the_defaults() -> None:

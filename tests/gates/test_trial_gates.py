@@ -3,8 +3,8 @@
 import pytest
 from gatedata import CLEAN, LOAD, check, named, record, rows, traces
 
-from loadbook.core.gates import GATES
-from loadbook.design.study import Gates
+from loadbook.core.gates import RULE_INFO
+from loadbook.design.study import ValidityLimits
 from loadbook.gates.trial import check_trial
 
 
@@ -20,7 +20,7 @@ def test_a_clean_trial_has_no_hits() -> None:
 
 def test_a_trial_that_measured_nothing_is_not_judged() -> None:
     lost = record(status="lost", window=None)
-    assert check_trial(lost, [], [], [], Gates()) == []
+    assert check_trial(lost, [], [], [], ValidityLimits()) == []
 
 
 def test_error_responses_by_share() -> None:
@@ -178,7 +178,7 @@ def test_httperf_fills_its_cpu_by_design() -> None:
 
 
 def test_no_traces_leave_their_rules_unchecked() -> None:
-    found = check_trial(record(monitors=[]), rows(), [], [], Gates())
+    found = check_trial(record(monitors=[]), rows(), [], [], ValidityLimits())
     assert {hit.level for hit in found} == {"unchecked"}
     assert {hit.name for hit in found} >= {"driver_saturated", "monitor_gaps"}
 
@@ -271,7 +271,7 @@ def test_what_tools_doubt_is_passed_on_once() -> None:
 
 def test_every_hit_has_a_gate_and_every_gate_has_its_words() -> None:
     assert traces()
-    for name, info in GATES.items():
+    for name, info in RULE_INFO.items():
         assert name == info.name
         assert info.title[0].isupper()
         assert info.why

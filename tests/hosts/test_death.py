@@ -28,7 +28,7 @@ deaf = ("sh", "-c", "trap '' TERM; while :; do sleep 1; done")
 host.start(Job("plain", (("sleep", "300"),), 600))
 host.start(Job("deaf", (deaf,), 600))
 host.start(Job("tree", (("sh", "-c", "sleep 301 & sleep 302 & wait"),), 600))
-host.start(Job("stays", (("sleep", "303"),), 600, ends_with_us=False))
+host.start(Job("stays", (("sleep", "303"),), 600, ends_with_session=False))
 print("started", flush=True)
 host.run(["sleep", "299"], timeout_s=400)
 """

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from loadbook.hosts import connect
-from loadbook.hosts.facts import facts, read
-from loadbook.records.conditions import differences
+from loadbook.hosts.facts import gather_facts, parse_facts
+from loadbook.records.conditions import fact_differences
 
 
 @pytest.mark.lab
 def test_facts_of_a_lab_host(lab):
     host = connect(lab.hosts_file, "driver")
     try:
-        found, again = facts(host), facts(host)
+        found, again = gather_facts(host), gather_facts(host)
     finally:
         host.close()
     assert found["net.core.somaxconn"]["value"] == int(Path("/proc/sys/net/core/somaxconn").read_text())
@@ -25,7 +25,7 @@ def test_facts_of_a_lab_host(lab):
     assert found["cores"]["value"] >= 1
     assert found["memory_total_b"]["value"] > 1 << 28
     assert {fact["kind"] for fact in found.values()} == {"identity", "tolerance", "info"}
-    assert differences(found, again) == []
+    assert fact_differences(found, again) == []
     text = json.dumps(found)
     assert "127." not in text
     assert f'"{socket.gethostname()}"' not in text
@@ -33,7 +33,7 @@ def test_facts_of_a_lab_host(lab):
 
 
 def test_what_a_host_cannot_tell_is_null():
-    found = read(b"kernel\t6.1\nmemory_total\tnonsense\nnet/ipv4/tcp_fin_timeout\t60\n\xff\n")
+    found = parse_facts(b"kernel\t6.1\nmemory_total\tnonsense\nnet/ipv4/tcp_fin_timeout\t60\n\xff\n")
     assert found["kernel"] == {"value": "6.1", "kind": "identity"}
     assert found["memory_total_b"] == {"value": None, "kind": "tolerance"}
     assert found["net.ipv4.tcp_fin_timeout"]["value"] == 60
@@ -42,9 +42,9 @@ def test_what_a_host_cannot_tell_is_null():
 
 
 def test_differences_by_kind():
-    before = read(b"kernel\t6.1\nmemory_total\t1000 kB\nload\t0.1 0 0\n")
-    assert differences(before, read(b"kernel\t6.1\nmemory_total\t1010 kB\nload\t9.0 0 0\n")) == []
-    changed = differences(before, read(b"kernel\t6.2\nmemory_total\t2000 kB\n"))
+    before = parse_facts(b"kernel\t6.1\nmemory_total\t1000 kB\nload\t0.1 0 0\n")
+    assert fact_differences(before, parse_facts(b"kernel\t6.1\nmemory_total\t1010 kB\nload\t9.0 0 0\n")) == []
+    changed = fact_differences(before, parse_facts(b"kernel\t6.2\nmemory_total\t2000 kB\n"))
     assert [(d.name, d.before, d.after) for d in changed] == [
         ("kernel", "6.1", "6.2"),
         ("memory_total_b", 1024000, 2048000),

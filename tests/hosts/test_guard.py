@@ -14,7 +14,7 @@ import pytest
 
 from loadbook.core.errors import HostError, UsageError
 from loadbook.hosts import connect, undo
-from loadbook.hosts.guard import Changes, door, has_netem, not_allowed, set_up
+from loadbook.hosts.guard import HostChanges, cgroup_file, has_netem, permission_problem, apply_changes
 from loadbook.hosts.host import Job
 from waiting import wait_until
 
@@ -41,7 +41,7 @@ def setting(host, name: str) -> str:
 @pytest.mark.lab
 def test_settings_are_made_and_put_back(web):
     before = setting(web, BACKLOG), setting(web, MEMORY)
-    set_up(web, "g-sysctl", Changes({BACKLOG: 137, MEMORY: "4096 16384 65536"}), LEASE_S)
+    apply_changes(web, "g-sysctl", HostChanges({BACKLOG: 137, MEMORY: "4096 16384 65536"}), LEASE_S)
     assert (setting(web, BACKLOG), setting(web, MEMORY).split()) == ("137", ["4096", "16384", "65536"])
     assert Path("/proc/sys/net/core/somaxconn").read_text().strip() != "137"
     web.stop("g-sysctl")
@@ -63,7 +63,7 @@ def test_settings_are_made_and_put_back(web):
 def test_what_is_refused_is_named_and_nothing_stays(web, name, value, words):
     before = setting(web, BACKLOG)
     with pytest.raises(HostError, match=f"host web: refuses a change: {name}.*") as refused:
-        set_up(web, f"g-{name}", Changes({BACKLOG: 138, name: value}), LEASE_S)
+        apply_changes(web, f"g-{name}", HostChanges({BACKLOG: 138, name: value}), LEASE_S)
     assert words in refused.value.message
     assert setting(web, BACKLOG) == before
 
@@ -72,10 +72,10 @@ def test_what_is_refused_is_named_and_nothing_stays(web, name, value, words):
 @pytest.mark.lab
 def test_the_end_of_the_lease_and_of_the_connection_put_things_back(web, spaces):
     before = setting(web, BACKLOG)
-    set_up(web, "g-lease", Changes({BACKLOG: 139}), 1)
+    apply_changes(web, "g-lease", HostChanges({BACKLOG: 139}), 1)
     wait_until(lambda: setting(web, BACKLOG) == before, 8)
     other = connect(spaces.hosts_file, "web", "other")
-    set_up(other, "g-closed", Changes({BACKLOG: 140}), LEASE_S)
+    apply_changes(other, "g-closed", HostChanges({BACKLOG: 140}), LEASE_S)
     other.close()
     assert setting(web, BACKLOG) == before
 
@@ -84,8 +84,8 @@ _CONTROLLER = """
 import sys, time
 from pathlib import Path
 from loadbook.hosts import connect
-from loadbook.hosts.guard import Changes, set_up
-set_up(connect(Path(sys.argv[1]), "web", "dies"), "g-dies", Changes({"net.core.somaxconn": 141}), 60)
+from loadbook.hosts.guard import HostChanges, apply_changes
+apply_changes(connect(Path(sys.argv[1]), "web", "dies"), "g-dies", HostChanges({"net.core.somaxconn": 141}), 60)
 print("set", flush=True)
 time.sleep(60)
 """
@@ -107,10 +107,10 @@ def test_the_death_of_the_controller_puts_things_back(web, spaces):
 @pytest.mark.lab
 def test_what_a_killed_guard_left_is_put_back_by_the_next(web):
     before = setting(web, BACKLOG)
-    set_up(web, "g-killed", Changes({BACKLOG: 142}), LEASE_S)
+    apply_changes(web, "g-killed", HostChanges({BACKLOG: 142}), LEASE_S)
     os.killpg(int(said(web, "read -r pid rest <jobs/g-killed/pid; echo $pid")), signal.SIGKILL)
     assert setting(web, BACKLOG) == "142"
-    set_up(web, "g-next", Changes({MEMORY: "4096 16384 65536"}), LEASE_S)
+    apply_changes(web, "g-next", HostChanges({MEMORY: "4096 16384 65536"}), LEASE_S)
     assert setting(web, BACKLOG) == before
     web.stop("g-next")
 
@@ -126,13 +126,13 @@ def test_two_aliases_of_one_machine_share_a_setting(web, spaces):
     hosts_file = spaces.hosts_file.with_name("twins.toml")
     hosts_file.write_text(f"{text}\n{twin}\n")
     with closing(connect(hosts_file, "twin", "guard")) as other:
-        set_up(web, "g-shared", Changes({BACKLOG: 143}), LEASE_S)
+        apply_changes(web, "g-shared", HostChanges({BACKLOG: 143}), LEASE_S)
         with pytest.raises(HostError, match=f"{BACKLOG} = 144: another job on this machine has set it to 143"):
-            set_up(other, "g-differs", Changes({BACKLOG: 144}), LEASE_S)
-        set_up(other, "g-shared", Changes({BACKLOG: 143}), LEASE_S)
-        undo.end(web, "g-shared")
+            apply_changes(other, "g-differs", HostChanges({BACKLOG: 144}), LEASE_S)
+        apply_changes(other, "g-shared", HostChanges({BACKLOG: 143}), LEASE_S)
+        undo.end_job(web, "g-shared")
         assert setting(web, BACKLOG) == "143"
-        undo.end(other, "g-shared")
+        undo.end_job(other, "g-shared")
         assert setting(web, BACKLOG) == before
 
 
@@ -140,14 +140,14 @@ def test_two_aliases_of_one_machine_share_a_setting(web, spaces):
 @pytest.mark.lab
 def test_what_cannot_be_put_back_is_said_and_tried_again(web):
     before, file = setting(web, BACKLOG), "/proc/sys/net/core/somaxconn"
-    set_up(web, "g-stuck", Changes({BACKLOG: 145}), LEASE_S)
+    apply_changes(web, "g-stuck", HostChanges({BACKLOG: 145}), LEASE_S)
     web.script(f"mount --bind {file} {file} && mount -o remount,bind,ro {file}", timeout_s=5, check=True)
     try:
         for _ in range(2):
             with pytest.raises(
                 undo.NotRestoredError, match=f"{BACKLOG.replace('.', '/')} = {before}: Read-only"
             ) as left:
-                undo.end(web, "g-stuck")
+                undo.end_job(web, "g-stuck")
             assert "loadbook restore" in str(left.value.hint)
         assert setting(web, BACKLOG) == "145"
     finally:
@@ -161,7 +161,7 @@ def test_what_cannot_be_put_back_is_said_and_tried_again(web):
 @pytest.mark.lab
 def test_a_reboot_puts_settings_back_by_itself(web):
     before = setting(web, BACKLOG)
-    set_up(web, "g-boot", Changes({BACKLOG: 146}), LEASE_S)
+    apply_changes(web, "g-boot", HostChanges({BACKLOG: 146}), LEASE_S)
     os.killpg(int(said(web, "read -r pid rest <jobs/g-boot/pid; echo $pid")), signal.SIGKILL)
     # as it is after a reboot: another boot id, and the kernel has forgotten the setting
     other_boot = "sed -i '1s/ [0-9a-f-]* net:/ another net:/' /etc/loadbook/undo/g-boot@*"
@@ -175,9 +175,9 @@ def test_a_reboot_puts_settings_back_by_itself(web):
 @pytest.mark.root
 @pytest.mark.lab
 def test_packet_rules_of_a_killed_service_are_deleted(web):
-    set_up(web, "g-table", Changes(tables=("ip loadbook-18080",)), LEASE_S)
+    apply_changes(web, "g-table", HostChanges(tables=("ip loadbook-18080",)), LEASE_S)
     said(web, "nft add table ip loadbook-18080")
-    undo.end(web, "g-table")
+    undo.end_job(web, "g-table")
     assert "loadbook" not in said(web, "nft list tables")
     assert undo.restore(web) == []
 
@@ -212,14 +212,14 @@ def test_a_rate_holds_toward_one_address_only(web, spaces):
         for host in others:
             host.start(Job("sink", (("python3", "-c", _SINK, host.address),), 20))
             wait_until(lambda host=host: said(host, "ss -Hltn 'sport = 9999'"))
-        set_up(web, "g-rate", Changes(rate_mbit=8, toward=driver.address), LEASE_S)
+        apply_changes(web, "g-rate", HostChanges(rate_mbit=8, destination=driver.address), LEASE_S)
         assert "rate 8Mbit" in said(web, "tc class show dev eth0")
         with pytest.raises(HostError, match="its queue is left alone"):
-            set_up(web, "g-again", Changes(rate_mbit=8, toward=balancer.address), LEASE_S)
+            apply_changes(web, "g-again", HostChanges(rate_mbit=8, destination=balancer.address), LEASE_S)
         slow, fast = seconds_to_send(web, driver.address), seconds_to_send(web, balancer.address)
         assert slow > 0.35 > fast  # half a megabyte at a megabyte a second, less the burst
         web.stop("g-rate")
-        set_up(web, "g-rate-all", Changes(rate_mbit=8), LEASE_S)
+        apply_changes(web, "g-rate-all", HostChanges(rate_mbit=8), LEASE_S)
         assert seconds_to_send(web, balancer.address) > 0.35
         web.stop("g-rate-all")
         assert "htb" not in said(web, "tc qdisc show dev eth0")
@@ -237,14 +237,14 @@ def seconds_to_send(host, address: str) -> float:
 @pytest.mark.lab
 def test_a_delay_is_made_where_the_kernel_can_and_refused_where_not(web, spaces):
     driver = next(s.address for s in spaces.status() if s.alias == "driver")
-    delay = Changes(delay_ms=20, loss=0.01, toward=driver)
+    delay = HostChanges(delay_ms=20, loss=0.01, destination=driver)
     if has_netem(web):
-        set_up(web, "g-delay", delay, LEASE_S)
+        apply_changes(web, "g-delay", delay, LEASE_S)
         assert "netem" in said(web, "tc qdisc show dev eth0")
         web.stop("g-delay")
     else:
         with pytest.raises(HostError, match="netem") as refused:
-            set_up(web, "g-delay", delay, LEASE_S)
+            apply_changes(web, "g-delay", delay, LEASE_S)
         assert "userspace" in str(refused.value.hint)
     assert "htb" not in said(web, "tc qdisc show dev eth0")
 
@@ -254,27 +254,27 @@ def test_a_delay_is_made_where_the_kernel_can_and_refused_where_not(web, spaces)
 def test_an_address_of_another_is_accepted_for_a_while(web, spaces):
     driver = next(s.address for s in spaces.status() if s.alias == "driver")
     other = f"{driver.rpartition('.')[0]}.199"
-    set_up(web, "g-accepts", Changes(accepts=(other,)), LEASE_S)
+    apply_changes(web, "g-accepts", HostChanges(accepted_addresses=(other,)), LEASE_S)
     assert f"{other}/32" in said(web, "ip -o addr show dev lo")
     assert setting(web, "net.ipv4.conf.all.arp_ignore") == "1"
     web.stop("g-accepts")
     assert other not in said(web, "ip -o addr show dev lo")
     assert setting(web, "net.ipv4.conf.all.arp_ignore") == "0"
     with pytest.raises(HostError, match="is an address of this host"):
-        set_up(web, "g-own", Changes(accepts=(web.address,)), LEASE_S)
+        apply_changes(web, "g-own", HostChanges(accepted_addresses=(web.address,)), LEASE_S)
 
 
 @pytest.mark.root
 @pytest.mark.lab
 def test_a_quota_holds_for_what_goes_through_its_door(web):
-    set_up(web, "g-quota", Changes(quotas={"web": 0.2}), LEASE_S)
+    apply_changes(web, "g-quota", HostChanges(quotas={"web": 0.2}), LEASE_S)
     command = (
-        f'read -r door <{door("g-quota", "web")}; echo $$ >"$door"; timeout 1.5 sh -c "while :; do :; done"; times'
+        f'read -r door <{cgroup_file("g-quota", "web")}; echo $$ >"$door"; timeout 1.5 sh -c "while :; do :; done"; times'
     )
     used = said(web, command).splitlines()[-1].split()
     cpu_s = sum(float(word.rstrip("s").partition("m")[2]) for word in used)
     assert 0.1 < cpu_s < 0.7
-    cgroup = said(web, f"cat {door('g-quota', 'web')}").removesuffix("/cgroup.procs")
+    cgroup = said(web, f"cat {cgroup_file('g-quota', 'web')}").removesuffix("/cgroup.procs")
     assert Path(cgroup).is_dir()
     web.stop("g-quota")
     assert not Path(cgroup).exists()
@@ -292,19 +292,19 @@ def test_a_quota_in_the_newer_hierarchy(web, tmp_path):
     (tree / "cgroup.controllers").write_text("cpuset cpu io\n")
     (tree / "cgroup.subtree_control").write_text("cpu\n")
     (tmp_path / "mounts").write_text(f"cgroup2 {tree} cgroup2 rw,relatime 0 0\n")
-    changes = Changes(quotas={"web": 0.5}).lines()
+    changes = HostChanges(quotas={"web": 0.5}).script_lines()
     env = {"LOADBOOK_MOUNTS": str(tmp_path / "mounts"), "LOADBOOK_STATE": str(tmp_path / "state")}
-    web.start(replace(undo.job("g-newer", ("guard", web.address, *changes), LEASE_S), env=env))
+    web.start(replace(undo.rollback_job("g-newer", ("guard", web.address, *changes), LEASE_S), env=env))
     made = tree / f"loadbook-{web.address}-g-newer-web"
     wait_until(lambda: (made / "cpu.max").is_file() and (made / "cpu.max").read_text() == "10000 20000\n")
     web.stop("g-newer")
 
 
 def test_only_what_the_hosts_file_allows():
-    changes = Changes({BACKLOG: 1}, delay_ms=5, toward="192.0.2.1", quotas={"web": 1}, accepts=("192.0.2.9",))
-    assert changes.permits() == ["sysctl", "tc", "cgroup", "nft"]
-    assert not_allowed("web1", ("sysctl", "tc", "cgroup", "nft"), changes.permits(), "this study") is None
-    said = not_allowed("web1", ("sysctl", "cgroup"), changes.permits(), "this study")
+    changes = HostChanges({BACKLOG: 1}, delay_ms=5, destination="192.0.2.1", quotas={"web": 1}, accepted_addresses=("192.0.2.9",))
+    assert changes.required_permissions() == ["sysctl", "tc", "cgroup", "nft"]
+    assert permission_problem("web1", ("sysctl", "tc", "cgroup", "nft"), changes.required_permissions(), "this study") is None
+    said = permission_problem("web1", ("sysctl", "cgroup"), changes.required_permissions(), "this study")
     assert said is not None
     assert said.startswith("host web1: this study: needs tc, nft, which the hosts file does not allow")
     assert 'may = ["sysctl", "cgroup", "tc", "nft"]' in said
@@ -313,20 +313,20 @@ def test_only_what_the_hosts_file_allows():
 @pytest.mark.parametrize(
     "changes",
     [
-        Changes({"net.core.somaxconn": "1; reboot"}),
-        Changes({"../../etc/passwd": 1}),
-        Changes({"net.core.somaxconn": "1\n2"}),
-        Changes(delay_ms=1, toward="$(reboot)"),
-        Changes(quotas={"web": 0.001}),
-        Changes(accepts=("-x",)),
+        HostChanges({"net.core.somaxconn": "1; reboot"}),
+        HostChanges({"../../etc/passwd": 1}),
+        HostChanges({"net.core.somaxconn": "1\n2"}),
+        HostChanges(delay_ms=1, destination="$(reboot)"),
+        HostChanges(quotas={"web": 0.001}),
+        HostChanges(accepted_addresses=("-x",)),
     ],
 )
 def test_values_that_are_none_reach_no_host(changes):
     with pytest.raises(UsageError):
-        changes.lines()
+        changes.script_lines()
 
 
 def test_the_record_says_what_was_changed():
-    changes = Changes({BACKLOG: 5}, delay_ms=100, toward="x", quotas={"web": 0.5})
-    assert changes.said() == {BACKLOG: "5", "delay_ms": 100, "cpu_quota of web": 0.5}
-    assert changes.lines() == [f"sysctl {BACKLOG} 5", "path x 100000 0 0", "quota web 50"]
+    changes = HostChanges({BACKLOG: 5}, delay_ms=100, destination="x", quotas={"web": 0.5})
+    assert changes.to_record() == {BACKLOG: "5", "delay_ms": 100, "cpu_quota of web": 0.5}
+    assert changes.script_lines() == [f"sysctl {BACKLOG} 5", "path x 100000 0 0", "quota web 50"]

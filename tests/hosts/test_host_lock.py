@@ -15,9 +15,9 @@ import pytest
 from loadbook.hosts import connect, read_hosts, session
 from loadbook.hosts.checkup import check_hosts
 from loadbook.hosts.host import Job
-from loadbook.hosts.host_lock import Claim, InUseError, born, owners_in, this_place
-from loadbook.hosts.in_use import owners_at
-from loadbook.hosts.jobs import launcher
+from loadbook.hosts.host_lock import LockRequest, InUseError, process_start_ticks, parse_owners, pid_namespace_id
+from loadbook.hosts.in_use import lab_lock_owners
+from loadbook.hosts.jobs import launcher_script
 from waiting import wait_until
 
 HOLDER = """
@@ -25,8 +25,8 @@ import sys, time
 from pathlib import Path
 from loadbook.hosts import connect
 from loadbook.hosts.host import Job
-from loadbook.hosts.host_lock import Claim
-host = connect(Path(sys.argv[1]), "web", "20260101-000000", claim=Claim("theirs", "20260101-000000"))
+from loadbook.hosts.host_lock import LockRequest
+host = connect(Path(sys.argv[1]), "web", "20260101-000000", lock_request=LockRequest("theirs", "20260101-000000"))
 host.start(Job("held", (("sh", "-c", "trap '' TERM; while :; do sleep 1; done"),), 600))
 print("held", flush=True)
 time.sleep(600)
@@ -43,12 +43,12 @@ def holder(lab):
     yield process
     process.kill()
     process.communicate()
-    wait_until(lambda: not owners_at(lab.folder / "web/work"))
+    wait_until(lambda: not lab_lock_owners(lab.folder / "web/work"))
     shutil.rmtree(lab.folder / "web/work/jobs/held")
 
 
 def ours(lab, **options):
-    return connect(lab.hosts_file, "web", "20260202-000000", claim=Claim("ours", "20260202-000000", **options))
+    return connect(lab.hosts_file, "web", "20260202-000000", lock_request=LockRequest("ours", "20260202-000000", **options))
 
 
 @pytest.mark.lab
@@ -65,9 +65,9 @@ def test_a_second_controller_is_refused_at_once_and_told_who(lab, holder, record
     assert f"process {holder.pid}), run 20260101-000000 of theirs, for " in refused.value.message
     assert f"--break-lock {owner.id}" in refused.value.hint
     # whoever claims nothing gets in
-    locks = {c.where: c for c in check_hosts(lab.hosts_file, read_hosts(lab.hosts_file), {}) if c.what == "lock"}
-    assert (locks["driver"].state, locks["web"].state) == ("ok", "doubt")
-    assert f"in use by {owner.who} (process {holder.pid})" in locks["web"].seen and "--wait" in locks["web"].fix
+    locks = {c.host: c for c in check_hosts(lab.hosts_file, read_hosts(lab.hosts_file), {}) if c.subject == "lock"}
+    assert (locks["driver"].status, locks["web"].status) == ("ok", "doubt")
+    assert f"in use by {owner.user} (process {holder.pid})" in locks["web"].observation and "--wait" in locks["web"].fix
 
 
 @pytest.mark.lab
@@ -78,9 +78,9 @@ def test_kill_9_of_the_owner_frees_the_host_when_its_jobs_have_ended(lab, holder
     host = ours(lab)
     record_property("seen", f"taken over {time.monotonic() - begun:.1f} s after kill -9 of the owner")
     assert (lab.folder / "web/work/jobs/held/rc").exists()
-    assert [owner.study for owner in owners_at(lab.folder / "web/work")] == ["ours"]
+    assert [owner.study for owner in lab_lock_owners(lab.folder / "web/work")] == ["ours"]
     host.close()
-    assert owners_at(lab.folder / "web/work") == []
+    assert lab_lock_owners(lab.folder / "web/work") == []
     assert not list((lab.folder / "web/work").glob("host.lock?*"))
 
 
@@ -89,13 +89,13 @@ def test_kill_9_of_the_owner_frees_the_host_when_its_jobs_have_ended(lab, holder
 @pytest.mark.alone
 def test_an_owner_whose_network_is_gone_keeps_the_host_until_its_lease_ends(lab, monkeypatch, record_property):
     """The controller is silent and its connection stays open, as sshd sees it when a cable is pulled."""
-    monkeypatch.setattr(session, "LEASE_S", 4)
-    monkeypatch.setattr(session, "BEAT_S", 1000.0)
-    silent = connect(lab.hosts_file, "web", "20260101-000000", claim=Claim("theirs", "20260101-000000"))
+    monkeypatch.setattr(session, "SESSION_LEASE_S", 4)
+    monkeypatch.setattr(session, "HEARTBEAT_S", 1000.0)
+    silent = connect(lab.hosts_file, "web", "20260101-000000", lock_request=LockRequest("theirs", "20260101-000000"))
     silent.start(Job("silent", (("sleep", "300"),), 600))
     begun = time.monotonic()
-    assert [owner.study for owner in owners_at(lab.folder / "web/work")] == ["theirs"]
-    wait_until(lambda: not owners_at(lab.folder / "web/work"), 10)
+    assert [owner.study for owner in lab_lock_owners(lab.folder / "web/work")] == ["theirs"]
+    wait_until(lambda: not lab_lock_owners(lab.folder / "web/work"), 10)
     record_property("seen", f"free {time.monotonic() - begun:.1f} s after the last sign of life, with a lease of 4 s")
     assert (lab.folder / "web/work/jobs/silent/rc").exists()
     host = ours(lab)
@@ -104,7 +104,7 @@ def test_an_owner_whose_network_is_gone_keeps_the_host_until_its_lease_ends(lab,
     host.close()
     silent.close()
     # it may have been about to come back when it was closed: that claim ends with its connection, or its lease
-    wait_until(lambda: not owners_at(lab.folder / "web/work"), 10)
+    wait_until(lambda: not lab_lock_owners(lab.folder / "web/work"), 10)
 
 
 @pytest.mark.lab
@@ -118,30 +118,30 @@ def test_an_owner_that_dies_behind_a_cut_link_holds_the_host_for_the_lease(space
     work = spaces.folder / "web/work"
     try:
         assert owner.stdout.readline() == "held\n"
-        spaces.cut("web", 190)
+        spaces.cut_link("web", 190)
         begun = time.monotonic()
         owner.kill()
         owner.communicate()
-        time.sleep(session.LEASE_S / 2)
-        assert [found.study for found in owners_at(work)] == ["theirs"]
-        wait_until(lambda: not owners_at(work), session.LEASE_S / 2 + 15)
+        time.sleep(session.SESSION_LEASE_S / 2)
+        assert [found.study for found in lab_lock_owners(work)] == ["theirs"]
+        wait_until(lambda: not lab_lock_owners(work), session.SESSION_LEASE_S / 2 + 15)
         record_property("seen", f"cut off and killed: free after {time.monotonic() - begun:.0f} s")
         assert (work / "jobs/held/rc").exists()
     finally:
         owner.kill()
-        spaces.join("web")
-    connect(spaces.hosts_file, "web", "20260202-000000", claim=Claim("ours", "20260202-000000")).close()
+        spaces.restore_link("web")
+    connect(spaces.hosts_file, "web", "20260202-000000", lock_request=LockRequest("ours", "20260202-000000")).close()
 
 
 @pytest.mark.lab
 @pytest.mark.fault(41)
 @pytest.mark.alone
 def test_signs_of_life_keep_the_lease(lab, monkeypatch):
-    monkeypatch.setattr(session, "LEASE_S", 4)
-    monkeypatch.setattr(session, "BEAT_S", 0.5)
-    with_beat = connect(lab.hosts_file, "web", "20260101-000000", claim=Claim("theirs", "20260101-000000"))
+    monkeypatch.setattr(session, "SESSION_LEASE_S", 4)
+    monkeypatch.setattr(session, "HEARTBEAT_S", 0.5)
+    with_beat = connect(lab.hosts_file, "web", "20260101-000000", lock_request=LockRequest("theirs", "20260101-000000"))
     time.sleep(5.5)
-    assert [owner.study for owner in owners_at(lab.folder / "web/work")] == ["theirs"]
+    assert [owner.study for owner in lab_lock_owners(lab.folder / "web/work")] == ["theirs"]
     assert with_beat.reconnects == 0
     with_beat.close()
 
@@ -152,9 +152,9 @@ def test_a_reconnect_keeps_the_lock_and_another_alias_of_the_run_shares_it(lab, 
     text = lab.hosts_file.read_text()
     (tmp_path / "hosts.toml").write_text(text.replace("/driver/work/host.lock", "/web/work/host.lock"))
     shutil.copy(lab.folder / "known_hosts", tmp_path / "known_hosts")
-    claim = Claim("two", "20260101-000000")
-    one, two = (connect(tmp_path / "hosts.toml", alias, claim.run, claim=claim) for alias in ("web", "driver"))
-    assert len(owners_at(lab.folder / "web/work")) == 2
+    claim = LockRequest("two", "20260101-000000")
+    one, two = (connect(tmp_path / "hosts.toml", alias, claim.run, lock_request=claim) for alias in ("web", "driver"))
+    assert len(lab_lock_owners(lab.folder / "web/work")) == 2
     shell = int(one.script("echo $PPID", timeout_s=5).stdout)
     server = int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(server, signal.SIGKILL)
@@ -171,11 +171,11 @@ def test_a_reconnect_keeps_the_lock_and_another_alias_of_the_run_shares_it(lab, 
 @pytest.mark.fault(40)
 def test_a_lock_is_broken_by_whoever_types_its_owner(lab, holder, record_property):
     with pytest.raises(InUseError) as refused:
-        ours(lab, evict="0badc0de")
-    host = ours(lab, evict=refused.value.owner.id)
+        ours(lab, evict_id="0badc0de")
+    host = ours(lab, evict_id=refused.value.owner.id)
     record_property("seen", "broken with the owner's id: its jobs ended first")
     assert (lab.folder / "web/work/jobs/held/rc").exists()
-    assert [owner.study for owner in owners_at(lab.folder / "web/work")] == ["ours"]
+    assert [owner.study for owner in lab_lock_owners(lab.folder / "web/work")] == ["ours"]
     host.close()
 
 
@@ -184,14 +184,14 @@ def test_a_lock_is_broken_by_whoever_types_its_owner(lab, holder, record_propert
 def test_an_owner_that_died_here_is_known_to_be_dead(lab, monkeypatch):
     """Its connection stays open (another process has the socket), so that no end of file tells the host."""
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
-    place = f"{this_place()}:12345"
-    theirs = Claim("theirs", "20260101-000000")
-    known = [theirs.lock, theirs.id, "me@here", dead.stdout.strip(), place, "theirs", "20260101-000000", "0"]
+    place = f"{pid_namespace_id()}:12345"
+    theirs = LockRequest("theirs", "20260101-000000")
+    known = [theirs.lock_file, theirs.id, "me@here", dead.stdout.strip(), place, "theirs", "20260101-000000", "0"]
     with monkeypatch.context() as patched:
-        patched.setattr(Claim, "words", lambda self: [self.lock, *known[1:]])
-        stale = connect(lab.hosts_file, "web", theirs.run, claim=theirs)
+        patched.setattr(LockRequest, "script_args", lambda self: [self.lock_file, *known[1:]])
+        stale = connect(lab.hosts_file, "web", theirs.run, lock_request=theirs)
     host = ours(lab)
-    assert [owner.study for owner in owners_at(lab.folder / "web/work")] == ["ours"]
+    assert [owner.study for owner in lab_lock_owners(lab.folder / "web/work")] == ["ours"]
     host.close()
     stale.close()
 
@@ -204,7 +204,7 @@ def shell(request) -> list[str]:
 def watch(shell: list[str], folder: Path, lock: Path, owner: str, *, path: str | None = None) -> subprocess.Popen[str]:
     """Start a watcher that claims the lock, in a work folder of its own."""
     folder.mkdir(exist_ok=True)
-    (folder / "job.sh").write_bytes(launcher()[1])
+    (folder / "job.sh").write_bytes(launcher_script()[1])
     words = [*shell, "job.sh", "watch", f"s-{owner}", "60", str(lock)]
     return subprocess.Popen(
         [*words, owner, f"{owner}@there", "1", "place:1", "study", "run", "90"],
@@ -236,8 +236,8 @@ def test_one_of_two_work_folders_holds_the_machine(shell, tmp_path, no_flock, ho
     second = watch(shell, tmp_path / "two", lock, "bbbb", path=second_path)
     word, _, rest = second.stdout.readline().partition(" ")
     assert (word, second.wait(5)) == ("busy", 1)
-    owner = owners_in(rest.encode())[0]
-    assert (owner.id, owner.who, owner.ending) == ("aaaa", "aaaa@there", False)
+    owner = parse_owners(rest.encode())[0]
+    assert (owner.id, owner.user, owner.ending) == ("aaaa", "aaaa@there", False)
     assert 89 <= owner.age_s <= 95
     first.kill()
     first.wait()
@@ -321,5 +321,5 @@ def test_users_of_a_sticky_folder_share_the_lock(tmp_path_factory, protected):
 
 
 def test_processes_are_told_from_those_before_them():
-    assert born(os.getpid()) and born(os.getpid()) == born(os.getpid())
-    assert born(2**22 + 1) == ""
+    assert process_start_ticks(os.getpid()) and process_start_ticks(os.getpid()) == process_start_ticks(os.getpid())
+    assert process_start_ticks(2**22 + 1) == ""

@@ -12,7 +12,7 @@ from loadbook.core.errors import StudyError, UsageError
 from loadbook.hosts import connect
 from loadbook.hosts.inventory import HostEntry, HostsFile, read_hosts
 from loadbook.hosts.remote import RemoteHost
-from loadbook.hosts.ssh_config import Endpoint, resolve, user_config
+from loadbook.hosts.ssh_config import Endpoint, resolve_endpoint, read_user_config
 
 
 def test_every_mistake_is_named_by_its_key_path(tmp_path):
@@ -91,7 +91,7 @@ def test_a_users_own_match_exec_gets_no_command_from_a_hosts_file(tmp_path, monk
     (tmp_path / "nothing").touch()
     monkeypatch.setattr("sys.stdin", (tmp_path / "nothing").open())
     (tmp_path / "config").write_text(f'Match exec "test %h = x || touch {tmp_path}/seen"\n  User me\n')
-    resolve("web1", HostEntry(roles=("web",)), tmp_path / "known", user_config(tmp_path / "config"))
+    resolve_endpoint("web1", HostEntry(roles=("web",)), tmp_path / "known", read_user_config(tmp_path / "config"))
     assert (tmp_path / "seen").exists()  # it is asked with the names that are allowed
     file = tmp_path / "hosts.toml"
     file.write_text(f'[hosts.web]\nroles = ["web"]\nssh = "$(touch {tmp_path}/PWN)"\n')

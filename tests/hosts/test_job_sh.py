@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.hosts.jobs import launcher
+from loadbook.hosts.jobs import launcher_script
 from waiting import wait_until
 
 pytestmark = pytest.mark.alone
@@ -25,7 +25,7 @@ def shell(request) -> list[str]:
 
 @pytest.fixture
 def work(tmp_path) -> Path:
-    (tmp_path / "job.sh").write_bytes(launcher()[1])
+    (tmp_path / "job.sh").write_bytes(launcher_script()[1])
     return tmp_path
 
 

@@ -12,9 +12,9 @@ from paramiko import ChannelException, HostKeys, PKey, SSHConfig
 from loadbook.cli.hosts import hosts as hosts_command
 from loadbook.core.errors import HostKeyError, UnreachableError, UsageError
 from loadbook.hosts import connect, known_hosts, trust
-from loadbook.hosts.connection import close_connection, not_through, open_connection
+from loadbook.hosts.connection import close_connection, jump_host_error, open_connection
 from loadbook.hosts.inventory import HostEntry, read_hosts
-from loadbook.hosts.ssh_config import resolve
+from loadbook.hosts.ssh_config import resolve_endpoint
 
 
 def make_key(folder: Path, name: str, kind: str = "ed25519") -> str:
@@ -91,18 +91,18 @@ def test_the_keys_of_jump_hosts_are_proven_too(lab, tmp_path):
     near, far = (read_hosts(lab.hosts_file).hosts[a] for a in ("driver", "web"))
     text = f"Host near\n HostName {near.address}\n Port {near.port}\n IdentityFile {near.identity_file}\n"
     text += f"Host far\n HostName {far.address}\n Port {far.port}\n IdentityFile {far.identity_file}\n ProxyJump near\n"
-    end = resolve("far", HostEntry(roles=("web",)), tmp_path / "known_hosts", SSHConfig.from_text(text))
+    end = resolve_endpoint("far", HostEntry(roles=("web",)), tmp_path / "known_hosts", SSHConfig.from_text(text))
     (tmp_path / "known_hosts").write_text(line_of(lab, "web") + "\n")
     with pytest.raises(HostKeyError, match="host near"):
         open_connection(end)
-    assert [hop.alias for hop in trust.way_to(end)] == ["near", "far"]
+    assert [hop.alias for hop in trust.login_chain(end)] == ["near", "far"]
     place, other = line_of(lab, "driver").split(" ")[0], make_key(tmp_path, "other")
     (tmp_path / "known_hosts").write_text(f"{place} {other}\n{line_of(lab, 'web')}\n")
     with pytest.raises(HostKeyError, match=r"host near: .* ANOTHER key"):
         open_connection(end)
     (tmp_path / "known_hosts").write_text(line_of(lab, "web") + "\n")
-    trust.store(tmp_path / "known_hosts", trust.way_to(end)[0], trust.offered_keys(trust.way_to(end)[0]), replace=False)
-    assert [offer.state for offer in trust.offers(end)] == ["trusted"]
+    trust.store_keys(tmp_path / "known_hosts", trust.login_chain(end)[0], trust.offered_keys(trust.login_chain(end)[0]), replace=False)
+    assert [offer.status for offer in trust.check_offered_keys(end)] == ["trusted"]
     connection = open_connection(end)
     _, answer, _ = connection.client.exec_command("echo $SSH_CONNECTION", timeout=10)
     assert str(far.address) in answer.read().decode()
@@ -114,15 +114,15 @@ def test_a_jump_host_that_makes_no_connection_says_so(lab, tmp_path):
     near = read_hosts(lab.hosts_file).hosts["driver"]
     text = f"Host near\n HostName {near.address}\n Port {near.port}\n IdentityFile {near.identity_file}\n"
     text += f"Host far\n HostName {near.address}\n Port 9\n ProxyJump near\n"
-    end = resolve("far", HostEntry(roles=("web",)), tmp_path / "known_hosts", SSHConfig.from_text(text))
+    end = resolve_endpoint("far", HostEntry(roles=("web",)), tmp_path / "known_hosts", SSHConfig.from_text(text))
     (tmp_path / "known_hosts").write_text(line_of(lab, "driver") + "\n")
-    for ask in (open_connection, trust.offers):
+    for ask in (open_connection, trust.check_offered_keys):
         with pytest.raises(
             UnreachableError, match=rf"host far: near makes no connection to {near.address}:9: "
         ) as told:
             ask(end)
         assert "from near" in (told.value.hint or "")
-    forbidden = not_through(end, ChannelException(1, "Administratively prohibited"))
+    forbidden = jump_host_error(end, ChannelException(1, "Administratively prohibited"))
     assert "the sshd of near forbids it: AllowTcpForwarding" in (forbidden.hint or "")
 
 
@@ -189,9 +189,9 @@ def test_ssh_config_gives_what_the_hosts_file_does_not(tmp_path):
         f"Host box\n HostName 10.1.2.3\n Port 2200\n User me\n IdentityFile {tmp_path}/key\n HostKeyAlias boxkey\n"
         f" UserKnownHostsFile {tmp_path}/theirs\n StrictHostKeyChecking no\nHost circle\n ProxyJump circle\n"
     )
-    end = resolve("web", HostEntry(roles=("web",), ssh="box", port=2300), tmp_path / "ours", config)
-    assert (end.host_name, end.port, end.user, end.key_name) == ("10.1.2.3", 2300, "me", "boxkey")
+    end = resolve_endpoint("web", HostEntry(roles=("web",), ssh="box", port=2300), tmp_path / "ours", config)
+    assert (end.host_name, end.port, end.user, end.host_key_alias) == ("10.1.2.3", 2300, "me", "boxkey")
     assert end.known_hosts == (tmp_path / "ours", tmp_path / "theirs")
     assert end.identity_files == (str(tmp_path / "key"),)
     with pytest.raises(UsageError, match="more than"):
-        resolve("circle", HostEntry(roles=("web",)), tmp_path / "ours", config)
+        resolve_endpoint("circle", HostEntry(roles=("web",)), tmp_path / "ours", config)

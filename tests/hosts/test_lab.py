@@ -17,7 +17,7 @@ from loadbook.cli.lab import lab as lab_command
 from loadbook.core.errors import UnreachableError, UsageError
 from loadbook.hosts import connect, read_hosts
 from loadbook.hosts.host import Job
-from loadbook.hosts.host_lock import Claim
+from loadbook.hosts.host_lock import LockRequest
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.lab_plan import cpu_masks
 from waiting import wait_until
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture
 def own(tmp_path):
-    lab = Lab(tmp_path / "lab", hosts={"driver": ("driver",), "web": ("web",)}, net="127.250.9")
+    lab = Lab(tmp_path / "lab", hosts={"driver": ("driver",), "web": ("web",)}, net_prefix="127.250.9")
     yield lab
     lab.down()
 
@@ -42,7 +42,7 @@ def test_up_down_up(own):
     for state in first:
         assert state.cpus is None or os.sched_getaffinity(state.pid) == set(state.cpus)
     host = connect(own.hosts_file, "web")
-    host.start(Job("stays", (("sleep", "200"),), 300, ends_with_us=False))
+    host.start(Job("stays", (("sleep", "200"),), 300, ends_with_session=False))
     down = own.down()
     assert [s.pid for s in down] == [None, None]
     wait_until(lambda: not list(processes_in(own.folder)), 5)  # the end of a broken line is seen at the next look
@@ -99,7 +99,7 @@ def test_more_drivers_keep_the_places_of_the_others_and_stay_until_taken_away(tm
     folder = tmp_path / "lab"
 
     def lab(drivers: int | None = None) -> Lab:
-        return replace(Lab.at(folder, drivers), net="127.250.11")
+        return replace(Lab.load(folder, drivers), net_prefix="127.250.11")
 
     try:
         one = lab().up()
@@ -123,7 +123,7 @@ def test_hosts_come_as_they_are_needed_and_the_others_stay(tmp_path):
     folder = tmp_path / "lab"
 
     def lab(roles: dict[str, int] | None = None, **needs: int) -> Lab:
-        return replace(Lab.at(folder, roles=roles, needs=needs), net="127.250.12")
+        return replace(Lab.load(folder, roles=roles, min_hosts=needs), net_prefix="127.250.12")
 
     try:
         small = lab().up()
@@ -139,9 +139,9 @@ def test_hosts_come_as_they_are_needed_and_the_others_stay(tmp_path):
 
 def test_hosts_that_a_run_uses_are_neither_changed_nor_taken_away(own):
     first = own.up()
-    host = connect(own.hosts_file, "web", "20200101-000000", claim=Claim("other", "20200101-000000"))
+    host = connect(own.hosts_file, "web", "20200101-000000", lock_request=LockRequest("other", "20200101-000000"))
     everywhere = len(os.sched_getaffinity(0)) if first[0].cpus else 1
-    for other in (replace(own, least=everywhere), replace(own, hosts={"driver": ("driver",)})):
+    for other in (replace(own, min_server_cpus=everywhere), replace(own, hosts={"driver": ("driver",)})):
         if other.hosts == own.hosts and everywhere < 2:
             continue  # one CPU: there are no masks that could change
         with pytest.raises(UsageError, match=r"host web of the lab is in use by .*, run 20200101-000000 of other"):
@@ -155,7 +155,7 @@ def test_hosts_that_a_run_uses_are_neither_changed_nor_taken_away(own):
 def test_a_lab_from_before_there_were_kinds_is_read(tmp_path):
     host = {"address": "127.250.13.2", "port": 22022, "service_port": 18080, "cpus": [1]}
     (tmp_path / "lab.json").write_text(json.dumps({"driver": host, "web": host, "driver-2": host}))
-    lab = Lab.at(tmp_path)
+    lab = Lab.load(tmp_path)
     assert (lab.kind, lab.hosts["driver-2"]) == ("loopback", ("driver",))
     assert [(s.alias, s.address, s.cpus) for s in lab.status()][2:] == [("driver-2", "127.250.13.2", (1,))]
 
@@ -163,10 +163,10 @@ def test_a_lab_from_before_there_were_kinds_is_read(tmp_path):
 def test_the_loopback_lab_has_no_links(own):
     own.up()
     with pytest.raises(UsageError, match="no links") as refused:
-        own.cut("web", 1)
+        own.cut_link("web", 1)
     assert "--kind netns" in refused.value.hint
     with pytest.raises(UsageError, match="no host 'webb'"):
-        own.join("webb")
+        own.restore_link("webb")
 
 
 def test_commands(tmp_path, monkeypatch):
@@ -174,7 +174,7 @@ def test_commands(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "studies" / "bad.toml").write_text("nonsense")
     monkeypatch.setenv("LOADBOOK_HOME", str(tmp_path))
-    monkeypatch.setattr(Lab, "net", "127.250.10")
+    monkeypatch.setattr(Lab, "net_prefix", "127.250.10")
     run = CliRunner().invoke
     assert run(lab_command, ["status"]).exit_code == 3
     try:

@@ -9,34 +9,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.core.errors import UsageError
-from loadbook.hosts.lab_plan import cpu_masks, hosts_by_need
+from loadbook.hosts.lab_plan import cpu_masks, plan_hosts
 
 SMALL = {"driver": ("driver",), "web": ("web",)}
 counts = st.dictionaries(st.sampled_from(["driver", "web", "balancer", "app", "store"]), st.integers(1, 4))
 
 
 def test_what_a_study_needs_is_added_at_the_end():
-    hosts = hosts_by_need(SMALL, {}, {"web": 3, "balancer": 1})
+    hosts = plan_hosts(SMALL, {}, {"web": 3, "balancer": 1})
     assert list(hosts) == ["driver", "web", "web-2", "web-3", "balancer"]
     assert hosts["web-3"] == ("web",)
-    assert hosts_by_need(hosts, {}, {"web": 1, "app": 1}) == hosts | {"app": ("app",)}
+    assert plan_hosts(hosts, {}, {"web": 1, "app": 1}) == hosts | {"app": ("app",)}
 
 
 def test_hosts_go_only_when_they_are_counted():
-    hosts = hosts_by_need(SMALL, {}, {"web": 3, "balancer": 1})
-    assert list(hosts_by_need(hosts, {"web": 1, "balancer": 0}, {})) == ["driver", "web"]
+    hosts = plan_hosts(SMALL, {}, {"web": 3, "balancer": 1})
+    assert list(plan_hosts(hosts, {"web": 1, "balancer": 0}, {})) == ["driver", "web"]
 
 
 @pytest.mark.parametrize("exactly", [{"driver": 0}, {"web": 99}])
 def test_a_lab_without_a_driver_or_with_a_crowd_is_refused(exactly):
     with pytest.raises(UsageError, match="a lab has a driver and at most 32 hosts"):
-        hosts_by_need(SMALL, exactly, {})
+        plan_hosts(SMALL, exactly, {})
 
 
 @given(first=counts, then=counts)
 def test_a_lab_that_grows_loses_nobody_and_moves_nobody(first, then):
-    before = hosts_by_need(SMALL, {}, first)
-    after = hosts_by_need(before, {}, then)
+    before = plan_hosts(SMALL, {}, first)
+    after = plan_hosts(before, {}, then)
     assert list(after)[: len(before)] == list(before)
     for role, count in then.items():
         assert sum(role in roles for roles in after.values()) >= count
@@ -44,7 +44,7 @@ def test_a_lab_that_grows_loses_nobody_and_moves_nobody(first, then):
 
 @given(needs=counts, cpus=st.sets(st.integers(0, 20), min_size=2, max_size=12))
 def test_drivers_are_apart_from_servers_and_every_host_has_a_cpu(needs, cpus):
-    hosts = hosts_by_need(SMALL, {}, needs)
+    hosts = plan_hosts(SMALL, {}, needs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "sched_getaffinity", lambda _: cpus)
         masks = cpu_masks(hosts)
@@ -55,7 +55,7 @@ def test_drivers_are_apart_from_servers_and_every_host_has_a_cpu(needs, cpus):
 
 
 def test_shares_by_host_then_by_role_then_two(monkeypatch):
-    hosts = hosts_by_need(SMALL, {}, {"web": 2, "balancer": 1})
+    hosts = plan_hosts(SMALL, {}, {"web": 2, "balancer": 1})
 
     def masks(*cpus: int):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cpus))
@@ -67,7 +67,7 @@ def test_shares_by_host_then_by_role_then_two(monkeypatch):
 
 
 def test_servers_that_need_more_cpus_than_their_share_share_all_of_them(monkeypatch):
-    hosts = hosts_by_need(SMALL, {}, {"app": 1})
+    hosts = plan_hosts(SMALL, {}, {"app": 1})
 
     def masks(cpus, least):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)))

@@ -28,8 +28,8 @@ def server(tmp_path, monkeypatch) -> Iterator[Callable[..., Lab]]:
     made = []
 
     def lab(*settings: str) -> Lab:
-        monkeypatch.setattr(sshd, "CONFIG", "\n".join([*settings, sshd.CONFIG]))
-        made.append(Lab(tmp_path / "lab", hosts={"web": ("web",)}, net="127.251.8"))
+        monkeypatch.setattr(sshd, "CONFIG_TEMPLATE", "\n".join([*settings, sshd.CONFIG_TEMPLATE]))
+        made.append(Lab(tmp_path / "lab", hosts={"web": ("web",)}, net_prefix="127.251.8"))
         with suppress(HostError):  # `up` tries the login, which may be what is impossible here
             made[-1].up()
         return made[-1]

@@ -14,9 +14,9 @@ from loadbook.core.errors import UsageError
 from loadbook.hosts import connect, read_hosts
 from loadbook.hosts.checkup import check_hosts
 from loadbook.hosts.host import Job
-from loadbook.hosts.iproute import namespaces
+from loadbook.hosts.iproute import namespace_names
 from loadbook.hosts.lab import Lab
-from loadbook.hosts.netns import Namespaces
+from loadbook.hosts.netns import NamespaceNetwork
 from waiting import wait_until
 
 
@@ -69,26 +69,26 @@ def test_interfaces_count_what_goes_from_host_to_host(spaces, connect_host):
 @pytest.mark.lab
 def test_a_link_is_cut_and_comes_back_by_itself_or_when_asked(spaces):
     def cut() -> bool:
-        return next(s.cut for s in spaces.status() if s.alias == "balancer")
+        return next(s.link_cut for s in spaces.status() if s.alias == "balancer")
 
-    spaces.cut("balancer", 60)
+    spaces.cut_link("balancer", 60)
     assert cut()
-    spaces.join("balancer")
+    spaces.restore_link("balancer")
     assert not cut()
-    spaces.cut("balancer", 0.5)
+    spaces.cut_link("balancer", 0.5)
     wait_until(lambda: not cut(), 5)
     connect(spaces.hosts_file, "balancer").close()
     with pytest.raises(UsageError, match="up to 600 s"):
-        spaces.cut("balancer", 10_000)
+        spaces.cut_link("balancer", 10_000)
 
 
 @pytest.mark.root
 @pytest.mark.lab
 @pytest.mark.long
 def test_what_a_crash_left_is_used_again_or_cleared(tmp_path):
-    lab = Lab.at(tmp_path / "lab", needs={"app": 1}, kind="netns")
-    prefix = Namespaces(lab.folder).prefix
-    others = {name for name in namespaces() if not name.startswith(prefix)}
+    lab = Lab.load(tmp_path / "lab", min_hosts={"app": 1}, kind="netns")
+    prefix = NamespaceNetwork(lab.folder).prefix
+    others = {name for name in namespace_names() if not name.startswith(prefix)}
     try:
         first = lab.up()
         assert lab.up() == first
@@ -97,10 +97,10 @@ def test_what_a_crash_left_is_used_again_or_cleared(tmp_path):
         assert [s.address for s in second] == [s.address for s in first]
         assert [a.pid == b.pid for a, b in zip(first, second, strict=True)] == [True, False, True]
         (lab.folder / "lab.json").write_text('{"kind": "netns", "hosts": {}}')  # as of a lab that never came up whole
-        Lab.at(lab.folder).down()
-        assert not [name for name in namespaces() if name.startswith(prefix)]
+        Lab.load(lab.folder).down()
+        assert not [name for name in namespace_names() if name.startswith(prefix)]
         assert not Path(f"/sys/class/net/{prefix}").exists()
-        assert others <= set(namespaces())
+        assert others <= set(namespace_names())
     finally:
         lab.down()
 
@@ -110,16 +110,16 @@ def test_what_a_crash_left_is_used_again_or_cleared(tmp_path):
 def test_the_other_kind_goes_down_first(tmp_path):
     folder = tmp_path / "lab"
     try:
-        Lab.at(folder, kind="netns").up()
-        assert Lab.at(folder).kind == "netns"
-        other = Lab.at(folder, kind="loopback")
+        Lab.load(folder, kind="netns").up()
+        assert Lab.load(folder).kind == "netns"
+        other = Lab.load(folder, kind="loopback")
         states = other.up()
-        assert not [name for name in namespaces() if name.startswith(Namespaces(folder).prefix)]
+        assert not [name for name in namespace_names() if name.startswith(NamespaceNetwork(folder).prefix)]
         assert all(state.address.startswith("127.") and state.pid for state in states)
-        assert Lab.at(folder).kind == "loopback"
+        assert Lab.load(folder).kind == "loopback"
         assert not read_hosts(other.hosts_file).hosts["web"].may
     finally:
-        Lab.at(folder).down()
+        Lab.load(folder).down()
 
 
 def test_an_ordinary_user_is_shown_the_loopback_lab(tmp_path, monkeypatch):
@@ -138,8 +138,8 @@ def test_an_ordinary_user_is_shown_the_loopback_lab(tmp_path, monkeypatch):
 @pytest.mark.lab
 def test_the_doctor_tries_what_the_hosts_file_allows(spaces):
     checks = check_hosts(spaces.hosts_file, read_hosts(spaces.hosts_file), {})
-    seen = {check.what: check.state for check in checks if check.where == "web" and check.what.startswith("may ")}
+    seen = {check.subject: check.status for check in checks if check.host == "web" and check.subject.startswith("may ")}
     can_delay = subprocess.run(["unshare", "-n", "tc", "qdisc", "add", "dev", "lo", "root", "netem"], check=False)
     delay = "ok" if can_delay.returncode == 0 else "doubt"
     assert seen == {"may sysctl": "ok", "may cgroup": "ok", "may nft": "ok", "may tc": delay, "may system": "ok"}
-    assert sum(check.what == "machine" for check in checks) <= 1
+    assert sum(check.subject == "machine" for check in checks) <= 1

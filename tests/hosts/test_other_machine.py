@@ -16,7 +16,7 @@ from test_death import sshd_session_of
 
 from loadbook.core.errors import LostError, OtherMachineError, UsageError
 from loadbook.hosts import connect
-from loadbook.hosts.in_use import owners_at
+from loadbook.hosts.in_use import lab_lock_owners
 from loadbook.hosts.lab import Lab
 from loadbook.trials.api import run_study
 from recorded import with_studies
@@ -47,7 +47,7 @@ def entering(machine_id: Path) -> tuple[str, ...]:
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """A lab of its own, and what puts another machine in the place of its host `web`."""
-    lab = Lab(tmp_path / "lab", net="127.251.7")
+    lab = Lab(tmp_path / "lab", net_prefix="127.251.7")
     lab.up()
     other = tmp_path / "machine-id"
     other.write_text("0123456789abcdef0123456789abcdef\n")
@@ -57,12 +57,12 @@ def own(tmp_path, monkeypatch):
         pytest.skip("namespaces are not allowed here")
 
     def displace() -> None:
-        web = next(server for server in lab._recorded() if server.alias == "web")
+        web = next(server for server in lab._recorded_servers() if server.alias == "web")
         os.kill(web.pid(), signal.SIGKILL)
-        replace(web, enter=entering(other)).start()
+        replace(web, enter_command=entering(other)).start()
 
     yield lab, displace
-    for server in lab._recorded():
+    for server in lab._recorded_servers():
         server.stop()
     lab.down()
 
@@ -96,5 +96,5 @@ def test_a_run_does_not_go_on_on_another_machine(own: tuple[Lab, Callable[[], No
     with pytest.raises(UsageError, match=r"host web: machine was [0-9a-f]{16}, is [0-9a-f]{16}") as refused:
         run_study(layout, "small", lab.hosts_file)
     assert "--new" in refused.value.hint
-    assert not owners_at(lab.folder / "web/work")
+    assert not lab_lock_owners(lab.folder / "web/work")
     record_property("seen", refused.value.message.splitlines()[-1].strip())

@@ -16,7 +16,7 @@ import pytest
 
 from loadbook.core.errors import HostError
 from loadbook.hosts.inventory import HostEntry
-from loadbook.hosts.polling import Asker, Poller, asker
+from loadbook.hosts.polling import MonitorClient, Poller, connect_monitor
 from loadbook.traces import kinds
 from waiting import wait_until
 
@@ -75,11 +75,11 @@ def exporter(status: bytes = b"200 OK") -> Talk:
 class Counted:
     """Passes on to a real asker, and counts the whole answers."""
 
-    def __init__(self, own: Asker) -> None:
+    def __init__(self, own: MonitorClient) -> None:
         self.own, self.answers = own, 0
 
-    def ask(self) -> str:
-        answer = self.own.ask()
+    def query(self) -> str:
+        answer = self.own.query()
         self.answers += 1
         return answer
 
@@ -89,7 +89,7 @@ class Counted:
 
 def poll(host, entry: HostEntry, source: str) -> tuple[bytes, str]:
     """Ask until there are four answers, or it has ended early."""
-    asked = asker(host, entry, source)
+    asked = connect_monitor(host, entry, source)
     assert asked is not None
     counted = Counted(asked)
     poller = Poller(source, counted, 0.1)
@@ -104,7 +104,7 @@ def test_a_munin_node_is_asked_only_for_what_traces_hold(connect_lab):
     with serving(node(asked=asked)) as port:
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
     assert not problem and set(asked) == {b"list\n", b"fetch cpu\n"}
-    traces = kinds.read(kinds.detect(data) or "", {"munin-driver": data})
+    traces = kinds.read_traces(kinds.detect_format(data) or "", {"munin-driver": data})
     assert not traces.problems and len(traces.times) >= 3
     busy = [row["value"] for row in traces.rows if row["metric"] == "cpu_busy"]
     assert busy and all(value == pytest.approx(0.5, abs=0.2) for value in busy)
@@ -114,7 +114,7 @@ def test_a_node_exporter_is_scraped(connect_lab):
     with serving(exporter()) as port:
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], exporter_port=port), "node-exporter")
     assert not problem
-    traces = kinds.read(kinds.detect(data) or "", {"x": data})
+    traces = kinds.read_traces(kinds.detect_format(data) or "", {"x": data})
     assert not traces.problems
     total = [row["value"] for row in traces.rows if row["metric"] == "memory_total"]
     assert len(total) == len(traces.times) >= 3 and set(total) == {25276510208.0}
@@ -132,7 +132,7 @@ def test_a_node_exporter_is_scraped(connect_lab):
 )
 def test_what_is_no_such_source_is_told_with_what_to_do(source, talk, said, connect_lab):
     with serving(talk) as port, pytest.raises(HostError, match=f"host driver: source {source} .*{said}") as caught:
-        asker(connect_lab(), HostEntry(roles=["driver"], munin_port=port, exporter_port=port), source)
+        connect_monitor(connect_lab(), HostEntry(roles=["driver"], munin_port=port, exporter_port=port), source)
     assert "apt-get install" in (caught.value.hint or "") and "hosts file" in (caught.value.hint or "")
 
 
@@ -140,15 +140,15 @@ def test_nothing_listens_or_nothing_is_wanted(connect_lab):
     with serving(node()) as port:
         pass
     with pytest.raises(HostError, match="does not answer"):
-        asker(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
-    assert asker(connect_lab(), HostEntry(roles=["driver"], munin_port=0), "munin") is None
+        connect_monitor(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
+    assert connect_monitor(connect_lab(), HostEntry(roles=["driver"], munin_port=0), "munin") is None
 
 
 def test_a_node_that_goes_away_ends_the_poller_only(connect_lab):
     with serving(node(answer=b"user.value 1\n")) as port:  # half an answer, then it closes
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
     assert "closed the connection" in problem
-    traces = kinds.read("munin", {"x": data})
+    traces = kinds.read_traces("munin", {"x": data})
     assert not traces.rows and traces.problems
 
 
@@ -178,13 +178,13 @@ def test_a_real_munin_node(connect_lab, tmp_path):
         finally:
             started.terminate()
     assert not problem
-    traces = kinds.read("munin", {"x": data})
+    traces = kinds.read_traces("munin", {"x": data})
     assert {"cpu_busy", "memory_used", "memory_total"} <= {row["metric"] for row in traces.rows}
 
 
 def _answers(host, entry) -> bool:
     try:
-        asker(host, entry, "munin").close()
+        connect_monitor(host, entry, "munin").close()
     except HostError:
         return False
     return True

@@ -117,7 +117,7 @@ def test_20_mb_are_fetched_and_proven(host, tmp_path):
     assert digest == hashlib.sha256((tmp_path / "new" / "big").read_bytes()).hexdigest()
     with pytest.raises(OversizeError, match="has 20,000,000 bytes: only the first 1,000,000 are kept") as cut:
         host.fetch("big", tmp_path / "other", max_bytes=1_000_000)
-    assert (cut.value.size, cut.value.kept) == (20_000_000, 1_000_000)
+    assert (cut.value.size_bytes, cut.value.copied_bytes) == (20_000_000, 1_000_000)
     assert (tmp_path / "other").read_bytes() == (tmp_path / "new" / "big").read_bytes()[:1_000_000]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["new", "other"]
     host.remove("big")
@@ -168,7 +168,7 @@ def test_wait_is_bounded_and_stop_ends_the_group(host):
 def test_closing_ends_jobs_and_a_new_connection_sees_their_code(lab, connect_lab):
     first = connect_lab(run_id="one")
     first.start(Job("with-us", (("sleep", "90"),), 200))
-    first.start(Job("without-us", (("sleep", "91"),), 200, ends_with_us=False))
+    first.start(Job("without-us", (("sleep", "91"),), 200, ends_with_session=False))
     first.close()
     second = connect(lab.hosts_file, "driver", "two")
     try:
@@ -231,9 +231,9 @@ def test_noise_banners_locale_and_closed_forwarding(tmp_path, monkeypatch):
     """A login that prints, another locale, a banner: nothing of it reaches an answer."""
     (tmp_path / "noise").write_text(NOISE)
     extra = f"SetEnv BASH_ENV={tmp_path}/noise LC_ALL=de_DE.UTF-8 TZ=Asia/Tokyo\nBanner {tmp_path}/noise\n"
-    forwarding = sshd.CONFIG.replace("AllowTcpForwarding yes", "AllowTcpForwarding no")
-    monkeypatch.setattr(sshd, "CONFIG", forwarding + extra)
-    noisy = Lab(tmp_path / "lab", hosts={"noisy": ("web",)}, net="127.251.7")
+    forwarding = sshd.CONFIG_TEMPLATE.replace("AllowTcpForwarding yes", "AllowTcpForwarding no")
+    monkeypatch.setattr(sshd, "CONFIG_TEMPLATE", forwarding + extra)
+    noisy = Lab(tmp_path / "lab", hosts={"noisy": ("web",)}, net_prefix="127.251.7")
     try:
         noisy.up()
         host = connect(noisy.hosts_file, "noisy")
@@ -241,7 +241,7 @@ def test_noise_banners_locale_and_closed_forwarding(tmp_path, monkeypatch):
         host.start(Job("quiet", (("echo", "only this"),), 10))
         assert host.wait("quiet", timeout_s=5) == 0
         assert host.get("jobs/quiet/stdout.1", max_bytes=100) == b"only this\n"
-        assert not host.may_forward()
+        assert not host.can_forward()
         with pytest.raises(HostError, match="sshd refuses") as caught:
             host.http_get("127.0.0.1", 80, "/", timeout_s=5)
         assert "AllowTcpForwarding" in caught.value.hint

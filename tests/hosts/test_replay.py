@@ -9,25 +9,25 @@ import pytest
 
 from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
 from loadbook.design.plan import PlannedTrial
-from loadbook.hosts.host import Answer, Completed, Host, Job
-from loadbook.hosts.replay import Recording, ReplayHost
-from loadbook.hosts.tape import BODY_BYTES, Tape, question, tape_name, taped
-from loadbook.records.manifest import read
-from loadbook.traces.sampler import parse
+from loadbook.hosts.host import HttpResponse, CommandResult, Host, Job
+from loadbook.hosts.replay import RecordedRun, ReplayHost
+from loadbook.hosts.tape import MAX_RECORDED_BODY_BYTES, Transcript, call_key, transcript_name, record_host
+from loadbook.records.manifest import read_trial
+from loadbook.traces.sampler import parse_sampler
 from recorded import FIXTURE
 
 RUN = next(FIXTURE.glob("*/"))
 TRIAL = sorted(RUN.glob("trials/*/trial.json"))[0].parent
-RECORD = read(TRIAL)
+RECORD = read_trial(TRIAL)
 # another run that does the same treatment of the same block in another place of its plan
 PLANNED = PlannedTrial("t0077", RECORD.treatment, RECORD.block, 77)
 NAME = "r9-t0077-a3"
 
 
 def host_of(alias, folder) -> Host:
-    host = ReplayHost(Recording(RUN), alias, f"{alias}.test", folder, "r9")
+    host = ReplayHost(RecordedRun(RUN), alias, f"{alias}.test", folder, "r9")
     host.open()
-    host.scene(PLANNED)
+    host.set_trial(PLANNED)
     return host
 
 
@@ -43,7 +43,7 @@ def web(tmp_path) -> Host:
 
 def recorded_start(alias, what) -> tuple[tuple[str, ...], int]:
     """Return the command of a job that was started in the recorded trial, and its process id."""
-    for line in (TRIAL / tape_name(alias)).read_text().splitlines():
+    for line in (TRIAL / transcript_name(alias)).read_text().splitlines():
         entry = json.loads(line)
         if entry["asked"][:2] == ["start", f"{{trial}}-{what}"]:
             return tuple(entry["asked"][2:]), entry["answer"]
@@ -79,7 +79,7 @@ def test_monitors_and_services_run_until_they_are_stopped(web, what):
     assert web.state(job.name).rc == 143
     assert web.exists(f"jobs/{job.name}/stdout.1") is (what == "monitor")
     if what == "monitor":
-        assert parse(web.get(f"jobs/{job.name}/stdout.1", max_bytes=10**7)).rows
+        assert parse_sampler(web.get(f"jobs/{job.name}/stdout.1", max_bytes=10**7)).rows
 
 
 def test_clocks_and_pages_answer_in_the_order_of_then(driver):
@@ -110,9 +110,9 @@ def test_what_was_not_recorded_is_refused_and_named(driver, tmp_path):
         with pytest.raises(HostError, match=where):
             ask()
     with pytest.raises(HostError, match=r"t0001: run .* has no trial of baseline in block 99"):
-        driver.scene(PlannedTrial("t0001", "baseline", 99, 1))
+        driver.set_trial(PlannedTrial("t0001", "baseline", 99, 1))
     with pytest.raises(DataError, match="no recorded trial"):
-        Recording(tmp_path)
+        RecordedRun(tmp_path)
 
 
 class Answering:
@@ -121,35 +121,35 @@ class Answering:
     workdir = "/w"
 
     def run(self, argv, *, timeout_s):
-        return Completed(3, b"\xff\x00\n", "é".encode())
+        return CommandResult(3, b"\xff\x00\n", "é".encode())
 
     def http_get(self, address, port, path, *, timeout_s):
-        return Answer(200, {}, b"x" * (BODY_BYTES + (path == "/large")))
+        return HttpResponse(200, {}, b"x" * (MAX_RECORDED_BODY_BYTES + (path == "/large")))
 
-    def scene(self, planned):
+    def set_trial(self, planned):
         pass
 
 
 def test_a_tape_gives_bytes_back_and_says_when_a_body_was_too_large(tmp_path):
-    host = taped(Answering(), "r1")
+    host = record_host(Answering(), "r1")
     host.run(["cat", "/w/jobs/r1-t0001-a2-web/x"], timeout_s=1)
     host.http_get("a", 1, "/", timeout_s=1)
     host.http_get("a", 1, "/large", timeout_s=1)
-    (tmp_path / "tape").write_bytes(host.take())
-    assert host.take() == b""
-    tape = Tape(tmp_path / "tape")
-    asked = question("run", ["cat", "/other/jobs/r2-t0009-a1-web/x"], "/other", "r2")
-    assert tape.completed(asked) == (3, b"\xff\x00\n", "é".encode())
-    assert len(tape.page(("http_get", "a:1/")).body) == BODY_BYTES
+    (tmp_path / "tape").write_bytes(host.take_transcript())
+    assert host.take_transcript() == b""
+    tape = Transcript(tmp_path / "tape")
+    asked = call_key("run", ["cat", "/other/jobs/r2-t0009-a1-web/x"], "/other", "r2")
+    assert tape.command_result(asked) == (3, b"\xff\x00\n", "é".encode())
+    assert len(tape.http_response(("http_get", "a:1/")).body) == MAX_RECORDED_BODY_BYTES
     with pytest.raises(KeyError):
-        tape.page(("http_get", "a:1/large"))
+        tape.http_response(("http_get", "a:1/large"))
     (tmp_path / "tape").write_text("{}\n")
     with pytest.raises(DataError, match="tape:1: not an answer"):
-        Tape(tmp_path / "tape")
+        Transcript(tmp_path / "tape")
 
 
 def test_a_command_that_failed_then_fails_again_when_it_must_not(driver, monkeypatch):
-    monkeypatch.setattr(Tape, "completed", lambda tape, asked: Completed(1, b"", b"no"))
+    monkeypatch.setattr(Transcript, "command_result", lambda tape, asked: CommandResult(1, b"", b"no"))
     assert driver.run(["false"], timeout_s=1).rc == 1
     with pytest.raises(CommandError, match="exit code 1"):
         driver.run(["false"], timeout_s=1, check=True)

@@ -23,9 +23,9 @@ def limited(tmp_path, monkeypatch) -> Iterator[Callable[[str], Lab]]:
 
     def lab(setting: str) -> Lab:
         name = setting.split()[0]
-        lines = [setting if line.startswith(f"{name} ") else line for line in sshd.CONFIG.splitlines()]
-        monkeypatch.setattr(sshd, "CONFIG", "\n".join(lines) + "\n")
-        made.append(Lab(tmp_path / "lab", hosts={"few": ("web",)}, net="127.251.9"))
+        lines = [setting if line.startswith(f"{name} ") else line for line in sshd.CONFIG_TEMPLATE.splitlines()]
+        monkeypatch.setattr(sshd, "CONFIG_TEMPLATE", "\n".join(lines) + "\n")
+        made.append(Lab(tmp_path / "lab", hosts={"few": ("web",)}, net_prefix="127.251.9"))
         return made[-1]
 
     yield lab

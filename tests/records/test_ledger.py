@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.core.errors import DataError
-from loadbook.records.ledger import Ledger, read_ledger, states
+from loadbook.records.ledger import Ledger, read_ledger, trial_states
 
 
 @pytest.fixture
@@ -21,17 +21,17 @@ def path(tmp_path):
 def test_states_follow_the_last_attempt(path):
     entries = read_ledger(path)
     assert [e["n"] for e in entries] == [1, 2, 3, 4]
-    state = states(entries)["t0001"]
+    state = trial_states(entries)["t0001"]
     assert (state.attempt, state.status) == (2, None)
-    assert states(entries[:3])["t0001"].reason == "ligne coup\u00e9e"
+    assert trial_states(entries[:3])["t0001"].reason == "ligne coup\u00e9e"
 
 
 def test_a_final_trial_stays_so_until_it_is_reopened(path):
     with Ledger(path) as ledger:
         ledger.append("ended", trial="t0001", attempt=2, status="lost", reason="gone", final=True)
-        assert states(ledger.entries)["t0001"].final
+        assert trial_states(ledger.entries)["t0001"].final
         ledger.append("reopened", trial="t0001")
-    state = states(read_ledger(path))["t0001"]
+    state = trial_states(read_ledger(path))["t0001"]
     assert (state.status, state.attempt, state.final) == ("lost", 2, False)
 
 
@@ -47,7 +47,7 @@ def test_every_torn_tail_is_ignored_and_cut_by_the_next_writer(path):
         assert len(read_ledger(path)) == 3
     with Ledger(path) as ledger:
         ledger.append("ended", trial="t0001", attempt=2, status="ok")
-    assert states(read_ledger(path))["t0001"].status == "ok"
+    assert trial_states(read_ledger(path))["t0001"].status == "ok"
 
 
 def test_a_damaged_or_missing_line_is_an_error_with_its_number(path):

@@ -32,47 +32,47 @@ def limited(folder: Path, *lines: str) -> str:
 def test_a_file_that_was_there_stays_and_nothing_is_left_of_the_new_one(tmp_path, record_property):
     old = tmp_path / "old.json"
     old.write_text("old")
-    said = limited(tmp_path, "from loadbook.records.atomic import write_atomic",
+    message = limited(tmp_path, "from loadbook.records.atomic import write_atomic",
                    f"write_atomic(folder / 'old.json', b'x' * {2 * LIMIT})")  # fmt: skip
-    assert "no room: 39.1" in said
-    assert "needed" in said
-    assert "free (File too large)" in said
-    assert said.endswith(f"'{old}'")
+    assert "no room: 39.1" in message
+    assert "needed" in message
+    assert "free (File too large)" in message
+    assert message.endswith(f"'{old}'")
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("old.json", "old")]
-    record_property("seen", said.partition(": ")[2].replace("\xa0", " "))
+    record_property("seen", message.partition(": ")[2].replace("\xa0", " "))
 
 
 def test_a_table_is_written_whole_or_not_at_all(tmp_path):
-    said = limited(
+    message = limited(
         tmp_path, "import pyarrow, random", "from loadbook.records.schema import write_arrow",
         "table = pyarrow.table({'x': [random.random() for _ in range(20000)]})",
         "write_arrow(folder / 'new.parquet', table)",
     )  # fmt: skip
-    assert "no room: " in said
+    assert "no room: " in message
     assert not list(tmp_path.iterdir())
 
 
 def test_rows_of_requests_are_written_whole_or_not_at_all(tmp_path):
     log = "".join(f"{1_700_000_000_000_000 + k * 977}\t200\t{(k * 7919) % 100_000}\n" for k in range(40_000))
     (tmp_path / "h2load.log").write_text(log)
-    said = limited(
-        tmp_path, "from loadbook.requests.api import summarise", "from loadbook.requests.store import Store",
-        "with Store(folder / 'requests' / 'new.parquet') as store:",
+    message = limited(
+        tmp_path, "from loadbook.requests.api import summarise", "from loadbook.requests.store import RequestWriter",
+        "with RequestWriter(folder / 'requests' / 'new.parquet') as store:",
         "    summarise(folder / 'h2load.log', 'h2load', store=store)",
     )  # fmt: skip
-    assert "no room: " in said
+    assert "no room: " in message
     assert not list((tmp_path / "requests").iterdir())
 
 
 def test_a_line_of_the_ledger_that_did_not_fit_is_not_there_and_the_next_one_is(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    said = limited(
+    message = limited(
         tmp_path, "from loadbook.records.ledger import Ledger", "ledger = Ledger(folder / 'ledger.jsonl')",
         "ledger.append('run-started', trials=1)", "try:", f"    ledger.append('looked', text='x' * {2 * LIMIT})",
         "except OSError as error:", "    ledger.append('run-resumed')", "    raise",
     )  # fmt: skip
-    assert "no room: " in said
-    assert str(path) in said
+    assert "no room: " in message
+    assert str(path) in message
     assert [entry["event"] for entry in read_ledger(path)] == ["run-started", "run-resumed"]
     assert path.read_bytes().endswith(b"\n")
     with Ledger(path) as ledger:
@@ -81,9 +81,9 @@ def test_a_line_of_the_ledger_that_did_not_fit_is_not_there_and_the_next_one_is(
 
 
 def test_a_command_says_it_without_a_traceback(tmp_path):
-    said = limited(tmp_path, "import sys", "from loadbook import cli",
+    message = limited(tmp_path, "import sys", "from loadbook import cli",
                    "from loadbook.records.atomic import write_atomic",
                    f"cli.cli = lambda **given: write_atomic(folder / 'x', b'x' * {2 * LIMIT})",
                    "try:", "    cli.main()", "except SystemExit as stop:", "    assert stop.code == 4",
                    "    sys.exit(1)")  # fmt: skip
-    assert said == "  next: free some space there, then give the same command again: nothing half-written was kept"
+    assert message == "  next: free some space there, then give the same command again: nothing half-written was kept"

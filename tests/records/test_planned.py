@@ -8,7 +8,7 @@ import pytest
 
 from loadbook.records.layout import RunPaths
 from loadbook.records.ledger import Ledger
-from loadbook.records.planned import as_it_stands, is_complete, known_trials
+from loadbook.records.planned import current_plan, is_run_complete, all_planned_trials
 
 ARMS = ("a", "b")
 
@@ -39,15 +39,15 @@ ENDED, EARLY = {"event": "run-ended"}, {"event": "run-ended", "blocks": 2}
 )
 def test_blocks_come_and_go_by_what_the_ledger_says(entries, blocks, more):
     before = dict(PLAN)
-    found = as_it_stands(PLAN, [{"event": "run-started"}, *entries])
-    assert (found["blocks"], found["added"], found["seed"]) == (blocks, more, 1)
-    assert found["trials"] == trials(1, blocks)
+    plan = current_plan(PLAN, [{"event": "run-started"}, *entries])
+    assert (plan["blocks"], plan["added"], plan["seed"]) == (blocks, more, 1)
+    assert plan["trials"] == trials(1, blocks)
     assert before == PLAN
 
 
 def test_a_plan_of_which_the_ledger_says_nothing_is_itself():
-    assert as_it_stands(PLAN, [{"event": "run-started"}, ENDED]) is PLAN
-    assert known_trials(PLAN, []) == PLAN["trials"]
+    assert current_plan(PLAN, [{"event": "run-started"}, ENDED]) is PLAN
+    assert all_planned_trials(PLAN, []) == PLAN["trials"]
 
 
 def test_a_run_is_complete_until_blocks_are_added(tmp_path):
@@ -55,5 +55,5 @@ def test_a_run_is_complete_until_blocks_are_added(tmp_path):
     with Ledger(paths.ledger) as ledger:
         for event in ("run-started", "run-ended", "blocks-added", "run-resumed", "run-ended"):
             ledger.append(event)
-            seen.append(is_complete(paths))
+            seen.append(is_run_complete(paths))
     assert seen == [False, True, False, False, True]

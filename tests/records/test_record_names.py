@@ -14,7 +14,7 @@ from loadbook.records import manifest
 from recorded import copy_recorded_run, run_of
 
 pytestmark = pytest.mark.fault(49)
-WAYS_OUT = ("../../../etc/passwd", "/etc/passwd", "a/../../b", "..", "a\0b")
+ESCAPING_NAMES = ("../../../etc/passwd", "/etc/passwd", "a/../../b", "..", "a\0b")
 PLACES = {
     "what a driver printed": lambda record, way: record["drivers"][0].update(stdout=way),
     "what it wrote to stderr": lambda record, way: record["drivers"][0].update(stderr=way),
@@ -29,12 +29,12 @@ PLACES = {
 @pytest.mark.parametrize("place", PLACES)
 def test_a_way_out_of_the_trials_folder_is_refused(tmp_path: Path, place: str) -> None:
     folder = next(path for path in sorted((run_of(copy_recorded_run(tmp_path)) / "trials").iterdir()))
-    whole: dict[str, Any] = json.loads((folder / manifest.NAME).read_text())
-    assert manifest.read(folder).files
-    for way in WAYS_OUT:
+    whole: dict[str, Any] = json.loads((folder / manifest.RECORD_NAME).read_text())
+    assert manifest.read_trial(folder).files
+    for way in ESCAPING_NAMES:
         record = json.loads(json.dumps(whole))
         PLACES[place](record, way)
-        (folder / manifest.NAME).write_text(json.dumps(record))
+        (folder / manifest.RECORD_NAME).write_text(json.dumps(record))
         with pytest.raises(DataError) as refused:
-            manifest.read(folder)
+            manifest.read_trial(folder)
         assert silent(refused.value.message) and refused.value.exit_code == 4

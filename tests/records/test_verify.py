@@ -42,13 +42,13 @@ def test_everything_that_was_touched_is_named(layout, raw, monkeypatch, capsys):
     (raw / "trials/t0005/trial.json").write_text("{")
     shutil.rmtree(raw / "trials/t0006")
     shutil.copytree(raw / "trials/t0007", raw / "trials/again")
-    record = manifest.read(raw / "trials/t0007").model_copy(update={"attempt": 9})
+    record = manifest.read_trial(raw / "trials/t0007").model_copy(update={"attempt": 9})
     (raw / "trials/again/trial.json").write_text(record.model_dump_json())
     assert exit_code(monkeypatch, "verify", STUDY) == 4
     *lines, last = capsys.readouterr().out.splitlines()
     at = raw.relative_to(layout.root)
-    found = {tuple(line.split(":")[0].split()) for line in lines}
-    assert found == {
+    findings = {tuple(line.split(":")[0].split()) for line in lines}
+    assert findings == {
         ("changed", f"{at}/trials/t0002/stdout-driver"),
         ("missing", f"{at}/trials/t0003/monitor-web"),
         ("extra", f"{at}/trials/t0004/config-web-web/left"),
@@ -73,20 +73,20 @@ def test_a_ledger_that_is_gone_or_damaged_is_a_finding(layout, raw, harm, kind):
 
 def test_a_new_run_keeps_checksums_of_everything(layout, raw, monkeypatch, capsys):
     paths = layout.run(STUDY, run_study(layout, STUDY, raw / "hosts.toml", blocks=1))
-    kept = verify_run(paths)
-    assert (kept.findings, kept.uncovered) == ([], [])
+    result = verify_run(paths)
+    assert (result.findings, result.uncovered) == ([], [])
     assert set(read_ledger(paths.ledger)[-1]["files"]) >= {
         "plan.json",
         "run.json",
         "study.toml",
         "facts/web-after.json",
     }
-    for change in (paths.plan, paths.trials / "t0001" / "trial.json"):
+    for change in (paths.plan_json, paths.trials / "t0001" / "trial.json"):
         change.write_bytes(change.read_bytes() + b"\n")
     (paths.raw / "notes.txt").write_text("mine")
-    paths.hosts.unlink()
-    found = {(f.kind, f.path.name) for f in verify_run(paths).findings}
-    assert found == {
+    paths.hosts_toml.unlink()
+    findings = {(f.kind, f.path.name) for f in verify_run(paths).findings}
+    assert findings == {
         ("changed", "plan.json"),
         ("changed", "trial.json"),
         ("extra", "notes.txt"),

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from loadbook.core.gates import GATES
+from loadbook.core.gates import RULE_INFO
 from loadbook.design.batch_file import BatchSpec
-from loadbook.design.study import Gates, Study
+from loadbook.design.study import ValidityLimits, Study
 from loadbook.hosts.inventory import HostsFile
 
 FILLED_IN = {"config_text", "plan_text"}  # by loadbook, from the files that stand beside a study
@@ -123,7 +123,7 @@ def meaning(kind: type[BaseModel], name: str) -> str:
     key = kind.model_fields[name].alias or name
     docs = (doc_of(one).of(key) for one in kind.__mro__ if issubclass(one, BaseModel))
     said = next(filter(None, docs), "") or kind.model_fields[name].description or ""
-    of = [f"`{gate.name}`" for gate in GATES.values() if kind is Gates and name in gate.thresholds]
+    of = [f"`{gate.name}`" for gate in RULE_INFO.values() if kind is ValidityLimits and name in gate.thresholds]
     return f"{said.rstrip('.')} ({', '.join(of)})" if of else said.rstrip(".")
 
 

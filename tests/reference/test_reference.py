@@ -8,7 +8,7 @@ from reference_pages import COMMAND, FOLDER, PAGES
 
 import loadbook
 from loadbook.cli import COMMANDS
-from loadbook.core.gates import GATES
+from loadbook.core.gates import RULE_INFO
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -45,4 +45,4 @@ def test_links_lead_somewhere(name: str) -> None:
 
 def test_every_threshold_of_a_gate_says_whose_it_is() -> None:
     text = (FOLDER / "study-file.md").read_text()
-    assert [g.name for g in GATES.values() if g.thresholds and f"`{g.name}`" not in text] == []
+    assert [g.name for g in RULE_INFO.values() if g.thresholds and f"`{g.name}`" not in text] == []

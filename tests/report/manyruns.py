@@ -39,14 +39,14 @@ def add(
     run = time.strftime("%Y%m%d-%H%M%S", time.gmtime(at))
     layout = make_project(root, arms(effect), run=run, blocks=8, traces=False, doubt=None, dice=round(at) % 9973)
     paths = layout.run(STUDY, run)
-    told, plan = read_json(paths.run_json), read_json(paths.plan)
+    told, plan = read_json(paths.run_json), read_json(paths.plan_json)
     facts = {path: read_json(path) for path in paths.facts.glob("*.json")}
     told |= {"started": at, "ended": at + 600}
     for fact in facts.values():
         fact["machine"] = {"value": machine, "kind": "identity"}
     if change:
         change(told, plan, {path.stem: fact for path, fact in facts.items()})
-    for path, content in [(paths.run_json, told), (paths.plan, plan), *facts.items()]:
+    for path, content in [(paths.run_json, told), (paths.plan_json, plan), *facts.items()]:
         write_json(path, content)
     if ended:
         with Ledger(paths.ledger) as ledger:

@@ -15,16 +15,16 @@ import numpy as np
 import pandas as pd
 from scipy import stats as sps
 
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.design.study import Study
-from loadbook.stats.claims.judge import Judged, replay
+from loadbook.stats.claims.judge import ClaimResult, check_claims
 from loadbook.stats.result import (
     VERDICT_ORDER,
     Analysis,
     Comparison,
     ErrorSummary,
     Forecast,
-    Row,
+    AnalysisRow,
     Verdict,
     VerdictKind,
 )
@@ -151,7 +151,7 @@ def mock(case: str = "plain") -> Mock:
     analysis = _analysis(arms, values, name, margin, blocks)
     if case == "aa_failed":
         said = "No verdict: the laboratory contradicts itself (the A/A arm differs from the baseline)."
-        analysis = replace(analysis, laboratory=said)
+        analysis = replace(analysis, aa_failure=said)
     errors = _errors(values, arms)
     trials = _trials(values, arms)
     return Mock(
@@ -170,12 +170,12 @@ class Tables:
     measurements: pd.DataFrame
 
 
-def judged(m: Mock, study: Study | None = None) -> list[Judged]:
+def judged(m: Mock, study: Study | None = None) -> list[ClaimResult]:
     """The study's claims, judged by the invented trials."""
     name, statistic = m.analysis.metric, m.analysis.statistic
     parts = [m.values.assign(metric=name, statistic=statistic), m.errors.assign(metric="errors", statistic="count")]
     measurements = pd.concat(parts)[["trial", "metric", "statistic", "value"]].assign(driver="*")
-    return replay(study or m.study, Tables(study or m.study, m.trials, measurements), m.analysis)
+    return check_claims(study or m.study, Tables(study or m.study, m.trials, measurements), m.analysis)
 
 
 def _plan(arms: tuple[Arm, ...], blocks: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -204,11 +204,11 @@ def _values(plan: pd.DataFrame, arms: tuple[Arm, ...], level: float, rng: np.ran
 
 def _analysis(arms: tuple[Arm, ...], values: pd.DataFrame, metric: str, margin: float, blocks: int) -> Analysis:
     wide = values[values["valid"]].pivot_table(index="block", columns="treatment", values="value")
-    statistic = metric_of(metric).default_statistic
+    statistic = get_metric(metric).default_statistic
     rows = [_row(arm, arms[0], wide, values, metric, statistic, margin) for arm in arms]
     treatments = [r for r in rows if r.kind == "treatment"]
 
-    def key(row: Row) -> tuple[int, float]:
+    def key(row: AnalysisRow) -> tuple[int, float]:
         assert row.verdict
         return VERDICT_ORDER.index(row.verdict.kind), -abs(row.verdict.comparison.effect or 0)
 
@@ -219,18 +219,18 @@ def _analysis(arms: tuple[Arm, ...], values: pd.DataFrame, metric: str, margin: 
 
 def _row(
     arm: Arm, base: Arm, wide: pd.DataFrame, values: pd.DataFrame, metric: str, statistic: str, margin: float
-) -> Row:
+) -> AnalysisRow:
     own = values[values["treatment"] == arm.key]
     summary = _error_summary(arm, len(own))
     level = float(wide[arm.key].median()) if arm.key in wide else None
     half = level * 0.01 if level else None
     if arm.kind == "baseline":
-        return Row(arm.key, arm.label, "baseline", level, half, len(own), int(own["valid"].sum()), None, summary)
+        return AnalysisRow(arm.key, arm.label, "baseline", level, half, len(own), int(own["valid"].sum()), None, summary)
     comparison = _comparison(arm, base, wide, metric, statistic)
     kind, reason = _kind(arm, comparison, metric, margin)
     forecast = Forecast(9, 4, 21) if kind == "undecided" else None
     passed = _passed(arm, comparison) if arm.kind != "treatment" else None
-    return Row(
+    return AnalysisRow(
         arm.key, arm.label, arm.kind, level, half, len(own), int(own["valid"].sum()),  # type: ignore[arg-type]
         Verdict(kind, comparison, margin, forecast, reason), summary, passed, arm.expected,
     )  # fmt: skip
@@ -262,7 +262,7 @@ def _kind(arm: Arm, comparison: Comparison, metric: str, margin: float) -> tuple
     excludes = comparison.ci95[0] > 0 or comparison.ci95[1] < 0
     inside = -margin < comparison.ci90[0] and comparison.ci90[1] < margin
     if excludes and not inside:
-        return ("better" if (comparison.effect > 0) == (metric_of(metric).better == "higher") else "worse"), None
+        return ("better" if (comparison.effect > 0) == (get_metric(metric).better == "higher") else "worse"), None
     if excludes:
         return "small", None
     return ("equivalent" if inside else "undecided"), None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loadbook.core.metrics import metric
+from loadbook.core.metrics import get_metric
 from loadbook.design.plan import Plan, make_plan
 from loadbook.design.study import Study
 from loadbook.records import manifest
@@ -115,7 +115,7 @@ def make_project(
 
 def _write_raw(layout: Layout, plan: Plan, run: str) -> None:
     paths, study = layout.run(plan.study.name, run), plan.study
-    manifest.write_json(paths.plan, plan.to_json())
+    manifest.write_json(paths.plan_json, plan.to_json())
     hosts = {"driver-1": {"roles": ["driver"], "cpus": [1]}, "web-1": {"roles": ["web"], "cpus": [0]}}
     manifest.write_json(paths.run_json, {
         "study": study.name, "run": run, "subset": plan.subset, "schema_version": 1, "started": STARTED,
@@ -149,8 +149,8 @@ def _publish(paths: Any, study: Study, planned: Any, run: str) -> None:
         study=study.name, run=run, trial=planned.trial, treatment=planned.treatment, factors={}, block=planned.block,
         slot=planned.slot, attempt=1, status="ok", tool="wrk", workload={}, drivers=[driver],
     )  # fmt: skip
-    manifest.seal(staged, record)
-    manifest.publish(staged, paths.trial(planned.trial))
+    manifest.seal_trial(staged, record)
+    manifest.publish_trial(staged, paths.trial(planned.trial))
 
 
 def _write_tables(
@@ -211,7 +211,7 @@ def _measure(arm: Arm, planned: Any, dice: random.Random) -> list[dict[str, Any]
         ("latency", "p99", p50 * 4 * math.exp(dice.gauss(0, 0.10))),
     ]  # fmt: skip
     return [
-        {"driver": "*", "metric": m, "statistic": s, "value": float(v), "unit": metric(m).unit, "text": None}
+        {"driver": "*", "metric": m, "statistic": s, "value": float(v), "unit": get_metric(m).unit, "text": None}
         for m, s, v in values
     ]
 

@@ -21,12 +21,12 @@ from loadbook.records.rundata import RunData, load_run
 from loadbook.report.backends import BackendsPage
 from loadbook.report.effects import EffectsPage
 from loadbook.report.figures import connections
-from loadbook.report.html import forbidden
+from loadbook.report.html import forbidden_content
 from loadbook.report.quality import QualityPage
 from loadbook.stats import pooling
-from loadbook.stats.claims.judge import replay
-from loadbook.stats.parts import parts_of
-from loadbook.stats.result import Row
+from loadbook.stats.claims.judge import check_claims
+from loadbook.stats.parts import strata_of
+from loadbook.stats.result import AnalysisRow
 
 STUDIES = Path(loadbook.__file__).parents[2] / "studies"
 NOTEBOOK = STUDIES.parent / "notebooks" / "backend_modes.ipynb"
@@ -74,8 +74,8 @@ def test_one_way_is_fastest_near_and_remote(page: BackendsPage) -> None:
 
 
 def test_each_condition_has_its_own_baseline_and_checks(page: BackendsPage) -> None:
-    near, remote = page.parts.values()
-    assert list(page.parts) == ["near", "remote"]
+    near, remote = page.strata.values()
+    assert list(page.strata) == ["near", "remote"]
     assert near.analysis.baseline == "near-proxy" and remote.analysis.baseline == "remote-proxy"
     rows = {row.treatment: row for row in page.analysis.rows}
     assert rows["remote-control"].verdict.comparison.baseline == "remote-proxy"
@@ -151,14 +151,14 @@ def test_every_block_is_clean(page: BackendsPage) -> None:
     assert called[:5] == ["scope", "answer", "trust", "effects", "connections"] and called[-1] == "provenance"
     for name in called:
         block = getattr(page, name)()
-        assert not forbidden(f"<!DOCTYPE html><html><body>{block.html}</body></html>"), name
+        assert not forbidden_content(f"<!DOCTYPE html><html><body>{block.html}</body></html>"), name
         assert not FORBIDDEN.search(block.text), (name, FORBIDDEN.search(block.text))
 
 
 @functools.cache
 def drawn(case: str, root: Path, narrow: bool):
     page = project(root)
-    found = pooling.opened(page.data.traces, page.data.trials, ["app"])
+    found = pooling.connections_per_request(page.data.traces, page.data.trials, ["app"])
     if case == "none-opened":
         found["value"] = 0.0
     if case == "excluded":
@@ -179,12 +179,12 @@ def test_texts_are_whole_and_apart(case: str, narrow: bool, tmp_path: Path) -> N
      (0.25, "1 for 4 requests")],
 )  # fmt: skip
 def test_connections_per_request_in_words(value: float, said: str) -> None:
-    assert pooling.words(value) == said
+    assert pooling.per_request_text(value) == said
 
 
 def test_a_study_without_conditions_is_one_part(page: BackendsPage) -> None:
     plain = replace(page.data, study=page.data.study.model_copy(update={"apart": None}))
-    assert list(parts_of(plain)) == [""]
+    assert list(strata_of(plain)) == [""]
 
 
 def test_what_is_judged_apart_needs_a_baseline_under_every_condition(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_what_is_judged_apart_needs_a_baseline_under_every_condition(tmp_path: P
 
 def test_the_article_is_judged_alike_with_and_without_the_page(tmp_path: Path) -> None:
     void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5})
-    found = {one.claim.claim: one.finding for one in replay(void.data.study, void.data)}
+    found = {one.claim.claim: one.finding for one in check_claims(void.data.study, void.data)}
     near, remote = (found[f"pooled http_proxy is the best backend ({where})"] for where in ("near", "remote"))
     assert near.outcome == "unchecked" and near.evidence.startswith("No verdict: the laboratory contradicts itself.")
     assert remote.outcome == "holds" and remote.evidence in void.published().text
@@ -222,7 +222,7 @@ def test_every_page_judges_conditions_apart(page: BackendsPage) -> None:
 
 def test_one_baseline_that_is_asked_for_holds_under_every_condition(page: BackendsPage) -> None:
     asked = EffectsPage(page.data, "near-fastcgi")
-    assert list(asked.parts) == [""]
+    assert list(asked.strata) == [""]
     assert {row.verdict.comparison.baseline for row in asked.analysis.of_kind("treatment")} == {"near-fastcgi"}
 
 
@@ -236,12 +236,12 @@ def test_a_cell_judges_conditions_apart_as_the_page_does(page: BackendsPage) -> 
     run = Run(page.data)
     own = run.compare()
     rows = own.frame[own.frame["verdict"].notna()]
-    shown = {(part, row.treatment, row.verdict.kind) for part, one in page.parts.items() for row in verdicts_of(one)}
+    shown = {(part, row.treatment, row.verdict.kind) for part, one in page.strata.items() for row in verdicts_of(one)}
     assert set(rows[["regime", "treatment", "verdict"]].itertuples(index=False, name=None)) == shown
     assert own.changed == ()
     assert list(run.compare(treatments="remote-pooled").groups) == ["remote"]
     assert "against the baseline." in repr(run.plot.effects())
 
 
-def verdicts_of(part: EffectsPage) -> list[Row]:
+def verdicts_of(part: EffectsPage) -> list[AnalysisRow]:
     return [row for row in part.analysis.rows if row.verdict]

@@ -19,8 +19,8 @@ from loadbook.records.rundata import RunData, load_run
 from loadbook.report.balancers import BalancersPage
 from loadbook.report.figures import scaling
 from loadbook.report.figures.common import SMALLEST_PT, to_svg
-from loadbook.report.html import forbidden
-from loadbook.report.parameters import literals
+from loadbook.report.html import forbidden_content
+from loadbook.report.parameters import parse_literals
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "lb_vs_single.ipynb"
 FORBIDDEN = re.compile(r"significant|(?<!against )\bsame\b(?! against)|proves?\b|no effect|\bnan\b", re.IGNORECASE)
@@ -122,15 +122,15 @@ def test_services_that_do_not_count_are_said_to_be_unchecked(recorded: RunData) 
 
 def test_a_price_carries_the_interval_of_the_rate(recorded: RunData) -> None:
     page = page_of(recorded, prices=PRICES | {"external": {"balancer": 1000}})
-    found = page.prices.of
-    assert (found["node"].month, found["two"].month, found["cloud"].month) == (900, 2700, 2800)
-    level = page.analysis.row("node").level
+    found = page.prices.by_treatment
+    assert (found["node"].per_month, found["two"].per_month, found["cloud"].per_month) == (900, 2700, 2800)
+    level = page.analysis.row("node").median
     change = page.analysis.row("two").verdict.comparison
-    assert found["two"].thousand == pytest.approx(2700 / (level * (1 + change.effect) / 1000))
-    assert found["two"].bounds == pytest.approx(
+    assert found["two"].per_1000 == pytest.approx(2700 / (level * (1 + change.effect) / 1000))
+    assert found["two"].interval == pytest.approx(
         tuple(2700 / (level * (1 + bound) / 1000) for bound in reversed(change.ci95))
     )
-    head = page.table().columns[-1].head
+    head = page.effects_table().columns[-1].header
     assert head == "yen per 1,000/s" and head in page.effects().text
     said, _, table = page.value().text.partition("\n")
     assert re.search(r"L4, 2 nodes +2,700 +3\d\.\d", table)
@@ -144,29 +144,29 @@ def test_a_price_carries_the_interval_of_the_rate(recorded: RunData) -> None:
 
 def test_missing_prices_are_named_not_taken_for_nothing(recorded: RunData) -> None:
     page = page_of(recorded)  # the cloud's balancer has no price
-    assert "cloud" not in page.prices.of
+    assert "cloud" not in page.prices.by_treatment
     assert "no price for external balancer in the hosts file" in page.value().text
     bare = page_of(recorded, prices=None)
     assert bare.value().text.startswith(
         "Not known: no price for www1, www2, external balancer and 3 more in the hosts file"
     )
-    assert [c.head for c in bare.table().columns][-1] == "With errors"
+    assert [c.header for c in bare.effects_table().columns][-1] == "With errors"
 
 
 def test_what_was_offered_and_answered_is_a_lower_bound(recorded: RunData) -> None:
     trials = recorded.trials.copy()
     trials["gates"] = [["offered_ceiling"] if t == "two" else list(g) for t, g in trials[["treatment", "gates"]].values]
     page = page_of(replace(recorded, trials=trials))
-    assert page.limited == ["two"]
-    assert page.prices.of["two"].text.startswith("at most ")
-    found = scaling.points(page.analysis, {"two": 2}, {"two": "l4"}, page.limited)
+    assert page.unsaturated == ["two"]
+    assert page.prices.by_treatment["two"].text.startswith("at most ")
+    found = scaling.points(page.analysis, {"two": 2}, {"two": "l4"}, page.unsaturated)
     assert found[0].text.startswith("at least ")
 
 
 def test_every_block_is_safe_honest_and_whole(recorded: RunData) -> None:
     page = page_of(recorded)
     for block in (page.answer(), page.effects(), page.scaling(), page.spread(), page.value()):
-        assert not forbidden(f"<!DOCTYPE html><html><body>{block.html}</body></html>")
+        assert not forbidden_content(f"<!DOCTYPE html><html><body>{block.html}</body></html>")
         assert not FORBIDDEN.search(block.text), block.text
 
 
@@ -195,4 +195,4 @@ def test_the_notebook_calls_what_the_page_has() -> None:
     assert called[:7] == ["scope", "answer", "trust", "effects", "errors", "scaling", "spread"]
     assert called[-1] == "provenance" and "value" in called
     assert all(callable(getattr(BalancersPage, name)) for name in called)
-    assert set(inspect.signature(loadbook.balancers_page).parameters) == set(literals(cells[0]))
+    assert set(inspect.signature(loadbook.balancers_page).parameters) == set(parse_literals(cells[0]))

@@ -18,8 +18,8 @@ from commands import exit_code
 from controllers import loadbook
 from loadbook.records.layout import Layout
 from loadbook.report import notebooks
-from loadbook.report.batch.page import HOME
-from loadbook.report.html import forbidden
+from loadbook.report.batch.page import HOME_LINK
+from loadbook.report.html import forbidden_content
 from recorded import FIXTURE, INCLUDED, STUDIES, STUDY, with_studies
 from waiting import wait_until
 
@@ -30,7 +30,7 @@ SUMMARY = {
     "verdict": {"kind": "better", "word": "faster", "glyph": "▲", "sentence": "one is faster by 6 %."},
 }  # fmt: skip
 SAYS = (
-    f"from IPython.display import display; display({{'{notebooks.DONE}': {{**{SUMMARY}, 'study': study}}}}, raw=True)"
+    f"from IPython.display import display; display({{'{notebooks.DONE_MIME}': {{**{SUMMARY}, 'study': study}}}}, raw=True)"
 )
 # says who it is, and waits to be killed, the first time that it is executed
 WAITS = """import os, time, pathlib
@@ -113,7 +113,7 @@ def test_an_entry_is_run_reported_and_a_row(layout):
     (row,) = kept(layout)["entries"]
     assert json.loads(out) == kept(layout)
     assert (row["state"], row["run"], row["summary"]["valid"]) == ("done", *layout.runs("first"), 4)
-    assert notebooks.finished(layout.batch("nightly") / row["pages"][0]["executed"])
+    assert notebooks.read_sentinel(layout.batch("nightly") / row["pages"][0]["executed"])
     assert "[4/4] block 1 of 1" in err and "1 of 1 entries are over" in err
 
 
@@ -127,12 +127,12 @@ def test_everything_is_run_reported_and_kept_beside_its_page(layout):
     names = ("first-1-blocks-hosts", "second-1-blocks-ok_per_s-hosts", "second-1-blocks-latency-hosts")
     made = {f"{name}{end}" for name in names for end in (".html", ".ipynb")}
     assert {path.name for path in folder.iterdir()} == made | {"batch.json", "index.html", ".lock"}
-    assert all(notebooks.finished(folder / name) for name in made if name.endswith("ipynb"))
+    assert all(notebooks.read_sentinel(folder / name) for name in made if name.endswith("ipynb"))
     assert runs(layout) == {"first": 1, "second": 1}
     assert "4 of 4" in out and "▲ one is faster by 6 %." in out and "3 of 3 done; exit code 0" in out
     assert f"page: {folder / 'index.html'}" in out
     page = (folder / "index.html").read_text()
-    assert forbidden(page, [HOME]) == []
+    assert forbidden_content(page, [HOME_LINK]) == []
     assert 'href="second-1-blocks-latency-hosts.html"' in page and 'href="second-1-blocks-latency-hosts.ipynb"' in page
     assert 'href="batch/nightly/index.html"' in (layout.reports / "index.html").read_text()
     assert [row["run"] for row in kept(layout)["entries"][1:]] == layout.runs("second") * 2
@@ -276,4 +276,4 @@ def test_plain_papermill_executes_notebooks_on_recorded_data(tmp_path, words):
         timeout=200,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert notebooks.finished(tmp_path / "o.ipynb")["study"] == STUDY
+    assert notebooks.read_sentinel(tmp_path / "o.ipynb")["study"] == STUDY

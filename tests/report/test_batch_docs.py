@@ -18,7 +18,7 @@ from papermill.cli import _resolve_type
 
 from commands import exit_code
 from loadbook.design.batch_file import EntrySpec, read_batch
-from loadbook.report.notebooks import declared
+from loadbook.report.notebooks import declared_parameters
 from loadbook.report.parameters import check_injected
 from recorded import REPO
 
@@ -63,7 +63,7 @@ def test_every_notebook_has_its_line():
 @pytest.mark.parametrize("words", PLAIN, ids=lambda words: f"{Path(words[1]).stem}-{words[4]}")
 def test_plain_papermill_gives_each_notebook_parameters_that_it_takes(words, tmp_path):
     values, out = given(words), tmp_path / words[2]
-    assert set(values) <= set(declared(REPO / words[1]))
+    assert set(values) <= set(declared_parameters(REPO / words[1]))
     made = papermill.execute_notebook(REPO / words[1], out, values, prepare_only=True, progress_bar=False)
     cells = [cell.source for cell in made.cells if cell.cell_type == "code"]
     check_injected(cells[:2])  # raises where the notebook's own first cell would

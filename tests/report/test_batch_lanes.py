@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from loadbook.report.batch.lanes import Lanes, startable, timetable
-from loadbook.report.batch.works import Report, Work
+from loadbook.report.batch.lanes import Scheduler, next_startable, timetable
+from loadbook.report.batch.works import ReportJob, BatchJob
 
 
-def work(study: str, *machines: str, here: bool = False, run_s: float = 60.0) -> Work:
-    return Work(
-        study=study, given=study, question="?", hosts=Path("h.toml"), subset=None, blocks=None, more=None, trials=1,
-        run_s=run_s, notebooks=(), machines=None if here else frozenset(machines), reports=(Report(study, study, {}),),
+def work(study: str, *machines: str, here: bool = False, run_s: float = 60.0) -> BatchJob:
+    return BatchJob(
+        study=study, study_source=study, question="?", hosts=Path("h.toml"), subset=None, blocks=None, more=None, trials=1,
+        run_s=run_s, notebooks=(), machines=None if here else frozenset(machines), reports=(ReportJob(study, study, {}),),
     )  # fmt: skip
 
 
-def bar_each_other(one: Work, other: Work) -> bool:
+def bar_each_other(one: BatchJob, other: BatchJob) -> bool:
     """The rule, said once more."""
     if one.study == other.study or one.machines is None or other.machines is None:
         return True
@@ -50,22 +50,22 @@ class Fake:
 class Hall:
     """Lanes of fakes; whoever has begun is let go when nothing else can begin, the oldest first."""
 
-    def __init__(self, works: list[Work], jobs: int = 4, more: Any = lambda work, said: True) -> None:
+    def __init__(self, works: list[BatchJob], jobs: int = 4, more: Any = lambda work, said: True) -> None:
         self.begun: list[str] = []
         self.together: list[set[str]] = []
         self.ended: dict[str, int] = {}
         self.fakes: dict[str, Fake] = {}
         self.more = more
-        self.lanes = Lanes(self.start, self.said, jobs)
+        self.lanes = Scheduler(self.start, self.said, jobs)
         self.lanes.run(works)
 
-    def start(self, one: Work) -> Fake:
+    def start(self, one: BatchJob) -> Fake:
         self.begun.append(one.study)
         self.fakes[one.study] = fake = Fake([{"kind": "x", "study": one.study}])
         threading.Timer(0.05 * len(self.begun), fake.go.set).start()
         return fake
 
-    def said(self, one: Work, said: dict[str, Any]) -> bool:
+    def said(self, one: BatchJob, said: dict[str, Any]) -> bool:
         self.together.append({other.study for other, _ in self.lanes.active.values()})
         if said["kind"] == "ended":
             self.ended[one.study] = said["exit_code"]
@@ -89,21 +89,21 @@ def test_one_at_a_time_is_the_file_s_order():
 
 def test_what_measures_on_this_machine_is_alone_and_keeps_its_place():
     works = [work("a", "m1"), work("lab", here=True), work("b", "m2")]
-    assert startable(works, [], 4) is works[0]
-    assert startable(works[1:], works[:1], 4) is None
-    assert startable(works[2:], works[1:2], 4) is None
+    assert next_startable(works, [], 4) is works[0]
+    assert next_startable(works[1:], works[:1], 4) is None
+    assert next_startable(works[2:], works[1:2], 4) is None
     assert Hall(works).begun == ["a", "lab", "b"]
 
 
 def test_nobody_overtakes_one_who_waits_for_the_same_machine():
     waits, later = work("b", "m1", "m2"), work("c", "m2")
-    assert startable([waits, later], [work("a", "m1")], 4) is None
-    assert startable([waits, work("c", "m3")], [work("a", "m1")], 4).study == "c"
+    assert next_startable([waits, later], [work("a", "m1")], 4) is None
+    assert next_startable([waits, work("c", "m3")], [work("a", "m1")], 4).study == "c"
 
 
 def test_replays_go_beside_anything_but_the_lab():
-    assert startable([work("b")], [work("a", "m1")], 4) is not None
-    assert startable([work("a")], [work("a", "m1")], 4) is None
+    assert next_startable([work("b")], [work("a", "m1")], 4) is not None
+    assert next_startable([work("a")], [work("a", "m1")], 4) is None
 
 
 def test_nothing_is_started_after_a_failure_that_ends_it():
@@ -113,7 +113,7 @@ def test_nothing_is_started_after_a_failure_that_ends_it():
 
 def test_a_stop_interrupts_all_and_starts_no_other():
     class Stopping(Hall):
-        def said(self, one: Work, said: dict[str, Any]) -> bool:
+        def said(self, one: BatchJob, said: dict[str, Any]) -> bool:
             if said["kind"] == "x" and not self.lanes.stops:
                 self.lanes.stop()
             return super().said(one, said)

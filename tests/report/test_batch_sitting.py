@@ -14,21 +14,21 @@ from loadbook.core.errors import DataError, UsageError
 from loadbook.design.batch_file import Batch
 from loadbook.records.layout import Layout
 from loadbook.report.batch import page
-from loadbook.report.batch.rows import Round, begun, read_round
-from loadbook.report.batch.sitting import How, Sitting
-from loadbook.report.batch.worker import Job
-from loadbook.report.batch.works import Report, Work
-from loadbook.report.html import forbidden
+from loadbook.report.batch.rows import BatchRun, start_batch_run, read_batch_run
+from loadbook.report.batch.sitting import BatchOptions, BatchSession
+from loadbook.report.batch.worker import WorkerJob
+from loadbook.report.batch.works import ReportJob, BatchJob
+from loadbook.report.html import forbidden_content
 
 Said = dict[str, Any]
 VERDICT = {"kind": "better", "word": "faster", "glyph": "▲", "sentence": "gzip is faster by 6.0 %."}
 GOOD = {"verdict": VERDICT, "valid": 48, "planned": 48, "aa": True, "control": False}
 
 
-def work(study: str, *names: str, more: int | None = None) -> Work:
-    reports = tuple(Report(name, name, {"metric": name}) for name in names or (study,))
-    return Work(
-        study=study, given=study, question=f"Is {study} faster?", hosts=None, subset=None, blocks=None, more=more,
+def work(study: str, *names: str, more: int | None = None) -> BatchJob:
+    reports = tuple(ReportJob(name, name, {"metric": name}) for name in names or (study,))
+    return BatchJob(
+        study=study, study_source=study, question=f"Is {study} faster?", hosts=None, subset=None, blocks=None, more=more,
         trials=4, run_s=10, notebooks=("config_effects",), machines=frozenset(), reports=reports,
     )  # fmt: skip
 
@@ -70,25 +70,25 @@ class Stage:
 
     def __init__(self, root: Path) -> None:
         self.layout, self.scripts = Layout(root), dict[str, tuple[list[Said], int]]()
-        self.jobs: list[Job] = []
+        self.jobs: list[WorkerJob] = []
         self.told: list[str] = []
         self.file = root / "nightly.toml"
 
-    def start(self, layout: Layout, job: Job) -> Script:
+    def start(self, layout: Layout, job: WorkerJob) -> Script:
         self.jobs.append(job)
         return Script(*self.scripts[job.study])
 
-    def sit(self, works: list[Work], how: How | None = None, stop_at: str = "", **choice: bool) -> Round:
+    def sit(self, works: list[BatchJob], how: BatchOptions | None = None, stop_at: str = "", **choice: bool) -> BatchRun:
         self.jobs.clear()
-        last = read_round(self.folder)
-        round_, _ = begun(Batch("nightly", self.file, ()), works, last, **{"new": False, "failed": False} | choice)
+        last = read_batch_run(self.folder)
+        round_, _ = start_batch_run(Batch("nightly", self.file, ()), works, last, **{"new": False, "failed": False} | choice)
 
-        def heard(one: Work, name: str, event: Any, left_s: float) -> None:
+        def heard(one: BatchJob, name: str, event: Any, left_s: float) -> None:
             self.told.append(f"{name} {event.line()}")
             if one.study == stop_at:
-                sitting.lanes.stop()
+                sitting.scheduler.stop()
 
-        sitting = Sitting(self.layout, round_, works, how or How(jobs=1), heard, self.start)
+        sitting = BatchSession(self.layout, round_, works, how or BatchOptions(max_parallel=1), heard, self.start)
         sitting.run()
         return round_
 
@@ -98,7 +98,7 @@ class Stage:
 
     @property
     def page(self) -> str:
-        return (self.folder / page.PAGE).read_text()
+        return (self.folder / page.PAGE_FILE).read_text()
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def stage(tmp_path):
     return one
 
 
-def states(round_: Round) -> dict[str, str]:
+def states(round_: BatchRun) -> dict[str, str]:
     return {row.name: row.state for row in round_.entries}
 
 
@@ -128,7 +128,7 @@ def test_a_row_says_what_came_of_its_entry_and_so_does_the_file(stage):
 
 def test_the_checks_stand_beside_the_verdict(stage):
     done = stage.sit([work("a")])
-    (shown,) = page.shown(done)
+    (shown,) = page.entry_views(done)
     assert shown.lines == ["▲ gzip is faster by 6.0 %.", "✓ A/A · ✕ known effect"]
     assert '<td data-name="Checks">✓ A/A<br>✕ known effect</td>' in stage.page
 
@@ -210,23 +210,23 @@ def test_a_round_that_is_over_is_followed_by_a_new_one_or_by_what_failed_in_it(s
 def test_a_file_that_changed_keeps_what_is_done(stage):
     stage.scripts["b"] = (ran("run-b"), 130)
     stage.sit([work("a"), work("b")], stop_at="b")
-    last = read_round(stage.folder)
-    round_, said = begun(Batch("nightly", stage.file, ()), [work("a"), work("c")], last, new=False, failed=False)
+    last = read_batch_run(stage.folder)
+    round_, said = start_batch_run(Batch("nightly", stage.file, ()), [work("a"), work("c")], last, new=False, failed=False)
     assert states(round_) == {"a": "done", "c": "waiting"}
     assert said.endswith("1 of 2 entries are done; no longer in the file: b")
 
 
 def test_fail_fast_starts_nothing_more_and_the_round_is_not_over(stage):
     stage.scripts["a"] = ([FAILED], 0)
-    done = stage.sit([work("a"), work("b")], How(jobs=1, fail_fast=True))
+    done = stage.sit([work("a"), work("b")], BatchOptions(max_parallel=1, fail_fast=True))
     assert (states(done), done.ended) == ({"a": "failed", "b": "waiting"}, None)
     stage.scripts["a"] = ([*ran("run-a"), *reported("a")], 0)
     assert states(stage.sit([work("a"), work("b")])) == {"a": "done", "b": "done"}
 
 
 def test_reports_that_failed_need_no_second_run_and_added_blocks_are_remembered(stage):
-    stage.layout.run("a", "run-a").plan.parent.mkdir(parents=True)
-    stage.layout.run("a", "run-a").plan.touch()
+    stage.layout.run("a", "run-a").plan_json.parent.mkdir(parents=True)
+    stage.layout.run("a", "run-a").plan_json.touch()
     adding = {"kind": "adding", "run": "run-a", "blocks_after": 12}
     stage.scripts["a"] = ([adding, *ran("run-a"), {"kind": "report", "name": "a"}, FAILED | {"name": "a"}], 0)
     works = [work("a", more=4)]
@@ -239,12 +239,12 @@ def test_wrong_choices_and_foreign_files_are_refused(stage, tmp_path):
     with pytest.raises(UsageError, match="no round yet"):
         stage.sit([work("a")], failed=True)
     stage.sit([work("a")])
-    last = read_round(stage.folder)
+    last = read_batch_run(stage.folder)
     with pytest.raises(UsageError, match=r"is that of .*nightly\.toml"):
-        begun(Batch("nightly", tmp_path / "other.toml", ()), [work("a")], last, new=False, failed=False)
+        start_batch_run(Batch("nightly", tmp_path / "other.toml", ()), [work("a")], last, new=False, failed=False)
     (stage.folder / "batch.json").write_text('{"entries": 1}')
     with pytest.raises(DataError, match="is no round of a batch"):
-        read_round(stage.folder)
+        read_batch_run(stage.folder)
 
 
 def test_the_page_is_inert_whatever_stands_in_its_rows(stage):
@@ -253,5 +253,5 @@ def test_the_page_is_inert_whatever_stands_in_its_rows(stage):
         for row in done.entries:
             row.question = row.reason = row.next = row.study = text.replace("\ud800", "?")
             row.parameters, row.state = {"metric": text.replace("\ud800", "?")}, "failed"
-        page.write(stage.folder, done)
-        assert forbidden(stage.page, [page.HOME]) == []
+        page.write_batch_page(stage.folder, done)
+        assert forbidden_content(stage.page, [page.HOME_LINK]) == []

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from loadbook.core.errors import HostError
-from loadbook.records.planned import is_complete, plan_of
+from loadbook.records.planned import is_run_complete, read_current_plan
 from loadbook.report.batch import worker
-from loadbook.report.batch.worker import Job
+from loadbook.report.batch.worker import WorkerJob
 from recorded import FIXTURE, INCLUDED, STUDIES, STUDY, with_studies
 
 REPLAY = next(FIXTURE.iterdir()) / "hosts.toml"
 
 
-def job(**more: Any) -> Job:
+def job(**more: Any) -> WorkerJob:
     usual: dict[str, Any] = {
         "given": STUDY, "study": STUDY, "hosts": str(REPLAY), "subset": None, "blocks": 1, "more": None, "run": None,
         "blocks_after": None, "wait_s": 0.0, "timeout_s": 60.0, "folder": "pages", "home": "Batch n", "reports": [],
     }  # fmt: skip
-    return Job(**usual | more)
+    return WorkerJob(**usual | more)
 
 
 class Told:
@@ -57,36 +57,36 @@ def test_a_run_is_begun_once_gone_on_with_and_then_left_alone(layout, monkeypatc
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        worker.measured(layout, job(), interrupted)
+        worker.measure(layout, job(), interrupted)
     (run,) = layout.runs(STUDY)
     assert [one["event"]["run"] for one in first.said if one["event"].get("run")] == [run]
     told = Told()
-    assert worker.measured(layout, job(run=run), told) == run
+    assert worker.measure(layout, job(run=run), told) == run
     assert f"resuming run {run}: 3 of 4 trials to do" in told.notes()
-    assert is_complete(layout.run(STUDY, run))
+    assert is_run_complete(layout.run(STUDY, run))
     again = Told()
-    assert worker.measured(layout, job(run=run), again) == run
+    assert worker.measure(layout, job(run=run), again) == run
     assert again.notes() == f"run {run} is complete already"
 
 
 def test_a_round_begins_runs_of_its_own(layout):
     before = layout.runs(STUDY)
     told = Told()
-    run = worker.measured(layout, job(), told)
+    run = worker.measure(layout, job(), told)
     assert run not in before
     assert run in layout.runs(STUDY)
 
 
 def test_blocks_are_added_once_whatever_interrupts_it(layout):
-    run = worker.measured(layout, job(), Told())
+    run = worker.measure(layout, job(), Told())
     told = Told()
-    assert worker.measured(layout, job(more=1, blocks=None), told) == run
+    assert worker.measure(layout, job(more=1, blocks=None), told) == run
     assert told.said[0] == {"kind": "adding", "run": run, "blocks_after": 2}
-    assert plan_of(layout.run(STUDY, run))["blocks"] == 2
+    assert read_current_plan(layout.run(STUDY, run))["blocks"] == 2
     told = Told()
-    assert worker.measured(layout, job(more=1, blocks=None, run=run, blocks_after=2), told) == run
+    assert worker.measure(layout, job(more=1, blocks=None, run=run, blocks_after=2), told) == run
     assert len(told.said) == 1
-    assert plan_of(layout.run(STUDY, run))["blocks"] == 2
+    assert read_current_plan(layout.run(STUDY, run))["blocks"] == 2
 
 
 @pytest.mark.parametrize("error", [HostError("web", "gone", "look"), OSError("odd"), ValueError("torn")])
@@ -94,25 +94,25 @@ def test_whatever_goes_wrong_is_told_and_other_reports_go_on(layout, monkeypatch
     def raises(*_: Any) -> str:
         raise error
 
-    monkeypatch.setattr(worker, "measured", raises)
+    monkeypatch.setattr(worker, "measure", raises)
     told = Told()
-    worker._do(layout.root, job(), told)
+    worker._run_job(layout.root, job(), told)
     assert told.said[0]["kind"] == "failed"
     assert str(error) in told.said[0]["reason"]
-    monkeypatch.setattr(worker, "measured", lambda *_: "r")
-    monkeypatch.setattr(worker, "reported", lambda *words: {"ok": 1} if words[3] == "b" else raises())
+    monkeypatch.setattr(worker, "measure", lambda *_: "r")
+    monkeypatch.setattr(worker, "make_report", lambda *words: {"ok": 1} if words[3] == "b" else raises())
     told = Told()
-    worker._do(layout.root, job(reports=[("a", {}), ("b", {})]), told)
+    worker._run_job(layout.root, job(reports=[("a", {}), ("b", {})]), told)
     assert [one["kind"] for one in told.said] == ["ran", "report", "failed", "report", "reported"]
 
 
 SLEEPS = """
 import sys, time
 from loadbook.report.batch import worker
-def _do(*_):
+def _run_job(*_):
     print("at work", file=sys.stderr, flush=True)
     time.sleep(60)
-worker._do = _do
+worker._run_job = _run_job
 sys.exit(worker.main("."))
 """
 
@@ -142,7 +142,7 @@ def test_it_is_interrupted_by_a_word_and_ends_with_whoever_started_it(how):
     assert one.stdin is not None and one.stderr is not None
     assert one.stderr.readline() == "at work\n"
     if how == "word":
-        one.stdin.write(f"{worker.STOP}\n")
+        one.stdin.write(f"{worker.STOP_WORD}\n")
         one.stdin.flush()
     else:
         one.stdin.close()

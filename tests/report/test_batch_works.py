@@ -8,7 +8,7 @@ import pytest
 
 from loadbook.core.errors import StudyError
 from loadbook.design.batch_file import read_batch
-from loadbook.report.batch.works import works_of
+from loadbook.report.batch.works import batch_jobs
 from recorded import FIXTURE, REPO, copy_recorded_run, with_studies
 
 REPLAY = next(FIXTURE.iterdir()) / "hosts.toml"
@@ -29,7 +29,7 @@ def layout(tmp_path_factory):
 def works(layout, tmp_path: Path, text: str):
     path = tmp_path / "nightly.toml"
     path.write_text(text)
-    return works_of(layout, read_batch(path))
+    return batch_jobs(layout, read_batch(path))
 
 
 def hosts(tmp_path: Path, name: str, address: str) -> str:
@@ -58,7 +58,7 @@ study = "nginx-directives-smoke"
 parameters = { metric = "ok_per_s", level = 1 }
 """
     one, two = works(layout, tmp_path, text)
-    assert (one.study, one.trials, one.where) == ("nginx-directives-smoke", 24, "the lab")
+    assert (one.study, one.trials, one.hosts_text) == ("nginx-directives-smoke", 24, "the lab")
     assert [report.parameters for report in one.reports] == [
         {"metric": "ok_per_s"}, {"metric": "latency"}, {"metric": "ok_per_s", "level": 1},
     ]  # fmt: skip
@@ -159,4 +159,4 @@ def test_blocks_are_added_to_a_run_that_is_there_or_will_be(tmp_path):
 
 def test_the_example_of_the_documents_is_right(layout):
     batch = read_batch(REPO / "docs/nightly.toml")
-    assert {work.where for work in works_of(layout, batch)} == {"the lab"}
+    assert {work.hosts_text for work in batch_jobs(layout, batch)} == {"the lab"}

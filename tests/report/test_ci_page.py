@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from loadbook.design.build_gate import BuildGate, Limits
+from loadbook.design.build_gate import CiPolicy, CiLimits
 from loadbook.design.study_file import read_study
 from loadbook.records.layout import Layout
 from recorded import STUDY, copy_recorded_run, run_of
@@ -81,10 +81,10 @@ def test_the_workflow_calls_the_script_and_keeps_what_it_leaves() -> None:
 def test_every_table_that_stands_there_is_a_gate(tmp_path) -> None:
     keys = set(re.findall(r"\| `(\w+)`(?:, `(\w+)`)? \|", PAGE.split("## The table")[1].split("\n## ")[0]))
     named = {key for pair in keys for key in pair if key}
-    assert named | {"treatments"} == set(BuildGate.model_fields)
-    assert set(Limits.model_fields) < named
+    assert named | {"treatments"} == set(CiPolicy.model_fields)
+    assert set(CiLimits.model_fields) < named
     study = 'name = "x"\nquestion = "Is it?"\nbaseline = "a"\n[roles.driver]\n[roles.web]\nservice = "nginx"\n'
     study += '[workload]\ntool = "wrk"\n[treatments]\na = {}\nb = {}\n'
     (first,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "x.toml").write_text(study + first)
-    assert read_study(tmp_path / "x.toml").gate == BuildGate(undecided="pass")
+    assert read_study(tmp_path / "x.toml").gate == CiPolicy(undecided="pass")

@@ -71,7 +71,7 @@ def project(tmp_path, monkeypatch):
         text = STUDY.format(source=PUBLISHED["source"], first=first, connections=connections)
         (layout.studies / "mock.toml").write_text(text)
         if not run:
-            layout.run("mock", RUN).plan.unlink()
+            layout.run("mock", RUN).plan_json.unlink()
         return layout
 
     return make
@@ -120,7 +120,7 @@ def test_treatments_that_were_changed_since_count_as_not_run(project, monkeypatc
 
 def test_a_run_that_cannot_be_read_is_named_and_passed_over(project, monkeypatch, capsys):
     layout = project()
-    layout.run("mock", RUN).plan.write_text("{")
+    layout.run("mock", RUN).plan_json.write_text("{")
     assert exit_code(monkeypatch, "claims") == 0
     said = capsys.readouterr()
     assert f"mock: run {RUN} is passed over: " in said.err

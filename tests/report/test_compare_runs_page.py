@@ -23,9 +23,9 @@ from loadbook.records.layout import Layout
 from loadbook.records.manifest import read_json, write_json
 from loadbook.records.rundata import load_run
 from loadbook.report import index
-from loadbook.report.compare_runs import ComparePage, two_of
+from loadbook.report.compare_runs import ComparePage, resolve_run_pair
 from loadbook.report.figures import common, two_runs
-from loadbook.report.html import forbidden
+from loadbook.report.html import forbidden_content
 
 OLDER, NEWER, STUDY = "20261120-101500", "20261201-101500", "nginx-directives"
 FORBIDDEN = re.compile(r"significant|\bsame\b|proves?\b|no effect|\bnan\b|\binf\b", re.IGNORECASE)
@@ -125,7 +125,7 @@ def cases(tmp_path_factory: Any, page: ComparePage) -> dict[str, ComparePage]:
 
 
 def words(page: ComparePage) -> dict[str, str]:
-    return {row.row.treatment: row.word for row in page.found.rows}
+    return {row.row.treatment: row.kind for row in page.result.rows}
 
 
 def test_what_changed_around_the_runs_comes_first(page: ComparePage) -> None:
@@ -145,8 +145,8 @@ def test_an_effect_that_changed_is_told_and_bold_in_the_table(page: ComparePage)
 
 
 def test_checks_are_compared_and_stand_below(page: ComparePage) -> None:
-    assert [row.row.kind for row in page.found.rows][-2:] == ["aa", "control"]
-    assert page.found.rows[-1].shift.p_adjusted is None
+    assert [row.row.kind for row in page.result.rows][-2:] == ["aa", "control"]
+    assert page.result.rows[-1].change.p_adjusted is None
 
 
 def test_levels_stand_side_by_side_only_where_identity_agrees(page: ComparePage, cases: dict[str, ComparePage]) -> None:
@@ -195,20 +195,20 @@ def test_a_run_without_valid_trials(cases: dict[str, ComparePage]) -> None:
 
 
 def test_sixteen_are_one_family(cases: dict[str, ComparePage]) -> None:
-    found = cases["sixteen"].found
-    assert {row.shift.family for row in found.treatments} == {16}
-    assert found.rows[0].row.treatment == "t3" and found.rows[0].word == "changed"
+    found = cases["sixteen"].result
+    assert {row.change.family_size for row in found.treatments} == {16}
+    assert found.rows[0].row.treatment == "t3" and found.rows[0].kind == "changed"
 
 
 def test_the_margin_is_one_band_and_the_words_those_of_the_page(page: ComparePage) -> None:
-    figure = two_runs.draw(page.found)
+    figure = two_runs.draw(page.result)
     said = [t.get_text() for t in figure.findobj(Text)]
     assert said.count("margin ±2\u00a0%") == 1
     assert said.count("changed") == list(words(page).values()).count("changed")
 
 
 def test_the_older_run_is_hollow_in_ink_with_its_verdicts_marker(cases: dict[str, ComparePage]) -> None:
-    axes = two_runs.draw(cases["one"].found).axes[0]
+    axes = two_runs.draw(cases["one"].result).axes[0]
     marks = [line for line in axes.lines if line.get_marker() not in ("None", "", None)]
     assert [line.get_marker() for line in marks] == ["^", "^"]
     older, newer = marks
@@ -225,16 +225,16 @@ NAMES = ["upgraded", *CASES]
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 def test_texts_are_whole_apart_and_large_enough(cases: dict[str, ComparePage], name: str, narrow: bool) -> None:
-    drawn = two_runs.draw(cases[name].found, narrow=narrow)
+    drawn = two_runs.draw(cases[name].result, narrow=narrow)
     must_be_legible(drawn)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_words_are_honest_and_the_page_is_safe(cases: dict[str, ComparePage], name: str) -> None:
     page = cases[name]
-    answer, how, alt = (f(page.found) for f in (two_runs.answer, two_runs.how, two_runs.alt))
+    answer, how, alt = (f(page.result) for f in (two_runs.answer, two_runs.how, two_runs.alt))
     assert answer in alt and answer in page.answer().text and how.endswith(".")
-    assert not forbidden(page_html(page))
+    assert not forbidden_content(page_html(page))
     ours = [page.answer(), page.conditions(), page.effects(), page.levels()]
     doubts = [f"{doubt.title}: {doubt.text}" for doubt in page.notes]
     said = " ".join([how, alt, *(block.text for block in ours), *doubts])
@@ -242,28 +242,28 @@ def test_words_are_honest_and_the_page_is_safe(cases: dict[str, ComparePage], na
 
 
 def test_bytes_repeat(page: ComparePage) -> None:
-    first, second = (common.to_svg(two_runs.draw(page.found)) for _ in range(2))
+    first, second = (common.to_svg(two_runs.draw(page.result)) for _ in range(2))
     assert first == second and len(first) < 150_000
 
 
 def test_another_metric_or_baseline_can_be_asked(upgraded: Layout) -> None:
     page = page_of(upgraded, metric="latency")
-    assert page.found.newer.metric == "latency"
+    assert page.result.newer.metric == "latency"
     assert "has a longer latency than it was" in page.effects().text
     with pytest.raises(UsageError, match="no-such"):
         page_of(upgraded, baseline="no-such").answer()
 
 
 def test_runs_are_named_by_id_or_as_the_one_before(upgraded: Layout) -> None:
-    assert two_of(upgraded, STUDY, "latest", "previous") == (OLDER, NEWER)
-    assert two_of(upgraded, STUDY, OLDER, NEWER) == (OLDER, NEWER)
+    assert resolve_run_pair(upgraded, STUDY, "latest", "previous") == (OLDER, NEWER)
+    assert resolve_run_pair(upgraded, STUDY, OLDER, NEWER) == (OLDER, NEWER)
     for run, against, said in (
         (OLDER, "previous", "no run before"),
         (OLDER, OLDER, "with itself"),
         (NEWER, "x", "no run"),
     ):
         with pytest.raises(UsageError, match=said):
-            two_of(upgraded, STUDY, run, against)
+            resolve_run_pair(upgraded, STUDY, run, against)
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +276,7 @@ def reported(tmp_path_factory: Any) -> Layout:
     nbformat.write(new_notebook(cells=[new_markdown_cell("## How large is each effect?")]), executed)
     layout.reports.mkdir()
     (layout.reports / f"{STUDY}.html").write_text("as it was")
-    index.keep(layout.reports, {"study": STUDY, "run": NEWER, "question": "Q?", "started": 1.0, "ended": 2.0})
+    index.write_summary(layout.reports, {"study": STUDY, "run": NEWER, "question": "Q?", "started": 1.0, "ended": 2.0})
     return layout
 
 

@@ -19,9 +19,9 @@ from loadbook.design.study_file import read_study
 from loadbook.records.rundata import load_run
 from loadbook.report.factorial import FactorialPage
 from loadbook.report.figures import common, factorial
-from loadbook.report.follow_up import next_study
-from loadbook.report.html import forbidden
-from loadbook.report.parameters import literals
+from loadbook.report.follow_up import follow_up_study
+from loadbook.report.html import forbidden_content
+from loadbook.report.parameters import parse_literals
 from loadbook.stats.factorial.effects import FactorialAnalysis, analyse_factorial
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "factorial.ipynb"
@@ -75,13 +75,13 @@ def test_words_beside_it_are_honest(case: str) -> None:
     assert not FORBIDDEN.search(answer + how + alt)
     assert all(effect.label in alt for effect in found.effects)
     assert ("“or”" in how) == (case == "aliased")
-    assert ("Panels" in how) == bool(found.meetings)
+    assert ("Panels" in how) == bool(found.interaction_plots)
 
 
 def test_a_panel_per_pair_that_acts() -> None:
     found = found_of("pairs")
-    assert {m.effect.names for m in found.meetings} >= {FIVE[:2], ("tcp_nopush", "tcp_nodelay")}
-    assert len(factorial.draw(found).axes) == 1 + len(found.meetings)
+    assert {m.effect.names for m in found.interaction_plots} >= {FIVE[:2], ("tcp_nopush", "tcp_nodelay")}
+    assert len(factorial.draw(found).axes) == 1 + len(found.interaction_plots)
     assert len(factorial.draw(found_of("undecided")).axes) == 1
 
 
@@ -116,7 +116,7 @@ def test_the_page_answers_and_says_what_to_run_next(tmp_path: Path) -> None:
     assert page.summary()["notebook"] == "factorial"
     blocks = (page.answer(), page.effects(), page.design(), page.errors(), page.next_step())
     for block in blocks:
-        assert not forbidden(f"<!DOCTYPE html><html><body>{block.html}</body></html>")
+        assert not forbidden_content(f"<!DOCTYPE html><html><body>{block.html}</body></html>")
         assert not FORBIDDEN.search(block.text), block.text
 
 
@@ -130,7 +130,7 @@ def test_what_the_order_did_is_among_its_doubts(tmp_path: Path) -> None:
 
 def test_the_study_that_it_proposes_can_be_read(tmp_path: Path) -> None:
     page = project(tmp_path, {"a": 0.06, "ab": 0.06})
-    _, text = next_study(page.data.study, page.found)
+    _, text = follow_up_study(page.data.study, page.result)
     assert text is not None and text[0] == "studies/tuned-apart.toml"
     first = Path(loadbook.__file__).parents[2] / "studies" / "nginx-tuned-groups.toml"
     (tmp_path / "tuned.toml").write_text(first.read_text().replace("nginx-tuned-groups", "tuned"))
@@ -143,7 +143,7 @@ def test_the_study_that_it_proposes_can_be_read(tmp_path: Path) -> None:
 
 def test_nothing_to_take_apart(tmp_path: Path) -> None:
     page = project(tmp_path, {})
-    lines, text = next_study(page.data.study, page.found)
+    lines, text = follow_up_study(page.data.study, page.result)
     assert text is None
     assert lines == ["Nothing has to be taken apart: every effect that matters belongs to one factor or one pair."]
 
@@ -152,11 +152,11 @@ def test_aliased_pairs_ask_for_a_larger_fraction() -> None:
     run = factorial_run(factorial_study("abcd", 9, fraction="half"), {("a", "b"): 0.06})
     found = analyse_factorial(run)
     assert found is not None
-    assert next_study(run.study, found)[0] == [
+    assert follow_up_study(run.study, found)[0] == [
         "a x b may be c x d as well: run a larger fraction, or only the factors in question."
     ]
     invalid = found_of("invalid")
-    assert next_study(run.study, invalid)[0] == ["Nothing was compared: repair what the answer names, and run again."]
+    assert follow_up_study(run.study, invalid)[0] == ["Nothing was compared: repair what the answer names, and run again."]
 
 
 def test_a_study_of_another_kind_is_refused(tmp_path: Path) -> None:
@@ -171,4 +171,4 @@ def test_the_notebook_calls_what_the_page_has() -> None:
     assert called[:4] == ["scope", "answer", "trust", "effects"] and called[-1] == "provenance"
     assert all(callable(getattr(FactorialPage, name)) for name in called)
     parameters = set(inspect.signature(loadbook.factorial_page).parameters)
-    assert parameters == set(literals(cells[0]))
+    assert parameters == set(parse_literals(cells[0]))

@@ -18,7 +18,7 @@ from matplotlib.text import Text
 sys.path.insert(0, str(Path(__file__).parent))
 from mockdata import CASES, Mock, judged, mock
 
-from loadbook.core.metrics import metric
+from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import (
     claims,
@@ -37,8 +37,8 @@ from loadbook.report.figures import (
     traces,
 )
 from loadbook.report.figures import text as lettering
-from loadbook.stats.hygiene.order import outliers
-from loadbook.stats.wording.shown import numbers
+from loadbook.stats.hygiene.order import find_outliers
+from loadbook.stats.wording.shown import row_texts
 
 FIGURES = ("effects", "order", "pairs", "errors", "latency", "traces", "gates", "published", "overlay", "cores")
 FEWER = ("plain", "all_invalid", "one_treatment", "sixteen", "long_names", "japanese", "five_blocks", "many_excluded")
@@ -159,10 +159,10 @@ def test_effects_prints_the_rounded_numbers_of_the_table_and_glyphs_before_words
     m = mock(case)
     said = words(effects.draw(m.analysis, narrow=narrow))
     for row in m.analysis.of_kind("treatment", "aa", "control"):
-        word = f"{palette.glyph_of(row)} {palette.word_of(row, metric(m.analysis.metric))}"
+        word = f"{palette.row_glyph(row)} {palette.row_word(row, get_metric(m.analysis.metric))}"
         assert word in said
         if row.verdict.kind != "invalid":
-            change = f"{numbers(row).change} ({numbers(row).interval_number})"
+            change = f"{row_texts(row).change} ({row_texts(row).interval_number})"
             assert any(text.startswith(change) for text in said)
 
 
@@ -217,7 +217,7 @@ def test_effects_ends_a_very_wide_interval_in_arrow_heads_and_says_so():
 def test_effects_says_that_a_check_failed_and_gives_no_verdict():
     m = mock("aa_failed")
     assert "✕ failed" in words(effects.draw(m.analysis))
-    assert effects.answer(m.analysis) == m.analysis.laboratory
+    assert effects.answer(m.analysis) == m.analysis.aa_failure
 
 
 def test_effects_names_blocks_at_both_widths():
@@ -240,7 +240,7 @@ def test_order_draws_every_trial_and_crosses_for_those_not_counted():
     marks = [line for line in drawn.axes[0].lines if line.get_marker() not in ("None", "") and line not in others]
     assert sum(len(line.get_xdata()) for line in crosses) == (~m.values["valid"]).sum() == 2
     assert sum(len(line.get_xdata()) for line in marks) == m.values["valid"].sum()
-    assert sum(len(line.get_xdata()) for line in rings) == len(outliers(m.values)) == 2
+    assert sum(len(line.get_xdata()) for line in rings) == len(find_outliers(m.values)) == 2
     assert "Ring: 2 trials far from the others of its treatment, counted." in order.how(m.analysis, m.values)
     assert sum("driver crashed: not counted" in text for text in words(drawn)) == 2
 
@@ -337,7 +337,7 @@ def decided(row, effect: float):
 
 def test_latency_gives_no_verdict_where_the_laboratory_contradicts_itself():
     m = mock("plain")
-    failed = replace(m.analysis, laboratory="No verdict: the laboratory contradicts itself.")
+    failed = replace(m.analysis, aa_failure="No verdict: the laboratory contradicts itself.")
     fills = {palette.VERDICTS[kind].fill for kind in ("better", "worse", "equivalent")}
     drawn = latency.draw(failed, m.panels)
     assert not fills & {line.get_color() for panel in drawn.axes for line in panel.lines}

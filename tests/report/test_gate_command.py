@@ -14,10 +14,10 @@ from commands import exit_code
 from loadbook.records.layout import Layout
 from loadbook.records.manifest import read_json, write_json
 from loadbook.records.rundata import load_run
-from loadbook.report.build_gate import brief, gated
+from loadbook.report.build_gate import ci_summary, evaluate_ci
 from loadbook.report.effects import EffectsPage
 from loadbook.report.index import write_index
-from loadbook.report.junit import junit
+from loadbook.report.junit import junit_xml
 
 STUDY = "mock"
 ARMS = {
@@ -191,7 +191,7 @@ def test_the_page_says_in_a_line_whether_the_build_passes(project) -> None:
     page = EffectsPage(load_run(layout, STUDY))
     assert "✕ Build gate: failed. b on is slower by " in page.trust().text
     assert "<b>✕ Build gate</b>: failed. b on is slower by " in page.trust().html
-    assert page.summary()["gate"] == brief(gated(page.data))
+    assert page.summary()["gate"] == ci_summary(evaluate_ci(page.data))
     write_json(layout.reports / f"{STUDY}.summary.json", page.summary())
     assert "✕ build gate" in write_index(layout.reports).read_text()
 
@@ -203,8 +203,8 @@ def test_the_page_of_a_study_without_a_gate_has_no_such_line(project) -> None:
 
 
 def test_several_runs_are_several_suites(project) -> None:
-    found = gated(load_run(project(FINE, {"undecided": "fail"}), STUDY))
-    root = ET.fromstring(junit([found, found]))
+    found = evaluate_ci(load_run(project(FINE, {"undecided": "fail"}), STUDY))
+    root = ET.fromstring(junit_xml([found, found]))
     assert [suite.attrib["id"] for suite in root] == ["0", "1"]
 
 
@@ -214,7 +214,7 @@ def test_conditions_that_are_judged_apart_have_baselines_of_their_own(project) -
         "far": Arm(-0.5, {"far": True}),
         "far-b": Arm(-0.5, {"far": True, "b": True}),
     }
-    found = gated(load_run(project(arms, {"undecided": "fail"}, apart="far"), STUDY))
-    assert {case.treatment for case in found.judged.cases if case.kind == "comparison"} == {"far-b"}
-    assert found.judged.exit_code in (0, 1)
-    assert "slower" not in found.judged.sentence
+    found = evaluate_ci(load_run(project(arms, {"undecided": "fail"}, apart="far"), STUDY))
+    assert {case.treatment for case in found.result.cases if case.kind == "comparison"} == {"far-b"}
+    assert found.result.exit_code in (0, 1)
+    assert "slower" not in found.result.sentence

@@ -121,7 +121,7 @@ def test_what_does_not_count_is_told_and_not_held_against_the_past(five, monkeyp
 def test_a_damaged_run_is_told_and_the_others_go_on(five, monkeypatch, capsys):
     layout = Layout(five)
     damaged = layout.run(STUDY, layout.runs(STUDY)[2])
-    damaged.plan.write_text("{")
+    damaged.plan_json.write_text("{")
     torn = layout.run(STUDY, layout.runs(STUDY)[3])
     torn.table("measurements").write_bytes(b"PAR1")
     said = told(monkeypatch, capsys, five)
@@ -151,7 +151,7 @@ def test_another_margin_is_another_question(five, monkeypatch, capsys):
 def test_what_a_run_found_is_remembered_until_its_tables_change(steady, monkeypatch, capsys):
     told(monkeypatch, capsys, steady)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("loadbook.report.run_effects._computed", lambda *what: pytest.fail("computed again"))
+        patch.setattr("loadbook.report.run_effects._compute_effects", lambda *what: pytest.fail("computed again"))
         before = told(monkeypatch, capsys, steady)
     layout = Layout(steady)
     table = layout.run(STUDY, layout.runs(STUDY)[0]).table("measurements")
@@ -159,8 +159,8 @@ def test_what_a_run_found_is_remembered_until_its_tables_change(steady, monkeypa
         seen = []
         from loadbook.report import run_effects
 
-        computed = run_effects._computed
-        patch.setattr(run_effects, "_computed", lambda *what: seen.append(what) or computed(*what))
+        computed = run_effects._compute_effects
+        patch.setattr(run_effects, "_compute_effects", lambda *what: seen.append(what) or computed(*what))
         table.touch()
         assert told(monkeypatch, capsys, steady) == before
         assert len(seen) == 1

@@ -9,24 +9,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadbook.records.conditions import Change
+from loadbook.records.conditions import ConditionChange
 from loadbook.report.figures import history as figure
 from loadbook.report.figures.common import to_svg
 from loadbook.report.figures.history_axis import LONGEST, axis
 from loadbook.report.history import HistoryPage
-from loadbook.report.history_runs import IMPORTED_HOSTS, Runs
-from loadbook.stats.history.course import courses
-from loadbook.stats.history.result import Effect, History, Seen
+from loadbook.report.history_runs import IMPORTED_HOSTS_TEXT, HistoryRuns
+from loadbook.stats.history.course import effect_series
+from loadbook.stats.history.result import RunEffect, StudyHistory, RunSummary
 
 DAY, BEGIN = 86400.0, 1_767_229_200.0
-KERNEL = Change("fact", "kernel", "6.1", "6.8", ("web",))
-REBOOT = Change("fact", "boot_id", "secret-1", "secret-2", ("web",), False)
+KERNEL = ConditionChange("fact", "kernel", "6.1", "6.8", ("web",))
+REBOOT = ConditionChange("fact", "boot_id", "secret-1", "secret-2", ("web",), False)
 
 
 def effect(log, name="tuned", kind="treatment", **other):
     ends = (math.expm1(log - 0.012), math.expm1(log + 0.012))
     said = {"label": name, "verdict": "better" if log > 0.012 else "undecided", "asked": {"margin": "0.02"}} | other
-    return Effect(treatment=name, kind=kind, effect=math.expm1(log), interval=ends, level=0.95, blocks=10, **said)
+    return RunEffect(treatment=name, kind=kind, effect=math.expm1(log), interval=ends, level=0.95, blocks=10, **said)
 
 
 def nights(number, of=lambda k: 0.03, hosts=lambda k: 0, at=lambda k: k * DAY, names=("tuned",)):
@@ -35,12 +35,12 @@ def nights(number, of=lambda k: 0.03, hosts=lambda k: 0, at=lambda k: k * DAY, n
     def effects(k):
         return (*(effect(of(k) + noise[k, i], n) for i, n in enumerate(names)), effect(noise[k, -1], "again", "aa"))
 
-    return [Seen(f"run-{k:03}", BEGIN + at(k), hosts(k), effects(k)) for k in range(number)]
+    return [RunSummary(f"run-{k:03}", BEGIN + at(k), hosts(k), effects(k)) for k in range(number)]
 
 
 def page(seen, changed=None, hosts=("driver, web",)):
-    found = History("study", "ok_per_s", "higher", 0.02, tuple(seen), courses(seen, "higher", 0.02))
-    return HistoryPage(Runs(found, "Which one is faster?", changed or {}, list(hosts)))
+    found = StudyHistory("study", "ok_per_s", "higher", 0.02, tuple(seen), effect_series(seen, "higher", 0.02))
+    return HistoryPage(HistoryRuns(found, "Which one is faster?", changed or {}, list(hosts)))
 
 
 CASES = {
@@ -53,9 +53,9 @@ CASES = {
     "equal dates": nights(8, at=lambda k: 0.0),
     "some equal dates": nights(8, at=lambda k: k // 2 * DAY),
     "the newest is worse": nights(20, of=lambda k: -0.2 if k == 19 else 0.03),
-    "none counts": [replace(s, left_out="not finished") for s in nights(5)],
+    "none counts": [replace(s, excluded_reason="not finished") for s in nights(5)],
     "one that is not comparable": [
-        *nights(5), Seen("bad", BEGIN + 6 * DAY, 0, (replace(effect(0.0), verdict="invalid", reason="why"),))
+        *nights(5), RunSummary("bad", BEGIN + 6 * DAY, 0, (replace(effect(0.0), verdict="invalid", reason="why"),))
     ],
     "a run that lies far off": nights(12, of=lambda k: 2.0 if k == 5 else 0.03),
     "effects of 400 %": nights(12, of=lambda k: math.log(5)),
@@ -70,7 +70,7 @@ def test_every_case_is_drawn_wide_and_narrow(case):
     for narrow in (False, True):
         drawn = figure.draw(shown.history, shown.marks, narrow)
         assert b"<svg" in to_svg(drawn)
-        assert len(drawn.axes) == min(len(shown.history.courses), figure.MOST_PANELS)
+        assert len(drawn.axes) == min(len(shown.history.series), figure.MOST_PANELS)
     words = " ".join(f(shown.history, shown.marks) for f in (figure.answer, figure.how, figure.alt))
     assert not re.search(r"\b(significant|proves|no effect|same)\b", words)
     assert len(figure.alt(shown.history, shown.marks)) > 40
@@ -113,8 +113,8 @@ def test_conditions_that_changed_are_marked_and_a_reboot_only_told():
 
 def test_every_run_has_its_row_with_the_reason_why_it_does_not_count():
     seen = nights(6)
-    seen[2] = replace(seen[2], left_out="a replay of run run-001: nothing was measured anew", effects=())
-    table = page(seen, {"run-005": []}).table()
+    seen[2] = replace(seen[2], excluded_reason="a replay of run run-001: nothing was measured anew", effects=())
+    table = page(seen, {"run-005": []}).runs_table()
     assert [row[0] for row in table.rows] == [f"run-{k:03}" for k in reversed(range(6))]
     assert table.rows[3][2:] == ["no", "a replay of run run-001: nothing was measured anew"]
     assert table.rows[0][2:] == ["yes", "nothing recorded"]
@@ -122,20 +122,20 @@ def test_every_run_has_its_row_with_the_reason_why_it_does_not_count():
 
 
 def test_hosts_have_a_column_where_there_are_several_and_imported_ones_a_doubt():
-    shown = page(CASES["hosts that alternate"], hosts=["driver, web", IMPORTED_HOSTS])
-    assert {row[2] for row in shown.table().rows} == {"A", "B"}
+    shown = page(CASES["hosts that alternate"], hosts=["driver, web", IMPORTED_HOSTS_TEXT])
+    assert {row[2] for row in shown.runs_table().rows} == {"A", "B"}
     assert "A: driver, web; B: not recorded (imported)" in shown.scope().text
     assert "as if they were on the same hosts" in shown.doubts().text
 
 
 def test_the_page_says_the_alarm_first_and_leaves_the_mark_of_its_end():
-    from loadbook.report.notebooks import DONE
+    from loadbook.report.notebooks import DONE_MIME
 
     shown = page(CASES["the newest is worse"])
     assert "bar-worse" in shown.answer().html
     assert shown.answer().text.startswith("The newest run is worse than its past: tuned.")
     assert "ALARM" in shown.comparisons().text
-    assert shown.provenance().data[DONE]["alarms"] == ["tuned"]
+    assert shown.provenance().data[DONE_MIME]["alarms"] == ["tuned"]
 
 
 def test_names_do_no_harm_on_the_page():
@@ -146,7 +146,7 @@ def test_names_do_no_harm_on_the_page():
 
 
 def test_a_history_without_any_run_that_can_be_read_says_so():
-    shown = page([Seen("run-001", 0.0, -1, left_out="cannot be read: torn")], hosts=())
-    assert "no run has an effect" in shown.figure_12().text
+    shown = page([RunSummary("run-001", 0.0, -1, excluded_reason="cannot be read: torn")], hosts=())
+    assert "no run has an effect" in shown.effect_timeline().text
     assert "cannot be read: torn" in shown.which_count().text
     assert shown.scope().text and shown.answer().text and shown.provenance().text

@@ -23,7 +23,7 @@ from loadbook.records.layout import Layout
 from loadbook.records.rundata import load_run
 from loadbook.report import html, index
 from loadbook.report.effects import EffectsPage
-from loadbook.report.html import POLICY, forbidden
+from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
 from loadbook.report.quality import QualityPage
 
 pytestmark = [
@@ -108,7 +108,7 @@ def is_inert(chrome: Chrome, page: Path, counter: Counter) -> None:
 @pytest.mark.parametrize("kind", [EffectsPage, QualityPage])
 def test_pages_of_hostile_data_are_inert(chrome: Chrome, tmp_path: Path, counter: Counter, kind: type) -> None:
     page = page_html(kind(load_run(hostile_project(tmp_path, counter), "hostile")))
-    assert forbidden(page) == []
+    assert forbidden_content(page) == []
     assert silent(page)
     (tmp_path / "page.html").write_text(page)
     is_inert(chrome, tmp_path / "page.html", counter)
@@ -165,7 +165,7 @@ def test_outputs_put_into_an_executed_notebook_are_inert_or_not_exported(
         page = tmp_path / "n.html"
         page.unlink(missing_ok=True)
         try:
-            html.export(tmp_path / "n.ipynb", page, " ".join(some))
+            html.export_html(tmp_path / "n.ipynb", page, " ".join(some))
         except ReportError as refused:
             assert mime == "text/html" and silent(refused.message)
         else:
@@ -179,12 +179,12 @@ def test_streams_tracebacks_markdown_titles_and_links_are_inert(
     outputs = [new_output("stream", name=name, text="\n".join(texts)) for name in ("stdout", "stderr")]
     outputs += [new_output("error", ename=text, evalue=text, traceback=[text]) for text in texts]
     page = html.to_html(book_of(*outputs), " ".join(texts), [(text, None) for text in texts])
-    assert forbidden(page) == []
+    assert forbidden_content(page) == []
     (tmp_path / "page.html").write_text(page)
     is_inert(chrome, tmp_path / "page.html", counter)
     for text in map(counter.of, HTML):  # markdown of a notebook is its author's: refused, or text
         page = html.to_html(book_of(markdown=f"# A page?\n\n{text}"), "t")
-        if not forbidden(page):
+        if not forbidden_content(page):
             (tmp_path / "page.html").write_text(page)
             is_inert(chrome, tmp_path / "page.html", counter)
 
@@ -194,9 +194,9 @@ def test_the_policy_alone_stops_scripts_and_requests(chrome: Chrome, tmp_path: P
     for text in map(counter.of, HTML):
         page = html.to_html(book_of(new_output("display_data", data={"text/html": text})), "t")
         if "refresh" in text:
-            assert forbidden(page) == ["<meta>"]
+            assert forbidden_content(page) == ["<meta>"]
             continue
-        assert POLICY in page
+        assert CONTENT_SECURITY_POLICY in page
         (tmp_path / "page.html").write_text(page)
         chrome.open(tmp_path / "page.html", 800, 600)
         time.sleep(0.1)
@@ -210,13 +210,13 @@ def test_the_index_of_hostile_studies_and_failures_is_inert(chrome: Chrome, tmp_
         verdict = dict.fromkeys(("kind", "glyph", "word", "sentence"), text)
         said = {"study": f"study-{number}", "run": text, "question": text, "started": 1.7e9, "ended": None,
                 "failed": [text], "origin": text, "verdict": verdict, "more": {text: "x.html"}}  # fmt: skip
-        index.keep(tmp_path, json.loads(json.dumps(said)))
-    index.keep_site(tmp_path, {"began": 1.7e9, "ran_s": 1, "reported_s": 1, "parts": [
+        index.write_summary(tmp_path, json.loads(json.dumps(said)))
+    index.write_site_summary(tmp_path, {"began": 1.7e9, "ran_s": 1, "reported_s": 1, "parts": [
         {"study": text, "lacks": text} for text in CORPUS]})  # fmt: skip
     page = index.write_index(tmp_path)
     assert silent(page.read_text())
     is_inert(chrome, page, counter)
-    index.keep(
+    index.write_summary(
         tmp_path, {"study": "x", "run": "r", "question": "q?", "started": 1.7e9, "ended": None, "page": "javascript:1"}
     )
     with pytest.raises(ReportError, match="not written"):

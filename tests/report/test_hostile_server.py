@@ -122,7 +122,7 @@ def test_a_run_against_it_is_told_and_runs_nothing(
     run = run_study(layout, "hostile-server", lab.hosts_file, on_event=hear)
     assert all(silent(line) and "\n" not in line for line in lines)
     paths = layout.run("hostile-server", run)
-    plan = read_json(paths.plan)
+    plan = read_json(paths.plan_json)
     treatments = {trial["trial"]: trial["treatment"] for trial in plan["trials"]}
     ended = {e["trial"]: e["status"] for e in read_ledger(paths.ledger) if e["event"] == "ended" and e["final"]}
     assert set(ended) == set(treatments)

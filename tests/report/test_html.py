@@ -11,8 +11,8 @@ from bs4 import BeautifulSoup
 
 from loadbook.core.errors import ReportError
 from loadbook.report import html
-from loadbook.report.blocks import EMPTY, URGENT
-from loadbook.report.html import MAX_BYTES, POLICY, forbidden
+from loadbook.report.blocks import EMPTY_MIME, URGENT_MIME
+from loadbook.report.html import MAX_PAGE_BYTES, CONTENT_SECURITY_POLICY, forbidden_content
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def page(made, request):
 
 
 def test_nothing_external_nothing_active(page):
-    assert forbidden(page) == []
+    assert forbidden_content(page) == []
     assert not re.search(r"https?://|<script|javascript:|@import|<link", page, re.IGNORECASE)
 
 
@@ -35,14 +35,14 @@ def test_head(page):
     soup = BeautifulSoup(page, "html.parser")
     assert soup.html["lang"] == "en"
     assert soup.title.string.strip()
-    assert soup.find("meta", attrs={"http-equiv": "Content-Security-Policy"})["content"] == POLICY
+    assert soup.find("meta", attrs={"http-equiv": "Content-Security-Policy"})["content"] == CONTENT_SECURITY_POLICY
     assert soup.find("meta", attrs={"name": "viewport"})
     assert len(soup.find_all("style")) == 1
     assert len(soup.find_all("h1")) == 1
 
 
 def test_size(page):
-    assert len(page.encode()) < MAX_BYTES
+    assert len(page.encode()) < MAX_PAGE_BYTES
 
 
 def test_headings_are_questions(page):
@@ -113,7 +113,7 @@ def test_sentence_table_and_headline_agree(soup):
 def test_the_same_notebook_gives_the_same_bytes(made, tmp_path):
     notebook = made.layout.run("nginx-directives", "20261120T101500").processed / "notebooks" / "config_effects.ipynb"
     for name in ("a.html", "b.html"):
-        html.export(notebook, tmp_path / name, "t")
+        html.export_html(notebook, tmp_path / name, "t")
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
     book = nbformat.read(notebook, as_version=4)
     for cell in book.cells:  # what differs between two executions of the same data
@@ -122,7 +122,7 @@ def test_the_same_notebook_gives_the_same_bytes(made, tmp_path):
         cell["execution_count"] = 99 if cell.cell_type == "code" else None
     book.metadata.pop("papermill")
     nbformat.write(book, tmp_path / "again.ipynb")
-    html.export(tmp_path / "again.ipynb", tmp_path / "c.html", "t")
+    html.export_html(tmp_path / "again.ipynb", tmp_path / "c.html", "t")
     assert (tmp_path / "c.html").read_bytes() == (tmp_path / "a.html").read_bytes()
 
 
@@ -139,11 +139,11 @@ def test_the_same_notebook_gives_the_same_bytes(made, tmp_path):
     ],
 )  # fmt: skip
 def test_the_scan_refuses(bad, tmp_path):
-    assert forbidden(f"<html><body>{bad}</body></html>")
+    assert forbidden_content(f"<html><body>{bad}</body></html>")
     book = nbformat.v4.new_notebook(cells=[shown({"text/html": bad})])
     nbformat.write(book, tmp_path / "n.ipynb")
     with pytest.raises(ReportError, match="not exported"):
-        html.export(tmp_path / "n.ipynb", tmp_path / "n.html", "t")
+        html.export_html(tmp_path / "n.ipynb", tmp_path / "n.html", "t")
     assert not (tmp_path / "n.html").exists()
 
 
@@ -155,7 +155,7 @@ def shown(data):
     "good", ['<a href="#doubts">x</a>', '<a href="index.html">x</a>', '<img src="data:image/svg+xml;base64,x">']
 )
 def test_the_scan_lets_pass(good):
-    assert forbidden(good) == []
+    assert forbidden_content(good) == []
 
 
 def test_streams_errors_and_plain_text_are_escaped():
@@ -166,7 +166,7 @@ def test_streams_errors_and_plain_text_are_escaped():
         output("error", ename="E", evalue=nasty, traceback=[nasty]),
     ])  # fmt: skip
     page = html.to_html(nbformat.v4.new_notebook(cells=[cell]), nasty, [(nasty, "index.html")])
-    assert forbidden(page) == []
+    assert forbidden_content(page) == []
     assert "&lt;script&gt;" in page
     assert "\x1b" not in page
     assert "\u202e" not in page
@@ -176,16 +176,16 @@ def test_an_urgent_section_comes_first_and_an_empty_one_goes():
     markdown = nbformat.v4.new_markdown_cell
     cells = [
         shown({"text/plain": "head"}), markdown("## a?"), shown({"text/plain": "a"}), markdown("## b?"),
-        shown({"text/plain": "b", URGENT: True}), markdown("## c?"), shown({"text/plain": "c", EMPTY: True}),
+        shown({"text/plain": "b", URGENT_MIME: True}), markdown("## c?"), shown({"text/plain": "c", EMPTY_MIME: True}),
     ]  # fmt: skip
-    texts = [c.source if c.cell_type == "markdown" else c.outputs[0].data["text/plain"] for c in html.arranged(cells)]
+    texts = [c.source if c.cell_type == "markdown" else c.outputs[0].data["text/plain"] for c in html.arrange_cells(cells)]
     assert texts == ["head", "## b?", "b", "## a?", "a"]
 
 
 def test_too_large_a_page_is_refused(tmp_path):
-    nbformat.write(nbformat.v4.new_notebook(cells=[shown({"text/html": "x" * MAX_BYTES})]), tmp_path / "n.ipynb")
+    nbformat.write(nbformat.v4.new_notebook(cells=[shown({"text/html": "x" * MAX_PAGE_BYTES})]), tmp_path / "n.ipynb")
     with pytest.raises(ReportError, match="more than"):
-        html.export(tmp_path / "n.ipynb", tmp_path / "n.html", "t")
+        html.export_html(tmp_path / "n.ipynb", tmp_path / "n.html", "t")
 
 
 def test_index_has_a_row_per_study_and_for_failures(made, tmp_path):
@@ -196,9 +196,9 @@ def test_index_has_a_row_per_study_and_for_failures(made, tmp_path):
     hostile = '"><img src=x onerror=alert(1)>'
     failed = {"study": "other", "run": "r", "question": f"Is {hostile} bad?", "started": summary["started"] + 9,
               "ended": None, "failed": ["notebook config_effects: cell 7 failed: <script>"]}  # fmt: skip
-    index.keep(tmp_path / "reports", failed)
+    index.write_summary(tmp_path / "reports", failed)
     page = index.write_index(tmp_path / "reports").read_text()
-    assert forbidden(page) == []
+    assert forbidden_content(page) == []
     rows = BeautifulSoup(page, "html.parser").tbody.find_all("tr")
     assert [hostile in rows[0].get_text(), "cell 7 failed: <script>" in rows[0].get_text()] == [True, True]
     assert "107 of 108" not in rows[0].get_text()

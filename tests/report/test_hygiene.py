@@ -15,9 +15,9 @@ from loadbook.report.effects import EffectsPage
 from loadbook.report.figures import distribution
 from loadbook.report.quality import QualityPage
 from loadbook.requests.api import summarise
-from loadbook.requests.merged import curve, times
-from loadbook.requests.store import Store
-from loadbook.stats.hygiene.tails import GOOD
+from loadbook.requests.merged import exceedance_curve, merge_times
+from loadbook.requests.store import RequestWriter
+from loadbook.stats.hygiene.tails import GOOD_TAIL_REQUESTS
 
 ARMS = {"baseline": Arm(), "x": Arm(0.05, label="x on"), "again": Arm(check="aa"), "y": Arm()}
 
@@ -48,7 +48,7 @@ def test_under_the_order_plot_stand_drift_carry_over_and_far_trials(run: RunData
 
 def test_a_carry_over_is_a_doubt_with_the_adjusted_effects(run: RunData) -> None:
     page = EffectsPage(changed(run, lambda trial, before: 0.93 if before == "x" else 1.0))
-    found = {note.gate: note for note in page.notes}["carry-over"]
+    found = {note.name: note for note in page.notes}["carry-over"]
     assert found.level == "doubt"
     assert found.text.startswith("What runs after x on is slower by ")
     assert "With what ran before taken out (a regression, without a verdict): x on +" in found.text
@@ -79,7 +79,7 @@ def test_a_closed_loop_is_labelled_and_rate_and_median_are_one_piece_of_evidence
     assert "own correction for stalls, at fixed concurrency; bar: " in shown.html
     assert "Rate and p50 are one piece of evidence, not two" in said
     opened = replace(run, trials=run.trials.assign(load_model="open"))
-    assert "At fixed concurrency" not in tails.note(opened, "latency", ["p50"], [])
+    assert "At fixed concurrency" not in tails.tail_note(opened, "latency", ["p50"], [])
 
 
 def with_requests(run: RunData, number: float) -> RunData:
@@ -93,9 +93,9 @@ def test_percentiles_that_cannot_be_measured_are_named_and_not_drawn(run: RunDat
     said = page.latency().text
     assert "Not measurable: p99 needs 2,000 requests in a trial." in said
     assert "p90 rests on about 150 requests beyond it in a trial" in said
-    plenty = EffectsPage(with_requests(run, GOOD * 1000.0))
+    plenty = EffectsPage(with_requests(run, GOOD_TAIL_REQUESTS * 1000.0))
     assert "p99" in plenty.panels
-    assert "rests on" not in tails.note(plenty.data, "latency", list(plenty.panels), [])
+    assert "rests on" not in tails.tail_note(plenty.data, "latency", list(plenty.panels), [])
 
 
 @pytest.fixture(scope="module")
@@ -105,14 +105,14 @@ def logged(run: RunData) -> RunData:
     for trial in run.trials[run.trials["treatment"].isin(["baseline", "x"])].itertuples():
         us = rng.lognormal(7 if trial.treatment == "x" else 7.2, 0.4, 400).astype(int)
         log = "".join(f"{1_790_000_000_000_000 + k}\t{200 if k else -1}\t{t}\n" for k, t in enumerate(us))
-        with Store(run.paths.requests / f"{trial.trial}.parquet") as store:
+        with RequestWriter(run.paths.request_logs / f"{trial.trial}.parquet") as store:
             summarise(log.encode(), "h2load", store=store)
     return run
 
 
 def test_requests_are_merged_for_the_picture_only(logged: RunData) -> None:
     before = EffectsPage(logged).analysis
-    found = tails.curves(logged)
+    found = tails.treatment_curves(logged)
     assert set(found) == {"baseline", "x"}
     trials = int(logged.trials.query("treatment == 'x'")["valid"].sum())
     assert (found["x"].trials, found["x"].requests) == (trials, 399 * trials)  # one of each log was not answered
@@ -123,22 +123,22 @@ def test_requests_are_merged_for_the_picture_only(logged: RunData) -> None:
 
 
 def test_a_curve_is_that_of_the_sorted_times(logged: RunData) -> None:
-    paths = sorted(logged.paths.requests.glob("*.parquet"))[:3]
-    merged, files = times(paths)
+    paths = sorted(logged.paths.request_logs.glob("*.parquet"))[:3]
+    merged, files = merge_times(paths)
     every = np.sort(np.concatenate([
         frame.loc[frame["answered"], "elapsed_us"] for frame in map(pd.read_parquet, paths)
     ]))  # fmt: skip
-    found = curve(paths)
+    found = exceedance_curve(paths)
     assert (files, merged.count) == (3, len(every))
-    assert found.slower[0] == 1 and found.times_s[0] == every[0] / 1e6
-    assert found.slower[-1] == pytest.approx(20 / len(every))
+    assert found.shares_slower[0] == 1 and found.times_s[0] == every[0] / 1e6
+    assert found.shares_slower[-1] == pytest.approx(20 / len(every))
     assert found.times_s[-1] == every[-21] / 1e6
-    assert curve([]) is None
+    assert exceedance_curve([]) is None
 
 
 @pytest.mark.parametrize("narrow", [False, True])
 def test_the_distribution_is_drawn_with_a_panel_per_treatment(logged: RunData, narrow: bool) -> None:
-    analysis, found = EffectsPage(logged).analysis, tails.curves(logged)
+    analysis, found = EffectsPage(logged).analysis, tails.treatment_curves(logged)
     figure = distribution.draw(analysis, found, narrow=narrow)
     assert len(figure.axes) == 2
     assert "p99 " in distribution.alt(analysis, found)
@@ -148,8 +148,8 @@ def test_the_distribution_is_drawn_with_a_panel_per_treatment(logged: RunData, n
 def test_too_few_trials_for_carry_over_are_said(run: RunData) -> None:
     page = EffectsPage(run)
     few = page.values[page.values["block"] == 1]
-    assert hygiene.NOT_CHECKED in hygiene.sentences(
-        hygiene.carry(run, page.analysis, few), page.analysis, few, page.labels
+    assert hygiene.CARRY_OVER_NOT_CHECKED in hygiene.order_sentences(
+        hygiene.detect_carry_over(run, page.analysis, few), page.analysis, few, page.labels
     )
 
 

@@ -11,21 +11,21 @@ from mockdata import mock
 from loadbook.report import verdicts
 from loadbook.report.figures import effects, losses
 from loadbook.report.figures.common import to_svg
-from loadbook.stats.result import Analysis, Row
-from loadbook.stats.verdict import decide
+from loadbook.stats.result import Analysis, AnalysisRow
+from loadbook.stats.verdict import decide_verdict
 
 
 def one_sided(case: str = "plain", better: str = "higher", margin: float = 0.02) -> Analysis:
     """The invented study, asked whether anything is lost."""
     m = mock(case)
 
-    def asked(row: Row) -> Row:
+    def asked(row: AnalysisRow) -> AnalysisRow:
         if row.kind != "treatment" or row.verdict is None:
             return row
-        found = decide(row.verdict.comparison, margin, better, reason=row.verdict.reason, asks="no-loss")
+        found = decide_verdict(row.verdict.comparison, margin, better, reason=row.verdict.reason, hypothesis="no-loss")
         return replace(row, verdict=replace(found, decimals=1))
 
-    return replace(m.analysis, asks="no-loss", margin=margin, rows=tuple(map(asked, m.analysis.rows)))
+    return replace(m.analysis, hypothesis="no-loss", margin=margin, rows=tuple(map(asked, m.analysis.rows)))
 
 
 def words(figure) -> list[str]:
@@ -46,7 +46,7 @@ def test_the_bound_that_decides_is_the_thick_tick_and_the_number() -> None:
     analysis = one_sided()
     drawn = losses.draw(analysis)
     ticks = [line.get_color() for line in drawn.axes[0].lines if line.get_linewidth() > 3 and line.get_color()]
-    compared = [r for r in analysis.of_kind("treatment") if r.verdict.loss]
+    compared = [r for r in analysis.of_kind("treatment") if r.verdict.one_sided_bounds]
     assert len(ticks) == len(compared)
     said = words(drawn)
     assert any(text.startswith("at worst −") for text in said)
@@ -57,7 +57,7 @@ def test_the_bound_that_decides_is_the_thick_tick_and_the_number() -> None:
 
 def test_a_bound_beyond_the_axis_is_an_arrow_head_and_no_tick() -> None:
     plain = one_sided()
-    first = next(r for r in plain.of_kind("treatment") if r.verdict.loss)
+    first = next(r for r in plain.of_kind("treatment") if r.verdict.one_sided_bounds)
     far = replace(first, verdict=replace(first.verdict, kind="no-loss", loss=(2.3, 2.6)))
     analysis = replace(plain, rows=tuple(far if r is first else r for r in plain.rows))
     lines = losses.draw(analysis).axes[0].lines
@@ -102,20 +102,20 @@ def test_caption_and_alternative_text_state_the_bounds() -> None:
 
 def test_table_and_counts_use_the_words_of_the_question() -> None:
     analysis = one_sided()
-    table = verdicts.table(analysis, {})
-    heads = [column.head for column in table.columns]
+    table = verdicts.verdict_table(analysis, {})
+    heads = [column.header for column in table.columns]
     assert heads[:4] == ["Treatment", "Verdict", "At worst, %", "Change, %"]
     assert not {"p", "p, adj."} & set(heads)  # they answer another question
     assert "■ no loss beyond margin" in {str(row[1]) for row in table.rows}
-    assert "loses more" in {count.word for count in verdicts.answer(analysis).counts}
-    assert verdicts.answer(analysis).kind == "worse"
+    assert "loses more" in {count.word for count in verdicts.summarise_answer(analysis).counts}
+    assert verdicts.summarise_answer(analysis).kind == "worse"
 
 
 def laddered(contrasts: str) -> Analysis:
     m = mock("plain")
     names = [r.treatment for r in m.analysis.rows]
     rows = tuple(
-        replace(r, against=m.analysis.rows[max(0, names.index(r.treatment) - 1)].label) if r.kind == "treatment" else r
+        replace(r, reference_label=m.analysis.rows[max(0, names.index(r.treatment) - 1)].label) if r.kind == "treatment" else r
         for r in m.analysis.rows
     )
     best = {"best": "baseline"} if contrasts == "best" else {}
@@ -128,8 +128,8 @@ def test_a_ladder_says_that_rows_are_compared_with_the_one_above() -> None:
     assert effects.how(analysis).startswith(
         "Each treatment against the one above it, the first and the checks against baseline; "
     )
-    assert "is faster than baseline by 6" in verdicts.sentences(analysis)[0].text
-    assert [c.head for c in verdicts.table(analysis, {}).columns][2] == "Against"
+    assert "is faster than baseline by 6" in verdicts.verdict_lines(analysis)[0].text
+    assert [c.header for c in verdicts.verdict_table(analysis, {}).columns][2] == "Against"
 
 
 def test_with_the_best_as_reference_the_answer_is_who_is_ahead() -> None:
@@ -137,17 +137,17 @@ def test_with_the_best_as_reference_the_answer_is_who_is_ahead() -> None:
     note = "its own gain is likely a little overstated"
     assert effects.answer(analysis) == f"baseline is ahead of every other treatment; {note}."
     assert any("against the one observed best" in t.replace("\n", " ") for t in words(effects.draw(analysis)))
-    assert verdicts.answer(analysis).headline.endswith(f"{note}.")
+    assert verdicts.summarise_answer(analysis).headline.endswith(f"{note}.")
 
 
 def test_both_p_values_stand_side_by_side_and_checks_are_in_no_family() -> None:
-    table = verdicts.table(mock("plain").analysis, {})
-    heads = [column.head for column in table.columns]
+    table = verdicts.verdict_table(mock("plain").analysis, {})
+    heads = [column.header for column in table.columns]
     at = heads.index("p")
     assert heads[at + 1] == "p, adj."
     assert [row[at + 1] for row in table.rows][-2:] == ["check", "check"]
     assert all(row[at] != "check" for row in table.rows)
-    alone = [column.head for column in verdicts.table(mock("one_treatment").analysis, {}).columns]
+    alone = [column.header for column in verdicts.verdict_table(mock("one_treatment").analysis, {}).columns]
     assert "p" in alone
 
 
@@ -156,7 +156,7 @@ def test_what_is_said_of_errors_comes_first() -> None:
     failing = replace(analysis.rows[1].errors, kind="more", trials=12, trials_with_errors=9, errors=90)
     rows = (analysis.rows[0], replace(analysis.rows[1], errors=failing), *analysis.rows[2:])
     analysis = replace(analysis, rows=rows)
-    answer, line = verdicts.answer(analysis), verdicts.sentences(analysis)[0]
+    answer, line = verdicts.summarise_answer(analysis), verdicts.verdict_lines(analysis)[0]
     assert answer.errors[0].startswith(f"{rows[1].label}: more errors: 9 of 12 trials had errors")
     assert line.text.startswith(": more errors: 9 of 12 trials had errors (90 in all) against 0 of 12 of the baseline.")
     assert " Given that, it is faster by " in line.text

@@ -14,9 +14,9 @@ from pages import page_html
 from loadbook.records.rundata import load_run
 from loadbook.report.figures import common
 from loadbook.report.figures import noise as figure
-from loadbook.report.html import forbidden
+from loadbook.report.html import forbidden_content
 from loadbook.report.laboratory import NoisePage, ability_table
-from loadbook.stats.noise.record import headline, record, relabelled_line
+from loadbook.stats.noise.record import noise_headline, compute_noise_record, relabelling_sentence
 
 FORBIDDEN = re.compile(r"significant|\bsame\b|proves?\b|no effect|\bnan\b|\binf\b", re.IGNORECASE)
 RECORDS = ("calm", "noisy", "two groups", "drifting", "few")
@@ -37,7 +37,7 @@ def of(case: str):
         logs -= 0.15 * (dice.random(120) < 0.3)
     if case == "drifting":
         logs += np.linspace(0, -0.2, 120)
-    return record(trials(logs), "ok_per_s", 0.02)
+    return compute_noise_record(trials(logs), "ok_per_s", 0.02)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_texts_are_whole_apart_and_large_enough(records, case, narrow):
 def test_words_are_honest_and_enough(records, case):
     found = records[case]
     answer, how, alt = figure.answer(found), figure.how(found), figure.alt(found)
-    assert answer == headline(found, 0.02)
+    assert answer == noise_headline(found, 0.02)
     assert re.fullmatch(r"On these hosts 2\u00a0% needs [\d,]+ blocks \([\d,]+ to [\d,]+\)\.", answer)
     assert answer in alt and how.endswith(".")
     assert not any(FORBIDDEN.search(text) for text in (answer, how, alt))
@@ -88,12 +88,12 @@ def test_what_the_panels_say(records):
 
 
 def test_relabelling_is_said_as_a_count(records):
-    said = relabelled_line(records["drifting"].relabelled)
+    said = relabelling_sentence(records["drifting"].relabelling)
     assert re.match(
         r"False alarms: \d\.\d\u00a0% of 5,000 pseudo-studies of 10 blocks; these trials in fixed order: ", said
     )
-    assert records["few"].relabelled is None
-    assert relabelled_line(None) == "Too few trials to draw labels anew."
+    assert records["few"].relabelling is None
+    assert relabelling_sentence(None) == "Too few trials to draw labels anew."
 
 
 def test_the_page_tells_all(page):
@@ -104,7 +104,7 @@ def test_the_page_tells_all(page):
     assert len(ability_table(page.record).rows) == 9
     assert "A/A arm" in page.trust().text
     html = page_html(page)
-    assert not forbidden(html)
+    assert not forbidden_content(html)
     text = BeautifulSoup(html, "html.parser").get_text(" ", strip=True)
     assert "wrk, 100 connections, 4 s, /index.html" in text
     assert text.index("On these hosts") < text.index("How do trials of one configuration scatter")
@@ -146,7 +146,7 @@ def test_one_arm_alone_is_a_record_too(tmp_path):
     page = NoisePage(load_run(layout, "alone"))
     assert page.record.noise.trials == 29
     assert page.answer().text.startswith("On these hosts ")
-    assert not forbidden(page_html(page))
+    assert not forbidden_content(page_html(page))
 
 
 def test_too_little_says_so(tmp_path):
@@ -154,6 +154,6 @@ def test_too_little_says_so(tmp_path):
     page = NoisePage(load_run(make_project(tmp_path, arms, name="short", blocks=6, traces=False), "short"))
     assert page.record is None
     assert page.answer().text == "Not known yet: fewer than 20 trials of one configuration count, or all are equal."
-    assert "Not known yet" in page.figure_11().text
+    assert "Not known yet" in page.noise_record().text
     assert page.summary()["sentences"] == [page.answer().text]
-    assert not forbidden(page_html(page))
+    assert not forbidden_content(page_html(page))

@@ -24,7 +24,7 @@ from waiting import wait_until
 pytestmark = pytest.mark.alone
 FEW = {"baseline": Arm(), "aa": Arm(check="aa")}
 RUN = "20261120T101500"
-DONE_CELL = f"from IPython.display import display; display({{'{notebooks.DONE}': {{'study': study}}}}, raw=True)"
+DONE_CELL = f"from IPython.display import display; display({{'{notebooks.DONE_MIME}': {{'study': study}}}}, raw=True)"
 # says who it is, and waits to be killed
 WAITS = "import os, time, pathlib; pathlib.Path(r'{}').write_text(str(os.getpid())); time.sleep({})"
 
@@ -133,10 +133,10 @@ def test_what_a_killed_papermill_left_is_not_taken_for_a_report(layout, tmp_path
     assert all(not output for cell in cells for output in cell.outputs)
     if victim == "kernel":  # the trap that the sentinel is for
         assert {cell.metadata.papermill.status for cell in cells} == {"completed"}
-    assert notebooks.finished(out) is None
+    assert notebooks.read_sentinel(out) is None
     out.write_text(out.read_text()[:100])
     with pytest.raises(ReportError, match="is not a readable notebook"):
-        notebooks.finished(out)
+        notebooks.read_sentinel(out)
 
 
 # looks a thousand times a second at the end of a file, until another file appears; says what it saw
@@ -164,7 +164,7 @@ def test_a_reader_finds_a_whole_notebook_or_none(layout, tmp_path):
     words = [sys.executable, "-c", READER, str(out), str(over)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as reader:
         for name in ("a", "b"):
-            assert notebooks.execute(layout, "big", {"study": name}, out).done == {"study": name}
+            assert notebooks.execute_notebook(layout, "big", {"study": name}, out).summary == {"study": name}
         time.sleep(0.1)
         over.touch()
         whole, halves = map(int, reader.communicate(timeout=20)[0].split())
@@ -178,14 +178,14 @@ def test_two_executions_with_one_output_leave_one_of_them_whole(layout, tmp_path
     code = """
 import sys; from pathlib import Path
 from loadbook.records.layout import Layout; from loadbook.report import notebooks
-print(notebooks.execute(Layout(Path(sys.argv[1])), "pair", {"study": sys.argv[2]}, Path(sys.argv[3])).done["study"])
+print(notebooks.execute_notebook(Layout(Path(sys.argv[1])), "pair", {"study": sys.argv[2]}, Path(sys.argv[3])).done["study"])
 """
     out = tmp_path / "out" / "pair.ipynb"
     words = [[sys.executable, "-c", code, str(layout.root), name, str(out)] for name in ("a", "b")]
     both = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True) for each in words]
     said = [each.communicate(timeout=100)[0].strip() for each in both]
     assert (said, [each.returncode for each in both]) == (["a", "b"], [0, 0])
-    assert notebooks.finished(out)["study"] in ("a", "b")
+    assert notebooks.read_sentinel(out)["study"] in ("a", "b")
     assert [p.name for p in out.parent.iterdir()] == ["pair.ipynb"]
 
 
@@ -201,8 +201,8 @@ def test_a_kernel_that_does_not_come_up_is_started_once_more(layout, tmp_path, m
     (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     if ends == "well":
-        assert notebooks.execute(layout, "victim", {"study": "x"}, tmp_path / "o.ipynb").done == {"study": "x"}
+        assert notebooks.execute_notebook(layout, "victim", {"study": "x"}, tmp_path / "o.ipynb").summary == {"study": "x"}
     else:
         with pytest.raises(ReportError, match=re.escape("notebook victim: no kernel came up, 2 times: RuntimeError")):
-            notebooks.execute(layout, "victim", {"study": "x"}, tmp_path / "o.ipynb")
+            notebooks.execute_notebook(layout, "victim", {"study": "x"}, tmp_path / "o.ipynb")
     assert counter.read_text().count("x") == 2

@@ -17,7 +17,7 @@ from loadbook.records.layout import Layout
 from loadbook.report import notebooks
 
 FEW = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06, label="one")}
-DONE_CELL = f"from IPython.display import display; display({{'{notebooks.DONE}': {{'run': study}}}}, raw=True)"
+DONE_CELL = f"from IPython.display import display; display({{'{notebooks.DONE_MIME}': {{'run': study}}}}, raw=True)"
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,8 @@ def write(layout, name, *cells):
 def test_it_runs_to_the_sentinel_with_this_interpreter(layout, tmp_path):
     write(layout, "good", "import sys; print(sys.executable)", DONE_CELL)
     out = tmp_path / "deep" / "a {b}.ipynb"
-    done = notebooks.execute(layout, "good", {"study": "x"}, out)
-    assert done.done == {"run": "x"}
+    done = notebooks.execute_notebook(layout, "good", {"study": "x"}, out)
+    assert done.summary == {"run": "x"}
     cells = nbformat.read(out, as_version=4).cells
     assert Path(cells[2].outputs[0].text.strip()).samefile(sys.executable)
     assert sorted(p.name for p in out.parent.iterdir()) == [out.name]
@@ -47,7 +47,7 @@ def test_it_runs_to_the_sentinel_with_this_interpreter(layout, tmp_path):
 @pytest.mark.parametrize("name", ["absent", "../good", "https://example.com/x", "good.ipynb", ""])
 def test_only_our_own_notebooks(layout, tmp_path, name):
     with pytest.raises(UsageError, match="no notebook"):
-        notebooks.execute(layout, name, {}, tmp_path / "o.ipynb")
+        notebooks.execute_notebook(layout, name, {}, tmp_path / "o.ipynb")
 
 
 @pytest.mark.fault(50)
@@ -55,20 +55,20 @@ def test_a_link_to_a_notebook_elsewhere_is_refused(layout, tmp_path):
     (tmp_path / "evil.ipynb").write_text((layout.notebooks / "run_study.ipynb").read_text())
     (layout.notebooks / "evil.ipynb").symlink_to(tmp_path / "evil.ipynb")
     with pytest.raises(UsageError, match="no notebook"):
-        notebooks.find(layout, "evil")
+        notebooks.find_notebook(layout, "evil")
 
 
 @pytest.mark.fault(47)
 def test_an_unknown_parameter_stops_before_any_kernel(layout, tmp_path):
     with pytest.raises(UsageError, match=r"unknown parameter 'studdy' \(did you mean 'study'\?\)"):
-        notebooks.execute(layout, "config_effects", {"studdy": "x"}, tmp_path / "o.ipynb")
+        notebooks.execute_notebook(layout, "config_effects", {"studdy": "x"}, tmp_path / "o.ipynb")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failing_cell_is_named_and_the_notebook_kept(layout, tmp_path):
     write(layout, "bad", "1 / 0", DONE_CELL)
     with pytest.raises(ReportError, match=r"notebook bad: cell \d failed: ZeroDivisionError"):
-        notebooks.execute(layout, "bad", {}, tmp_path / "o.ipynb")
+        notebooks.execute_notebook(layout, "bad", {}, tmp_path / "o.ipynb")
     assert [p.name for p in tmp_path.iterdir()] == ["o.failed.ipynb"]
 
 
@@ -76,21 +76,21 @@ def test_a_failing_cell_is_named_and_the_notebook_kept(layout, tmp_path):
 def test_a_dead_kernel_is_no_success(layout, tmp_path):
     write(layout, "dead", "import os; os._exit(1)", DONE_CELL)
     with pytest.raises(ReportError, match="notebook dead"):
-        notebooks.execute(layout, "dead", {}, tmp_path / "o.ipynb")
+        notebooks.execute_notebook(layout, "dead", {}, tmp_path / "o.ipynb")
     assert not (tmp_path / "o.ipynb").exists()
 
 
 def test_no_sentinel_is_no_success(layout, tmp_path):
     write(layout, "short", "print(1)")
     with pytest.raises(ReportError, match="without reaching its last cell"):
-        notebooks.execute(layout, "short", {}, tmp_path / "o.ipynb")
+        notebooks.execute_notebook(layout, "short", {}, tmp_path / "o.ipynb")
 
 
 @pytest.mark.fault(7)
 def test_a_cell_that_hangs_is_ended(layout, tmp_path):
     write(layout, "slow", "import time; time.sleep(60)", DONE_CELL)
     with pytest.raises(ReportError, match=r"notebook slow: .*[Tt]ime"):
-        notebooks.execute(layout, "slow", {}, tmp_path / "o.ipynb", timeout_s=2)
+        notebooks.execute_notebook(layout, "slow", {}, tmp_path / "o.ipynb", timeout_s=2)
 
 
 def papermill(layout, *arguments, cwd):
@@ -109,7 +109,7 @@ def test_plain_papermill_works_from_the_project_and_from_its_notebooks(layout, f
     done = papermill(layout, source, out, "-p", "study", "nginx-directives", cwd=cwd)
     assert done.returncode == 0, done.stderr[-3000:]
     last = nbformat.read(out, as_version=4).cells[-1]
-    assert last.outputs[0].data[notebooks.DONE]["study"] == "nginx-directives"
+    assert last.outputs[0].data[notebooks.DONE_MIME]["study"] == "nginx-directives"
 
 
 @pytest.mark.fault(47)
@@ -126,7 +126,7 @@ def test_plain_papermill_refuses_a_misfit(layout, name, value, said, tmp_path):
 def test_run_study_is_safe_by_default(tmp_path):
     for name in ("studies", "notebooks"):
         shutil.copytree(REPO / name, tmp_path / name)
-    done = notebooks.execute(Layout(tmp_path), "run_study", {"study": "nginx-directives"}, tmp_path / "o.ipynb")
+    done = notebooks.execute_notebook(Layout(tmp_path), "run_study", {"study": "nginx-directives"}, tmp_path / "o.ipynb")
     cells = nbformat.read(done.path, as_version=4).cells
     text = "\n".join(o.data["text/plain"] for c in cells for o in c.get("outputs", []))
     assert "Nothing was executed" in text

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from loadbook import _VERBS
-from loadbook.report.parameters import literals
+from loadbook.report.parameters import parse_literals
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 FORBIDDEN = (
@@ -50,7 +50,7 @@ def test_nbstripout_has_nothing_to_strip(path):
 def test_one_cell_of_parameters_holds_names_only(notebook):
     tagged = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     assert len(tagged) == 1
-    declared = literals(tagged[0].source)
+    declared = parse_literals(tagged[0].source)
     assert "study" in declared
     for name, value in declared.items():
         assert isinstance(value, str | bool | int | float), name

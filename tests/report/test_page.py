@@ -17,9 +17,9 @@ from loadbook.records.rundata import load_run
 from loadbook.report import trust
 from loadbook.report.blocks import clean
 from loadbook.report.effects import EffectsPage
-from loadbook.report.html import forbidden
+from loadbook.report.html import forbidden_content
 from loadbook.report.quality import QualityPage
-from loadbook.report.tables import Column, Table, plain, safe_table
+from loadbook.report.tables import Column, Table, table_text, table_markup
 from loadbook.trials.ingest import ingest
 
 NASTY = '"><img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31mred\x1b]8;;http://x\x07\u202e$x_1$ {{7*7}}'
@@ -68,7 +68,7 @@ def test_an_aa_arm_that_passed_although_its_interval_leaves_zero_out_says_why(us
     aa = next(row for row in usual.analysis.rows if row.kind == "aa")
     found = replace(aa.verdict.comparison, effect=0.03, ci95=(0.01, 0.05), p=0.025)
     near = replace(aa, verdict=replace(aa.verdict, comparison=found))
-    told = trust.trust(usual.data, replace(usual.analysis, rows=(near,)))[0]
+    told = trust.harness_checks(usual.data, replace(usual.analysis, rows=(near,)))[0]
     assert told.glyph == "✓" and told.text.endswith("; p 0.025, which fails below 0.01")
 
 
@@ -78,8 +78,8 @@ def test_what_holds_for_several_treatments_is_said_once(usual):
         replace(row, verdict=row.verdict and replace(row.verdict, comparison=replace(row.verdict.comparison, flags=f)))
         for row, f in zip(usual.analysis.rows, ((), (left_out,), ("other", left_out), *[()] * 99), strict=False)
     ]
-    found = trust.notes(replace(usual.analysis, rows=tuple(rows)))
-    assert [(s.title, s.text) for s in found if s.gate == "comparison"] == [
+    found = trust.comparison_notes(replace(usual.analysis, rows=tuple(rows)))
+    assert [(s.title, s.text) for s in found if s.name == "comparison"] == [
         (f"{rows[1].label}; {rows[2].label}", left_out),
         (rows[2].label, "other"),
     ]
@@ -138,7 +138,7 @@ def test_hostile_strings_are_text_everywhere(tmp_path):
     data.facts["web-1-before"]["kernel"]["value"] = NASTY
     for kind in (EffectsPage, QualityPage):
         page = page_html(kind(data))
-        assert forbidden(page) == []
+        assert forbidden_content(page) == []
         soup = BeautifulSoup(page, "html.parser")
         assert INERT in soup.get_text()
         assert not {"\x1b", "\x07", "\u202e"} & set(page)
@@ -153,11 +153,11 @@ def test_control_characters_go(value):
 
 def test_tables_escape_cells_heads_and_captions():
     table = Table(NASTY, [Column(NASTY), Column("n", numeric=True)], [[NASTY, NASTY]], caption=NASTY)
-    assert forbidden(str(safe_table(table))) == []
-    assert "<script>" not in safe_table(table)
-    assert NASTY in plain(table)
+    assert forbidden_content(str(table_markup(table))) == []
+    assert "<script>" not in table_markup(table)
+    assert NASTY in table_text(table)
     with pytest.raises(ValueError, match="1 cells under 2 columns"):
-        safe_table(Table("t", table.columns, [["x"]]))
+        table_markup(Table("t", table.columns, [["x"]]))
 
 
 def test_all_undecided_no_monitors_no_errors_nothing_published(tmp_path):
@@ -210,7 +210,7 @@ def test_sixteen_treatments_odd_names_and_sizes(tmp_path):
         for k in range(16)
     }
     page = page_html(page_of(tmp_path, arms, blocks=6, traces=False))
-    assert forbidden(page) == []
+    assert forbidden_content(page) == []
     assert len(page.encode()) < 3_000_000
     text = text_of(page)
     assert all(label in text for label in labels)
@@ -263,7 +263,7 @@ def test_a_recorded_run_of_the_lab_fills_every_section(recorded_run):
     """The real run among the fixtures: real traces, gates, facts, configurations and published claims."""
     page = EffectsPage(recorded_run)
     html = page_html(page)
-    assert forbidden(html) == []
+    assert forbidden_content(html) == []
     headings = [h.get_text(strip=True) for h in BeautifulSoup(html, "html.parser").find_all("h2")]
     assert len(headings) == 10
     assert headings[-1] == "How was it set up?"

@@ -18,10 +18,10 @@ from loadbook.core.errors import UsageError
 from loadbook.records.rundata import load_run
 from loadbook.report import jmeter_table
 from loadbook.report.figures import common, page_size, tier_ratios
-from loadbook.report.html import forbidden
+from loadbook.report.html import forbidden_content
 from loadbook.report.page_size import PageSizePage
-from loadbook.report.parameters import literals
-from loadbook.stats.regimes.found import Found, look
+from loadbook.report.parameters import parse_literals
+from loadbook.stats.regimes.found import PageSizeResult, analyse_page_sizes
 from pagesizes import sized_run, sized_study
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "page_size_tps.ipynb"
@@ -31,7 +31,7 @@ CASES = ("two tiers", "three balancers", "one curve", "scattered", "unwatched", 
 
 
 @functools.cache
-def found_of(case: str) -> Found:
+def found_of(case: str) -> PageSizeResult:
     balancers = ("small", "medium", "large") if case == "three balancers" else ("small", "large")
     single = case in ("one curve", "unwatched")
     study = sized_study(
@@ -40,9 +40,9 @@ def found_of(case: str) -> Found:
     run = sized_run(study, sd=0.5 if case == "scattered" else 0.02, watched=case == "two tiers")
     if case == "invalid":
         run.trials["valid"] = False
-    found = look(run, "ok_per_s")
+    found = analyse_page_sizes(run, "ok_per_s")
     known = case in ("three balancers", "one curve", "scattered", "few blocks")
-    return replace(found, letters=dict.fromkeys(study.treatments, "C")) if known else found
+    return replace(found, bottlenecks=dict.fromkeys(study.treatments, "C")) if known else found
 
 
 @pytest.mark.parametrize(("case", "by"), [*((c, "rate") for c in CASES), ("three balancers", "bytes")])
@@ -62,7 +62,7 @@ def test_a_name_stands_at_its_trials_where_the_curve_does_not_reach_the_first_si
     rates = run.measurements["metric"] == "ok_per_s"
     pure = 25e6 / run.measurements["trial"].map(own)  # bytes alone cost something: the fit has no end at small sizes
     run.measurements.loc[rates, "value"] = pure.clip(upper=2000) * (1 + run.measurements["value"] % 0.01)
-    must_be_legible(page_size.draw(look(run, "ok_per_s")), lambda text: not text.get_rotation() % 90)
+    must_be_legible(page_size.draw(analyse_page_sizes(run, "ok_per_s")), lambda text: not text.get_rotation() % 90)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -73,7 +73,7 @@ def test_words_beside_it_are_honest(case: str) -> None:
         assert answer.endswith(".") and how.endswith(".")
         assert answer in alt and len(alt) > 40
         assert not FORBIDDEN.search(answer + how + alt)
-        assert all(one.name in alt for one in found.regimes.series)
+        assert all(one.name in alt for one in found.curves.series)
     assert ("not watched" in page_size.how(found)) == (case in ("unwatched", "invalid"))
     assert ("no curve" in page_size.alt(found)) == (case in ("invalid", "few blocks"))
     assert bool(tier_ratios.sentences(found)) == (found.tiers is not None)
@@ -81,7 +81,7 @@ def test_words_beside_it_are_honest(case: str) -> None:
 
 def test_letters_and_bytes_repeat() -> None:
     found = found_of("two tiers")
-    letters = [page_size.letter_of(found, arm) for arm in found.regimes.series[2].arms.values()]
+    letters = [page_size.letter_of(found, arm) for arm in found.curves.series[2].arms.values()]
     assert letters == ["C", "C", "C", "C", "N"]
     first, second = (common.to_svg(page_size.draw(found)) for _ in range(2))
     assert first == second and len(first) < 500_000
@@ -115,17 +115,17 @@ def test_the_page_answers_with_curves(tmp_path: Path) -> None:
     assert not any("answers differently" in row.verdict.reason for row in page.analysis.rows
                    if row.verdict and row.verdict.reason)  # fmt: skip
     for block in (page.answer(), page.curves(), page.bandwidth(), page.errors()):
-        assert not forbidden(f"<!DOCTYPE html><html><body>{block.html}</body></html>")
+        assert not forbidden_content(f"<!DOCTYPE html><html><body>{block.html}</body></html>")
         assert not FORBIDDEN.search(block.text), block.text
 
 
 def test_jmeters_own_names_where_the_tool_is_jmeter(tmp_path: Path) -> None:
     page = project(tmp_path)
     page.data.trials["tool"] = "jmeter"
-    found = jmeter_table.tables(page.data, page.labels)
+    found = jmeter_table.jmeter_tables(page.data, page.labels)
     assert found is not None
     by_label, by_trial = found
-    heads = [column.head.replace("\xa0", " ") for column in by_label.columns]
+    heads = [column.header.replace("\xa0", " ") for column in by_label.columns]
     assert heads[2:5] == ["#Samples", "FAIL", "Error %"] and heads[-2:] == ["Transactions/s", "Received"]
     assert len(by_trial.rows) == int(page.data.trials["valid"].sum())
     rate = float(by_trial.rows[0][heads.index("Transactions/s")].replace(",", ""))
@@ -150,4 +150,4 @@ def test_the_notebook_calls_what_the_page_has() -> None:
     called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
     assert called[:4] == ["scope", "answer", "trust", "curves"] and called[-1] == "provenance"
     assert all(callable(getattr(PageSizePage, name)) for name in called)
-    assert set(inspect.signature(loadbook.page_size_page).parameters) == set(literals(cells[0]))
+    assert set(inspect.signature(loadbook.page_size_page).parameters) == set(parse_literals(cells[0]))

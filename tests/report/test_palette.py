@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from loadbook.core.metrics import metric
+from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.stats.result import VERDICT_ORDER
 
@@ -23,7 +23,7 @@ WHITE = (0.95047, 1.0, 1.08883)
 # the answer to a one-sided question looks like equivalence: no page has both
 LOOKS = {kind: style for kind, style in palette.VERDICTS.items() if kind != "no-loss"}
 STYLES = {**LOOKS, "baseline": palette.BASELINE, "aa": palette.AA, "control": palette.CONTROL}
-GROUNDS = (palette.GROUND, palette.BAND, palette.BLOCK_TINT, palette.WINDOW_TINT)
+GROUNDS = (palette.BACKGROUND, palette.BAND, palette.BLOCK_TINT, palette.WINDOW_TINT)
 
 
 def _times(matrix, vector):
@@ -45,28 +45,28 @@ def test_verdict_fills_stay_apart_for_every_reader(vision):
 
 
 def test_contrast_formula_agrees_with_known_values():
-    assert palette.contrast("#000000", "#FFFFFF") == pytest.approx(21)
-    assert palette.contrast("#767676", "#FFFFFF") == pytest.approx(4.54, abs=0.01)
+    assert palette.contrast_ratio("#000000", "#FFFFFF") == pytest.approx(21)
+    assert palette.contrast_ratio("#767676", "#FFFFFF") == pytest.approx(4.54, abs=0.01)
 
 
 @pytest.mark.parametrize("kind", STYLES)
 def test_marks_and_words_keep_their_contrast(kind):
     style = STYLES[kind]
-    assert palette.contrast(style.text, palette.GROUND) >= 4.5
-    assert all(palette.contrast(style.edge, ground) >= 3.0 for ground in GROUNDS)
+    assert palette.contrast_ratio(style.text, palette.BACKGROUND) >= 4.5
+    assert all(palette.contrast_ratio(style.edge, ground) >= 3.0 for ground in GROUNDS)
 
 
-@pytest.mark.parametrize("ground", [palette.GROUND, palette.TINT])
+@pytest.mark.parametrize("ground", [palette.BACKGROUND, palette.TINT])
 def test_other_texts_keep_their_contrast(ground):
     for text in (palette.INK, palette.SOFT, palette.LINK, palette.DOUBT_TEXT):
-        assert palette.contrast(text, ground) >= 4.5
-    assert palette.contrast(palette.DOUBT_TEXT, palette.DOUBT_BOX) >= 4.5
+        assert palette.contrast_ratio(text, ground) >= 4.5
+    assert palette.contrast_ratio(palette.DOUBT_TEXT, palette.DOUBT_BOX) >= 4.5
 
 
 def test_lines_that_carry_meaning_keep_their_contrast():
-    assert palette.contrast(palette.DOUBT, palette.GROUND) >= 3.0
-    assert palette.contrast(palette.DOUBT, palette.WINDOW_TINT) >= 3.0
-    assert palette.contrast(palette.OTHERS, palette.GROUND) >= 3.0
+    assert palette.contrast_ratio(palette.DOUBT, palette.BACKGROUND) >= 3.0
+    assert palette.contrast_ratio(palette.DOUBT, palette.WINDOW_TINT) >= 3.0
+    assert palette.contrast_ratio(palette.OTHERS, palette.BACKGROUND) >= 3.0
 
 
 def test_every_class_has_its_own_glyph_and_marker():
@@ -84,10 +84,10 @@ def test_every_class_has_its_own_glyph_and_marker():
     [("ok_per_s", "faster", "slower"), ("latency", "shorter", "longer"), ("errors", "fewer", "more")],
 )
 def test_words_follow_the_metric(name, better, worse):
-    assert palette.verdict_word("better", metric(name)) == better
-    assert palette.verdict_word("worse", metric(name)) == worse
-    assert len({palette.verdict_word(kind, metric(name)) for kind in VERDICT_ORDER}) == len(VERDICT_ORDER)
-    assert palette.verdict_word("worse", metric(name), "no-loss") == "loses more"
+    assert palette.verdict_word("better", get_metric(name)) == better
+    assert palette.verdict_word("worse", get_metric(name)) == worse
+    assert len({palette.verdict_word(kind, get_metric(name)) for kind in VERDICT_ORDER}) == len(VERDICT_ORDER)
+    assert palette.verdict_word("worse", get_metric(name), "no-loss") == "loses more"
 
 
 def test_only_the_two_answers_that_exclude_a_loss_look_alike():

@@ -11,7 +11,7 @@ from mockproject import Arm, make_project
 
 from loadbook.core.errors import UsageError
 from loadbook.records.layout import Layout
-from loadbook.report.build import refresh
+from loadbook.report.build import ensure_ingested
 
 FEW = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06, label="one")}
 QUICK = {"notebooks": ("run_quality",)}
@@ -89,10 +89,10 @@ def test_tables_older_than_the_raw_data_are_rebuilt(layout, monkeypatch):
     ingested, said = [], []
     monkeypatch.setattr("loadbook.trials.ingest.ingest", ingested.append)
     paths = layout.run("quick", "20261120T101500")
-    refresh(paths, said.append)
+    ensure_ingested(paths, said.append)
     assert (ingested, said) == ([], [])
     later = time.time() + 60
     os.utime(paths.trials, (later, later))
-    refresh(paths, said.append)
+    ensure_ingested(paths, said.append)
     assert ingested == [paths]
     assert said == ["quick: ingesting run 20261120T101500"]

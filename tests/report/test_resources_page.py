@@ -12,7 +12,7 @@ from loadbook.records.layout import Layout
 from loadbook.records.rundata import RunData, load_run
 from loadbook.report import traces_told
 from loadbook.report.resources import NO_TRACES, ResourcesPage
-from loadbook.stats.saturation import bottlenecks, hosts_in, saturation_of
+from loadbook.stats.saturation import bottleneck_by_treatment, hosts_with_traces, saturation_of_run
 from loadbook.stats.wording import saturation as words
 from recorded import STUDY, ingested_run
 
@@ -56,10 +56,10 @@ def test_the_table_names_the_bottleneck_beside_its_host(data):
 def test_memory_is_told_by_host_with_a_size_that_holds_it(data):
     text = ResourcesPage(data).memory().text
     assert "a host of 1\xa0GiB would have held it" in text and "Hosts of a lab are one machine" in text
-    assert words.memory(1.9 * 1024**3, None).endswith("a host of 4\xa0GiB would have held it")
-    assert words.memory(1.7 * 1024**3, None).endswith("a host of 2\xa0GiB would have held it")
-    assert words.memory(1.9 * 1024**3, 2.0 * 1024**3).endswith("nearly all that is installed")
-    assert words.memory(1e15, None).endswith("no usual size would have held it")
+    assert words.memory_size_text(1.9 * 1024**3, None).endswith("a host of 4\xa0GiB would have held it")
+    assert words.memory_size_text(1.7 * 1024**3, None).endswith("a host of 2\xa0GiB would have held it")
+    assert words.memory_size_text(1.9 * 1024**3, 2.0 * 1024**3).endswith("nearly all that is installed")
+    assert words.memory_size_text(1e15, None).endswith("no usual size would have held it")
 
 
 def test_sources_stand_beside_each_other(data):
@@ -68,19 +68,19 @@ def test_sources_stand_beside_each_other(data):
     page = ResourcesPage(both)
     assert "as each source saw it: driver: sysstat" in page.sources().text
     assert page.saturation().text == ResourcesPage(data).saturation().text
-    windows = page._known("duration")
-    assert traces_told.agreement(data.traces, data.trials, windows) == "One source for each host."
+    windows = page._metric_by_trial("duration")
+    assert traces_told.source_agreement(data.traces, data.trials, windows) == "One source for each host."
 
 
 @pytest.mark.long
 def test_a_machine_that_only_files_know(data):
     edge = data.traces[data.traces["host"] == "web"].assign(host="edge", role="balancer", source="munin")
     more = pd.concat([data.traces, edge])
-    known = hosts_in(more, data.run_json["hosts"])
+    known = hosts_with_traces(more, data.run_json["hosts"])
     assert known["edge"] == {"roles": ["balancer"], "cpus": None}
     page = ResourcesPage(without(data, traces=more))
     assert "balancer (edge)" in page.saturation().text
-    assert set(bottlenecks(saturation_of(page.data)).values()) <= {"C", "W"}
+    assert set(bottleneck_by_treatment(saturation_of_run(page.data)).values()) <= {"C", "W"}
     assert page.blocks().text
 
 

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from loadbook.report.figures.common import house_style, to_svg
-from loadbook.report.show import compact
+from loadbook.report.show import compact_svg
 
 
 @pytest.fixture(scope="module")
@@ -26,21 +26,21 @@ def numbers_of_paths(svg):
 
 
 def test_it_is_smaller_and_still_well_formed(svg):
-    small = compact(svg)
+    small = compact_svg(svg)
     assert len(small) < 0.75 * len(svg)
     ET.fromstring(small)
     assert "\n<" not in small
-    assert compact(small) == small
+    assert compact_svg(small) == small
 
 
 def test_no_point_moves_by_a_hundredth_of_a_point(svg):
-    before, after = numbers_of_paths(svg), numbers_of_paths(compact(svg))
+    before, after = numbers_of_paths(svg), numbers_of_paths(compact_svg(svg))
     assert [len(p) for p in before] == [len(p) for p in after]
     assert max(abs(a - b) for p, q in zip(before, after, strict=True) for a, b in zip(p, q, strict=True)) <= 0.0051
 
 
 def test_every_reference_still_has_its_target(svg):
-    small = compact(svg)
+    small = compact_svg(svg)
     ids = set(re.findall(r'\bid="([^"]+)"', small))
     used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', small))
     assert {a or b for a, b in used} <= ids
@@ -50,6 +50,6 @@ def test_every_reference_still_has_its_target(svg):
 def test_marks_of_one_kind_say_their_style_once():
     svg = "".join(f'<use xlink:href="#m1" x="{x}" y="2" style="fill: #fff; stroke: #000"/>' for x in range(3))
     marks = "".join(f'<use href="#m1" x="{x}" y="2"/>' for x in range(3))
-    assert compact(svg) == f'<g style="fill:#fff;stroke:#000">{marks}</g>'
+    assert compact_svg(svg) == f'<g style="fill:#fff;stroke:#000">{marks}</g>'
     letter = '<use xlink:href="#DejaVuSans-Bold-1c" transform="translate(71.58 0)"/>'
-    assert compact(letter) == '<use href="#f-Bold-1c" x="71.58"/>'
+    assert compact_svg(letter) == '<use href="#f-Bold-1c" x="71.58"/>'

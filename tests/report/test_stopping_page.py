@@ -11,7 +11,7 @@ from loadbook.core.units import NBSP
 from loadbook.records.layout import Layout
 from loadbook.records.rundata import load_run
 from loadbook.report.effects import EffectsPage
-from loadbook.report.index import keep, write_index
+from loadbook.report.index import write_summary, write_index
 
 
 def run(folder, **more):
@@ -37,7 +37,7 @@ def test_a_run_to_which_blocks_were_added_is_exploratory_wherever_a_verdict_stan
     assert all("blocks (exploratory: 4 blocks were added after looking)" in line for line in said)
     assert " doubts: Exploratory; " in exploratory.trust().text
     assert "4 of 12 blocks were added when the results could be seen" in exploratory.doubts().text
-    keep(tmp_path, exploratory.summary())
+    write_summary(tmp_path, exploratory.summary())
     index = write_index(tmp_path).read_text()
     for words in ("exploratory: faster", "Exploratory: tcp_nopush", "EXPLORATORY: 4 blocks were added"):
         assert words in index

@@ -61,12 +61,12 @@ def test_the_index_has_the_pages_and_what_is_lacking(site):
 def test_the_same_call_runs_nothing_again_unless_asked_or_changed(site, layout, monkeypatch):
     ran = []
     monkeypatch.setattr("loadbook.report.site.run_study", lambda layout, name, *rest, **how: ran.append((name, how)))
-    monkeypatch.setattr("loadbook.report.site.build", lambda *rest: pytest.fail("not asked for"))
-    from loadbook.report.site import run_all
+    monkeypatch.setattr("loadbook.report.site.build_report", lambda *rest: pytest.fail("not asked for"))
+    from loadbook.report.site import run_smoke_studies
 
     def names(new=False):
         ran.clear()
-        list(run_all(layout, HOSTS, new, print, print))
+        list(run_smoke_studies(layout, HOSTS, new, print, print))
         return [(name, how["new"]) for name, how in ran]
 
     assert names() == [("other-smoke", False)]

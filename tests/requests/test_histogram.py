@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.requests import histogram
-from loadbook.requests.histogram import Histogram, by_group
+from loadbook.requests.histogram import Histogram, group_counts
 
 TIMES = st.lists(st.integers(0, 10**12), min_size=1, max_size=200)
 
@@ -57,9 +57,9 @@ def test_an_empty_histogram_has_no_statistics() -> None:
     assert made([5]).sd_s() is None
 
 
-@pytest.mark.parametrize("cells", [1, histogram.DENSE_CELLS])
+@pytest.mark.parametrize("cells", [1, histogram.MAX_DENSE_CELLS])
 def test_groups_are_counted_alike_by_array_and_by_sorting(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(histogram, "DENSE_CELLS", cells)
+    monkeypatch.setattr(histogram, "MAX_DENSE_CELLS", cells)
     group, ticks = np.array([2, 0, 2, 2], np.int32), np.array([7, 1, 7, 3], np.int64)
-    found = [(g, values.tolist(), counts.tolist()) for g, values, counts in by_group(group, ticks, 4)]
+    found = [(g, values.tolist(), counts.tolist()) for g, values, counts in group_counts(group, ticks, 4)]
     assert found == [(0, [1], [1]), (2, [3, 7], [1, 2])]

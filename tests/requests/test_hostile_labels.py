@@ -12,8 +12,8 @@ import pytest
 
 from hostile import WRITABLE, no_canary, silent
 from loadbook.core.errors import ParseError
-from loadbook.requests.api import batches, summarise
-from loadbook.requests.store import Store
+from loadbook.requests.api import read_batches, summarise
+from loadbook.requests.store import RequestWriter
 
 pytestmark = pytest.mark.fault(44)
 HEADER = ["timeStamp", "elapsed", "label", "responseCode", "success"]
@@ -41,8 +41,8 @@ def test_labels_are_counted_and_kept_as_they_are(tmp_path: Path, write) -> None:
     found = summarise(data, "jmeter", file="out.jtl")
     assert set(found.labels) == set(PLAIN)
     (tmp_path / "out.jtl").write_bytes(data)
-    with Store(tmp_path / "requests.parquet") as store:
-        for batch in batches(tmp_path / "out.jtl", "jmeter"):
+    with RequestWriter(tmp_path / "requests.parquet") as store:
+        for batch in read_batches(tmp_path / "out.jtl", "jmeter"):
             store.write(batch, "driver")
     assert pq.read_table(tmp_path / "requests.parquet")["label"].to_pylist() == PLAIN
     assert no_canary(tmp_path)

@@ -12,7 +12,7 @@ import slow_jtl as slow
 from loadbook.core.errors import ParseError
 from loadbook.requests import blocks, jtl_csv
 from loadbook.requests.api import summarise
-from loadbook.requests.rows import Kind
+from loadbook.requests.rows import LogRowKind
 from loadbook.requests.summary import Summary
 
 WHOLE = [
@@ -42,7 +42,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
         def refuse(*_: object) -> None:
             raise pa.ArrowInvalid("for this test")
 
-        monkeypatch.setattr(jtl_csv, "_fast", refuse)
+        monkeypatch.setattr(jtl_csv, "_parse_fast", refuse)
     return request.param
 
 
@@ -61,7 +61,7 @@ def test_where_blocks_are_cut_changes_nothing(name: str, size: int, monkeypatch:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", size)
     parts = read(data)
     assert jtl.told(parts) == jtl.told(whole)
-    assert (parts.rows, parts.series(), parts.damage) == (whole.rows, whole.series(), whole.damage)
+    assert (parts.rows, parts.per_second_counts(), parts.damage) == (whole.rows, whole.per_second_counts(), whole.damage)
 
 
 def test_every_label_has_its_own_exact_figures() -> None:
@@ -77,7 +77,7 @@ def test_series_are_what_ended_in_each_second() -> None:
     data = jtl.capture("5.6.3--csv_mix_delay")
     found = slow.rows(data)
     ends = [(int(row["timeStamp"]) + int(row["elapsed"])) // 1000 for row in found]
-    series = read(data).series()
+    series = read(data).per_second_counts()
     assert [n for _, n, _, _ in series] == [ends.count(second) for second in range(min(ends), max(ends) + 1)]
     assert sum(ok for *_, ok, _ in series) == 2710
     assert sum(errors for *_, errors in series) == 290
@@ -85,20 +85,20 @@ def test_series_are_what_ended_in_each_second() -> None:
 
 def test_transactions_and_sub_results_are_counted_once(way: str) -> None:
     summary = read(jtl.capture("5.1.1--tx"))
-    assert summary.rows == {Kind.REQUEST: 50, Kind.TRANSACTION: 40}
+    assert summary.rows == {LogRowKind.REQUEST: 50, LogRowKind.TRANSACTION: 40}
     assert {label: tally.attempts for label, tally in summary.transactions.items()} == {
         "T flat": 10, "T parent": 10, "inner": 10, "T, nested": 10
     }  # fmt: skip
     embedded = read(jtl.capture("5.1.1--embedded"))
-    assert embedded.rows == {Kind.REQUEST: 20, Kind.PART: 90}
+    assert embedded.rows == {LogRowKind.REQUEST: 20, LogRowKind.PART: 90}
     assert set(embedded.labels) == {"page", "html 404 inside"}
 
 
 def test_a_label_like_a_sub_result_is_a_request_of_its_own_outside_its_parents_time() -> None:
     head, *rows = lines("5.1.1--embedded")
     alone = [rows[0], *(row.replace(b"17952133700", b"17952133800") for row in rows[1:3])]
-    assert read(head + b"".join(alone)).rows == {Kind.REQUEST: 3}
-    assert read(head + b"".join(rows[1:3])).rows == {Kind.REQUEST: 2}  # without their parent
+    assert read(head + b"".join(alone)).rows == {LogRowKind.REQUEST: 3}
+    assert read(head + b"".join(rows[1:3])).rows == {LogRowKind.REQUEST: 2}  # without their parent
 
 
 def test_without_a_header_columns_are_those_of_2_x_or_of_the_runs_properties(way: str) -> None:
@@ -146,7 +146,7 @@ def test_a_torn_last_line_is_counted_and_located_never_guessed(way: str) -> None
     assert [(d.name, d.line) for d in summary.damage] == [("torn", 1949)]
     whole = jtl.capture(MULTI)
     torn = read(whole[:-1])  # all fields are there, but was the last one `0` or the beginning of `01`?
-    assert (torn.total().attempts, torn.damaged) == (599, {"torn": 1})
+    assert (torn.total().attempts, torn.damage_counts) == (599, {"torn": 1})
 
 
 @pytest.mark.fault(29)
@@ -190,12 +190,12 @@ def test_nuls_between_rows_are_passed_and_within_rows_located(way: str) -> None:
     assert [(d.name, d.line) for d in damaged.damage] == [("nul", 11)]
     assert "not counted" in damaged.damage[0].message
     ended = read(b"".join(rows) + b"\0" * 100)
-    assert (ended.total().attempts, ended.damaged) == (600, {"nul": 1})
+    assert (ended.total().attempts, ended.damage_counts) == (600, {"nul": 1})
 
 
 def test_a_log_that_was_truncated_under_its_writer_begins_with_nuls() -> None:
     summary = read(b"\0" * 3000 + b"".join(lines("2.13--embedded")))
-    assert (summary.total().attempts, summary.damaged) == (20, {"nul": 1})
+    assert (summary.total().attempts, summary.damage_counts) == (20, {"nul": 1})
 
 
 def test_empty_lines_hold_nothing(way: str) -> None:
@@ -217,7 +217,7 @@ def test_rows_that_stand_for_several_requests_give_counts_but_no_times() -> None
     assert several != ok
     summary = read(head + ok + several)
     total = summary.total()
-    assert summary.rows == {Kind.REQUEST: 1, Kind.AGGREGATE: 1}
+    assert summary.rows == {LogRowKind.REQUEST: 1, LogRowKind.AGGREGATE: 1}
     assert (total.attempts, total.ok, total.errors, total.latency.count) == (51, 48, 3, 1)
     with pytest.raises(ParseError, match=r"out\.jtl:2: the row here stands for several"):
         read(head + ok.replace(b",UTF-8,1,0,", b",UTF-8,2,3,"))
@@ -230,7 +230,7 @@ def test_time_stamps_as_text(way: str) -> None:
     rows = b"2026/11/20 22:16:37.649,20,a,200,true\n2026/11/20 22:16:38.001,5,a,200,true\n"
     summary = read(STAMPED + rows)
     assert summary.duration_s == pytest.approx(0.357)
-    assert summary.damaged == {"local_time": 1}
+    assert summary.damage_counts == {"local_time": 1}
     pattern = {"jmeter.save.saveservice.timestamp_format": "dd.MM.yyyy HH:mm:ss.SSS"}
     assert read(STAMPED + b"20.11.2026 22:16:37.649,20,a,200,true\n", properties=pattern).first_start_us == (
         summary.first_start_us
@@ -297,4 +297,4 @@ def test_what_is_no_jtl_is_refused(data: bytes) -> None:
 def test_a_header_without_rows_is_a_log_of_no_requests() -> None:
     summary = read(lines()[0])
     assert jtl.told(summary) == slow.figures([])
-    assert summary.series() == []
+    assert summary.per_second_counts() == []

@@ -12,7 +12,7 @@ import slow_jtl as slow
 from loadbook.core.errors import ParseError
 from loadbook.requests import jtl_xml
 from loadbook.requests.api import summarise
-from loadbook.requests.rows import Kind
+from loadbook.requests.rows import LogRowKind
 from loadbook.requests.summary import Summary
 
 CAPTURES = ["5.1.1--xml", "5.6.3--xml_10x20", "5.6.3--xml_embedded", "5.6.3--xml_full_3x2", "5.6.3--xml_messages", "5.6.3--xml_tx"]  # fmt: skip  # noqa: E501
@@ -50,9 +50,9 @@ def test_captures_are_what_etree_finds(name: str) -> None:
 
 
 def test_nested_samples_are_counted_once() -> None:
-    assert read(jtl.capture("5.6.3--xml_tx")).rows == {Kind.REQUEST: 30, Kind.TRANSACTION: 24}
+    assert read(jtl.capture("5.6.3--xml_tx")).rows == {LogRowKind.REQUEST: 30, LogRowKind.TRANSACTION: 24}
     embedded = read(jtl.capture("5.6.3--xml_embedded"))
-    assert embedded.rows == {Kind.REQUEST: 12, Kind.PART: 54}
+    assert embedded.rows == {LogRowKind.REQUEST: 12, LogRowKind.PART: 54}
     assert set(embedded.labels) == {"page", "html 404 inside"}
 
 
@@ -63,7 +63,7 @@ def test_where_chunks_and_batches_are_cut_changes_nothing(size: int, monkeypatch
     monkeypatch.setattr(jtl_xml, "CHUNK_BYTES", size)
     monkeypatch.setattr(jtl_xml, "BATCH_ROWS", 3)
     parts = read(data)
-    assert (jtl.told(parts), parts.rows, parts.series()) == (jtl.told(whole), whole.rows, whole.series())
+    assert (jtl.told(parts), parts.rows, parts.per_second_counts()) == (jtl.told(whole), whole.rows, whole.per_second_counts())
 
 
 @pytest.mark.parametrize("name", ["5.1.1--xml", "5.6.3--xml_embedded"])
@@ -75,7 +75,7 @@ def test_a_file_that_lacks_its_end_gives_its_complete_samples(name: str) -> None
             b"\n</httpSample>" in data[:end]
         ) else 0  # fmt: skip
         assert summary.total().attempts == complete
-        assert summary.damaged == {"torn": 1}
+        assert summary.damage_counts == {"torn": 1}
         assert summary.damage[0].line <= data[:end].count(b"\n") + 1
 
 
@@ -114,7 +114,7 @@ def test_what_is_no_jtl_is_refused(data: bytes, why: str) -> None:
 def test_samples_that_stand_for_several_requests_give_counts_but_no_times() -> None:
     summary = read(HEAD + SAMPLE % b' sc="7" ec="2"' + b"</httpSample>" + END)
     total = summary.total()
-    assert (total.attempts, total.ok, total.latency.count, summary.rows) == (7, 5, 0, {Kind.AGGREGATE: 1})
+    assert (total.attempts, total.ok, total.latency.count, summary.rows) == (7, 5, 0, {LogRowKind.AGGREGATE: 1})
 
 
 def test_no_samples_is_a_log_of_no_requests() -> None:

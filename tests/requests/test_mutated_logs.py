@@ -29,7 +29,7 @@ def check_sane(summary: Summary) -> None:
     assert 0 <= total.ok <= total.answered <= total.attempts == total.ok + total.errors
     assert sum(total.classes.values()) == total.answered
     assert total.latency.count <= total.attempts
-    assert sum(answered for _, answered, _, _ in summary.series()) in (0, total.answered)
+    assert sum(answered for _, answered, _, _ in summary.per_second_counts()) in (0, total.answered)
 
 
 @given(st.integers(0, len(PLAIN)))
@@ -42,7 +42,7 @@ def test_cut_anywhere_whole_rows_count_and_the_rest_is_torn(end: int) -> None:
     summary = read(data)
     jtl.same(jtl.told(summary), slow.figures(slow.rows(data)))
     torn = not data.endswith(b"\n")
-    assert summary.damaged == ({"torn": 1} if torn else {})
+    assert summary.damage_counts == ({"torn": 1} if torn else {})
     assert not torn or summary.damage[0].line == data.count(b"\n") + 1
 
 
@@ -51,7 +51,7 @@ def test_cut_anywhere_in_a_file_with_line_breaks_in_fields(end: int) -> None:
     summary = read(QUOTED[:end])
     whole = QUOTED[:end].rfind(b"http://127.0.0.1:18001/")
     assert summary.total().attempts <= QUOTED[:whole].count(b"http://127.0.0.1:18001/") + 1
-    assert set(summary.damaged) <= {"torn"}
+    assert set(summary.damage_counts) <= {"torn"}
 
 
 @given(st.lists(st.integers(1, 600), max_size=20), st.randoms())

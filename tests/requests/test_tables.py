@@ -13,8 +13,8 @@ import pytest
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.requests import blocks
 from loadbook.requests.api import summarise
-from loadbook.requests.store import SCHEMA, Store
-from loadbook.requests.summary import LABELS_MAX, OTHER_LABELS, Summary
+from loadbook.requests.store import SCHEMA, RequestWriter
+from loadbook.requests.summary import MAX_LABELS, OTHER_LABELS, Summary
 
 H2LOAD = (jtl.FIXTURES / "h2load" / "1.52.0--logfile.req.log").read_bytes()
 AB = (jtl.FIXTURES / "ab" / "2.3--csv_tsv_n300.plot.tsv").read_bytes()
@@ -50,7 +50,7 @@ def test_ab_rows_have_times_and_seconds_but_do_not_tell_how_they_ended() -> None
     assert total.latency.sum_us == sum(int(row[4]) for row in rows) * 1000
     assert total.first_byte.sum_us == sum(int(row[5]) for row in rows) * 1000
     assert summary.duration_s is None
-    assert [n for _, n, _, _ in summary.series()] == list(Counter(row[1] for row in rows).values())
+    assert [n for _, n, _, _ in summary.per_second_counts()] == list(Counter(row[1] for row in rows).values())
 
 
 @pytest.mark.parametrize("size", [50, 1000])
@@ -105,27 +105,27 @@ def test_files_and_drivers_add_up_exactly() -> None:
     for part in (rows[700:], rows[:100], rows[100:700]):
         merged.merge(summarise(head + b"".join(part), "jmeter"))
     jtl.same(jtl.told(merged), jtl.told(whole))
-    assert (merged.series(), merged.rows) == (whole.series(), whole.rows)
+    assert (merged.per_second_counts(), merged.rows) == (whole.per_second_counts(), whole.rows)
     for label, tally in whole.labels.items():
         assert merged.labels[label].latency.cells[1].tolist() == tally.latency.cells[1].tolist()
     torn = summarise(head + rows[0] + b"17", "jmeter")
     torn.merge(torn)
-    assert torn.damaged == {"torn": 2}
+    assert torn.damage_counts == {"torn": 2}
 
 
 def test_labels_without_end_are_counted_together_beyond_a_limit() -> None:
-    rows = b"".join(b"1795213331189,%d,label %d,200,true\n" % (n % 7, n) for n in range(LABELS_MAX + 50))
+    rows = b"".join(b"1795213331189,%d,label %d,200,true\n" % (n % 7, n) for n in range(MAX_LABELS + 50))
     summary = summarise(b"timeStamp,elapsed,label,responseCode,success\n" + rows, "jmeter")
-    assert len(summary.labels) == LABELS_MAX + 1
+    assert len(summary.labels) == MAX_LABELS + 1
     assert summary.labels[OTHER_LABELS].attempts == 50
-    assert summary.total().attempts == LABELS_MAX + 50
+    assert summary.total().attempts == MAX_LABELS + 50
 
 
 def test_the_store_holds_every_row_as_declared(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     path = tmp_path / "requests" / "trial.parquet"
-    with Store(path) as store:
+    with RequestWriter(path) as store:
         figures = summarise(jtl.capture("5.6.3--csv_all_columns"), "jmeter", store=store, driver="one")
         summarise(H2LOAD, "h2load", store=store, driver="two")
         summarise(AB, "ab", store=store, driver="three")
@@ -140,7 +140,7 @@ def test_the_store_holds_every_row_as_declared(tmp_path: Path) -> None:
     assert {row["status"] for row in requests} == {None, 200, 503}
     assert {row["received"] for row in rows if row["driver"] == "two"} == {None}
     first = path.read_bytes()
-    with Store(path) as store:
+    with RequestWriter(path) as store:
         for tool, data, driver in (("jmeter", jtl.capture("5.6.3--csv_all_columns"), "one"), ("h2load", H2LOAD, "two"),
                                    ("ab", AB, "three")):  # fmt: skip
             summarise(data, tool, store=store, driver=driver)
@@ -148,7 +148,7 @@ def test_the_store_holds_every_row_as_declared(tmp_path: Path) -> None:
 
 
 def test_a_store_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ParseError), Store(tmp_path / "trial.parquet") as store:
+    with pytest.raises(ParseError), RequestWriter(tmp_path / "trial.parquet") as store:
         summarise(H2LOAD + b"broken\n", "h2load", store=store)
     assert list(tmp_path.iterdir()) == []
 

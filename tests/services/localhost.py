@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from loadbook.core.errors import CommandError, HostError, HostTimeoutError, UnreachableError
-from loadbook.hosts.host import Answer, Clock, Completed, JobState
+from loadbook.hosts.host import HttpResponse, ClockOffset, CommandResult, JobState
 
 
 class LocalHost:
@@ -36,12 +36,12 @@ class LocalHost:
                 list(argv), input=stdin, capture_output=True, timeout=timeout_s, check=False, env=self.env
             )
         except FileNotFoundError as error:
-            return Completed(127, b"", str(error).encode())
+            return CommandResult(127, b"", str(error).encode())
         except subprocess.TimeoutExpired as error:
             raise HostTimeoutError(self.alias, str(error)) from None
         if check and done.returncode:
             raise CommandError(self.alias, f"{argv}: {done.stderr.decode()}")
-        return Completed(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def script(self, text, args=(), *, timeout_s, check=False):
         return self.run(["sh", "-c", text, "sh", *args], timeout_s=timeout_s, check=check)
@@ -109,11 +109,11 @@ class LocalHost:
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
-            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+            return HttpResponse(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
         except (OSError, http.client.HTTPException) as error:
             raise UnreachableError(self.alias, str(error)) from None
         finally:
             connection.close()
 
     def clock(self, probes=10):
-        return Clock(time.time() - time.time(), 0.0)
+        return ClockOffset(time.time() - time.time(), 0.0)

@@ -17,7 +17,7 @@ from loadbook.core.errors import HostError
 from loadbook.hosts import connect
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.remote import RemoteHost
-from loadbook.services import Place, ServiceSpec, SystemInstance, load_service, render
+from loadbook.services import InstanceContext, ServiceSpec, SystemInstance, load_service, render
 from waiting import wait_until
 
 NAME = "own-nginx"
@@ -95,7 +95,7 @@ class OwnServer:
     def instance(self, name: str = "own-web", main: bytes | None = None, **values: str | int) -> SystemInstance:
         """Return it as a service of a trial, under a name that nothing had before."""
         name = f"{name}-{next(_number)}"
-        place = Place.on(self.host, name, self.port)
+        place = InstanceContext.for_instance(self.host, name, self.port)
         return SystemInstance(self.host, self.spec, render(self.spec, values, place, main=main), name=name, lease_s=60)
 
     def page(self) -> str:

@@ -6,7 +6,7 @@ from itertools import count
 
 from localhost import LocalHost
 
-from loadbook.services import Instance, Launch, Place, load_service, render
+from loadbook.services import Instance, LaunchOptions, InstanceContext, load_service, render
 
 _number = count()
 
@@ -18,13 +18,13 @@ def running(
     port: int,
     *behind: Instance,
     main: bytes | None = None,
-    launch: Launch = Launch(),  # noqa: B008
+    launch: LaunchOptions = LaunchOptions(),  # noqa: B008
     node: str = "web1",
     **values: str | int,
 ) -> Iterator[Instance]:
     """Check, start and await a service with others behind it; it is stopped at the end."""
     name = f"t{next(_number):04}-a1-{service}"
-    place = Place.on(host, name, port, {"node": node, "backends": [as_backend(one) for one in behind]})
+    place = InstanceContext.for_instance(host, name, port, {"node": node, "backends": [as_backend(one) for one in behind]})
     spec = load_service(service)
     one = Instance(host, spec, render(spec, values, place, main=main), name=name, lease_s=60.0, launch=launch)
     try:
@@ -38,7 +38,7 @@ def running(
 
 def as_backend(one: Instance) -> Mapping[str, object]:
     """Return what the one before it is told about a service."""
-    place = one.rendered.place
+    place = one.rendered.context
     known = {"address": place.address, "port": place.port, "dir": place.dir}
     return {"node": place.extra["node"], "local": True, **known}
 

@@ -10,10 +10,10 @@ import pytest
 from localhost import LocalHost
 
 from loadbook.core.errors import StudyError
-from loadbook.hosts.host import Completed
-from loadbook.services import Instance, Place, ServiceSpec, load_service, render, version
+from loadbook.hosts.host import CommandResult
+from loadbook.services import Instance, InstanceContext, ServiceSpec, load_service, render, version
 from loadbook.services.build import BuildError, build
-from loadbook.services.recipe import command, digest
+from loadbook.services.recipe import build_command, program_digest
 
 MACHINE = os.uname().machine
 SERVICE = """
@@ -76,8 +76,8 @@ def test_it_is_built_on_the_host_once(here: LocalHost, tmp_path: Path, maker: Pa
     first, again = build(here, spec), build(here, spec)
     assert first == again and times_built(tmp_path) == 1
     assert Path(first.folder, "out/index.html").read_text() == " plain page\n"
-    assert first.folder == f"{here.workdir}/built/made-{digest(spec)}"
-    assert first.version == f"{digest(spec)} (maker 1.2)" == version(here, spec)
+    assert first.folder == f"{here.workdir}/built/made-{program_digest(spec)}"
+    assert first.version == f"{program_digest(spec)} (maker 1.2)" == version(here, spec)
     assert list(Path(first.folder).parent.iterdir()) == [Path(first.folder)]
 
 
@@ -94,7 +94,7 @@ class Replayed(LocalHost):
 
     live = False
 
-    def __init__(self, workdir: Path, said: list[Completed]) -> None:
+    def __init__(self, workdir: Path, said: list[CommandResult]) -> None:
         super().__init__(workdir)
         self.said = said
 
@@ -123,13 +123,13 @@ def test_two_at_once_leave_one_program(here: LocalHost, tmp_path: Path, maker: P
 
 
 def test_other_sources_are_another_program_and_another_configuration(tmp_path: Path, here: LocalHost) -> None:
-    place = Place.on(here, "a", 80)
+    place = InstanceContext.for_instance(here, "a", 80)
     one, other = made(tmp_path), made(tmp_path, env={"FLAVOUR": "sweet"})
-    assert digest(one) != digest(other)
+    assert program_digest(one) != program_digest(other)
     assert render(one, {}, place).config_sha256 != render(other, {}, place).config_sha256
-    before = digest(one), render(one, {}, place)
+    before = program_digest(one), render(one, {}, place)
     (one.folder / "parts" / "page.txt").write_text("another page")
-    assert digest(one) != before[0] and render(one, {}, place).config_sha256 != before[1].config_sha256
+    assert program_digest(one) != before[0] and render(one, {}, place).config_sha256 != before[1].config_sha256
     elsewhere = replace(place, dir="/elsewhere", extra={"built": "/elsewhere/built"})
     assert render(one, {}, place).config_sha256 == render(one, {}, elsewhere).config_sha256
 
@@ -179,7 +179,7 @@ def test_another_kind_of_machine_is_built_for_where_the_maker_can(tmp_path: Path
     host = Foreign(tmp_path / "far", poor(tmp_path).env)
     built = build(host, made(tmp_path))
     assert Path(built.folder, "out/index.html").read_text() == "PDP-11 plain page\n"
-    assert command(made(tmp_path), "pdp11")[1] == ("maker", "recipe.sh", "PDP-11")
+    assert build_command(made(tmp_path), "pdp11")[1] == ("maker", "recipe.sh", "PDP-11")
 
 
 def test_another_kind_of_machine_is_refused_where_the_maker_cannot(tmp_path: Path, maker: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_host_that_has_become_another_machine_is_built_for_anew(tmp_path: Path
 
 def test_a_recipe_that_asks_for_what_is_not_known_is_named(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"service made: 1 problem\n  build: UndefinedError: 'flavour' is undefined"):
-        command(made(tmp_path, argv=("maker", "{{ flavour }}")), "vax")
+        build_command(made(tmp_path, argv=("maker", "{{ flavour }}")), "vax")
 
 
 def test_a_missing_source_is_named(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_service_is_installed_or_built(tmp_path: Path) -> None:
 
 def test_checking_an_instance_builds_it(tmp_path: Path, here: LocalHost, maker: Path, port: int) -> None:
     spec = made(tmp_path)
-    web = Instance(here, spec, render(spec, {}, Place.on(here, "t1", port)), name="t1", lease_s=30.0)
+    web = Instance(here, spec, render(spec, {}, InstanceContext.for_instance(here, "t1", port)), name="t1", lease_s=30.0)
     web.check()
     try:
         web.start()

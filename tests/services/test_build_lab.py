@@ -8,7 +8,7 @@ import pytest
 from workshop import needs_go
 
 from loadbook.hosts.host import Host
-from loadbook.services import Instance, Place, load_service, render, version
+from loadbook.services import Instance, InstanceContext, load_service, render, version
 from loadbook.services.build import build
 
 pytestmark = [pytest.mark.lab, needs_go]
@@ -39,7 +39,7 @@ def test_a_program_is_carried_to_a_host_and_proven_there(
     assert host.run(["our-go", "version"], timeout_s=20).rc == 127
     said = version(host, spec)
     assert build(host, spec).version == said
-    place = Place.on(host, "carried", 18080, {"node": "web", "cpus": [0]})
+    place = InstanceContext.for_instance(host, "carried", 18080, {"node": "web", "cpus": [0]})
     app = Instance(host, spec, render(spec, {"page": "node", "page_bytes": 20}, place), name="carried", lease_s=60.0)
     try:
         app.check()

@@ -7,7 +7,7 @@ import pytest
 from loadbook.design.role import Setting
 from loadbook.design.study import Study
 from loadbook.design.study_file import read_study
-from loadbook.services import Place, check_study, load_service, render
+from loadbook.services import InstanceContext, check_study, load_service, render
 
 STUDIES = Path(__file__).parents[2] / "studies"
 
@@ -56,7 +56,7 @@ def _sha256(setting: Setting, roles: int) -> str:
     behind = {f"role{k}": [node] for k in range(roles)}
     extra = {"backends": [node] if roles else [], "behind": behind}
     main = None if setting.config_text is None else setting.config_text.encode()
-    return render(service, setting.vars, Place("/w", "127.0.0.1", 18080, extra), main=main).config_sha256
+    return render(service, setting.vars, InstanceContext("/w", "127.0.0.1", 18080, extra), main=main).config_sha256
 
 
 def test_a_fine_study_has_no_problems() -> None:

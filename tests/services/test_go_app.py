@@ -10,7 +10,7 @@ import pytest
 from localhost import LocalHost
 from workshop import Running, free_port, needs_go, placed, share_built
 
-from loadbook.services import Instance, Place, ServiceError, load_service, render, version
+from loadbook.services import Instance, InstanceContext, ServiceError, load_service, render, version
 
 pytestmark = needs_go
 NGINX = load_service("nginx")
@@ -35,7 +35,7 @@ def body(here: LocalHost, app: Instance, path: str = "/") -> bytes:
 @pytest.mark.parametrize("size", [0, 5, 13, 70_000])
 def test_the_page_is_that_of_a_static_file(here: LocalHost, running: Running, size: int) -> None:
     app = running("go-app", page_bytes=size)
-    static = render(NGINX, {"page_bytes": size}, Place.on(here, "static", 80)).files["html/index.html"]
+    static = render(NGINX, {"page_bytes": size}, InstanceContext.for_instance(here, "static", 80)).files["html/index.html"]
     answer = here.http_get(app.address, app.port, "/index.html", timeout_s=5)
     assert answer.body == static and answer.headers["content-type"] == "text/html"
     assert answer.headers["content-length"] == str(size)
@@ -72,7 +72,7 @@ def test_a_page_too_short_for_its_node_is_refused(here: LocalHost, built: Path) 
 @pytest.mark.parametrize("socket", ["tcp", "unix"])
 def test_a_web_server_gets_the_page_by_fastcgi(here: LocalHost, running: Running, tmp_path: Path, socket: str) -> None:
     app = running("go-app", protocol="fastcgi", socket=socket, page_bytes=30)
-    port, place = free_port(), app.rendered.place
+    port, place = free_port(), app.rendered.context
     server = f"unix:{place.dir}/app.sock" if socket == "unix" else f"{app.address}:{app.port}"
     folder = tmp_path / "services" / "front"
     folder.mkdir(parents=True)
@@ -84,7 +84,7 @@ def test_a_web_server_gets_the_page_by_fastcgi(here: LocalHost, running: Running
         "[commands]\nstart = ['nginx', '-p', '{{ dir }}/', '-c', 'nginx.conf']\n"
     )
     spec = load_service("front", [tmp_path / "services"])
-    front = Instance(here, spec, render(spec, {}, Place.on(here, "front", port)), name="front", lease_s=30.0)
+    front = Instance(here, spec, render(spec, {}, InstanceContext.for_instance(here, "front", port)), name="front", lease_s=30.0)
     front.check()
     front.start()
     try:
@@ -139,7 +139,7 @@ def _ticks(pid: int) -> int:
 def test_a_port_that_is_taken_is_said(here: LocalHost, running: Running, built: Path) -> None:
     first = running("go-app")
     spec = load_service("go-app")
-    place = Place.on(here, "second", first.port, {"node": "web1", "cpus": [0]})
+    place = InstanceContext.for_instance(here, "second", first.port, {"node": "web1", "cpus": [0]})
     second = Instance(here, spec, render(spec, {}, place), name="second", lease_s=30.0)
     second.check()
     second.start()
@@ -153,5 +153,5 @@ def test_a_port_that_is_taken_is_said(here: LocalHost, running: Running, built: 
 
 def test_it_knows_its_cpus_and_its_version(here: LocalHost, running: Running) -> None:
     app = running("go-app", {"cpus": [1]})
-    assert b'"cpus": 1' in app.effective()
+    assert b'"cpus": 1' in app.effective_config()
     assert version(here, app.spec).partition(" ")[2].startswith("(go 1.")

@@ -10,7 +10,7 @@ from localhost import LocalHost
 from running import page, running
 
 from loadbook.core.errors import StudyError
-from loadbook.services import Instance, Place, ServiceError, load_service, render
+from loadbook.services import Instance, InstanceContext, ServiceError, load_service, render
 
 HAPROXY = load_service("haproxy")
 
@@ -70,9 +70,9 @@ def test_a_certificate_that_is_there_is_used(
     here: LocalHost, free_ports: list[int], nodes: list[Instance], tmp_path: Path
 ) -> None:
     with running(here, "haproxy", free_ports[0], *nodes, tls="on") as balancer:
-        (tmp_path / "own.pem").write_bytes(Path(balancer.rendered.place.dir, "tls.pem").read_bytes())
+        (tmp_path / "own.pem").write_bytes(Path(balancer.rendered.context.dir, "tls.pem").read_bytes())
     with running(here, "haproxy", free_ports[0], *nodes, tls="on", certificate=str(tmp_path / "own.pem")) as balancer:
-        assert not Path(balancer.rendered.place.dir, "tls.pem").exists()
+        assert not Path(balancer.rendered.context.dir, "tls.pem").exists()
         assert page(here, balancer)
 
 
@@ -109,12 +109,12 @@ def test_more_connections_than_open_files_are_refused(
 
 def test_without_backends_there_is_nothing_to_balance() -> None:
     with pytest.raises(StudyError, match="haproxy needs a role behind it"):
-        render(HAPROXY, {}, Place("/w/t1", "127.0.0.1", 18080))
+        render(HAPROXY, {}, InstanceContext("/w/t1", "127.0.0.1", 18080))
 
 
 def test_every_value_is_written() -> None:
     behind = [{"node": "a", "address": "10.0.0.1", "port": 80, "dir": "/w/a", "local": False}]
     values = {"balance": "least-conn", "http_reuse": "always", "nbthread": 2, "maxconn": 900, "check": "tcp"}
-    text = render(HAPROXY, values, Place("/w", "10.0.0.9", 443, {"backends": behind})).files["haproxy.cfg"].decode()
+    text = render(HAPROXY, values, InstanceContext("/w", "10.0.0.9", 443, {"backends": behind})).files["haproxy.cfg"].decode()
     for line in ("balance leastconn", "http-reuse always", "nbthread 2", "maxconn 900", "server a 10.0.0.1:80 check"):
         assert f"    {line}\n" in text

@@ -8,11 +8,11 @@ import pytest
 
 from hostile import CORPUS, silent
 from loadbook.core.errors import LoadbookError, StudyError
-from loadbook.services import Place, known_services, load_service, render
-from loadbook.services.recipe import command
+from loadbook.services import InstanceContext, known_services, load_service, render
+from loadbook.services.recipe import build_command
 from loadbook.services.values import TextVar
 
-PLACE = Place("/srv/work/services/t1", "127.0.0.1", 18080, {})
+PLACE = InstanceContext("/srv/work/services/t1", "127.0.0.1", 18080, {})
 SANDBOX = (
     "{{ ''.__class__.__mro__ }}",
     "{{ self.__init__.__globals__ }}",
@@ -99,4 +99,4 @@ def test_a_recipe_gets_at_no_python() -> None:
     assert spec.build is not None
     evil = spec.build.model_copy(update={"argv": ("{{ arch.__class__ }}",)})
     with pytest.raises(LoadbookError, match="SecurityError"):
-        command(spec.model_copy(update={"build": evil}), "x86_64")
+        build_command(spec.model_copy(update={"build": evil}), "x86_64")

@@ -9,7 +9,7 @@ import pytest
 from localhost import LocalHost
 from running import page, running
 
-from loadbook.services import Place, load_service, render
+from loadbook.services import InstanceContext, load_service, render
 
 
 @pytest.mark.parametrize("mpm", ["prefork", "event"])
@@ -20,9 +20,9 @@ def test_it_runs_proves_itself_and_leaves_nothing(here: LocalHost, free_ports: l
         assert len(proof.pids) >= 2
         assert page(here, web) == (b"hello, world\n" * 200)[:2048]
         assert web.counters(here)["requests"] >= 3
-        assert b"DocumentRoot" in web.effective()
+        assert b"DocumentRoot" in web.effective_config()
     assert not any(Path(f"/proc/{pid}").exists() for pid in proof.pids)
-    assert not here.exists(web.rendered.place.dir)
+    assert not here.exists(web.rendered.context.dir)
 
 
 def test_its_pages_are_readable_in_a_folder_that_is_not(here: LocalHost, free_ports: list[int]) -> None:
@@ -41,7 +41,7 @@ def test_keepalive(here: LocalHost, free_ports: list[int], keepalive: str, kept:
         answer = here.http_get(web.address, web.port, "/index.html", timeout_s=5)
         assert answer.headers.get("connection") == kept
         assert web.counters(here) == {}
-        log = Path(web.rendered.place.dir, "access.log")
+        log = Path(web.rendered.context.dir, "access.log")
         for _ in range(100):  # it is written when the answer is out already
             if "GET /index.html" in log.read_text():
                 break
@@ -50,7 +50,7 @@ def test_keepalive(here: LocalHost, free_ports: list[int], keepalive: str, kept:
 
 
 def conf(**values: str | int) -> str:
-    place = Place("/w/t1", "127.0.0.1", 18080)
+    place = InstanceContext("/w/t1", "127.0.0.1", 18080)
     return render(load_service("httpd"), values, place).files["httpd.conf"].decode()
 
 

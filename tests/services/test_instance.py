@@ -11,7 +11,7 @@ from localhost import LocalHost
 from toy import toy_service
 
 from loadbook.core.errors import HostError, UnreachableError
-from loadbook.services import Instance, Place, ServiceError, ServiceSpec, load_service, ready_at, render, version
+from loadbook.services import Instance, InstanceContext, ServiceError, ServiceSpec, load_service, wait_for_http, render, version
 
 NGINX = load_service("nginx")
 
@@ -24,7 +24,7 @@ def toy(tmp_path: Path) -> ServiceSpec:
 def instance(
     host: LocalHost, spec: ServiceSpec, port: int, name: str = "t0001-a1-web", **values: str | int
 ) -> Instance:
-    return Instance(host, spec, render(spec, values, Place.on(host, name, port)), name=name, lease_s=30.0)
+    return Instance(host, spec, render(spec, values, InstanceContext.for_instance(host, name, port)), name=name, lease_s=30.0)
 
 
 def wait_for_pids(web: Instance, count: int) -> list[int]:
@@ -49,15 +49,15 @@ def run_through(web: Instance, host: LocalHost) -> None:
     finally:
         web.stop()
     assert not any(Path(f"/proc/{pid}").exists() for pid in proof.pids)
-    assert not host.exists(web.rendered.place.dir)
+    assert not host.exists(web.rendered.context.dir)
     web.stop()
 
 
 def test_nginx_runs_proves_itself_and_leaves_nothing(here: LocalHost, port: int) -> None:
     web = instance(here, NGINX, port, worker_processes=2, tcp_nopush="on", sendfile="on")
     run_through(web, here)
-    assert b"tcp_nopush on;" in web.effective()
-    assert web.rendered.config_id.encode() in web.effective()
+    assert b"tcp_nopush on;" in web.effective_config()
+    assert web.rendered.config_id.encode() in web.effective_config()
 
 
 def test_a_toy_service_needs_no_python_here(here: LocalHost, port: int, toy: ServiceSpec) -> None:
@@ -131,7 +131,7 @@ def test_a_foreign_server_on_the_port_is_found(here: LocalHost, port: int, tmp_p
     other = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
     web = instance(here, NGINX, port)
     try:
-        ready_at(here, "127.0.0.1", port)
+        wait_for_http(here, "127.0.0.1", port)
         web.check()
         web.start()
         with pytest.raises(ServiceError, match="Address already in use"):
@@ -159,7 +159,7 @@ def test_a_server_that_never_answers_is_an_error_in_bounded_time(here: LocalHost
         silent.listen()
         began = time.monotonic()
         with pytest.raises(ServiceError, match=r"did not answer 200 within 0\.2 s"):
-            ready_at(here, "127.0.0.1", silent.getsockname()[1], timeout_s=0.2)
+            wait_for_http(here, "127.0.0.1", silent.getsockname()[1], timeout_s=0.2)
         assert time.monotonic() - began < 30
 
 
@@ -182,7 +182,7 @@ def test_stop_cleans_up_when_the_start_failed(here: LocalHost, port: int) -> Non
     with pytest.raises(HostError):
         web.start()
     web.stop()
-    assert not here.exists(web.rendered.place.dir)
+    assert not here.exists(web.rendered.context.dir)
 
 
 def test_an_ordinary_user_can_run_it(here: LocalHost, port: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from toy import toy_service
 
 from loadbook.hosts.host import Host
-from loadbook.services import Instance, Place, ServiceError, ServiceSpec, load_service, render, version
+from loadbook.services import Instance, InstanceContext, ServiceError, ServiceSpec, load_service, render, version
 
 pytestmark = pytest.mark.lab
 Connect = Callable[..., Host]
@@ -22,7 +22,7 @@ NOBODY = {"node": "nobody", "address": "127.0.0.1", "port": 1, "dir": "/nowhere"
 
 def instance(host: Host, spec: ServiceSpec, **values: str | int) -> Instance:
     name = f"services-{next(_number)}-web"
-    place = Place.on(host, name, PORT, {"backends": [NOBODY]})
+    place = InstanceContext.for_instance(host, name, PORT, {"backends": [NOBODY]})
     return Instance(host, spec, render(spec, values, place), name=name, lease_s=60.0)
 
 
@@ -55,7 +55,7 @@ def test_a_service_runs_proves_itself_and_leaves_nothing(
         web.stop()
     assert web.pids() == []
     assert not any(Path(f"/proc/{pid}").exists() for pid in proof.pids)
-    assert not host.exists(web.rendered.place.dir)
+    assert not host.exists(web.rendered.context.dir)
 
 
 def test_the_old_server_on_the_port_is_found_though_every_command_returned_0(connect_lab: Connect) -> None:

@@ -25,23 +25,23 @@ def needs(study, treatment: str) -> set[str]:
 )
 def test_what_runs_by_default_needs_nothing_of_the_kernel(name: str) -> None:
     study = find_study(STUDIES, name)
-    assert {study.treatments[t].check for t in study.in_subset()} == {None, "aa", "control"}
-    assert not any(needs(study, treatment) for treatment in study.in_subset())
+    assert {study.treatments[t].check for t in study.treatments_in()} == {None, "aa", "control"}
+    assert not any(needs(study, treatment) for treatment in study.treatments_in())
 
 
 def test_the_kernels_balancers_are_a_subset_of_their_own() -> None:
     study = find_study(STUDIES, "lb-vs-single")
-    own = set(study.in_subset("netns")) - set(study.in_subset())
+    own = set(study.treatments_in("netns")) - set(study.treatments_in())
     assert own == {"dnat-1", "dnat-2", "dsr-1", "dsr-2"}
     assert all("nft" in needs(study, treatment) for treatment in own)
     kernel = find_study(STUDIES, "lb-kernel-smoke")
-    assert kernel.in_subset() == ("single", "dnat-2", "dsr-2", "single-again", "control-access-log")
+    assert kernel.treatments_in() == ("single", "dnat-2", "dsr-2", "single-again", "control-access-log")
 
 
 def test_every_balancer_stands_before_one_node_and_before_two() -> None:
     study = find_study(STUDIES, "lb-vs-single")
     assert (study.target_of("single"), study.setting("single", "web").hosts) == ("web", 1)
-    behind = {(study.levels_of(t)["balancer"], study.setting(t, "web").hosts) for t in study.in_subset("all")}
+    behind = {(study.levels_of(t)["balancer"], study.setting(t, "web").hosts) for t in study.treatments_in("all")}
     both = {(name, nodes) for name in ("haproxy-l4", "haproxy-l7", "nginx", "dnat", "dsr") for nodes in (1, 2)}
     assert both <= behind and ("external", 2) in behind
     assert all(study.target_of(t) == "balancer" for t in study.treatments if study.levels_of(t)["balancer"] != "none")
@@ -59,12 +59,12 @@ def test_the_article_s_scale_is_the_article_s_command() -> None:
 def test_the_nodes_of_the_scaling_study_have_a_limit_that_is_known() -> None:
     study = find_study(STUDIES, "lb-scaling")
     limits = {}
-    for name in study.in_subset():
+    for name in study.treatments_in():
         node = study.setting(name, "app")
         limits[name] = node.hosts * node.vars["slots"] / node.vars["hold_ms"] * 1000
     assert limits["single"] == limits["haproxy-1"] == 800
     assert (limits["haproxy-2"], limits["haproxy-4"]) == (1600, 3200)
     control = study.treatments["control-slots"].expect_effect
     assert limits["control-slots"] / limits["single"] - 1 == pytest.approx(control)
-    most = max(study.setting(t, "app").hosts * 8 for t in study.in_subset())
+    most = max(study.setting(t, "app").hosts * 8 for t in study.treatments_in())
     assert study.workload.connections >= 2 * most  # no slot is ever without a request waiting for it

@@ -10,8 +10,8 @@ import pytest
 
 from loadbook.core.errors import StudyError
 from loadbook.hosts import connect
-from loadbook.hosts.guard import Changes, set_up
-from loadbook.services import Instance, Place, ServiceError, load_service, render
+from loadbook.hosts.guard import HostChanges, apply_changes
+from loadbook.services import Instance, InstanceContext, ServiceError, load_service, render
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 LEASE_S, PORT, BIG = 60.0, 80, 300_000
@@ -27,7 +27,7 @@ def hosts(spaces):
 
 @contextmanager
 def running(host, service: str, name: str, values=None, **extra) -> Iterator[Instance]:
-    place = Place.on(host, name, PORT, extra)
+    place = InstanceContext.for_instance(host, name, PORT, extra)
     instance = Instance(
         host, spec := load_service(service), render(spec, values or {}, place), name=name, lease_s=LEASE_S
     )
@@ -42,12 +42,12 @@ def running(host, service: str, name: str, values=None, **extra) -> Iterator[Ins
 
 
 @contextmanager
-def balanced(hosts, service: str, name: str, changes: dict[str, Changes], values=None, **extra) -> Iterator[Instance]:
+def balanced(hosts, service: str, name: str, changes: dict[str, HostChanges], values=None, **extra) -> Iterator[Instance]:
     """Two web servers, one page each, behind a balancer; nothing stands when it is over."""
     webs = [hosts["web"], hosts["web-2"]]
     with ExitStack() as stack:
         for alias, own in changes.items():
-            set_up(hosts[alias], f"{name}-guard", own, LEASE_S)
+            apply_changes(hosts[alias], f"{name}-guard", own, LEASE_S)
             stack.callback(hosts[alias].stop, f"{name}-guard")
         for k, host in enumerate(webs):
             stack.enter_context(running(host, "nginx", f"{name}-web", {"page_bytes": BIG + k}, **extra))
@@ -70,7 +70,7 @@ def tables(host) -> bytes:
 
 
 def test_connections_go_round_and_answers_come_back_through_the_balancer(hosts):
-    changes = {"balancer": Changes({"net.ipv4.ip_forward": 1})}
+    changes = {"balancer": HostChanges({"net.ipv4.ip_forward": 1})}
     with balanced(hosts, "nft-dnat", "dnat", changes) as rules:
         before = sent_bytes(hosts["balancer"])
         assert who_answers(hosts, 6) == {"web": 3, "web-2": 3}
@@ -82,14 +82,14 @@ def test_connections_go_round_and_answers_come_back_through_the_balancer(hosts):
 
 
 def test_a_hash_of_the_client_chooses_when_asked(hosts):
-    changes = {"balancer": Changes({"net.ipv4.ip_forward": 1})}
+    changes = {"balancer": HostChanges({"net.ipv4.ip_forward": 1})}
     with balanced(hosts, "nft-dnat", "hash", changes, {"choose": "by-client"}):
         assert set(who_answers(hosts, 12)) == {"web", "web-2"}
 
 
 def test_direct_answers_pass_the_balancer_by(hosts):
     vip = hosts["balancer"].address
-    changes = {alias: Changes(accepts=(vip,)) for alias in ("web", "web-2")}
+    changes = {alias: HostChanges(accepted_addresses=(vip,)) for alias in ("web", "web-2")}
     with balanced(hosts, "nft-dsr", "dsr", changes, also_at=[vip]) as rules:
         before = sent_bytes(hosts["balancer"])
         assert set(who_answers(hosts, 12)) == {"web", "web-2"}
@@ -115,4 +115,4 @@ def test_backends_that_frames_cannot_be_handed_to_are_refused(hosts, backend, wo
 @pytest.mark.parametrize("service", ["nft-dnat", "nft-dsr"])
 def test_a_balancer_of_nothing_is_refused(service):
     with pytest.raises(StudyError, match="needs a role behind it"):
-        render(load_service(service), {}, Place("/place", "192.0.2.1", PORT))
+        render(load_service(service), {}, InstanceContext("/place", "192.0.2.1", PORT))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loadbook.design.study_file import read_study
-from loadbook.services import Place, load_service, render
+from loadbook.services import InstanceContext, load_service, render
 
 STUDIES = Path(__file__).parents[2] / "studies"
 
@@ -17,7 +17,7 @@ STUDIES = Path(__file__).parents[2] / "studies"
 def test_nginx_accepts_every_treatment(name: str, tmp_path: Path) -> None:
     study, nginx = read_study(STUDIES / f"{name}.toml"), load_service("nginx", [])
     for treatment in study.treatments:
-        rendered = render(nginx, study.vars_of(treatment, "web"), Place(str(tmp_path), "127.0.0.1", 18080))
+        rendered = render(nginx, study.vars_of(treatment, "web"), InstanceContext(str(tmp_path), "127.0.0.1", 18080))
         for file, content in rendered.files.items():
             (tmp_path / file).parent.mkdir(exist_ok=True)
             (tmp_path / file).write_bytes(content)
@@ -29,7 +29,7 @@ def test_nginx_accepts_every_treatment(name: str, tmp_path: Path) -> None:
 def test_the_tuned_file_sets_all_of_the_articles_directives() -> None:
     study, nginx = read_study(STUDIES / "nginx-tuned-groups.toml"), load_service("nginx", [])
     before, after = (
-        render(nginx, study.vars_of(name, "web"), Place("/w", "127.0.0.1", 18080))
+        render(nginx, study.vars_of(name, "web"), InstanceContext("/w", "127.0.0.1", 18080))
         .files["nginx.conf"]
         .decode()
         .splitlines()

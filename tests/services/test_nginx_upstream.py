@@ -10,10 +10,10 @@ from localhost import LocalHost
 from running import page, running
 
 from loadbook.core.errors import StudyError
-from loadbook.services import Instance, Launch, Place, load_service, render
+from loadbook.services import Instance, LaunchOptions, InstanceContext, load_service, render
 
 NGINX = load_service("nginx")
-PLACE = Place("/w/t1", "127.0.0.1", 18080)
+PLACE = InstanceContext("/w/t1", "127.0.0.1", 18080)
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def test_tls_with_a_certificate_of_its_own(here: LocalHost, free_ports: list[int
         assert proof.live and proof.evidence.startswith("https://")
         assert page(here, web) == b"hello"
         assert web.counters(here)["connections"] >= 3
-        made = Path(web.rendered.place.dir, "tls.pem").read_text()
+        made = Path(web.rendered.context.dir, "tls.pem").read_text()
     with running(here, "nginx", free_ports[0], tls="on") as web:
-        assert Path(web.rendered.place.dir, "tls.pem").read_text() != made
+        assert Path(web.rendered.context.dir, "tls.pem").read_text() != made
 
 
 class _Fcgi(StreamRequestHandler):
@@ -87,7 +87,7 @@ class _Server(ThreadingMixIn, UnixStreamServer):
 def test_fastcgi_over_a_unix_socket_beside_a_static_page(
     here: LocalHost, free_ports: list[int], nodes: list[Instance]
 ) -> None:
-    with _Server(f"{nodes[0].rendered.place.dir}/app.sock", _Fcgi) as app:
+    with _Server(f"{nodes[0].rendered.context.dir}/app.sock", _Fcgi) as app:
         threading.Thread(target=app.serve_forever, daemon=True).start()
         values = {"upstream": "fastcgi", "upstream_socket": "on", "upstream_path": "/api"}
         with running(here, "nginx", free_ports[0], nodes[0], **values) as web:
@@ -98,7 +98,7 @@ def test_fastcgi_over_a_unix_socket_beside_a_static_page(
 
 
 def test_processes_stay_where_they_are_put(here: LocalHost, free_ports: list[int]) -> None:
-    with running(here, "nginx", free_ports[0], launch=Launch((0,), 200)) as web:
+    with running(here, "nginx", free_ports[0], launch=LaunchOptions((0,), 200)) as web:
         for pid in web.pids():
             status, limits = (Path(f"/proc/{pid}/{name}").read_text() for name in ("status", "limits"))
             assert "Cpus_allowed_list:\t0\n" in status
@@ -108,7 +108,7 @@ def test_processes_stay_where_they_are_put(here: LocalHost, free_ports: list[int
 def conf(**values: str | int) -> str:
     behind = [{"node": "a", "address": "10.0.0.1", "port": 80, "dir": "/w/a", "local": False}]
     extra = {"backends": behind, "cpus": [0, 3]}
-    return render(NGINX, values, Place("/w/t1", "127.0.0.1", 18080, extra)).files["nginx.conf"].decode()
+    return render(NGINX, values, InstanceContext("/w/t1", "127.0.0.1", 18080, extra)).files["nginx.conf"].decode()
 
 
 def test_kept_connections_are_written_as_the_article_does() -> None:

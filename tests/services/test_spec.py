@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loadbook.core.errors import StudyError, UsageError
-from loadbook.services import Place, known_services, load_service, render
+from loadbook.services import InstanceContext, known_services, load_service, render
 
 NGINX = load_service("nginx")
 BEHIND = {"node": "web1", "address": "10.0.0.1", "port": 18080, "dir": "/srv/work/services/t2", "local": True}
-PLACE = Place("/srv/work/services/t1", "127.0.0.1", 18080, {"backends": [BEHIND]})
+PLACE = InstanceContext("/srv/work/services/t1", "127.0.0.1", 18080, {"backends": [BEHIND]})
 HOSTILE = ["80;} server {", "on\n", "on;", "$(reboot)", "`id`", "../../etc", "on #", '"', "'", "\\", "on\x00", "", "ON"]
 
 
@@ -63,9 +63,9 @@ def test_hostile_values_never_reach_a_template(service: str) -> None:
 def test_every_service_is_alike_wherever_it_runs(service: str) -> None:
     spec = load_service(service)
     there = {"backends": [{**BEHIND, "node": "other", "address": "10.9.9.9", "port": 81, "dir": "/x"}], "cpus": [2, 3]}
-    one, two = render(spec, {}, PLACE), render(spec, {}, Place("/elsewhere", "10.9.9.8", 8080, {**there, "node": "n"}))
+    one, two = render(spec, {}, PLACE), render(spec, {}, InstanceContext("/elsewhere", "10.9.9.8", 8080, {**there, "node": "n"}))
     assert one.config_sha256 == two.config_sha256
-    assert one.config_id != two.config_id and one.tells
+    assert one.config_id != two.config_id and one.contains_config_id
 
 
 @pytest.mark.parametrize("service", known_services())
@@ -102,7 +102,7 @@ def test_every_problem_at_once_and_what_was_meant() -> None:
 
 def test_the_same_configuration_has_the_same_sha256_anywhere_and_its_own_id_each_time() -> None:
     one = render(NGINX, {"tcp_nopush": "on"}, PLACE)
-    two = render(NGINX, {"tcp_nopush": "on"}, Place("/elsewhere", "10.0.0.1", 80, {"cpus": [3], "node": "x"}))
+    two = render(NGINX, {"tcp_nopush": "on"}, InstanceContext("/elsewhere", "10.0.0.1", 80, {"cpus": [3], "node": "x"}))
     assert one.config_sha256 == two.config_sha256
     assert one.config_id != two.config_id
     assert one.config_id.startswith(one.config_sha256[:16])

@@ -161,7 +161,7 @@ def test_an_edit_of_somebody_else_is_kept_and_shown(own, record_property):
     assert (own.tree / "nginx.conf").read_text() == theirs
     # it is told every time, and nothing else is changed on top of it
     with pytest.raises(undo.NotRestoredError, match="edited by somebody else"):
-        undo.restore(own.host, again=True)
+        undo.restore(own.host, retry=True)
     again = own.instance("own-next")
     again.check()
     with pytest.raises(ServiceError, match="is changed already, by own-web"):
@@ -197,7 +197,7 @@ def test_a_server_that_does_not_come_back_is_said_and_not_tried_again(own, recor
             undo.restore(own.host)
         time.sleep(0.5)
         assert (own.run / "error.log").read_text().count("still could not bind") == tried
-    assert undo.restore(own.host, again=True) == [f"{own.tree} (nginx runs with its own files again)"]
+    assert undo.restore(own.host, retry=True) == [f"{own.tree} (nginx runs with its own files again)"]
     own.must_be_as_before()
     record_property("seen", "files back, commands and backup named; tried again by `loadbook restore` only")
 
@@ -236,11 +236,11 @@ import sys, time
 from pathlib import Path
 sys.path[:0] = {paths!r}
 from loadbook.hosts import connect
-from loadbook.services import Place, SystemInstance, load_service, render
+from loadbook.services import InstanceContext, SystemInstance, load_service, render
 hosts, folder, port, name = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 host = connect(hosts, "web", name)
 spec = load_service("own-nginx", [folder]).as_system()
-one = SystemInstance(host, spec, render(spec, {{}}, Place.on(host, name, port)), name=name, lease_s=60)
+one = SystemInstance(host, spec, render(spec, {{}}, InstanceContext.for_instance(host, name, port)), name=name, lease_s=60)
 one.check()
 print("checked", flush=True)
 one.start()
@@ -286,7 +286,7 @@ def test_kill_9_of_everything_on_the_host_at_every_write(own, tmp_path, shell, r
         job = tmp_path / f"job-{number}"
         _crashing(job, number)
         env = {**os.environ, "PATH": f"{job}:{os.environ['PATH']}", "LOADBOOK_STATE": str(own.state)}
-        argv = [*shell, undo.SCRIPT, "system", instance.rendered.place.dir]
+        argv = [*shell, undo.SCRIPT_NAME, "system", instance.rendered.context.dir]
         with process(argv, cwd=job, env=env, stderr=subprocess.DEVNULL) as running:
             wait_until(lambda running=running, job=job: running.poll() is not None or (job / "state").exists(), 20)
             done = running.poll() is None
@@ -310,10 +310,10 @@ def test_kill_9_of_what_puts_back_at_every_write(own, tmp_path, record_property)
         for folder, calls in ((job, 1000), (crash, number)):
             _crashing(folder, calls)
         env = {**os.environ, "LOADBOOK_STATE": str(own.state)}
-        with process(["sh", undo.SCRIPT, "system", instance.rendered.place.dir], cwd=job, env=env):
+        with process(["sh", undo.SCRIPT_NAME, "system", instance.rendered.context.dir], cwd=job, env=env):
             wait_until((job / "state").exists, 20)
         env["PATH"] = f"{crash}:{os.environ['PATH']}"
-        with process(["sh", undo.SCRIPT, "restore"], cwd=crash, env=env) as running:
+        with process(["sh", undo.SCRIPT_NAME, "restore"], cwd=crash, env=env) as running:
             killed = running.wait(40) != 0
         kills += killed
         assert bool(own.left()) == killed
@@ -329,7 +329,7 @@ def test_kill_9_of_what_puts_back_at_every_write(own, tmp_path, record_property)
 def _crashing(job: Path, number: int) -> None:
     """Make a job's folder with a `sync` that, at its call of that number, ends the whole group first."""
     job.mkdir()
-    (job / undo.SCRIPT).write_text(undo.script())
+    (job / undo.SCRIPT_NAME).write_text(undo.rollback_script())
     (job / "sync").write_text(
         f'#!/bin/sh\necho >>"{job}/calls"\n[ "$(wc -l <"{job}/calls")" -lt {number} ] || kill -s KILL 0\n'
         f'exec {shutil.which("sync")} "$@"\n'
@@ -344,9 +344,9 @@ def test_it_is_put_back_by_every_shell(own, tmp_path, shell):
     instance, job = own.instance(), tmp_path / "job"
     instance.check()
     job.mkdir()
-    (job / undo.SCRIPT).write_text(undo.script())
+    (job / undo.SCRIPT_NAME).write_text(undo.rollback_script())
     env = {**os.environ, "LOADBOOK_STATE": str(own.state)}
-    argv = [*shell, undo.SCRIPT, "system", instance.rendered.place.dir]
+    argv = [*shell, undo.SCRIPT_NAME, "system", instance.rendered.context.dir]
     with process(argv, cwd=job, env=env) as running:
         wait_until((job / "state").exists, 20)
         assert (job / "state").read_text() == "done\n"
@@ -380,7 +380,7 @@ def test_a_service_without_such_a_mode_says_so():
 
 def test_the_checks_of_a_whole_tree_take_what_stands_beside(own):
     """A file of theirs that includes one of ours by its whole path is checked with the new one where that can be."""
-    assert system.STAGE_S > 20
+    assert system.STAGE_TIMEOUT_S > 20
     (own.tree / "beside.conf").write_text(f"include {own.tree}/loadbook/id.conf;\n")
     instance = own.instance()
     instance.check()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from localhost import LocalHost
 
-from loadbook.services import Instance, Place, ServiceSpec, load_service, render
+from loadbook.services import Instance, InstanceContext, ServiceSpec, load_service, render
 
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="go is not there: apt-get install golang-go")
 needs_node = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not there: apt-get install nodejs npm")
@@ -30,7 +30,7 @@ def backend(port: int) -> dict[str, Any]:
 def placed(host: LocalHost, spec: ServiceSpec, extra: dict[str, Any], values: dict[str, Any]) -> Instance:
     port = free_port()
     name = f"{spec.name}-{port}"
-    place = Place.on(host, name, port, {"node": "web1", "cpus": [0, 1], **extra})
+    place = InstanceContext.for_instance(host, name, port, {"node": "web1", "cpus": [0, 1], **extra})
     return Instance(host, spec, render(spec, values, place), name=name, lease_s=30.0)
 
 

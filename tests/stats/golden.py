@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from statdata import comparison
 
-from loadbook.stats.result import ErrorSummary, Row, Verdict
-from loadbook.stats.verdict import decide
-from loadbook.stats.wording.sentences import best_sentence, errors_sentence, row_phrase, sentence, short
+from loadbook.stats.result import ErrorSummary, AnalysisRow, Verdict
+from loadbook.stats.verdict import decide_verdict
+from loadbook.stats.wording.sentences import best_sentence, errors_sentence, row_phrase, verdict_sentence, verdict_line
 
 GOLDEN = Path(__file__).with_name("golden_sentences.txt")
 METRICS = {"ok_per_s": "higher", "latency": "lower", "errors": "lower", "joules": "higher"}
@@ -26,15 +26,15 @@ SHAPES = {
     "around zero": {"effect": 0.010, "low": -0.005, "high": 0.026, "blocks": 10, "sd_log": 0.0205},
     "around zero, almost decided": {"effect": 0.013, "low": -0.001, "high": 0.028, "blocks": 10, "sd_log": 0.0165},
     "around zero, noisy": {"effect": 0.010, "low": -0.05, "high": 0.08, "blocks": 10, "sd_log": 0.1},
-    "up if looked at alone": {"effect": 0.03, "low": 0.004, "high": 0.055, "p": 0.02, "p_adjusted": 0.08, "family": 7,
+    "up if looked at alone": {"effect": 0.03, "low": 0.004, "high": 0.055, "p": 0.02, "p_adjusted": 0.08, "family_size": 7,
                               "sd_log": 0.035},
-    "up, in a family": {"effect": 0.060, "low": 0.051, "high": 0.068, "p_adjusted": 0.003, "family": 7},
+    "up, in a family": {"effect": 0.060, "low": 0.051, "high": 0.068, "p_adjusted": 0.003, "family_size": 7},
     "up, at a level of 99 %": {"effect": 0.060, "low": 0.051, "high": 0.068, "level": 0.99},
     "up, a hundredth of a percent": {"effect": 0.001, "low": 0.0001, "high": 0.0019},
     "up, fivefold": {"effect": 4.02, "low": 3.8, "high": 4.3},
     "wide, hardly within the margin": {"effect": 0.02, "low": -0.03, "high": 0.07, "ci90": (-0.0188, 0.06)},
-    "up, second look of three": {"effect": 0.060, "low": 0.049, "high": 0.070, "level": 0.9779, "look": (2, 3)},
-    "around zero, blocks added": {"effect": 0.010, "low": -0.005, "high": 0.026, "sd_log": 0.0205, "added": 5},
+    "up, second look of three": {"effect": 0.060, "low": 0.049, "high": 0.070, "level": 0.9779, "interim_analysis": (2, 3)},
+    "around zero, blocks added": {"effect": 0.010, "low": -0.005, "high": 0.026, "sd_log": 0.0205, "added_blocks": 5},
     "four blocks": {"blocks": 4},
     "incomplete": {"blocks": 8, "excluded": 3},
 }  # fmt: skip
@@ -63,19 +63,19 @@ def cases() -> Iterator[Case]:
     """Every shape of an interval on every kind of metric, with and without a name of what it is compared with."""
     for metric, better in METRICS.items():
         for shape in SHAPES:
-            yield _case(f"{metric}: {shape}", decide(_numbers(metric, shape), 0.02, better))
+            yield _case(f"{metric}: {shape}", decide_verdict(_numbers(metric, shape), 0.02, better))
         for shape in ONE_SIDED:
-            found = decide(_numbers(metric, shape), 0.02, better, asks="no-loss")
+            found = decide_verdict(_numbers(metric, shape), 0.02, better, hypothesis="no-loss")
             yield _case(f"{metric}: {shape}, asked for a loss", found)
     for shape in SHAPES:
-        yield _case(f"{shape}, compared with Y", decide(_numbers("ok_per_s", shape), 0.02), "Y")
+        yield _case(f"{shape}, compared with Y", decide_verdict(_numbers("ok_per_s", shape), 0.02), "Y")
     for shape in ONE_SIDED:
-        found = decide(_numbers("ok_per_s", shape), 0.02, asks="no-loss")
+        found = decide_verdict(_numbers("ok_per_s", shape), 0.02, hypothesis="no-loss")
         yield _case(f"{shape}, asked for a loss, compared with Y", found, "Y")
     for shape in ("up", "around zero, within the margin", "around zero, noisy"):
-        yield _case(f"{shape}, no margin", decide(_numbers("ok_per_s", shape), 0.0))
+        yield _case(f"{shape}, no margin", decide_verdict(_numbers("ok_per_s", shape), 0.0))
     why = "it answers differently (24 bytes where the baseline sends 4)"
-    yield _case("a reason", decide(_numbers("ok_per_s", "up"), 0.02, reason=why))
+    yield _case("a reason", decide_verdict(_numbers("ok_per_s", "up"), 0.02, reason=why))
 
 
 def _numbers(metric: str, shape: str):
@@ -84,7 +84,7 @@ def _numbers(metric: str, shape: str):
 
 def _case(name: str, verdict: Verdict, against: str | None = None) -> Case:
     block_s = 433.3 if verdict.forecast else None
-    return Case(name, verdict, sentence(verdict, "X", against=against, block_s=block_s), short(verdict, against))
+    return Case(name, verdict, verdict_sentence(verdict, "X", against=against, block_s=block_s), verdict_line(verdict, against))
 
 
 def others() -> Iterator[tuple[str, str]]:
@@ -96,8 +96,8 @@ def others() -> Iterator[tuple[str, str]]:
     rate = _errors("more", 12, errors=40, rate_ratio=4.2, rate_ci95=(2.0, 8.8))
     fewer = _errors("fewer", 0)
     worse_base = _errors("baseline", 9, errors=900)
-    up, even = decide(_numbers("ok_per_s", "up"), 0.02), decide(_numbers("ok_per_s", "around zero, noisy"), 0.02)
-    down = decide(_numbers("ok_per_s", "down"), 0.02, asks="no-loss")
+    up, even = decide_verdict(_numbers("ok_per_s", "up"), 0.02), decide_verdict(_numbers("ok_per_s", "around zero, noisy"), 0.02)
+    down = decide_verdict(_numbers("ok_per_s", "down"), 0.02, hypothesis="no-loss")
     yield "no errors", errors_sentence(clean, base)
     yield "more", errors_sentence(more, base)
     yield "more, compared with Y", errors_sentence(more, base, "Y")
@@ -122,8 +122,8 @@ def _errors(kind: str, failing: int, trials: int = 12, **more) -> ErrorSummary:
     return ErrorSummary("x", trials, failing, kind=kind, **(known | more))
 
 
-def _row(verdict: Verdict, errors: ErrorSummary, against: str | None = None) -> Row:
-    return Row("x", "X", "treatment", 1.0, 0.1, 12, 12, verdict, errors, against=against)
+def _row(verdict: Verdict, errors: ErrorSummary, against: str | None = None) -> AnalysisRow:
+    return AnalysisRow("x", "X", "treatment", 1.0, 0.1, 12, 12, verdict, errors, reference_label=against)
 
 
 def table() -> str:

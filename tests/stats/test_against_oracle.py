@@ -17,7 +17,7 @@ from test_compare_command import loadbook
 
 from loadbook.stats.compare import compare
 from loadbook.stats.family import compare_all
-from loadbook.stats.verdict import decide
+from loadbook.stats.verdict import decide_verdict
 
 MARGIN = 0.02
 NAMES = ["base", "B", "tcp_nopush on", "epoll, multi_accept", 'a "quoted" one', "größer 日本", "1", "t 7", "$x<b>"]
@@ -175,7 +175,7 @@ def judged(rows) -> dict:
     values = pd.DataFrame(rows, columns=["treatment", "block", "value"])
     names = sorted(set(values["treatment"]) - {"base"})
     found = {}
-    for verdict in (decide(c, MARGIN) for c in compare_all(values, names, "base")):
+    for verdict in (decide_verdict(c, MARGIN) for c in compare_all(values, names, "base")):
         one = verdict.comparison
         intervals = [*(one.ci95 or ()), *(one.ci90 or ()), *(one.ci_family or ())]
         known = [x for x in (one.p, one.p_adjusted, one.effect, *intervals) if x is not None]

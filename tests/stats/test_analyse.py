@@ -13,9 +13,9 @@ from loadbook.core.errors import UsageError
 from loadbook.design.study import Study
 from loadbook.stats.analyse import analyse
 from loadbook.stats.hygiene import order
-from loadbook.stats.wording.headline import blind, counts, headline, supporting
+from loadbook.stats.wording.headline import control_failure_sentence, verdict_counts, headline, supporting_text
 from loadbook.stats.wording.sentences import aa_sentence, control_sentence
-from loadbook.stats.wording.shown import numbers
+from loadbook.stats.wording.shown import row_texts
 
 ARMS = {
     "base": {},
@@ -73,26 +73,26 @@ def test_rows_come_in_the_order_in_which_they_are_shown(usual: Run) -> None:
     assert [r.treatment for r in found.rows] == ["base", "fast", "slow", "even", "noisy", "again", "log"]
     assert [r.verdict.kind for r in found.of_kind("treatment")] == ["better", "worse", "equivalent", "undecided"]
     assert [r.passed for r in found.rows] == [None] * 5 + [True, True]
-    assert (found.laboratory, found.best, found.planned_blocks) == (None, "fast", 12)
+    assert (found.aa_failure, found.best, found.planned_blocks) == (None, "fast", 12)
 
 
 def test_checks_are_not_in_the_family(usual: Run) -> None:
     found = analyse(usual)
-    assert {r.verdict.comparison.family for r in found.of_kind("treatment")} == {4}
-    assert {r.verdict.comparison.family for r in found.of_kind("aa", "control")} == {1}
+    assert {r.verdict.comparison.family_size for r in found.of_kind("treatment")} == {4}
+    assert {r.verdict.comparison.family_size for r in found.of_kind("aa", "control")} == {1}
 
 
 def test_levels_are_medians_with_their_half_width(usual: Run) -> None:
     row = analyse(usual).row("fast")
     rates = usual.measurements.merge(usual.trials).query("treatment == 'fast' and metric == 'ok_per_s'")["value"]
-    assert row.level == pytest.approx(rates.median())
-    assert 0 < row.level_half_width < 0.03 * row.level
-    assert numbers(row).level == f"{round(row.level, -2):,.0f}"
-    assert numbers(row).trials_with_errors == "0 of 12"
+    assert row.median == pytest.approx(rates.median())
+    assert 0 < row.mean_half_width < 0.03 * row.median
+    assert row_texts(row).level == f"{round(row.median, -2):,.0f}"
+    assert row_texts(row).trials_with_errors == "0 of 12"
 
 
 def test_all_rows_of_an_analysis_have_the_same_decimals(usual: Run) -> None:
-    texts = [numbers(r).change_number for r in analyse(usual).of_kind("treatment")]
+    texts = [row_texts(r).change_number for r in analyse(usual).of_kind("treatment")]
     assert {len(t.partition(".")[2]) for t in texts} == {1}
 
 
@@ -101,8 +101,8 @@ def test_headline_and_supporting_sentence(usual: Run) -> None:
     assert headline(found).startswith("tcp_nopush on is faster by ")
     assert len(headline(found)) < 90
     assert headline(found).endswith(", 12 blocks.")
-    assert supporting(found).startswith("tcp_nopush on is ahead of every other treatment;")
-    assert counts(found) == {"better": 1, "worse": 1, "equivalent": 1, "undecided": 1}
+    assert supporting_text(found).startswith("tcp_nopush on is ahead of every other treatment;")
+    assert verdict_counts(found) == {"better": 1, "worse": 1, "equivalent": 1, "undecided": 1}
 
 
 def test_checks_are_told_as_passed(usual: Run) -> None:
@@ -139,7 +139,7 @@ def test_another_baseline_makes_the_old_one_a_treatment(usual: Run) -> None:
 
 def test_an_aa_arm_that_differs_voids_every_verdict() -> None:
     found = analyse(make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.05}}))
-    assert found.laboratory.startswith("No verdict: the laboratory contradicts itself. A/A: baseline again")
+    assert found.aa_failure.startswith("No verdict: the laboratory contradicts itself. A/A: baseline again")
     assert {r.verdict.kind for r in found.of_kind("treatment")} == {"invalid"}
     assert (found.row("again").passed, found.best, found.tied_with_best) == (False, None, ())
     assert headline(found) == "No verdict: the laboratory contradicts itself."
@@ -150,7 +150,7 @@ def test_a_control_that_is_not_found_fails() -> None:
     found = analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}}))
     assert found.row("log").passed is False
     assert "failed. The known effect was not found" in control_sentence(found.row("log"))
-    assert blind(found) and not blind(analyse(make_run(ARMS)))
+    assert control_failure_sentence(found) and not control_failure_sentence(analyse(make_run(ARMS)))
     assert analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.1}})).row("log").passed is False
 
 
@@ -164,13 +164,13 @@ def test_a_long_label_costs_the_headline_its_blocks_but_never_the_interval(usual
 @pytest.mark.parametrize("arms", [2, 4, 17])
 def test_support_is_two_sentences_at_most_and_leaves_counting_to_the_counts(arms: int) -> None:
     spread = {f"t{k}": {"effect": 0.06 if k < 2 else 0.0, "sd": 0.03} for k in range(arms)}
-    said = supporting(analyse(make_run({"base": {"sd": 0.03}} | spread)))
+    said = supporting_text(analyse(make_run({"base": {"sd": 0.03}} | spread)))
     assert len(re.findall(r"\.(?: |$)", said)) <= 2
     assert not re.search(r"\d (?:is|are) undecided", said)
 
 
 def test_what_moved_beside_the_headline_keeps_its_interval() -> None:
-    said = supporting(
+    said = supporting_text(
         analyse(make_run({"base": {}, "a": {"effect": -0.1}, "b": {"effect": -0.2}, "c": {"effect": 0.1}}))
     )
     assert re.search(r"b is slower by 18[\d.]*\u00a0% \([\d.]+ to [\d.]+\u00a0%\); a is slower by 9", said)
@@ -182,7 +182,7 @@ def test_too_few_blocks_leave_everything_open() -> None:
     assert (found.row("again").passed, found.row("log").passed) == (None, None)
     assert aa_sentence(found.row("again"), "base").endswith("not checked, only 3 complete blocks, 5 are needed.")
     assert headline(found) == "No verdict: no treatment could be compared."
-    assert supporting(found).startswith("Reason: only 3 complete blocks, 5 are needed.")
+    assert supporting_text(found).startswith("Reason: only 3 complete blocks, 5 are needed.")
 
 
 def test_excluded_trials_are_named_by_their_gate() -> None:
@@ -227,7 +227,7 @@ def test_an_incomplete_aa_arm_that_differs_voids_every_verdict_all_the_same() ->
     run.trials.loc[(run.trials["treatment"] == "again") & (run.trials["block"] > 9), "valid"] = False
     found = analyse(run)
     assert found.row("again").passed is False
-    assert found.laboratory is not None
+    assert found.aa_failure is not None
 
 
 def test_failed_trials_do_not_enter() -> None:
@@ -286,7 +286,7 @@ def test_a_planned_treatment_without_trials_keeps_its_row() -> None:
     run.plan = {"treatments": list(ARMS), "blocks": 15}
     run.trials = run.trials[run.trials["treatment"] != "even"]
     row = analyse(run).row("even")
-    assert (row.trials, row.level, row.verdict.kind) == (0, None, "invalid")
+    assert (row.trials, row.median, row.verdict.kind) == (0, None, "invalid")
     assert analyse(run).planned_blocks == 15
 
 
@@ -296,17 +296,17 @@ def test_a_run_without_any_trial_is_an_analysis_too() -> None:
     run.plan = {"treatments": list(ARMS), "blocks": 12}
     found = analyse(run)
     assert {r.verdict.kind for r in found.of_kind("treatment")} == {"invalid"}
-    assert numbers(found.row("base")).level == "–"
+    assert row_texts(found.row("base")).level == "–"
 
 
 def test_all_undecided_says_so() -> None:
     found = analyse(make_run({"base": {"sd": 0.08}, "a": {"sd": 0.08}, "b": {"sd": 0.08}}))
     assert headline(found) == "No treatment is shown to change the rate by 2\u00a0% or more."
     assert re.match(
-        r"(About \d.* more blocks would decide (the|1 of the) 2 undecided|More blocks would not)", supporting(found)
+        r"(About \d.* more blocks would decide (the|1 of the) 2 undecided|More blocks would not)", supporting_text(found)
     )
     alone = analyse(make_run({"base": {"sd": 0.02}, "a": {"sd": 0.02, "effect": 0.01}}))
-    assert supporting(alone).startswith("About ")
+    assert supporting_text(alone).startswith("About ")
 
 
 def test_one_treatment_alone_has_its_own_headline() -> None:
@@ -320,8 +320,8 @@ def test_sixteen_treatments_with_two_leaders() -> None:
     arms = {"base": {}} | {f"t{k}": {"effect": 0.05 if k < 2 else 0.0} for k in range(16)}
     found = analyse(make_run(arms))
     assert headline(found).startswith("2 of 16 treatments are faster")
-    assert (found.best, set(found.tied_with_best), found.ties_lead) == (None, {"t0", "t1"}, True)
-    assert "may be best; all are ahead of the rest." in supporting(found)
+    assert (found.best, set(found.tied_with_best), found.ties_beat_rest) == (None, {"t0", "t1"}, True)
+    assert "may be best; all are ahead of the rest." in supporting_text(found)
 
 
 @pytest.mark.parametrize("wrong", [{"baseline": "nobody"}, {"metric": "no_metric"}, {"level": 95.0}, {"level": 0.2}])
@@ -342,7 +342,7 @@ def values_of(run: Run) -> pd.DataFrame:
 
 
 def test_drift_is_described() -> None:
-    found = order.describe(values_of(make_run(drift=-0.03)))
+    found = order.describe_drift(values_of(make_run(drift=-0.03)))
     assert found.drift == pytest.approx(np.exp(-0.03 * 11) - 1, abs=0.1)
     assert found.drift_p < 0.01
     assert found.sentence.startswith("The values moved by −")
@@ -350,5 +350,5 @@ def test_drift_is_described() -> None:
 
 
 def test_no_drift_is_said_carefully() -> None:
-    assert order.describe(values_of(make_run())).sentence == "No steady drift is visible over the run."
-    assert order.describe(values_of(make_run(blocks=3))).sentence == "Too few blocks to see a drift."
+    assert order.describe_drift(values_of(make_run())).sentence == "No steady drift is visible over the run."
+    assert order.describe_drift(values_of(make_run(blocks=3))).sentence == "Too few blocks to see a drift."

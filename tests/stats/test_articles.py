@@ -15,7 +15,7 @@ from claimdata import run_of
 from loadbook.design.gallery import study_files
 from loadbook.design.study import Study
 from loadbook.design.study_file import read_study
-from loadbook.stats.claims.judge import replay
+from loadbook.stats.claims.judge import check_claims
 
 ROOT = Path(__file__).parents[2]
 PAGES = (65_536, 131_072, 524_288)
@@ -28,13 +28,13 @@ def read(name: str) -> Study:
 def fates(name: str, truth: dict[str, dict[str, float]], **options) -> list[str]:
     """How the claims of a study fare in a run with these true effects."""
     study = read(name)
-    wanted = {arm for claim in study.published.claims for arm in claim.arms}
+    wanted = {arm for claim in study.published.claims for arm in claim.treatments}
     checks = [n for n, t in study.treatments.items() if t.check]
     arms = {
         n: truth.get(n, {}) for n in study.treatments if n not in checks and (not options.get("few") or n in wanted)
     }
     options.pop("few", None)
-    return [one.finding.outcome for one in replay(study, run_of(study, arms, **options))]
+    return [one.finding.outcome for one in check_claims(study, run_of(study, arms, **options))]
 
 
 def log(value: float, against: float) -> dict[str, float]:

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 from test_analyse import ARMS, make_run
 
-from loadbook.design.build_gate import BuildGate, Limits
+from loadbook.design.build_gate import CiPolicy, CiLimits
 from loadbook.stats.analyse import analyse
-from loadbook.stats.gate.case import Judged
-from loadbook.stats.gate.judge import judge
-from loadbook.stats.gate.limits import in_words, unacceptable
+from loadbook.stats.gate.case import CiResult
+from loadbook.stats.gate.judge import assess_run
+from loadbook.stats.gate.limits import policy_text, unacceptable_verdicts
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -33,13 +33,13 @@ def usual():
 def judged(usual):
     """Judge the usual run by a gate with these keys."""
 
-    def judged(**gate) -> Judged:
-        return judge(BuildGate.model_validate({"undecided": "pass"} | gate), usual[1], usual[0])
+    def judged(**gate) -> CiResult:
+        return assess_run(CiPolicy.model_validate({"undecided": "pass"} | gate), usual[1], usual[0])
 
     return judged
 
 
-def case(found: Judged, name: str):
+def case(found: CiResult, name: str):
     return next(c for c in found.cases if name in (c.treatment, c.name))
 
 
@@ -85,8 +85,8 @@ def test_a_limit_on_losses_stands_in_place_of_slower(judged) -> None:
     assert judged(only=["slow"], min_effect=-0.10).outcome == "passed"
     assert judged(only=["slow"], min_effect=-0.10, fail_on=["slower"]).outcome == "failed"
     assert judged(only=["slow"], max_effect=0.10).outcome == "failed"  # no limit on losses: slower still fails
-    assert unacceptable(Limits(max_effect=0.1), "latency") == ("more-errors",)
-    assert unacceptable(Limits(min_effect=-0.1), "latency") == ("slower", "more-errors")
+    assert unacceptable_verdicts(CiLimits(max_effect=0.1), "latency") == ("more-errors",)
+    assert unacceptable_verdicts(CiLimits(min_effect=-0.1), "latency") == ("slower", "more-errors")
 
 
 def test_beyond_a_limit_is_shown_only_by_the_interval_that_allows_for_all(usual) -> None:
@@ -95,23 +95,23 @@ def test_beyond_a_limit_is_shown_only_by_the_interval_that_allows_for_all(usual)
     low, high = row.verdict.comparison.ci95
     wide = replace(row.verdict.comparison, ci_family=(low - 0.02, high + 0.02))
     rows = tuple(replace(r, verdict=replace(r.verdict, comparison=wide)) if r is row else r for r in analysis.rows)
-    gate = BuildGate(undecided="pass", only=("fast",), min_effect=high + 0.01)
-    assert judge(gate, analysis, run).outcome == "failed"
-    assert judge(gate, replace(analysis, rows=rows), run).outcome == "passed"
+    gate = CiPolicy(undecided="pass", only=("fast",), min_effect=high + 0.01)
+    assert assess_run(gate, analysis, run).outcome == "failed"
+    assert assess_run(gate, replace(analysis, rows=rows), run).outcome == "passed"
 
 
 def test_a_real_loss_that_is_small_fails_where_the_study_says_so() -> None:
     run = make_run({"base": {}, "less": {"effect": -0.01, "sd": 0.002}, "more": {"effect": 0.01, "sd": 0.002}}, 20)
     analysis = analyse(run)
     assert {r.verdict.kind for r in analysis.of_kind("treatment")} == {"small"}
-    found = judge(BuildGate(undecided="fail", fail_on=("slower", "small")), analysis, run)
-    assert [c.treatment for c in found.of("failed")] == ["less"]
-    assert judge(BuildGate(undecided="fail"), analysis, run).exit_code == 0
+    found = assess_run(CiPolicy(undecided="fail", fail_on=("slower", "small")), analysis, run)
+    assert [c.treatment for c in found.cases_with("failed")] == ["less"]
+    assert assess_run(CiPolicy(undecided="fail"), analysis, run).exit_code == 0
 
 
 def test_of_a_latency_longer_is_slower() -> None:
     run = make_run({"base": {}, "slow": {"effect": -0.08}}, metric="latency")
-    found = judge(BuildGate(undecided="fail"), analyse(run), run)
+    found = assess_run(CiPolicy(undecided="fail"), analyse(run), run)
     assert found.sentence.startswith("Build gate: failed. slow has a longer latency by ")
 
 
@@ -121,8 +121,8 @@ def test_other_metrics_are_judged_by_limits_of_their_own() -> None:
     latency = replace(latency, rows=tuple(replace(r, errors=replace(r.errors, kind="more")) for r in latency.rows))
 
     def on_latency(**limits):
-        gate = BuildGate(undecided="fail", fail_on=(), metrics={"latency": limits})
-        return judge(gate, analysis, run, {"latency": latency}).cases[:2]
+        gate = CiPolicy(undecided="fail", fail_on=(), metrics={"latency": limits})
+        return assess_run(gate, analysis, run, {"latency": latency}).cases[:2]
 
     own, other = on_latency()
     assert (own.outcome, other.outcome, other.metric) == ("passed", "failed", "latency")
@@ -136,41 +136,41 @@ def test_more_errors_fail(usual) -> None:
     run, analysis = usual
     row = analysis.row("even")
     rows = tuple(replace(r, errors=replace(r.errors, kind="more")) if r is row else r for r in analysis.rows)
-    found = judge(BuildGate(undecided="fail", only=("even",)), replace(analysis, rows=rows), run)
+    found = assess_run(CiPolicy(undecided="fail", only=("even",)), replace(analysis, rows=rows), run)
     assert case(found, "even").because == "more errors are unacceptable"
-    lenient = BuildGate(undecided="fail", only=("even",), fail_on=("slower",))
-    assert judge(lenient, replace(analysis, rows=rows), run).exit_code == 0
+    lenient = CiPolicy(undecided="fail", only=("even",), fail_on=("slower",))
+    assert assess_run(lenient, replace(analysis, rows=rows), run).exit_code == 0
 
 
 def test_a_comparison_that_may_not_be_made_never_passes() -> None:
     run = make_run()
     run.trials.loc[run.trials["treatment"] == "slow", "valid"] = False
-    found = judge(BuildGate(undecided="pass"), analyse(run), run)
+    found = assess_run(CiPolicy(undecided="pass"), analyse(run), run)
     assert (found.outcome, found.exit_code) == ("invalid", 4)
     assert "only 0 complete blocks" in case(found, "slow").because
-    assert judge(BuildGate(undecided="pass", only=("even",)), analyse(run), run).exit_code == 0
+    assert assess_run(CiPolicy(undecided="pass", only=("even",)), analyse(run), run).exit_code == 0
 
 
 def test_an_a_a_arm_that_differs_is_the_first_reason() -> None:
     run = make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.08}})
-    found = judge(BuildGate(undecided="pass"), analyse(run), run)
+    found = assess_run(CiPolicy(undecided="pass"), analyse(run), run)
     assert found.exit_code == 4
-    assert not found.of("failed")
+    assert not found.cases_with("failed")
     assert found.sentence.startswith("Build gate: no verdict. A/A: baseline again: failed.")
     assert found.sentence.endswith("The same differs. 4 more like it.")
 
 
 def test_a_known_effect_that_is_not_found_is_no_pass() -> None:
     run = make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}})
-    found = judge(BuildGate(undecided="pass", only=("fast",)), analyse(run), run)
-    assert [(c.kind, c.outcome) for c in found.of("invalid")] == [("control", "invalid")]
+    found = assess_run(CiPolicy(undecided="pass", only=("fast",)), analyse(run), run)
+    assert [(c.kind, c.outcome) for c in found.cases_with("invalid")] == [("control", "invalid")]
     assert found.exit_code == 4
 
 
 def test_checks_that_a_study_lacks_are_skipped_and_said() -> None:
     run = make_run({"base": {}, "even": {"sd": 0.002}})
-    found = judge(BuildGate(undecided="fail"), analyse(run), run)
-    assert [(c.name, c.sentence) for c in found.of("skipped")] == [
+    found = assess_run(CiPolicy(undecided="fail"), analyse(run), run)
+    assert [(c.name, c.sentence) for c in found.cases_with("skipped")] == [
         ("A/A arm", "The run has no A/A arm."),
         ("positive control", "The run has no positive control."),
         ("doubts", "0 gates had doubts."),
@@ -180,9 +180,9 @@ def test_checks_that_a_study_lacks_are_skipped_and_said() -> None:
 
 def test_checks_alone_are_judged_too_and_nothing_at_all_is_no_pass() -> None:
     run = make_run({"base": {}, "again": {"check": "aa", "same_as": "base"}})
-    assert judge(BuildGate(undecided="fail"), analyse(run), run).sentence == "Build gate: passed."
+    assert assess_run(CiPolicy(undecided="fail"), analyse(run), run).sentence == "Build gate: passed."
     alone = make_run({"base": {}})
-    found = judge(BuildGate(undecided="pass"), analyse(alone), alone)
+    found = assess_run(CiPolicy(undecided="pass"), analyse(alone), alone)
     assert (found.exit_code, found.sentence) == (4, "Build gate: no verdict. Nothing was compared.")
 
 
@@ -195,19 +195,19 @@ def test_an_unfinished_run_is_no_pass(usual) -> None:
     run, analysis = usual
     run = replace(run, plan={"trials": [None] * 90})
     run.run_json = {"ended": None}
-    found = judge(BuildGate(undecided="pass", only=("even",)), analysis, run)
+    found = assess_run(CiPolicy(undecided="pass", only=("even",)), analysis, run)
     assert found.exit_code == 4
     assert case(found, "trials").sentence == "84 of 90 trials count."
     assert "loadbook run goes on with it" in found.sentence
 
     run.run_json = {"ended": None, "imported": {"timed": False}}  # nobody knows when it ended
-    assert judge(BuildGate(undecided="pass", only=("even",)), analysis, run).exit_code == 0
+    assert assess_run(CiPolicy(undecided="pass", only=("even",)), analysis, run).exit_code == 0
 
 
 def test_a_gate_in_a_line() -> None:
-    assert in_words(BuildGate(undecided="pass"), "ok_per_s") == "slower or more-errors fails; undecided passes"
-    gate = BuildGate(undecided="fail", fail_on=(), min_effect=-0.02, doubts=("all",), only=("a",), treatments={"a": {}})
-    assert in_words(gate, "ok_per_s") == (
+    assert policy_text(CiPolicy(undecided="pass"), "ok_per_s") == "slower or more-errors fails; undecided passes"
+    gate = CiPolicy(undecided="fail", fail_on=(), min_effect=-0.02, doubts=("all",), only=("a",), treatments={"a": {}})
+    assert policy_text(gate, "ok_per_s") == (
         "no verdict fails; at least −2\u00a0%; undecided fails; a doubt fails: all; judged is only a; otherwise for a"
     )
 
@@ -215,8 +215,8 @@ def test_a_gate_in_a_line() -> None:
 @pytest.mark.parametrize(("choice", "code"), [("pass", 0), ("fail", 1)])
 def test_blocks_added_after_looking_leave_it_undecided(usual, choice: str, code: int) -> None:
     run, analysis = usual
-    more = replace(analysis, stand=replace(analysis.stand, added=3))
-    found = judge(BuildGate(undecided=choice, only=("even",)), more, run)
+    more = replace(analysis, stopping_state=replace(analysis.stopping_state, added_blocks=3))
+    found = assess_run(CiPolicy(undecided=choice, only=("even",)), more, run)
     assert found.exit_code == code
     assert case(found, "blocks as declared").because == "undecided: a new run decides"
 
@@ -239,8 +239,8 @@ def test_doubts_fail_where_they_are_named(usual, doubts: list[str], outcome: str
             columns=["name", "level", "message"],
         ),
     )
-    gate = BuildGate(undecided="fail", only=("even",), doubts=tuple(doubts))
-    one = next(c for c in judge(gate, usual[1], run).cases if c.kind == "doubt")
+    gate = CiPolicy(undecided="fail", only=("even",), doubts=tuple(doubts))
+    one = next(c for c in assess_run(gate, usual[1], run).cases if c.kind == "doubt")
     assert (one.outcome, one.undecided) == (outcome.replace("undecided", "failed"), outcome == "undecided")
 
 

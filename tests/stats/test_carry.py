@@ -24,11 +24,11 @@ def run(seed: int, carry: float = 0.0, arms: str = "abcdefg", blocks: int = 12, 
 
 def test_what_runs_after_a_treatment_is_found_and_taken_out() -> None:
     found = carry_over(run(1, carry=-0.04, effect=0.03), "a")
-    assert found is not None and found.seen
-    assert found.worst == "b"
-    assert found.after["b"] == pytest.approx(-0.04, abs=0.008)
-    assert found.adjusted["b"] == pytest.approx(0.03, abs=0.012)
-    assert found.adjusted["a"] == 0
+    assert found is not None and found.is_significant
+    assert found.worst_predecessor == "b"
+    assert found.effect_by_predecessor["b"] == pytest.approx(-0.04, abs=0.008)
+    assert found.adjusted_effects["b"] == pytest.approx(0.03, abs=0.012)
+    assert found.adjusted_effects["a"] == 0
     said = found.sentence("ok_per_s", LABELS)
     assert said.startswith("What runs after gzip on is slower by 3.") or said.startswith(
         "What runs after gzip on is slower by 4."
@@ -39,26 +39,26 @@ def test_what_runs_after_a_treatment_is_found_and_taken_out() -> None:
 
 def test_without_carry_over_it_is_seldom_seen_and_says_how_little_it_sees() -> None:
     found = [carry_over(run(seed), "a") for seed in range(40)]
-    assert sum(one is not None and one.seen for one in found) <= 2
-    quiet = next(one for one in found if one is not None and not one.seen)
+    assert sum(one is not None and one.is_significant for one in found) <= 2
+    quiet = next(one for one in found if one is not None and not one.is_significant)
     said = quiet.sentence("ok_per_s", {})
     assert said.startswith("No carry-over from one trial to the next is seen (p 0.")
     assert "this check sees little: one below about 1." in said
-    assert 0.005 < quiet.detectable < 0.02
+    assert 0.005 < quiet.detectable_effect < 0.02
 
 
 def test_two_arms_tell_the_whole_difference_between_what_runs_after_each() -> None:
     found = carry_over(run(3, carry=-0.05, arms="ab", blocks=20), "a")
-    assert found is not None and found.seen
-    assert found.after["b"] == pytest.approx(-0.05, abs=0.012)
-    assert found.after["a"] == pytest.approx(0.05, abs=0.012)
+    assert found is not None and found.is_significant
+    assert found.effect_by_predecessor["b"] == pytest.approx(-0.05, abs=0.012)
+    assert found.effect_by_predecessor["a"] == pytest.approx(0.05, abs=0.012)
 
 
 def test_a_repeated_treatment_counts_as_what_it_repeats() -> None:
     found = carry_over(run(4), "a", {"g": "a"})
     assert found is not None
-    assert set(found.after) == set("abcdef")
-    assert set(found.adjusted) == set("abcdefg")
+    assert set(found.effect_by_predecessor) == set("abcdef")
+    assert set(found.adjusted_effects) == set("abcdefg")
 
 
 def test_trials_that_do_not_count_are_still_what_ran_before() -> None:
@@ -66,8 +66,8 @@ def test_trials_that_do_not_count_are_still_what_ran_before() -> None:
     lost = values["treatment"] == "b"
     values.loc[lost, ["valid", "value"]] = [False, np.nan]
     found = carry_over(values, "a")
-    assert found is not None and found.worst == "b"
-    assert "b" not in found.adjusted
+    assert found is not None and found.worst_predecessor == "b"
+    assert "b" not in found.adjusted_effects
 
 
 @pytest.mark.parametrize(

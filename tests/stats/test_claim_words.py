@@ -12,9 +12,9 @@ from statdata import verdict
 from loadbook.core.units import NBSP
 from loadbook.design.claim import Claim
 from loadbook.stats.claims import words
-from loadbook.stats.claims.article import weigh
-from loadbook.stats.claims.finding import Finding
-from loadbook.stats.claims.summary import numbers, tally, title
+from loadbook.stats.claims.article import assess_article
+from loadbook.stats.claims.finding import ClaimFinding
+from loadbook.stats.claims.summary import article_numbers_text, claims_summary, claim_title
 from loadbook.stats.result import ErrorSummary, Forecast
 
 
@@ -52,60 +52,60 @@ NEEDS = {
 
 @pytest.mark.parametrize("kind", CHECKS)
 def test_checks(kind: str) -> None:
-    assert said(words.check(of(kind, **NEEDS.get(kind, {})), 0.02)) == CHECKS[kind]
+    assert said(words.criterion_text(of(kind, **NEEDS.get(kind, {})), 0.02)) == CHECKS[kind]
 
 
 SENTENCES = [
-    (words.compared(verdict("better"), "X", None), "X is faster by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks."),
-    (words.compared(verdict("better"), "X", "Y"),
+    (words.comparison_sentence(verdict("better"), "X", None), "X is faster by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks."),
+    (words.comparison_sentence(verdict("better"), "X", "Y"),
      "X is faster than Y by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks."),
-    (words.size(0.35, (0.05, 0.07)), "The article’s +35.0 % lies above that interval."),
-    (words.size(0.06, (0.05, 0.07)), "The article’s +6.0 % lies inside that interval."),
-    (words.size(-0.06, (0.05, 0.07)), "The article’s −6.0 % lies below that interval."),
-    (words.too_small(0.005), "The article’s +0.5 % is not larger."),
+    (words.size_sentence(0.35, (0.05, 0.07)), "The article’s +35.0 % lies above that interval."),
+    (words.size_sentence(0.06, (0.05, 0.07)), "The article’s +6.0 % lies inside that interval."),
+    (words.size_sentence(-0.06, (0.05, 0.07)), "The article’s −6.0 % lies below that interval."),
+    (words.small_claim_sentence(0.005), "The article’s +0.5 % is not larger."),
     (
-        words.may_be_small(verdict("better", forecast=Forecast(9, 3, 21))),
+        words.maybe_small_sentence(verdict("better", forecast=Forecast(9, 3, 21))),
         "It may be smaller than the 2 % that matters. About 9 more blocks would decide (up to 21).",
     ),
-    (words.ahead("X", 1, 0.012),
+    (words.ahead_sentence("X", 1, 0.012),
      "X is ahead of the other one (largest p 0.012); its lead is likely a little overstated."),
     (
-        words.ahead("X", 9, 0.0001),
+        words.ahead_sentence("X", 9, 0.0001),
         "X is ahead of each of the other 9 (largest p < 0.001); its lead is likely a little overstated.",
     ),
-    (words.tied("X", ["A"], 1, ""), "X is not shown to be ahead of A."),
+    (words.tied_sentence("X", ["A"], 1, ""), "X is not shown to be ahead of A."),
     (
-        words.tied("X", ["A", "B"], 4, words.most_blocks([Forecast(3, 1, 5), Forecast(9, 3, 21)])),
+        words.tied_sentence("X", ["A", "B"], 4, words.joint_forecast_sentence([Forecast(3, 1, 5), Forecast(9, 3, 21)])),
         "X is not shown to be ahead of A; B, 2 of its 4 rivals. About 9 more blocks would decide.",
     ),
     (
-        words.most_blocks([Forecast(None, None, None)]),
+        words.joint_forecast_sentence([Forecast(None, None, None)]),
         "Not reachable at this noise (over 60 blocks): widen the margin or quieten the host.",
     ),
-    (words.lacks(["A", "B", "C", "D", "E"]), "Not run: A; B; C; 2 more."),
-    (words.not_run(["A"], "s", None), "Not run: A. To run: loadbook run s."),
-    (words.nowhere("s", "all"), "The study has no run. To run: loadbook run s --subset all."),
-    (words.not_measured("latency", "p99", ["ab", "wrk"]),
+    (words.missing_arms_sentence(["A", "B", "C", "D", "E"]), "Not run: A; B; C; 2 more."),
+    (words.not_run_sentence(["A"], "s", None), "Not run: A. To run: loadbook run s."),
+    (words.no_run_sentence("s", "all"), "The study has no run. To run: loadbook run s --subset all."),
+    (words.not_measured_sentence("latency", "p99", ["ab", "wrk"]),
      "No trial has a value of latency p99: ab and wrk did not print it."),
-    (words.few_errors("X", 0.221, 0.3), "At most 22 % of X’s trials have errors, less than the 30 % that matters."),
-    (words.nothing_to_remove("Y", 0.221), "There was nothing to remove: at most 22 % of Y’s trials have errors."),
-    (words.error_forecast(1), "At these shares about 1 more block would decide."),
-    (words.error_forecast(None), "At these shares more blocks would not decide (over 60)."),
-    (words.per_request(0.7412), "0.74 times as many errors per request"),
-    (words.of_two((11, 12), (0, 12)), "errors in 11 of 12 against 0 of 12 trials"),
+    (words.few_errors_sentence("X", 0.221, 0.3), "At most 22 % of X’s trials have errors, less than the 30 % that matters."),
+    (words.nothing_to_remove_sentence("Y", 0.221), "There was nothing to remove: at most 22 % of Y’s trials have errors."),
+    (words.error_forecast_sentence(1), "At these shares about 1 more block would decide."),
+    (words.error_forecast_sentence(None), "At these shares more blocks would not decide (over 60)."),
+    (words.per_request_text(0.7412), "0.74 times as many errors per request"),
+    (words.two_arms_text((11, 12), (0, 12)), "errors in 11 of 12 against 0 of 12 trials"),
     (
-        words.cells([("a with b", 0, 12), ("a alone", 11, 12)], 0.0005),
+        words.cells_sentence([("a with b", 0, 12), ("a alone", 11, 12)], 0.0005),
         "Trials with errors: a with b: 0 of 12; a alone: 11 of 12 (interaction by block, p < 0.001).",
     ),
     (
-        words.slopes(-0.98, (-1.01, -0.94), 12, 4),
+        words.slope_sentence(-0.98, (-1.01, -0.94), 12, 4),
         "log-log slope −0.98 (90 % interval −1.01 to −0.94), 4 sizes, 12 blocks: "
         "the cost per byte rules, bytes per second hardly change.",
     ),
-    (words.regime(-0.5), "both costs count"),
-    (words.regime(-0.01), "the cost per request rules, the size hardly matters"),
-    (words.no_numbers("f", []), "A slope needs at least two values of f."),
-    (words.too_few_blocks(1, 5), "Only 1 complete block, 5 are needed."),
+    (words.regime_text(-0.5), "both costs count"),
+    (words.regime_text(-0.01), "the cost per request rules, the size hardly matters"),
+    (words.no_slope_sentence("f", []), "A slope needs at least two values of f."),
+    (words.too_few_blocks_sentence(1, 5), "Only 1 complete block, 5 are needed."),
 ]  # fmt: skip
 
 
@@ -117,11 +117,11 @@ def test_sentences(text: str, wanted: str) -> None:
 
 def test_errors_of_two_arms() -> None:
     ours = ErrorSummary("x", 12, 11, 990, 5, {}, p=0.0001)
-    assert said(words.errors(ours, ErrorSummary("y", 12, 0, 0, 5, {}), "X", "Y")) == (
+    assert said(words.error_trials_sentence(ours, ErrorSummary("y", 12, 0, 0, 5, {}), "X", "Y")) == (
         "X: errors in 11 of 12 trials; Y: in 0 of 12 trials (p < 0.001)."
     )
     rated = replace(ours, trials_with_errors=12, p=1.0, rate_ratio=0.741, rate_ci95=(0.701, 0.789))
-    assert said(words.errors(rated, ErrorSummary("y", 12, 12, 9, 5, {}), "X", "Y")) == (
+    assert said(words.error_trials_sentence(rated, ErrorSummary("y", 12, 12, 9, 5, {}), "X", "Y")) == (
         "X: errors in 12 of 12 trials; Y: in 12 of 12 trials (p 1.00), "
         "0.74 times as many per request (95 % interval 0.7 to 0.79)."
     )
@@ -129,27 +129,27 @@ def test_errors_of_two_arms() -> None:
 
 FINDINGS = {
     "one": (
-        [Finding("holds", "", sized=False)], ["in part"],
+        [ClaimFinding("holds", "", size_met=False)], ["in part"],
         "The article’s claim: holds here, in direction, not in size. Could its own numbers have shown it? In part.",
     ),
     "one that does not": (
-        [Finding("contradicted", "")], ["no"],
+        [ClaimFinding("contradicted", "")], ["no"],
         "The article’s claim: does not hold here. Could its own numbers have shown it? No.",
     ),
     "several": (
-        [Finding("not-run", ""), Finding("holds", "", sized=True), Finding("holds", ""), Finding("contradicted", ""),
-         Finding("undecided", "")],
+        [ClaimFinding("not-run", ""), ClaimFinding("holds", "", size_met=True), ClaimFinding("holds", ""), ClaimFinding("contradicted", ""),
+         ClaimFinding("undecided", "")],
         ["not known", "yes", "in part", "no", "no"],
         "Of 5 claims: 2 hold here (in size, too: 1); 1 does not hold here; 1 undecided here; 1 not yet run here. "
         "The article’s own numbers, one run each, could have shown 1 of them (1 more in part).",
     ),
     "none": (
-        [Finding("unchecked", ""), Finding("unchecked", "")], ["no", "no"],
+        [ClaimFinding("unchecked", ""), ClaimFinding("unchecked", "")], ["no", "no"],
         "Of 2 claims: 2 cannot be checked here. "
         "The article’s own numbers, one run each, could have shown none of them.",
     ),
     "two in part": (
-        [Finding("holds", "", sized=False), Finding("undecided", "")], ["in part", "in part"],
+        [ClaimFinding("holds", "", size_met=False), ClaimFinding("undecided", "")], ["in part", "in part"],
         "Of 2 claims: 1 holds here (in size, too: none); 1 undecided here. "
         "The article’s own numbers, one run each, could have shown none of them (2 in part).",
     ),
@@ -159,18 +159,18 @@ FINDINGS = {
 @pytest.mark.parametrize("case", FINDINGS)
 def test_tally(case: str) -> None:
     findings, could, wanted = FINDINGS[case]
-    assert tally(findings, could) == wanted
+    assert claims_summary(findings, could) == wanted
 
 
 def test_a_claim_in_words_and_numbers() -> None:
     """Quotation marks stand only around the article's own words."""
-    assert title(of("better")) == "x: better"
-    assert title(of("better", quote="誤差の範囲")) == "“誤差の範囲”"
+    assert claim_title(of("better")) == "x: better"
+    assert claim_title(of("better", quote="誤差の範囲")) == "“誤差の範囲”"
     rates = of("better", value=23_871.8, against_value=17_687.9, errors=7754)
-    assert numbers(rates) == "17,688 → 23,872 req/s; errors – → 7,754"
+    assert article_numbers_text(rates) == "17,688 → 23,872 req/s; errors – → 7,754"
     tail = of("better", metric="latency", statistic="p99", value=0.01569, against_value=0.0263)
-    assert said(numbers(tail)) == "latency p99 26.3 ms → 15.7 ms"
-    assert numbers(of("better")) == "no numbers"
+    assert said(article_numbers_text(tail)) == "latency p99 26.3 ms → 15.7 ms"
+    assert article_numbers_text(of("better")) == "no numbers"
 
 
 NUMBERS = {"value": 23_871.8, "against_value": 17_687.9}
@@ -210,12 +210,12 @@ WORTH = [
 @pytest.mark.parametrize(("given", "scatter", "could", "sentence"), WORTH)
 def test_what_the_articles_numbers_are_worth(given, scatter, could, sentence) -> None:
     """34 % at a CV of 2 % (a paired scatter of 2.8 %) and 53 % at 3 % are the figures of the method's simulation."""
-    found = weigh(given, 0.98, scatter)
-    assert (found.could, said(found.sentence)) == (could, sentence)
+    found = assess_article(given, 0.98, scatter)
+    assert (found.could_show, said(found.sentence)) == (could, sentence)
 
 
 def test_a_value_at_the_offered_rate_is_a_lower_bound() -> None:
-    found = weigh(of("better", **OFFERED), 0.98, 0.03)
-    assert (found.at_ceiling, found.blind) == (True, False)
-    assert not weigh(of("better", **(OFFERED | {"value": 23_871.8})), 0.98, 0.03).at_ceiling
-    assert weigh(of("better", **(OFFERED | {"against_value": 24_920.8})), 0.98, 0.03).blind
+    found = assess_article(of("better", **OFFERED), 0.98, 0.03)
+    assert (found.at_ceiling, found.both_at_ceiling) == (True, False)
+    assert not assess_article(of("better", **(OFFERED | {"value": 23_871.8})), 0.98, 0.03).at_ceiling
+    assert assess_article(of("better", **(OFFERED | {"against_value": 24_920.8})), 0.98, 0.03).both_at_ceiling

@@ -8,8 +8,8 @@ import pytest
 from claimdata import TWO_BY_TWO, Run, claim, run_of, study_of
 
 from loadbook.stats.analyse import analyse
-from loadbook.stats.claims.errors import interaction
-from loadbook.stats.claims.judge import replay
+from loadbook.stats.claims.errors import check_interaction
+from loadbook.stats.claims.judge import check_claims
 from loadbook.stats.claims.run import ClaimRun
 
 ARMS = {
@@ -25,7 +25,7 @@ RATIO = {"value": 25_000.0, "against_value": 20_000.0}
 
 def judged(arms, *claims, **options):
     study = study_of(arms, *claims)
-    return replay(study, run_of(study, arms, **options))
+    return check_claims(study, run_of(study, arms, **options))
 
 
 def outcomes(arms, *claims, **options):
@@ -71,7 +71,7 @@ def test_size_is_judged_only_of_what_holds():
         claim("better", "fast", "base", value=1.03, against_value=1.0, offered_per_s=1.04),
     ]
     found = [one.finding for one in judged(ARMS, *claims, only=("base", "fast", "slow"))]
-    assert [f.sized for f in found] == [True, False, None, True]
+    assert [f.size_met for f in found] == [True, False, None, True]
     assert [f.outcome for f in found] == ["holds", "holds", "contradicted", "holds"]
 
 
@@ -153,7 +153,7 @@ def test_a_pair_that_must_not_be_compared_takes_its_geometric_mean_along():
     study = study_of(arms, joint)
     run = run_of(study, arms)
     run.trials.loc[run.trials["treatment"] == "b2", "response_bytes"] = 6
-    (one,) = replay(study, run)
+    (one,) = check_claims(study, run)
     assert one.finding.outcome == "unchecked"
     assert "it answers differently (6 bytes" in one.finding.evidence
 
@@ -169,7 +169,7 @@ def test_claims_about_latency_use_its_own_metric_and_direction():
     assert [one.finding.outcome for one in found] == ["holds", "contradicted", "unchecked"]
     assert found[0].finding.evidence.startswith("tuned has a shorter latency by ")
     assert found[2].finding.evidence == "No trial has a value of latency p50: wrk did not print it."
-    assert found[0].article.could == "yes"
+    assert found[0].article.could_show == "yes"
 
 
 ERRORS = {"base": {}, "often": {"failing": 0.95}, "seldom": {"failing": 0.25}, "never": {}}
@@ -239,7 +239,7 @@ def test_equal_cells_seldom_show_an_interaction():
     study = study_of(arms, claim("interaction", "both", "accept", **PAIR))
     (one,) = study.published.claims
     runs = (ClaimRun(run_of(study, arms, seed=seed, blocks=8)) for seed in range(20))
-    found = [interaction(one, run).outcome for run in runs]
+    found = [check_interaction(one, run).outcome for run in runs]
     assert found.count("holds") <= 2  # 2 % are expected
 
 
@@ -268,7 +268,7 @@ def test_slopes_name_the_regime():
     found = judged(sized(), *claims, seed=5)
     assert [one.finding.outcome for one in found] == ["holds", "contradicted", "contradicted", "holds"]
     assert "the cost per request rules" in found[0].finding.evidence
-    assert found[0].finding.number.startswith("slope −0.0")
+    assert found[0].finding.short_evidence.startswith("slope −0.0")
     assert outcomes(sized(sd=1.0), slope(-0.9, -0.7, 65_536, 524_288)) == ["undecided"]
 
 
@@ -293,7 +293,7 @@ def test_a_rival_that_must_not_be_compared_leaves_the_best_open() -> None:
     study = study_of(ARMS, best)
     run = run_of(study, ARMS, only=("base", "fast", "even", "slow"))
     run.trials.loc[run.trials["treatment"] == "even", "response_bytes"] = 6
-    (one,) = replay(study, run)
+    (one,) = check_claims(study, run)
     assert one.finding.outcome == "undecided"
     assert one.finding.evidence.endswith(" Not compared: even.")
 
@@ -303,12 +303,12 @@ def test_what_was_not_run_names_the_command():
     study = study_of(
         ARMS, better, subsets={"default": ["base", "even"], "all-of-it": list(ARMS), "two": ["base", "fast"]}
     )
-    (one,) = replay(study, run_of(study, ARMS, only=("base", "even")))
+    (one,) = check_claims(study, run_of(study, ARMS, only=("base", "even")))
     assert one.finding.outcome == "not-run"
     assert one.finding.evidence == "Not run: fast. To run: loadbook run s --subset two."
-    (nothing,) = replay(study)
+    (nothing,) = check_claims(study)
     assert nothing.finding.evidence == "The study has no run. To run: loadbook run s --subset two."
-    assert nothing.article.could == "not known"
+    assert nothing.article.could_show == "not known"
 
 
 def test_rates_at_the_offered_rate_cannot_be_compared():
@@ -334,7 +334,7 @@ def test_a_claim_agrees_with_the_page_that_it_stands_on():
     study = study_of(arms, *claims)
     run = run_of(study, arms, seed=6)
     whole = analyse(run)
-    for one in replay(study, run, whole):
+    for one in check_claims(study, run, whole):
         assert one.finding.verdict == whole.row(one.claim.treatment).verdict
 
 
@@ -344,7 +344,7 @@ def test_a_one_sided_or_stepwise_study_judges_its_claims_by_their_own_kind():
         study = study_of(ARMS, better, **declared)
         run = run_of(study, ARMS, only=("base", "even", "fast"))
         for known in (None, analyse(run)):
-            (one,) = replay(study, run, known)
+            (one,) = check_claims(study, run, known)
             assert one.finding.outcome == "holds", declared
             assert one.finding.verdict.comparison.baseline == "base"
 
@@ -354,7 +354,7 @@ def test_between_planned_looks_nothing_is_judged():
     study = study_of(ERRORS, more, stopping={"rule": "looks", "looks": [10, 20]}, blocks=20)
     run = run_of(study, ERRORS, only=("base", "often"), blocks=12)
     run = Run(study, run.trials, run.measurements, run.plan | {"blocks": 20})
-    (one,) = replay(study, run)
+    (one,) = check_claims(study, run)
     assert one.finding.outcome == "unchecked"
     assert one.finding.evidence.startswith("Not yet a planned look")
 
@@ -364,6 +364,6 @@ def test_errors_that_nobody_counted_check_nothing():
     study = study_of(ERRORS, more)
     run = run_of(study, ERRORS, only=("base", "often"))
     silent = replace(run, measurements=run.measurements[run.measurements["metric"] != "errors"])
-    (one,) = replay(study, silent)
+    (one,) = check_claims(study, silent)
     assert one.finding.outcome == "unchecked"
     assert one.finding.evidence == "Errors were not counted in any trial of these treatments."

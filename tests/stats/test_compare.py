@@ -10,7 +10,7 @@ from scipy import stats
 from statdata import frame, noisy
 
 from loadbook.core.errors import DataError
-from loadbook.stats.compare import IDENTICAL, UNEQUAL_SPREAD, compare
+from loadbook.stats.compare import IDENTICAL_VALUES, UNEQUAL_VARIANCES, compare
 from loadbook.stats.methods import blocked_rank, paired_t, signed_rank
 
 RNG = np.random.default_rng(7)
@@ -115,7 +115,7 @@ def test_unequal_spread_is_compared_within_blocks(blocks: int, method: str) -> N
     wild = 100 * np.exp(np.linspace(-0.4, 0.4, blocks))
     found = compare(frame({"a": steady, "b": wild}), "b", "a")
     assert found.method == method
-    assert UNEQUAL_SPREAD in found.flags
+    assert UNEQUAL_VARIANCES in found.flags
 
 
 def test_values_without_a_logarithm_drop_their_block_and_are_flagged() -> None:
@@ -140,7 +140,7 @@ def test_equal_values_give_p_1_and_a_flag() -> None:
     for blocks in (6, 10, 15):
         found = compare(frame({"a": [5.0] * blocks, "b": [5.0] * blocks}), "b", "a")
         assert (found.p, found.effect, found.ci95) == (1.0, 0.0, (0.0, 0.0))
-        assert IDENTICAL in found.flags
+        assert IDENTICAL_VALUES in found.flags
 
 
 def test_coarse_values_with_many_ties_keep_estimate_inside_interval() -> None:

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from statdata import frame, noisy
 
 from commands import exit_code
-from loadbook.stats.best import against_best
+from loadbook.stats.best import compare_with_best
 from loadbook.stats.compare import compare
-from loadbook.stats.contrasts import contrasted
-from loadbook.stats.family import compare_contrasts, lead, step_down
+from loadbook.stats.contrasts import compare_declared
+from loadbook.stats.family import compare_contrasts, find_best_arm, step_down_p
 from loadbook.stats.methods import rank_differences
-from loadbook.stats.pairs import Pairs, pair
+from loadbook.stats.pairs import PairedLogs, pair_arms
 
 LADDER = {"base": 0.0, "one": 0.03, "two": 0.031, "three": 0.07}
 RUNGS = [("one", "base"), ("two", "one"), ("three", "two")]
 
 
 def rungs(values) -> list:
-    return contrasted(values, "base", ["one", "two", "three"], "adjacent").comparisons
+    return compare_declared(values, "base", ["one", "two", "three"], "adjacent").comparisons
 
 
 def test_a_ladder_compares_each_rung_with_the_one_before() -> None:
@@ -36,7 +36,7 @@ def test_a_ladder_compares_each_rung_with_the_one_before() -> None:
     for one in found:
         alone = compare(values, one.treatment, one.baseline)
         assert (one.p, one.effect, one.ci95) == (alone.p, alone.effect, alone.ci95)
-        assert one.p_adjusted >= one.p and one.family == 3
+        assert one.p_adjusted >= one.p and one.family_size == 3
 
 
 @settings(max_examples=15, deadline=None)
@@ -44,7 +44,7 @@ def test_a_ladder_compares_each_rung_with_the_one_before() -> None:
 def test_a_ladder_climbed_down_says_the_opposite_at_the_same_p(blocks: int, seed: int) -> None:
     values = noisy(blocks, LADDER, seed=seed)
     up = rungs(values)
-    down = contrasted(values, "three", ["two", "one", "base"], "adjacent").comparisons[::-1]
+    down = compare_declared(values, "three", ["two", "one", "base"], "adjacent").comparisons[::-1]
     for one, other in zip(up, down, strict=True):
         assert (one.treatment, one.baseline) == (other.baseline, other.treatment)
         assert (1 + one.effect) * (1 + other.effect) == pytest.approx(1)
@@ -55,9 +55,9 @@ def test_a_ladder_climbed_down_says_the_opposite_at_the_same_p(blocks: int, seed
 @given(st.integers(8, 12), st.integers(0, 1000), st.permutations(["one", "two", "three"]))
 def test_the_best_does_not_depend_on_the_order_of_arms_or_on_the_unit(blocks: int, seed: int, order) -> None:
     values = noisy(blocks, LADDER, seed=seed)
-    first = against_best(values, list(LADDER), "base")
-    other = against_best(values.assign(value=values["value"] * 1e-3), ["base", *order], "base")
-    assert (first.leader, set(first.standing.tied)) == (other.leader, set(other.standing.tied))
+    first = compare_with_best(values, list(LADDER), "base")
+    other = compare_with_best(values.assign(value=values["value"] * 1e-3), ["base", *order], "base")
+    assert (first.observed_best, set(first.best_arm.tied)) == (other.observed_best, set(other.best_arm.tied))
     p = {c.treatment: c.p_adjusted for c in first.comparisons}
     assert {c.treatment: c.p_adjusted for c in other.comparisons} == pytest.approx(p)
 
@@ -67,7 +67,7 @@ def test_a_swap_flips_all_rungs_of_a_block_together() -> None:
     values = noisy(9, LADDER, seed=4)
     z = []
     for one, other in RUNGS:
-        found = pair(values, one, other)
+        found = pair_arms(values, one, other)
         d = rank_differences(found.base, found.other)
         z.append(d / np.sqrt((d**2).sum()))
     z = np.array(z)
@@ -76,7 +76,7 @@ def test_a_swap_flips_all_rungs_of_a_block_together() -> None:
     for rank, k in enumerate(order):
         largest = np.abs(signs @ z[order[rank:]].T).max(axis=1)
         last = expected[k] = max(last, float((largest >= observed[k] - 1e-9).mean()))
-    assert step_down([pair(values, *r) for r in RUNGS]) == pytest.approx(list(expected))
+    assert step_down_p([pair_arms(values, *r) for r in RUNGS]) == pytest.approx(list(expected))
 
 
 @pytest.mark.parametrize("steps", [{}, {2: 0.03, 4: 0.03}], ids=["no step", "two steps"])
@@ -87,45 +87,45 @@ def test_a_ladder_keeps_the_error_rate_of_its_family(steps: dict[int, float]) ->
     for _ in range(400):
         values = rng.normal(0, 0.02, (10, 1)) + rng.normal(0, 0.01, (10, arms)) + effects
         pairs = [
-            Pairs(str(k), str(k - 1), tuple(range(10)), values[:, k - 1], values[:, k], 0, 0) for k in range(1, arms)
+            PairedLogs(str(k), str(k - 1), tuple(range(10)), values[:, k - 1], values[:, k], 0, 0) for k in range(1, arms)
         ]
-        wrong += any(p < 0.05 for k, p in enumerate(step_down(pairs), 1) if k not in steps)
+        wrong += any(p < 0.05 for k, p in enumerate(step_down_p(pairs), 1) if k not in steps)
     assert wrong <= 34
 
 
 def test_the_best_is_compared_with_all_and_claimed_only_if_it_beats_all() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.03, "z": -0.03}
-    found = against_best(noisy(12, arms), list(arms), "base")
-    assert (found.leader, found.standing.best, found.standing.tied) == ("x", "x", ())
+    found = compare_with_best(noisy(12, arms), list(arms), "base")
+    assert (found.observed_best, found.best_arm.best, found.best_arm.tied) == ("x", "x", ())
     assert [(c.treatment, c.baseline) for c in found.comparisons] == [("base", "x"), ("y", "x"), ("z", "x")]
     assert {c.p_adjusted for c in found.comparisons} == {max(c.p for c in found.comparisons)}
-    down = against_best(noisy(12, arms), list(arms), "base", better="lower")
-    assert (down.leader, down.standing.best) == ("z", "z")
+    down = compare_with_best(noisy(12, arms), list(arms), "base", better="lower")
+    assert (down.observed_best, down.best_arm.best) == ("z", "z")
 
 
 def test_without_a_best_each_arm_is_judged_among_all_that_are_compared_with_it() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.0601, "z": 0.045}
     values = noisy(12, arms, sd=0.012, seed=3)
-    found = against_best(values, list(arms), "base")
-    assert found.standing.best is None
+    found = compare_with_best(values, list(arms), "base")
+    assert found.best_arm.best is None
     for one in found.comparisons:
         others = [name for name in arms if name != one.treatment]
-        family = dict(zip(others, step_down([pair(values, o, one.treatment) for o in others]), strict=True))
-        assert one.p_adjusted == pytest.approx(max(one.p, family[found.leader]))
+        family = dict(zip(others, step_down_p([pair_arms(values, o, one.treatment) for o in others]), strict=True))
+        assert one.p_adjusted == pytest.approx(max(one.p, family[found.observed_best]))
     behind = [c.treatment for c in found.comparisons if c.p_adjusted < 0.05]
-    assert set(found.standing.tied) == set(arms) - set(behind)
+    assert set(found.best_arm.tied) == set(arms) - set(behind)
 
 
 def test_two_arms_have_no_best_and_are_compared_with_the_baseline() -> None:
     values = noisy(12, {"base": 0, "x": 0.1})
-    found = contrasted(values, "base", ["x"], "best")
-    assert (found.reference, found.leader, found.comparisons[0].baseline) == ("base", None, "base")
-    assert against_best(noisy(4, LADDER), list(LADDER), "base") is None
+    found = compare_declared(values, "base", ["x"], "best")
+    assert (found.reference, found.best_arm, found.comparisons[0].baseline) == ("base", None, "base")
+    assert compare_with_best(noisy(4, LADDER), list(LADDER), "base") is None
 
 
 def test_an_arm_that_may_not_be_compared_cannot_be_the_best() -> None:
     values = noisy(12, {"base": 0, "x": 0.2, "y": 0.05, "z": 0.0})
-    found = contrasted(values, "base", ["x", "y", "z"], "best", comparable=lambda c: c.treatment != "x")
+    found = compare_declared(values, "base", ["x", "y", "z"], "best", comparable=lambda c: c.treatment != "x")
     assert found.reference == "y"
     assert {(c.treatment, c.baseline) for c in found.comparisons} == {("base", "y"), ("z", "y"), ("x", "y")}
 
@@ -137,14 +137,14 @@ def test_wrong_claims_of_a_best_are_rare(effects: tuple[float, ...], limit: int)
     for _ in range(40):
         logs = rng.normal(0, 0.01, (4, 10)) + np.array(effects)[:, None]
         values = frame({name: np.exp(own) for name, own in zip(names, logs, strict=True)})
-        wrong += lead(values, names, "a").best is not None
+        wrong += find_best_arm(values, names, "a").best is not None
     assert wrong <= limit
 
 
 def test_equal_arms_are_all_tied() -> None:
     same = [5.0, 6.0] * 5
-    found = against_best(frame(dict.fromkeys("abc", same)), list("abc"), "a")
-    assert (found.standing.best, len(found.standing.tied), found.standing.ties_lead) == (None, 3, False)
+    found = compare_with_best(frame(dict.fromkeys("abc", same)), list("abc"), "a")
+    assert (found.best_arm.best, len(found.best_arm.tied), found.best_arm.ties_beat_rest) == (None, 3, False)
 
 
 def test_too_few_common_blocks_with_the_leader_leave_an_arm_tied() -> None:
@@ -152,10 +152,10 @@ def test_too_few_common_blocks_with_the_leader_leave_an_arm_tied() -> None:
     away = ((values["treatment"] == "x") & (values["block"] > 6)) | (
         (values["treatment"] == "y") & (values["block"] < 7)
     )
-    found = against_best(values[~away], ["base", "x", "y"], "base")
+    found = compare_with_best(values[~away], ["base", "x", "y"], "base")
     other = next(c for c in found.comparisons if c.treatment == "y")
-    assert (found.leader, other.blocks, other.p, other.p_adjusted) == ("x", 0, None, None)
-    assert "y" in found.standing.tied
+    assert (found.observed_best, other.blocks, other.p, other.p_adjusted) == ("x", 0, None, None)
+    assert "y" in found.best_arm.tied
 
 
 # `loadbook compare`

@@ -3,38 +3,38 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from loadbook.stats.errors import Counts, by_blocks, count, rate_ratio, summarise, zero_error_bound
+from loadbook.stats.errors import ErrorCounts, block_sign_flip_p, count_errors, rate_ratio, summarise_errors, zero_error_upper_bound
 
 
-def counts(errors: list[int], requests: int = 10_000) -> Counts:
-    return Counts(np.array(errors, float), np.full(len(errors), float(requests)), {})
+def counts(errors: list[int], requests: int = 10_000) -> ErrorCounts:
+    return ErrorCounts(np.array(errors, float), np.full(len(errors), float(requests)), {})
 
 
 CLEAN, ALL_BAD = counts([0] * 12), counts([100, 3, 7, 250, 1, 9, 40, 12, 6, 88, 31, 2])
 
 
 def test_runs_with_errors_are_compared_by_fishers_test() -> None:
-    found = summarise("t", ALL_BAD, CLEAN)
+    found = summarise_errors("t", ALL_BAD, CLEAN)
     assert (found.trials_with_errors, found.trials, found.kind) == (12, 12, "more")
     assert found.p == pytest.approx(stats.fisher_exact([[12, 0], [0, 12]]).pvalue)
-    assert summarise("t", CLEAN, ALL_BAD).kind == "fewer"
+    assert summarise_errors("t", CLEAN, ALL_BAD).kind == "fewer"
 
 
 def test_one_burst_decides_nothing_however_large() -> None:
-    found = summarise("t", counts([0] * 11 + [9000]), CLEAN)
+    found = summarise_errors("t", counts([0] * 11 + [9000]), CLEAN)
     assert (found.kind, found.upper_share) == ("undecided", None)
 
 
 def test_none_and_baseline() -> None:
-    assert summarise("t", CLEAN, CLEAN).kind == "none"
-    base = summarise("b", CLEAN, None)
+    assert summarise_errors("t", CLEAN, CLEAN).kind == "none"
+    base = summarise_errors("b", CLEAN, None)
     assert (base.kind, base.p) == ("baseline", None)
 
 
 @pytest.mark.parametrize(("trials", "share"), [(1, 0.95), (5, 0.45), (10, 0.26), (20, 0.14), (30, 0.10), (59, 0.05)])
 def test_zero_errors_leave_room_for_some(trials: int, share: float) -> None:
-    assert zero_error_bound(trials) == pytest.approx(share, abs=0.005)
-    assert summarise("t", counts([0] * trials), CLEAN).upper_share == zero_error_bound(trials)
+    assert zero_error_upper_bound(trials) == pytest.approx(share, abs=0.005)
+    assert summarise_errors("t", counts([0] * trials), CLEAN).upper_share == zero_error_upper_bound(trials)
 
 
 def test_rates_are_compared_only_where_both_arms_have_errors_in_five_trials() -> None:
@@ -43,7 +43,7 @@ def test_rates_are_compared_only_where_both_arms_have_errors_in_five_trials() ->
     ratio, (low, high) = rate_ratio(counts([50, 60, 55, 52, 48, 61]), counts([10, 12, 9, 11, 13, 10]))
     assert low < ratio < high
     assert ratio == pytest.approx(326 / 65, rel=0.02)
-    found = summarise("t", counts([50, 60, 55, 52, 48, 61]), counts([10, 12, 9, 11, 13, 10]))
+    found = summarise_errors("t", counts([50, 60, 55, 52, 48, 61]), counts([10, 12, 9, 11, 13, 10]))
     assert (found.kind, found.p) == ("more", 1.0)
 
 
@@ -57,39 +57,39 @@ def test_counting_reads_totals_of_all_trials_of_the_treatment() -> None:
         ("t4", "*", "requests", 900), ("t4", "*", "errors", 50),
     ]  # fmt: skip
     measurements = pd.DataFrame(rows, columns=["trial", "driver", "metric", "value"]).assign(statistic="count")
-    found = count(trials, measurements, "a")
-    assert (found.trials, found.failing, found.errors.sum(), found.requests.sum()) == (2, 2, 10, 1900)
+    found = count_errors(trials, measurements, "a")
+    assert (found.trials, found.trials_with_errors, found.errors.sum(), found.requests.sum()) == (2, 2, 10, 1900)
     assert found.by_class == {"errors_timeout": 3, "errors_status": 7}
 
 
 def test_a_treatment_nobody_measured_has_no_trials() -> None:
     empty = pd.DataFrame({"trial": [], "driver": [], "metric": [], "statistic": [], "value": []})
-    found = count(pd.DataFrame({"trial": ["t1"], "treatment": ["a"]}), empty, "a")
-    assert summarise("a", found, found).p is None
+    found = count_errors(pd.DataFrame({"trial": ["t1"], "treatment": ["a"]}), empty, "a")
+    assert summarise_errors("a", found, found).p is None
 
 
-def in_blocks(errors: list[int]) -> Counts:
+def in_blocks(errors: list[int]) -> ErrorCounts:
     return counts(errors)._replace(blocks=tuple(range(1, len(errors) + 1)))
 
 
 def test_signs_flipped_by_block_check_what_the_trials_show() -> None:
     clean, bursts = in_blocks([0] * 10), in_blocks([30, 1, 0, 0, 0, 7, 200, 0, 4, 0])
-    assert by_blocks(bursts, clean) == pytest.approx(2 / 2**5)
-    assert by_blocks(clean, bursts) == by_blocks(bursts, clean)
-    assert by_blocks(clean, clean) == 1.0
-    found = summarise("t", bursts, clean)
+    assert block_sign_flip_p(bursts, clean) == pytest.approx(2 / 2**5)
+    assert block_sign_flip_p(clean, bursts) == block_sign_flip_p(bursts, clean)
+    assert block_sign_flip_p(clean, clean) == 1.0
+    found = summarise_errors("t", bursts, clean)
     assert (found.kind, found.p_blocks) == ("more", 2 / 2**5)
     assert stats.fisher_exact([[5, 5], [0, 10]]).pvalue == pytest.approx(found.p) and found.p < 0.05
 
 
 def test_the_check_by_blocks_pairs_blocks_and_equals_scipys() -> None:
     own, base = in_blocks([9, 0, 4, 16, 1, 0]), in_blocks([1, 0, 0, 4, 0, 25])
-    shuffled = Counts(own.errors[::-1], own.requests, {}, own.blocks[::-1])
+    shuffled = ErrorCounts(own.errors[::-1], own.requests, {}, own.blocks[::-1])
     differences = np.sqrt(own.errors) - np.sqrt(base.errors)
     oracle = stats.permutation_test((differences,), np.sum, permutation_type="samples", n_resamples=np.inf)
-    assert by_blocks(shuffled, base) == pytest.approx(oracle.pvalue)
-    assert by_blocks(counts([1, 2]), base) is None
+    assert block_sign_flip_p(shuffled, base) == pytest.approx(oracle.pvalue)
+    assert block_sign_flip_p(counts([1, 2]), base) is None
 
 
 def test_more_than_twelve_blocks_are_drawn_and_never_give_zero() -> None:
-    assert 0 < by_blocks(in_blocks([100] * 20), in_blocks([0] * 20)) <= 3e-4
+    assert 0 < block_sign_flip_p(in_blocks([100] * 20), in_blocks([0] * 20)) <= 3e-4

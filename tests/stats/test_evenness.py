@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from loadbook.stats.evenness import Spread, sentence, spread
+from loadbook.stats.evenness import NodeShares, evenness_sentence, node_shares
 
 LABELS = {"two": "two nodes", "other": "two others", "one": "one node"}
 
@@ -25,56 +25,56 @@ def trials(number: int, treatment: str = "two") -> pd.DataFrame:
     return pd.DataFrame({"trial": [f"t{k}" for k in range(number)], "treatment": treatment, "valid": True})
 
 
-def one(parts: dict[str, list[tuple[float, float]]], **options) -> Spread:
+def one(parts: dict[str, list[tuple[float, float]]], **options) -> NodeShares:
     number = len(next(iter(parts.values())))
-    (found,) = spread(traces(parts, **options), trials(number), "web", {"two": list(parts)})
+    (found,) = node_shares(traces(parts, **options), trials(number), "web", {"two": list(parts)})
     return found
 
 
 def test_the_counter_s_rise_is_a_node_s_part() -> None:
     found = one({"a": [(1000, 5900), (9000, 14_000)], "b": [(3, 5103), (0, 5000)]})
     assert found.shares == {"a": pytest.approx(0.495), "b": pytest.approx(0.505)}
-    assert (found.trials, found.apart, found.even) == (2, pytest.approx(0.02), True)
-    assert found.word == "even to within 2\u00a0%"
-    assert sentence([found], LABELS) == (
+    assert (found.trials, found.max_deviation, found.is_even) == (2, pytest.approx(0.02), True)
+    assert found.text == "even to within 2\u00a0%"
+    assert evenness_sentence([found], LABELS) == (
         "All nodes had equal parts of the requests, even to within 2\u00a0% in each of 2 trials."
     )
 
 
 def test_one_trial_far_from_even_is_enough() -> None:
     found = one({"a": [(0, 5000), (0, 4000)], "b": [(0, 5000), (0, 6000)]})
-    assert (found.even, found.word) == (False, "uneven by up to 20\u00a0%")
-    good = spread(traces({"a": [(0, 5)], "b": [(0, 5)]}), trials(1, "other"), "web", {"other": ["a", "b"]})
-    assert sentence([found, *good], LABELS).startswith(
+    assert (found.is_even, found.text) == (False, "uneven by up to 20\u00a0%")
+    good = node_shares(traces({"a": [(0, 5)], "b": [(0, 5)]}), trials(1, "other"), "web", {"other": ["a", "b"]})
+    assert evenness_sentence([found, *good], LABELS).startswith(
         "In two nodes a node’s part of the requests is uneven by up to 20"
     )
-    assert "1 of 2 treatments even to within 5" in sentence([found, *good], LABELS)
+    assert "1 of 2 treatments even to within 5" in evenness_sentence([found, *good], LABELS)
 
 
 def test_a_node_that_only_answered_for_its_counter_got_nothing() -> None:
     found = one({"a": [(0, 50_000)], "b": [(7, 8)], "c": [(0, 50_000)]})
-    assert (found.silent, found.even, found.word) == (("b",), False, "nothing reached b")
-    assert sentence([found], LABELS) == "Not spread: in two nodes, nothing reached b in at least one trial."
+    assert (found.idle_nodes, found.is_even, found.text) == (("b",), False, "nothing reached b")
+    assert evenness_sentence([found], LABELS) == "Not spread: in two nodes, nothing reached b in at least one trial."
 
 
 def test_what_was_not_counted_is_said_and_not_taken_for_zero() -> None:
     lacking = traces({"a": [(0, 10)], "b": [(0, 10)]})
-    (found,) = spread(lacking[lacking["host"] == "a"], trials(1), "web", {"two": ["a", "b"]})
-    assert (found.known, found.even, found.word) == (False, False, "not counted")
-    assert sentence([found], LABELS) == "Not counted: no service told how many requests it answered."
-    assert not one({"a": [(0, 10)], "b": [(0, 10)]}, metric="accepted_connections").known
-    assert not one({"a": [(0, 10)], "b": [(0, 10)]}, role="balancer").known  # on the node's host, yet not the node
-    assert not one({"a": [(0, 0)], "b": [(0, 0)]}).known
+    (found,) = node_shares(lacking[lacking["host"] == "a"], trials(1), "web", {"two": ["a", "b"]})
+    assert (found.is_counted, found.is_even, found.text) == (False, False, "not counted")
+    assert evenness_sentence([found], LABELS) == "Not counted: no service told how many requests it answered."
+    assert not one({"a": [(0, 10)], "b": [(0, 10)]}, metric="accepted_connections").is_counted
+    assert not one({"a": [(0, 10)], "b": [(0, 10)]}, role="balancer").is_counted  # on the node's host, yet not the node
+    assert not one({"a": [(0, 0)], "b": [(0, 0)]}).is_counted
 
 
 def test_trials_that_do_not_count_are_left_out() -> None:
     told = trials(2)
     told.loc[1, "valid"] = False
-    (found,) = spread(traces({"a": [(0, 5), (0, 9)], "b": [(0, 5), (0, 1)]}), told, "web", {"two": ["a", "b"]})
-    assert (found.trials, found.apart) == (1, 0)
-    assert found.word == "even to within 1\u00a0%"
+    (found,) = node_shares(traces({"a": [(0, 5), (0, 9)], "b": [(0, 5), (0, 1)]}), told, "web", {"two": ["a", "b"]})
+    assert (found.trials, found.max_deviation) == (1, 0)
+    assert found.text == "even to within 1\u00a0%"
 
 
 def test_one_node_has_all() -> None:
-    (found,) = spread(traces({"a": [(0, 10)]}), trials(1, "one"), "web", {"one": ["a"]})
-    assert sentence([found], LABELS) == "One node only: no spread."
+    (found,) = node_shares(traces({"a": [(0, 10)]}), trials(1, "one"), "web", {"one": ["a"]})
+    assert evenness_sentence([found], LABELS) == "One node only: no spread."

@@ -8,9 +8,9 @@ from statdata import frame, noisy
 from statsmodels.stats.multitest import multipletests
 
 from loadbook.stats.compare import compare
-from loadbook.stats.family import compare_all, lead
+from loadbook.stats.family import compare_all, find_best_arm
 from loadbook.stats.methods import rank_differences
-from loadbook.stats.pairs import pair
+from loadbook.stats.pairs import pair_arms
 
 EFFECTS = {"base": 0.0, "x": 0.03, "y": 0.004, "z": -0.01}
 OTHERS = ["x", "y", "z"]
@@ -20,7 +20,7 @@ def step_down_by_hand(values, names, baseline) -> list[float]:
     """Every sign vector one by one, as 3.4 writes it down."""
     z = []
     for name in names:
-        found = pair(values, name, baseline)
+        found = pair_arms(values, name, baseline)
         d = rank_differences(found.base, found.other)
         z.append(d / np.sqrt((d**2).sum()))
     z = np.array(z)
@@ -59,7 +59,7 @@ def test_the_plain_numbers_stay_and_the_family_interval_is_wider() -> None:
         alone = compare(values, found.treatment, "base")
         assert (found.p, found.ci95, found.ci90, found.effect) == (alone.p, alone.ci95, alone.ci90, alone.effect)
         assert found.ci_family[0] <= found.ci95[0] < found.ci95[1] <= found.ci_family[1]
-        assert found.family == 3
+        assert found.family_size == 3
 
 
 def test_no_family_interval_where_so_few_blocks_cannot_have_one() -> None:
@@ -74,7 +74,7 @@ def test_a_treatment_without_enough_blocks_is_not_in_the_family() -> None:
     values = noisy(10, EFFECTS)
     values = values[(values["treatment"] != "z") | (values["block"] < 4)]
     found = compare_all(values, OTHERS, "base")
-    assert [c.family for c in found] == [2, 2, 1]
+    assert [c.family_size for c in found] == [2, 2, 1]
     assert found[2].p_adjusted is None
 
 
@@ -90,18 +90,18 @@ def test_the_order_of_treatments_does_not_matter(order, blocks: int, seed: int) 
 
 def test_best_is_only_what_beats_every_other() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.03, "z": -0.03}
-    assert lead(noisy(12, arms), list(arms), "base").best == "x"
-    assert lead(noisy(12, arms), list(arms), "base", better="lower").best == "z"
+    assert find_best_arm(noisy(12, arms), list(arms), "base").best == "x"
+    assert find_best_arm(noisy(12, arms), list(arms), "base", better="lower").best == "z"
 
 
 def test_ties_with_the_leader_are_listed_and_compared_with_the_rest() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.0601, "z": -0.03}
-    found = lead(noisy(12, arms), list(arms), "base")
-    assert (found.best, set(found.tied), found.ties_lead) == (None, {"x", "y"}, True)
+    found = find_best_arm(noisy(12, arms), list(arms), "base")
+    assert (found.best, set(found.tied), found.ties_beat_rest) == (None, {"x", "y"}, True)
 
 
 def test_two_arms_have_no_best() -> None:
-    assert lead(noisy(12, {"base": 0, "x": 0.1}), ["base", "x"], "base").best is None
+    assert find_best_arm(noisy(12, {"base": 0, "x": 0.1}), ["base", "x"], "base").best is None
 
 
 def test_missing_blocks_of_one_treatment_keep_the_others_exact() -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadbook.stats.history.alarm import MIN_PAST
-from loadbook.stats.history.course import courses
-from loadbook.stats.history.result import Effect, History, Seen
+from loadbook.stats.history.alarm import MIN_PAST_RUNS
+from loadbook.stats.history.course import effect_series
+from loadbook.stats.history.result import RunEffect, StudyHistory, RunSummary
 from loadbook.stats.wording import history as words
 
 DAY = 86400.0
@@ -18,23 +18,23 @@ ASKED = {"margin": "0.02"}
 
 def effect(log, name="tuned", kind="treatment", **other):
     ends = (math.expm1(log - 0.01), math.expm1(log + 0.01))
-    return Effect(name, name, kind, "undecided", math.expm1(log), ends, 0.95, 10, **{"asked": ASKED} | other)
+    return RunEffect(name, name, kind, "undecided", math.expm1(log), ends, 0.95, 10, **{"asked": ASKED} | other)
 
 
 def runs(number, of=lambda k: 0.03, hosts=lambda k: 0, names=("tuned",), **other):
     def effects(k):
         return tuple(effect(of(k) + NOISE[7 * k + i], name, **other) for i, name in enumerate(names))
 
-    return [Seen(f"r{k:03}", k * DAY, hosts(k), effects(k)) for k in range(number)]
+    return [RunSummary(f"r{k:03}", k * DAY, hosts(k), effects(k)) for k in range(number)]
 
 
 def one(seen, better="higher", **other):
-    (found,) = courses(seen, better, 0.02, **other)
+    (found,) = effect_series(seen, better, 0.02, **other)
     return found
 
 
 def history(seen, **other):
-    return History("study", "ok_per_s", "higher", 0.02, tuple(seen), courses(seen, "higher", 0.02), **other)
+    return StudyHistory("study", "ok_per_s", "higher", 0.02, tuple(seen), effect_series(seen, "higher", 0.02), **other)
 
 
 @pytest.mark.parametrize(("number", "more"), [(1, 4), (2, 3), (3, 2), (4, 1)])
@@ -42,25 +42,25 @@ def test_few_runs_say_how_many_more_are_needed(number, more):
     seen = runs(number)
     course = one(seen)
     assert course.alarm is None
-    assert f"{more} more run{'s' if more > 1 else ''} will do" in course.silence
-    assert "No alarm is possible" in words.sentence(course)
+    assert f"{more} more run{'s' if more > 1 else ''} will do" in course.no_alarm_reason
+    assert "No alarm is possible" in words.series_sentence(course)
     assert one(runs(number + more)).alarm is not None
 
 
 def test_runs_on_other_hosts_are_never_held_together():
     seen = runs(20, of=lambda k: 0.1 * (k % 2), hosts=lambda k: k % 2)
     course = one(seen)
-    assert not course.changed
-    assert [stretch.hosts for stretch in course.stretches] == [0, 1]
-    assert course.alarm.past == 9
+    assert not course.changed_segments
+    assert [stretch.hosts for stretch in course.segments] == [0, 1]
+    assert course.alarm.past_runs == 9
     assert course.alarm.expected == pytest.approx(math.expm1(0.1), abs=0.01)
-    assert "on hosts B" in words.sentence(course)
+    assert "on hosts B" in words.series_sentence(course)
 
 
 def test_the_first_run_on_new_hosts_has_no_past():
     course = one(runs(20, hosts=lambda k: int(k == 19)))
     assert course.alarm is None
-    assert "there is none" in course.silence
+    assert "there is none" in course.no_alarm_reason
 
 
 def test_another_question_begins_anew_and_is_told():
@@ -68,37 +68,37 @@ def test_another_question_begins_anew_and_is_told():
     seen[-1] = replace(seen[-1], effects=(effect(-1.0, asked={"margin": "0.05"}),))
     course = one(seen)
     assert course.alarm is None
-    assert course.asked_anew == {19: ("margin",)}
-    assert words.asked_anew(course, 19) == "another question: margin"
+    assert course.question_changes == {19: ("margin",)}
+    assert words.changed_question_text(course, 19) == "another question: margin"
 
 
 def test_an_interlude_with_another_question_does_not_end_the_first():
     seen = runs(20)
     seen[10] = replace(seen[10], effects=(effect(-1.0, asked={"margin": "0.05"}),))
-    assert one(seen).alarm.past == 18
+    assert one(seen).alarm.past_runs == 18
 
 
 def test_a_treatment_that_appears_later_has_its_own_past():
     seen = runs(12, names=("tuned", "late"))
     seen[:6] = [replace(run, effects=run.effects[:1]) for run in seen[:6]]
-    found = {course.treatment: course for course in courses(seen, "higher", 0.02)}
-    assert (found["tuned"].alarm.past, found["late"].alarm.past) == (11, 5)
+    found = {course.treatment: course for course in effect_series(seen, "higher", 0.02)}
+    assert (found["tuned"].alarm.past_runs, found["late"].alarm.past_runs) == (11, 5)
 
 
 def test_a_treatment_that_is_gone_is_not_judged():
     seen = runs(12, names=("tuned", "gone"))
     seen[-1] = replace(seen[-1], effects=seen[-1].effects[:1])
-    found = {course.treatment: course for course in courses(seen, "higher", 0.02)}
+    found = {course.treatment: course for course in effect_series(seen, "higher", 0.02)}
     assert found["gone"].alarm is None
-    assert found["gone"].silence == "the newest run does not have it"
+    assert found["gone"].no_alarm_reason == "the newest run does not have it"
 
 
 @pytest.mark.parametrize(
     ("newest", "said"),
     [
-        ({"left_out": "not finished"}, "the newest run does not count: not finished"),
+        ({"excluded_reason": "not finished"}, "the newest run does not count: not finished"),
         ({"effects": (effect(0.0, reason="only 3 complete blocks"),)}, "does not count: only 3 complete blocks"),
-        ({"effects": (), "left_out": "a replay of run r1"}, "the newest run is left out: a replay of run r1"),
+        ({"effects": (), "excluded_reason": "a replay of run r1"}, "the newest run is left out: a replay of run r1"),
     ],
 )
 def test_a_newest_run_that_does_not_count_is_not_judged_and_says_why(newest, said):
@@ -106,39 +106,39 @@ def test_a_newest_run_that_does_not_count_is_not_judged_and_says_why(newest, sai
     seen[-1] = replace(seen[-1], **newest)
     course = one(seen)
     assert course.alarm is None
-    assert said in course.silence
+    assert said in course.no_alarm_reason
 
 
 def test_runs_that_do_not_count_move_nothing():
     seen = runs(12)
     bad = [
-        replace(run, left_out="exploratory: 3 blocks were added after looking", effects=(effect(-1.0),))
+        replace(run, excluded_reason="exploratory: 3 blocks were added after looking", effects=(effect(-1.0),))
         for run in seen[4:7]
     ]
     with_bad = one([*seen[:4], *bad, *seen[7:]])
-    assert with_bad.alarm.past == 8
-    assert [point.counts for point in with_bad.points].count(False) == 3
-    assert not with_bad.changed
+    assert with_bad.alarm.past_runs == 8
+    assert [point.is_included for point in with_bad.points].count(False) == 3
+    assert not with_bad.changed_segments
 
 
 def test_the_past_begins_with_the_last_change():
     course = one(runs(30, of=lambda k: 0.03 if k < 15 else -0.03))
-    assert course.alarm.past == 14
-    assert not course.alarm.speaks
-    (changed,) = course.changed
-    assert changed.places[0] == 15
-    assert "Changed by −6." in words.sentence(course)
+    assert course.alarm.past_runs == 14
+    assert not course.alarm.raised
+    (changed,) = course.changed_segments
+    assert changed.indices[0] == 15
+    assert "Changed by −6." in words.series_sentence(course)
 
 
 def test_the_newest_run_takes_no_part_in_its_own_past():
     course = one(runs(30, of=lambda k: -0.1 if k == 29 else 0.03))
-    assert course.alarm.speaks
-    assert course.alarm.past == 29
-    assert "ALARM" in words.verdict(course)
+    assert course.alarm.raised
+    assert course.alarm.past_runs == 29
+    assert "ALARM" in words.alarm_sentence(course)
 
 
 def test_many_comparisons_share_the_rate():
-    alone, together = (courses(runs(10, names=names), "higher", 0.02) for names in (("a",), ("a", "b", "c", "d")))
+    alone, together = (effect_series(runs(10, names=names), "higher", 0.02) for names in (("a",), ("a", "b", "c", "d")))
     assert alone[0].alarm.rate == pytest.approx(4 * together[0].alarm.rate)
     assert together[0].alarm.limit < alone[0].alarm.limit
 
@@ -147,7 +147,7 @@ def test_checks_are_shown_and_raise_no_alarm():
     seen = runs(12, of=lambda k: -1.0 if k == 11 else 0.0, kind="aa")
     course = one(seen)
     assert course.alarm is None
-    assert course.silence == ""
+    assert course.no_alarm_reason == ""
     assert history(seen).alarms == ()
 
 
@@ -159,7 +159,7 @@ def test_runs_of_one_instant_keep_their_order():
 def test_a_comparison_without_any_width_does_not_count():
     seen = runs(3)
     seen[1] = replace(seen[1], effects=(replace(effect(0.0), interval=(0.0, 0.0)),))
-    assert "no interval of any width" in one(seen).points[1].why
+    assert "no interval of any width" in one(seen).points[1].excluded_reason
 
 
 def test_the_headline_says_what_is_worse_what_changed_and_what_cannot_be_said():
@@ -177,13 +177,13 @@ def test_the_headline_says_what_is_worse_what_changed_and_what_cannot_be_said():
 
 
 def test_the_rate_is_said_per_run_and_per_year():
-    assert words.supporting(history(runs(12))) == (
+    assert words.supporting_text(history(runs(12))) == (
         "Of runs in which nothing changed, 1 in 100 raises a false alarm in its comparison: about 3.6 in a year of "
         "nightly runs."
     )
-    assert f"needs {MIN_PAST + 1} runs" in words.supporting(history(runs(2)))
+    assert f"needs {MIN_PAST_RUNS + 1} runs" in words.supporting_text(history(runs(2)))
 
 
 @pytest.mark.parametrize(("number", "name"), [(0, "A"), (25, "Z"), (26, "AA"), (53, "BB")])
 def test_hosts_have_letters(number, name):
-    assert words.letter(number) == name
+    assert words.host_set_letter(number) == name

@@ -11,9 +11,9 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from history_rates import rates, too_many
-from loadbook.stats.history.alarm import MIN_PAST, a_year, alarm
-from loadbook.stats.history.changes import LEAST, changes
-from loadbook.stats.history.level import level
+from loadbook.stats.history.alarm import MIN_PAST_RUNS, false_alarms_per_year, assess_newest
+from loadbook.stats.history.changes import MIN_SEGMENT_RUNS, find_changes
+from loadbook.stats.history.level import estimate_level
 
 RNG = np.random.default_rng(7)
 
@@ -37,21 +37,21 @@ def noisy(effects, sd=0.004, seed=1):
 @pytest.mark.parametrize("sd", [0.001, 0.01], ids=["runs agree within their errors", "runs scatter more than that"])
 def test_runs_of_equal_errors_give_the_usual_mean_and_prediction(sd):
     values = RNG.normal(0.02, sd, 9)
-    found = level(logs(values))
+    found = estimate_level(logs(values))
     assert found.mean == pytest.approx(values.mean())
     assert found.error == pytest.approx(stats.sem(values), rel=1e-3)
-    assert found.next_error(0.004) == pytest.approx(values.std(ddof=1) * math.sqrt(1 + 1 / 9), rel=1e-3)
+    assert found.prediction_error(0.004) == pytest.approx(values.std(ddof=1) * math.sqrt(1 + 1 / 9), rel=1e-3)
 
 
 def test_a_run_of_few_blocks_weighs_less():
-    found = level([(0.0, 0.001), (0.001, 0.001), (-0.001, 0.001), (0.05, 0.05)])
+    found = estimate_level([(0.0, 0.001), (0.001, 0.001), (-0.001, 0.001), (0.05, 0.05)])
     assert abs(found.mean) < 0.001
 
 
 def test_runs_that_are_exactly_alike_keep_their_own_errors():
-    found = level(logs([0.01] * 5))
-    assert (found.between, found.scale) == (0.0, 1.0)
-    assert found.next_error(0.004) > 0.004
+    found = estimate_level(logs([0.01] * 5))
+    assert (found.sd_between_runs, found.scale) == (0.0, 1.0)
+    assert found.prediction_error(0.004) > 0.004
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_runs_that_are_exactly_alike_keep_their_own_errors():
     [
         ([0.0] * 15 + [-0.03] * 15, [15]),
         ([0.0] * 12 + [-0.03] * 6 + [0.0] * 12, [12, 18]),
-        ([0.0] * 20 + [0.03] * LEAST, [20]),
+        ([0.0] * 20 + [0.03] * MIN_SEGMENT_RUNS, [20]),
         ([0.0] * 8 + [0.05] * 8 + [0.1] * 8, [8, 16]),
     ],
     ids=["a step", "one that was taken back", "the newest runs", "two steps"],
 )
 def test_a_change_is_found_where_it_is(effects, expected):
-    assert changes(noisy(effects), 0.01) == expected
+    assert find_changes(noisy(effects), 0.01) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,46 +74,46 @@ def test_a_change_is_found_where_it_is(effects, expected):
     ids=["none", "one run", "two", "fewer than two levels", "no change", "one run alone"],
 )
 def test_what_is_no_change_shows_none(effects):
-    assert changes(noisy(effects, 1e-3), 0.01) == []
+    assert find_changes(noisy(effects, 1e-3), 0.01) == []
 
 
 def test_levels_of_one_value_each_are_told_apart():
-    assert changes(logs([0.0] * 4 + [0.02] * 4), 0.01) == [4]
+    assert find_changes(logs([0.0] * 4 + [0.02] * 4), 0.01) == [4]
 
 
 def test_a_worse_run_alarms_and_a_better_one_never():
     past = noisy_runs([0.03] * 10)
     worse, better = (
-        alarm(past, (0.03 + by, 0.004, 10), better="higher", rate=0.01, margin=0.02) for by in (-0.05, 0.05)
+        assess_newest(past, (0.03 + by, 0.004, 10), better="higher", rate=0.01, margin=0.02) for by in (-0.05, 0.05)
     )
-    assert worse.speaks
-    assert not better.speaks
+    assert worse.raised
+    assert not better.raised
     assert worse.effect < worse.limit < worse.expected
 
 
 def test_of_times_a_longer_one_is_worse():
-    found = alarm(noisy_runs([0.03] * 10), (0.08, 0.004, 10), better="lower", rate=0.01, margin=0.02)
-    assert found.speaks
+    found = assess_newest(noisy_runs([0.03] * 10), (0.08, 0.004, 10), better="lower", rate=0.01, margin=0.02)
+    assert found.raised
     assert found.limit > found.expected
 
 
 def test_too_short_a_past_has_no_alarm():
-    past = noisy_runs([0.0] * MIN_PAST)
-    assert alarm(past[1:], (-1.0, 0.004, 10), better="higher", rate=0.01, margin=0.02) is None
-    assert alarm(past, (-1.0, 0.004, 10), better="higher", rate=0.01, margin=0.02).speaks
+    past = noisy_runs([0.0] * MIN_PAST_RUNS)
+    assert assess_newest(past[1:], (-1.0, 0.004, 10), better="higher", rate=0.01, margin=0.02) is None
+    assert assess_newest(past, (-1.0, 0.004, 10), better="higher", rate=0.01, margin=0.02).raised
 
 
 def test_a_run_that_takes_itself_for_too_good_has_the_usual_error():
     past, limits = noisy_runs([0.0] * 10), {}
     for error, blocks in ((0.0004, 10), (0.004, 10), (0.04, 10), (0.0004, 1000)):
-        limits[error, blocks] = alarm(past, (0.0, error, blocks), better="higher", rate=0.01, margin=0.02).limit
+        limits[error, blocks] = assess_newest(past, (0.0, error, blocks), better="higher", rate=0.01, margin=0.02).limit
     assert limits[0.0004, 10] == limits[0.004, 10]
     assert limits[0.04, 10] < limits[0.004, 10] < limits[0.0004, 1000]
 
 
 def test_the_limit_is_the_usual_prediction_interval():
     values = RNG.normal(0.02, 0.01, 12)
-    found = alarm(told(values), (0.02, 0.004, 10), better="higher", rate=0.01, margin=0.02)
+    found = assess_newest(told(values), (0.02, 0.004, 10), better="higher", rate=0.01, margin=0.02)
     half = stats.t.ppf(0.99, 11) * values.std(ddof=1) * math.sqrt(1 + 1 / 12)
     assert math.log1p(found.limit) == pytest.approx(values.mean() - half, rel=1e-3)
 
@@ -130,4 +130,4 @@ def test_alarms_come_at_their_rate_and_what_is_found_is_foretold(runs):
 
 
 def test_a_year_of_nights():
-    assert a_year(0.01) == pytest.approx(3.65)
+    assert false_alarms_per_year(0.01) == pytest.approx(3.65)

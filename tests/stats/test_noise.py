@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadbook.core.errors import UsageError
-from loadbook.stats.compare import TESTS, choose
-from loadbook.stats.many import p_values, smallest_found
-from loadbook.stats.noise.plasmode import pool, relabel
-from loadbook.stats.noise.scatter import groups, noise, of_one, spread_factors
-from loadbook.stats.pairs import Pairs
+from loadbook.stats.compare import TESTS, choose_method
+from loadbook.stats.many import p_by_row, smallest_detected
+from loadbook.stats.noise.plasmode import pair_pool, relabelling_test
+from loadbook.stats.noise.scatter import widest_gap_test, summarise_noise, trials_of_arms, sd_interval_factors
+from loadbook.stats.pairs import PairedLogs
 from loadbook.stats.plan import blocks_needed
 
 RNG = np.random.default_rng
@@ -39,10 +39,10 @@ def record(logs: np.ndarray) -> pd.DataFrame:
 @pytest.mark.parametrize("blocks", [5, 7, 8, 9, 10, 12, 14])
 def test_many_studies_are_judged_like_one(blocks):
     base, other = arms(24, blocks)
-    p, least = p_values(base, other), smallest_found(base, other, 0.05)
+    p, least = p_by_row(base, other), smallest_detected(base, other, 0.05)
     methods = set()
     for row in range(len(base)):
-        method = choose(Pairs("x", "b", tuple(range(blocks)), base[row], other[row], 0, 0))
+        method = choose_method(PairedLogs("x", "b", tuple(range(blocks)), base[row], other[row], 0, 0))
         one = TESTS[method](base[row], other[row], [0.05])
         methods.add(method)
         assert p[row] == pytest.approx(one.p, abs=1e-9)
@@ -52,91 +52,91 @@ def test_many_studies_are_judged_like_one(blocks):
 
 def test_ties_are_judged_like_one():
     base, other = (np.round(a, 2) for a in arms(24, 10, seed=3))
-    for row, p in enumerate(p_values(base, other)):
-        method = choose(Pairs("x", "b", tuple(range(10)), base[row], other[row], 0, 0))
+    for row, p in enumerate(p_by_row(base, other)):
+        method = choose_method(PairedLogs("x", "b", tuple(range(10)), base[row], other[row], 0, 0))
         assert p == pytest.approx(TESTS[method](base[row], other[row], []).p, abs=1e-9)
 
 
 def test_equal_trials_are_no_difference():
-    assert p_values(np.zeros((2, 6)), np.zeros((2, 6))).tolist() == [1.0, 1.0]
-    assert p_values(np.zeros((2, 9)), np.zeros((2, 9))).tolist() == [1.0, 1.0]
+    assert p_by_row(np.zeros((2, 6)), np.zeros((2, 6))).tolist() == [1.0, 1.0]
+    assert p_by_row(np.zeros((2, 9)), np.zeros((2, 9))).tolist() == [1.0, 1.0]
 
 
 def test_what_cannot_be_found_is_never_found():
     """With 8 blocks the smallest p is 2 of 256."""
-    assert np.isinf(smallest_found(*arms(4, 8, wider=1), 0.005)).all()
+    assert np.isinf(smallest_detected(*arms(4, 8, wider=1), 0.005)).all()
 
 
 def test_blocks_needed_follow_the_formula_for_independent_normal_noise():
-    found = pool(RNG(7).normal(0, 0.015, 400))
-    need = found.needed(0.02)
+    found = pair_pool(RNG(7).normal(0, 0.015, 400))
+    need = found.blocks_needed(0.02)
     assert need.resampled
     assert need.low < need.blocks < need.high
     assert need.blocks == pytest.approx(blocks_needed(0.02, found.sd), rel=0.35)
     assert found.power(need.blocks, 0.02) >= 0.8
-    far = found.needed(0.001)
+    far = found.blocks_needed(0.001)
     assert not far.resampled
     assert far.blocks == pytest.approx(blocks_needed(0.001, found.sd), rel=0.15)
-    assert found.beyond(far.blocks) == pytest.approx(0.001, rel=0.01)
+    assert found.detectable_by_formula(far.blocks) == pytest.approx(0.001, rel=0.01)
 
 
 def test_what_so_many_blocks_detect_is_found_in_four_of_five_studies():
-    found = pool(RNG(8).normal(0, 0.02, 200))
-    assert found.power(10, found.detectable(10)) == pytest.approx(0.8, abs=0.02)
-    assert found.detectable(10, power=0.5) < found.detectable(10) < found.detectable(6)
-    assert found.detectable(10) < found.detectable(10, alpha=0.01)
-    assert math.isinf(found.detectable(8, alpha=0.005))
+    found = pair_pool(RNG(8).normal(0, 0.02, 200))
+    assert found.power(10, found.detectable_effect(10)) == pytest.approx(0.8, abs=0.02)
+    assert found.detectable_effect(10, power=0.5) < found.detectable_effect(10) < found.detectable_effect(6)
+    assert found.detectable_effect(10) < found.detectable_effect(10, alpha=0.01)
+    assert math.isinf(found.detectable_effect(8, alpha=0.005))
 
 
 def test_nothing_to_look_for_is_an_error():
     with pytest.raises(UsageError, match="nothing to look for"):
-        pool(RNG(1).normal(size=20)).needed(0.0)
+        pair_pool(RNG(1).normal(size=20)).blocks_needed(0.0)
 
 
 def test_relabelling_shows_what_random_order_is_good_for():
     """On a host that drifts by 15 %, random blocks keep to 5 % false alarms, and the fixed order finds its drift."""
     logs = RNG(5).normal(0, 0.01, 160) + np.linspace(0, -0.15, 160)
-    found = relabel(logs, 10, studies=1000)
+    found = relabelling_test(logs, 10, studies=1000)
     assert found.windows == 141
     assert found.false_alarms < 0.07
     assert found.fixed_order > 0.3
-    assert found.found > 0.3
+    assert found.detected > 0.3
 
 
 @pytest.mark.parametrize("trials", [0, 1, 20])
 def test_relabelling_needs_more_than_one_window(trials):
-    assert relabel(np.zeros(trials), 10) is None
+    assert relabelling_test(np.zeros(trials), 10) is None
 
 
 def test_a_record_is_described():
     logs = RNG(2).normal(0, 0.02, 120)
-    found = noise(of_one(record(logs), ["baseline", "again"]))
+    found = summarise_noise(trials_of_arms(record(logs), ["baseline", "again"]))
     assert found.trials == 120
     assert found.mean == pytest.approx(1000, rel=0.01)
     assert found.cv_interval[0] < 0.02 < found.cv_interval[1]
     assert abs(found.lag1) < 3 * found.lag1_error
-    assert not found.groups.apart
+    assert not found.gap_test.is_bimodal
     assert found.drift_p > 0.01
 
 
 def test_only_trials_of_the_configuration_that_count_are_taken():
     values = record(RNG(2).normal(0, 0.02, 40))
     values.loc[3, "valid"], values.loc[5, "value"] = False, 0.0
-    assert of_one(values, ["baseline"])["treatment"].unique().tolist() == ["baseline"]
-    assert len(of_one(values, ["baseline", "again"])) == 38
+    assert trials_of_arms(values, ["baseline"])["treatment"].unique().tolist() == ["baseline"]
+    assert len(trials_of_arms(values, ["baseline", "again"])) == 38
 
 
 @pytest.mark.parametrize("logs", [np.zeros(30), RNG(1).normal(size=9)], ids=["all equal", "nine trials"])
 def test_too_little_is_no_record(logs):
-    assert noise(of_one(record(logs), ["baseline", "again"])) is None
+    assert summarise_noise(trials_of_arms(record(logs), ["baseline", "again"])) is None
 
 
 def test_two_groups_are_seen_and_one_is_not_taken_for_two():
     dice = RNG(4)
-    assert sum(groups(dice.normal(0, 0.02, 120)).apart for _ in range(40)) <= 2
+    assert sum(widest_gap_test(dice.normal(0, 0.02, 120)).is_bimodal for _ in range(40)) <= 2
     two = dice.normal(0, 0.01, 120) - 0.08 * (np.arange(120) % 3 == 0)
-    found = groups(two)
-    assert found.apart
+    found = widest_gap_test(two)
+    assert found.is_bimodal
     assert (found.below, found.above) == (40, 80)
     assert 0.02 < found.gap < 0.08
 
@@ -144,7 +144,7 @@ def test_two_groups_are_seen_and_one_is_not_taken_for_two():
 @settings(deadline=None, max_examples=30)
 @given(st.integers(10, 200), st.floats(-0.9, 0.9), st.integers(0, 99))
 def test_the_interval_of_the_spread_holds_the_sample_s_own(size, lag1, seed):
-    low, high = spread_factors(RNG(seed).standard_t(3, size), lag1)
+    low, high = sd_interval_factors(RNG(seed).standard_t(3, size), lag1)
     assert 0 < low < high < math.inf
     assert high > 1
 
@@ -154,6 +154,6 @@ def test_the_interval_of_the_spread_covers_the_truth():
     hits = 0
     for _ in range(300):
         sample = dice.normal(0, 0.02, 60)
-        low, high = spread_factors(sample)
+        low, high = sd_interval_factors(sample)
         hits += low <= 0.02 / sample.std(ddof=1) <= high
     assert 0.91 <= hits / 300 <= 0.985

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadbook.design.pages import alike, page_bytes, page_factor
-from loadbook.stats.regimes.fit import Curve, fit_curve
-from loadbook.stats.regimes.found import look
-from loadbook.stats.regimes.series import series_of
+from loadbook.design.pages import first_same_page, page_bytes, page_size_factor
+from loadbook.stats.regimes.fit import TwoRegimeCurve, fit_curve
+from loadbook.stats.regimes.found import analyse_page_sizes
+from loadbook.stats.regimes.series import page_size_series
 from loadbook.stats.wording import regimes as words
 from pagesizes import EIGHT, HOSTS, LINK_BYTES_PER_S, PER_REQUEST_S, sized_run, sized_study
 
@@ -34,9 +34,9 @@ def rates(blocks: int, sizes, rng, *, knee: float = KNEE, sd: float = 0.04, miss
     return found
 
 
-def curve(values, **more) -> Curve:
+def curve(values, **more) -> TwoRegimeCurve:
     fit = fit_curve(values, **more)
-    assert isinstance(fit, Curve), fit
+    assert isinstance(fit, TwoRegimeCurve), fit
     return fit
 
 
@@ -49,7 +49,7 @@ def test_intervals_cover_the_truth(blocks: int, sizes: tuple[int, ...], missing:
     truths = (A, A / KNEE, KNEE, 1 / (A * (1 + 40_000 / KNEE)))
     for _ in range(studies):
         fit = curve(rates(blocks, sizes, rng, missing=missing))
-        found = (fit.per_request_s, fit.per_byte_s, fit.knee_b, fit.rate(40_000))
+        found = (fit.per_request_s, fit.per_byte_s, fit.knee_b, fit.rate_at(40_000))
         hits += [e.interval[0] <= truth <= e.interval[1] for e, truth in zip(found, truths, strict=True)]
     assert (hits / studies >= 0.95 - 2 * math.sqrt(0.95 * 0.05 / studies)).all(), hits / studies
 
@@ -58,7 +58,7 @@ def test_without_noise_it_returns_what_went_in() -> None:
     fit = curve(rates(5, EIGHT, np.random.default_rng(1), sd=0.0))
     assert fit.knee_b.value == pytest.approx(KNEE, rel=1e-4)
     assert fit.knee_b.interval[1] / fit.knee_b.interval[0] < 1.001  # what blocks share does not move the knee
-    assert fit.rate(KNEE).value == pytest.approx(1 / (2 * A), rel=0.15)
+    assert fit.rate_at(KNEE).value == pytest.approx(1 / (2 * A), rel=0.15)
     assert fit.ceiling_bytes_per_s.value == pytest.approx(1 / fit.per_byte_s.value)
     assert all(found.value == pytest.approx(1, abs=1e-3) for found in fit.misfits.values())
 
@@ -76,7 +76,7 @@ def test_a_faster_machine_has_the_knee_where_it_was(factor: float, seed: int) ->
 @pytest.mark.parametrize(("knee", "seen"), [(1e9, "request"), (2.0, "byte"), (KNEE, "both")])
 def test_a_knee_outside_the_sizes_is_not_named(knee: float, seen: str) -> None:
     fit = curve(rates(8, EIGHT, np.random.default_rng(2), knee=knee))
-    assert fit.regime_seen == seen
+    assert fit.visible_regime == seen
     said = words.curve_sentence(fit)
     expected = {
         "request": "the cost per request rules; both costs are equal beyond",
@@ -93,7 +93,7 @@ def test_a_curve_that_is_too_simple_says_so() -> None:
     values[131_072.0] = {block: rate * 0.6 for block, rate in values[131_072.0].items()}
     fit = curve(values)
     assert fit.misfits[131_072.0].interval[1] < 0.9
-    assert "too simple here" in words.misfit_sentence(fit) and "128" in words.worst_miss(fit)
+    assert "too simple here" in words.misfit_sentence(fit) and "128" in words.largest_misfit_text(fit)
     assert words.misfit_sentence(curve(rates(10, EIGHT, rng, sd=0.02))) == ""
 
 
@@ -109,24 +109,24 @@ def test_too_little_for_a_curve() -> None:
 
 def test_series_are_arms_that_differ_in_size_alone() -> None:
     study = sized_study()
-    series = series_of(study, study.treatments)
+    series = page_size_series(study, study.treatments)
     assert [one.name for one in series] == [
         "small balancer, 2 nodes", "small balancer, 4 nodes", "large balancer, 2 nodes", "large balancer, 4 nodes",
     ]  # fmt: skip
     assert all(list(one.arms) == list(EIGHT) for one in series)
     assert "again" not in {arm for one in series for arm in one.arms.values()}
     plain = sized_study(balancers=("large",), tiers=(2,))
-    assert [one.name for one in series_of(plain, plain.treatments)] == ["all arms"]
-    assert (page_factor(study), page_bytes(study, series[0].arms[2048])) == ("page_bytes", 2048)
-    assert alike(study, series[3].arms[2048]) == series[0].arms[2048]
+    assert [one.name for one in page_size_series(plain, plain.treatments)] == ["all arms"]
+    assert (page_size_factor(study), page_bytes(study, series[0].arms[2048])) == ("page_bytes", 2048)
+    assert first_same_page(study, series[3].arms[2048]) == series[0].arms[2048]
 
 
 def test_a_run_says_where_the_network_is_the_limit_and_where_tiers_converge() -> None:
-    found = look(sized_run(sized_study(sizes=TIER_SIZES), failing=0.6), "ok_per_s")
-    by_name = {one.name: one for one in found.regimes.series}
-    assert found.network_from(by_name["large balancer, 2 nodes"]) == 262_144
-    assert found.network_from(by_name["small balancer, 2 nodes"]) is None
-    large = found.regimes.curves["large balancer, 2 nodes"]
+    found = analyse_page_sizes(sized_run(sized_study(sizes=TIER_SIZES), failing=0.6), "ok_per_s")
+    by_name = {one.name: one for one in found.curves.series}
+    assert found.network_limited_from(by_name["large balancer, 2 nodes"]) == 262_144
+    assert found.network_limited_from(by_name["small balancer, 2 nodes"]) is None
+    large = found.curves.curves["large balancer, 2 nodes"]
     assert large.per_request_s.interval[0] < PER_REQUEST_S["large"] < large.per_request_s.interval[1]
     assert large.ceiling_bytes_per_s.value == pytest.approx(LINK_BYTES_PER_S, rel=0.03)
     assert found.link_bytes_per_s == LINK_BYTES_PER_S
@@ -134,11 +134,11 @@ def test_a_run_says_where_the_network_is_the_limit_and_where_tiers_converge() ->
     assert {name: found.errors[name].kind for name in found.errors} == {"2 nodes": "baseline", "4 nodes": "fewer"}
     said = words.headline(found).replace("\xa0", " ")
     assert said == "From 256 KiB on the network is the limit (large balancer); never for 2 of 4 curves."
-    nowhere = replace(found, letters=dict.fromkeys(found.letters, "C"))
+    nowhere = replace(found, bottlenecks=dict.fromkeys(found.bottlenecks, "C"))
     assert "At no size up to 512 KiB is the network the limit: it is the balancer CPU at 24 of 24 points" in (
         words.headline(nowhere).replace("\xa0", " ")
     )
-    assert words.headline(replace(found, letters={})).startswith("Not known")
+    assert words.headline(replace(found, bottlenecks={})).startswith("Not known")
     assert "80 % of the link" not in words.bandwidth_headline(found)
     assert words.bandwidth_headline(found).endswith("of the link.")
 
@@ -148,11 +148,11 @@ def test_where_too_few_trials_count_nothing_is_said_to_be_or_not_to_be_the_limit
     run = sized_run(sized_study(sizes=TIER_SIZES))
     late = run.trials["block"] > 4
     few = replace(run, trials=run.trials.assign(valid=run.trials["valid"] & ~late))
-    found = look(few, "ok_per_s")
-    assert (words.headline(found), words.limit_word(found)) == ("No answer: at no size do 5 trials count.", "not known")
+    found = analyse_page_sizes(few, "ok_per_s")
+    assert (words.headline(found), words.network_limit_text(found)) == ("No answer: at no size do 5 trials count.", "not known")
     large = run.trials["treatment"].str.startswith("524288")
-    short = look(replace(run, trials=run.trials.assign(valid=run.trials["valid"] & ~(late & large))), "ok_per_s")
-    nowhere = replace(short, letters=dict.fromkeys(short.letters, "C"))
+    short = analyse_page_sizes(replace(run, trials=run.trials.assign(valid=run.trials["valid"] & ~(late & large))), "ok_per_s")
+    nowhere = replace(short, bottlenecks=dict.fromkeys(short.bottlenecks, "C"))
     assert words.headline(nowhere).replace("\xa0", " ").startswith("At no size up to 256 KiB is the network")
 
 
@@ -162,8 +162,8 @@ def test_a_part_of_a_study_has_the_factors_that_vary_in_it() -> None:
     part = [name for name in study.treatments if name.endswith("-large-2")]
     run = sized_run(study)
     run.trials = run.trials[run.trials["treatment"].isin(part)].reset_index(drop=True)
-    found = look(replace(run, plan={"treatments": part, "blocks": 5}), "ok_per_s")
-    assert (found.tiers, found.errors, list(found.regimes.curves)) == (None, {}, ["all arms"])
+    found = analyse_page_sizes(replace(run, plan={"treatments": part, "blocks": 5}), "ok_per_s")
+    assert (found.tiers, found.errors, list(found.curves.curves)) == (None, {}, ["all arms"])
 
 
 @pytest.mark.parametrize(("balancer", "web", "letter"), [(0.6, 0.2, "C"), (0.2, 0.6, "W")])
@@ -176,8 +176,8 @@ def test_hosts_on_one_core_are_told_apart_by_what_their_processes_use(balancer: 
         for host, own in (("lb", balancer), ("www", web))
         for metric, item, v in (("cpu_busy", "cpu1", 0.99), ("process_cpu", "p:1", own))
     ]  # fmt: skip
-    found = look(replace(run, traces=pd.DataFrame(rows)), "ok_per_s")
-    assert set(found.letters.values()) == {letter}
+    found = analyse_page_sizes(replace(run, traces=pd.DataFrame(rows)), "ok_per_s")
+    assert set(found.bottlenecks.values()) == {letter}
 
 
 @pytest.mark.parametrize(("size", "text"), [(128, "128 B"), (65_536, "64 KiB"), (1500, "1.5 KiB"), (2**20, "1 MiB")])

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from loadbook.design.claim import Claim, Published
 from loadbook.records.rundata import RunData, load_run
-from loadbook.stats.claims.judge import replay
+from loadbook.stats.claims.judge import check_claims
 from recorded import STUDY, ingested_run
 
 GIB = 1024**3
@@ -25,7 +25,7 @@ def judged(data, **changes):
     arm = "baseline-auto"
     claim = Claim(**{"claim": "c", "kind": "resource", "treatment": arm, "against": arm, "role": "web"} | changes)
     study = data.study.model_copy(update={"published": Published(source="s", claims=(claim,))})
-    return replay(study, data)[0]
+    return check_claims(study, data)[0]
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_what_was_used_decides(data, changes, outcome):
     found = judged(data, **changes)
     assert found.finding.outcome == outcome, found.finding.evidence
     assert found.check.startswith("holds if the ") and found.finding.evidence
-    assert bool(found.finding.number) == (outcome != "unchecked")
+    assert bool(found.finding.short_evidence) == (outcome != "unchecked")
 
 
 def test_the_sentence_says_how_much(data):
     said = judged(data, resource="memory", used=(0.0, 2.0 * GIB))
     assert "the web used at most 5" in said.finding.evidence and "MiB of its memory, 8 trials." in said.finding.evidence
     assert said.check == "holds if the web uses 0\xa0B to 2.0\xa0GiB of its memory in every trial"
-    assert said.article.could == "not known"
+    assert said.article.could_show == "not known"
 
 
 def test_a_run_without_traces_cannot_tell(data):

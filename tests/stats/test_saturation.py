@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadbook.stats.saturation import COLUMNS, Room, bottlenecks, one_source, saturation
+from loadbook.stats.saturation import COLUMNS, CpuAllowance, bottleneck_by_treatment, finest_source_only, saturation
 
 HOSTS = {
     "load": {"roles": ["driver"], "cpus": [0]},
@@ -45,7 +45,7 @@ def test_the_busiest_core_of_the_hosts_mask_counts():
     edge = of(found, "edge", "cpu")
     assert (edge["share_full"], edge["trials_full"], edge["bottleneck"]) == (0.75, 1, "C")
     assert edge["mean"] == pytest.approx(0.8375)
-    assert bottlenecks(found) == {"small8": "C"}
+    assert bottleneck_by_treatment(found) == {"small8": "C"}
 
 
 def test_a_quota_is_a_capacity_and_so_is_the_mask_of_the_processes():
@@ -56,11 +56,11 @@ def test_a_quota_is_a_capacity_and_so_is_the_mask_of_the_processes():
         *rows("t1", "edge", "process_cpu", "b:8", [0.19] * 4),
     ]
     frame = pd.DataFrame(busy)
-    assert bottlenecks(saturation(frame, trials("t1"), HOSTS)) == {"small8": None}
-    quota = saturation(frame, trials("t1"), HOSTS, rooms={("small8", "edge"): Room(None, 0.5)})
+    assert bottleneck_by_treatment(saturation(frame, trials("t1"), HOSTS)) == {"small8": None}
+    quota = saturation(frame, trials("t1"), HOSTS, allowances={("small8", "edge"): CpuAllowance(None, 0.5)})
     assert of(quota, "edge", "cpu")["mean"] == pytest.approx(0.98)
-    assert bottlenecks(quota) == {"small8": "C"}
-    mask = saturation(frame, trials("t1"), HOSTS, rooms={("small8", "edge"): Room((2,), None)})
+    assert bottleneck_by_treatment(quota) == {"small8": "C"}
+    mask = saturation(frame, trials("t1"), HOSTS, allowances={("small8", "edge"): CpuAllowance((2,), None)})
     assert of(mask, "edge", "cpu")["mean"] == pytest.approx(0.49)
 
 
@@ -72,7 +72,7 @@ def test_a_core_full_of_others_work_is_no_bottleneck():
     edge = of(saturation(pd.DataFrame(busy), trials("t1"), HOSTS), "edge", "cpu")
     assert (edge["share_full"], edge["own"], edge["bottleneck"]) == (1.0, pytest.approx(0.3), None)
     more = [*busy, *rows("t1", "edge", "process_cpu", "b:8", [0.5] * 4)]
-    assert bottlenecks(saturation(pd.DataFrame(more), trials("t1"), HOSTS)) == {"small8": "C"}
+    assert bottleneck_by_treatment(saturation(pd.DataFrame(more), trials("t1"), HOSTS)) == {"small8": "C"}
 
 
 def test_the_network_is_full_only_where_the_link_is_known():
@@ -80,20 +80,20 @@ def test_the_network_is_full_only_where_the_link_is_known():
     found = saturation(pd.DataFrame(flow), trials("t1"), HOSTS)
     assert of(found, "web1", "network")["share_full"] == 1.0
     assert of(found, "edge", "network")[["share_full", "mean"]].isna().all()
-    assert bottlenecks(found) == {"small8": "N"}
+    assert bottleneck_by_treatment(found) == {"small8": "N"}
 
 
 def test_what_was_used_most_is_the_bottleneck():
     busy = [*rows("t1", "edge", "cpu_busy", "cpu2", [0.93] * 4), *rows("t1", "load", "cpu_busy", "cpu0", [1.0] * 4)]
-    assert bottlenecks(saturation(pd.DataFrame(busy), trials("t1"), HOSTS)) == {"small8": "D"}
+    assert bottleneck_by_treatment(saturation(pd.DataFrame(busy), trials("t1"), HOSTS)) == {"small8": "D"}
 
 
 def test_only_measured_time_of_trials_that_count():
     busy = pd.DataFrame(rows("t1", "edge", "cpu_busy", "cpu2", [1.0] * 4 + [0.0] * 40))
-    assert of(saturation(busy, trials("t1"), HOSTS, windows={"t1": 1.0}), "edge", "cpu")["share_full"] == 1.0
+    assert of(saturation(busy, trials("t1"), HOSTS, windows_s={"t1": 1.0}), "edge", "cpu")["share_full"] == 1.0
     assert of(saturation(busy, trials("t1"), HOSTS), "edge", "cpu")["share_full"] < 0.1
     nothing = saturation(busy, trials("t1", valid=False), HOSTS)
-    assert nothing.empty and list(nothing.columns) == list(COLUMNS) and bottlenecks(nothing) == {}
+    assert nothing.empty and list(nothing.columns) == list(COLUMNS) and bottleneck_by_treatment(nothing) == {}
 
 
 def test_several_sources_are_not_added():
@@ -102,7 +102,7 @@ def test_several_sources_are_not_added():
         *rows("t1", "edge", "memory_used", "all", [60.0] * 4, "munin"),
         *rows("t1", "web1", "memory_used", "all", [70.0] * 4, "munin"),
     ]
-    assert one_source(pd.DataFrame(both)).groupby("host")["value"].max().to_dict() == {"edge": 50.0, "web1": 70.0}
+    assert finest_source_only(pd.DataFrame(both)).groupby("host")["value"].max().to_dict() == {"edge": 50.0, "web1": 70.0}
     assert of(saturation(pd.DataFrame(both), trials("t1"), HOSTS), "edge", "memory")["peak"] == 50.0
 
 

@@ -13,13 +13,13 @@ from scipy.stats import norm
 from statdata import noisy
 
 from loadbook.core.errors import UsageError
-from loadbook.design.stopping import Stopping
+from loadbook.design.stopping import StoppingRule
 from loadbook.stats.compare import compare
-from loadbook.stats.sequential import POCOCK, always_valid_t, as_fixed, critical, stand
-from loadbook.stats.verdict import decide
+from loadbook.stats.sequential import POCOCK_P, always_valid_t, equivalent_fixed_alpha, critical_t, compute_stopping_state
+from loadbook.stats.verdict import decide_verdict
 
-LOOKS = Stopping(rule="looks", looks=(10, 20, 30))
-ALWAYS = Stopping(rule="always-valid")
+LOOKS = StoppingRule(rule="looks", looks=(10, 20, 30))
+ALWAYS = StoppingRule(rule="always-valid")
 
 
 def false_alarms(looks: int, p: float) -> float:
@@ -34,7 +34,7 @@ def false_alarms(looks: int, p: float) -> float:
     return 1 - float((density * weight).sum())
 
 
-@pytest.mark.parametrize(("looks", "p"), POCOCK.items())
+@pytest.mark.parametrize(("looks", "p"), POCOCK_P.items())
 def test_so_many_looks_raise_a_false_alarm_in_one_of_twenty_runs(looks, p):
     assert false_alarms(looks, p) == pytest.approx(0.05, abs=0.0002)
     assert false_alarms(looks, 0.05) > 0.08
@@ -98,14 +98,14 @@ def test_a_comparison_says_that_it_is_always_valid_and_is_wider():
 
 
 def test_a_fixed_number_of_blocks_is_judged_as_a_whole():
-    found = stand(Stopping(), begun=7, complete=7, planned=10)
-    assert (found.rule, found.blocks, found.look, found.waiting, found.level) == ("fixed", 10, None, None, 0.95)
+    found = compute_stopping_state(StoppingRule(), started=7, complete=7, planned=10)
+    assert (found.rule, found.blocks, found.interim_analysis, found.pending_reason, found.level) == ("fixed", 10, None, None, 0.95)
 
 
 @pytest.mark.parametrize(("blocks", "look"), [(10, (1, 3)), (20, (2, 3)), (30, (3, 3))])
 def test_at_a_planned_look_the_level_is_that_of_one_look(blocks, look):
-    found = stand(LOOKS, begun=blocks, complete=blocks, planned=30)
-    assert (found.look, found.blocks, found.waiting) == (look, blocks, None)
+    found = compute_stopping_state(LOOKS, started=blocks, complete=blocks, planned=30)
+    assert (found.interim_analysis, found.blocks, found.pending_reason) == (look, blocks, None)
     assert found.level == pytest.approx(0.9779)
     assert 1 - 2 * (1 - found.level) == pytest.approx(0.9558)
 
@@ -120,39 +120,39 @@ def test_at_a_planned_look_the_level_is_that_of_one_look(blocks, look):
     ],
 )
 def test_between_looks_there_is_no_verdict(begun, complete, said):
-    found = stand(LOOKS, begun=begun, complete=complete, planned=30)
-    assert found.waiting == f"not yet a planned look: {said}"
-    assert found.look is None
+    found = compute_stopping_state(LOOKS, started=begun, complete=complete, planned=30)
+    assert found.pending_reason == f"not yet a planned look: {said}"
+    assert found.interim_analysis is None
 
 
 def test_blocks_beyond_the_last_look_make_it_exploratory():
-    found = stand(LOOKS, begun=36, complete=36, planned=36, added=6)
-    assert (found.look, found.waiting, found.added, found.blocks) == (None, None, 6, 36)
+    found = compute_stopping_state(LOOKS, started=36, complete=36, planned=36, added=6)
+    assert (found.interim_analysis, found.pending_reason, found.added_blocks, found.blocks) == (None, None, 6, 36)
     assert found.level == pytest.approx(0.9779)
 
 
 def test_always_valid_judges_what_is_there():
-    found = stand(ALWAYS, begun=15, complete=14, planned=60)
-    assert (found.rule, found.blocks, found.waiting, found.level) == ("always-valid", 14, None, 0.95)
+    found = compute_stopping_state(ALWAYS, started=15, complete=14, planned=60)
+    assert (found.rule, found.blocks, found.pending_reason, found.level) == ("always-valid", 14, None, 0.95)
 
 
 def test_looks_are_defined_for_95_percent_only():
-    assert stand(ALWAYS, begun=5, complete=5, planned=5, level=0.9).level == 0.9
+    assert compute_stopping_state(ALWAYS, started=5, complete=5, planned=5, level=0.9).level == 0.9
     with pytest.raises(UsageError, match="at 95 % over all looks"):
-        stand(LOOKS, begun=10, complete=10, planned=30, level=0.9)
+        compute_stopping_state(LOOKS, started=10, complete=10, planned=30, level=0.9)
 
 
 def test_a_forecast_knows_that_an_always_valid_interval_is_wider():
     values = noisy(8, {"b": 0.0, "t": 0.03}, sd=0.02, seed=5)
     usual, always = (
-        decide(compare(values, "t", "b", rule=rule), 0.02).forecast.about for rule in ("fixed", "always-valid")
+        decide_verdict(compare(values, "t", "b", rule=rule), 0.02).forecast.about for rule in ("fixed", "always-valid")
     )
     assert 0 < usual < always
 
 
 def test_a_fixed_number_of_blocks_may_stand_for_the_always_valid_rule():
     for blocks in (6, 20, 60):
-        alpha = as_fixed(blocks, 0.05)
-        assert critical("paired-t", blocks, alpha) == pytest.approx(critical("always-valid-t", blocks, 0.05))
+        alpha = equivalent_fixed_alpha(blocks, 0.05)
+        assert critical_t("paired-t", blocks, alpha) == pytest.approx(critical_t("always-valid-t", blocks, 0.05))
         assert alpha < 0.02
-    assert 0 < as_fixed(5, 0.001) <= 1e-6
+    assert 0 < equivalent_fixed_alpha(5, 0.001) <= 1e-6

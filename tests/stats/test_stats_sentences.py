@@ -4,7 +4,7 @@ import pytest
 from statdata import verdict
 
 from loadbook.stats.result import ErrorSummary, Forecast
-from loadbook.stats.wording.sentences import best_sentence, errors_sentence, margin_text, sentence, short
+from loadbook.stats.wording.sentences import best_sentence, errors_sentence, margin_text, verdict_sentence, verdict_line
 from loadbook.stats.wording.shown import comparison_texts
 
 UNDECIDED = {"effect": 0.010, "low": -0.005, "high": 0.026, "p": 0.2}
@@ -44,7 +44,7 @@ REPORT = {
         "quieten the host.",
     ),
     "only alone": (
-        verdict("undecided", effect=0.03, low=0.004, high=0.055, family=7, forecast=Forecast(1, 1, 1), decimals=1),
+        verdict("undecided", effect=0.03, low=0.004, high=0.055, family_size=7, forecast=Forecast(1, 1, 1), decimals=1),
         "tcp_nopush on: undecided: +0.4 to +5.5 %, 12 blocks. That differs if looked at alone, but not among "
         "7 comparisons. About 1 more block would decide (up to 1); 1 block takes 7 min.",
     ),
@@ -91,7 +91,7 @@ SHORT = {
 def test_report_form(case: str) -> None:
     found, expected = REPORT[case]
     block_s = 433.3 if case in ("undecided", "only alone") else None
-    text = sentence(found, "tcp_nopush on", block_s=block_s)
+    text = verdict_sentence(found, "tcp_nopush on", block_s=block_s)
     assert text.replace("\u00a0", " ") == expected
     assert " %" not in text
     assert "-" not in text
@@ -99,16 +99,16 @@ def test_report_form(case: str) -> None:
 
 @pytest.mark.parametrize("case", SHORT)
 def test_command_line_form(case: str) -> None:
-    assert short(REPORT[case][0]) == SHORT[case]
+    assert verdict_line(REPORT[case][0]) == SHORT[case]
 
 
 def test_numbers_in_sentence_and_table_are_the_same_texts() -> None:
     found = verdict("better")
     texts = comparison_texts(found)
-    assert texts.size in sentence(found, "x")
-    assert texts.bounds in sentence(found, "x")
+    assert texts.size in verdict_sentence(found, "x")
+    assert texts.bounds in verdict_sentence(found, "x")
     assert (texts.change_number, texts.interval_number) == ("+6.0", "+5.1 to +6.8")
-    assert (texts.p, texts.word) == ("<\u00a00.001", "faster")
+    assert (texts.p, texts.direction_word) == ("<\u00a00.001", "faster")
 
 
 def test_an_invalid_row_shows_no_numbers() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.stats.hygiene.steady import cut_samples, mser5, steady
+from loadbook.stats.hygiene.steady import warmup_samples, mser5, rate_trend
 
 
 def series(rng: np.random.Generator, tau_s: float, trials: int = 1, seconds: int = 60) -> np.ndarray:
@@ -32,37 +32,37 @@ def test_what_mser_leaves_is_not_biased_by_the_warm_up(tau_s: float) -> None:
 def test_ten_seconds_and_mser_cut_more_than_either() -> None:
     one = np.concatenate([np.full(10, 0.2), np.full(5, 0.6), np.ones(45)])
     assert mser5(one) == 15
-    assert cut_samples(one) == 15
-    assert cut_samples(np.ones(60)) == 10
-    assert cut_samples(np.ones(12), interval_s=5.0) == 2
+    assert warmup_samples(one) == 15
+    assert warmup_samples(np.ones(60)) == 10
+    assert warmup_samples(np.ones(12), interval_s=5.0) == 2
 
 
 @pytest.mark.parametrize(("tau_s", "low", "high"), [(0, 0, 3), (12, 90, 100)])
 def test_a_treatment_that_still_moves_is_flagged_and_a_steady_one_is_not(tau_s: float, low: int, high: int) -> None:
     rng = np.random.default_rng(11)
-    found = [steady(series(rng, tau_s, trials=10)) for _ in range(150)]
+    found = [rate_trend(series(rng, tau_s, trials=10)) for _ in range(150)]
     flagged = 100 * sum(trend is not None and trend.moving for trend in found) / len(found)
     assert low <= flagged <= high
 
 
 def test_the_change_is_from_the_first_window_to_the_last() -> None:
-    trend = steady([np.repeat(np.linspace(1.0, 1.18, 12), 5)])
+    trend = rate_trend([np.repeat(np.linspace(1.0, 1.18, 12), 5)])
     assert trend is not None and trend.moving
     assert trend.change == pytest.approx((1.18 / (1 + 0.18 * 2 / 11)) - 1)
-    assert trend.seconds == 60
+    assert trend.duration_s == 60
 
 
 def test_short_series_are_not_judged() -> None:
-    assert steady([]) is None
-    assert steady([np.ones(39)]) is None
-    assert steady([np.ones(60), np.ones(12)]) is None
-    assert steady([np.ones(40)]) is not None
-    assert steady([np.ones(7)], interval_s=5.0) is None
-    assert steady([np.ones(8)], interval_s=5.0) is not None
+    assert rate_trend([]) is None
+    assert rate_trend([np.ones(39)]) is None
+    assert rate_trend([np.ones(60), np.ones(12)]) is None
+    assert rate_trend([np.ones(40)]) is not None
+    assert rate_trend([np.ones(7)], interval_s=5.0) is None
+    assert rate_trend([np.ones(8)], interval_s=5.0) is not None
 
 
 def test_a_rate_that_never_changes_is_steady() -> None:
-    trend = steady([np.full(60, 40_000.0)] * 3)
+    trend = rate_trend([np.full(60, 40_000.0)] * 3)
     assert trend is not None and (trend.moving, trend.p) == (False, 1.0)
 
 

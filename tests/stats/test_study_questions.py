@@ -11,9 +11,9 @@ from test_analyse import ARMS, make_run
 from loadbook.core.errors import StudyError
 from loadbook.design.study_file import find_study, read_study
 from loadbook.stats.analyse import analyse
-from loadbook.stats.reasons import reason
+from loadbook.stats.reasons import invalid_reason
 from loadbook.stats.result import Comparison
-from loadbook.stats.wording.headline import headline, supporting
+from loadbook.stats.wording.headline import headline, supporting_text
 from loadbook.stats.wording.sentences import row_phrase
 
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -28,19 +28,19 @@ def kinds(analysis) -> dict[str, str]:
 def test_rungs_keep_their_order_and_name_the_one_before() -> None:
     found = analyse(make_run(LADDER, contrasts="adjacent"))
     assert [r.treatment for r in found.rows] == ["base", "one", "two", "three", "again", "log"]
-    assert [r.against for r in found.of_kind("treatment")] == ["base", "one", "two"]
+    assert [r.reference_label for r in found.of_kind("treatment")] == ["base", "one", "two"]
     assert kinds(found) == {"one": "better", "two": "equivalent", "three": "better"}
     assert row_phrase(found.row("two")).startswith(": no difference from one larger than 2")
     assert (found.best, found.tied_with_best) == (None, ())
     assert headline(found) == "2 of 3 treatments are faster than the one before it."
-    assert "three is faster than two by " in supporting(found)
+    assert "three is faster than two by " in supporting_text(found)
     assert (found.row("again").passed, found.row("log").passed) == (True, True)
 
 
 def test_the_rungs_are_those_of_the_plan_in_its_order() -> None:
     run = make_run(LADDER, contrasts="adjacent")
     run.plan = {"treatments": ["base", "three", "one", "again"], "blocks": 12}
-    assert [(r.treatment, r.against) for r in analyse(run).of_kind("treatment")] == [
+    assert [(r.treatment, r.reference_label) for r in analyse(run).of_kind("treatment")] == [
         ("three", "base"),
         ("one", "three"),
     ]
@@ -49,7 +49,7 @@ def test_the_rungs_are_those_of_the_plan_in_its_order() -> None:
 def test_another_baseline_is_what_everything_is_compared_with() -> None:
     found = analyse(make_run(LADDER, contrasts="adjacent"), baseline="one")
     assert {r.verdict.comparison.baseline for r in found.of_kind("treatment")} == {"one"}
-    assert {r.against for r in found.rows} == {None}
+    assert {r.reference_label for r in found.rows} == {None}
 
 
 def test_a_reason_names_the_rung_that_it_is_about() -> None:
@@ -63,11 +63,11 @@ def test_a_reason_names_the_rung_that_it_is_about() -> None:
 def test_the_best_arm_is_the_reference_and_its_gain_is_doubted() -> None:
     found = analyse(make_run(LADDER, contrasts="best"))
     assert (found.baseline, found.best) == ("three", "three")
-    assert {(r.treatment, r.against) for r in found.of_kind("treatment")} == {
+    assert {(r.treatment, r.reference_label) for r in found.of_kind("treatment")} == {
         (name, "three") for name in ("base", "one", "two")
     }
     assert headline(found) == "three is ahead of every other treatment; its own gain is likely a little overstated."
-    assert supporting(found).startswith("Nearest to it: ")
+    assert supporting_text(found).startswith("Nearest to it: ")
     assert (found.row("again").passed, found.row("log").passed) == (True, True)
 
 
@@ -94,7 +94,7 @@ def test_of_two_arms_the_baseline_stays_the_reference() -> None:
 
 
 def test_the_winners_curse_is_told_of_a_leader_among_plain_contrasts_too() -> None:
-    said = supporting(analyse(make_run(LADDER)))
+    said = supporting_text(analyse(make_run(LADDER)))
     assert said.startswith("three is ahead of every other treatment; its own gain is likely a little overstated.")
 
 
@@ -105,9 +105,9 @@ def test_a_one_sided_question_is_asked_of_the_study_s_metric_only() -> None:
     found = analyse(run)
     assert kinds(found) == {"down": "worse", "up": "no-loss"}
     low, high = found.row("up").verdict.comparison.ci90
-    assert found.row("up").verdict.loss == (low, high)
+    assert found.row("up").verdict.one_sided_bounds == (low, high)
     assert headline(found) == "1 of 2 treatments loses more than 2\u00a0%, no loss beyond 2\u00a0% in 1."
-    assert supporting(found).startswith("down loses more than 2\u00a0%: at best −")
+    assert supporting_text(found).startswith("down loses more than 2\u00a0%: at best −")
     assert kinds(analyse(run, metric="latency")) == {"down": "worse", "up": "better"}
     assert (found.row("again").passed, found.row("log").passed) == (True, True)
 
@@ -117,7 +117,7 @@ def test_a_loss_of_latency_is_a_rise() -> None:
     run.study = run.study.model_copy(update={"metric": "latency"})
     found = analyse(run)
     assert kinds(found) == {"slow": "worse", "even": "no-loss"}
-    worst, best = found.row("slow").verdict.loss
+    worst, best = found.row("slow").verdict.one_sided_bounds
     assert worst > best > 0.03
 
 
@@ -161,7 +161,7 @@ def test_declarations_that_make_no_sense_are_named(tmp_path: Path, text: str, pa
 
 def test_the_ladder_of_the_article_adds_one_directive_at_a_time() -> None:
     study = find_study(STUDIES, "nginx-ladder")
-    rungs = [name for name in study.in_subset() if not study.treatments[name].check]
+    rungs = [name for name in study.treatments_in() if not study.treatments[name].check]
     levels = [study.levels_of(name) for name in rungs]
     steps = [{k for k in now if now[k] != before[k]} for before, now in itertools.pairwise(levels)]
     assert steps == [{"tcp_nopush"}, {"tcp_nodelay"}, {"multi_accept"}, {"use_epoll"}, {"worker_processes"}]
@@ -180,7 +180,7 @@ def test_the_first_reason_that_hits_is_given() -> None:
 
     def first(blocks: int, excluded: int = 0) -> str:
         found = Comparison("fast", "base", "requests_per_s", "value", blocks, excluded, None, *[None] * 4)
-        return reason(trials, found, errors) or ""
+        return invalid_reason(trials, found, errors) or ""
 
     assert first(4, 8).startswith("only 4 complete blocks")
     assert first(9, 3).startswith("3 of 12 blocks are incomplete")

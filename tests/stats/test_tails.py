@@ -7,7 +7,7 @@ import pytest
 from test_analyse import make_run
 
 from loadbook.stats.analyse import analyse
-from loadbook.stats.hygiene.tails import beyond, needed, share_beyond, too_few
+from loadbook.stats.hygiene.tails import tail_requests, requests_needed, share_beyond, has_short_tail
 
 
 @pytest.mark.parametrize(
@@ -15,15 +15,15 @@ from loadbook.stats.hygiene.tails import beyond, needed, share_beyond, too_few
 )
 def test_how_many_requests_a_percentile_needs(statistic: str, share: float, requests: int) -> None:
     assert share_beyond(statistic) == pytest.approx(share)
-    assert needed(statistic, 20) == requests
+    assert requests_needed(statistic, 20) == requests
     counts = pd.Series([requests - 1.0, requests, float("nan")])
-    assert list(too_few("latency", statistic, counts, 20)) == [True, False, False]
+    assert list(has_short_tail("latency", statistic, counts, 20)) == [True, False, False]
 
 
 @pytest.mark.parametrize(("metric", "statistic"), [("latency", "mean"), ("ok_per_s", "p99"), ("latency", "p100")])
 def test_other_statistics_need_none(metric: str, statistic: str) -> None:
-    assert beyond(metric, statistic, pd.Series([1.0])) is None
-    assert not too_few(metric, statistic, pd.Series([1.0, float("nan")]), 20).any()
+    assert tail_requests(metric, statistic, pd.Series([1.0])) is None
+    assert not has_short_tail(metric, statistic, pd.Series([1.0, float("nan")]), 20).any()
 
 
 def run_of(requests: dict[str, float], **study):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loadbook.stats.noise.trial_length import trial_length
+from loadbook.stats.noise.trial_length import estimate_trial_length
 
 
 def ar(dice: np.random.Generator, seconds: int, sd: float = 0.05, rho: float = 0.5) -> np.ndarray:
@@ -27,17 +27,17 @@ def test_the_example_of_the_method(between, best_s):
     """5 % per second, correlated by one half, 15 s around each trial: 34 s and 17 s."""
     trials = run(400, 60, between)
     sd = float(np.std(np.log([t.mean() for t in trials]), ddof=1))
-    found = trial_length(trials, 1.0, sd, 15.0)
+    found = estimate_trial_length(trials, 1.0, sd, 15.0)
     assert found.within_1s == pytest.approx(0.05 * np.sqrt(3), rel=0.1)
     assert found.between == pytest.approx(between, rel=0.2)
     assert found.best_s == pytest.approx(best_s, rel=0.25)
 
 
 def test_no_scatter_between_trials_has_no_best_length():
-    found = trial_length(run(20, 60, 0.0), 1.0, 0.001, 15.0)
+    found = estimate_trial_length(run(20, 60, 0.0), 1.0, 0.001, 15.0)
     assert (found.best_s, found.between) == (None, 0.0)
 
 
 @pytest.mark.parametrize("trials, seconds", [(20, 29), (4, 60), (0, 0)])
 def test_too_short_or_too_few(trials, seconds):
-    assert trial_length(run(trials, seconds, 0.01), 1.0, 0.02, 15.0) is None
+    assert estimate_trial_length(run(trials, seconds, 0.01), 1.0, 0.02, 15.0) is None

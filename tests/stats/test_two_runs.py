@@ -12,9 +12,9 @@ from scipy import stats as sps
 from statdata import noisy
 
 from loadbook.stats.compare import compare
-from loadbook.stats.result import Analysis, Comparison, ErrorSummary, Row
-from loadbook.stats.two_runs import Moved, TwoRuns, blocks_needed, changed, shift, two_runs
-from loadbook.stats.verdict import decide
+from loadbook.stats.result import Analysis, Comparison, ErrorSummary, AnalysisRow
+from loadbook.stats.two_runs import EffectPair, RunComparison, blocks_needed_per_run, is_changed, effect_change, compare_analyses
+from loadbook.stats.verdict import decide_verdict
 from loadbook.stats.wording import two_runs as wording
 
 NONE = ErrorSummary("t", 8, 0, 0, 1000, {})
@@ -26,25 +26,25 @@ def run(
 ) -> Analysis:
     """One run's analysis of arms with these true log effects; "aa" and "control" are checks."""
     values = noisy(blocks, {"base": 0.0, **effects}, seed=seed, sd=sd)
-    rows = [Row("base", "baseline", "baseline", 40_000.0, 100.0, blocks, blocks, None, NONE)]
+    rows = [AnalysisRow("base", "baseline", "baseline", 40_000.0, 100.0, blocks, blocks, None, NONE)]
     for name in effects:
         kind = name if name in ("aa", "control") else "treatment"
-        verdict = decide(compare(values, name, "base", metric="ok_per_s"), 0.02)
-        rows.append(Row(name, f"{name} on", kind, 40_000.0, 100.0, blocks, blocks, verdict, NONE))
+        verdict = decide_verdict(compare(values, name, "base", metric="ok_per_s"), 0.02)
+        rows.append(AnalysisRow(name, f"{name} on", kind, 40_000.0, 100.0, blocks, blocks, verdict, NONE))
     return replace(Analysis("base", "ok_per_s", "value", 0.02, 0.95, tuple(rows)), **more)  # type: ignore[arg-type]
 
 
-def words(found: TwoRuns) -> dict[str, str]:
-    return {row.row.treatment: row.word for row in found.rows}
+def words(found: RunComparison) -> dict[str, str]:
+    return {row.row.treatment: row.kind for row in found.rows}
 
 
-def row(found: TwoRuns, name: str) -> Moved:
+def row(found: RunComparison, name: str) -> EffectPair:
     return next(r for r in found.rows if r.row.treatment == name)
 
 
 def test_of_paired_t_it_is_welch_on_the_log_ratios_of_blocks() -> None:
     pairs = [noisy(n, {"base": 0.0, "x": e}, seed=s) for n, e, s in ((6, 0.06, 1), (7, 0.02, 2))]
-    found = shift(*(compare(values, "x", "base") for values in pairs))
+    found = effect_change(*(compare(values, "x", "base") for values in pairs))
     logs = []
     for values in pairs:
         wide = np.log(values.pivot(index="block", columns="treatment", values="value"))
@@ -57,9 +57,9 @@ def test_of_paired_t_it_is_welch_on_the_log_ratios_of_blocks() -> None:
 
 
 def test_the_difference_shown_is_that_of_the_effects_shown() -> None:
-    found = two_runs(run({"x": 0.06}), run({"x": 0.01}, seed=2), ALIKE)
+    found = compare_analyses(run({"x": 0.06}), run({"x": 0.01}, seed=2), ALIKE)
     older, newer = (side.verdict.comparison.effect for side in row(found, "x").sides)
-    assert (1 + older) * (1 + row(found, "x").shift.effect) == pytest.approx(1 + newer)
+    assert (1 + older) * (1 + row(found, "x").change.effect) == pytest.approx(1 + newer)
 
 
 def test_the_words_come_from_the_difference_alone() -> None:
@@ -67,7 +67,7 @@ def test_the_words_come_from_the_difference_alone() -> None:
     newer = run({"moved": 0.01, "stayed": 0.062}, seed=2)
     loud = run({"noisy": 0.01}, seed=4, sd=0.04)
     newer = replace(newer, rows=(*newer.rows, loud.row("noisy")))
-    assert words(two_runs(older, newer, ALIKE)) == {"moved": "changed", "noisy": "undecided", "stayed": "agrees"}
+    assert words(compare_analyses(older, newer, ALIKE)) == {"moved": "changed", "noisy": "undecided", "stayed": "agrees"}
 
 
 def test_two_verdict_words_that_differ_are_no_change() -> None:
@@ -75,7 +75,7 @@ def test_two_verdict_words_that_differ_are_no_change() -> None:
     older, newer = run({"x": 0.02}), run({"x": 0.02}, seed=5, sd=0.05)
     kinds = [a.row("x").verdict.kind for a in (older, newer)]
     assert kinds == ["better", "undecided"]
-    assert words(two_runs(older, newer, ALIKE)) == {"x": "undecided"}
+    assert words(compare_analyses(older, newer, ALIKE)) == {"x": "undecided"}
 
 
 def test_intervals_that_overlap_may_belong_to_a_change() -> None:
@@ -86,23 +86,23 @@ def test_intervals_that_overlap_may_belong_to_a_change() -> None:
     width = older.ci95[1] - older.ci95[0]
     newer = replace(older, effect=older.effect - 0.8 * width, ci95=tuple(b - 0.8 * width for b in older.ci95))
     assert newer.ci95[1] > older.ci95[0]
-    moved = shift(older, newer)
-    assert moved is not None and changed(moved) and moved.p < 0.05
+    moved = effect_change(older, newer)
+    assert moved is not None and is_changed(moved) and moved.p < 0.05
 
 
 def test_a_change_may_be_smaller_than_the_margin_and_says_so() -> None:
-    found = two_runs(run({"x": 0.06}, sd=0.001), run({"x": 0.05}, seed=2, sd=0.001), ALIKE)
+    found = compare_analyses(run({"x": 0.06}, sd=0.001), run({"x": 0.05}, seed=2, sd=0.001), ALIKE)
     assert words(found) == {"x": "changed"}
-    assert wording.phrase(row(found, "x"), 0.02).endswith("That is less than the 2\u00a0% that matters.")
+    assert wording.effect_change_phrase(row(found, "x"), 0.02).endswith("That is less than the 2\u00a0% that matters.")
 
 
 def test_many_comparisons_are_one_family_and_checks_are_none_of_it() -> None:
     effects = {f"t{k}": 0.01 * k for k in range(16)}
     older, newer = (run(effects | {"aa": 0.0}, blocks=6, seed=seed) for seed in (1, 2))
-    found = two_runs(older, newer, ALIKE)
-    assert {r.shift.family for r in found.treatments} == {16}
-    assert all(r.shift.p_adjusted >= r.shift.p for r in found.treatments)
-    assert row(found, "aa").shift.p_adjusted is None
+    found = compare_analyses(older, newer, ALIKE)
+    assert {r.change.family_size for r in found.treatments} == {16}
+    assert all(r.change.p_adjusted >= r.change.p for r in found.treatments)
+    assert row(found, "aa").change.p_adjusted is None
     assert found.rows[-1].row.kind == "aa"
 
 
@@ -111,34 +111,34 @@ def test_what_is_seen_alone_only_is_undecided() -> None:
         run({f"t{k}": effect if k == 0 else 0.0 for k in range(4)}, blocks=7, seed=seed, sd=0.01)
         for seed, effect in ((1, 0.0), (10, 0.014))
     )
-    found = row(two_runs(older, newer, ALIKE), "t0")
-    assert found.shift is not None and found.shift.p < 0.05 and found.word == "undecided"
-    assert "differs if looked at alone, but not among 4 comparisons" in wording.phrase(found, 0.02)
+    found = row(compare_analyses(older, newer, ALIKE), "t0")
+    assert found.change is not None and found.change.p < 0.05 and found.kind == "undecided"
+    assert "differs if looked at alone, but not among 4 comparisons" in wording.effect_change_phrase(found, 0.02)
 
 
 def test_treatments_of_one_run_are_rows_too() -> None:
-    found = two_runs(run({"x": 0.06, "gone": 0.0}), run({"x": 0.06, "new": 0.0}, seed=2), ALIKE)
+    found = compare_analyses(run({"x": 0.06, "gone": 0.0}), run({"x": 0.06, "new": 0.0}, seed=2), ALIKE)
     assert words(found) == {"x": "agrees", "new": "not compared", "gone": "not compared"}
     assert row(found, "gone").reason == "only the older run has it"
-    assert "Not compared: " in wording.supporting(found)
+    assert "Not compared: " in wording.supporting_text(found)
 
 
 def test_no_treatment_in_both() -> None:
-    found = two_runs(run({"gone": 0.06}), run({"new": 0.06}, seed=2), ALIKE)
+    found = compare_analyses(run({"gone": 0.06}), run({"new": 0.06}, seed=2), ALIKE)
     assert wording.headline(found) == "Nothing could be compared between the two runs."
 
 
 def test_a_run_that_is_void_names_itself() -> None:
     newer = run({"x": 0.06}, seed=2)
     verdict = replace(newer.row("x").verdict, kind="invalid", reason="the laboratory contradicts itself")
-    newer = replace(newer, rows=(newer.rows[0], replace(newer.row("x"), verdict=verdict)), laboratory="No verdict.")
-    found = row(two_runs(run({"x": 0.06}), newer, ALIKE), "x")
-    assert (found.word, found.reason) == ("not compared", "the newer run: the laboratory contradicts itself")
+    newer = replace(newer, rows=(newer.rows[0], replace(newer.row("x"), verdict=verdict)), aa_failure="No verdict.")
+    found = row(compare_analyses(run({"x": 0.06}), newer, ALIKE), "x")
+    assert (found.kind, found.reason) == ("not compared", "the newer run: the laboratory contradicts itself")
 
 
 def test_another_thing_under_one_name_is_not_compared() -> None:
-    found = two_runs(run({"x": 0.06}), run({"x": 0.06}, seed=2), {"x": "it sets other things"})
-    assert wording.phrase(row(found, "x"), 0.02) == ": not compared: it sets other things."
+    found = compare_analyses(run({"x": 0.06}), run({"x": 0.06}, seed=2), {"x": "it sets other things"})
+    assert wording.effect_change_phrase(row(found, "x"), 0.02) == ": not compared: it sets other things."
 
 
 def test_a_rung_held_against_another_is_not_compared() -> None:
@@ -146,24 +146,24 @@ def test_a_rung_held_against_another_is_not_compared() -> None:
     verdict = newer.row("x").verdict
     verdict = replace(verdict, comparison=replace(verdict.comparison, baseline="rung-2"))
     newer = replace(newer, rows=(newer.rows[0], replace(newer.row("x"), verdict=verdict)))
-    assert "against base in the older run, against rung-2" in row(two_runs(run({"x": 0.06}), newer, ALIKE), "x").reason
+    assert "against base in the older run, against rung-2" in row(compare_analyses(run({"x": 0.06}), newer, ALIKE), "x").reason
 
 
 def test_too_few_blocks_have_no_interval() -> None:
-    found = row(two_runs(run({"x": 0.06}), run({"x": 0.06}, blocks=4), ALIKE), "x")
-    assert found.shift is None and "only 4 complete blocks" in found.reason
+    found = row(compare_analyses(run({"x": 0.06}), run({"x": 0.06}, blocks=4), ALIKE), "x")
+    assert found.change is None and "only 4 complete blocks" in found.reason
 
 
 def test_the_smaller_margin_judges() -> None:
     older, newer = run({"x": 0.06}, margin=0.001), run({"x": 0.06}, seed=2)
-    assert words(two_runs(older, newer, ALIKE)) == {"x": "undecided"}
+    assert words(compare_analyses(older, newer, ALIKE)) == {"x": "undecided"}
 
 
 def test_the_lower_side_of_the_newer_and_the_upper_of_the_older_bound_a_fall() -> None:
     even = compare(noisy(10, {"base": 0.0, "x": 0.02}, sd=0.002), "x", "base")
     older = replace(even, effect=0.02, ci95=(0.019, 0.021), ci90=(0.019, 0.021))
     newer = replace(older, ci95=(-0.05, 0.021))
-    found, turned = shift(older, newer), shift(newer, older)
+    found, turned = effect_change(older, newer), effect_change(newer, older)
     assert found is not None and turned is not None
     assert found.ci95[0] < -0.05 and found.ci95[1] < 0.01
     assert turned.ci95[0] > -0.01 and turned.ci95[1] > 0.05
@@ -171,45 +171,45 @@ def test_the_lower_side_of_the_newer_and_the_upper_of_the_older_bound_a_fall() -
 
 def test_agreement_is_that_of_the_90_percent_interval() -> None:
     even = compare(noisy(10, {"base": 0.0, "x": 0.02}, sd=0.002), "x", "base")
-    found = shift(replace(even, effect=0.02, ci95=(0.007, 0.033)), replace(even, effect=0.02, ci95=(0.007, 0.033)))
+    found = effect_change(replace(even, effect=0.02, ci95=(0.007, 0.033)), replace(even, effect=0.02, ci95=(0.007, 0.033)))
     assert found is not None and found.ci95[1] > found.ci90[1]
     margin = (found.ci95[1] + found.ci90[1]) / 2
     one = replace(run({"x": 0.02}), margin=margin)
     row_of = replace(one.row("x"), verdict=replace(one.row("x").verdict, comparison=replace(
         one.row("x").verdict.comparison, effect=0.02, ci95=(0.007, 0.033))))  # fmt: skip
     both = replace(one, rows=(one.rows[0], row_of))
-    assert words(two_runs(both, both, ALIKE)) == {"x": "agrees"}
+    assert words(compare_analyses(both, both, ALIKE)) == {"x": "agrees"}
 
 
 def test_blocks_that_would_decide_do() -> None:
     """As many blocks as the forecast asks for decide in most of two such runs."""
 
-    def pair(blocks: int, seed: int) -> Moved:
+    def pair(blocks: int, seed: int) -> EffectPair:
         one, other = (run({"x": 0.05}, sd=0.016, blocks=blocks, seed=s) for s in (seed, seed + 50))
-        return row(two_runs(one, other, ALIKE), "x")
+        return row(compare_analyses(one, other, ALIKE), "x")
 
     found = pair(10, 1)
-    assert found.word == "undecided" and found.blocks_needed is not None and found.blocks_needed > 10
-    assert sum(pair(found.blocks_needed, seed).word == "agrees" for seed in (1, 2, 4, 5)) >= 2
-    assert found.shift is not None and blocks_needed(replace(found.shift, sd_logs=(0.5, 0.5)), 0.02) is None
+    assert found.kind == "undecided" and found.blocks_needed is not None and found.blocks_needed > 10
+    assert sum(pair(found.blocks_needed, seed).kind == "agrees" for seed in (1, 2, 4, 5)) >= 2
+    assert found.change is not None and blocks_needed_per_run(replace(found.change, sd_logs=(0.5, 0.5)), 0.02) is None
 
 
 def test_values_that_never_vary_have_no_width_and_no_crash() -> None:
     still = compare(noisy(6, {"base": 0.0, "x": 0.05}, sd=0.0, shared=0.0), "x", "base")
     other = replace(still, effect=0.03, ci95=(0.03, 0.03), ci90=(0.03, 0.03))
-    same, moved = shift(still, still), shift(still, other)
+    same, moved = effect_change(still, still), effect_change(still, other)
     assert same is not None and (same.p, same.effect) == (1.0, 0.0)
-    assert moved is not None and moved.p < 1e-50 and changed(moved)
+    assert moved is not None and moved.p < 1e-50 and is_changed(moved)
 
 
 def test_sentences() -> None:
     older = run({"moved": 0.06, "stayed": 0.06})
-    found = two_runs(older, run({"moved": 0.01, "stayed": 0.061}, seed=2), ALIKE)
+    found = compare_analyses(older, run({"moved": 0.01, "stayed": 0.061}, seed=2), ALIKE)
     assert wording.headline(found) == "1 of 2 comparisons changed: moved on."
-    said = wording.phrase(row(found, "moved"), 0.02)
+    said = wording.effect_change_phrase(row(found, "moved"), 0.02)
     assert said.startswith(": changed: it is slower than it was, by 4.") and "in the older run, +" in said
     assert "10 and 10 blocks." in said
-    agrees = wording.phrase(row(found, "stayed"), 0.02)
+    agrees = wording.effect_change_phrase(row(found, "stayed"), 0.02)
     assert agrees.startswith(": agrees: it moved by no more than 2\u00a0% (90\u00a0% interval ")
-    both = two_runs(older, run({"moved": 0.06, "stayed": 0.061}, seed=2), ALIKE)
+    both = compare_analyses(older, run({"moved": 0.06, "stayed": 0.061}, seed=2), ALIKE)
     assert wording.headline(both) == "The two runs agree within 2\u00a0% in all 2 comparisons."

@@ -4,8 +4,8 @@ import pytest
 from statdata import comparison, noisy
 
 from loadbook.stats.compare import compare
-from loadbook.stats.plan import best_trial_length_s, blocks_needed, detectable
-from loadbook.stats.verdict import decide, forecast, within
+from loadbook.stats.plan import best_trial_length_s, blocks_needed, detectable_effect
+from loadbook.stats.verdict import decide_verdict, forecast_blocks, is_within_margin
 
 
 @pytest.mark.parametrize(
@@ -21,64 +21,64 @@ from loadbook.stats.verdict import decide, forecast, within
     ],
 )
 def test_kinds_for_a_metric_that_is_better_when_higher(effect: float, low: float, high: float, kind: str) -> None:
-    assert decide(comparison(effect, low, high), 0.02).kind == kind
+    assert decide_verdict(comparison(effect, low, high), 0.02).kind == kind
     swapped = {"better": "worse", "worse": "better"}.get(kind, kind)
-    assert decide(comparison(effect, low, high), 0.02, "lower").kind == swapped
+    assert decide_verdict(comparison(effect, low, high), 0.02, "lower").kind == swapped
 
 
 @pytest.mark.parametrize("effect", [(0.010, 0.004, 0.017), (0.005, -0.004, 0.015)])
 def test_without_a_margin_nothing_is_small_or_equivalent(effect) -> None:
-    assert decide(comparison(*effect), 0.0).kind in ("better", "undecided")
+    assert decide_verdict(comparison(*effect), 0.0).kind in ("better", "undecided")
 
 
 def test_the_margin_is_a_factor_in_both_directions() -> None:
-    assert within((-0.0196, 0.0199), 0.02)
-    assert not within((-0.0197, 0.01), 0.02)
-    assert not within((-0.01, 0.02), 0.02)
+    assert is_within_margin((-0.0196, 0.0199), 0.02)
+    assert not is_within_margin((-0.0197, 0.01), 0.02)
+    assert not is_within_margin((-0.01, 0.02), 0.02)
 
 
 def test_fewer_than_five_blocks_are_invalid() -> None:
-    found = decide(compare(noisy(4, {"a": 0, "b": 0.1}), "b", "a"), 0.02)
+    found = decide_verdict(compare(noisy(4, {"a": 0, "b": 0.1}), "b", "a"), 0.02)
     assert (found.kind, found.reason) == ("invalid", "only 4 complete blocks, 5 are needed")
 
 
 def test_more_than_a_fifth_of_the_blocks_incomplete_is_invalid() -> None:
-    assert decide(comparison(blocks=8, excluded=2), 0.02).kind == "better"
-    found = decide(comparison(blocks=8, excluded=3), 0.02)
+    assert decide_verdict(comparison(blocks=8, excluded=2), 0.02).kind == "better"
+    found = decide_verdict(comparison(blocks=8, excluded=3), 0.02)
     assert (found.kind, found.reason) == ("invalid", "3 of 11 blocks are incomplete, more than 20\u00a0%")
 
 
 def test_a_reason_given_wins_over_numbers() -> None:
-    assert decide(comparison(), 0.02, reason="it answers differently").kind == "invalid"
+    assert decide_verdict(comparison(), 0.02, reason="it answers differently").kind == "invalid"
 
 
 def test_in_a_family_the_adjusted_p_decides_and_the_difference_is_flagged() -> None:
-    wide = {"effect": 0.03, "low": 0.004, "high": 0.055, "p": 0.02, "family": 7}
-    found = decide(comparison(p_adjusted=0.08, **wide), 0.02)
+    wide = {"effect": 0.03, "low": 0.004, "high": 0.055, "p": 0.02, "family_size": 7}
+    found = decide_verdict(comparison(p_adjusted=0.08, **wide), 0.02)
     assert found.kind == "undecided"
     assert found.comparison.flags == ("differs if looked at alone, but not among all 7 comparisons (adjusted p 0.08)",)
-    assert decide(comparison(p_adjusted=0.04, **wide), 0.02).kind == "better"
+    assert decide_verdict(comparison(p_adjusted=0.04, **wide), 0.02).kind == "better"
 
 
 def test_an_interval_that_so_few_blocks_cannot_have_is_said_so() -> None:
-    found = decide(compare(noisy(8, {"a": 0, "b": 0.1}), "b", "a", level=0.999), 0.02)
+    found = decide_verdict(compare(noisy(8, {"a": 0, "b": 0.1}), "b", "a", level=0.999), 0.02)
     assert (found.kind, found.reason) == ("invalid", "8 blocks are too few for a 0.999 interval")
 
 
 def test_forecast_is_the_smaller_of_detecting_and_excluding() -> None:
-    near_zero = forecast(comparison(0.001, -0.02, 0.02, blocks=10, sd_log=0.03), 0.02)
+    near_zero = forecast_blocks(comparison(0.001, -0.02, 0.02, blocks=10, sd_log=0.03), 0.02)
     # t.95 sd / (margin - |effect|): 1.86 * 0.03 / 0.0188 squared is 8.8; 10 blocks were not enough, so at least 1 more
     assert (near_zero.about, near_zero.low, near_zero.high) == (1, 1, 15 - 10)
-    shown = forecast(comparison(0.03, -0.001, 0.06, blocks=10, sd_log=0.04), 0.02)
+    shown = forecast_blocks(comparison(0.03, -0.001, 0.06, blocks=10, sd_log=0.04), 0.02)
     total = blocks_needed(0.03, 0.04)
     assert shown.about == total - 10
     assert shown.high == math.ceil(1.63 * total) - 10
-    assert forecast(comparison(0.02, -0.05, 0.09, sd_log=0.2), 0.02).about is None
+    assert forecast_blocks(comparison(0.02, -0.05, 0.09, sd_log=0.2), 0.02).about is None
 
 
 def test_a_family_needs_more_blocks_to_detect() -> None:
-    one = forecast(comparison(0.03, -0.01, 0.07, sd_log=0.04), 0.02)
-    seven = forecast(comparison(0.03, -0.01, 0.07, sd_log=0.04, family=7), 0.02)
+    one = forecast_blocks(comparison(0.03, -0.01, 0.07, sd_log=0.04), 0.02)
+    seven = forecast_blocks(comparison(0.03, -0.01, 0.07, sd_log=0.04, family_size=7), 0.02)
     assert seven.about > one.about
 
 
@@ -91,7 +91,7 @@ def test_blocks_needed_are_those_of_the_table(ratio: float, blocks: int) -> None
 
 def test_detectable_and_needed_are_inverse() -> None:
     for blocks in (6, 10, 20, 40):
-        assert blocks_needed(detectable(blocks, 0.03) * 1.0001, 0.03) == blocks
+        assert blocks_needed(detectable_effect(blocks, 0.03) * 1.0001, 0.03) == blocks
 
 
 def test_an_effect_of_nothing_or_too_small_needs_no_number() -> None:

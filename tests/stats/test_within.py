@@ -9,7 +9,7 @@ from test_analyse import make_run
 from test_steady import series
 
 from loadbook.stats.analyse import analyse
-from loadbook.stats.hygiene.within import NEEDED_S, Series, series_of, settled, trends
+from loadbook.stats.hygiene.within import MIN_SERIES_S, RateSeries, rate_series, settled_rate, rate_trends
 
 COLUMNS = ["trial", "driver", "series", "metric", "x", "value"]
 
@@ -35,17 +35,17 @@ def run_with(tau_of: dict[str, float], seconds: int = 60):
 
 def test_only_whole_seconds_count_and_drivers_add_up() -> None:
     both = pd.concat([samples({"t1": np.arange(1.0, 8.0)}), samples({"t1": np.full(5, 10.0)}, driver="d2")])
-    one = series_of(both)["t1"]
+    one = rate_series(both)["t1"]
     assert one.interval_s == 1
     assert list(one.values) == [11, 12, 13, 14, 15]  # the last that both have is a part of a second for one of them
     whole = pd.DataFrame([("t", "d", "reply_rate", "requests_per_s", x, 9.0) for x in (5, 10, 15)], columns=COLUMNS)
-    assert list(series_of(whole)["t"].values) == [9, 9, 9]
-    assert series_of(whole, "ok_per_s") == {}
+    assert list(rate_series(whole)["t"].values) == [9, 9, 9]
+    assert rate_series(whole, "ok_per_s") == {}
 
 
 def test_a_tool_without_rates_and_short_trials_are_not_known() -> None:
-    assert trends(samples({"t1": np.ones(60)}), {"t1": "a", "t2": "b"})["b"] is None
-    assert trends(samples({"t1": np.ones(NEEDED_S.__int__() - 1)}), {"t1": "a"}) == {"a": None}
+    assert rate_trends(samples({"t1": np.ones(60)}), {"t1": "a", "t2": "b"})["b"] is None
+    assert rate_trends(samples({"t1": np.ones(MIN_SERIES_S.__int__() - 1)}), {"t1": "a"}) == {"a": None}
 
 
 def test_arms_that_both_held_still_are_compared() -> None:
@@ -74,14 +74,14 @@ def test_trials_too_short_to_tell_are_compared() -> None:
 
 def test_the_settled_rate_is_that_after_the_warm_up() -> None:
     values = np.concatenate([np.full(15, 100.0), np.full(45, 500.0)])
-    assert settled(Series(1.0, values)) == (15.0, 500.0)
-    assert settled(Series(1.0, values[:39])) is None
+    assert settled_rate(RateSeries(1.0, values)) == (15.0, 500.0)
+    assert settled_rate(RateSeries(1.0, values[:39])) is None
 
 
 def test_the_settled_rate_is_a_statistic_of_its_own() -> None:
     run = run_with({"base": 3, "x": 3})
     found = analyse(run, statistic="settled")
     assert found.statistic == "settled"
-    assert found.row("base").level == pytest.approx(40_000, rel=0.02)
+    assert found.row("base").median == pytest.approx(40_000, rel=0.02)
     assert abs(found.row("x").verdict.comparison.effect) < 0.02  # the samples hold no effect, the tool's own rate does
     assert analyse(run).row("x").verdict.kind == "better"

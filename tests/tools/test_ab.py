@@ -10,15 +10,15 @@ from tool_cases import FIXTURES, capture, check_sane, table
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.design.workload import Workload
 from loadbook.tools import ab_forms, registry
-from loadbook.tools.ab_report import options
-from loadbook.tools.base import Captured, Parsed, Target
-from loadbook.tools.text import Form
+from loadbook.tools.ab_report import command_options
+from loadbook.tools.base import ToolOutput, ParsedReport, Target
+from loadbook.tools.text import LinePattern
 
 WEB = Target("127.0.0.2", 8080)
-AB = registry.load("ab")
+AB = registry.load_tool("ab")
 
 
-def case(name: str) -> Captured:
+def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "ab" / f"2.3--{name}.json")
 
 
@@ -29,23 +29,23 @@ def swapped(text: str, *swaps: tuple[str, str]) -> bytes:
     return text.encode()
 
 
-def changed(name: str, *swaps: tuple[str, str]) -> Captured:
+def changed(name: str, *swaps: tuple[str, str]) -> ToolOutput:
     return replace(case(name), stdout=swapped(case(name).stdout.decode(), *swaps))
 
 
-def with_file(name: str, file: str, *swaps: tuple[str, str]) -> Captured:
+def with_file(name: str, file: str, *swaps: tuple[str, str]) -> ToolOutput:
     data = swapped(case(name).files[file].decode(), *swaps)
     return replace(case(name), files=dict(case(name).files) | {file: data})
 
 
-def parsed(captured: Captured) -> Parsed:
+def parsed(captured: ToolOutput) -> ParsedReport:
     found = AB.parse(captured)
     check_sane(found)
     return found
 
 
-def values(captured: Captured) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(parsed(captured).rows).items()}
+def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
+    return {key: row.value for key, row in table(parsed(captured).measurements).items()}
 
 
 def test_command_says_everything_asked_and_lifts_the_cap_of_a_timed_run() -> None:
@@ -92,12 +92,12 @@ def test_version_is_read_whatever_the_build() -> None:
 
 
 def test_options_are_read_as_ab_reads_them() -> None:
-    assert options(("ab", "-kc", "5", "-n10", "http://h/", "-d")) == [("-k", ""), ("-c", "5"), ("-n", "10")]
-    assert options(("ab", "-Q", "http://h/")) == options(()) == []
+    assert command_options(("ab", "-kc", "5", "-n10", "http://h/", "-d")) == [("-k", ""), ("-c", "5"), ("-n", "10")]
+    assert command_options(("ab", "-Q", "http://h/")) == command_options(()) == []
 
 
 def test_percentiles_come_from_the_file_that_has_microseconds() -> None:
-    rows = table(parsed(case("csv_gnuplot")).rows)
+    rows = table(parsed(case("csv_gnuplot")).measurements)
     assert rows["latency", "p98"].text == "0.470" and rows["latency", "p98"].value == 0.00047
     assert rows["latency", "min"].text == "0.030" and rows["latency", "max"].text == "0.739"
     assert "whole_ms" not in dict(parsed(case("csv_gnuplot")).doubts)
@@ -109,7 +109,7 @@ def test_percentiles_that_ab_read_past_its_last_request_are_not_believed() -> No
     """With 10 requests the file says 99 % took longer than 100 %: ab printed memory behind its times."""
     lines = case("csv_n10").files["pct.csv"].decode().split()
     assert float(lines[-2].partition(",")[2]) > float(lines[-1].partition(",")[2])
-    rows = table(parsed(case("csv_n10")).rows)
+    rows = table(parsed(case("csv_n10")).measurements)
     assert [rows["latency", p].text for p in ("p95", "p99", "max")] == ["0.126"] * 3
     assert {s for m, s in values(case("csv_n1")) if m == "latency"} == {"mean", "sd", "min", "max", "p50"}
 
@@ -235,6 +235,6 @@ def test_a_table_that_is_not_there_must_not_have_been_wanted() -> None:
         AB.parse(replace(case("no_table_d"), argv=()))
 
 
-@pytest.mark.parametrize("form", [*ab_forms.forms([]), *ab_forms.forms([ab_forms.PLAIN])], ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: Form) -> None:
-    assert form.whole.fullmatch(form.shows)
+@pytest.mark.parametrize("form", [*ab_forms.line_patterns([]), *ab_forms.line_patterns([ab_forms.PLAIN_HEADING])], ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: LinePattern) -> None:
+    assert form.line_regex.fullmatch(form.example)

@@ -10,10 +10,10 @@ from tool_cases import FIXTURES, capture, check_sane, table
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.design.workload import Workload
 from loadbook.tools import h2load_forms, h2load_log, registry
-from loadbook.tools.base import Captured, Target
+from loadbook.tools.base import ToolOutput, Target
 
 WEB = Target("127.0.0.2", 8080)
-H2LOAD = registry.load("h2load")
+H2LOAD = registry.load_tool("h2load")
 # the table of 1.69 and later, over QUIC, as users published it
 NEW_TABLE = """
                  min         max         median     p95        p99        mean         sd        +/- sd
@@ -26,11 +26,11 @@ packets sent:         11          19          17         18         19      16.7
 """
 
 
-def case(name: str) -> Captured:
+def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "h2load" / f"1.52.0--{name}.json")
 
 
-def changed(name: str, *swaps: tuple[str, str]) -> Captured:
+def changed(name: str, *swaps: tuple[str, str]) -> ToolOutput:
     text = case(name).stdout.decode()
     for old, new in swaps:
         assert text.count(old) == 1, old
@@ -38,10 +38,10 @@ def changed(name: str, *swaps: tuple[str, str]) -> Captured:
     return replace(case(name), stdout=text.encode())
 
 
-def values(captured: Captured) -> dict[tuple[str, str], float]:
+def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
     parsed = H2LOAD.parse(captured)
     check_sane(parsed)
-    return {key: row.value for key, row in table(parsed.rows).items()}
+    return {key: row.value for key, row in table(parsed.measurements).items()}
 
 
 def test_command_says_everything_asked() -> None:
@@ -125,7 +125,7 @@ def test_clients_that_died_are_a_doubt_with_a_duration() -> None:
     )  # fmt: skip
     parsed = H2LOAD.parse(changed("duration_D4", *swaps))
     assert [name for name, _ in parsed.doubts] == ["connections_lost"]
-    assert table(parsed.rows)["errors", "count"].value == 0
+    assert table(parsed.measurements)["errors", "count"].value == 0
 
 
 def test_timeouts() -> None:
@@ -140,7 +140,7 @@ def test_timeouts() -> None:
     got = values(changed("slow_1500ms", new, *zero, idle))
     assert (got["errors", "count"], got["errors_timeout", "count"], got["errors_other", "count"]) == (40, 10, 30)
     parsed = H2LOAD.parse(changed("duration_nothing", ("0 errored, 0 timeout", "0 errored, 5 timeout")))
-    rows = table(parsed.rows)
+    rows = table(parsed.measurements)
     assert rows["errors", "count"].value == rows["errors_timeout", "count"].value == 5
     assert rows["errors_other", "count"].value == 0 and "connections_lost" in dict(parsed.doubts)
 
@@ -157,7 +157,7 @@ def test_the_log_gives_exact_percentiles() -> None:
     got = values(case("logfile"))
     assert got["latency", "p50"] == pytest.approx(65e-6) and got["latency", "p99.9"] == pytest.approx(306e-6)
     without = H2LOAD.parse(replace(case("logfile"), files={}))
-    assert ("latency", "p50") not in table(without.rows) and [name for name, _ in without.doubts] == ["log_missing"]
+    assert ("latency", "p50") not in table(without.measurements) and [name for name, _ in without.doubts] == ["log_missing"]
 
 
 def test_a_log_that_began_with_a_warm_up_is_read_from_its_end() -> None:
@@ -185,8 +185,8 @@ def test_a_log_that_is_not_of_this_run_is_refused(log: object, says: str) -> Non
 
 
 def test_the_name_of_the_log() -> None:
-    assert h2load_log.name(("h2load", "--log-file", "a/b.log", "http://h/")) == "b.log"
-    assert h2load_log.name(("h2load", "http://h/")) is h2load_log.name(("h2load", "--log-file=")) is None
+    assert h2load_log.log_file_name(("h2load", "--log-file", "a/b.log", "http://h/")) == "b.log"
+    assert h2load_log.log_file_name(("h2load", "http://h/")) is h2load_log.log_file_name(("h2load", "--log-file=")) is None
 
 
 @pytest.mark.parametrize(
@@ -207,9 +207,9 @@ def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str,
         H2LOAD.parse(changed(name, swap))
 
 
-@pytest.mark.parametrize("form", h2load_forms.FORMS, ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: h2load_forms.Form) -> None:
-    assert form.whole.fullmatch(form.shows) or form.name in ("connect", "ttfb", "clients")
+@pytest.mark.parametrize("form", h2load_forms.LINE_PATTERNS, ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: h2load_forms.LinePattern) -> None:
+    assert form.line_regex.fullmatch(form.example) or form.name in ("connect", "ttfb", "clients")
 
 
 def test_the_log_gives_rates_per_second() -> None:

@@ -10,17 +10,17 @@ from tool_cases import FIXTURES, capture, check_sane, table
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.design.workload import Workload
 from loadbook.tools import httperf_forms, registry
-from loadbook.tools.base import Captured, Target
+from loadbook.tools.base import ToolOutput, Target
 
 WEB = Target("127.0.0.2", 8080)
-HTTPERF = registry.load("httperf")
+HTTPERF = registry.load_tool("httperf")
 
 
-def case(name: str) -> Captured:
+def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "httperf" / f"0.9.0--{name}.json")
 
 
-def changed(name: str, *swaps: tuple[str, str]) -> Captured:
+def changed(name: str, *swaps: tuple[str, str]) -> ToolOutput:
     text = case(name).stdout.decode()
     for old, new in swaps:
         assert text.count(old) == 1, old
@@ -28,10 +28,10 @@ def changed(name: str, *swaps: tuple[str, str]) -> Captured:
     return replace(case(name), stdout=text.encode())
 
 
-def values(captured: Captured) -> dict[tuple[str, str], float]:
+def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
     parsed = HTTPERF.parse(captured)
     check_sane(parsed)
-    return {key: row.value for key, row in table(parsed.rows).items()}
+    return {key: row.value for key, row in table(parsed.measurements).items()}
 
 
 def load(**asked: object) -> Workload:
@@ -173,6 +173,6 @@ def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str,
         HTTPERF.parse(changed(name, swap))
 
 
-@pytest.mark.parametrize("form", httperf_forms.FORMS, ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: httperf_forms.Form) -> None:
-    assert form.whole.fullmatch(form.shows)
+@pytest.mark.parametrize("form", httperf_forms.LINE_PATTERNS, ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: httperf_forms.LinePattern) -> None:
+    assert form.line_regex.fullmatch(form.example)

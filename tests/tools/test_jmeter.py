@@ -17,26 +17,26 @@ from loadbook.core.errors import ParseError, StudyError, ToolError
 from loadbook.design.study_file import read_study
 from loadbook.design.workload import Workload
 from loadbook.tools import jmeter, registry
-from loadbook.tools.base import Captured, Parsed, Target
+from loadbook.tools.base import ToolOutput, ParsedReport, Target
 
 WEB = Target("127.0.0.2", 8080)
-JMETER = registry.load("jmeter")
+JMETER = registry.load_tool("jmeter")
 OWN = """<jmeterTestPlan version="1.2"><hashTree><a>${__P(host)}:${__P(port,80)} ${__P(threads)}</a>
 <b>${__property(duration)} ${__P(loops,-1)}</b></hashTree></jmeterTestPlan>"""
 
 
-def case(name: str) -> Captured:
+def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "jmeter" / f"{name}.json")
 
 
-def parsed(captured: Captured) -> Parsed:
+def parsed(captured: ToolOutput) -> ParsedReport:
     found = JMETER.parse(captured)
     check_sane(found)
     return found
 
 
-def values(captured: Captured) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(parsed(captured).rows).items()}
+def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
+    return {key: row.value for key, row in table(parsed(captured).measurements).items()}
 
 
 def load(**asked: object) -> Workload:
@@ -76,7 +76,7 @@ def test_requests_are_shared_among_the_threads_and_then_no_clock_ends_them() -> 
     assert properties(JMETER.command(asked, WEB, 4.0))["loops"] == "20"
     assert texts(plan(asked))["ThreadGroup.scheduler"] == "false"
     assert texts(plan(load()))["ThreadGroup.scheduler"] == "true"
-    assert JMETER.command(asked.shortened(1.5 * asked.duration_s, 0), WEB, 4.0)
+    assert JMETER.command(asked.with_duration(1.5 * asked.duration_s, 0), WEB, 4.0)
 
 
 def test_an_open_load_has_a_timer_and_a_think_time_another() -> None:
@@ -163,7 +163,7 @@ def test_a_plan_of_ones_own_is_used_as_it_is_and_kept_with_the_study(tmp_path: P
     assert JMETER.extra_files(found.workload_of("a"))["plan.jmx"] == OWN.encode()
     assert b"<a>b " in JMETER.extra_files(found.workload_of("b"))["plan.jmx"]
     with pytest.raises(ToolError, match="wrk has no plans"):
-        registry.load("wrk").command(found.workload.model_copy(update={"tool": "wrk"}), WEB, 1)
+        registry.load_tool("wrk").command(found.workload.model_copy(update={"tool": "wrk"}), WEB, 1)
 
 
 def test_the_version_probe_knows_debians_package() -> None:
@@ -179,11 +179,11 @@ def test_the_version_probe_knows_debians_package() -> None:
 
 
 def test_a_file_alone_is_read_and_its_errors_name_it() -> None:
-    alone = Captured(case("5.1.1--tx").files["out.jtl"])
+    alone = ToolOutput(case("5.1.1--tx").files["out.jtl"])
     assert values(alone) == values(case("5.1.1--tx"))
-    assert values(Captured(case("5.6.3--xml_tx").files["out.jtl"])) == values(case("5.6.3--xml_tx"))
+    assert values(ToolOutput(case("5.6.3--xml_tx").files["out.jtl"])) == values(case("5.6.3--xml_tx"))
     with pytest.raises(ParseError, match="stdout:2: 16 fields"):
-        JMETER.parse(Captured(alone.stdout.replace(b",200,OK", b",200", 2)))
+        JMETER.parse(ToolOutput(alone.stdout.replace(b",200,OK", b",200", 2)))
     two = replace(case("5.1.1--tx"), files={"a.jtl": b"", "b.jtl": b""})
     with pytest.raises(ParseError, match=r"several files of results: a\.jtl, b\.jtl"):
         JMETER.parse(two)
@@ -235,16 +235,16 @@ def test_offered_and_stopped_early_come_from_the_command() -> None:
 
 def test_no_request_is_a_report_of_zeros_and_no_report_is_none() -> None:
     header = case("5.6.3--report_of_empty").files["x.jtl"]
-    found = values(Captured(header))
+    found = values(ToolOutput(header))
     assert {found[k, "count"] for k in ("requests", "ok", "errors")} == {0} and ("duration", "value") not in found
     for text in (b"", b"\n", b"hello\nworld\n"):
         with pytest.raises(ParseError):
-            JMETER.parse(Captured(text))
+            JMETER.parse(ToolOutput(text))
 
 
 def test_every_saved_column_is_decided() -> None:
-    decided = {*jmeter.COLUMNS, *jmeter.LEFT_OUT}
-    assert len(decided) == len(jmeter.COLUMNS) + len(jmeter.LEFT_OUT) == 20
+    decided = {*jmeter.SAVED_COLUMNS, *jmeter.UNSAVED_COLUMNS}
+    assert len(decided) == len(jmeter.SAVED_COLUMNS) + len(jmeter.UNSAVED_COLUMNS) == 20
 
 
 CHANGES = st.tuples(
@@ -263,15 +263,15 @@ def test_changed_results_are_sane_or_refused(name: str, changes: list[tuple[int,
     raw = bytearray(whole.files["out.jtl"])
     for at, length, new in changes:
         raw[at % len(raw) : at % len(raw) + length] = new
-    attempt("jmeter", Captured(bytes(raw)) if alone else replace(whole, files={"out.jtl": bytes(raw)}))
+    attempt("jmeter", ToolOutput(bytes(raw)) if alone else replace(whole, files={"out.jtl": bytes(raw)}))
 
 
 def test_cut_results_give_whole_rows_or_nothing() -> None:
     whole = case("5.6.3--csv_few_columns").files["out.jtl"]
     for size in range(1, len(whole), 97):
-        found = attempt("jmeter", Captured(whole[:size]))
+        found = attempt("jmeter", ToolOutput(whole[:size]))
         if found is not None:
-            assert table(found.rows)["requests", "count"].value == whole[:size].count(b"\n") - 1
+            assert table(found.measurements)["requests", "count"].value == whole[:size].count(b"\n") - 1
             assert ("torn" in dict(found.doubts)) == (whole[size - 1 : size] != b"\n")
 
 

@@ -56,6 +56,6 @@ def test_a_think_time_and_a_server_that_is_not_there(web: Target, tmp_path: Path
 
 
 def test_the_version_probe() -> None:
-    tool = registry.load("jmeter")
+    tool = registry.load_tool("jmeter")
     done = subprocess.run(tool.version_argv, capture_output=True, timeout=60)
     assert tool.version(done.stdout, done.stderr) == "5.6.3"

@@ -15,7 +15,7 @@ from tool_cases import check_sane, table
 from certificate import certificate
 from loadbook.design.workload import Workload
 from loadbook.tools import registry
-from loadbook.tools.base import Captured, Target
+from loadbook.tools.base import ToolOutput, Target
 
 pytestmark = pytest.mark.lab
 
@@ -74,15 +74,15 @@ def _wait(port: int) -> None:
 
 def measured(web: Target, folder: Path, workload: Workload, duration_s: float = 1.0) -> dict[tuple[str, str], float]:
     """Return what one real run of the workload gave."""
-    tool = registry.load(workload.tool)
+    tool = registry.load_tool(workload.tool)
     for name, data in tool.extra_files(workload).items():
         (folder / name).write_bytes(data)
     argv = tool.command(workload, web, duration_s)
     done = subprocess.run(argv, cwd=folder, capture_output=True, timeout=60)
     files = {name: (folder / name).read_bytes() for name in tool.expected_files(workload)}
-    parsed = tool.parse(Captured(done.stdout, done.stderr, done.returncode, tuple(argv), files))
+    parsed = tool.parse(ToolOutput(done.stdout, done.stderr, done.returncode, tuple(argv), files))
     check_sane(parsed)
-    return {key: row.value for key, row in table(parsed.rows).items()}
+    return {key: row.value for key, row in table(parsed.measurements).items()}
 
 
 def test_wrk(web: Target, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_headers_arrive_as_asked_and_errors_are_counted(web: Target, tmp_path: P
 
 @pytest.mark.parametrize("name", ["wrk", "httperf", "ab", "h2load"])
 def test_the_version_probe(name: str) -> None:
-    tool = registry.load(name)
+    tool = registry.load_tool(name)
     done = subprocess.run(tool.version_argv, capture_output=True, timeout=10)
     assert tool.version(done.stdout, done.stderr)[0].isdigit()
 

@@ -14,9 +14,9 @@ from tool_cases import attempt, capture, good, table, with_stdout
 
 from loadbook.core.errors import ParseError
 from loadbook.tools import registry
-from loadbook.tools.base import Captured, Parsed
+from loadbook.tools.base import ToolOutput, ParsedReport
 
-GOOD = {tool: [capture(path) for path in good(tool)] for tool in registry.names()}
+GOOD = {tool: [capture(path) for path in good(tool)] for tool in registry.tool_names()}
 reports = st.sampled_from([(tool, captured) for tool, all_ in GOOD.items() for captured in all_])
 SMALL = [(tool, path) for tool in GOOD for path in good(tool) if path.with_suffix(".stdout").stat().st_size < 1500]
 NOISE = st.lists(
@@ -34,8 +34,8 @@ NOISE = st.lists(
 )
 
 
-def whole(tool: str, captured: Captured) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(registry.load(tool).parse(captured).rows).items()}
+def whole(tool: str, captured: ToolOutput) -> dict[tuple[str, str], float]:
+    return {key: row.value for key, row in table(registry.load_tool(tool).parse(captured).measurements).items()}
 
 
 @pytest.mark.parametrize(("tool", "path"), SMALL, ids=[path.stem for _, path in SMALL])
@@ -46,16 +46,16 @@ def test_cut_anywhere(tool: str, path: Path) -> None:
     length = len(captured.stdout)
     for size in {*range(0, length, 17), *range(length - 120, length)}:
         parsed = attempt(tool, replace(captured, stdout=captured.stdout[:size]))
-        assert parsed is None or {key: row.value for key, row in table(parsed.rows).items()} == expected, size
+        assert parsed is None or {key: row.value for key, row in table(parsed.measurements).items()} == expected, size
     lines = captured.stdout.splitlines(keepends=True)
     for first in range(1, len(lines)):
         parsed = attempt(tool, with_stdout(captured, lines[first:]))
-        assert parsed is None or {key: row.value for key, row in table(parsed.rows).items()} == expected, first
+        assert parsed is None or {key: row.value for key, row in table(parsed.measurements).items()} == expected, first
 
 
 @given(reports, st.data())
 @settings(max_examples=150, deadline=None)
-def test_lines_doubled_or_moved(report: tuple[str, Captured], data: st.DataObject) -> None:
+def test_lines_doubled_or_moved(report: tuple[str, ToolOutput], data: st.DataObject) -> None:
     tool, captured = report
     every = captured.stdout.splitlines(keepends=True)
     head, lines = every[:-60], every[-60:]
@@ -69,26 +69,26 @@ def test_lines_doubled_or_moved(report: tuple[str, Captured], data: st.DataObjec
     assert parsed is None or agrees(parsed, whole(tool, captured))
 
 
-def agrees(parsed: Parsed, expected: dict[tuple[str, str], float]) -> bool:
+def agrees(parsed: ParsedReport, expected: dict[tuple[str, str], float]) -> bool:
     """A warning of ab that stands there twice leaves open which answers were errors: fewer values, none differs."""
-    values = {key: row.value for key, row in table(parsed.rows).items()}
+    values = {key: row.value for key, row in table(parsed.measurements).items()}
     unsure = "non_2xx" in dict(parsed.doubts)
     return values == expected or (unsure and all(expected[key] == values[key] for key in values.keys() & expected))
 
 
 @given(reports, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_lines_shuffled(report: tuple[str, Captured], random: object) -> None:
+def test_lines_shuffled(report: tuple[str, ToolOutput], random: object) -> None:
     tool, captured = report
     lines = captured.stdout.splitlines(keepends=True)
     random.shuffle(lines)  # type: ignore[attr-defined]
     parsed = attempt(tool, with_stdout(captured, lines))
-    assert parsed is None or {key: row.value for key, row in table(parsed.rows).items()} == whole(tool, captured)
+    assert parsed is None or {key: row.value for key, row in table(parsed.measurements).items()} == whole(tool, captured)
 
 
 @given(reports, reports)
 @settings(max_examples=60, deadline=None)
-def test_two_reports_in_one_are_refused(one: tuple[str, Captured], other: tuple[str, Captured]) -> None:
+def test_two_reports_in_one_are_refused(one: tuple[str, ToolOutput], other: tuple[str, ToolOutput]) -> None:
     tool, captured = one
     if other[0] == tool:
         assert attempt(tool, replace(captured, stdout=captured.stdout + other[1].stdout)) is None
@@ -97,7 +97,7 @@ def test_two_reports_in_one_are_refused(one: tuple[str, Captured], other: tuple[
 @given(reports, NOISE, st.sampled_from([b"\n", b"\r\n", b"\r\r\n"]), st.data())
 @settings(max_examples=150, deadline=None)
 def test_noise_between_lines_and_line_ends_change_nothing(
-    report: tuple[str, Captured], noise: list[bytes], end: bytes, data: st.DataObject
+    report: tuple[str, ToolOutput], noise: list[bytes], end: bytes, data: st.DataObject
 ) -> None:
     tool, captured = report
     lines = [re.sub(rb"[\r\n]+\Z", b"", line) + end for line in captured.stdout.splitlines(keepends=True)]
@@ -109,7 +109,7 @@ def test_noise_between_lines_and_line_ends_change_nothing(
 @given(reports, reports, st.data())
 @settings(max_examples=100, deadline=None)
 def test_mixed_reports_never_give_nonsense(
-    one: tuple[str, Captured], other: tuple[str, Captured], data: st.DataObject
+    one: tuple[str, ToolOutput], other: tuple[str, ToolOutput], data: st.DataObject
 ) -> None:
     lines = one[1].stdout.splitlines(keepends=True)[-40:]
     for line in data.draw(st.lists(st.sampled_from(other[1].stdout.splitlines(keepends=True)), max_size=4)):
@@ -120,7 +120,7 @@ def test_mixed_reports_never_give_nonsense(
 
 @given(reports, st.data())
 @settings(max_examples=200, deadline=None)
-def test_changed_bytes_never_give_nonsense(report: tuple[str, Captured], data: st.DataObject) -> None:
+def test_changed_bytes_never_give_nonsense(report: tuple[str, ToolOutput], data: st.DataObject) -> None:
     tool, captured = report
     raw = bytearray(captured.stdout)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -135,32 +135,32 @@ def test_changed_bytes_never_give_nonsense(report: tuple[str, Captured], data: s
 @settings(max_examples=100, deadline=None)
 def test_any_bytes_are_refused(data: bytes, tool: str) -> None:
     with pytest.raises(ParseError):
-        registry.load(tool).parse(Captured(data))
+        registry.load_tool(tool).parse(ToolOutput(data))
 
 
 FILED = [(tool, captured) for tool, all_ in GOOD.items() for captured in all_ if captured.files]
 
 
-def changed_file(captured: Captured, data: st.DataObject, change: Callable[[bytes], bytes]) -> Captured:
+def changed_file(captured: ToolOutput, data: st.DataObject, change: Callable[[bytes], bytes]) -> ToolOutput:
     name = data.draw(st.sampled_from(sorted(captured.files)))
     return replace(captured, files={**captured.files, name: change(captured.files[name])})
 
 
 @given(st.sampled_from(FILED), st.data())
 @settings(max_examples=100, deadline=None)
-def test_a_file_of_the_tool_that_was_cut(report: tuple[str, Captured], data: st.DataObject) -> None:
+def test_a_file_of_the_tool_that_was_cut(report: tuple[str, ToolOutput], data: st.DataObject) -> None:
     tool, captured = report
     cut = changed_file(captured, data, lambda whole: whole[: data.draw(st.integers(0, len(whole) - 1))])
     parsed = attempt(tool, cut)
     if tool == "jmeter":  # a list of samples without an end: a cut between two of them cannot be seen
         return
-    assert parsed is None or {key: row.value for key, row in table(parsed.rows).items()} == whole(tool, captured)
+    assert parsed is None or {key: row.value for key, row in table(parsed.measurements).items()} == whole(tool, captured)
 
 
 @given(st.sampled_from(FILED), st.data())
 @settings(max_examples=150, deadline=None)
 def test_a_file_of_the_tool_that_was_changed_never_gives_nonsense(
-    report: tuple[str, Captured], data: st.DataObject
+    report: tuple[str, ToolOutput], data: st.DataObject
 ) -> None:
     def change(read: bytes) -> bytes:
         lines = read.splitlines(keepends=True)

@@ -10,18 +10,18 @@ from tool_cases import FIXTURES, capture, check_sane, table
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.design.workload import Workload
 from loadbook.tools import registry, weighttp_forms
-from loadbook.tools.base import Captured, Parsed, Target
-from loadbook.tools.text import Form
+from loadbook.tools.base import ToolOutput, ParsedReport, Target
+from loadbook.tools.text import LinePattern
 
 WEB = Target("127.0.0.2", 8080)
-WEIGHTTP = registry.load("weighttp")
+WEIGHTTP = registry.load_tool("weighttp")
 
 
-def case(name: str) -> Captured:
+def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "weighttp" / f"{name}.json")
 
 
-def changed(name: str, *swaps: tuple[str, str]) -> Captured:
+def changed(name: str, *swaps: tuple[str, str]) -> ToolOutput:
     text = case(name).stdout.decode()
     for old, new in swaps:
         assert text.count(old) == 1, old
@@ -29,14 +29,14 @@ def changed(name: str, *swaps: tuple[str, str]) -> Captured:
     return replace(case(name), stdout=text.encode())
 
 
-def parsed(captured: Captured) -> Parsed:
+def parsed(captured: ToolOutput) -> ParsedReport:
     found = WEIGHTTP.parse(captured)
     check_sane(found)
     return found
 
 
-def values(captured: Captured) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(parsed(captured).rows).items()}
+def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
+    return {key: row.value for key, row in table(parsed(captured).measurements).items()}
 
 
 def load(**asked: object) -> Workload:
@@ -87,7 +87,7 @@ def test_version_is_read_or_told_from_the_help() -> None:
 def test_three_numbers_make_one_duration() -> None:
     assert values(case("0.4--ka_n200000_c50_t2"))["duration", "value"] == 1.989046
     assert values(case("0.4--ka_n1000_c1"))["duration", "value"] == 0.020395
-    rows = table(parsed(case("0.3--plain")).rows)
+    rows = table(parsed(case("0.3--plain")).measurements)
     assert rows["duration", "value"].text == "0 sec, 424 millisec and 448 microsec"
 
 
@@ -175,14 +175,14 @@ def test_a_report_that_contradicts_itself_or_is_cut_is_refused(name: str, swap: 
 def test_other_units_are_refused() -> None:
     data = case("0.5--mix500").stdout.replace(b'"us"', b'"ms"')
     with pytest.raises(ParseError, match=r"unexpected 'ms' as connect_times\.unit"):
-        WEIGHTTP.parse(Captured(data))
+        WEIGHTTP.parse(ToolOutput(data))
 
 
 def test_text_and_json_together_are_two_reports() -> None:
     with pytest.raises(ParseError, match="two reports in one"):
-        WEIGHTTP.parse(Captured(case("0.5--quiet").stdout + case("0.4--mix500").stdout))
+        WEIGHTTP.parse(ToolOutput(case("0.5--quiet").stdout + case("0.4--mix500").stdout))
 
 
-@pytest.mark.parametrize("form", weighttp_forms.TEXT, ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: Form) -> None:
-    assert form.whole.fullmatch(form.shows)
+@pytest.mark.parametrize("form", weighttp_forms.TEXT_PATTERNS, ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: LinePattern) -> None:
+    assert form.line_regex.fullmatch(form.example)

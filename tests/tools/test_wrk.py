@@ -10,17 +10,17 @@ from tool_cases import FIXTURES, capture, table
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.design.workload import Workload
 from loadbook.tools import registry, wrk_forms
-from loadbook.tools.base import Captured, Target
+from loadbook.tools.base import ToolOutput, Target
 
 WEB = Target("127.0.0.2", 8080)
-WRK = registry.load("wrk")
+WRK = registry.load_tool("wrk")
 
 
-def case(name: str) -> Captured:
+def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "wrk" / f"4.1.0--{name}.json")
 
 
-def changed(name: str, *swaps: tuple[str, str]) -> Captured:
+def changed(name: str, *swaps: tuple[str, str]) -> ToolOutput:
     text = case(name).stdout.decode()
     for old, new in swaps:
         assert text.count(old) == 1, old
@@ -28,8 +28,8 @@ def changed(name: str, *swaps: tuple[str, str]) -> Captured:
     return replace(case(name), stdout=text.encode(), argv=())
 
 
-def values(captured: Captured) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(WRK.parse(captured).rows).items()}
+def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
+    return {key: row.value for key, row in table(WRK.parse(captured).measurements).items()}
 
 
 def test_command_says_everything_asked() -> None:
@@ -123,7 +123,7 @@ def test_a_mean_that_its_column_cut_is_still_a_second() -> None:
 
 def test_a_negative_counter_is_a_wrapped_one() -> None:
     parsed = WRK.parse(changed("close_always", ("read 12490", "read -2147483640")))
-    assert table(parsed.rows)["errors_read", "count"].value == 2**31 + 8
+    assert table(parsed.measurements)["errors_read", "count"].value == 2**31 + 8
     assert "counter_wrapped" in dict(parsed.doubts)
 
 
@@ -154,7 +154,7 @@ def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str,
 
 def test_the_lua_block_must_be_there_when_the_command_asked_for_it() -> None:
     text = case("lua_clean").stdout.partition(b"loadbook-begin")[0]
-    assert ("latency", "p99.9") not in values(Captured(text))
+    assert ("latency", "p99.9") not in values(ToolOutput(text))
     with pytest.raises(ParseError, match="no line like 'loadbook-begin 1'"):
         WRK.parse(replace(case("lua_clean"), stdout=text))
 
@@ -177,6 +177,6 @@ def test_a_run_far_longer_than_asked_raises_the_clock() -> None:
     assert "clock" in dict(WRK.parse(late).doubts)
 
 
-@pytest.mark.parametrize("form", [*wrk_forms.FORMS, *wrk_forms.EXACT], ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: wrk_forms.Form) -> None:
-    assert form.whole.fullmatch(form.shows)
+@pytest.mark.parametrize("form", [*wrk_forms.LINE_PATTERNS, *wrk_forms.EXACT_PATTERNS], ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: wrk_forms.LinePattern) -> None:
+    assert form.line_regex.fullmatch(form.example)

@@ -10,18 +10,18 @@ from tool_cases import FIXTURES, capture, good, table
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.design.workload import Workload
 from loadbook.tools import registry, wrk2_forms
-from loadbook.tools.base import Captured, Target
+from loadbook.tools.base import ToolOutput, Target
 
 WEB = Target("127.0.0.2", 8080)
-WRK2 = registry.load("wrk2")
+WRK2 = registry.load_tool("wrk2")
 OPEN = {"tool": "wrk2", "model": "open", "rate_per_s": 2000.0}
 
 
-def case(name: str) -> Captured:
+def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "wrk2" / f"4.0.0--{name}.json")
 
 
-def changed(name: str, *swaps: tuple[str, str]) -> Captured:
+def changed(name: str, *swaps: tuple[str, str]) -> ToolOutput:
     text = case(name).stdout.decode()
     for old, new in swaps:
         assert text.count(old) == 1, old
@@ -29,8 +29,8 @@ def changed(name: str, *swaps: tuple[str, str]) -> Captured:
     return replace(case(name), stdout=text.encode())
 
 
-def values(captured: Captured) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(WRK2.parse(captured).rows).items()}
+def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
+    return {key: row.value for key, row in table(WRK2.parse(captured).measurements).items()}
 
 
 def test_command_says_everything_asked() -> None:
@@ -93,12 +93,12 @@ def test_spectra_are_samples_in_seconds() -> None:
 def test_without_its_option_only_the_row_of_latency_is_there() -> None:
     text = case("big_512k").stdout.decode()
     head, rest = text.split("  Latency Distribution")
-    short = Captured((head + rest[rest.index("  2989 requests") :]).encode())
+    short = ToolOutput((head + rest[rest.index("  2989 requests") :]).encode())
     got = values(short)
     assert {s for m, s in got if m == "latency_intended"} == {"mean", "sd", "max"}
     assert got["latency_intended", "mean"] == pytest.approx(1.38e-3) and ("offered_per_s", "value") not in got
     with pytest.raises(ParseError, match="no report of wrk but one of wrk2"):
-        registry.load("wrk").parse(short)
+        registry.load_tool("wrk").parse(short)
     with pytest.raises(ParseError, match="the latency distribution is not complete"):
         WRK2.parse(replace(short, argv=case("big_512k").argv))
 
@@ -131,13 +131,13 @@ def test_nothing_after_the_calibration_is_no_latency() -> None:
     ],
 )  # fmt: skip
 def test_the_rate_asked_for_is_read_as_wrk2_reads_it(words: tuple[str, ...], rate: float | None) -> None:
-    offered = wrk2_forms.offered(("wrk2", *words, "http://h/"))
+    offered = wrk2_forms.offered_rate(("wrk2", *words, "http://h/"))
     assert (offered and offered[0]) == rate
 
 
 def test_the_timeout_counter_is_no_number_of_requests() -> None:
     parsed = WRK2.parse(case("server_killed_midrun"))
-    rows = table(parsed.rows)
+    rows = table(parsed.measurements)
     assert rows["errors_timeout", "count"].value == 20 and ("errors", "count") not in rows
     assert "timeouts_weighted" in dict(parsed.doubts)
 
@@ -174,6 +174,6 @@ def test_more_latencies_than_requests_are_refused() -> None:
         WRK2.parse(changed("big_512k", *swaps))
 
 
-@pytest.mark.parametrize("form", wrk2_forms.BLOCK, ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: wrk2_forms.Form) -> None:
-    assert form.whole.fullmatch(form.shows)
+@pytest.mark.parametrize("form", wrk2_forms.BLOCK_PATTERNS, ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: wrk2_forms.LinePattern) -> None:
+    assert form.line_regex.fullmatch(form.example)

@@ -12,7 +12,7 @@ from pathlib import Path
 from loadbook.core.errors import ParseError
 from loadbook.core.metrics import METRICS
 from loadbook.tools import registry
-from loadbook.tools.base import Captured, Measurement, Parsed
+from loadbook.tools.base import ToolOutput, Measurement, ParsedReport
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 Key = tuple[str, str]
@@ -23,7 +23,7 @@ def cases(tool: str) -> list[Path]:
     return sorted((FIXTURES / tool).glob("*.json"))
 
 
-def capture(expected: Path) -> Captured:
+def capture(expected: Path) -> ToolOutput:
     """Return the capture that belongs to an expectation file."""
     read = {
         s: p.read_bytes() for s in ("stdout", "stderr", "cmd", "rc") if (p := expected.with_suffix(f".{s}")).exists()
@@ -32,7 +32,7 @@ def capture(expected: Path) -> Captured:
     ours = {f"{expected.stem}.{s}" for s in ("stdout", "stderr", "cmd", "rc", "json")}
     own = {p for p in expected.parent.glob(f"{expected.stem}.*") if p.name not in ours}
     files = {p.name.removeprefix(f"{expected.stem}."): p.read_bytes() for p in sorted(own)}
-    return Captured(read["stdout"], read.get("stderr", b""), int(read.get("rc", b"0")), argv, files)
+    return ToolOutput(read["stdout"], read.get("stderr", b""), int(read.get("rc", b"0")), argv, files)
 
 
 def good(tool: str) -> list[Path]:
@@ -48,22 +48,22 @@ def table(rows: Iterable[Measurement]) -> dict[Key, Measurement]:
     return found
 
 
-def check_sane(parsed: Parsed) -> None:
+def check_sane(parsed: ParsedReport) -> None:
     """Assert what holds for rows of any report whatever: finite, known metrics, their units, no negative number."""
-    for row in table(parsed.rows).values():
+    for row in table(parsed.measurements).values():
         assert math.isfinite(row.value) and row.value >= 0, row
         assert row.unit == METRICS[row.metric].unit, row
         assert row.statistic != "count" or row.unit != "1" or float(row.value).is_integer(), row
-    values = {key[0]: row.value for key, row in table(parsed.rows).items() if key[1] in ("count", "value")}
+    values = {key[0]: row.value for key, row in table(parsed.measurements).items() if key[1] in ("count", "value")}
     assert values.get("ok", 0) <= values["requests"]
     if values["requests"] == 0:
-        assert not [row for row in parsed.rows if row.unit == "s" and row.metric != "duration"]
+        assert not [row for row in parsed.measurements if row.unit == "s" and row.metric != "duration"]
 
 
-def attempt(tool: str, captured: Captured) -> Parsed | None:
+def attempt(tool: str, captured: ToolOutput) -> ParsedReport | None:
     """Return what a parser makes of an input, checked to be sane; None if it refused with a ParseError."""
     try:
-        parsed = registry.load(tool).parse(captured)
+        parsed = registry.load_tool(tool).parse(captured)
     except ParseError as error:
         assert error.tool == tool and error.reason and error.line >= 0
         return None
@@ -71,6 +71,6 @@ def attempt(tool: str, captured: Captured) -> Parsed | None:
     return parsed
 
 
-def with_stdout(captured: Captured, lines: Iterable[bytes]) -> Captured:
+def with_stdout(captured: ToolOutput, lines: Iterable[bytes]) -> ToolOutput:
     """Return the capture with other lines of stdout."""
     return replace(captured, stdout=b"".join(lines))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.hosts.monitors import sampler_job
-from loadbook.traces.sampler import coverage, parse
+from loadbook.traces.sampler import coverage, parse_sampler
 
 CAPTURES = {p.stem: p.read_bytes() for p in Path("tests/fixtures/hosts").glob("sampler-*.txt")}
 LOAD = CAPTURES["sampler-load"]
@@ -35,7 +35,7 @@ def values(traces, metric: str, item: str = "all") -> list[float]:
 
 
 def test_a_real_capture_of_a_busy_host():
-    traces = parse(LOAD)
+    traces = parse_sampler(LOAD)
     check(traces)
     assert [p.name for p in traces.problems] == ["process_gone"] * 3
     assert len(traces.times) == 12
@@ -54,7 +54,7 @@ def test_a_real_capture_of_a_busy_host():
 
 @pytest.mark.parametrize("name", sorted(CAPTURES))
 def test_the_capture_of_every_shell_is_read(name):
-    traces = parse(CAPTURES[name])
+    traces = parse_sampler(CAPTURES[name])
     check(traces)
     assert {p.name for p in traces.problems} <= {"process_gone"}
     assert coverage(traces, traces.times[0], traces.times[-1]) == pytest.approx(1.0)
@@ -62,11 +62,11 @@ def test_the_capture_of_every_shell_is_read(name):
 
 @pytest.mark.parametrize("shell", [["dash"], ["bash", "--posix"], ["busybox", "sh"]])
 def test_the_sampler_is_bounded_and_watches_late_processes(shell, tmp_path):
-    job = sampler_job("m", interval_s=0.05, limit_s=0.2, watch=[("me", "pid"), ("never", "none")])
+    job = sampler_job("m", interval_s=0.05, limit_s=0.2, processes=[("me", "pid"), ("never", "none")])
     (tmp_path / "pid").write_text("1 and more\n")
     step = [*shell, *job.steps[0][1:]]
     done = subprocess.run(step, cwd=tmp_path, capture_output=True, timeout=20, check=True)
-    traces = parse(done.stdout)
+    traces = parse_sampler(done.stdout)
     check(traces)
     assert len(traces.times) >= 4
     assert any(row["item"] == "me:1" for row in traces.rows)
@@ -74,8 +74,8 @@ def test_the_sampler_is_bounded_and_watches_late_processes(shell, tmp_path):
 
 
 def test_a_torn_last_sample_is_told_and_left_out():
-    whole = len(parse(LOAD).times)
-    torn = parse(LOAD[:-40])
+    whole = len(parse_sampler(LOAD).times)
+    torn = parse_sampler(LOAD[:-40])
     check(torn)
     assert len(torn.times) == whole - 1
     assert "torn_sample" in [p.name for p in torn.problems]
@@ -84,7 +84,7 @@ def test_a_torn_last_sample_is_told_and_left_out():
 def test_a_gap_makes_a_problem_and_no_rate():
     blocks = LOAD.split(b"@ ")
     gap = b"@ ".join([*blocks[:3], *blocks[8:]])
-    traces = parse(gap)
+    traces = parse_sampler(gap)
     check(traces)
     assert len(values(traces, "cpu_busy")) == len(traces.times) - 2
     assert "gap" in [p.name for p in traces.problems]
@@ -93,7 +93,7 @@ def test_a_gap_makes_a_problem_and_no_rate():
 
 def test_a_counter_that_went_back_makes_a_problem_and_no_rate():
     wrapped = LOAD.replace(b"    lo: 83466", b"    lo: 3466", 5).replace(b"    lo: 3466", b"    lo: 83466", 4)
-    traces = parse(wrapped)
+    traces = parse_sampler(wrapped)
     check(traces)
     assert "counter_went_back" in [p.name for p in traces.problems]
     assert len(values(traces, "net_rx", "lo")) == len(traces.times) - 2
@@ -103,7 +103,7 @@ def test_a_counter_that_went_back_makes_a_problem_and_no_rate():
     "data", [b"", b"sh: 1: getconf: not found\n", b"loadbook-sampler 2 1 2 3 4 5\n", b"\xff" * 100]
 )
 def test_what_is_no_capture_is_told(data):
-    traces = parse(data)
+    traces = parse_sampler(data)
     assert (traces.rows, [p.name for p in traces.problems]) == ([], ["no_sampler_output"])
     assert coverage(traces, 0, 1) == 0
 
@@ -124,12 +124,12 @@ def test_mutated_captures_never_raise_and_never_lie(data):
                 )
             case "swap":
                 text[at : at + 1] = data.draw(st.sampled_from([b"0", b"9", b" ", b"\0", b":", b"-", b"e"]))
-    check(parse(bytes(text)))
+    check(parse_sampler(bytes(text)))
 
 
 @given(st.binary(max_size=400))
 def test_any_bytes_after_a_header_are_survived(data):
-    check(parse(b"loadbook-sampler 1 1000.5 10.0 100 4096 0.25\n" + data))
+    check(parse_sampler(b"loadbook-sampler 1 1000.5 10.0 100 4096 0.25\n" + data))
 
 
 def test_time_that_is_less_than_a_tick_counts_where_the_kernel_tells_it():
@@ -137,9 +137,9 @@ def test_time_that_is_less_than_a_tick_counts_where_the_kernel_tells_it():
     sample = "@ {n} httpd:7\n{up} 50.0\ncpu  {n} 0 0 {n} 0 0 0 0\n{stat}\n{ns} 0 1\n."
     lines = [sample.format(n=n, up=100 + n / 4, stat=stat, ns=5_000_000 * n) for n in range(4)]
     text = "\n".join(["loadbook-sampler 1 1000.0 100.0 100 4096 0.25", *lines, ""])
-    traces = parse(text.encode())
+    traces = parse_sampler(text.encode())
     check(traces)
     assert not traces.problems
     assert values(traces, "process_cpu", "httpd:7") == pytest.approx([0.02] * 3)
-    older = parse("\n".join(line for line in text.splitlines() if not line.endswith(" 0 1")).encode())
+    older = parse_sampler("\n".join(line for line in text.splitlines() if not line.endswith(" 0 1")).encode())
     assert values(older, "process_cpu", "httpd:7") == [0.0] * 3

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loadbook.traces import kinds, rrd
-from loadbook.traces.base import MAX_SAID, UNITS, Problem, Traces, brief
+from loadbook.traces.base import MAX_REPEATED_PROBLEMS, UNITS, Problem, Traces, limit_repeats
 
 FOLDER = Path("tests/fixtures/traces")
 FILES = {p.name: p.read_bytes() for p in FOLDER.iterdir() if p.is_file()}
@@ -19,7 +19,7 @@ RRD = {p.name: p.read_bytes() for p in (FOLDER / "rrd").iterdir()}
 MEMORY = {name: data for name, data in RRD.items() if "memory" in name}
 CPU = {name: data for name, data in RRD.items() if "cpu" in name and name.endswith(".txt")}
 SHARES = ("cpu_busy", "cpu_user", "cpu_system", "cpu_iowait", "cpu_steal")
-READABLE = [name for name in FILES if kinds.detect(FILES[name]) in kinds.KINDS]
+READABLE = [name for name in FILES if kinds.detect_format(FILES[name]) in kinds.FORMATS]
 
 
 def check(traces: Traces) -> None:
@@ -40,19 +40,19 @@ def values(traces: Traces, metric: str, item: str = "all") -> list[float]:
 
 
 def read(name: str) -> Traces:
-    kind = kinds.detect(FILES[name])
+    kind = kinds.detect_format(FILES[name])
     assert kind is not None
-    return kinds.read(kind, {name: FILES[name]})
+    return kinds.read_traces(kind, {name: FILES[name]})
 
 
 def test_every_capture_is_recognised_by_what_is_in_it():
-    known = {name: kinds.detect(data) for name, data in FILES.items()}
+    known = {name: kinds.detect_format(data) for name, data in FILES.items()}
     assert known["12.6.1--sa.dat"] == "sysstat"
     assert known["sar-12.6.1--text.txt"] is None
     assert {kind for name, kind in known.items() if name.startswith("sadf")} == {"sadf-json", "sadf-csv"}
     assert {kind for name, kind in known.items() if name.startswith("node")} == {"node-exporter"}
-    assert {kinds.detect(data) for data in RRD.values()} == {"rrd"}
-    assert kinds.kinds_in({"a": b"nothing", **CPU}) == {None: ["a"], "rrd": sorted(CPU)}
+    assert {kinds.detect_format(data) for data in RRD.values()} == {"rrd"}
+    assert kinds.files_by_format({"a": b"nothing", **CPU}) == {None: ["a"], "rrd": sorted(CPU)}
 
 
 def test_sadf_json_with_everything():
@@ -121,7 +121,7 @@ def test_other_forms_of_prometheus_text():
             f'{{__name__="node_cpu",cpu="cpu0",mode="user",x="a\\"}}b"}} {user} {t}.5',
             f'node_cpu{{mode="idle",cpu="cpu0"}} {t} {t}.5',
         ]
-    traces = kinds.read("node-exporter", {"x": "\n".join([*lines, "# EOF", "junk junk junk junk"]).encode()})
+    traces = kinds.read_traces("node-exporter", {"x": "\n".join([*lines, "# EOF", "junk junk junk junk"]).encode()})
     check(traces)
     assert values(traces, "cpu_busy", "cpu0") == [0.2]
     assert {p.name for p in traces.problems} == {"counter_went_back", "unreadable_line"}
@@ -130,35 +130,35 @@ def test_other_forms_of_prometheus_text():
 def test_a_gap_is_a_gap():
     kept = [line for line in FILES["sadf-12.6.1--all.csv"].decode().splitlines() if "06:11:46" not in line]
     longer = "\n".join(line.replace("vm;1;2026-11-22 06:11:47", "vm;60;2026-11-22 06:11:47") for line in kept)
-    traces = kinds.read("sadf-csv", {"x": longer.encode()})
+    traces = kinds.read_traces("sadf-csv", {"x": longer.encode()})
     check(traces)
     assert "gap" in {p.name for p in traces.problems}
     assert 1795327907.0 not in {r["t"] for r in traces.rows if r["metric"].startswith(("cpu", "net"))}
 
 
 def test_rrd_fields_of_several_files_make_one_trace():
-    memory = kinds.read("rrd", MEMORY)
+    memory = kinds.read_traces("rrd", MEMORY)
     check(memory)
     assert memory.interval_s == 1 and not memory.problems
     assert values(memory, "memory_total")[0] == pytest.approx(25276510208)
-    fetched, exported = kinds.read("rrd", CPU), kinds.read("rrd", {"x": RRD["xport-cpu-eth0.xml"]})
+    fetched, exported = kinds.read_traces("rrd", CPU), kinds.read_traces("rrd", {"x": RRD["xport-cpu-eth0.xml"]})
     check(fetched), check(exported)
     assert values(fetched, "cpu_busy") == values(exported, "cpu_busy")
     assert values(fetched, "cpu_user")[1] == pytest.approx(130 / (130 + 29 + 2))
     assert max(values(exported, "net_rx", "eth0")) == pytest.approx(3190)
-    assert values(kinds.read("rrd", {"x": RRD["xport-no-times.xml"]}), "cpu_user")
+    assert values(kinds.read_traces("rrd", {"x": RRD["xport-no-times.xml"]}), "cpu_user")
 
 
 def test_a_dump_says_what_a_fetch_says():
     name = "vm-cpu-user-d"
-    dumped, fetched = (dict(rrd._read(f, RRD[f].decode(), [])) for f in (f"{name}.xml", f"{name}.txt"))
+    dumped, fetched = (dict(rrd._read_file(f, RRD[f].decode(), [])) for f in (f"{name}.xml", f"{name}.txt"))
     assert {t: v for t, v in dumped["cpu", "user"].items() if t in fetched["cpu", "user"]} == fetched["cpu", "user"]
 
 
 def test_what_files_lack_is_told():
-    lonely = kinds.read("rrd", {"vm-cpu-user-d.txt": RRD["vm-cpu-user-d.txt"]})
+    lonely = kinds.read_traces("rrd", {"vm-cpu-user-d.txt": RRD["vm-cpu-user-d.txt"]})
     assert [p.name for p in lonely.problems] == ["fields_missing"] and "cpu.user" in lonely.problems[0].message
-    renamed = kinds.read("rrd", {"mine.txt": RRD["vm-cpu-user-d.txt"]})
+    renamed = kinds.read_traces("rrd", {"mine.txt": RRD["vm-cpu-user-d.txt"]})
     assert [p.name for p in renamed.problems] == ["unknown_field", "too_few_samples"]
 
 
@@ -166,7 +166,7 @@ def test_what_files_lack_is_told():
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.999])
 def test_a_torn_file_gives_its_whole_samples(name, share):
     data = FILES[name]
-    torn = kinds.read(kinds.detect(data) or "", {name: data[: int(len(data) * share)]})
+    torn = kinds.read_traces(kinds.detect_format(data) or "", {name: data[: int(len(data) * share)]})
     check(torn)
     whole = {(r["t"], r["metric"], r["item"]): r["value"] for r in read(name).rows}
     last = max(torn.times, default=0.0)
@@ -180,14 +180,14 @@ def test_mutated_files_never_raise(name, junk, at, cut):
     data = FILES.get(name) or RRD[name]
     start = int(at * len(data))
     broken = data[:start] + junk + data[start + int(cut * len(data)) :]
-    for kind in {kinds.detect(data), kinds.detect(broken)} & set(kinds.KINDS):
-        check(kinds.read(str(kind), {name: broken}))
+    for kind in {kinds.detect_format(data), kinds.detect_format(broken)} & set(kinds.FORMATS):
+        check(kinds.read_traces(str(kind), {name: broken}))
 
 
 @settings(deadline=None)
-@given(st.binary(max_size=300), st.sampled_from(sorted(kinds.KINDS)))
+@given(st.binary(max_size=300), st.sampled_from(sorted(kinds.FORMATS)))
 def test_junk_is_a_problem_whatever_reads_it(data, kind):
-    traces = kinds.read(kind, {"x": data})
+    traces = kinds.read_traces(kind, {"x": data})
     check(traces)
     assert traces.problems
 
@@ -205,15 +205,15 @@ def test_junk_is_a_problem_whatever_reads_it(data, kind):
     ],
 )
 def test_hostile_files(data):
-    kind = kinds.detect(data)
-    assert kind in kinds.KINDS
-    traces = kinds.read(kind, {"vm-cpu-user-d.xml": data})
+    kind = kinds.detect_format(data)
+    assert kind in kinds.FORMATS
+    traces = kinds.read_traces(kind, {"vm-cpu-user-d.xml": data})
     check(traces)
     assert traces.problems and not traces.rows
 
 
 def test_many_problems_of_one_name_are_said_once():
-    said = brief([Problem("gap", f"{n}") for n in range(100)] + [Problem("other", "x")])
-    assert Counter(p.name for p in said) == {"gap": MAX_SAID, "other": 1}
-    assert said[MAX_SAID - 1].message == "19; and 80 more"
-    assert len(brief([Problem("gap", "x")] * MAX_SAID)) == MAX_SAID
+    said = limit_repeats([Problem("gap", f"{n}") for n in range(100)] + [Problem("other", "x")])
+    assert Counter(p.name for p in said) == {"gap": MAX_REPEATED_PROBLEMS, "other": 1}
+    assert said[MAX_REPEATED_PROBLEMS - 1].message == "19; and 80 more"
+    assert len(limit_repeats([Problem("gap", "x")] * MAX_REPEATED_PROBLEMS)) == MAX_REPEATED_PROBLEMS

@@ -127,17 +127,17 @@ def published_trials(layout: Any) -> list[str]:
 
     found = []
     for folder in sorted(layout.run(STUDY, layout.runs(STUDY)[-1]).trials.glob("*")):
-        assert not manifest.changed_files(folder, manifest.read(folder))
+        assert not manifest.changed_files(folder, manifest.read_trial(folder))
         found.append(folder.name)
     return found
 
 
 def states_of(layout: Any) -> dict[str, str]:
-    from loadbook.records.ledger import read_ledger, states
+    from loadbook.records.ledger import read_ledger, trial_states
     from recorded import STUDY
 
     paths = layout.run(STUDY, layout.runs(STUDY)[-1])
-    return {trial: state.status for trial, state in states(read_ledger(paths.ledger)).items()}
+    return {trial: state.status for trial, state in trial_states(read_ledger(paths.ledger)).items()}
 
 
 def ingest_on_a_full_disk(folder: Path, place: str, nth: str) -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from loadbook.hosts.lab import Lab
 from loadbook.records import manifest
 from loadbook.records.layout import Layout, RunPaths
-from loadbook.records.ledger import read_ledger, states
+from loadbook.records.ledger import read_ledger, trial_states
 from loadbook.records.manifest import TrialRecord
 from loadbook.trials.api import run_study
 from loadbook.trials.ingest import ingest
@@ -180,7 +180,7 @@ class Ran:
     @property
     def ends(self) -> list[tuple[str, str]]:
         """Status and reason of every trial in the ledger, in order."""
-        return [(str(s.status), str(s.reason)) for _, s in sorted(states(read_ledger(self.paths.ledger)).items())]
+        return [(str(s.status), str(s.reason)) for _, s in sorted(trial_states(read_ledger(self.paths.ledger)).items())]
 
     @property
     def folders(self) -> list[Path]:
@@ -189,7 +189,7 @@ class Ran:
 
     @property
     def records(self) -> list[TrialRecord]:
-        return [manifest.read(folder) for folder in self.folders]
+        return [manifest.read_trial(folder) for folder in self.folders]
 
     def table(self, name: str) -> list[dict]:
         """Rows of one of the five tables, made now."""

@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 
 from loadbook.design.plan import make_plan
-from loadbook.hosts.tape import question
+from loadbook.hosts.tape import call_key
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.trials.dry_run import dry_run
-from loadbook.trials.dry_steps import CLOCK, RUN, TRIAL, Step, attempt_steps
+from loadbook.trials.dry_steps import CLOCK, RUN, TRIAL, DryRunStep, attempt_steps
 from loadbook.trials.studies import load_study
 
 MAKING = ("env", "go")
@@ -24,19 +24,19 @@ BUILDING = (": loadbook builds", ": loadbook unpacks", ": loadbook places")
 def run_held_to_dry_run(layout: Layout, study: str, paths: RunPaths) -> None:
     """Assert that each host was asked what the dry run shows, once for the run and in each of its trials."""
     plan = make_plan(load_study(layout, study))
-    bench, parts = dry_run(layout, plan, paths.hosts)
-    assert bench is not None
-    assert not [part.lacks for part in parts if part.lacks]
-    for alias, host in bench.hosts.items():
+    testbed, parts = dry_run(layout, plan, paths.hosts_toml)
+    assert testbed is not None
+    assert not [part.missing for part in parts if part.missing]
+    for alias, host in testbed.hosts.items():
         once = [phase for part in (parts[0], parts[-1]) for phase in part.phases]
         hold(questions(once, alias, host.workdir), tape(paths.raw / f"answers-{alias}"), f"{alias}, once")
         for trial in plan.trials:
             phases = [
                 (
                     title,
-                    [step._replace(words=tuple(w.replace(TRIAL, trial.trial) for w in step.words)) for step in steps],
+                    [step._replace(words=tuple(w.replace(TRIAL, trial.trial) for w in step.args)) for step in steps],
                 )
-                for title, steps in attempt_steps(bench, trial.treatment)
+                for title, steps in attempt_steps(testbed, trial.treatment)
             ]
             seen = tape(paths.trial(trial.trial) / f"answers-{alias}")
             hold(questions(phases, alias, host.workdir), seen, f"{alias}, {trial.treatment}")
@@ -50,22 +50,22 @@ def hold(shown: set[tuple[str, ...]], seen: set[tuple[str, ...]], where: str) ->
     assert not lacking, f"{where}: shown and not asked: {lacking}"
 
 
-def questions(phases: list[tuple[str, list[Step]]], alias: str, workdir: str) -> set[tuple[str, ...]]:
+def questions(phases: list[tuple[str, list[DryRunStep]]], alias: str, workdir: str) -> set[tuple[str, ...]]:
     """Return what is asked of a host, as a tape keeps it."""
     own = [step for _, steps in phases for step in steps if step.alias == alias]
     return {words for step in own if (words := asked(step, workdir))}
 
 
-def asked(step: Step, workdir: str) -> tuple[str, ...] | None:
+def asked(step: DryRunStep, workdir: str) -> tuple[str, ...] | None:
     """Return a step as a tape keeps it, None for what no tape keeps."""
-    words = step.words
+    words = step.args
     if words == CLOCK:
         return ("clock",)
-    if step.call not in CALLS:
+    if step.action not in CALLS:
         return None
-    if step.call == "http":
+    if step.action == "http":
         words = (words[0].partition("://")[2],)
-    return plain(question(CALLS[step.call], words, workdir, RUN))
+    return plain(call_key(CALLS[step.action], words, workdir, RUN))
 
 
 def plain(words: tuple[str, ...]) -> tuple[str, ...]:

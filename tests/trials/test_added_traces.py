@@ -16,7 +16,7 @@ from loadbook.records.layout import Layout
 from loadbook.records.rundata import RunData, load_run
 from loadbook.records.verify import verify_run
 from loadbook.trials.ingest import ingest
-from loadbook.trials.trace_files import exported, read_files
+from loadbook.trials.trace_files import sadf_json, read_metric_files
 from recorded import STUDY, copy_recorded_run, run_of
 
 FIXTURES = Path("tests/fixtures/traces").absolute()
@@ -33,7 +33,7 @@ def layout(tmp_path, monkeypatch) -> Layout:
 
 def records(layout: Layout) -> list[manifest.TrialRecord]:
     folders = [*(run_of(layout) / "trials").iterdir(), *(run_of(layout) / "failed").glob("*")]
-    return [record for folder in sorted(folders) if (record := manifest.read(folder)).window]
+    return [record for folder in sorted(folders) if (record := manifest.read_trial(folder)).window]
 
 
 def sar_of(layout: Layout, path: Path, shift_s: float = 0.0) -> Path:
@@ -116,7 +116,7 @@ def test_another_machine_needs_a_role(layout, tmp_path):
 def test_a_changed_file_is_not_used_and_found(layout, tmp_path):
     added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web")
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
-    kept = next(paths.added.iterdir())
+    kept = next(paths.added_files.iterdir())
     kept.write_bytes(kept.read_bytes().replace(b"60.00", b"10.00"))
     ingest(paths)
     data = tables(layout)
@@ -124,7 +124,7 @@ def test_a_changed_file_is_not_used_and_found(layout, tmp_path):
     assert [(f.kind, f.path) for f in verify_run(paths).findings] == [("changed", kept)]
     kept.unlink()
     assert [(f.kind, f.path) for f in verify_run(paths).findings] == [("missing", kept)]
-    (paths.added / "stranger").write_text("x")
+    (paths.added_files / "stranger").write_text("x")
     assert {f.kind for f in verify_run(paths).findings} == {"missing", "extra"}
 
 
@@ -142,20 +142,20 @@ def test_files_that_hold_nothing_change_nothing(layout, tmp_path):
     ):
         with pytest.raises(error, match=said):
             added(layout, *words, "--host", "web")
-    assert paths.ledger.read_bytes() == before and not paths.added.exists()
+    assert paths.ledger.read_bytes() == before and not paths.added_files.exists()
 
 
 @pytest.mark.skipif(shutil.which("sadf") is None, reason="sysstat is not installed")
 def test_binary_data_are_kept_beside_their_text(layout):
     binary = FIXTURES / "12.6.1--sa.dat"
-    given = read_files([binary])
-    assert [(g.kind, list(g.read), list(g.kept)) for g in given] == [
+    given = read_metric_files([binary])
+    assert [(g.kind, list(g.read), list(g.originals)) for g in given] == [
         ("sadf-json", ["12.6.1--sa.dat.json"], [binary.name])
     ]
     assert len(given[0].traces.times) == 6
     added(layout, binary, "--host", "web")
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
-    assert sorted(p.name for p in paths.added.iterdir()) == ["1-12.6.1--sa.dat.json", "2-12.6.1--sa.dat"]
+    assert sorted(p.name for p in paths.added_files.iterdir()) == ["1-12.6.1--sa.dat.json", "2-12.6.1--sa.dat"]
     assert not verify_run(paths).findings
 
 
@@ -164,7 +164,7 @@ def test_binary_data_that_sadf_cannot_read(tmp_path):
     torn = tmp_path / "sa.dat"
     torn.write_bytes((FIXTURES / "12.6.1--sa.dat").read_bytes()[:200])
     with pytest.raises(DataError, match="sadf could not read"):
-        exported(torn)
+        sadf_json(torn)
 
 
 def test_a_reader_that_is_asked_for_by_name(layout, tmp_path):

@@ -16,8 +16,8 @@ from rude import Ran, Rig, home_for_fakes
 
 from labs import own_lab
 from loadbook.hosts import sshd
-from loadbook.tools.base import REPORT_BYTES
-from loadbook.trials.load import Load
+from loadbook.tools.base import MAX_REPORT_BYTES
+from loadbook.trials.load import LoadJobs
 from memory import MEASURED
 from recorded import with_studies
 from waiting import wait_until
@@ -52,24 +52,24 @@ def test_a_gigabyte_of_output_is_cut_fails_the_trial_and_costs_no_memory(rig, re
     assert status == "tool_failed"
     (there,) = [int(word.replace(",", "")) for word in reason.split() if word.startswith("1,07")]
     assert there > GIB
-    assert f"stdout-driver has {there:,} bytes: only the first {REPORT_BYTES:,} are kept" in reason
-    assert (folder / "stdout-driver").stat().st_size == REPORT_BYTES
+    assert f"stdout-driver has {there:,} bytes: only the first {MAX_REPORT_BYTES:,} are kept" in reason
+    assert (folder / "stdout-driver").stat().st_size == MAX_REPORT_BYTES
     assert (folder / "stdout-driver").read_bytes().startswith(b"Running 1s test")
     assert max(peaks) < MAX_RSS_BYTES
-    record_property("seen", f"tool_failed, {REPORT_BYTES:,} bytes kept; at most {max(peaks) // 10**6} MB of memory")
+    record_property("seen", f"tool_failed, {MAX_REPORT_BYTES:,} bytes kept; at most {max(peaks) // 10**6} MB of memory")
 
 
 @pytest.mark.fault(9)
 @pytest.mark.parametrize("jump_s", [30.0, -3600.0])
 def test_a_jump_of_our_clock_spoils_the_times_of_the_trial_and_no_duration(rig, monkeypatch, jump_s, record_property):
-    real, jumped, before = time.time, [0.0], Load.wait
+    real, jumped, before = time.time, [0.0], LoadJobs.wait
 
     def wait(load, host):
         jumped[0] = jump_s  # not the machine's clock: what this process is told
         before(load, host)
 
     monkeypatch.setattr(time, "time", lambda: real() + jumped[0])
-    monkeypatch.setattr(Load, "wait", wait)
+    monkeypatch.setattr(LoadJobs, "wait", wait)
     begun = time.monotonic()
     ran = rig.run(WRK)
     assert time.monotonic() - begun < 30
@@ -198,9 +198,9 @@ def test_a_gap_in_a_trace_stays_a_gap(rig):
 @pytest.mark.long
 def test_tools_speak_c_and_utc_whatever_the_login_speaks(tmp_path, monkeypatch, record_property):
     german = '"LC_ALL=de_DE.UTF-8" "LANG=de_DE.UTF-8" "LC_NUMERIC=de_DE.UTF-8" "TZ=Asia/Kolkata"'
-    config = sshd.CONFIG.replace('SetEnv "JMETER_HOME={jmeter}"', f'SetEnv "JMETER_HOME={{jmeter}}" {german}')
-    assert config != sshd.CONFIG
-    monkeypatch.setattr(sshd, "CONFIG", config)
+    config = sshd.CONFIG_TEMPLATE.replace('SetEnv "JMETER_HOME={jmeter}"', f'SetEnv "JMETER_HOME={{jmeter}}" {german}')
+    assert config != sshd.CONFIG_TEMPLATE
+    monkeypatch.setattr(sshd, "CONFIG_TEMPLATE", config)
     with home_for_fakes(tmp_path / "fakes") as bin_, own_lab() as lab:
         rig = Rig(lab, bin_, with_studies(tmp_path / "home"))
         rig.fake("wrk", f'env >{bin_}/seen; date >>{bin_}/seen; exec "$real" "$@"')

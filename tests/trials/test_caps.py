@@ -11,13 +11,13 @@ import pytest
 from commands import exit_code
 from loadbook.core.errors import StudyError, ToolError
 from loadbook.design.plan import make_plan
-from loadbook.design.sharing import share
+from loadbook.design.sharing import split_load
 from loadbook.design.study_file import read_study
 from loadbook.design.workload import Workload
 from loadbook.hosts.inventory import read_hosts
 from loadbook.tools import registry
 from loadbook.tools.base import Target
-from loadbook.trials.caps import must_be_allowed
+from loadbook.trials.caps import check_load_allowed
 
 pytestmark = pytest.mark.fault(56)
 STUDY = """
@@ -84,7 +84,7 @@ def refused(tmp_path: Path, treatments: str = "", load: str = "", model: str = "
     study.write_text(STUDY.format(tool=tool, model=model, load=load, treatments=treatments))
     inventory.write_text(HOSTS.format(**{"top": "", "lb1": "", "web1": "", "web2": ""} | hosts))
     try:
-        must_be_allowed(make_plan(read_study(study), subset), read_hosts(inventory), inventory, lab=lab)
+        check_load_allowed(make_plan(read_study(study), subset), read_hosts(inventory), inventory, lab=lab)
     except StudyError as error:
         assert error.exit_code == 2
         assert str(inventory) in error.message
@@ -143,7 +143,7 @@ def test_a_load_of_requests_may_last_until_it_counts_as_hung(tmp_path):
 def test_shares_of_several_drivers_are_never_more_than_the_whole():
     work = Workload(tool="httperf", model="open", rate_per_s=1001, connections=97, requests=1009)
     for count in range(1, 12):
-        shares = share(work, [f"load{k}" for k in range(count)]).values()
+        shares = split_load(work, [f"load{k}" for k in range(count)]).values()
         assert sum(s.connections for s in shares) == 97
         assert sum(s.rate_per_s for s in shares) == pytest.approx(1001, abs=1e-9)
         assert sum(s.requests for s in shares) == 1009
@@ -180,7 +180,7 @@ PATHS = ["//evil.example/", "/@evil.example/", "/\\evil.example", "/user:word@ev
 
 @pytest.mark.parametrize(("name", "path"), [*itertools.product(["wrk", "ab", "h2load", "weighttp"], PATHS)])
 def test_no_path_aims_a_load_elsewhere(name, path):
-    tool = registry.load(name)
+    tool = registry.load_tool(name)
     given = {"requests": 1000} if name in ("weighttp",) else {}
     argv = tool.command(Workload(tool=name, path=path, connections=10, **given), Target("192.0.2.1", 8080), 10)
     urls = [word for word in argv if "://" in word and not word.startswith("-")]
@@ -205,7 +205,7 @@ def test_a_path_that_is_none_is_refused(path):
      ("jmeter", ["-Dhttp.proxyHost=evil.example"]), ("jmeter", ["-Jhost=evil.example"])],
 )  # fmt: skip
 def test_no_further_option_aims_a_load_elsewhere(name, extra):
-    tool, given = registry.load(name), {"requests": 1000} if name == "weighttp" else {}
+    tool, given = registry.load_tool(name), {"requests": 1000} if name == "weighttp" else {}
     if name == "httperf":
         given = {"model": "open", "rate_per_s": 10}
     with pytest.raises(ToolError, match=r"workload\.extra has"):

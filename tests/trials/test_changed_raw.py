@@ -10,7 +10,7 @@ from loadbook.core.errors import DataError
 from loadbook.records.ledger import Ledger, read_ledger
 from loadbook.records.manifest import FileRecord, sha256_file
 from loadbook.records.schema import read_table
-from loadbook.records.verify import own_files, verify_run
+from loadbook.records.verify import run_file_checksums, verify_run
 from loadbook.trials.ingest import ingest
 from recorded import STUDY, copy_recorded_run
 
@@ -30,7 +30,7 @@ def paths(tmp_path):
                 places = (paths.trials / trial, paths.failed / f"{trial}-attempt{attempt}")
                 fields["sha256"] = sha256_file(next(p for p in places if p.is_dir()) / "trial.json")
             ledger.append(
-                entry["event"], **fields, **({"files": own_files(paths)} if entry["event"] == "run-ended" else {})
+                entry["event"], **fields, **({"files": run_file_checksums(paths)} if entry["event"] == "run-ended" else {})
             )
     assert not verify_run(paths).findings
     return paths
@@ -76,7 +76,7 @@ def test_a_changed_output_a_forged_one_and_a_forged_record_are_not_used(paths):
 
 
 def test_a_changed_plan_is_refused(paths):
-    paths.plan.write_text(paths.plan.read_text() + " ")
+    paths.plan_json.write_text(paths.plan_json.read_text() + " ")
     with pytest.raises(
         DataError, match=r"plan\.json is not as it was kept when the run ended: it was not used"
     ) as error:

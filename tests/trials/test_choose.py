@@ -6,7 +6,7 @@ import pytest
 
 from loadbook.core.errors import UsageError
 from loadbook.design.study_file import find_study
-from loadbook.trials.choose import Wish, choose, is_complete
+from loadbook.trials.choose import RunRequest, select_run, is_run_complete
 from recorded import STUDY, copy_recorded_run
 
 
@@ -31,36 +31,36 @@ def unfinished(layout):
 
 def test_after_a_complete_run_comes_a_new_one(layout, study):
     run = layout.resolve_run(STUDY)
-    assert is_complete(layout.run(STUDY, run))
-    chosen = choose(layout, study, Wish(blocks=2))
+    assert is_run_complete(layout.run(STUDY, run))
+    chosen = select_run(layout, study, RunRequest(blocks=2))
     assert (chosen.resumed, len(chosen.plan.trials)) == (False, 8)
     assert chosen.run > run
-    assert chosen.why.startswith(f"new run {chosen.run}: 8 trials in 2 blocks of 4")
+    assert chosen.message.startswith(f"new run {chosen.run}: 8 trials in 2 blocks of 4")
     with pytest.raises(UsageError, match="is complete"):
-        choose(layout, study, Wish(resume=run))
+        select_run(layout, study, RunRequest(resume=run))
 
 
 def test_an_unfinished_run_goes_on_as_it_was_planned(layout, study, unfinished):
-    chosen = choose(layout, study, Wish())
+    chosen = select_run(layout, study, RunRequest())
     assert (chosen.run, chosen.resumed) == (unfinished, True)
-    assert chosen.why == f"resuming run {unfinished}: 12 of 32 trials to do"
-    assert choose(layout, study, Wish(resume=unfinished)).run == unfinished
-    assert choose(layout, study, Wish(new=True)).run > unfinished
+    assert chosen.message == f"resuming run {unfinished}: 12 of 32 trials to do"
+    assert select_run(layout, study, RunRequest(resume=unfinished)).run == unfinished
+    assert select_run(layout, study, RunRequest(new=True)).run > unfinished
 
 
-@pytest.mark.parametrize("wish", [Wish(subset="all"), Wish(blocks=3)])
+@pytest.mark.parametrize("wish", [RunRequest(subset="all"), RunRequest(blocks=3)])
 def test_another_plan_is_never_mixed_in(layout, study, unfinished, wish):
     with pytest.raises(
         UsageError, match=f"run {unfinished} of {STUDY} is unfinished, but it was planned with"
     ) as refused:
-        choose(layout, study, wish)
+        select_run(layout, study, wish)
     assert refused.value.hint.endswith("--new")
 
 
 def test_a_study_that_changed_is_never_mixed_in(layout, unfinished):
     path = layout.studies / f"{STUDY}.toml"
     path.write_text("# a comment changes nothing\n" + path.read_text())
-    assert choose(layout, find_study(layout.studies, STUDY), Wish()).resumed
+    assert select_run(layout, find_study(layout.studies, STUDY), RunRequest()).resumed
     path.write_text("margin = 0.05\n" + path.read_text())
     with pytest.raises(UsageError, match="the study has changed since"):
-        choose(layout, find_study(layout.studies, STUDY), Wish())
+        select_run(layout, find_study(layout.studies, STUDY), RunRequest())

@@ -9,23 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.records import manifest
-from loadbook.records.manifest import NAME, ServiceRecord, TrialRecord
-from loadbook.trials.counted import counted
-from loadbook.trials.trial_rows import rows_of
+from loadbook.records.manifest import RECORD_NAME, ServiceRecord, TrialRecord
+from loadbook.trials.counted import counter_rows
+from loadbook.trials.trial_rows import read_trial_rows
 from recorded import FIXTURE
 
 TRIAL = next(iter(sorted((next(FIXTURE.iterdir()) / "trials").iterdir())))
 
 
 def record(before: dict[str, float], after: dict[str, float]) -> TrialRecord:
-    one = manifest.read(TRIAL)
+    one = manifest.read_trial(TRIAL)
     service = one.services[0].model_copy(update={"counters_before": before, "counters_after": after})
     return one.model_copy(update={"services": [service]})
 
 
 def test_each_counter_has_a_row_before_the_load_and_one_after_it():
     one = record({"requests": 2, "connections": 2, "sessions": 7}, {"requests": 5002, "connections": 52, "other": 1})
-    rows, back = counted(one)
+    rows, back = counter_rows(one)
     assert back == []
     assert [(r["metric"], r["value"]) for r in rows] == [
         ("accepted_connections", 2), ("accepted_connections", 52), ("served_requests", 2), ("served_requests", 5002),
@@ -45,8 +45,8 @@ def test_a_count_that_went_back_is_a_doubt_and_no_row(tmp_path):
     for file in TRIAL.iterdir():
         if file.is_file():
             (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / NAME).write_text(json.dumps(one.model_dump(mode="json")))
-    rows = rows_of(tmp_path, one)
+    (tmp_path / RECORD_NAME).write_text(json.dumps(one.model_dump(mode="json")))
+    rows = read_trial_rows(tmp_path, one)
     assert {r["metric"] for r in rows.traces if r["source"] == "service"} == {"accepted_connections"}
     (doubt,) = [p for p in rows.problems if p["name"] == "served-less"]
     assert (doubt["level"], doubt["host"]) == ("doubt", "web")
@@ -55,7 +55,7 @@ def test_a_count_that_went_back_is_a_doubt_and_no_row(tmp_path):
 
 @pytest.mark.parametrize("change", [{"window": None}, {"drivers": []}])
 def test_without_times_there_are_no_rows(change):
-    assert counted(record({"requests": 1}, {"requests": 2}).model_copy(update=change)) == ([], [])
+    assert counter_rows(record({"requests": 1}, {"requests": 2}).model_copy(update=change)) == ([], [])
 
 
 COUNTS = st.dictionaries(st.sampled_from(["requests", "connections", "upstream_connections", "x"]), st.floats(0, 1e15))
@@ -66,7 +66,7 @@ def test_what_was_read_once_only_has_no_row_and_all_else_is_told(before, after):
     service = ServiceRecord(
         host="w", role="web", service="s", config_sha256="0", counters_before=before, counters_after=after
     )
-    rows, back = counted(record({}, {}).model_copy(update={"services": [service]}))
+    rows, back = counter_rows(record({}, {}).model_copy(update={"services": [service]}))
     both = set(before) & set(after)
     assert len(rows) == 2 * sum(after[name] >= before[name] for name in both)
     assert len(back) == sum(after[name] < before[name] for name in both)

@@ -12,7 +12,7 @@ import pytest
 
 from loadbook.records.layout import Layout
 from loadbook.trials.api import run_study
-from loadbook.trials.disturbed import SCRIPT, read
+from loadbook.trials.disturbed import BACKGROUND_LOAD_SCRIPT, parse_background_load
 from loadbook.trials.ingest import ingest
 from loadbook.trials.preflight import hex_address
 from recorded import with_studies
@@ -36,18 +36,18 @@ IDLE = "cpu0 100 0 0 900 0 0 0 0 0 0\nagain\ncpu0 100 0 0 950 0 0 0 0 0 0\ncpus 
 
 @pytest.mark.fault(42)
 def test_every_kind_of_disturbance_is_said():
-    assert list(read(IDLE, 0.1, 1)) == []
+    assert list(parse_background_load(IDLE, 0.1, 1)) == []
     busy = IDLE.replace("cpu0 100 0 0 950", "cpu0 140 0 0 910").replace("load 0.10", "load 3.20")
     busy += "connected 46A0 7\npackages dpkg\npackages apt-get\nnow 1795339185\n"
-    said = list(read(busy + "timer apt-daily Sun 2026-11-22 09:49:45 UTC\n", 0.1, 1))
+    said = list(parse_background_load(busy + "timer apt-daily Sun 2026-11-22 09:49:45 UTC\n", 0.1, 1))
     assert said == [
         "others use 0.8 of its 1 CPUs now (load average 3.2): see with top who",
         "7 connections to port 18080 are open, which are not ours",
         "a package manager is at work: apt-get, dpkg",
         "apt-daily.timer starts a package manager in 30\xa0min, during the run: systemctl stop it",
     ]
-    assert list(read(IDLE + "now 1795339185\ntimer apt-daily Sun 2026-11-22 09:49:45 UTC\n", 0.1, 0.4)) == []
-    (loaded,) = read(IDLE.replace("load 0.10", "load 9.5"), 0.1, 1)
+    assert list(parse_background_load(IDLE + "now 1795339185\ntimer apt-daily Sun 2026-11-22 09:49:45 UTC\n", 0.1, 0.4)) == []
+    (loaded,) = parse_background_load(IDLE.replace("load 0.10", "load 9.5"), 0.1, 1)
     assert loaded.startswith("its load average is 9.5")
 
 
@@ -62,13 +62,13 @@ def test_the_script_sees_them_on_a_real_host(shell, tmp_path):
     apt = subprocess.Popen([str(tmp_path / "apt-get"), "20"])
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
         port = f"{server.getsockname()[1]:04X}"
-        words = [*shell, "-c", SCRIPT, "sh", hex_address("127.0.0.1"), port]
+        words = [*shell, "-c", BACKGROUND_LOAD_SCRIPT, "sh", hex_address("127.0.0.1"), port]
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=20, check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}
         )
     apt.kill()
     apt.wait()
-    said = list(read(done.stdout, 1000, 1e6))
+    said = list(parse_background_load(done.stdout, 1000, 1e6))
     assert f"1 connections to port {int(port, 16)} are open, which are not ours" in said
     assert any(line.startswith("a package manager is at work: apt-get") for line in said)
     assert any(line.startswith("apt-daily.timer starts a package manager in") for line in said)

@@ -47,19 +47,19 @@ def no_network(monkeypatch):
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_is_shown_against_three_real_machines(name, no_network):
     plan = make_plan(load_study(HERE, name))
-    bench, parts = dry_run(HERE, plan, THREE)
+    testbed, parts = dry_run(HERE, plan, THREE)
     treatments = [part for part in parts if part.title.startswith("treatment ")]
     assert len(treatments) == len(plan.treatments)
     assert sum(part.trials for part in treatments) == len(plan.trials)
     for part in treatments:
-        assert bool(part.phases) != bool(part.lacks)
+        assert bool(part.phases) != bool(part.missing)
         phases = dict(part.phases)
         if part.phases:
             tool = plan.study.workload_of(part.title.split()[1]).tool
-            assert any(step.call == "job" and step.note.startswith(tool) for step in phases["load"])
-            stopped = {step.words[0] for step in phases["stop and put back"] if step.call == "stop"}
-            assert stopped == {step.words[0] for steps in phases.values() for step in steps if step.call == "job"}
-    assert bench is not None, f"no treatment of {name} can be done on {THREE.name}: {treatments[0].lacks}"
+            assert any(step.action == "job" and step.note.startswith(tool) for step in phases["load"])
+            stopped = {step.args[0] for step in phases["stop and put back"] if step.action == "stop"}
+            assert stopped == {step.args[0] for steps in phases.values() for step in steps if step.action == "job"}
+    assert testbed is not None, f"no treatment of {name} can be done on {THREE.name}: {treatments[0].missing}"
 
 
 @pytest.mark.lab

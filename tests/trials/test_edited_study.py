@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controllers import loadbook
-from loadbook.records.ledger import read_ledger, states
+from loadbook.records.ledger import read_ledger, trial_states
 from recorded import with_studies
 
 STUDY = """
@@ -62,6 +62,6 @@ def test_it_is_refused_unless_as_a_new_run(lab, tmp_path, record_property):
     assert outcome(loadbook(layout, *words, "--new"))[0] == 0
     runs = [layout.run("edited", run) for run in layout.runs("edited")]
     assert len(runs) == 2
-    assert [{s.status for s in states(read_ledger(paths.ledger)).values()} for paths in runs] == [{"ok"}, {"ok"}]
+    assert [{s.status for s in trial_states(read_ledger(paths.ledger)).values()} for paths in runs] == [{"ok"}, {"ok"}]
     assert "0.3" in runs[1].study_toml.read_text() and "0.2" in runs[0].study_toml.read_text()
     record_property("seen", "exit 2 for an edit of the study or of what it includes; a comment is none")

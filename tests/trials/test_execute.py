@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadbook.core.errors import LoadbookError
-from loadbook.design.plan import make_plan, read_plan
+from loadbook.design.plan import make_plan, parse_plan
 from loadbook.hosts.inventory import HostsFile
 from loadbook.records import manifest
 from loadbook.records.layout import RunPaths
-from loadbook.records.ledger import Ledger, read_ledger, states
+from loadbook.records.ledger import Ledger, read_ledger, trial_states
 from loadbook.records.manifest import DriverRecord, read_json
 from loadbook.tools import registry
 from loadbook.tools.base import Target
 from loadbook.trials import execute as loop
-from loadbook.trials.attempts import WHOLE, Keeper
-from loadbook.trials.bench import Bench
-from loadbook.trials.names import blank_record, failed, staging
-from loadbook.trials.progress import Progress, silent
+from loadbook.trials.attempts import PUBLISHED_STATUSES, AttemptStore
+from loadbook.trials.bench import Testbed
+from loadbook.trials.names import initial_record, failed_folder, staging_folder
+from loadbook.trials.progress import Progress, ignore_event
 from recorded import STUDY, copy_recorded_run
 
 
@@ -32,12 +32,12 @@ from recorded import STUDY, copy_recorded_run
 def plan(tmp_path_factory):
     layout = copy_recorded_run(tmp_path_factory.mktemp("recorded"))
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
-    return make_plan(read_plan(read_json(paths.plan), "plan.json").study, blocks=2)
+    return make_plan(parse_plan(read_json(paths.plan_json), "plan.json").study, blocks=2)
 
 
-def bench_of(plan):
-    tool = registry.load("wrk")
-    return Bench(plan, "r1", False, {}, HostsFile(hosts={}), (), (), Target("a", 1), tool, ThreadPoolExecutor(1))
+def make_testbed(plan):
+    tool = registry.load_tool("wrk")
+    return Testbed(plan, "r1", False, {}, HostsFile(hosts={}), (), (), Target("a", 1), tool, ThreadPoolExecutor(1))
 
 
 class Scripted:
@@ -45,8 +45,8 @@ class Scripted:
 
     script: ClassVar[list[str]] = []
 
-    def __init__(self, bench, planned, attempt, folder):
-        self.record = blank_record(bench, planned, attempt)
+    def __init__(self, testbed, planned, attempt, folder):
+        self.record = initial_record(testbed, planned, attempt)
         self.folder, self.retry = folder, False
 
     def run(self):
@@ -58,7 +58,7 @@ class Scripted:
         self.retry = word.startswith("~")
         self.record.status, self.record.reason = word.lstrip("~"), "scripted"
         driver = DriverRecord(host="driver", argv=["wrk"], rc=0, stdout="stdout-driver", stderr="stdout-driver")
-        self.record.drivers = [driver] if self.record.status in WHOLE else []
+        self.record.drivers = [driver] if self.record.status in PUBLISHED_STATUSES else []
         return self.record
 
 
@@ -68,7 +68,7 @@ class Scripted:
      (95.0, ", 2 min left"), (3900.0, ", 1 h 5 min left")],
 )  # fmt: skip
 def test_the_time_left_is_in_whole_seconds_or_minutes(remaining_s, words):
-    assert Progress("trial-ended", "ok", remaining_s=remaining_s).left().replace("\u00a0", " ") == words
+    assert Progress("trial-ended", "ok", remaining_s=remaining_s).remaining_text().replace("\u00a0", " ") == words
 
 
 def run_scripted(plan, raw, script, monkeypatch):
@@ -76,7 +76,7 @@ def run_scripted(plan, raw, script, monkeypatch):
     monkeypatch.setattr(Scripted, "script", list(script))
     paths = RunPaths(raw, raw)
     with Ledger(paths.ledger) as ledger:
-        loop.execute(bench_of(plan), Keeper(bench_of(plan), paths, ledger), silent)
+        loop.execute_plan(make_testbed(plan), AttemptStore(make_testbed(plan), paths, ledger), ignore_event)
     return paths
 
 
@@ -94,12 +94,12 @@ def test_whatever_happens_every_trial_ends_in_one_final_state_that_is_on_disk(pl
                 break
             except (KeyboardInterrupt, LoadbookError):
                 left = Scripted.script
-        ended = states(read_ledger(paths.ledger))
+        ended = trial_states(read_ledger(paths.ledger))
         assert set(ended) == {t.trial for t in plan.trials}
         assert all(state.final for state in ended.values())
         for trial, state in ended.items():
-            place = paths.trial(trial) if state.status in WHOLE else failed(paths, trial, state.attempt)
-            assert manifest.read(place).status == state.status
+            place = paths.trial(trial) if state.status in PUBLISHED_STATUSES else failed_folder(paths, trial, state.attempt)
+            assert manifest.read_trial(place).status == state.status
         attempts = [e for e in read_ledger(paths.ledger) if e["event"] == "started"]
         assert len(attempts) == len(list(paths.raw.glob("trials/*"))) + len(list(paths.raw.glob("failed/*")))
         assert not list(paths.raw.glob("staging/*"))
@@ -107,7 +107,7 @@ def test_whatever_happens_every_trial_ends_in_one_final_state_that_is_on_disk(pl
 
 def test_a_transient_failure_is_tried_again_and_kept(plan, tmp_path, monkeypatch):
     paths = run_scripted(plan, tmp_path, ["~lost", "ok", "~timeout", "~timeout", "tool_failed"], monkeypatch)
-    ended = states(read_ledger(paths.ledger))
+    ended = trial_states(read_ledger(paths.ledger))
     assert [(s.attempt, s.status) for s in ended.values()][:4] == [
         (2, "ok"), (2, "timeout"), (1, "tool_failed"), (1, "ok"),
     ]  # fmt: skip
@@ -120,39 +120,39 @@ def test_three_lost_in_a_row_stop_the_run_and_are_repeated_later(plan, tmp_path,
         run_scripted(plan, tmp_path, ["ok", *["~lost"] * 9], monkeypatch)
     assert "same command" in stopped.value.hint
     paths = run_scripted(plan, tmp_path, [], monkeypatch)
-    ended = states(read_ledger(paths.ledger))
+    ended = trial_states(read_ledger(paths.ledger))
     assert [(s.attempt, s.status) for s in ended.values()] == [(1, "ok"), *[(4, "ok")] * 3, *[(1, "ok")] * 4]
 
 
 @pytest.mark.fault(2)
 @pytest.mark.parametrize("crash", ["accounted", "files", "sealed", "published", "failed published"])
 def test_a_crash_at_any_point_leaves_one_recorded_end(plan, tmp_path, crash):
-    paths, bench = RunPaths(tmp_path, tmp_path), bench_of(plan)
+    paths, testbed = RunPaths(tmp_path, tmp_path), make_testbed(plan)
     planned = plan.trials[0]
     with Ledger(paths.ledger) as ledger:
-        Keeper(bench, paths, ledger).begin(planned)
-    folder = staging(paths, planned.trial, 1)
+        AttemptStore(testbed, paths, ledger).begin(planned)
+    folder = staging_folder(paths, planned.trial, 1)
     if crash == "accounted":
         folder.rmdir()
     else:
-        attempt = Scripted(bench, planned, 1, folder)
+        attempt = Scripted(testbed, planned, 1, folder)
         Scripted.script = ["tool_failed" if crash.startswith("failed") else "ok"]
         record = attempt.run()
         if crash != "files":
-            manifest.seal(folder, record)
+            manifest.seal_trial(folder, record)
         if crash.endswith("published"):
-            place = failed(paths, planned.trial, 1) if crash.startswith("failed") else paths.trial(planned.trial)
-            manifest.publish(folder, place)
+            place = failed_folder(paths, planned.trial, 1) if crash.startswith("failed") else paths.trial(planned.trial)
+            manifest.publish_trial(folder, place)
     with Ledger(paths.ledger) as ledger:
-        keeper = Keeper(bench, paths, ledger)
-        assert keeper.unfinished() == [(planned, 1)]
-        keeper.settle(planned, 1)
-        assert keeper.unfinished() == []
-        again = planned in keeper.pending()
+        store = AttemptStore(testbed, paths, ledger)
+        assert store.unfinished() == [(planned, 1)]
+        store.recover(planned, 1)
+        assert store.unfinished() == []
+        again = planned in store.pending()
     counted = crash in ("sealed", "published")
     assert again is not counted
-    state = states(read_ledger(paths.ledger))[planned.trial]
+    state = trial_states(read_ledger(paths.ledger))[planned.trial]
     assert state.status == ("ok" if counted else "tool_failed" if crash.startswith("failed") else "lost")
-    place = paths.trial(planned.trial) if counted else failed(paths, planned.trial, 1)
-    assert manifest.read(place).attempt == 1
+    place = paths.trial(planned.trial) if counted else failed_folder(paths, planned.trial, 1)
+    assert manifest.read_trial(place).attempt == 1
     assert not list(paths.raw.glob("staging/*"))

@@ -8,19 +8,19 @@ from factorials import factorial_study
 from loadbook.cli.study import _summary
 from loadbook.design.plan import make_plan
 from loadbook.records.layout import Layout
-from loadbook.trials.outlook import comparisons, lines, outlook
+from loadbook.trials.outlook import comparison_count, power_lines, forecast_power
 
 
 def test_a_main_effect_uses_every_trial(tmp_path) -> None:
     plan = make_plan(factorial_study("abcd", 12, fraction="half"))
     single = plan.study.model_copy(update={"factorial": None})
-    alone = outlook(Layout(tmp_path), make_plan(single))
-    found = outlook(Layout(tmp_path), plan)
-    assert comparisons(plan) == 7
+    alone = forecast_power(Layout(tmp_path), make_plan(single))
+    found = forecast_power(Layout(tmp_path), plan)
+    assert comparison_count(plan) == 7
     assert found.detectable and alone.detectable
     assert math.log1p(found.detectable) == pytest.approx(math.log1p(alone.detectable) / 2)  # 8 combinations
-    assert found.needed and alone.needed and alone.needed / 5 < found.needed < alone.needed / 3
-    assert any("a main effect, one of 7 effects" in line for line in lines(found))
+    assert found.blocks_needed and alone.blocks_needed and alone.blocks_needed / 5 < found.blocks_needed < alone.blocks_needed / 3
+    assert any("a main effect, one of 7 effects" in line for line in power_lines(found))
 
 
 def test_the_plan_says_what_cannot_be_told_apart() -> None:

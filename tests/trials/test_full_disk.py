@@ -14,13 +14,13 @@ pytestmark = [
 
 # what is written next when the disk has become full
 MOMENTS = {
-    "a new run's folder": ("loadbook.trials.session:Session._make_run", 1),
-    "the next trial": ("loadbook.trials.execute:_do", 3),
-    "a ledger line: started": ("loadbook.trials.attempts:Keeper.begin", 3),
+    "a new run's folder": ("loadbook.trials.session:RunSession._make_run", 1),
+    "the next trial": ("loadbook.trials.execute:_run_trial", 3),
+    "a ledger line: started": ("loadbook.trials.attempts:AttemptStore.begin", 3),
     "raw outputs": ("loadbook.trials.trial:Attempt._collect", 3),
     "a trial's manifest": ("loadbook.records.manifest:seal", 3),
-    "a ledger line: ended": ("loadbook.trials.attempts:Keeper._account", 3),
-    "the facts after the run": ("loadbook.trials.session:Session.finish", 1),
+    "a ledger line: ended": ("loadbook.trials.attempts:AttemptStore._record_end", 3),
+    "the facts after the run": ("loadbook.trials.session:RunSession.finish", 1),
     "the tables": ("loadbook.trials.ingest:ingest", 1),
 }
 
@@ -44,7 +44,7 @@ def test_a_run_stops_with_nothing_half_written_and_goes_on_later(tmp_path, momen
 
 @pytest.mark.parametrize(("place", "nth"), [("loadbook.trials.assemble:write_arrow", 1),
                                             ("loadbook.trials.assemble:write_arrow", 3),
-                                            ("loadbook.trials.ingest:remember", 1)])  # fmt: skip
+                                            ("loadbook.trials.ingest:save_cache", 1)])  # fmt: skip
 def test_tables_stay_as_they_were(tmp_path, place, nth):
     found = on_small_disk(tmp_path / "disk", SIZE, "ingest_on_a_full_disk", place, str(nth))
     assert found["code"] == 4, found

@@ -12,8 +12,8 @@ from hostile import CORPUS, HTML, SHEETS, TEMPLATES, WRITABLE, no_canary, silent
 from loadbook.core.errors import LoadbookError
 from loadbook.records.rundata import load_run
 from loadbook.records.schema import read_table
-from loadbook.trials.imported import keep_import, read_import
-from loadbook.trials.imported_study import Asked, name_of, names_of
+from loadbook.trials.imported import write_import, read_import
+from loadbook.trials.imported_study import ImportOptions, to_valid_name, unique_names
 from loadbook.trials.ingest import ingest
 
 pytestmark = pytest.mark.fault(43, 44)
@@ -35,7 +35,7 @@ def test_every_cell_is_text_or_refused_with_its_line(tmp_path: Path, column: str
         ]
         file = write(there, changed)
         try:
-            made = read_import(there, file, Asked("x", "plain"))
+            made = read_import(there, file, ImportOptions("x", "plain"))
         except LoadbookError as refused:
             assert silent(refused.message) and refused.exit_code in (2, 4)
             assert "line" in refused.message or "\0" in text
@@ -58,8 +58,8 @@ def test_labels_go_through_tables_as_they_are(tmp_path: Path) -> None:
             other["access log"] | {"file": copy.name, "treatment": text, "started": "", "factor_access_log": text}
         )
     made[0] |= {"started": ""}
-    keep = read_import(there, write(there, made), Asked("x", "plain"))
-    run = keep_import(layout, keep)
+    keep = read_import(there, write(there, made), ImportOptions("x", "plain"))
+    run = write_import(layout, keep)
     ingest(layout.run("x", run))
     data = load_run(layout, "x")
     labels = {data.study.label(name) for name in data.study.treatments}
@@ -70,11 +70,11 @@ def test_labels_go_through_tables_as_they_are(tmp_path: Path) -> None:
 
 
 def test_names_made_of_the_corpus_are_names_and_differ() -> None:
-    found = names_of(list(dict.fromkeys(CORPUS)))
+    found = unique_names(list(dict.fromkeys(CORPUS)))
     assert len(set(found.values())) == len(found)
     for text in CORPUS:
         assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", found[text]), text
-        assert ".." not in found[text] and not name_of(text).startswith((".", "-"))
+        assert ".." not in found[text] and not to_valid_name(text).startswith((".", "-"))
 
 
 def test_files_with_names_of_the_corpus_are_found_by_their_row_or_refused(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_files_with_names_of_the_corpus_are_found_by_their_row_or_refused(tmp_pa
         path = there / text
         path.write_bytes(one)
         try:
-            read_import(there, write(there, [said[0], said[1] | {"file": text}]), Asked("x", "plain"))
+            read_import(there, write(there, [said[0], said[1] | {"file": text}]), ImportOptions("x", "plain"))
         except LoadbookError as refused:
             assert silent(refused.message)
         path.unlink()

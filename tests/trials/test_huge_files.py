@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.tools.base import REPORT_BYTES
+from loadbook.tools.base import MAX_REPORT_BYTES
 from memory import MEASURED
 
 pytestmark = pytest.mark.fault(28, 57)
@@ -38,8 +38,8 @@ def test_a_gigabyte_is_no_report(tmp_path, tool, record_property):
     big = grown(tmp_path / "stdout", b"Running 1s test @ http://a/\n", 1 << 30)
     code, said, peak = call(tmp_path, "parse", tool, big)
     assert code == 4
-    assert f"{tool}: {big}: 1,073,741,824 bytes are no report: at most {REPORT_BYTES:,} are read, nothing from" in said
-    assert f"byte {REPORT_BYTES + 1:,} on would be" in said
+    assert f"{tool}: {big}: 1,073,741,824 bytes are no report: at most {MAX_REPORT_BYTES:,} are read, nothing from" in said
+    assert f"byte {MAX_REPORT_BYTES + 1:,} on would be" in said
     assert peak < MAX_RSS_BYTES
     record_property("seen", f"parse {tool}: refused, {peak // 10**6} MB")
 
@@ -67,7 +67,7 @@ def test_what_is_too_large_for_a_report_is_kept_by_an_import_and_counts_for_noth
 )
 def test_the_largest_report_that_is_read_takes_bounded_memory(tmp_path, line):
     report = tmp_path / "stdout"
-    report.write_bytes((line * (REPORT_BYTES // len(line) + 1))[:REPORT_BYTES])
+    report.write_bytes((line * (MAX_REPORT_BYTES // len(line) + 1))[:MAX_REPORT_BYTES])
     code, _, peak = call(tmp_path, "parse", "wrk", report)
     assert code == 4
     assert peak < MAX_RSS_BYTES

@@ -11,16 +11,16 @@ from importing import BY_HAND, capture, folder, project, rows, write
 from loadbook.core.errors import DataError, UsageError
 from loadbook.design.study_file import read_study
 from loadbook.records import manifest
-from loadbook.records.ledger import read_ledger, states
+from loadbook.records.ledger import read_ledger, trial_states
 from loadbook.records.rundata import load_run
 from loadbook.records.verify import verify_run
 from loadbook.report.effects import effects_page
 from loadbook.stats.analyse import analyse
 from loadbook.tools import registry
-from loadbook.tools.base import Captured
-from loadbook.trials.choose import is_complete
-from loadbook.trials.imported import keep_import, read_import, same_as
-from loadbook.trials.imported_study import Asked, name_of, names_of
+from loadbook.tools.base import ToolOutput
+from loadbook.trials.choose import is_run_complete
+from loadbook.trials.imported import write_import, read_import, find_same_import
+from loadbook.trials.imported_study import ImportOptions, to_valid_name, unique_names
 from loadbook.trials.ingest import ingest
 
 
@@ -31,8 +31,8 @@ def layout(tmp_path):
 
 def imported(layout, there, tool=None, **asked):
     """Import a folder and return its run, loaded."""
-    made = read_import(there, there / "conditions.csv", Asked(**{"name": "", "baseline": "plain"} | asked), tool)
-    run = keep_import(layout, made)
+    made = read_import(there, there / "conditions.csv", ImportOptions(**{"name": "", "baseline": "plain"} | asked), tool)
+    run = write_import(layout, made)
     ingest(layout.run(made.name, run))
     return load_run(layout, made.name, run)
 
@@ -50,7 +50,7 @@ def test_every_output_is_kept_byte_for_byte_beside_what_was_said_of_it(layout, t
     assert (data.paths.raw / "conditions.csv").read_bytes() == (BY_HAND / "conditions.csv").read_bytes()
     for trial, said in zip(data.trials.itertuples(), rows(BY_HAND), strict=True):
         there = data.paths.trial(trial.trial)
-        record = manifest.read(there)
+        record = manifest.read_trial(there)
         assert (there / "stdout-driver").read_bytes() == (BY_HAND / said["file"]).read_bytes()
         assert manifest.changed_files(there, record) == []
         assert (record.drivers[0].source, trial.block) == (said["file"], int(said["block"]))
@@ -62,14 +62,14 @@ def test_every_output_is_kept_byte_for_byte_beside_what_was_said_of_it(layout, t
 def test_a_run_like_any_other_in_its_files(layout, tmp_path):
     data = imported(layout, folder(tmp_path))
     assert read_study(data.paths.study_toml) == data.study
-    assert is_complete(data.paths)
-    assert {s.status for s in states(read_ledger(data.paths.ledger)).values()} == {"ok"}
+    assert is_run_complete(data.paths)
+    assert {s.status for s in trial_states(read_ledger(data.paths.ledger)).values()} == {"ok"}
     checked = verify_run(data.paths)
     assert (checked.attempts, checked.findings, checked.uncovered) == (18, [], [])
     assert (data.run_json["provenance"], data.run_json["seed"], data.plan["seed"]) == ("imported", None, None)
     assert data.run_json["ended"] - data.run_json["started"] == 54
     raw = (BY_HAND / "plain-1.txt").read_bytes()
-    known = {(m.metric, m.statistic): m.value for m in registry.load("wrk").parse(Captured(raw)).rows}
+    known = {(m.metric, m.statistic): m.value for m in registry.load_tool("wrk").parse(ToolOutput(raw)).measurements}
     first = data.values("ok_per_s").set_index("trial").loc["t0002"]
     assert (first["treatment"], first["value"]) == ("plain", known["ok_per_s", "value"])
 
@@ -109,7 +109,7 @@ def test_times_make_the_order_whatever_the_file_has(layout, tmp_path):
     there = folder(tmp_path)
     write(there, sorted(rows(there), key=lambda r: r["file"]))
     data = imported(layout, there)
-    sources = [manifest.read(data.paths.trial(t)).drivers[0].source for t in data.trials["trial"]]
+    sources = [manifest.read_trial(data.paths.trial(t)).drivers[0].source for t in data.trials["trial"]]
     assert sources == [r["file"] for r in rows(BY_HAND)]
 
 
@@ -126,7 +126,7 @@ def test_a_folder_for_each_output_with_all_it_holds(layout, tmp_path):
     write(there, said)
     data = imported(layout, there)
     assert (data.study.name, set(data.trials["tool"])) == ("ab-runs", {"ab"})
-    record = manifest.read(data.paths.trial("t0001"))
+    record = manifest.read_trial(data.paths.trial("t0001"))
     driver = record.drivers[0]
     assert (driver.host, driver.argv[0], driver.rc, set(driver.files)) == ("load1", "ab", None, {"pct.csv", "plot.tsv"})
     assert set(record.files) == {"stdout-load1", "stderr-load1", "load1-cmd", "load1-pct.csv", "load1-plot.tsv"}
@@ -145,7 +145,7 @@ def test_files_for_stderr_exit_code_and_command(layout, tmp_path):
     write(there, [dict.fromkeys((*said[0], "duration"), "") | r for r in said])
     data = imported(layout, there)
     first, second = (
-        manifest.read(place) for place in (data.paths.trial("t0001"), data.paths.failed / "t0002-attempt1")
+        manifest.read_trial(place) for place in (data.paths.trial("t0001"), data.paths.failed / "t0002-attempt1")
     )
     assert (data.paths.trial("t0001") / "stderr-driver").read_bytes() == b"a warning\n"
     assert (first.drivers[0].rc, first.drivers[0].argv) == (0, ["wrk", "-t1", "-c50", "http://192.0.2.1/"])
@@ -225,11 +225,11 @@ def test_the_named_tool_is_held_against_the_output(layout, tmp_path):
 
 def test_again_is_a_new_run_and_is_known(layout, tmp_path):
     there = folder(tmp_path)
-    made = read_import(there, there / "conditions.csv", Asked("", "plain"))
-    assert same_as(layout, made) is None
-    first = keep_import(layout, made)
-    assert same_as(layout, made) == first
-    assert keep_import(layout, made) != first
+    made = read_import(there, there / "conditions.csv", ImportOptions("", "plain"))
+    assert find_same_import(layout, made) is None
+    first = write_import(layout, made)
+    assert find_same_import(layout, made) == first
+    assert write_import(layout, made) != first
     assert len(layout.runs("by-hand")) == 2
 
 
@@ -242,7 +242,7 @@ def test_a_study_of_loadbooks_own_is_never_mixed_with_imported_runs(layout, tmp_
 @pytest.mark.parametrize("fails_at", [0, 1, 7, 30])
 def test_a_full_disk_leaves_nothing(layout, tmp_path, monkeypatch, fails_at):
     there = folder(tmp_path)
-    made = read_import(there, there / "conditions.csv", Asked("", "plain"))
+    made = read_import(there, there / "conditions.csv", ImportOptions("", "plain"))
     calls = iter(range(1000))
     real = shutil.copyfile
 
@@ -253,10 +253,10 @@ def test_a_full_disk_leaves_nothing(layout, tmp_path, monkeypatch, fails_at):
 
     monkeypatch.setattr(shutil, "copyfile", copy)
     if fails_at > 18:
-        keep_import(layout, made)
+        write_import(layout, made)
         return
     with pytest.raises(DataError, match="No space left on device; nothing was imported"):
-        keep_import(layout, made)
+        write_import(layout, made)
     assert layout.runs("by-hand") == []
     assert [p.name for p in layout.study_raw("by-hand").iterdir()] == [".lock"]
 
@@ -336,8 +336,8 @@ def test_labels_reach_the_page_as_text(layout, tmp_path, monkeypatch):
 
 
 def test_names_are_safe_and_never_collide():
-    assert name_of("../../etc passwd") == "etc-passwd" and name_of("///") == ""
-    found = names_of(["a b", "a/b", "a-b", "ü", "..", "x" * 200, "x" * 201])
+    assert to_valid_name("../../etc passwd") == "etc-passwd" and to_valid_name("///") == ""
+    found = unique_names(["a b", "a/b", "a-b", "ü", "..", "x" * 200, "x" * 201])
     assert len(set(found.values())) == 7 and all(len(name) <= 63 for name in found.values())
     assert [found["a b"], found["a/b"], found["a-b"]] == ["a-b", "a-b-2", "a-b-3"]
 
@@ -351,7 +351,7 @@ def test_run_json_says_where_it_came_from(layout, tmp_path):
 def test_a_folder_and_a_file_with_odd_bytes_in_their_names(layout, tmp_path):
     there = folder(tmp_path).rename(tmp_path / "by-h\udcff\x07and")
     conditions = (there / "conditions.csv").rename(there / "c\udcff.csv")
-    run = keep_import(layout, made := read_import(there, conditions, Asked("", "plain")))
+    run = write_import(layout, made := read_import(there, conditions, ImportOptions("", "plain")))
     assert made.name == "by-h-and"
     kept = json.loads(layout.run(made.name, run).run_json.read_text())["imported"]
     assert (kept["folder"], kept["conditions"]) == ("by-h??and", "c?.csv")
@@ -366,6 +366,6 @@ def test_jmeters_results_are_an_output_alone_or_in_a_folder(layout, tmp_path):
     (there / "run" / "stdout").write_text("")
     write(there, [{"file": "a.jtl", "treatment": "plain", "block": 1}, {"file": "run", "treatment": "b", "block": 1}])
     data = imported(layout, there)
-    record = manifest.read(data.paths.trial("t0001"))
+    record = manifest.read_trial(data.paths.trial("t0001"))
     assert record.drivers[0].files == {"a.jtl": "driver-a.jtl"} and record.files["stdout-driver"].size == 0
     assert set(data.trials["tool"]) == {"jmeter"} and (data.values("ok", "count")["value"] == 50).all()

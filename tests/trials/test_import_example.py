@@ -92,4 +92,4 @@ def test_every_column_and_option_is_explained():
 
     assert all(f"| `{name}` |" in TEXT for name in (*REQUIRED, *OPTIONAL))
     assert all(option.opts[0] in TEXT for option in import_.params if option.opts[0].startswith("--"))
-    assert ", ".join(registry.names()) in TEXT
+    assert ", ".join(registry.tool_names()) in TEXT

@@ -16,7 +16,7 @@ from commands import exit_code
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.trials.imported import read_import
 from loadbook.trials.imported_csv import read_conditions
-from loadbook.trials.imported_study import Asked
+from loadbook.trials.imported_study import ImportOptions
 
 
 @pytest.fixture
@@ -257,7 +257,7 @@ def test_any_cells_are_imported_or_refused_with_their_line(tmp_path, data):
         )
     path = write(there, said)
     try:
-        made = read_import(there, path, Asked("fuzzed", "plain"))
+        made = read_import(there, path, ImportOptions("fuzzed", "plain"))
     except LoadbookError as error:
         assert error.exit_code in (2, 4) and "conditions.csv" in error.message
         return

@@ -37,9 +37,9 @@ def problems_of(paths, trial):
 
 def reseal(folder, change):
     """Change a trial's folder and its checksums, as if the host had really said so."""
-    record = manifest.read(folder)
+    record = manifest.read_trial(folder)
     change(folder)
-    manifest.seal(folder, record)
+    manifest.seal_trial(folder, record)
 
 
 def test_every_planned_trial_has_a_row_and_traces_cover_the_window(layout, paths):
@@ -118,6 +118,6 @@ def test_trials_that_were_not_executed_and_damaged_records_are_said(paths):
 
 
 def test_a_run_without_a_plan_is_an_error_that_names_the_file(paths):
-    paths.plan.write_text("{}")
+    paths.plan_json.write_text("{}")
     with pytest.raises(DataError, match=r"plan\.json is not a plan"):
         ingest(paths)

@@ -22,7 +22,7 @@ from loadbook.records.schema import TABLES, read_table
 from loadbook.trials import folders, reading, spread
 from loadbook.trials import ingest as ingest_module
 from loadbook.trials.ingest import ingest
-from loadbook.trials.reading import Part, read_part
+from loadbook.trials.reading import IngestPart, read_part
 from recorded import STUDY, copy_recorded_run
 from waiting import wait_until
 
@@ -65,7 +65,7 @@ def test_what_is_unchanged_is_neither_read_nor_written(ingested, monkeypatch):
         raise AssertionError("a trial was read")
 
     written = {p: p.stat().st_mtime_ns for p in ingested.processed.rglob("*")}
-    monkeypatch.setattr(reading, "rows_of", refuse)
+    monkeypatch.setattr(reading, "read_trial_rows", refuse)
     found = ingest(ingested)
     assert found.read == 0
     assert {p: p.stat().st_mtime_ns for p in ingested.processed.rglob("*")} == written
@@ -100,7 +100,7 @@ def test_folders_that_changed_places_are_noticed(ingested):
 ACTIONS = {
     "remove": lambda folder: shutil.rmtree(folder),
     "cut": lambda folder: (folder / "stdout-driver").write_bytes(b"Running"),
-    "damage": lambda folder: (folder / manifest.NAME).write_text("{"),
+    "damage": lambda folder: (folder / manifest.RECORD_NAME).write_text("{"),
     "touch": lambda folder: (folder / "stdout-driver").touch(),
     "lose": lambda folder: (folder / "monitor-web").unlink(),
     "fail": lambda folder: folder.rename(folder.parents[1] / "failed" / f"{folder.name}-attempt3"),
@@ -121,21 +121,21 @@ def test_reading_only_what_is_new_gives_the_bytes_of_a_full_rebuild(changes):
 
 
 def break_note(paths):
-    note = paths.memory / "memory.json"
+    note = paths.ingest_cache / "memory.json"
     note.write_bytes(note.read_bytes()[:-40])
 
 
 def foreign_note(paths):
-    (paths.memory / "memory.json").write_text('{"digest": [], "summary": 3}')
+    (paths.ingest_cache / "memory.json").write_text('{"digest": [], "summary": 3}')
 
 
 def other_summary(paths):
-    note = paths.memory / "memory.json"
+    note = paths.ingest_cache / "memory.json"
     note.write_text(note.read_text().replace('"valid": 31', '"valid": 30'))
 
 
 def torn_trials(paths):
-    kept = paths.memory / "trials.parquet"
+    kept = paths.ingest_cache / "trials.parquet"
     kept.write_bytes(kept.read_bytes()[:100])
 
 
@@ -148,8 +148,8 @@ def other_table(paths):
 
 
 def stale_requests(paths):
-    paths.requests.mkdir()
-    (paths.requests / "t0002.parquet").write_bytes(b"PAR1")
+    paths.request_logs.mkdir()
+    (paths.request_logs / "t0002.parquet").write_bytes(b"PAR1")
 
 
 HARMS = [break_note, foreign_note, other_summary, torn_trials, lost_table, other_table, stale_requests]
@@ -179,7 +179,7 @@ def test_what_a_later_change_could_not_be_told_from_is_read_again(paths, monkeyp
 
 def test_a_folder_that_has_just_changed_is_waited_for(paths):
     (paths.trial("t0002") / "new").write_text("x")
-    found, _ = folders.find(paths, ["t0002"])
+    found, _ = folders.find_trial_folders(paths, ["t0002"])
     newest = max(p.stat().st_ctime for p in paths.trial("t0002").iterdir())
     assert found["t0002"].identity
     assert newest < folders.time.time() - folders.TICK_S
@@ -200,8 +200,8 @@ def many_parts(monkeypatch):
 
 def test_processes_make_the_same_bytes_as_this_one(ingested, many_parts, monkeypatch):
     alone, told, done = everything(ingested), [], []
-    monkeypatch.setattr(ingest_module, "FEW_BYTES", 0)
-    monkeypatch.setattr(ingest_module, "cpus", lambda: 2)
+    monkeypatch.setattr(ingest_module, "MIN_PARALLEL_BYTES", 0)
+    monkeypatch.setattr(ingest_module, "usable_cpus", lambda: 2)
     shutil.rmtree(ingested.processed)
     ingest(ingested, None, lambda n, of: done.append((n, of)), told.append)
     assert everything(ingested) == alone
@@ -214,7 +214,7 @@ def test_workers_that_die_lose_nothing(ingested, many_parts):
     alone, told = everything(ingested), []
     shutil.rmtree(ingested.processed)
     with ProcessPoolExecutor(2, get_context("spawn"), initializer=os._exit, initargs=(9,)) as dying:
-        assert ingest(ingested, dying, say=told.append).read == 32
+        assert ingest(ingested, dying, on_note=told.append).read == 32
     assert everything(ingested) == alone
     assert len(told) == 1
     assert "done again in this process" in told[0]
@@ -239,8 +239,8 @@ def fail_of_three(number):
 
 def test_a_process_that_dies_midway_loses_nothing():
     told = []
-    with spread.processes() as pool:
-        found = sorted(spread.spread(square_but_die_of_seven, range(20), pool, told.append))
+    with spread.worker_processes() as pool:
+        found = sorted(spread.map_unordered(square_but_die_of_seven, range(20), pool, told.append))
     assert found == [n * n for n in range(20)]
     assert len(told) == 1
 
@@ -248,7 +248,7 @@ def test_a_process_that_dies_midway_loses_nothing():
 def test_an_error_of_the_work_itself_comes_up():
     told = []
     with ThreadPoolExecutor(2) as pool, pytest.raises(DataError, match="three"):
-        list(spread.spread(fail_of_three, range(5), pool, told.append))
+        list(spread.map_unordered(fail_of_three, range(5), pool, told.append))
     assert "DataError: three" in told[0]
 
 
@@ -257,26 +257,26 @@ def test_a_cluster_that_never_answers_is_not_waited_for_for_ever(monkeypatch):
         def submit(self, *given):
             return Future()
 
-    monkeypatch.setattr(spread, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(spread, "WORKER_TIMEOUT_S", 0.1)
     told = []
-    assert list(spread.spread(square, [2, 3], Silent(), told.append)) == [4, 9]
+    assert list(spread.map_unordered(square, [2, 3], Silent(), told.append)) == [4, 9]
     assert "none has answered for 0.1 s" in told[0]
 
 
 def test_whoever_stops_listening_cancels_what_is_left():
     with ThreadPoolExecutor(1) as pool:
-        results = spread.spread(square, range(50), pool, print)
+        results = spread.map_unordered(square, range(50), pool, print)
         assert next(results) >= 0
         results.close()
 
 
 def test_a_worker_of_another_version_refuses():
     with pytest.raises(DataError, match="another version of loadbook"):
-        read_part(Part("s", "r", None, (), "0", Path()))
+        read_part(IngestPart("s", "r", None, (), "0", Path()))
 
 
 def test_memory_holds_no_table_twice(ingested):
-    assert {p.name for p in ingested.memory.iterdir()} == {"memory.json", "trials.parquet"}
+    assert {p.name for p in ingested.ingest_cache.iterdir()} == {"memory.json", "trials.parquet"}
     assert {p.stem for p in ingested.processed.glob("*.parquet")} == set(TABLES)
 
 
@@ -285,8 +285,8 @@ import sys
 from pathlib import Path
 from loadbook.records.layout import RunPaths
 from loadbook.trials import ingest as module
-module.FEW_BYTES, module.PART_BYTES, module.cpus = 0, 400_000, lambda: 2
-print(module.ingest(RunPaths(Path(sys.argv[1]), Path(sys.argv[2])), say=print).read)
+module.MIN_PARALLEL_BYTES, module.PART_BYTES, module.usable_cpus = 0, 400_000, lambda: 2
+print(module.ingest(RunPaths(Path(sys.argv[1]), Path(sys.argv[2])), on_note=print).read)
 """
 
 
@@ -301,8 +301,8 @@ def test_workers_do_not_run_the_program_that_calls(paths, tmp_path):
 
 ENDLESS = """
 import os, time
-from loadbook.trials.spread import processes
-with processes() as pool:
+from loadbook.trials.spread import worker_processes
+with worker_processes() as pool:
     print(pool.submit(os.getpid).result(), flush=True)
     pool.submit(time.sleep, 120).result()
 """

@@ -17,7 +17,7 @@ from labs import own_lab
 from loadbook.hosts.lab import Lab
 from loadbook.records import manifest
 from loadbook.records.layout import Layout, RunPaths
-from loadbook.records.ledger import read_ledger, states
+from loadbook.records.ledger import read_ledger, trial_states
 from recorded import with_studies
 from waiting import wait_until
 
@@ -79,9 +79,9 @@ def paths_of(layout: Layout) -> RunPaths:
 
 def cancelled(layout: Layout) -> None:
     """Assert that the one attempt ended as cancelled, is kept as failed, and its trial is still to do."""
-    (state,) = states(read_ledger(paths_of(layout).ledger)).values()
+    (state,) = trial_states(read_ledger(paths_of(layout).ledger)).values()
     assert (state.status, state.reason, state.final) == ("cancelled", "interrupted by the user", False)
-    kept = manifest.read(paths_of(layout).failed / "t0001-attempt1")
+    kept = manifest.read_trial(paths_of(layout).failed / "t0001-attempt1")
     assert (kept.status, kept.reason) == ("cancelled", "interrupted by the user")
 
 

@@ -17,7 +17,7 @@ from loadbook.hosts.lab import Lab
 from loadbook.hosts.remote import RemoteHost
 from loadbook.trials.api import run_study
 from loadbook.trials.ingest import ingest
-from loadbook.trials.load import _CUT
+from loadbook.trials.load import TIMED_WARMUP_SCRIPT
 from recorded import with_studies
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -83,7 +83,7 @@ def test_a_warm_up_ends_with_what_its_start_script_started(tmp_path: Path) -> No
     script.write_text(f"#!/bin/sh\nsh -c 'echo $$ >{tmp_path}/pid; exec sleep 60'\n:\n")
     script.chmod(0o755)
     begun = time.monotonic()
-    assert subprocess.run(["/bin/sh", "-c", _CUT, "1", str(script)], timeout=30).returncode == 0
+    assert subprocess.run(["/bin/sh", "-c", TIMED_WARMUP_SCRIPT, "1", str(script)], timeout=30).returncode == 0
     assert 1 <= time.monotonic() - begun < 20
     time.sleep(0.5)
     assert not Path("/proc", (tmp_path / "pid").read_text().strip(), "cwd").exists()

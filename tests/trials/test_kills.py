@@ -149,8 +149,8 @@ def must_be_as_planned(layout: Layout, run: str) -> int:
     paths = layout.run("killed", run)
     study = load_study(layout, "killed")
     planned = [t.trial for t in make_plan(study).trials]
-    assert [t["trial"] for t in read_json(paths.plan)["trials"]] == planned
-    assert [t["treatment"] for t in read_json(paths.plan)["trials"]] == [t.treatment for t in make_plan(study).trials]
+    assert [t["trial"] for t in read_json(paths.plan_json)["trials"]] == planned
+    assert [t["treatment"] for t in read_json(paths.plan_json)["trials"]] == [t.treatment for t in make_plan(study).trials]
     must_be_whole(paths, planned)
     return len(planned)
 

@@ -11,10 +11,10 @@ import pytest
 
 from controllers import jobs_left, loadbook
 from loadbook.core.errors import UsageError
-from loadbook.hosts.in_use import owners_at
+from loadbook.hosts.in_use import lab_lock_owners
 from loadbook.records import manifest
 from loadbook.records.layout import Layout
-from loadbook.records.ledger import read_ledger, states
+from loadbook.records.ledger import read_ledger, trial_states
 from loadbook.trials.api import run_study
 from loadbook.trials.ingest import ingest
 from loadbook.trials.preflight import PreflightError
@@ -55,7 +55,7 @@ def test_a_run_is_whole_and_leaves_nothing_behind(lab, layout):
     events, jobs_before = [], job_folders(lab)
     run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
     paths = layout.run("small", run)
-    records = [manifest.read(paths.trial(f"t000{i}")) for i in range(1, 5)]
+    records = [manifest.read_trial(paths.trial(f"t000{i}")) for i in range(1, 5)]
     assert [r.status for r in records] == ["ok"] * 4
     assert all(list(r.phases_s) == PHASES for r in records)
     assert all(r.services[0].live and r.services[0].version for r in records)
@@ -138,13 +138,13 @@ def test_a_run_that_cannot_start_keeps_nobody_away(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL + "[roles.driver]\nloss = 0.1\n")
     with pytest.raises(UsageError, match="lost packets can only be made by the kernel"):
         run_study(layout, "small", lab.hosts_file)
-    assert not owners_at(lab.folder / "driver" / "work")
+    assert not lab_lock_owners(lab.folder / "driver" / "work")
 
 
 def test_a_page_that_is_wrong_makes_an_invalid_trial_and_the_run_goes_on(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL.replace("[workload]", '[workload]\npath = "/nothing-here"'))
     run = run_study(layout, "small", lab.hosts_file, blocks=1)
-    ended = states(read_ledger(layout.run("small", run).ledger))
+    ended = trial_states(read_ledger(layout.run("small", run).ledger))
     assert {s.status for s in ended.values()} == {"invalid"}
     assert all("/nothing-here answered 404" in s.reason and s.attempt == 1 for s in ended.values())
     assert ingest(layout.run("small", run)).valid == 0

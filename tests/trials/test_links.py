@@ -20,11 +20,11 @@ from loadbook.hosts import connect
 from loadbook.hosts.host import Job
 from loadbook.hosts.iproute import command_line, processes_in
 from loadbook.hosts.lab import Lab
-from loadbook.hosts.link import RECONNECT_S
-from loadbook.hosts.netns import Namespaces
+from loadbook.hosts.link import RECONNECT_TIMEOUT_S
+from loadbook.hosts.netns import NamespaceNetwork
 from loadbook.records import manifest
 from loadbook.records.layout import Layout, RunPaths
-from loadbook.records.ledger import read_ledger, states
+from loadbook.records.ledger import read_ledger, trial_states
 from loadbook.trials.api import run_study
 from recorded import with_studies
 from waiting import wait_until
@@ -66,7 +66,7 @@ def paths_of(layout: Layout) -> RunPaths:
 
 def below(lab: Lab, alias: str, program: str, word: str) -> list[int]:
     """Return the processes of a program on a host that have `word` among their arguments."""
-    namespace = f"{Namespaces(lab.folder).prefix}-host-{alias}"
+    namespace = f"{NamespaceNetwork(lab.folder).prefix}-host-{alias}"
     lines = {pid: command_line(pid).decode(errors="replace") for pid in processes_in(namespace)}
     return [pid for pid, line in lines.items() if line.startswith(f"{program}\0") and word in line]
 
@@ -105,7 +105,7 @@ def test_a_job_that_ends_while_the_link_is_down_is_re_attached(spaces, record_pr
         host.start(Job("longer", (("sh", "-c", "sleep 20; echo done"),), 60))
         time.sleep(1.5)
         transport, cut_at = host._session.transport, time.monotonic()
-        spaces.cut("driver", CUT_S)
+        spaces.cut_link("driver", CUT_S)
         transport.join(2 * FOUND_S)
         found = time.monotonic() - cut_at
         assert found < FOUND_S
@@ -137,7 +137,7 @@ def test_a_trial_goes_on_while_a_link_is_down(spaces, layout, record_property):
     with meanwhile(cut):
         run_study(layout, "cut", spaces.hosts_file)
     must_be_whole(paths_of(layout), trials)
-    first = manifest.read(paths_of(layout).trial("t0001"))
+    first = manifest.read_trial(paths_of(layout).trial("t0001"))
     assert (first.attempt, first.status, first.reconnects) == (1, "ok", 1)
     record_property("seen", f"a 16 s trial, {CUT_S:g} s without us: ok at the first attempt, 1 reconnect")
 
@@ -145,8 +145,8 @@ def test_a_trial_goes_on_while_a_link_is_down(spaces, layout, record_property):
 @contextmanager
 def firewall(lab: Lab, alias: str) -> Iterator[None]:
     """Have a host drop all packets from and to us, and no others."""
-    namespace = f"{Namespaces(lab.folder).prefix}-host-{alias}"
-    ours = f"{Namespaces(lab.folder).net([s.address for s in lab.status()])}.254"
+    namespace = f"{NamespaceNetwork(lab.folder).prefix}-host-{alias}"
+    ours = f"{NamespaceNetwork(lab.folder).subnet([s.address for s in lab.status()])}.254"
     chain = "add table ip cut\nadd chain ip cut in { type filter hook input priority 0; }\n"
     rules = f"{chain}add rule ip cut in ip saddr {ours} drop\n"
     nft = ["nsenter", f"--net=/run/netns/{namespace}", "nft"]
@@ -168,7 +168,7 @@ def test_twelve_trials_through_cut_links(spaces, layout, record_property):
         wait_until(lambda: loads(spaces), 120)
         while not over.wait(draw.uniform(0, 20)):
             alias = draw.choice(["driver", "web"])
-            spaces.cut(alias, CUT_S)
+            spaces.cut_link(alias, CUT_S)
             cuts.append(alias)
             over.wait(CUT_S)
 
@@ -180,7 +180,7 @@ def test_twelve_trials_through_cut_links(spaces, layout, record_property):
     must_be_whole(paths_of(layout), trials)
     entries = [e for e in read_ledger(paths_of(layout).ledger) if e["event"] == "ended"]
     paths = paths_of(layout)
-    records = [manifest.read(p) for p in (*paths.trials.glob("*"), *paths.failed.glob("*"))]
+    records = [manifest.read_trial(p) for p in (*paths.trials.glob("*"), *paths.failed.glob("*"))]
     assert {e["status"] for e in entries if e["final"]} == {"ok"}, f"seed {seed}"
     assert {e["status"] for e in entries if not e["final"]} <= {"lost", "timeout"}, f"seed {seed}"
     reconnects, repeated = sum(r.reconnects for r in records), len(entries) - len(trials)
@@ -198,7 +198,7 @@ def until_done(layout: Layout, lab: Lab) -> int:
             return number
         assert controller.returncode == 3, err  # a host was away where a run cannot do without it: at its start or end
         for alias in ("driver", "web"):
-            lab.join(alias)
+            lab.restore_link(alias)
     raise AssertionError(err)
 
 
@@ -208,22 +208,22 @@ def test_a_link_that_stays_down(spaces, layout, record_property):
     trials = write(layout, blocks=2, duration_s=3)
     controller = loadbook(layout, "run", "cut", "--hosts", str(spaces.hosts_file))
     wait_until(lambda: loads(spaces), 120)
-    spaces.cut("driver", 600)
+    spaces.cut_link("driver", 600)
     begun = time.monotonic()
     try:
         _, err = controller.communicate(timeout=400)
         took = time.monotonic() - begun
     finally:
-        spaces.join("driver")
+        spaces.restore_link("driver")
     assert controller.returncode == 3
     assert "3 trials in a row were lost" in err and "the same command" in err
-    ended = states(read_ledger(paths_of(layout).ledger))
+    ended = trial_states(read_ledger(paths_of(layout).ledger))
     assert {(s.status, s.final) for s in ended.values()} == {("lost", False)} and len(ended) == 3
-    assert took < RECONNECT_S + 3 * 20
+    assert took < RECONNECT_TIMEOUT_S + 3 * 20
     until_done(layout, spaces)
     must_be_whole(paths_of(layout), trials, reopened=3)
     assert not loads(spaces)
-    record_property("seen", f"out of reach for good: lost after {RECONNECT_S:g} s, stopped after {took:.0f} s, resumed")
+    record_property("seen", f"out of reach for good: lost after {RECONNECT_TIMEOUT_S:g} s, stopped after {took:.0f} s, resumed")
 
 
 CONTROLLER = """
@@ -248,7 +248,7 @@ def test_load_ends_by_its_lease_when_our_network_is_gone_without_a_word(spaces, 
         assert controller.stdout.readline() == "started\n"
         begun = time.monotonic()
         wait_until(lambda: below(spaces, "driver", "sleep", "333"))
-        spaces.cut("driver", 60)
+        spaces.cut_link("driver", 60)
         controller.kill()
         wait_until(lambda: not below(spaces, "driver", "sleep", "333"), 20)
         took = time.monotonic() - begun
@@ -256,7 +256,7 @@ def test_load_ends_by_its_lease_when_our_network_is_gone_without_a_word(spaces, 
     finally:
         controller.kill()
         controller.wait()
-        spaces.join("driver")
+        spaces.restore_link("driver")
     record_property("seen", f"link cut, controller killed, no end of file: a lease of 8 s ended it after {took:.1f} s")
 
 
@@ -273,9 +273,9 @@ def test_a_reboot_in_mid_trial_is_a_lost_attempt(spaces, layout, tmp_path, recor
         _, err = controller.communicate(timeout=120)
         assert controller.returncode == 0, err
         must_be_whole(paths_of(layout), trials)
-        lost = manifest.read(paths_of(layout).failed / "t0001-attempt1")
+        lost = manifest.read_trial(paths_of(layout).failed / "t0001-attempt1")
         assert lost.status == "lost" and "was rebooted during the trial" in lost.reason
-        again = manifest.read(paths_of(layout).trial("t0001"))
+        again = manifest.read_trial(paths_of(layout).trial("t0001"))
         assert (again.attempt, again.status, again.boot_ids["web"]) == (2, "ok", boot_id)
         assert all(service.live for service in again.services)
     finally:
@@ -285,7 +285,7 @@ def test_a_reboot_in_mid_trial_is_a_lost_attempt(spaces, layout, tmp_path, recor
 
 
 def kill_all(lab: Lab, alias: str) -> None:
-    for pid in processes_in(f"{Namespaces(lab.folder).prefix}-host-{alias}"):
+    for pid in processes_in(f"{NamespaceNetwork(lab.folder).prefix}-host-{alias}"):
         os.kill(pid, signal.SIGKILL)
 
 

@@ -12,21 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.core.errors import ToolError
-from loadbook.design.sharing import share
+from loadbook.design.sharing import split_load
 from loadbook.design.workload import Workload
 from loadbook.records.manifest import ClockRecord, DriverRecord
-from loadbook.records.spans import clock_error_s, spans_of
-from loadbook.services.launch import Launch
+from loadbook.records.spans import clock_error_s, measurement_spans
+from loadbook.services.launch import LaunchOptions
 from loadbook.tools import registry
 from loadbook.tools.base import Target
-from loadbook.trials.load import LEAD_S, MAX_LEAD_S, Load
-from loadbook.trials.preflight import _unlike_tools
+from loadbook.trials.load import LEAD_S, MAX_LEAD_S, LoadJobs
+from loadbook.trials.preflight import _tool_version_mismatches
 
 TARGET = Target("192.0.2.1", 80)
 
 
-def load_of(work: Workload, *drivers: str) -> Load:
-    return Load(registry.load(work.tool), share(work, drivers), TARGET, "load")
+def load_of(work: Workload, *drivers: str) -> LoadJobs:
+    return LoadJobs(registry.load_tool(work.tool), split_load(work, drivers), TARGET, "load")
 
 
 def clock(offset_s: float, rtt_s: float = 0.001) -> ClockRecord:
@@ -35,8 +35,8 @@ def clock(offset_s: float, rtt_s: float = 0.001) -> ClockRecord:
 
 def test_one_driver_has_the_whole_load_and_waits_for_nothing():
     alone = load_of(Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2), "a")
-    alone.aim({"a": clock(5.0)})
-    assert (alone.starts, alone.lead_s, alone.planned_s) == ({}, 0.0, 6.0)
+    alone.schedule_start({"a": clock(5.0)})
+    assert (alone.start_times, alone.lead_s, alone.planned_s) == ({}, 0.0, 6.0)
     assert "-c50" in alone.steps_on("a")[1]
 
 
@@ -44,20 +44,20 @@ def test_several_begin_at_one_instant_which_each_reads_from_its_own_clock():
     pair = load_of(Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2), "a", "b")
     clocks = {"a": clock(0.0), "b": clock(3600.0, 0.1), "web": clock(9.0)}
     now = time.time()
-    pair.aim(clocks)
-    assert pair.starts["b"] - pair.starts["a"] == pytest.approx(3600.0)
+    pair.schedule_start(clocks)
+    assert pair.start_times["b"] - pair.start_times["a"] == pytest.approx(3600.0)
     assert pair.lead_s == pytest.approx(LEAD_S + 20 * 0.1)
-    assert pair.starts["a"] - now == pytest.approx(2 + pair.lead_s, abs=0.1)
+    assert pair.start_times["a"] - now == pytest.approx(2 + pair.lead_s, abs=0.1)
     assert pair.planned_s == pytest.approx(6 + pair.lead_s)
-    pair.aim({"a": clock(0.0, 60.0), "b": clock(0.0)})
+    pair.schedule_start({"a": clock(0.0, 60.0), "b": clock(0.0)})
     assert pair.lead_s == MAX_LEAD_S
-    assert pair.patience_s > pair.planned_s
+    assert pair.timeout_s > pair.planned_s
 
 
 def test_open_files_are_given_to_warm_up_and_measurement():
     work = Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2)
     plain = load_of(work, "a").steps_on("a")
-    limited = replace(load_of(work, "a"), launch=Launch(nofile=128)).steps_on("a")
+    limited = replace(load_of(work, "a"), launch=LaunchOptions(nofile=128)).steps_on("a")
     assert [step[-len(was) :] for step, was in zip(limited, plain, strict=True)] == list(plain)
     words = ("/bin/sh", "-c", "ulimit -n; exec true", "sh")
     for step, was in zip(limited, plain, strict=True):
@@ -84,13 +84,13 @@ def test_what_drivers_did_together_does_not_depend_on_their_clocks(drivers):
         records.append(DriverRecord(host=str(k), argv=["wrk"], rc=0, stdout="o", stderr="e"))
         records[-1].started_host, records[-1].ended_host = began, began + lasts_s
         clocks[str(k)] = clock(offset_s)
-    spans = spans_of(records, clocks)
+    spans = measurement_spans(records, clocks)
     starts, ends = [d[0] for d in drivers], [d[0] + d[1] for d in drivers]
-    assert spans.skew_s == pytest.approx(max(starts) - min(starts), abs=1e-5)
+    assert spans.start_skew_s == pytest.approx(max(starts) - min(starts), abs=1e-5)
     together, whole = max(0.0, min(ends) - max(starts)), max(ends) - min(starts)
-    assert spans.apart == pytest.approx(1 - together / whole, abs=1e-4)
+    assert spans.non_overlap_share == pytest.approx(1 - together / whole, abs=1e-4)
     assert (spans.window is not None) == (together > 0) or together < 1e-5
-    assert spans_of(records, {}) is None
+    assert measurement_spans(records, {}) is None
 
 
 def test_two_clocks_are_known_to_half_of_both_round_trips():
@@ -101,7 +101,7 @@ def test_two_clocks_are_known_to_half_of_both_round_trips():
 
 def test_drivers_with_different_versions_of_a_tool_are_refused():
     versions = {("a", "wrk"): "4.1.0", ("b", "wrk"): "4.2.0", ("a", "ab"): "2.3", ("b", "ab"): "2.3"}
-    bench = SimpleNamespace(tools={"wrk": None, "ab": None}, tool_versions=versions)
-    assert list(_unlike_tools(bench)) == [
+    testbed = SimpleNamespace(tools={"wrk": None, "ab": None}, tool_versions=versions)
+    assert list(_tool_version_mismatches(testbed)) == [
         "drivers have different versions of wrk: 4.1.0 on a, 4.2.0 on b (install the same on all)"
     ]

@@ -10,13 +10,13 @@ import sys
 import pytest
 
 from loadbook.core.errors import UsageError
-from loadbook.trials.lock import only_runner
+from loadbook.trials.lock import hold_study_lock
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from loadbook.trials.lock import only_runner
-with only_runner(Path(sys.argv[1])):
+from loadbook.trials.lock import hold_study_lock
+with hold_study_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -27,13 +27,13 @@ def test_a_second_runner_is_refused_and_death_frees_the_lock(tmp_path, record_pr
     owner = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert owner.stdout.readline() == "held\n"
     said = rf"process {owner.pid} of \S+ on {socket.gethostname()}, started .* ago"
-    with pytest.raises(UsageError, match=said) as refused, only_runner(tmp_path):
+    with pytest.raises(UsageError, match=said) as refused, hold_study_lock(tmp_path):
         raise AssertionError
     assert refused.value.exit_code == 2
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     owner.stdout.close()
-    with only_runner(tmp_path) as taken_over:
+    with hold_study_lock(tmp_path) as taken_over:
         assert f"process {owner.pid} of" in taken_over and "which died, is taken over" in taken_over
     record_property("seen", "owner named; taken over after kill -9, and said")
 
@@ -42,7 +42,7 @@ def test_a_second_runner_is_refused_and_death_frees_the_lock(tmp_path, record_pr
 def test_the_lock_is_free_again_after_use(tmp_path, error):
     for _ in range(2):
         try:
-            with only_runner(tmp_path / "study") as taken_over:
+            with hold_study_lock(tmp_path / "study") as taken_over:
                 assert taken_over == ""
                 if error:
                     raise error

@@ -8,22 +8,22 @@ from commands import exit_code
 from loadbook.design.study_file import find_study
 from loadbook.records.layout import Layout
 from loadbook.services import load_service
-from loadbook.trials.needs import of_service, packages, programs
+from loadbook.trials.needs import service_programs, package_arguments, required_programs
 from recorded import REPO
 
 HERE = Layout(REPO)
 
 
 def test_drivers_need_the_tools_and_servers_their_services():
-    found = programs(find_study(HERE.studies, "nginx-directives"), [])
+    found = required_programs(find_study(HERE.studies, "nginx-directives"), [])
     assert {role: [p.binary for p in those] for role, those in found.items()} == {"driver": ["wrk"], "web": ["nginx"]}
-    assert packages([p for those in found.values() for p in those]) == ["wrk=wrk", "nginx=nginx-light"]
+    assert package_arguments([p for those in found.values() for p in those]) == ["wrk=wrk", "nginx=nginx-light"]
 
 
 def test_what_is_built_can_be_built_on_our_side_so_that_a_host_may_lack_it():
-    found = of_service(load_service("go-app"))
-    assert [(p.binary, p.needed) for p in found] == [("go", False)]
-    assert packages(found) == ["go=golang-go"]
+    found = service_programs(load_service("go-app"))
+    assert [(p.binary, p.required) for p in found] == [("go", False)]
+    assert package_arguments(found) == ["go=golang-go"]
 
 
 def test_the_command_line_prints_packages_as_setup_takes_them_and_names_the_rest(monkeypatch, capsys):
@@ -42,9 +42,9 @@ def test_ports_aside_must_be_free_too():
     from types import SimpleNamespace
 
     from loadbook.trials.preflight import needed_ports
-    from loadbook.trials.stage import Seat
+    from loadbook.trials.stage import Placement
 
-    seats = [Seat("balancer", "a", load_service("haproxy"), 18_080), Seat("web", "b", load_service("nginx"), 18_080)]
-    bench = SimpleNamespace(seats=seats)
-    assert [int(port, 16) for port in needed_ports(bench, "a")] == [18_080, 28_080]
-    assert [int(port, 16) for port in needed_ports(bench, "b")] == [18_080]
+    placements = [Placement("balancer", "a", load_service("haproxy"), 18_080), Placement("web", "b", load_service("nginx"), 18_080)]
+    testbed = SimpleNamespace(placements=placements)
+    assert [int(port, 16) for port in needed_ports(testbed, "a")] == [18_080, 28_080]
+    assert [int(port, 16) for port in needed_ports(testbed, "b")] == [18_080]

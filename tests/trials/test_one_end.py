@@ -47,9 +47,9 @@ class Faulty:
         found = getattr(self._host, name)
         return (lambda *args, **named: self._call(name, found, *args, **named)) if name in CALLS else found
 
-    def scene(self, planned: Any) -> None:
+    def set_trial(self, planned: Any) -> None:
         self._in_trial = planned is not None
-        self._host.scene(planned)
+        self._host.set_trial(planned)
 
     def _call(self, name: str, found: Callable[..., Any], *args: Any, **named: Any) -> Any:
         with Faulty.lock:
@@ -64,7 +64,7 @@ class Faulty:
 
 @pytest.fixture(scope="module", autouse=True)
 def faulty():
-    ends = trial.in_time
+    ends = trial.run_within
 
     def in_time(*args: Any) -> None:
         Faulty.stopping = True
@@ -73,10 +73,10 @@ def faulty():
         finally:
             Faulty.stopping = False
 
-    taped = connect.taped
+    record_host = connect.record_host
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connect, "taped", lambda host, run: Faulty(taped(host, run)))
-        patch.setattr(trial, "in_time", in_time)
+        patch.setattr(connect, "record_host", lambda host, run: Faulty(record_host(host, run)))
+        patch.setattr(trial, "run_within", in_time)
         yield
 
 
@@ -104,7 +104,7 @@ def test_one_end_in_the_state_of_the_fault(number, call, fault):
         ended = [e for e in read_ledger(paths.ledger) if e["event"] == "ended"]
         begun = [e for e in read_ledger(paths.ledger) if e["event"] == "started"]
         assert [(e["trial"], e["attempt"]) for e in begun] == [(e["trial"], e["attempt"]) for e in ended]
-        assert {e["trial"] for e in ended if e["final"]} == {t["trial"] for t in read_json(paths.plan)["trials"]}
+        assert {e["trial"] for e in ended if e["final"]} == {t["trial"] for t in read_json(paths.plan_json)["trials"]}
         named = {e["status"] for e in ended} - {"ok"}
         assert named <= allowed(fault, call)
         # what fails while things are being stopped changes nothing that was measured, but for an interruption

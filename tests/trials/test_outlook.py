@@ -12,8 +12,8 @@ from loadbook.design.plan import Plan, make_plan
 from loadbook.records import manifest
 from loadbook.records.layout import Layout
 from loadbook.records.schema import write_table
-from loadbook.trials.outlook import lines, outlook, shortfall
-from loadbook.trials.recorded import recordings, twins
+from loadbook.trials.outlook import power_lines, forecast_power, underpowered_note
+from loadbook.trials.recorded import noise_samples, aa_arms
 from loadbook.trials.studies import load_study
 from recorded import with_studies
 
@@ -41,9 +41,9 @@ class Given:
 
 
 def keep(layout: Layout, plan: Plan, given: Given = Given()) -> None:
-    """Write what `recordings` reads of a run: plan, run.json, facts and three tables."""
+    """Write what `noise_samples` reads of a run: plan, run.json, facts and three tables."""
     paths, dice = layout.run(plan.study.name, given.run), np.random.default_rng(int(given.run[-6:]))
-    manifest.write_json(paths.plan, plan.to_json())
+    manifest.write_json(paths.plan_json, plan.to_json())
     manifest.write_json(paths.run_json, {"hosts": LAB, "lab": given.lab, "replay": None} | dict(given.more))
     for host in LAB:
         manifest.write_json(paths.facts / f"{host}-before.json", {"machine": {"value": given.machine}})
@@ -77,20 +77,20 @@ def planned(layout: Layout, study: str = "noise", blocks: int | None = None) -> 
 
 
 def test_nothing_recorded_is_an_assumption_that_says_so(layout):
-    found = outlook(layout, planned(layout))
-    assert found.sd_range is None and found.needed_range is None
-    assert "assumed, 2.5\u00a0% per trial, as nothing is recorded on these hosts yet" in "\n".join(lines(found))
-    assert lines(found)[-1] == "length      not known: nothing is recorded yet"
+    found = forecast_power(layout, planned(layout))
+    assert found.sd_range is None and found.blocks_needed_range is None
+    assert "assumed, 2.5\u00a0% per trial, as nothing is recorded on these hosts yet" in "\n".join(power_lines(found))
+    assert power_lines(found)[-1] == "length      not known: nothing is recorded yet"
 
 
 def test_the_record_of_these_hosts_counts(layout):
     plan = planned(layout)
     keep(layout, plan)
-    found = outlook(layout, plan)
+    found = forecast_power(layout, plan)
     assert found.sd == pytest.approx(0.0141, rel=0.25)
-    assert found.needed_range[0] < found.needed < found.needed_range[1]
+    assert found.blocks_needed_range[0] < found.blocks_needed < found.blocks_needed_range[1]
     assert found.source == "recorded with this load: 120 trials alike, run 20261120-100000 of noise"
-    assert not found.falls_short and shortfall(found) is None
+    assert not found.underpowered and underpowered_note(found) is None
     json.dumps(found.to_json(), allow_nan=False)
 
 
@@ -107,7 +107,7 @@ def test_the_record_of_these_hosts_counts(layout):
 def test_runs_of_elsewhere_do_not(layout, given):
     plan = planned(layout)
     keep(layout, plan, given)
-    assert recordings(layout, plan) == []
+    assert noise_samples(layout, plan) == []
 
 
 def test_a_hosts_file_names_other_hosts_than_the_lab(layout, tmp_path):
@@ -115,9 +115,9 @@ def test_a_hosts_file_names_other_hosts_than_the_lab(layout, tmp_path):
     hosts.write_text(REMOTE)
     keep(layout, plan)
     keep(layout, plan, Given("20261120-110000", lab=False))
-    assert [one.run for one in recordings(layout, plan, hosts)] == ["20261120-110000"]
+    assert [one.run for one in noise_samples(layout, plan, hosts)] == ["20261120-110000"]
     hosts.write_text(REMOTE.replace("cpus = [1]", "cpus = [2]"))
-    assert recordings(layout, plan, hosts) == []
+    assert noise_samples(layout, plan, hosts) == []
 
 
 def test_one_block_alone_says_nothing_of_noise(layout):
@@ -125,14 +125,14 @@ def test_one_block_alone_says_nothing_of_noise(layout):
     alone = replace(plan, trials=tuple(t for t in plan.trials if t.treatment != "again"))
     keep(layout, alone)
     assert len({t.treatment for t in alone.trials}) > 5
-    assert recordings(layout, alone) == []
+    assert noise_samples(layout, alone) == []
 
 
 def test_a_replaced_machine_is_another_host(layout):
     plan = planned(layout, blocks=20)
     keep(layout, plan, Given("20261120-100000", machine="old"))
     keep(layout, plan, Given("20261120-120000", machine="new"))
-    assert [one.run for one in recordings(layout, plan)] == ["20261120-120000"]
+    assert [one.run for one in noise_samples(layout, plan)] == ["20261120-120000"]
 
 
 def test_the_newest_runs_with_the_load_most_alike_until_there_are_enough(layout):
@@ -140,8 +140,8 @@ def test_the_newest_runs_with_the_load_most_alike_until_there_are_enough(layout)
     for hour in range(4):
         keep(layout, noise, Given(f"20261120-1{hour}0000"))
     keep(layout, other, Given("20261120-200000"))
-    assert [one.run[9:11] for one in recordings(layout, noise)] == ["13", "12", "11"]
-    assert [one.study for one in recordings(layout, other)] == ["tool-agreement"]
+    assert [one.run[9:11] for one in noise_samples(layout, noise)] == ["13", "12", "11"]
+    assert [one.study for one in noise_samples(layout, other)] == ["tool-agreement"]
 
 
 def test_a_run_that_cannot_be_read_is_passed_over(layout):
@@ -149,44 +149,44 @@ def test_a_run_that_cannot_be_read_is_passed_over(layout):
     keep(layout, plan)
     keep(layout, plan, Given("20261120-120000"))
     layout.run("noise", "20261120-120000").table("trials").write_bytes(b"torn")
-    assert [one.run for one in recordings(layout, plan)] == ["20261120-100000"]
+    assert [one.run for one in noise_samples(layout, plan)] == ["20261120-100000"]
 
 
 def test_a_plan_that_falls_short_says_what_it_would_take(layout):
     plan = planned(layout)
     keep(layout, plan, Given(sd=0.06))
-    said = shortfall(outlook(layout, replace(plan, blocks=8, trials=plan.trials[:16])))
+    said = underpowered_note(forecast_power(layout, replace(plan, blocks=8, trials=plan.trials[:16])))
     assert said.startswith("8 blocks detect ")
     assert "2.0\u00a0% needs " in said and "run 20261120-100000 of noise" in said
-    assert "4 blocks detect nothing" in shortfall(outlook(layout, replace(plan, blocks=4)))
+    assert "4 blocks detect nothing" in underpowered_note(forecast_power(layout, replace(plan, blocks=4)))
 
 
 def test_more_comparisons_need_more_blocks(layout):
     keep(layout, planned(layout))
-    single, several = (outlook(layout, planned(layout, name)) for name in ("noise", "nginx-directives"))
+    single, several = (forecast_power(layout, planned(layout, name)) for name in ("noise", "nginx-directives"))
     assert several.alpha < single.alpha == 0.05
-    assert several.needed > single.needed
-    assert "one of " in "\n".join(lines(several))
+    assert several.blocks_needed > single.blocks_needed
+    assert "one of " in "\n".join(power_lines(several))
 
 
 def test_trials_without_a_twin_are_compared_with_their_effects_taken_out(layout):
     plan = planned(layout, "known-cost")
     alone = replace(plan, trials=tuple(t for t in plan.trials if t.treatment != "again"))
     keep(layout, alone)
-    (found,) = recordings(layout, alone)
+    (found,) = noise_samples(layout, alone)
     assert not found.aa and len(found.pairs) == 2 * plan.blocks
-    assert "trials, effects taken out" in outlook(layout, alone).source
+    assert "trials, effects taken out" in forecast_power(layout, alone).source
 
 
 def test_the_inside_of_trials_tells_how_long_they_should_be(layout):
     plan = planned(layout)
     keep(layout, plan, Given(seconds=40))
-    told = lines(outlook(layout, plan))[-1]
+    told = power_lines(forecast_power(layout, plan))[-1]
     assert told.startswith("length      trials of ") and "longer ones do not replace more" in told
     keep(layout, plan, Given("20261120-110000"))
-    assert "tells rates by the second" in lines(outlook(layout, plan))[-1]
+    assert "tells rates by the second" in power_lines(forecast_power(layout, plan))[-1]
 
 
 def test_every_name_of_the_baseline_is_known(layout):
-    assert twins(load_study(layout, "noise")) == ("baseline", "again")
-    assert "control-access-log" not in twins(load_study(layout, "nginx-directives"))
+    assert aa_arms(load_study(layout, "noise")) == ("baseline", "again")
+    assert "control-access-log" not in aa_arms(load_study(layout, "nginx-directives"))

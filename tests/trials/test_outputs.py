@@ -19,10 +19,10 @@ def test_a_big_jtl_is_read_where_it_lies(alone: bool, tmp_path: Path, monkeypatc
     shutil.copy(CAPTURE.with_name("5.6.3--locale_de.out.jtl") if alone else CAPTURE, tmp_path / "out.jtl")
     (tmp_path / "stdout").write_bytes(b"")
     (tmp_path / "cmd").write_text(COMMAND)
-    path, tool = tmp_path / "out.jtl" if alone else tmp_path, registry.load("jmeter")
-    held = outputs.parsed(tool, path, outputs.captured(path, "jmeter"))
-    monkeypatch.setattr(outputs, "HELD_BYTES", 1000)
-    streamed = outputs.captured(path, "jmeter")
+    path, tool = tmp_path / "out.jtl" if alone else tmp_path, registry.load_tool("jmeter")
+    held = outputs.parse_output(tool, path, outputs.read_captured(path, "jmeter"))
+    monkeypatch.setattr(outputs, "MAX_READ_BYTES", 1000)
+    streamed = outputs.read_captured(path, "jmeter")
     assert streamed.paths == {"out.jtl": tmp_path / "out.jtl"}
     assert not streamed.files
-    assert outputs.parsed(tool, path, streamed).rows == held.rows
+    assert outputs.parse_output(tool, path, streamed).measurements == held.measurements

@@ -11,11 +11,11 @@ import pytest
 from loadbook.cli import main
 from loadbook.core.errors import UsageError
 from loadbook.records.ledger import read_ledger
-from loadbook.records.manifest import read, read_json, write_json
+from loadbook.records.manifest import read_trial, read_json, write_json
 from loadbook.records.rundata import load_run
 from loadbook.records.schema import TABLES, read_table
 from loadbook.report.effects import EffectsPage
-from loadbook.report.index import keep, write_index
+from loadbook.report.index import write_summary, write_index
 from loadbook.report.page import scope_parts
 from loadbook.trials import choose
 from loadbook.trials.api import run_study
@@ -81,7 +81,7 @@ def test_a_whole_run_offline_makes_the_tables_of_the_recorded_one(layout, hosts,
     for name, table in tables(recorded).items():
         pd.testing.assert_frame_equal(tables(paths)[name], table, obj=name)
     for folder in [*recorded.trials.iterdir(), *recorded.failed.iterdir()]:
-        before, now = read(folder), read(paths.raw / folder.relative_to(recorded.raw))
+        before, now = read_trial(folder), read_trial(paths.raw / folder.relative_to(recorded.raw))
         outputs = [n for n in before.files if not n.startswith(("config", "answers"))]
         assert {n: now.files[n] for n in outputs} == {n: before.files[n] for n in outputs}
         assert (now.status, now.window) == (before.status, before.window)
@@ -99,7 +99,7 @@ def says_what_it_is(layout, run, recorded):
     origin = f"REPLAY of run {recorded}: nothing was measured anew"
     assert scope_parts(data, 0.02)[0] == origin
     page = EffectsPage(data)
-    keep(layout.root, page.summary())
+    write_summary(layout.root, page.summary())
     assert origin in write_index(layout.root).read_text()
 
 
@@ -111,7 +111,7 @@ def test_another_configuration_or_load_is_not_played_back(layout, hosts):
         spec = f'include = "{STUDY}.toml"\nname = "{name}"\n[subsets]\nrecorded = ["baseline-auto"]\n{change}\n'
         (layout.studies / f"{name}.toml").write_text(spec)
         run = run_study(layout, name, hosts, blocks=1)
-        record = read(next(layout.run(name, run).failed.iterdir()))
+        record = read_trial(next(layout.run(name, run).failed.iterdir()))
         assert record.status == "invalid"
         assert re.search(reason, record.reason)
 
@@ -139,7 +139,7 @@ def test_two_studies_that_begin_in_one_second_are_played_back_side_by_side(layou
     run = run_study(layout, STUDY, hosts, blocks=1, new=True, on_event=meanwhile)
     assert folders[-1] == {f"{study}-{run}-{alias}" for study in (STUDY, "other") for alias in ("driver", "web")}
     for study in (STUDY, "other"):
-        assert [read(folder).status for folder in layout.run(study, run).trials.iterdir()] == ["ok"] * 4
+        assert [read_trial(folder).status for folder in layout.run(study, run).trials.iterdir()] == ["ok"] * 4
 
 
 def test_an_interrupted_replay_goes_on_and_is_never_mixed_with_a_measured_run(layout, hosts):
@@ -172,7 +172,7 @@ def test_a_run_keeps_the_prices_of_its_hosts_for_who_plays_it_back(tmp_path):
     from types import SimpleNamespace
 
     from loadbook.hosts.inventory import HostsFile, read_hosts
-    from loadbook.trials.replay_file import replay_file
+    from loadbook.trials.replay_file import replay_hosts_file
 
     said = {
         "currency": "EUR",
@@ -185,10 +185,10 @@ def test_a_run_keeps_the_prices_of_its_hosts_for_who_plays_it_back(tmp_path):
     }
     inventory = HostsFile.model_validate(said)
     hosts = {alias: SimpleNamespace(address=f"192.0.2.{n}") for n, alias in enumerate(inventory.hosts, 1)}
-    bench = SimpleNamespace(inventory=inventory, hosts=hosts, roles_of=lambda alias: inventory.hosts[alias].roles)
-    (tmp_path / "hosts.toml").write_text(replay_file(bench))
+    testbed = SimpleNamespace(inventory=inventory, hosts=hosts, roles_of=lambda alias: inventory.hosts[alias].roles)
+    (tmp_path / "hosts.toml").write_text(replay_hosts_file(testbed))
     kept = read_hosts(tmp_path / "hosts.toml")
-    assert (kept.prices(), kept.external) == (inventory.prices(), inventory.external)
+    assert (kept.price_record(), kept.external) == (inventory.price_record(), inventory.external)
     assert kept.hosts["a"].user is None
     for alias, key in (("a", "cpus"), ("a", "may"), ("b", "link_mbit")):
         assert getattr(kept.hosts[alias], key) == getattr(inventory.hosts[alias], key)
@@ -197,11 +197,11 @@ def test_a_run_keeps_the_prices_of_its_hosts_for_who_plays_it_back(tmp_path):
 def test_a_lab_that_has_grown_is_told_how_to_shrink():
     from types import SimpleNamespace
 
-    from loadbook.trials.alike import _back
+    from loadbook.trials.alike import _how_to_restore_hosts
 
     roles = {"driver": ["driver"], "web": ["web"], "web-2": ["web"], "balancer": ["balancer"]}
     study = SimpleNamespace(roles=dict.fromkeys(("driver", "balancer", "web")))
-    bench = SimpleNamespace(hosts=roles, roles_of=roles.get, lab="loopback", plan=SimpleNamespace(study=study))
+    testbed = SimpleNamespace(hosts=roles, roles_of=roles.get, lab="loopback", plan=SimpleNamespace(study=study))
     before = {alias: {"roles": roles[alias]} for alias in ("driver", "web")}
-    assert _back(bench, before).endswith(": loadbook lab up --roles balancer=0,web=1")
-    assert _back(bench, {alias: {"roles": own} for alias, own in roles.items()}).startswith("give the hosts file")
+    assert _how_to_restore_hosts(testbed, before).endswith(": loadbook lab up --roles balancer=0,web=1")
+    assert _how_to_restore_hosts(testbed, {alias: {"roles": own} for alias, own in roles.items()}).startswith("give the hosts file")

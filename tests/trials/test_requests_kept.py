@@ -10,10 +10,10 @@ import pytest
 from importing import capture, project, write
 
 from loadbook.records.manifest import DriverRecord, TrialRecord
-from loadbook.trials.imported import keep_import, read_import
-from loadbook.trials.imported_study import Asked
+from loadbook.trials.imported import write_import, read_import
+from loadbook.trials.imported_study import ImportOptions
 from loadbook.trials.ingest import ingest
-from loadbook.trials.requests_kept import keep
+from loadbook.trials.requests_kept import write_requests
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 LOGS = {
@@ -39,7 +39,7 @@ def trial(folder: Path, tool: str, hosts: tuple[str, ...] = ("one",), started: f
 @pytest.mark.parametrize(("tool", "rows"), [("jmeter", 72), ("h2load", 500), ("ab", 300)])
 def test_every_tool_with_a_log_of_requests_has_them_kept(tool: str, rows: int, tmp_path: Path) -> None:
     target = tmp_path / "processed" / "requests" / "t.parquet"
-    assert keep(tmp_path, trial(tmp_path, tool, ("one", "two")), target) is None
+    assert write_requests(tmp_path, trial(tmp_path, tool, ("one", "two")), target) is None
     found = pq.read_table(target)["driver"].to_pylist()
     assert found == ["one"] * rows + ["two"] * rows
 
@@ -48,7 +48,7 @@ def test_rows_of_a_warm_up_in_the_same_log_are_left_out(tmp_path: Path) -> None:
     lines = LOGS["h2load"][0].read_text().splitlines()
     starts = sorted(int(line.split("\t")[0]) for line in lines)
     record = trial(tmp_path, "h2load", started=starts[200] / 1e6)
-    assert keep(tmp_path, record, tmp_path / "t.parquet") is None
+    assert write_requests(tmp_path, record, tmp_path / "t.parquet") is None
     assert pq.read_table(tmp_path / "t.parquet")["start_us"].to_pylist().count(None) == 0
     assert len(pq.read_table(tmp_path / "t.parquet")) == sum(start >= starts[200] for start in starts)
 
@@ -57,11 +57,11 @@ def test_no_log_and_a_broken_log_leave_no_file(tmp_path: Path) -> None:
     target = tmp_path / "t.parquet"
     record = trial(tmp_path, "jmeter")
     (tmp_path / "results.jtl-one").write_bytes(b"hello\n")
-    error = keep(tmp_path, record, target)
+    error = write_requests(tmp_path, record, target)
     assert error is not None
     assert error.line == 1
     assert not target.exists()
-    assert keep(tmp_path, TrialRecord.model_construct(tool="wrk", drivers=record.drivers), target) is None
+    assert write_requests(tmp_path, TrialRecord.model_construct(tool="wrk", drivers=record.drivers), target) is None
     assert not target.exists()
 
 
@@ -74,13 +74,13 @@ def test_ingest_keeps_the_requests_of_each_trial_and_drops_those_of_trials_that_
         for arm, pair in cases.items()
         for block, case in enumerate(pair, 1)
     ]
-    layout, asked = project(tmp_path), Asked(name="", baseline="plain")
+    layout, asked = project(tmp_path), ImportOptions(name="", baseline="plain")
     made = read_import(there, write(there, said), asked, "jmeter")
-    paths = layout.run(made.name, keep_import(layout, made))
-    stray = paths.requests / "gone.parquet"
+    paths = layout.run(made.name, write_import(layout, made))
+    stray = paths.request_logs / "gone.parquet"
     stray.parent.mkdir(parents=True)
     stray.touch()
     ingest(paths)
-    found = {path.stem: pq.read_metadata(path).num_rows for path in paths.requests.iterdir()}
+    found = {path.stem: pq.read_metadata(path).num_rows for path in paths.request_logs.iterdir()}
     assert sorted(found.values()) == [1000, 1500, 1500, 3000]
     assert found.keys() == {path.name for path in paths.trials.iterdir()}

@@ -81,7 +81,7 @@ def run(
     hosts.write_text(lab.hosts_file.read_text().replace('["web"]', '["web", "spare", "extra"]'))
     paths = layout.run("roles", run_study(layout, "roles", hosts))
     folders = [folder for place in (paths.trials, paths.failed) if place.is_dir() for folder in place.iterdir()]
-    yield paths, {record.treatment: record for record in map(manifest.read, folders)}
+    yield paths, {record.treatment: record for record in map(manifest.read_trial, folders)}
 
 
 def test_a_service_that_ends_during_the_load_spoils_the_trial(run) -> None:

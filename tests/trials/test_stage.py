@@ -11,10 +11,10 @@ from loadbook.design.study import Study
 from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.services import ServiceSpec
 from loadbook.tools.base import Target
-from loadbook.trials.changes import changes_of
+from loadbook.trials.changes import host_changes_of
 from loadbook.trials.preflight import PreflightError
 from loadbook.trials.roles import check_roles, needed_cpus, needed_hosts, used_hosts
-from loadbook.trials.stage import LINE_SERVICE, Stage, seat_all
+from loadbook.trials.stage import DELAY_SERVICE, Deployment, place_services
 
 STUDY = {
     "name": "own", "question": "Who sits where?", "baseline": "single",
@@ -49,34 +49,34 @@ def spec(name: str) -> ServiceSpec:
     return ServiceSpec.model_validate(raw)
 
 
-def bench(lined: bool = False) -> Any:
-    """Everything of a bench that a stage looks at."""
+def make_testbed(userspace_delay: bool = False) -> Any:
+    """Everything of a testbed that a deployment looks at."""
     plan, known = make_plan(Study.model_validate(STUDY)), inventory()
-    specs = {name: spec(name) for name in ("front", "back", *([LINE_SERVICE] if lined else []))}
+    specs = {name: spec(name) for name in ("front", "back", *([DELAY_SERVICE] if userspace_delay else []))}
     hosts = {alias: SimpleNamespace(address=f"{alias}.net", workdir=f"/work/{alias}") for alias in known.hosts}
-    seats = seat_all(plan.study, plan.treatments, known, specs, ["load"])
-    return SimpleNamespace(plan=plan, inventory=known, hosts=hosts, seats=seats, drivers=("load",), lab="", replay=None,
+    placements = place_services(plan.study, plan.treatments, known, specs, ["load"])
+    return SimpleNamespace(plan=plan, inventory=known, hosts=hosts, placements=placements, drivers=("load",), lab="", replayed_run=None,
                            cpus_of=lambda alias: [], host_cpus=dict.fromkeys(hosts, (0, 1)))  # fmt: skip
 
 
-def sitting(stage: Stage) -> list[tuple[str, str, int]]:
-    return [(seat.role, seat.alias, seat.port) for seat in stage.seats]
+def placements_of(deployment: Deployment) -> list[tuple[str, str, int]]:
+    return [(placement.role, placement.alias, placement.port) for placement in deployment.placements]
 
 
 def test_those_behind_start_first_and_two_roles_of_one_host_have_ports_of_their_own() -> None:
     behind = [("app", "big", 18080), ("store", "big", 18081)]
-    assert sitting(Stage(bench(), "single")) == [*behind, ("web", "w1", 18080)]
-    assert sitting(Stage(bench(), "two"))[2:] == [("web", "w1", 18080), ("web", "w2", 18080), ("balancer", "lb", 18080)]
+    assert placements_of(Deployment(make_testbed(), "single")) == [*behind, ("web", "w1", 18080)]
+    assert placements_of(Deployment(make_testbed(), "two"))[2:] == [("web", "w1", 18080), ("web", "w2", 18080), ("balancer", "lb", 18080)]
 
 
 def test_the_load_goes_to_the_first_that_is_there() -> None:
-    targets = {name: Stage(bench(), name).target for name in ("single", "two", "cloud")}
+    targets = {name: Deployment(make_testbed(), name).target for name in ("single", "two", "cloud")}
     assert targets == {"single": Target("w1.net", 18080), "two": Target("lb.net", 18080), "cloud": Target("lb", 81)}
 
 
 def test_a_service_is_told_what_stands_behind_it() -> None:
-    stage = Stage(bench(), "two")
-    places = {(seat.role, seat.alias): stage.place(seat, "t1-a1").extra for seat in stage.seats}
+    deployment = Deployment(make_testbed(), "two")
+    places = {(placement.role, placement.alias): deployment.instance_context(placement, "t1-a1").extra for placement in deployment.placements}
     assert [b["node"] for b in places["balancer", "lb"]["backends"]] == ["w1", "w2"]
     assert set(places["web", "w2"]["behind"]) == {"app", "store"}
     app = {"node": "big", "address": "big.net", "port": 18080, "dir": "/work/big/services/t1-a1-app", "local": False}
@@ -84,9 +84,9 @@ def test_a_service_is_told_what_stands_behind_it() -> None:
 
 
 def test_hosts_of_a_lab_are_one_machine() -> None:
-    lab = bench()
+    lab = make_testbed()
     lab.lab = "loopback"
-    place = next(Stage(lab, "single").place(seat, "t1-a1") for seat in lab.seats if seat.role == "web")
+    place = next(Deployment(lab, "single").instance_context(placement, "t1-a1") for placement in lab.placements if placement.role == "web")
     assert [b["local"] for b in place.extra["backends"]] == [True]
 
 
@@ -95,27 +95,27 @@ def test_a_plan_tells_how_many_cpus_it_names() -> None:
 
 
 def test_it_is_asked_by_who_sends_it_requests() -> None:
-    stage = Stage(bench(), "two")
-    asked = {seat.role: stage.asker(seat).address for seat in stage.seats}
+    deployment = Deployment(make_testbed(), "two")
+    asked = {placement.role: deployment.client_host(placement).address for placement in deployment.placements}
     assert asked == {"balancer": "load.net", "web": "lb.net", "app": "w1.net", "store": "w1.net"}
 
 
 def test_processes_are_placed_and_limited() -> None:
-    stage = Stage(bench(), "single")
-    launched = {seat.role: stage.launch(seat) for seat in stage.seats}
+    deployment = Deployment(make_testbed(), "single")
+    launched = {placement.role: deployment.launch(placement) for placement in deployment.placements}
     assert (launched["app"].cpus, launched["web"].cpus, launched["store"].nofile) == ((1,), (), 500)
-    stage.bench.host_cpus["big"] = (5,)
+    deployment.testbed.host_cpus["big"] = (5,)
     with pytest.raises(UsageError, match="run on CPU 1, counted from 0, of host big, which has 1"):
-        stage.launch(stage.seats[0])
+        deployment.launch(deployment.placements[0])
 
 
 def test_a_delay_in_userspace_stands_in_front_of_the_target() -> None:
-    lined = bench(lined=True)
-    far, near = Stage(lined, "far"), Stage(lined, "single")
-    assert sitting(far)[-1] == ("line", "load", 18080) and far.target == Target("load.net", 18080)
+    delayed = make_testbed(userspace_delay=True)
+    far, near = Deployment(delayed, "far"), Deployment(delayed, "single")
+    assert placements_of(far)[-1] == ("line", "load", 18080) and far.target == Target("load.net", 18080)
     assert far.setting("line").vars == {"delay_ms": 30.0}
-    assert [b["node"] for b in far.place(far.seats[-1], "t1-a1").extra["backends"]] == ["w1"]
-    assert "line" not in {seat.role for seat in near.seats} and near.target == Target("w1.net", 18080)
+    assert [b["node"] for b in far.instance_context(far.placements[-1], "t1-a1").extra["backends"]] == ["w1"]
+    assert "line" not in {placement.role for placement in near.placements} and near.target == Target("w1.net", 18080)
 
 
 def test_a_plan_takes_the_hosts_that_its_treatments_use() -> None:
@@ -133,19 +133,19 @@ def test_a_driver_in_variants_is_a_driver() -> None:
 
 
 def test_roles_of_one_host_that_would_change_it_differently_are_refused() -> None:
-    def stage(app: dict[str, object], store: dict[str, object]) -> Stage:
-        own = bench()
+    def deployment(app: dict[str, object], store: dict[str, object]) -> Deployment:
+        own = make_testbed()
         roles = STUDY["roles"] | {"app": {"service": "back"} | app, "store": {"service": "back"} | store}
         own.plan = make_plan(Study.model_validate(STUDY | {"roles": roles}))
-        return Stage(own, "single")
+        return Deployment(own, "single")
 
     backlog = "net.core.somaxconn"
     alike = {"sysctls": {backlog: 128}}
-    assert changes_of(stage(alike, alike))["big"].sysctls == {backlog: 128}
+    assert host_changes_of(deployment(alike, alike))["big"].sysctls == {backlog: 128}
     with pytest.raises(UsageError, match=f"host big is to have {backlog} = 128 and 4096"):
-        changes_of(stage(alike, {"sysctls": {backlog: 4096}}))
+        host_changes_of(deployment(alike, {"sysctls": {backlog: 4096}}))
     with pytest.raises(UsageError, match="host big is to have rate_mbit = 10"):
-        changes_of(stage({"rate_mbit": 10}, {"rate_mbit": 20}))
+        host_changes_of(deployment({"rate_mbit": 10}, {"rate_mbit": 20}))
 
 
 def test_too_few_hosts_are_named_by_role() -> None:

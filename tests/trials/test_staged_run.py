@@ -67,7 +67,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunPaths, di
         paths = layout.run("staged", run_study(layout, "staged", lab.hosts_file))
         assert not list(lab.folder.glob("*/work/services/*")), "services were left behind"
     ingest(paths)
-    records = [manifest.read(folder) for folder in paths.trials.iterdir()]
+    records = [manifest.read_trial(folder) for folder in paths.trials.iterdir()]
     yield paths, {record.treatment: record for record in records}
 
 

@@ -11,7 +11,7 @@ from loadbook.core.errors import UsageError
 from loadbook.records import manifest
 from loadbook.records.ledger import Ledger, read_ledger
 from loadbook.records.manifest import read_json, write_json
-from loadbook.records.planned import is_complete
+from loadbook.records.planned import is_run_complete
 from loadbook.records.rundata import load_run
 from loadbook.records.verify import verify_run
 from loadbook.stats.analyse import analyse
@@ -53,11 +53,11 @@ def layout(tmp_path):
 def lengthen(raw, by: int, arms) -> None:
     """Record every block once more, under a number that is `by` higher."""
     for folder in [*(raw / "trials").iterdir(), *(raw / "failed").iterdir()]:
-        record = manifest.read(folder)
+        record = manifest.read_trial(folder)
         if record.treatment in arms:
             copy = folder.with_name(folder.name.replace("t0", "t9"))
             shutil.copytree(folder, copy)
-            write_json(copy / manifest.NAME, read_json(folder / manifest.NAME) | {"block": record.block + by})
+            write_json(copy / manifest.RECORD_NAME, read_json(folder / manifest.RECORD_NAME) | {"block": record.block + by})
 
 
 @pytest.fixture
@@ -99,9 +99,9 @@ def test_a_huge_effect_ends_the_run_at_the_first_look_and_a_declared_look_may_fo
     assert [(e["blocks"], e["decided"]) for e in events(paths, "looked")] == [(5, True)]
     assert events(paths, "run-ended")[0]["blocks"] == 5
     assert len(list(paths.trials.iterdir())) == 10
-    assert len(read_json(paths.plan)["trials"]) == 30
+    assert len(read_json(paths.plan_json)["trials"]) == 30
     found = answer(layout, paths)
-    assert (found.stand.look, found.planned_blocks, found.level) == ((1, 3), 5, pytest.approx(0.9779))
+    assert (found.stopping_state.interim_analysis, found.planned_blocks, found.level) == ((1, 3), 5, pytest.approx(0.9779))
     row = found.row(HUGE)
     assert (row.verdict.kind, row.verdict.comparison.excluded) == ("worse", 0)
     assert ingest(paths).planned == 10
@@ -111,7 +111,7 @@ def test_a_huge_effect_ends_the_run_at_the_first_look_and_a_declared_look_may_fo
     assert refused.value.hint == "go on to its next look: --more 5"
     go("looks", HUGE, **THREE, more=5)
     found = answer(layout, paths)
-    assert (found.stand.look, found.stand.added, found.planned_blocks) == ((2, 3), 0, 10)
+    assert (found.stopping_state.interim_analysis, found.stopping_state.added_blocks, found.planned_blocks) == ((2, 3), 0, 10)
     assert [e["blocks"] for e in events(paths, "looked")] == [5, 10]
 
 
@@ -125,14 +125,14 @@ def test_always_valid_looks_after_every_block_and_blocks_may_be_added_at_any_tim
     assert looked[-1]["decided"] and f"{looked[-1]['blocks']} blocks: every comparison is decided" in notes
     go("always", HUGE, ALWAYS, lines="blocks = 6", more=2)
     after = answer(layout, paths)
-    assert (after.stand.added, after.planned_blocks) == (0, found.planned_blocks + 2)
+    assert (after.stopping_state.added_blocks, after.planned_blocks) == (0, found.planned_blocks + 2)
 
 
 @pytest.mark.long
 def test_an_undecided_run_goes_on_to_its_last_look_and_between_looks_there_is_no_verdict(layout, go):
     paths, notes = go("looks", SMALL, **TWO, until=7)
     assert f"look 1 of 2 (5 blocks): undecided: {SMALL}" in notes
-    assert not is_complete(paths)
+    assert not is_run_complete(paths)
     found = answer(layout, paths)
     reason = found.row(SMALL).verdict.reason
     assert found.row(SMALL).verdict.kind == "invalid"
@@ -140,7 +140,7 @@ def test_an_undecided_run_goes_on_to_its_last_look_and_between_looks_there_is_no
     paths, notes = go("looks", SMALL, **TWO)
     assert [e["blocks"] for e in events(paths, "looked")] == [5, 10]
     assert "look 2 of 2 (10 blocks): every comparison is decided" in notes
-    assert is_complete(paths) and "blocks" not in events(paths, "run-ended")[0]
+    assert is_run_complete(paths) and "blocks" not in events(paths, "run-ended")[0]
     assert answer(layout, paths).level == pytest.approx(1 - 0.0294)
 
 
@@ -156,10 +156,10 @@ def test_a_run_that_died_after_its_decision_ends_there(layout, go):
 @pytest.mark.long
 def test_blocks_added_to_a_fixed_number_make_the_run_exploratory(layout, go, monkeypatch, capsys):
     paths, _ = go("fixed", HUGE, lines="blocks = 5")
-    before = {p: p.read_bytes() for p in (paths.plan, *paths.trials.glob("*/*")) if p.is_file()}
-    assert answer(layout, paths).stand.added == 0
+    before = {p: p.read_bytes() for p in (paths.plan_json, *paths.trials.glob("*/*")) if p.is_file()}
+    assert answer(layout, paths).stopping_state.added_blocks == 0
     again, notes = go("fixed", HUGE, lines="blocks = 5", more=2, until=6)
-    assert again.raw == paths.raw and not is_complete(paths)
+    assert again.raw == paths.raw and not is_run_complete(paths)
     assert "adding 2 blocks" in notes[0]
     assert "which makes it exploratory: its study declared a fixed number of blocks" in notes[0]
     with pytest.raises(UsageError, match="unfinished: blocks are added when it is done"):
@@ -172,14 +172,14 @@ def test_blocks_added_to_a_fixed_number_make_the_run_exploratory(layout, go, mon
     assert said.out.splitlines()[1:3] == ["exploratory: 2 blocks were added after looking", f"run {paths.raw.name}"]
     assert {p: p.read_bytes() for p in before} == before
     found = answer(layout, paths)
-    assert (found.stand.added, found.planned_blocks) == (2, 7)
+    assert (found.stopping_state.added_blocks, found.planned_blocks) == (2, 7)
     assert found.row(HUGE).verdict.kind == "worse"
     assert found.row(HUGE).verdict.comparison.blocks == 7
     assert ingest(paths).planned == 14
     assert verify_run(paths).findings == []
     assert [t["block"] for t in load_run(layout, "fixed").plan["trials"]][-2:] == [7, 7]
     data = load_run(layout, "fixed")
-    assert data.plan["trials"][:10] == read_json(paths.plan)["trials"]
+    assert data.plan["trials"][:10] == read_json(paths.plan_json)["trials"]
     assert list(data.trials["trial"]) == [t["trial"] for t in data.plan["trials"]]
 
 

@@ -14,7 +14,7 @@ from rude import HEADER, Rig
 
 from commands import exit_code
 from labs import own_lab
-from loadbook.core.units import percent
+from loadbook.core.units import format_percent
 from loadbook.hosts import sshd
 from loadbook.records.manifest import read_json
 from loadbook.trials import load
@@ -38,7 +38,7 @@ def test_what_is_missing_is_named_on_all_hosts_before_the_first_trial(tmp_path, 
     for program in (p for folder in ("/bin", "/usr/bin") for p in Path(folder).iterdir()):
         if program.name not in ("wrk", "nginx") and not (few / program.name).exists():
             (few / program.name).symlink_to(program)
-    monkeypatch.setattr(sshd, "CONFIG", sshd.CONFIG.replace('"JMETER_HOME={jmeter}"', f'"PATH={few}"'))
+    monkeypatch.setattr(sshd, "CONFIG_TEMPLATE", sshd.CONFIG_TEMPLATE.replace('"JMETER_HOME={jmeter}"', f'"PATH={few}"'))
     absent = "rude"
     with own_lab(hosts={"driver": ("driver",), "driver-2": ("driver",), "web": ("web",)}) as lab:
         rig = Rig(lab, tmp_path, with_studies(tmp_path / "home"))
@@ -114,7 +114,7 @@ def test_errors_are_no_throughput_although_the_tool_ends_well(rig, tool, service
     assert record.status == "invalid"
     assert ran.ends == [("invalid", record.reason)]
     assert re.search(r"[\d,]+ of [\d,]+ responses were (errors|not 2xx)", record.reason)
-    assert f"({percent(1, 2, signed=False)})" in record.reason
+    assert f"({format_percent(1, 2, signed=False)})" in record.reason
     assert "error_responses" in ran.gates()
     assert [row["valid"] for row in ran.table("trials")] == [False]
     answered = sum(row["value"] for row in ran.table("measurements") if row["metric"] == "requests_per_s")

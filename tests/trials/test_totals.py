@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.tools.base import Measurement, Parsed
-from loadbook.trials.totals import apart, statistic_s, total
+from loadbook.tools.base import Measurement, ParsedReport
+from loadbook.trials.totals import unmerged_times, statistic_s, driver_totals
 
 PERCENTILES = ("p50", "p90", "p99", "p99.9")
 
 
-def report(rate: float, p99: float, duration: float, times_us: dict[int, int] | None = None) -> Parsed:
+def report(rate: float, p99: float, duration: float, times_us: dict[int, int] | None = None) -> ParsedReport:
     rows = (
         Measurement("ok_per_s", "value", rate, "1/s", f"{rate}"),
         Measurement("latency", "p99", p99, "s", "x"),
@@ -22,23 +22,23 @@ def report(rate: float, p99: float, duration: float, times_us: dict[int, int] | 
         Measurement("duration", "value", duration, "s", "x"),
         Measurement("driver_cpu", "value", 0.5, "1", "x"),
     )
-    return Parsed(rows, times_us={"latency": times_us} if times_us else {})
+    return ParsedReport(rows, times_us={"latency": times_us} if times_us else {})
 
 
-def table(reports: list[Parsed]) -> dict[tuple[str, str], Measurement]:
-    return {(m.metric, m.statistic): m for m in total(reports)}
+def table(reports: list[ParsedReport]) -> dict[tuple[str, str], Measurement]:
+    return {(m.metric, m.statistic): m for m in driver_totals(reports)}
 
 
 def test_rates_are_summed_and_times_left_out():
     alone, other = report(100.0, 0.1, 1.0), report(50.0, 0.9, 1.5)
-    assert total([alone]) == list(alone.rows)
+    assert driver_totals([alone]) == list(alone.measurements)
     both = table([alone, other])
     assert both["ok_per_s", "value"] == Measurement("ok_per_s", "value", 150.0, "1/s", None)
     assert both["duration", "value"].value == 1.5
     assert set(both) == {("ok_per_s", "value"), ("duration", "value")}
-    assert total([]) == []
-    assert apart([alone]) == []
-    assert apart([alone, other]) == ["connect_time", "latency"]
+    assert driver_totals([]) == []
+    assert unmerged_times([alone]) == []
+    assert unmerged_times([alone, other]) == ["connect_time", "latency"]
 
 
 def test_single_times_of_all_drivers_are_put_together_only_if_every_driver_has_them():
@@ -46,15 +46,15 @@ def test_single_times_of_all_drivers_are_put_together_only_if_every_driver_has_t
     both = table([fast, slow])
     assert both["latency", "p99"] == Measurement("latency", "p99", 0.5, "s", None)
     assert ("connect_time", "mean") not in both
-    assert apart([fast, slow]) == ["connect_time"]
+    assert unmerged_times([fast, slow]) == ["connect_time"]
     assert ("latency", "p99") not in table([fast, report(10.0, 0.5, 1.0)])
 
 
 def test_what_one_driver_does_not_tell_has_no_total():
     errors = Measurement("errors", "count", 3, "1", "3")
     mute = report(1.0, 1.0, 1.0)
-    assert ("errors", "count") not in table([mute, Parsed((*mute.rows, errors))])
-    assert ("errors", "count") not in table([Parsed((*mute.rows, errors)), mute])
+    assert ("errors", "count") not in table([mute, ParsedReport((*mute.measurements, errors))])
+    assert ("errors", "count") not in table([ParsedReport((*mute.measurements, errors)), mute])
 
 
 @given(st.lists(st.lists(st.integers(0, 10**7), min_size=1, max_size=60), min_size=1, max_size=4))

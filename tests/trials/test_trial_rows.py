@@ -6,9 +6,9 @@ import pytest
 
 from loadbook.records import manifest
 from loadbook.records.manifest import ClockRecord, DriverRecord
-from loadbook.records.spans import measured
-from loadbook.tools.base import Parsed
-from loadbook.trials.trial_rows import _by_samples, _spanned
+from loadbook.records.spans import window_fields
+from loadbook.tools.base import ParsedReport
+from loadbook.trials.trial_rows import _with_request_times, _with_request_span
 from recorded import FIXTURE
 
 
@@ -20,16 +20,16 @@ def driver(host: str = "a", began: float = 1000.0) -> DriverRecord:
 
 @pytest.mark.parametrize("span", [None, (900.0, 1005.0), (1003.0, 1100.0), (1005.0, 1005.0)])
 def test_a_span_that_cannot_be_the_process_s_is_not_used(span):
-    assert _spanned(driver(), span) == driver()
+    assert _with_request_span(driver(), span) == driver()
 
 
 def test_requests_and_not_the_start_of_the_tool_are_the_window():
-    record = manifest.read(next(iter(sorted((next(FIXTURE.iterdir()) / "trials").iterdir()))))
+    record = manifest.read_trial(next(iter(sorted((next(FIXTURE.iterdir()) / "trials").iterdir()))))
     clocks = {h: ClockRecord(offset_before_s=o, rtt_before_s=0.0) for h, o in (("a", 0.0), ("b", 50.0))}
     drivers = [driver("a"), driver("b", 1050.0)]
-    both = record.model_copy(update={"drivers": drivers, "clocks": clocks, **measured(drivers, clocks)})
+    both = record.model_copy(update={"drivers": drivers, "clocks": clocks, **window_fields(drivers, clocks)})
     assert (both.window, both.start_skew_s) == ((1000.0, 1008.0), 0.0)
-    told = {"a": Parsed((), span=(1003.0, 1007.0)), "b": Parsed((), span=(1053.5, 1057.5))}
-    now = _by_samples(both, told)
+    told = {"a": ParsedReport((), span=(1003.0, 1007.0)), "b": ParsedReport((), span=(1053.5, 1057.5))}
+    now = _with_request_times(both, told)
     assert (now.window, now.start_skew_s) == ((1003.5, 1007.0), 0.5)
-    assert _by_samples(both, {"a": Parsed(()), "b": Parsed(())}) is both
+    assert _with_request_times(both, {"a": ParsedReport(()), "b": ParsedReport(())}) is both

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from controllers import jobs_left, loadbook
-from loadbook.hosts.in_use import owners_at
-from loadbook.records.ledger import read_ledger, states
+from loadbook.hosts.in_use import lab_lock_owners
+from loadbook.records.ledger import read_ledger, trial_states
 from recorded import with_studies
 from waiting import wait_until
 
@@ -87,7 +87,7 @@ def until_it_measures(process):
 
 def all_ok(layout, name) -> bool:
     paths = layout.run(name, layout.resolve_run(name))
-    return {state.status for state in states(read_ledger(paths.ledger)).values()} == {"ok"}
+    return {state.status for state in trial_states(read_ledger(paths.ledger)).values()} == {"ok"}
 
 
 @pytest.mark.fault(40)
@@ -176,4 +176,4 @@ def test_runs_on_different_hosts_do_not_meet(lab, two, tmp_path):
     for process in both:
         _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
-    wait_until(lambda: not owners_at(lab.folder / "web/work"))
+    wait_until(lambda: not lab_lock_owners(lab.folder / "web/work"))

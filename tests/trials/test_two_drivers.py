@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from labs import own_lab
-from loadbook.core.units import seconds
+from loadbook.core.units import format_duration
 from loadbook.records import manifest
 from loadbook.records.rundata import load_run
 from loadbook.records.schema import TABLES, read_table
-from loadbook.records.spans import spans_of
+from loadbook.records.spans import measurement_spans
 from loadbook.report.effects import EffectsPage
 from loadbook.trials.api import run_study
 from loadbook.trials.ingest import ingest
@@ -75,13 +75,13 @@ def test_the_load_is_shared_and_begins_at_one_instant_and_can_be_played_back(lab
     run = run_study(layout, "pair", lab.hosts_file)
     paths = layout.run("pair", run)
     for folder in paths.trials.iterdir():
-        record = manifest.read(folder)
+        record = manifest.read_trial(folder)
         assert record.status == "ok"
         assert [(d.host, d.argv[2]) for d in record.drivers] == [("driver", "-c6"), ("driver-2", "-c5")]
         assert {m.host for m in record.monitors} == {"driver", "web", "driver-2"} == set(record.clocks)
         assert record.workload["connections"] == 11
-        spans = spans_of(record.drivers, record.clocks)
-        assert record.start_skew_s == pytest.approx(spans.skew_s, abs=1e-6)
+        spans = measurement_spans(record.drivers, record.clocks)
+        assert record.start_skew_s == pytest.approx(spans.start_skew_s, abs=1e-6)
         assert record.start_skew_s < 0.25, "both wait for one instant; alone, starts are a warm-up's scatter apart"
         assert record.window == pytest.approx(spans.window)
     ours, totals = tables(layout, "pair", run), {}
@@ -110,7 +110,7 @@ def reported(layout, name, run, tables):
     """The page says what the load came from and that latency is per driver, and holds no number of both together."""
     page = EffectsPage(load_run(layout, name, run))
     worst = max(tables["measurements"].query("metric == 'start_skew'")["value"])
-    assert f"11 connections, 2 drivers that started within {seconds(worst)}" in page.scope().text
+    assert f"11 connections, 2 drivers that started within {format_duration(worst)}" in page.scope().text
     assert not page.panels
     text = page.latency().text
     assert text.startswith("Latency is each driver’s own: wrk told percentiles, not the time of every request")
@@ -163,7 +163,7 @@ def test_a_driver_that_fails_is_named_and_fails_the_trial(lab, layout):
     killer.start()
     run = run_study(layout, "killed", lab.hosts_file)
     killer.join()
-    record = manifest.read(layout.run("killed", run).failed / "t0001-attempt1")
+    record = manifest.read_trial(layout.run("killed", run).failed / "t0001-attempt1")
     assert (record.status, record.reason) == ("tool_failed", KILLED)
     assert [d.rc for d in record.drivers] == [0, 137]
     found = tables(layout, "killed", run)

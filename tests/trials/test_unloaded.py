@@ -7,7 +7,7 @@ import pytest
 from commands import exit_code
 from loadbook.design.plan import make_plan
 from loadbook.hosts.inventory import HostsFile
-from loadbook.trials.roles import unloaded
+from loadbook.trials.roles import unloaded_hosts
 from loadbook.trials.studies import load_study
 from recorded import with_studies
 
@@ -26,18 +26,18 @@ def layout(tmp_path):
 
 def test_several_hosts_without_a_balancer(layout, monkeypatch, capsys):
     said = "all load goes to the first host of the role 'web', as nothing stands in front of them: baseline, again"
-    assert list(unloaded(make_plan(load_study(layout, "two")))) == [said]
+    assert list(unloaded_hosts(make_plan(load_study(layout, "two")))) == [said]
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
     assert exit_code(monkeypatch, "plan", "two") == 0
     assert f"note        {said}" in capsys.readouterr().out
 
 
 def test_hosts_that_a_study_leaves_out(layout):
-    assert list(unloaded(make_plan(load_study(layout, "aa")), FILE)) == [
+    assert list(unloaded_hosts(make_plan(load_study(layout, "aa")), FILE)) == [
         "of the role 'web' the study takes 1 (its key `hosts`): www2, www3 left out"
     ]
-    assert list(unloaded(make_plan(load_study(layout, "aa")))) == []
+    assert list(unloaded_hosts(make_plan(load_study(layout, "aa")))) == []
 
 
 def test_hosts_behind_a_balancer_get_their_load(layout):
-    assert list(unloaded(make_plan(load_study(layout, "lb-scaling")))) == []
+    assert list(unloaded_hosts(make_plan(load_study(layout, "lb-scaling")))) == []

@@ -10,7 +10,7 @@ import click
 
 from loadbook.cli.say import echo
 from loadbook.core.errors import DataError, LoadbookError
-from loadbook.core.names import unknown
+from loadbook.core.names import unknown_name_error
 
 # command -> module of this folder that holds a click command of that name (a word of Python's has a `_` after it)
 COMMANDS = {
@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is meant; UnknownNameError lists them, the nearest first."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            raise unknown("command", args[0], COMMANDS)
+            raise unknown_name_error("command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -120,9 +120,9 @@ def main() -> None:
             echo(f"  next: {error.hint}", err=True)
         sys.exit(error.exit_code)
     except OSError as error:
-        from loadbook.records.atomic import FULL, FULL_HINT, said_of
+        from loadbook.records.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
 
-        if error.errno not in FULL:
+        if error.errno not in DISK_FULL_ERRNOS:
             raise
-        echo(f"loadbook: {said_of(error)}\n  next: {FULL_HINT}", err=True)
+        echo(f"loadbook: {disk_full_message(error)}\n  next: {DISK_FULL_HINT}", err=True)
         sys.exit(DataError.exit_code)

@@ -11,12 +11,12 @@ import click
 
 from loadbook.cli.interrupts import EXIT_CODE, hearing
 from loadbook.cli.say import echo, echo_now
-from loadbook.records.layout import Layout, layout
+from loadbook.records.layout import Layout, project_layout
 
 if TYPE_CHECKING:
-    from loadbook.report.batch.rows import Round
-    from loadbook.report.batch.sitting import How
-    from loadbook.report.batch.works import Work
+    from loadbook.report.batch.rows import BatchRun
+    from loadbook.report.batch.sitting import BatchOptions
+    from loadbook.report.batch.works import BatchJob
 
 
 @click.command()
@@ -61,48 +61,48 @@ def batch(
     from loadbook.cli.batch_said import dry_run, show
     from loadbook.core.errors import UsageError
     from loadbook.design.batch_file import read_batch
-    from loadbook.report.batch.page import PAGE
-    from loadbook.report.batch.rows import begun, read_round
-    from loadbook.report.batch.sitting import How
-    from loadbook.report.batch.works import works_of
+    from loadbook.report.batch.page import PAGE_FILE
+    from loadbook.report.batch.rows import start_batch_run, read_batch_run
+    from loadbook.report.batch.sitting import BatchOptions
+    from loadbook.report.batch.works import batch_jobs
     from loadbook.report.notebooks import TIMEOUT_S
-    from loadbook.trials.lock import only_runner
+    from loadbook.trials.lock import hold_study_lock
 
     if new and failed:
         raise UsageError("--new begins another round, --failed goes on with the last one", "leave one of them out")
-    here, read = layout(), read_batch(file)
-    works = works_of(here, read)
-    how = How(jobs, fail_fast, wait_limit, timeout_s or TIMEOUT_S)
+    here, read = project_layout(), read_batch(file)
+    works = batch_jobs(here, read)
+    how = BatchOptions(jobs, fail_fast, wait_limit, timeout_s or TIMEOUT_S)
     if dry:
-        last = None if new else read_round(here.batch(read.name))
-        dry_run(here, works, *begun(read, works, last, new=new, failed=failed), jobs)
+        last = None if new else read_batch_run(here.batch(read.name))
+        dry_run(here, works, *start_batch_run(read, works, last, new=new, failed=failed), jobs)
         return
-    with only_runner(here.batch(read.name)):
-        last = None if new else read_round(here.batch(read.name))
-        round_, why = begun(read, works, last, new=new, failed=failed)
-        echo(f"batch {read.name}: {why}; {here.batch(read.name) / PAGE} shows how far it is", err=True)
+    with hold_study_lock(here.batch(read.name)):
+        last = None if new else read_batch_run(here.batch(read.name))
+        round_, why = start_batch_run(read, works, last, new=new, failed=failed)
+        echo(f"batch {read.name}: {why}; {here.batch(read.name) / PAGE_FILE} shows how far it is", err=True)
         interrupted = _sit(here, round_, works, how)
     show(here, round_, as_json)
     sys.exit(EXIT_CODE if interrupted else round_.exit_code)
 
 
-def _sit(here: Layout, round_: Round, works: list[Work], how: How) -> bool:
+def _sit(here: Layout, round_: BatchRun, works: list[BatchJob], how: BatchOptions) -> bool:
     """Do what is left of a round, ended by Ctrl-C or SIGTERM, at once by the second; tell whether it was."""
     from loadbook.cli.batch_said import Reporter
-    from loadbook.report.batch.sitting import Sitting
+    from loadbook.report.batch.sitting import BatchSession
 
     with Reporter(sys.stderr) as reporter:
-        sitting = Sitting(here, round_, works, how, reporter)
+        sitting = BatchSession(here, round_, works, how, reporter)
 
         def heard(signum: int, frame: FrameType | None) -> None:
-            echo_now(_AGAIN if sitting.lanes.stops else _FIRST)
-            sitting.lanes.stop()
+            echo_now(_AGAIN if sitting.scheduler.stops else _FIRST)
+            sitting.scheduler.stop()
 
         with hearing(heard):
             sitting.run()
-    if sitting.lanes.stops:
+    if sitting.scheduler.stops:
         echo("stopped; the same command goes on where it was", err=True)
-    return bool(sitting.lanes.stops)
+    return bool(sitting.scheduler.stops)
 
 
 _FIRST = "interrupted: every load is ended and hosts are put back; once more: without waiting"

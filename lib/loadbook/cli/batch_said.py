@@ -6,12 +6,12 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from loadbook.cli.say import cell, echo
-from loadbook.core.units import remaining, seconds
+from loadbook.core.units import format_remaining_time, format_duration
 from loadbook.records.layout import Layout
 
 if TYPE_CHECKING:
-    from loadbook.report.batch.rows import Round
-    from loadbook.report.batch.works import Work
+    from loadbook.report.batch.rows import BatchRun
+    from loadbook.report.batch.works import BatchJob
     from loadbook.trials.progress import Progress
 
 
@@ -30,15 +30,15 @@ class Reporter:
         self.bars = Bars(*columns, console=self.console, transient=True, auto_refresh=False, disable=not live)
         self.tasks: dict[int, TaskID] = {}
 
-    def __call__(self, work: Work, name: str, event: Progress, left_s: float) -> None:
+    def __call__(self, work: BatchJob, name: str, event: Progress, left_s: float) -> None:
         """Show one event of a work, and how long the whole batch still takes."""
-        whole = f"; batch: {remaining(left_s)}" if left_s else ""
+        whole = f"; batch: {format_remaining_time(left_s)}" if left_s else ""
         if event.kind == "note":
             self.console.print(cell(f"{name}  {event.line()}"))
         elif event.kind == "trial-ended" and (event.status != "ok" or not self.console.is_terminal):
             self.console.print(cell(f"{name}  {event.line()}{whole}"))
         if event.kind != "note":
-            self._move(id(work), f"{name}  {event.trial} {event.treatment}{event.left()}{whole}", event)
+            self._move(id(work), f"{name}  {event.trial} {event.treatment}{event.remaining_text()}{whole}", event)
 
     def _move(self, key: int, text: str, event: Progress) -> None:
         if key not in self.tasks:
@@ -55,33 +55,33 @@ class Reporter:
         self.bars.stop()
 
 
-def dry_run(here: Layout, works: list[Work], round_: Round, why: str, jobs: int) -> None:
+def dry_run(here: Layout, works: list[BatchJob], round_: BatchRun, why: str, jobs: int) -> None:
     """Say in which order what would be done, when, and on which hosts; nothing is touched."""
     from loadbook.report.batch.lanes import timetable
-    from loadbook.report.build import page_name
+    from loadbook.report.build import page_file_name
 
-    left = [work for work in works if any(round_.row(report).state != "done" for report in work.reports)]
+    left = [work for work in works if any(round_.entry_of(report).state != "done" for report in work.reports)]
     times = timetable(left, jobs)
     whole_s = max((end for _, end in times.values()), default=0.0)
     echo(f"batch {round_.batch}: {why}; what it would do, nothing was touched")
     trials = sum(work.trials for work in left)
-    echo(f"{trials} trials, about {seconds(whole_s)} in all; pages in {here.batch(round_.batch)}")
+    echo(f"{trials} trials, about {format_duration(whole_s)} in all; pages in {here.batch(round_.batch)}")
     for number, work in enumerate(sorted(works, key=lambda work: times.get(id(work), (0.0,))[0]), 1):
         when = times.get(id(work))
-        start = f"after {seconds(when[0])}" if when and when[0] else "at once" if when else "is done, not repeated"
-        echo(f"\n{number}. {work.study} on {work.where}: {start}")
+        start = f"after {format_duration(when[0])}" if when and when[0] else "at once" if when else "is done, not repeated"
+        echo(f"\n{number}. {work.study} on {work.hosts_text}: {start}")
         if when:
-            echo(f"   {work.trials} trials, about {seconds(work.run_s)}; notebooks {', '.join(work.notebooks)}")
+            echo(f"   {work.trials} trials, about {format_duration(work.run_s)}; notebooks {', '.join(work.notebooks)}")
         for report in work.reports:
             said = ", ".join(f"{name} = {value}" for name, value in report.parameters.items())
-            state = "done" if round_.row(report).state == "done" else page_name(report.name, "", first=True)
+            state = "done" if round_.entry_of(report).state == "done" else page_file_name(report.name, "", first=True)
             echo(f"   {state}" + (f": {said}" if said else ""))
 
 
-def show(here: Layout, round_: Round, as_json: bool) -> None:
+def show(here: Layout, round_: BatchRun, as_json: bool) -> None:
     """Print what came of a round as a table, and where its page is."""
-    from loadbook.report.batch.page import PAGE
-    from loadbook.report.batch.rows import NAME
+    from loadbook.report.batch.page import PAGE_FILE
+    from loadbook.report.batch.rows import BATCH_FILE
     from loadbook.report.index import write_index
 
     folder = here.batch(round_.batch)
@@ -90,27 +90,27 @@ def show(here: Layout, round_: Round, as_json: bool) -> None:
         echo(round_.model_dump_json(indent=1))
         return
     _table(round_)
-    echo(f"page: {folder / PAGE}")
-    echo(f"json: {folder / NAME}")
+    echo(f"page: {folder / PAGE_FILE}")
+    echo(f"json: {folder / BATCH_FILE}")
 
 
-def _table(round_: Round) -> None:
+def _table(round_: BatchRun) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from loadbook.report.batch.page import shown, tally
+    from loadbook.report.batch.page import entry_views, tally
 
     table = Table(box=None, pad_edge=False, header_style="")
     for head in ("Entry", "State", "Valid", "Took"):
         table.add_column(head, no_wrap=True)
     table.add_column("Verdict, or why there is none", overflow="fold")
-    for one in shown(round_):
-        row = (one.row.name, f"{one.glyph} {one.state}", one.counted, one.took, "\n".join(one.lines))
+    for one in entry_views(round_):
+        row = (one.entry.name, f"{one.glyph} {one.state}", one.valid_trials, one.took, "\n".join(one.lines))
         table.add_row(*map(cell, row))
     console = Console(file=sys.stdout, highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 160)
     console.print(table)
     echo(f"{tally(round_)}; exit code {round_.exit_code}")
-    for one in shown(round_):
-        if one.again:
-            echo(f"to go on: {one.again}")
+    for one in entry_views(round_):
+        if one.resume_command:
+            echo(f"to go on: {one.resume_command}")
             break

@@ -9,11 +9,11 @@ import click
 
 from loadbook.cli.say import echo
 from loadbook.design.study_file import find_study
-from loadbook.records.layout import layout as layout_of
+from loadbook.records.layout import project_layout
 
 if TYPE_CHECKING:
     from loadbook.design.study import Study
-    from loadbook.report.claims_replayed import Replayed
+    from loadbook.report.claims_replayed import ClaimByRun
 
 
 @click.command()
@@ -24,12 +24,12 @@ def claims(studies: tuple[str, ...], as_json: bool) -> None:
 
     Each claim stands with its verdict, the evidence, and whether the article's own numbers could have shown it.
     """
-    from loadbook.report.claims_replayed import replayed
+    from loadbook.report.claims_replayed import replay_claims
 
-    layout = layout_of()
+    layout = project_layout()
     names = studies or tuple(sorted(path.stem for path in layout.studies.glob("*.toml")))
     chosen = [study for study in (find_study(layout.studies, name) for name in names) if study.published]
-    found = {study.name: replayed(layout, study, lambda text: echo(text, err=True)) for study in chosen}
+    found = {study.name: replay_claims(layout, study, lambda text: echo(text, err=True)) for study in chosen}
     if as_json:
         rows = [_row(name, one) for name, those in found.items() for one in those]
         echo(json.dumps(rows, indent=1, ensure_ascii=False))
@@ -40,36 +40,36 @@ def claims(studies: tuple[str, ...], as_json: bool) -> None:
         echo("No claims: none of these studies holds what an article says.", err=True)
 
 
-def _show(study: Study, found: list[Replayed]) -> None:
-    from loadbook.stats.claims.summary import tally, title
+def _show(study: Study, found: list[ClaimByRun]) -> None:
+    from loadbook.stats.claims.summary import claims_summary, claim_title
     from loadbook.stats.claims.words import OUTCOMES
 
     assert study.published is not None
     echo(f"{study.name}: {study.published.source}")
     for one in found:
-        glyph, word = OUTCOMES[one.judged.finding.outcome]
+        glyph, word = OUTCOMES[one.result.finding.outcome]
         run = f"  (run {one.run}{', claim written after it' if one.late else ''})" if one.run else ""
-        echo(f"{glyph} {word:22}  {title(one.judged.claim)}{run}")
-        echo(f"    {one.judged.finding.evidence}")
-        echo(f"    Could the article show it? {one.judged.article.could.capitalize()}. {one.judged.article.sentence}")
+        echo(f"{glyph} {word:22}  {claim_title(one.result.claim)}{run}")
+        echo(f"    {one.result.finding.evidence}")
+        echo(f"    Could the article show it? {one.result.article.could_show.capitalize()}. {one.result.article.sentence}")
     if found:
-        echo(tally([one.judged.finding for one in found], [one.judged.article.could for one in found]))
+        echo(claims_summary([one.result.finding for one in found], [one.result.article.could_show for one in found]))
     echo()
 
 
-def _row(study: str, one: Replayed) -> dict[str, Any]:
-    claim, finding, article = one.judged.claim, one.judged.finding, one.judged.article
+def _row(study: str, one: ClaimByRun) -> dict[str, Any]:
+    claim, finding, article = one.result.claim, one.result.finding, one.result.article
     return {
         "study": study,
         "run": one.run,
         "claim": claim.quote or claim.claim,
-        "kind": claim.check,
-        "check": one.judged.check,
+        "kind": claim.effective_kind,
+        "check": one.result.check,
         "outcome": finding.outcome,
-        "size_met": finding.sized,
+        "size_met": finding.size_met,
         "evidence": finding.evidence,
         "written_after_run": one.late,
-        "article_could": article.could,
+        "article_could": article.could_show,
         "article_effect": article.effect,
         "article": article.sentence,
     }

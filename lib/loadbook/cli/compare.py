@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from loadbook.core.metrics import Direction
-    from loadbook.stats.family import Leader
-    from loadbook.stats.result import Asks, Contrasts, Verdict
+    from loadbook.stats.family import BestArm
+    from loadbook.stats.result import Hypothesis, Contrasts, Verdict
 
 
 # columns of a table that goes to a file or pipe
@@ -70,7 +70,7 @@ def compare(
     from loadbook.stats.table import read_trials
 
     values = read_trials(csv, treatment=by, block=block, value=metric, baseline=baseline)
-    asks: Asks = "no-loss" if no_loss else "difference"
+    asks: Hypothesis = "no-loss" if no_loss else "difference"
     found = _answer(values, baseline, metric, margin or 0.0, contrasts, asks, lower_is_better)
     if as_json:
         echo(json.dumps(_document(found, baseline, metric, margin), indent=1, ensure_ascii=False, allow_nan=False))
@@ -83,7 +83,7 @@ class Answer(NamedTuple):
 
     verdicts: list[Verdict]
     contrasts: Contrasts
-    leader: Leader | None
+    leader: BestArm | None
 
     def against(self, verdict: Verdict) -> str | None:
         """Return what was compared with, None where it is the baseline of the whole table."""
@@ -96,21 +96,21 @@ def _answer(
     metric: str,
     margin: float,
     contrasts: Contrasts,
-    asks: Asks,
+    asks: Hypothesis,
     lower_is_better: bool | None,
 ) -> Answer:
-    from loadbook.stats.contrasts import contrasted
-    from loadbook.stats.verdict import decide
+    from loadbook.stats.contrasts import compare_declared
+    from loadbook.stats.verdict import decide_verdict
     from loadbook.stats.wording.shown import common_decimals
     from loadbook.stats.wording.words import direction
 
     told: Direction | None = None if lower_is_better is None else ("lower" if lower_is_better else "higher")
     better = direction(metric, told)
     others = [name for name in dict.fromkeys(values["treatment"]) if name != baseline]
-    found = contrasted(values, baseline, others, contrasts, better=better, metric=metric)
-    verdicts = [decide(c, margin, better, asks=asks) for c in found.comparisons]
+    found = compare_declared(values, baseline, others, contrasts, better=better, metric=metric)
+    verdicts = [decide_verdict(c, margin, better, hypothesis=asks) for c in found.comparisons]
     digits = common_decimals(v.comparison for v in verdicts if v.kind != "invalid")
-    return Answer([replace(v, decimals=digits) for v in verdicts], contrasts, found.leader)
+    return Answer([replace(v, decimals=digits) for v in verdicts], contrasts, found.best_arm)
 
 
 def _document(found: Answer, baseline: str, metric: str, margin: float | None) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _document(found: Answer, baseline: str, metric: str, margin: float | None) -
 
 
 def _comparison(verdict: Verdict, against: str | None) -> dict[str, Any]:
-    from loadbook.stats.wording.sentences import short
+    from loadbook.stats.wording.sentences import verdict_line
 
     found, forecast = verdict.comparison, verdict.forecast
     more = [forecast.low, forecast.high] if forecast and forecast.about is not None else None
@@ -140,7 +140,7 @@ def _comparison(verdict: Verdict, against: str | None) -> dict[str, Any]:
         "p_adjusted": found.p_adjusted,
         "verdict": verdict.kind,
         "more_blocks": more,
-        "sentence": short(verdict, against),
+        "sentence": verdict_line(verdict, against),
         "flags": list(found.flags),
     }
 
@@ -153,7 +153,7 @@ def _show(found: Answer, baseline: str, metric: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from loadbook.stats.wording.sentences import best_sentence, short
+    from loadbook.stats.wording.sentences import best_sentence, verdict_line
     from loadbook.stats.wording.shown import comparison_texts
 
     named = found.contrasts != "baseline"
@@ -172,11 +172,11 @@ def _show(found: Answer, baseline: str, metric: str) -> None:
     console.width = max(console.width, NARROWEST) if console.is_terminal else WIDE
     console.print(table)
     console.print()
-    best = best_sentence(list(found.leader.tied), found.leader.best, found.leader.ties_lead) if found.leader else None
+    best = best_sentence(list(found.leader.tied), found.leader.best, found.leader.ties_beat_rest) if found.leader else None
     if best:
         console.print(cell(best), soft_wrap=True)
     for verdict in found.verdicts:
-        said = short(verdict, found.against(verdict))
+        said = verdict_line(verdict, found.against(verdict))
         console.print(cell(f"{verdict.comparison.treatment}: {said}"), soft_wrap=True)
         for flag in verdict.comparison.flags:
             console.print(cell(f"  {flag}"), soft_wrap=True)

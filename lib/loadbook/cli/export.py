@@ -11,8 +11,8 @@ import click
 from loadbook.cli.say import echo
 from loadbook.cli.ticker import Ticker
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.units import size
-from loadbook.records.layout import Layout, layout
+from loadbook.core.units import format_bytes
+from loadbook.records.layout import Layout, project_layout
 
 FORMS = ("archive", "csv", "benchstat")
 
@@ -33,12 +33,12 @@ def export(study: str, run_id: str, form: str, metric: str | None, out: Path | N
     count, for Go's benchstat.
     """
     from loadbook.cli.ingest import study_name
-    from loadbook.report.build import refresh
+    from loadbook.report.build import ensure_ingested
 
-    here = layout()
+    here = project_layout()
     name = study_name(here, study)
     run = here.resolve_run(name, run_id)
-    refresh(here.run(name, run), lambda text: echo(text, err=True))
+    ensure_ingested(here.run(name, run), lambda text: echo(text, err=True))
     if form == "archive":
         _archive(here, name, run, out)
     else:
@@ -46,14 +46,14 @@ def export(study: str, run_id: str, form: str, metric: str | None, out: Path | N
 
 
 def _archive(here: Layout, study: str, run: str, out: Path | None) -> None:
-    from loadbook.records.archive import ENDING, pack
+    from loadbook.records.archive import ARCHIVE_SUFFIX, pack_run
 
-    path = out or Path(f"{study}-{run}{ENDING}")
+    path = out or Path(f"{study}-{run}{ARCHIVE_SUFFIX}")
     if str(path) == "-":
         raise UsageError("an archive goes to a file", "--out FILE")
     pages = _pages(here, study, run)
-    packed = pack(here.run(study, run), pages, version("loadbook"), path, Ticker(sys.stderr, "files packed"))
-    echo(f"{path}\t{len(packed.files)} files, {size(path.stat().st_size)}")
+    packed = pack_run(here.run(study, run), pages, version("loadbook"), path, Ticker(sys.stderr, "files packed"))
+    echo(f"{path}\t{len(packed.files)} files, {format_bytes(path.stat().st_size)}")
     if not pages:
         echo(f"note: no page of this run in it; loadbook report {study} makes them", err=True)
 
@@ -61,9 +61,9 @@ def _archive(here: Layout, study: str, run: str, out: Path | None) -> None:
 def _pages(here: Layout, study: str, run: str) -> dict[str, Path]:
     """Return the pages that were made of this very run."""
     from loadbook.records.manifest import read_json
-    from loadbook.report.index import SUFFIX
+    from loadbook.report.index import SUMMARY_SUFFIX
 
-    known = here.reports / f"{study}{SUFFIX}"
+    known = here.reports / f"{study}{SUMMARY_SUFFIX}"
     summary = read_json(known) if known.is_file() else {}
     if summary.get("run") != run:
         return {}
@@ -74,10 +74,10 @@ def _pages(here: Layout, study: str, run: str) -> dict[str, Path]:
 def _text(here: Layout, study: str, run: str, form: str, metric: str | None, out: Path | None) -> None:
     from loadbook.records.atomic import write_atomic
     from loadbook.records.rundata import load_run
-    from loadbook.records.sheets import benchmark_lines, tidy_csv
+    from loadbook.records.sheets import go_benchmark_text, tidy_csv
 
     data = load_run(here, study, run)
-    text = tidy_csv(data) if form == "csv" else benchmark_lines(data, metric or data.study.metric)
+    text = tidy_csv(data) if form == "csv" else go_benchmark_text(data, metric or data.study.metric)
     if out is not None and str(out) == "-":
         echo(text.rstrip("\n"))
         return
@@ -91,16 +91,16 @@ def _text(here: Layout, study: str, run: str, form: str, metric: str | None, out
 def open_archive(path: Path) -> None:
     """Take the run of an archive in, hash all of it, and hold the tables made here against those that were sent."""
     from loadbook.cli.ingest import make_tables, verified
-    from loadbook.records.archive import changed_tables, unpack
+    from loadbook.records.archive import differing_tables, unpack_run
 
-    here = layout()
-    contents, new = unpack(path, here, Ticker(sys.stderr, "files taken in"))
+    here = project_layout()
+    contents, new = unpack_run(path, here, Ticker(sys.stderr, "files taken in"))
     study, run = contents.study, contents.run
     echo(f"{'run' if new else 'the same was opened before: run'} {run} of {study}")
     if not verified(here, study, run):
         raise DataError(f"{path}: what it holds is not as its own ledger says", f"loadbook verify {study}")
     echo(make_tables(here, study, run))
-    differ = changed_tables(contents, here.run(study, run))
+    differ = differing_tables(contents, here.run(study, run))
     if differ and contents.loadbook_version == version("loadbook"):
         raise DataError(f"{', '.join(differ)}: not the tables that were sent with these raw files", "ask its sender")
     echo(f"tables    {_said(differ, contents.loadbook_version)}")

@@ -14,7 +14,8 @@ from loadbook.core.errors import DataError
 
 if TYPE_CHECKING:
     from loadbook.report.history import HistoryPage
-    from loadbook.stats.history.result import Course, Point
+    from loadbook.stats.history.alarm import Alarm
+    from loadbook.stats.history.result import EffectSeries, EffectPoint
 
 
 @click.command()
@@ -31,10 +32,10 @@ def history(study: str, metric: str, rate: float, by_name: bool, strict: bool, a
     is worse, 4 if it is there and does not count; too few runs are no alarm. `loadbook report` draws the history.
     """
     from loadbook.cli.ingest import study_name
-    from loadbook.records.layout import layout
+    from loadbook.records.layout import project_layout
     from loadbook.report.history import history_page
 
-    name = study_name(layout(), study)
+    name = study_name(project_layout(), study)
     page = history_page(name, metric, rate, by_name, Ticker(sys.stderr, "runs read"))
     echo(json.dumps(told(page), indent=1, ensure_ascii=False)) if as_json else _show(page)
     if strict:
@@ -45,16 +46,16 @@ def _show(page: HistoryPage) -> None:
     from loadbook.stats.wording import history as words
 
     found = page.history
-    echo(f"{found.study}: {words.runs(len(found.runs))}, {found.counting} of which count; {found.metric}")
+    echo(f"{found.study}: {words.run_count_text(len(found.runs))}, {found.included_runs} of which count; {found.metric}")
     echo(words.headline(found))
-    for course in found.courses:
-        echo(f"- {course.label} {words.sentence(course)}")
+    for course in found.series:
+        echo(f"- {course.label} {words.series_sentence(course)}")
     for run, said in page.marks.items():
         echo(f"conditions of {run}: {'; '.join(said)}")
     for seen in found.runs:
-        if seen.left_out:
-            echo(f"left out: {seen.run}: {seen.left_out}")
-    echo(words.supporting(found))
+        if seen.excluded_reason:
+            echo(f"left out: {seen.run}: {seen.excluded_reason}")
+    echo(words.supporting_text(found))
 
 
 def _end(page: HistoryPage) -> None:
@@ -62,9 +63,9 @@ def _end(page: HistoryPage) -> None:
     found = page.history
     if found.alarms:
         sys.exit(1)
-    if not found.judged and not any(point.run == found.runs[-1].run and point.counts
+    if not found.assessed and not any(point.run == found.runs[-1].run and point.is_included
                                     for course in found.treatments for point in course.points):  # fmt: skip
-        why = next((course.silence for course in found.treatments), "no run has a comparison")
+        why = next((course.no_alarm_reason for course in found.treatments), "no run has a comparison")
         raise DataError(f"run {found.runs[-1].run} cannot be held against its past: {why}", "loadbook history STUDY")
 
 
@@ -78,39 +79,50 @@ def told(page: HistoryPage) -> dict[str, Any]:
         "metric": found.metric,
         "better": found.better,
         "margin": found.margin,
-        "false_alarms_per_run": found.rate,
+        "false_alarms_per_run": found.alarm_rate,
         "alarm": bool(found.alarms),
-        "judged": [course.treatment for course in found.judged],
+        "judged": [course.treatment for course in found.assessed],
         "headline": words.headline(found),
         "hosts": page.runs.hosts,
         "runs": [
             {"run": seen.run, "started": seen.started, "hosts": None if seen.hosts < 0 else seen.hosts,
-             "left_out": seen.left_out or None, "conditions_changed": list(marks.get(seen.run, ()))}
+             "left_out": seen.excluded_reason or None, "conditions_changed": list(marks.get(seen.run, ()))}
             for seen in found.runs
         ],
-        "comparisons": [_course(course) for course in found.courses],
+        "comparisons": [_course(course) for course in found.series],
     }  # fmt: skip
 
 
-def _course(course: Course) -> dict[str, Any]:
-    from dataclasses import asdict
-
+def _course(course: EffectSeries) -> dict[str, Any]:
     return {
         "treatment": course.treatment,
         "label": course.label,
         "kind": course.kind,
         "points": [_point(point) for point in course.points],
         "levels": [
-            {"runs": [course.points[place].run for place in stretch.places], "hosts": stretch.hosts,
-             "effect": stretch.effect, "interval": list(stretch.interval), "begins": stretch.begins}
-            for stretch in course.stretches
+            {"runs": [course.points[place].run for place in stretch.indices], "hosts": stretch.hosts,
+             "effect": stretch.effect, "interval": list(stretch.interval), "begins": stretch.start_kind}
+            for stretch in course.segments
         ],
-        "alarm": asdict(course.alarm) if course.alarm else None,
-        "no_alarm_possible": course.silence or None,
+        "alarm": _alarm_record(course.alarm) if course.alarm else None,
+        "no_alarm_possible": course.no_alarm_reason or None,
     }  # fmt: skip
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _alarm_record(alarm: Alarm) -> dict[str, Any]:
+    return {
+        "effect": alarm.effect,
+        "expected": alarm.expected,
+        "limit": alarm.limit,
+        "past": alarm.past_runs,
+        "speaks": alarm.raised,
+        "rate": alarm.rate,
+        "margin": alarm.margin,
+        "power": alarm.power,
+    }
+
+
+def _point(point: EffectPoint) -> dict[str, Any]:
     found = point.effect
     return {
         "run": point.run,
@@ -119,5 +131,5 @@ def _point(point: Point) -> dict[str, Any]:
         "interval": list(found.interval) if found.interval else None,
         "level": found.level,
         "blocks": found.blocks,
-        "does_not_count": point.why or None,
+        "does_not_count": point.excluded_reason or None,
     }

@@ -12,13 +12,13 @@ from loadbook.cli.export import open_archive
 from loadbook.cli.say import cell, echo
 from loadbook.cli.ticker import Ticker
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.units import NBSP, percent, quantity
-from loadbook.records.layout import Layout, layout
+from loadbook.core.units import NBSP, format_percent, format_quantity
+from loadbook.records.layout import Layout, project_layout
 
 if TYPE_CHECKING:
     from loadbook.tools.base import Measurement
-    from loadbook.trials.imported_reports import Report
-    from loadbook.trials.imported_run import Import
+    from loadbook.trials.imported_reports import ToolReport
+    from loadbook.trials.imported_run import CheckedImport
 
 
 @click.command("import")
@@ -57,13 +57,13 @@ def import_(
         return open_archive(folder)
     if conditions is None:
         raise UsageError("--conditions is missing: which output is which treatment and block?", "docs/import.md")
-    from loadbook.trials.imported import keep_import, read_import, same_as
-    from loadbook.trials.imported_study import Asked
+    from loadbook.trials.imported import write_import, read_import, find_same_import
+    from loadbook.trials.imported_study import ImportOptions
 
-    asked = Asked(study, baseline, metric, margin, question, incomplete, aa)
+    asked = ImportOptions(study, baseline, metric, margin, question, incomplete, aa)
     made = read_import(folder, conditions, asked, tool, Ticker(sys.stderr, "outputs read"))
-    here = layout()
-    before = same_as(here, made)
+    here = project_layout()
+    before = find_same_import(here, made)
     for note in [*made.notes, *([f"the same was imported before, as run {before}"] if before else [])]:
         echo(f"note: {note}", err=True)
     for line in _summary(made):
@@ -72,14 +72,14 @@ def import_(
         _show(made)
         echo("nothing was written (--dry-run)")
         return
-    run = keep_import(here, made, Ticker(sys.stderr, "outputs kept"))
+    run = write_import(here, made, Ticker(sys.stderr, "outputs kept"))
     echo(_tables(here, made.name, run))
     echo(f"{'new run' if before else 'run'} {run}")
     echo(f"data {here.run(made.name, run).raw}")
     echo(f"next: loadbook report {made.name}")
 
 
-def _summary(made: Import) -> list[str]:
+def _summary(made: CheckedImport) -> list[str]:
     plan, study = made.plan, made.plan.study
     missing = len(plan.trials) - len(made.pairs)
     tools = ", ".join(dict.fromkeys(report.tool for _, report in made.pairs))
@@ -89,7 +89,7 @@ def _summary(made: Import) -> list[str]:
         f"{study.name}: {study.question}",
         f"outputs   {len(made.pairs)} of {tools}: {plan.blocks} block{'' if plan.blocks == 1 else 's'} of {names}"
         + (f"; {missing} missing" if missing else ""),
-        f"decides   {study.metric} against {study.label(study.baseline)}, margin {percent(study.margin, signed=False)}",
+        f"decides   {study.metric} against {study.label(study.baseline)}, margin {format_percent(study.margin, signed=False)}",
         f"order     {'by the times given' if timed else 'not known: the file gives no times, or not for every row'}",
     ]
 
@@ -107,7 +107,7 @@ def _tables(here: Layout, study: str, run: str) -> str:
     return f"trials    {found.valid} of {found.planned} count{lost}"
 
 
-def _show(made: Import) -> None:
+def _show(made: CheckedImport) -> None:
     """Print what each output would become."""
     from rich.console import Console
     from rich.table import Table
@@ -131,10 +131,10 @@ def _show(made: Import) -> None:
     console.print(table)
 
 
-def _value(report: Report, metric: str) -> str:
-    from loadbook.core.metrics import metric as metric_of
+def _value(report: ToolReport, metric: str) -> str:
+    from loadbook.core.metrics import get_metric
 
-    wanted = (metric, metric_of(metric).default_statistic)
-    rows: tuple[Measurement, ...] = report.parsed.rows if report.parsed else ()
+    wanted = (metric, get_metric(metric).default_statistic)
+    rows: tuple[Measurement, ...] = report.parsed.measurements if report.parsed else ()
     found = next((row for row in rows if (row.metric, row.statistic) == wanted), None)
-    return quantity(found.value, found.unit).replace(NBSP, " ") if found else "none"
+    return format_quantity(found.value, found.unit).replace(NBSP, " ") if found else "none"

@@ -12,11 +12,11 @@ import click
 from loadbook.cli.say import echo
 from loadbook.cli.ticker import Ticker
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.units import size
-from loadbook.records.layout import Layout, layout
+from loadbook.core.units import format_bytes
+from loadbook.records.layout import Layout, project_layout
 
 if TYPE_CHECKING:
-    from loadbook.trials.ingest import Ingested
+    from loadbook.trials.ingest import IngestSummary
 
 MAX_CAUSES = 3
 
@@ -30,7 +30,7 @@ def ingest(study: str, run_id: str, scheduler: str | None) -> None:
 
     Only new and changed trials are read, by one process per CPU where it pays. Without data/processed everything is.
     """
-    here = layout()
+    here = project_layout()
     name = study_name(here, study)
     resolved = here.resolve_run(name, run_id)
     echo(make_tables(here, name, resolved, scheduler))
@@ -76,7 +76,7 @@ def _say(text: str) -> None:
     echo(f"loadbook: {text}", err=True)
 
 
-def _causes(found: Ingested) -> str:
+def _causes(found: IngestSummary) -> str:
     """Return the most frequent reasons why trials do not count."""
     shown = [f"{count} {why}" for why, count in found.causes[:MAX_CAUSES]]
     return "; ".join([*shown, "..."] if len(found.causes) > MAX_CAUSES else shown)
@@ -92,7 +92,7 @@ def verify(study: str | None, run_id: str | None) -> None:
     """
     if run_id and not study:
         raise UsageError("--run needs a STUDY")
-    here = layout()
+    here = project_layout()
     study = study and study_name(here, study)
     runs = [(study, here.resolve_run(study, run_id))] if study and run_id else _runs(here, study)
     good = [verified(here, *one) for one in runs]
@@ -101,7 +101,7 @@ def verify(study: str | None, run_id: str | None) -> None:
 
 
 def _runs(here: Layout, study: str | None) -> list[tuple[str, str]]:
-    studies = [study] if study else here.recorded()
+    studies = [study] if study else here.studies_with_runs()
     found = [(name, run) for name in studies for run in here.runs(name)]
     if not found:
         raise UsageError(f"there is no run {f'of {study!r} ' if study else ''}under {here.root / 'data' / 'raw'}")
@@ -118,6 +118,6 @@ def verified(here: Layout, study: str, run_id: str) -> bool:
     number = len(checked.findings)
     verdict = f"{number} finding{'s' if number > 1 else ''}" if number else "all as it was kept"
     bare = f"; {len(checked.uncovered)} of them have no recorded checksum" if checked.uncovered else ""
-    said = f"{checked.attempts} attempts, {checked.files} files, {size(checked.size)}"
+    said = f"{checked.attempts} attempts, {checked.files} files, {format_bytes(checked.size)}"
     echo(f"{study} {run_id}: {said}: {verdict}{bare}")
     return not number

@@ -11,10 +11,10 @@ import click
 
 from loadbook.cli.say import echo
 from loadbook.core.errors import UsageError
-from loadbook.records.layout import layout
+from loadbook.records.layout import project_layout
 
 if TYPE_CHECKING:
-    from loadbook.hosts.lab import Kind, Lab, Status
+    from loadbook.hosts.lab import LabKind, Lab, LabHostStatus
 
 CUT_S = 10.0
 _COUNT = re.compile(r"([a-z][a-z0-9_-]*)(?:=(\d{1,3}))?")
@@ -32,11 +32,11 @@ def lab() -> None:
 @click.option("--drivers", type=click.IntRange(1, 8), help="Hosts that put load; without it: as many as there are.")
 @click.option("--roles", default="", help="Hosts of other roles, such as web=4,balancer; those not named stay.")
 @click.option("--kind", type=click.Choice(["loopback", "netns"]), help="Default: as it is; loopback in a new lab.")
-def up(drivers: int | None, roles: str, kind: Kind | None) -> None:
+def up(drivers: int | None, roles: str, kind: LabKind | None) -> None:
     """Bring the lab up; a lab that runs is left alone, one of the other kind goes down first."""
     from loadbook.hosts.lab import Lab
 
-    ours = Lab.at(layout().lab, drivers, _counts(roles), kind=kind)
+    ours = Lab.load(project_layout().lab, drivers, _counts(roles), kind=kind)
     states = ours.up()
     _print(states)
     if any(state.cpus is None for state in states):
@@ -65,7 +65,7 @@ def status() -> None:
 @click.option("--seconds", default=CUT_S, show_default=True, help="After this time the link is there again by itself.")
 def cut(host: str, seconds: float) -> None:
     """Cut a host off from all others, and from us, to see what a study makes of it (namespace lab)."""
-    _lab().cut(host, seconds)
+    _lab().cut_link(host, seconds)
     echo(f"{host} is cut off for {seconds:g} s, or until: loadbook lab join {host}", err=True)
 
 
@@ -73,13 +73,13 @@ def cut(host: str, seconds: float) -> None:
 @click.argument("host")
 def join(host: str) -> None:
     """Give a host that was cut off its link back."""
-    _lab().join(host)
+    _lab().restore_link(host)
 
 
 def _lab() -> Lab:
     from loadbook.hosts.lab import Lab
 
-    return Lab.at(layout().lab)
+    return Lab.load(project_layout().lab)
 
 
 def _counts(text: str) -> Mapping[str, int]:
@@ -90,10 +90,10 @@ def _counts(text: str) -> Mapping[str, int]:
     return {match[1]: int(match[2] or 1) for match in found if match}
 
 
-def _print(states: Sequence[Status]) -> None:
+def _print(states: Sequence[LabHostStatus]) -> None:
     for state in states:
         mask = "no mask" if state.cpus is None else f"CPU {','.join(map(str, state.cpus))}"
         running = "down" if state.pid is None else f"up, process {state.pid}"
-        echo(f"{state.alias}\t{state.address}:{state.port}\t{mask}\t{running}{', cut off' * state.cut}")
+        echo(f"{state.alias}\t{state.address}:{state.port}\t{mask}\t{running}{', cut off' * state.link_cut}")
     if not states:
         echo("there is no lab yet")

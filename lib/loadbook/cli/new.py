@@ -8,7 +8,7 @@ import click
 
 from loadbook.cli.say import echo
 from loadbook.core.errors import UsageError
-from loadbook.records.layout import check_name, layout
+from loadbook.records.layout import check_name, project_layout
 
 if TYPE_CHECKING:
     from loadbook.records.layout import Layout
@@ -35,15 +35,15 @@ def new(
     For example: loadbook new gzip --service nginx --try gzip=on
     """
     from loadbook.records.atomic import write_atomic
-    from loadbook.services.starter import starter, wish
+    from loadbook.services.starter import starter_study, parse_setting
 
-    here = layout()
+    here = project_layout()
     path = here.studies / f"{check_name('study', study)}.toml"
     if path.exists():
         raise UsageError(f"{path} is there already", "give the new study another name")
     services = _services(here, chain)
-    wishes = [[wish(text, services) for text in texts] for texts in (tried, fixed, control)]
-    write_atomic(path, starter(study, services, *wishes).encode())
+    wishes = [[parse_setting(text, services) for text in texts] for texts in (tried, fixed, control)]
+    write_atomic(path, starter_study(study, services, *wishes).encode())
     echo(f"study {path}")
     echo(f"next: look at it, then loadbook plan {study}")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 
 from loadbook.cli.say import cell, echo
-from loadbook.core.units import NBSP, quantity
+from loadbook.core.units import NBSP, format_quantity
 from loadbook.tools import registry
 from loadbook.tools.base import Measurement
-from loadbook.trials.outputs import captured, parsed
+from loadbook.trials.outputs import read_captured, parse_output
 
 # columns of a table that goes to a file or pipe
 WIDE = 200
@@ -29,14 +29,14 @@ def parse(tool: str, path: Path, as_json: bool) -> None:
     PATH is a file that holds what the tool printed, or a folder with stdout, stderr, cmd (the command line),
     rc (the exit code) and the tool's own files; only stdout must be there. Doubts go to stderr.
     """
-    reader = registry.load(tool)
-    found = parsed(reader, path, captured(path, reader.binary))
+    reader = registry.load_tool(tool)
+    found = parse_output(reader, path, read_captured(path, reader.binary))
     for name, message in found.doubts:
         echo(f"doubt: {name}: {message}", err=True)
     if as_json:
-        echo(json.dumps([_entry(row) for row in found.rows], indent=1, allow_nan=False))
+        echo(json.dumps([_entry(row) for row in found.measurements], indent=1, allow_nan=False))
     else:
-        _print_table(found.rows)
+        _print_table(found.measurements)
 
 
 def _entry(row: Measurement) -> dict[str, str | float | int | None]:
@@ -54,7 +54,7 @@ def _print_table(rows: Sequence[Measurement]) -> None:
     for heading in ("metric", "statistic", "value", "in base units", "as printed"):
         table.add_column(heading, justify="right" if heading in ("value", "in base units") else "left", no_wrap=True)
     for row in rows:
-        shown = quantity(row.value, row.unit).replace(NBSP, " ")
+        shown = format_quantity(row.value, row.unit).replace(NBSP, " ")
         base = f"{Decimal(f'{row.value:.10g}'):f}" + (f" {row.unit}" if row.unit != "1" else "")
         table.add_row(*map(cell, (row.metric, row.statistic, shown, base, row.text or "derived")))
     console = Console(highlight=False)

@@ -38,7 +38,7 @@ class Reporter:
             self._move(event)
 
     def _move(self, event: Event) -> None:
-        text = f"block {event.block} of {event.blocks}  {event.trial} {event.treatment}{event.left()}"
+        text = f"block {event.block} of {event.blocks}  {event.trial} {event.treatment}{event.remaining_text()}"
         if self.task is None:
             self.task = self.bar.add_task(text, total=event.total)
         self.bar.update(self.task, description=text, completed=event.done)

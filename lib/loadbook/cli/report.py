@@ -14,13 +14,13 @@ import click
 from loadbook.cli.say import echo
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.text import one_line
-from loadbook.core.units import seconds
+from loadbook.core.units import format_duration
 from loadbook.records.layout import Layout
-from loadbook.records.layout import layout as layout_of
+from loadbook.records.layout import project_layout
 
 if TYPE_CHECKING:
-    from loadbook.report.build import Built
-    from loadbook.report.site import Part
+    from loadbook.report.build import BuiltReport
+    from loadbook.report.site import SiteStudy
 
 
 @click.command()
@@ -63,13 +63,13 @@ def report(
         return
     from loadbook.report.index import write_index
 
-    layout = layout_of()
+    layout = project_layout()
     chosen = studies or _recorded(layout)
     if (run != "latest" or against) and len(chosen) != 1:
         raise UsageError("--run and --against need exactly one STUDY")
     clock = _Clock()
     if against:
-        built: list[Built | None] = [_compare(layout, chosen[0], run, against, pairs, clock, timeout_s)]
+        built: list[BuiltReport | None] = [_compare(layout, chosen[0], run, against, pairs, clock, timeout_s)]
     else:
         built = [_build(layout, study, run, pairs, clock, timeout_s, alone=len(chosen) == 1) for study in chosen]
     written = write_index(layout.reports)
@@ -83,13 +83,13 @@ def report(
 
 def _build(
     layout: Layout, study: str, run: str, pairs: Sequence[str], clock: _Clock, timeout_s: int | None, *, alone: bool
-) -> Built | None:
+) -> BuiltReport | None:
     """Make one report; of several, one whose data cannot be read is named, and the others go on."""
-    from loadbook.report.build import build
+    from loadbook.report.build import build_report
     from loadbook.report.notebooks import TIMEOUT_S
 
     try:
-        return build(layout, study, run, pairs, clock.say, timeout_s or TIMEOUT_S)
+        return build_report(layout, study, run, pairs, clock.say, timeout_s or TIMEOUT_S)
     except DataError as error:
         if alone:
             raise
@@ -99,15 +99,15 @@ def _build(
 
 def _compare(
     layout: Layout, study: str, run: str, against: str, pairs: Sequence[str], clock: _Clock, timeout_s: int | None
-) -> Built:
+) -> BuiltReport:
     """Make the page of two runs."""
-    from loadbook.report.against import compare
+    from loadbook.report.against import build_comparison
     from loadbook.report.notebooks import TIMEOUT_S
 
-    return compare(layout, study, run, against, pairs, clock.say, timeout_s or TIMEOUT_S)
+    return build_comparison(layout, study, run, against, pairs, clock.say, timeout_s or TIMEOUT_S)
 
 
-def _print(built: Built) -> None:
+def _print(built: BuiltReport) -> None:
     for line in built.summary.get("sentences", []):
         echo(one_line(line))
     if "gate" in built.summary:
@@ -121,46 +121,46 @@ def _print(built: Built) -> None:
 def _whole_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int | None) -> None:
     """Run what is missing, make every report, and say what each took."""
     from loadbook.cli.progress import Reporter
-    from loadbook.report.index import keep_site, write_index
+    from loadbook.report.index import write_site_summary, write_index
     from loadbook.report.notebooks import TIMEOUT_S
-    from loadbook.report.site import kept, report_all, run_all
-    from loadbook.trials.spread import cpus
+    from loadbook.report.site import site_record, build_all_reports, run_smoke_studies
+    from loadbook.trials.spread import usable_cpus
 
     signal.signal(signal.SIGTERM, _interrupt)
-    layout, clock, began, parts = layout_of(), _Clock(), time.time(), {}
+    layout, clock, began, parts = project_layout(), _Clock(), time.time(), {}
     with Reporter(sys.stderr) as reporter:
-        for part in run_all(layout, hosts, new, reporter, clock.say):
+        for part in run_smoke_studies(layout, hosts, new, reporter, clock.say):
             parts[part.study] = part
             clock.say(_ended(part))
     failed, runs_end = False, time.monotonic()
-    for one in report_all(layout, _recorded(layout), jobs or cpus(), timeout_s or TIMEOUT_S):
-        clock.say(f"{one.study}: " + (f"no report: {one.error}" if one.error else f"report, {seconds(one.took_s)}"))
+    for one in build_all_reports(layout, _recorded(layout), jobs or usable_cpus(), timeout_s or TIMEOUT_S):
+        clock.say(f"{one.study}: " + (f"no report: {one.error}" if one.error else f"report, {format_duration(one.took_s)}"))
         failed |= one.error is not None
         if one.study in parts:
             parts[one.study].reported_s = one.took_s
         if one.built:
             _print(one.built)
     reported_s = time.monotonic() - runs_end
-    said = kept(list(parts.values()), began, reported_s)
-    keep_site(layout.reports, said)
+    said = site_record(list(parts.values()), began, reported_s)
+    write_site_summary(layout.reports, said)
     echo(f"index: {write_index(layout.reports)}")
     for part in parts.values():
         echo(f"{part.study}\t{_took(part)}")
-    echo(f"runs {seconds(said['ran_s'])}, reports {seconds(reported_s)}")
+    echo(f"runs {format_duration(said['ran_s'])}, reports {format_duration(reported_s)}")
     if failed or any(part.lacks for part in parts.values()):
         sys.exit(3)
 
 
-def _ended(part: Part) -> str:
+def _ended(part: SiteStudy) -> str:
     if part.lacks:
         return f"{part.study}: not run: {part.lacks}"
-    return f"{part.study}: run {part.run}" + (" stands" if part.stood else f", {seconds(part.ran_s)}")
+    return f"{part.study}: run {part.run}" + (" stands" if part.stood else f", {format_duration(part.ran_s)}")
 
 
-def _took(part: Part) -> str:
+def _took(part: SiteStudy) -> str:
     if part.lacks:
         return f"not run: {part.lacks}"
-    return f"run {seconds(part.ran_s)}\treport {seconds(part.reported_s)}"
+    return f"run {format_duration(part.ran_s)}\treport {format_duration(part.reported_s)}"
 
 
 def _interrupt(signum: int, frame: Any) -> None:

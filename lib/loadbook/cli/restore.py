@@ -47,7 +47,7 @@ def _restore(path: Path, known: HostsFile, alias: str) -> bool:
         # opening a host ends what a dead controller left running there
         host = connect(path, alias, RUN, hosts=known)
         try:
-            done = restore(host, again=True)
+            done = restore(host, retry=True)
         finally:
             host.close()
     except HostError as error:

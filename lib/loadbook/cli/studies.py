@@ -11,12 +11,12 @@ import click
 
 from loadbook.cli.say import echo
 from loadbook.core.errors import LoadbookError
-from loadbook.core.units import seconds
-from loadbook.records.layout import Layout, layout
+from loadbook.core.units import format_duration
+from loadbook.records.layout import Layout, project_layout
 
 if TYPE_CHECKING:
     from loadbook.design.study import Study
-    from loadbook.hosts.checkup import Program
+    from loadbook.hosts.checkup import RequiredProgram
 
 
 @click.command()
@@ -28,7 +28,7 @@ def studies(names: tuple[str, ...], packages: bool, as_json: bool) -> None:
     from loadbook.design.gallery import study_files
     from loadbook.trials.studies import study_file
 
-    here = layout()
+    here = project_layout()
     if packages:
         _print_packages(here, names or tuple(path.stem for path in study_files(here.studies)))
         return
@@ -44,34 +44,34 @@ def studies(names: tuple[str, ...], packages: bool, as_json: bool) -> None:
 
 def _print_packages(here: Layout, names: Sequence[str]) -> None:
     """Print what studies need that is a package, a line each; what is none is told on stderr with the way to get it."""
-    from loadbook.trials.needs import packages, programs
+    from loadbook.trials.needs import package_arguments, required_programs
     from loadbook.trials.studies import load_study, service_folders
 
-    needed: dict[str, Program] = {}
+    needed: dict[str, RequiredProgram] = {}
     for name in names:
         try:
-            found = programs(load_study(here, name), service_folders(here))
+            found = required_programs(load_study(here, name), service_folders(here))
         except LoadbookError as error:
             echo(f"{name}: {error.message}", err=True)
             continue
         needed |= {program.binary: program for each in found.values() for program in each}
-    lines = packages(needed.values())
+    lines = package_arguments(needed.values())
     for line in sorted(lines):
         echo(line)
     known = {line.partition("=")[0] for line in lines}
     for program in needed.values():
         if program.binary not in known:
-            echo(f"{program.binary}: {program.get}", err=True)
+            echo(f"{program.binary}: {program.install}", err=True)
 
 
 def _row(path: Path) -> dict[str, Any]:
     """Return what one study file says; one that cannot be read says why."""
     from loadbook.design.gallery import is_variant
-    from loadbook.design.study_file import read_study, smoke
+    from loadbook.design.study_file import read_study, smoke_variant
 
     try:
         study = read_study(path)
-        sizes = {"standard": _size(study), "smoke": None if is_variant(path) else _size(smoke(study))}
+        sizes = {"standard": _size(study), "smoke": None if is_variant(path) else _size(smoke_variant(study))}
     except LoadbookError as error:
         return {"study": path.stem, "error": error.message}
     return {"study": path.stem, "question": study.question, "variant": is_variant(path)} | sizes
@@ -90,5 +90,5 @@ def _said(row: dict[str, Any]) -> list[str]:
         return [f"cannot be read: {row['error'].splitlines()[0]}"]
     smoke, whole = row["smoke"], row["standard"]
     trials = f"{whole['trials']} trials ({whole['blocks']} blocks of {whole['arms']})"
-    short = f"; smoke variant {seconds(smoke['hours'] * 3600)}" if smoke else ""
-    return [row["question"], f"{trials}, {seconds(whole['hours'] * 3600)}{short}"]
+    short = f"; smoke variant {format_duration(smoke['hours'] * 3600)}" if smoke else ""
+    return [row["question"], f"{trials}, {format_duration(whole['hours'] * 3600)}{short}"]

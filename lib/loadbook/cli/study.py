@@ -11,8 +11,8 @@ import click
 
 from loadbook.cli.say import echo
 from loadbook.core.errors import UsageError
-from loadbook.core.units import seconds, size
-from loadbook.records.layout import layout
+from loadbook.core.units import format_duration, format_bytes
+from loadbook.records.layout import project_layout
 
 if TYPE_CHECKING:
     from loadbook.design.plan import Plan
@@ -39,21 +39,21 @@ def plan(
     from loadbook.design.plan import make_plan
     from loadbook.hosts.inventory import read_hosts
     from loadbook.hosts.lab_plan import lab_kind
-    from loadbook.trials.caps import must_be_allowed
-    from loadbook.trials.outlook import lines, outlook
-    from loadbook.trials.roles import unloaded
+    from loadbook.trials.caps import check_load_allowed
+    from loadbook.trials.outlook import power_lines, forecast_power
+    from loadbook.trials.roles import unloaded_hosts
     from loadbook.trials.studies import load_study
 
-    here = layout()
+    here = project_layout()
     made = make_plan(load_study(here, study), subset, blocks)
     if hosts is not None:
-        must_be_allowed(made, read_hosts(hosts), hosts, lab=bool(lab_kind(hosts)))
-    found = outlook(here, made, hosts, None if detect is None else _ratio(detect))
+        check_load_allowed(made, read_hosts(hosts), hosts, lab=bool(lab_kind(hosts)))
+    found = forecast_power(here, made, hosts, None if detect is None else _ratio(detect))
     if as_json:
         estimate = {"hours": made.hours, "disk_bytes": made.disk_bytes} | found.to_json()
         echo(json.dumps(made.to_json() | {"estimate": estimate}, indent=1))
         return
-    for line in [*_summary(made), *lines(found), *(f"note        {said}" for said in unloaded(made))]:
+    for line in [*_summary(made), *power_lines(found), *(f"note        {said}" for said in unloaded_hosts(made))]:
         echo(line)
 
 
@@ -70,26 +70,26 @@ def _ratio(text: str) -> float:
 
 
 def _summary(made: Plan) -> list[str]:
-    from loadbook.stats.gate.limits import in_words
+    from loadbook.stats.gate.limits import policy_text
 
     work = made.study.workload
     return [
         f"{made.study.name}: {made.study.question}",
         f"trials      {len(made.trials)}: {made.blocks} blocks of {', '.join(made.treatments)}",
-        *([] if made.study.stopping.rule == "fixed" else [f"stops       {made.study.stopping.said()}"]),
-        *([f"build gate  {in_words(made.study.gate, made.study.metric)}"] if made.study.gate else []),
-        f"each        {seconds(made.trial_s)}: {work.warmup_s:g} s warm-up, {_length(work)}",
-        f"time        {seconds(made.hours * 3600)}",
-        f"disk        {size(made.disk_bytes)} on this machine",
+        *([] if made.study.stopping.rule == "fixed" else [f"stops       {made.study.stopping.describe()}"]),
+        *([f"build gate  {policy_text(made.study.gate, made.study.metric)}"] if made.study.gate else []),
+        f"each        {format_duration(made.trial_s)}: {work.warmup_s:g} s warm-up, {_length(work)}",
+        f"time        {format_duration(made.hours * 3600)}",
+        f"disk        {format_bytes(made.disk_bytes)} on this machine",
         *_design(made),
     ]
 
 
 def _design(made: Plan) -> list[str]:
     """Return what the design of a factorial cannot tell apart, before anybody waits for it."""
-    from loadbook.design.factorial import aliasing, design_of
+    from loadbook.design.factorial import alias_sentences, factorial_design
 
-    said = aliasing(design_of(made.study.factorial)) if made.study.factorial else []
+    said = alias_sentences(factorial_design(made.study.factorial)) if made.study.factorial else []
     return [f"{'' if k else 'design':12}{line}" for k, line in enumerate(said)]
 
 
@@ -143,28 +143,28 @@ def run(
     from loadbook.cli.ingest import make_tables
     from loadbook.cli.interrupts import interrupts
     from loadbook.cli.progress import Reporter
-    from loadbook.records.planned import plan_of
-    from loadbook.stats.wording.sentences import added_after
+    from loadbook.records.planned import read_current_plan
+    from loadbook.stats.wording.sentences import added_blocks_text
     from loadbook.trials.api import run_study
     from loadbook.trials.studies import load_study
-    from loadbook.trials.turn import Turn
+    from loadbook.trials.turn import LockPolicy
 
     if (verbose and not dry) or (dry and (resume or more)):
         raise UsageError("--dry-run shows a new run, and --verbose goes with it", "leave --resume and --more out")
     if dry:
         from loadbook.cli.dry_run import show
 
-        show(layout(), study, hosts, subset, blocks, verbose)
+        show(project_layout(), study, hosts, subset, blocks, verbose)
         return
-    here = layout()
+    here = project_layout()
     patience_s = wait_limit if wait_limit is not None else float("inf") if wait else 0.0
-    turn = Turn(patience_s, break_lock)
+    turn = LockPolicy(patience_s, break_lock)
     with interrupts(hosts or here.lab / "hosts.toml"), Reporter(sys.stderr) as reporter:
         done = run_study(here, study, hosts, subset, blocks, new, resume, reporter, more, turn)
     name = load_study(here, study).name
     echo(make_tables(here, name, done))
-    if added := plan_of(here.run(name, done)).get("added"):
-        echo(f"exploratory: {added_after(added)}")
+    if added := read_current_plan(here.run(name, done)).get("added"):
+        echo(f"exploratory: {added_blocks_text(added)}")
     echo(f"run {done}")
     echo(f"data {here.run(name, done).raw}")
     echo(f"next: loadbook report {name}")

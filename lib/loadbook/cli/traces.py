@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from loadbook.cli.say import echo
-from loadbook.core.units import seconds
-from loadbook.records.layout import layout
+from loadbook.core.units import format_duration
+from loadbook.records.layout import project_layout
 
 
 @click.command()
@@ -30,17 +30,17 @@ def traces(
     fields of a host at once; node_exporter's text with timestamps. They are copied, checksummed and in the ledger.
     """
     from loadbook.cli.ingest import make_tables, study_name
-    from loadbook.trials.trace_files import add_files, read_files
+    from loadbook.trials.trace_files import add_metric_files, read_metric_files
 
-    here = layout()
+    here = project_layout()
     name = study_name(here, study)
     resolved = here.resolve_run(name, run_id)
-    given = read_files(files, kind)
-    for one, kept in zip(given, add_files(here, name, resolved, given, host, role, clock_offset), strict=True):
+    given = read_metric_files(files, kind)
+    for one, kept in zip(given, add_metric_files(here, name, resolved, given, host, role, clock_offset), strict=True):
         found = one.traces
         metrics = ", ".join(sorted({str(row["metric"]) for row in found.rows}))
-        echo(f"{', '.join(Path(file).name for file, _ in kept.read)}: {one.kind}, host {host}, role {kept.role}")
-        echo(f"  {len(found.times):,} samples, one every {seconds(found.interval_s)}: {metrics}")
+        echo(f"{', '.join(Path(file).name for file, _ in kept.parsed_files)}: {one.kind}, host {host}, role {kept.role}")
+        echo(f"  {len(found.times):,} samples, one every {format_duration(found.interval_s)}: {metrics}")
         for problem in found.problems:
             echo(f"  note: {problem.name}: {problem.message}")
     echo(make_tables(here, name, resolved))

@@ -110,11 +110,11 @@ class HostFullError(HostError):
 
 
 class OversizeError(HostError):
-    """A host's file is larger than is kept of it: `size` bytes, of which the first `kept` were copied."""
+    """A host's file is larger than is kept of it: `size_bytes`, of which the first `copied_bytes` were copied."""
 
-    def __init__(self, host: str, path: str, size: int, kept: int) -> None:
-        super().__init__(host, f"{path} has {size:,} bytes: only the first {kept:,} are kept")
-        self.size, self.kept = size, kept
+    def __init__(self, host: str, path: str, size_bytes: int, copied_bytes: int) -> None:
+        super().__init__(host, f"{path} has {size_bytes:,} bytes: only the first {copied_bytes:,} are kept")
+        self.size_bytes, self.copied_bytes = size_bytes, copied_bytes
 
 
 class ToolError(LoadbookError):

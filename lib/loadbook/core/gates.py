@@ -9,10 +9,10 @@ import tomllib
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
-By = Literal["trial", "run", "tool", "file"]
+RuleSource = Literal["trial", "run", "tool", "file"]
 
 
-class GateInfo(NamedTuple):
+class RuleInfo(NamedTuple):
     """A gate as readers see it; `why` and `remedy` continue a sentence and carry no full stop.
 
     `level` says in words when it is invalid, doubt or note; of a tool's doubt it is the level itself.
@@ -20,7 +20,7 @@ class GateInfo(NamedTuple):
     """
 
     name: str
-    by: By
+    by: RuleSource
     title: str
     signal: str
     level: str
@@ -29,33 +29,33 @@ class GateInfo(NamedTuple):
     thresholds: tuple[str, ...] = ()
 
 
-def _read() -> dict[str, GateInfo]:
+def _read() -> dict[str, RuleInfo]:
     text = files("loadbook.core").joinpath("gates.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
+    rules = tomllib.loads(text)
     return {
-        name: GateInfo(name, **entry | {"thresholds": tuple(entry.get("thresholds", ()))})
-        for name, entry in tables.items()
+        name: RuleInfo(name, **entry | {"thresholds": tuple(entry.get("thresholds", ()))})
+        for name, entry in rules.items()
     }
 
 
-GATES = _read()
+RULE_INFO = _read()
 # gates that look at every trial or run; the others speak only when something is wrong
-RULES = tuple(info.name for info in GATES.values() if info.by in ("trial", "run"))
+EVALUATED_RULES = tuple(info.name for info in RULE_INFO.values() if info.by in ("trial", "run"))
 
 
-def title_of(name: str) -> str:
+def rule_title(name: str) -> str:
     """Return a gate's title; a name that is no gate's is made readable."""
-    return GATES[name].title if name in GATES else name.replace("-", " ").replace("_", " ").capitalize()
+    return RULE_INFO[name].title if name in RULE_INFO else name.replace("-", " ").replace("_", " ").capitalize()
 
 
-def inside(title: str) -> str:
+def lower_first(title: str) -> str:
     """Return a title as it stands inside a sentence; abbreviations (CPU) keep their capitals."""
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 
 
-def ending(name: str) -> str:
+def rule_advice(name: str) -> str:
     """Return how a gate's sentences end, after what was seen: why it matters and what to do; a tool says why itself."""
-    info = GATES.get(name)
+    info = RULE_INFO.get(name)
     if info is None or info.by == "file":
         return ""
     return f"; {info.remedy}." if info.by == "tool" else f": {info.why}; {info.remedy}."

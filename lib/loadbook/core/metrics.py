@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loadbook.core.names import unknown
+from loadbook.core.names import unknown_name_error
 
 Direction = Literal["higher", "lower"]
-Kind = Literal["rate", "time", "errors", "other"]
+MetricKind = Literal["rate", "time", "errors", "other"]
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Metric:
     unit: str
     better: Direction | None
     meaning: str
-    kind: Kind = "other"
+    kind: MetricKind = "other"
     default_statistic: str = "value"
     margin: float = 0.02
 
 
-_ALL = (
+_METRIC_LIST = (
     Metric("requests", "1", "higher", "responses the tool completed, whatever their status", "other", "count"),
     Metric("ok", "1", "higher", "responses of status 2xx or 3xx that the tool does not call failed", "other", "count"),
     Metric("requests_per_s", "1/s", "higher", "`requests` / `duration` as the tool defines it", "rate"),
@@ -65,13 +65,13 @@ _ALL = (
     Metric("driver_cpu", "1", None, "share of one CPU that the driver process used"),
 )
 
-METRICS: dict[str, Metric] = {m.name: m for m in _ALL}
-ERROR_CLASSES = tuple(m.name for m in _ALL if m.name.startswith("errors_"))
+METRICS: dict[str, Metric] = {m.name: m for m in _METRIC_LIST}
+ERROR_CLASSES = tuple(m.name for m in _METRIC_LIST if m.name.startswith("errors_"))
 
 
-def metric(name: str) -> Metric:
+def get_metric(name: str) -> Metric:
     """Return the metric called `name`; an unknown name raises UsageError that lists the known ones."""
     try:
         return METRICS[name]
     except KeyError:
-        raise unknown("metric", name, METRICS) from None
+        raise unknown_name_error("metric", name, METRICS) from None

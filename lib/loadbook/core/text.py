@@ -9,14 +9,14 @@ from __future__ import annotations
 import unicodedata
 
 # control, format (zero width, direction), lone surrogates, private use
-_SILENT = frozenset({"Cc", "Cf", "Cs", "Co"})
+_REMOVED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co"})
 
 
 def clean(text: str) -> str:
     """Return text without control characters, directional overrides and lone surrogates; lines and tabs stay."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in _SILENT)
+    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in _REMOVED_CATEGORIES)
 
 
 def one_line(text: str) -> str:

@@ -14,14 +14,14 @@ from typing import Any
 from loadbook.core.errors import SpecProblem, StudyError
 
 MAX_BYTES = 1_000_000
-MAX_PARTS = 32
-WRITTEN = 'look at that line: texts stand in "quotes", lists in [ ], each key once in its table (toml.io)'
+MAX_KEY_PARTS = 32
+SYNTAX_HINT = 'look at that line: texts stand in "quotes", lists in [ ], each key once in its table (toml.io)'
 # strings and comments, so that what is left holds the dots of keys and numbers alone
-_SAID = re.compile(
+_STRING_OR_COMMENT = re.compile(
     r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*',
     re.DOTALL,
 )
-_LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MAX_PARTS}}}")
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MAX_KEY_PARTS}}}")
 
 
 def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
@@ -45,7 +45,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         _refuse_long_keys(text)
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        problem, hint = str(error), WRITTEN
+        problem, hint = str(error), SYNTAX_HINT
     except RecursionError:
         problem = "tables or lists too deep in one another"
     except ValueError as error:  # not UTF-8, too large, or a number too long
@@ -54,7 +54,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _refuse_long_keys(text: str) -> None:
-    bare = _SAID.sub(lambda said: "s" + "\n" * said[0].count("\n"), text)
-    if found := _LONG_KEY.search(bare):
-        line = bare.count("\n", 0, found.start()) + 1
-        raise ValueError(f"line {line}: a key of more than {MAX_PARTS} parts")
+    without_strings = _STRING_OR_COMMENT.sub(lambda match: "s" + "\n" * match[0].count("\n"), text)
+    if long_key := _LONG_KEY.search(without_strings):
+        line = without_strings.count("\n", 0, long_key.start()) + 1
+        raise ValueError(f"line {line}: a key of more than {MAX_KEY_PARTS} parts")

@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterable, Sequence
 
 MINUS, NBSP = "\u2212", "\u00a0"
-TIME_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-COUNT = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-BYTES = {"B": 1.0, "KB": 1024.0, "MB": 1024.0**2, "GB": 1024.0**3, "TB": 1024.0**4}
+TIME_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+COUNT_UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+BYTE_UNITS = {"B": 1.0, "KB": 1024.0, "MB": 1024.0**2, "GB": 1024.0**3, "TB": 1024.0**4}
 
 _NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<suffix>[A-Za-z]*)\Z")
 
 
-def parse(text: str, units: dict[str, float]) -> float:
+def parse_quantity(text: str, units: dict[str, float]) -> float:
     """Return `text` (a plain decimal number and a suffix of `units`) in base units; ValueError for anything else."""
     match = _NUMBER.match(text.strip())
     if not match or match["suffix"] not in units:
@@ -26,30 +26,30 @@ def parse(text: str, units: dict[str, float]) -> float:
     return float(match["number"]) * units[match["suffix"]]
 
 
-def percent(ratio_minus_1: float, decimals: int = 1, signed: bool = True) -> str:
+def format_percent(ratio_minus_1: float, decimals: int = 1, signed: bool = True) -> str:
     """Return a ratio minus 1 as percent with U+2212 for minus and a no-break space before the sign %."""
     value = round(ratio_minus_1 * 100, decimals) + 0.0
     sign = MINUS if value < 0 else ("+" if signed and value > 0 else "")
-    return f"{sign}{fixed(abs(value), decimals)}{NBSP}%"
+    return f"{sign}{format_fixed(abs(value), decimals)}{NBSP}%"
 
 
-def percent_range(bounds: Iterable[float], decimals: int = 1, signed: bool = True) -> str:
+def format_percent_range(bounds: Iterable[float], decimals: int = 1, signed: bool = True) -> str:
     """Return two ratios minus 1 as "−5 to +2 %"."""
-    low, high = (percent(bound, decimals, signed) for bound in bounds)
+    low, high = (format_percent(bound, decimals, signed) for bound in bounds)
     return f"{low.removesuffix(f'{NBSP}%')} to {high}"
 
 
-def joined(words: Sequence[str], last: str = "and") -> str:
+def join_words(words: Sequence[str], last: str = "and") -> str:
     """Return "a", "a and b" or "a, b and c"."""
     return ", ".join(words[:-1]) + f" {last} {words[-1]}" if len(words) > 1 else "".join(words)
 
 
-def fixed(value: float, decimals: int) -> str:
+def format_fixed(value: float, decimals: int) -> str:
     """Return a number with so many decimals; from a million on in three digits and a power of ten."""
     return f"{value:.{decimals}f}" if abs(value) < 1e6 else f"{value:.2e}"
 
 
-def decimals_for(half_width: float) -> int:
+def decimals_for_half_width(half_width: float) -> int:
     """Return how many decimals a value deserves whose interval has this half-width (report.md section 6).
 
     Two significant digits of the half-width when its first is 1 or 2, else one; never negative.
@@ -61,7 +61,7 @@ def decimals_for(half_width: float) -> int:
     return max(0, -exponent + (1 if first <= 2 else 0))
 
 
-def seconds(value_s: float) -> str:
+def format_duration(value_s: float) -> str:
     """Return a duration for readers: 850 us, 12.3 ms, 1.50 s, 4 min, 1 h 5 min."""
     if value_s < 1:
         scaled, unit = (value_s * 1e6, "µs") if value_s < 1e-3 else (value_s * 1e3, "ms")
@@ -72,15 +72,15 @@ def seconds(value_s: float) -> str:
     return f"{minutes}{NBSP}min" if minutes < 60 else f"{minutes // 60}{NBSP}h {minutes % 60}{NBSP}min"
 
 
-def remaining(value_s: float) -> str:
+def format_remaining_time(value_s: float) -> str:
     """Return an expected time to the end for readers: done, 50 s left, 2 min left, 1 h 5 min left; never below 1 s."""
     if value_s <= 0:
         return "done"
-    whole = max(1, round(value_s))
-    return f"{f'{whole}{NBSP}s' if whole < 90 else seconds(max(whole, 120))} left"
+    whole_s = max(1, round(value_s))
+    return f"{f'{whole_s}{NBSP}s' if whole_s < 90 else format_duration(max(whole_s, 120))} left"
 
 
-def size(value_b: float) -> str:
+def format_bytes(value_b: float) -> str:
     """Return bytes for readers in binary units: 5 B, 64.0 KiB, 1.2 GiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value_b) < 1024 or unit == "GiB":
@@ -89,24 +89,24 @@ def size(value_b: float) -> str:
     raise AssertionError
 
 
-def quantity(value: float, unit: str) -> str:
+def format_quantity(value: float, unit: str) -> str:
     """Return a value in a base unit for readers: 725 µs, 79.0 MiB, 19.7 MiB/s, 86,984 /s, 0.992; exact where whole."""
     if unit == "s":
-        return seconds(value) if value else f"0{NBSP}s"
+        return format_duration(value) if value else f"0{NBSP}s"
     if unit in ("B", "B/s"):
-        return size(value) + unit.removeprefix("B")
-    shown = f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.4g}"
-    return shown + (f"{NBSP}/s" if unit == "1/s" else "")
+        return format_bytes(value) + unit.removeprefix("B")
+    text = f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.4g}"
+    return text + (f"{NBSP}/s" if unit == "1/s" else "")
 
 
-def level(value: float, half_width: float | None = None) -> str:
+def format_rounded(value: float, half_width: float | None = None) -> str:
     """Return a rate or count with thousands commas, rounded to the place of its half-width where that is known."""
     places = 0 if half_width is None else -math.floor(math.log10(half_width)) if half_width > 0 else 0
     rounded = round(value, min(places, 3))
     return f"{rounded:,.{max(0, min(places, 3))}f}".replace("-", MINUS)
 
 
-def p_value(p: float | None) -> str:
+def format_p_value(p: float | None) -> str:
     """Return a p-value for readers: three decimals, two above 0.1, never 0.000."""
     if p is None:
         return "–"

@@ -12,82 +12,83 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import combinations
 
-MAX_FACTORS, MAX_FULL = 9, 7
-ROMAN = ("0", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
+MAX_FACTORS, MAX_FULL_FACTORS = 9, 7
+ROMAN_NUMERALS = ("0", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
 
 
-def spanned(words: Iterable[int]) -> frozenset[int]:
+def defining_relation(words: Iterable[int]) -> frozenset[int]:
     """Return all products of `words` but the empty one: the defining relation. It holds 0 if they are dependent."""
     products = {0}
-    found: set[int] = set()
+    new_products: set[int] = set()
     for word in words:
-        found |= {word ^ product for product in products}
-        products |= found
-    return frozenset(found)
+        new_products |= {word ^ product for product in products}
+        products |= new_products
+    return frozenset(new_products)
 
 
 def resolution(words: Iterable[int]) -> int | None:
     """Return the length of the shortest word of the defining relation, None for a whole factorial."""
-    return min((word.bit_count() for word in spanned(words)), default=None)
+    return min((word.bit_count() for word in defining_relation(words)), default=None)
 
 
-def cells(factors: int, words: Sequence[int]) -> tuple[int, ...]:
+def design_cells(factor_count: int, words: Sequence[int]) -> tuple[int, ...]:
     """Return the combinations of a design in standard order, "all low" first."""
-    return tuple(c for c in range(2**factors) if not any((c & word).bit_count() % 2 for word in words))
+    return tuple(c for c in range(2**factor_count) if not any((c & word).bit_count() % 2 for word in words))
 
 
-def sign(effect: int, cell: int) -> int:
+def effect_sign(effect: int, cell: int) -> int:
     """Return the sign, +1 or -1, with which a combination enters an effect."""
     return -1 if (effect.bit_count() - (effect & cell).bit_count()) % 2 else 1
 
 
-def effects(factors: int) -> list[int]:
+def main_and_pair_effects(factor_count: int) -> list[int]:
     """Return the main effects, then the interactions of two factors, in the factors' order."""
-    mains = [1 << i for i in range(factors)]
+    mains = [1 << i for i in range(factor_count)]
     return mains + [a | b for a, b in combinations(mains, 2)]
 
 
-def aliased(factors: int, words: Sequence[int]) -> list[tuple[int, ...]]:
+def alias_sets(factor_count: int, words: Sequence[int]) -> list[tuple[int, ...]]:
     """Return the sets of main effects and two-factor interactions that a design cannot tell apart, each once.
 
     The first of a set is the one that it is named by: a main effect where it holds one. Products of three and more
     factors are left out: they are taken to be negligible, as is usual.
     """
-    relation, left = spanned(words), effects(factors)
-    found = []
-    while left:
-        alike = tuple(e for e in left if e == left[0] or e ^ left[0] in relation)
-        found.append(alike)
-        left = [e for e in left if e not in alike]
-    return found
+    relation, remaining = defining_relation(words), main_and_pair_effects(factor_count)
+    sets = []
+    while remaining:
+        aliases = tuple(e for e in remaining if e == remaining[0] or e ^ remaining[0] in relation)
+        sets.append(aliases)
+        remaining = [e for e in remaining if e not in aliases]
+    return sets
 
 
-def higher(factors: int, words: Sequence[int]) -> list[int]:
+def higher_order_effects(factor_count: int, words: Sequence[int]) -> list[int]:
     """Return the effects of three and more factors that no main effect and no pair is mixed with, aliases only once."""
-    relation = spanned(words)
-    taken = {0, *relation, *(e ^ word for e in effects(factors) for word in (0, *relation))}
-    found = []
-    for effect in sorted(range(2**factors), key=lambda e: (e.bit_count(), e)):
-        if effect not in taken:
-            found.append(effect)
-            taken |= {effect ^ word for word in (0, *relation)}
-    return found
+    relation = defining_relation(words)
+    excluded = {0, *relation, *(e ^ word for e in main_and_pair_effects(factor_count) for word in (0, *relation))}
+    effects = []
+    for effect in sorted(range(2**factor_count), key=lambda e: (e.bit_count(), e)):
+        if effect not in excluded:
+            effects.append(effect)
+            excluded |= {effect ^ word for word in (0, *relation)}
+    return effects
 
 
 @cache
-def best_words(factors: int, words: int) -> tuple[int, ...]:
-    """Return the words of the fraction 1 / 2 ** `words` that aliases least (highest resolution, fewest short words).
+def minimum_aberration_words(factor_count: int, word_count: int) -> tuple[int, ...]:
+    """Return the words of the fraction 1 / 2 ** `word_count` of minimum aberration.
 
+    It has the highest resolution, then the fewest short words.
     The last factors are made from products of the first ones.
     """
-    base = factors - words
+    base = factor_count - word_count
     products = [p for p in range(2 ** max(base, 0)) if p.bit_count() > 1]
     products.sort(key=lambda p: (-p.bit_count(), p))
-    made = [1 << (base + i) for i in range(words)]
-    choices = (tuple(p | own for p, own in zip(chosen, made, strict=True)) for chosen in combinations(products, words))
-    return min(choices, key=_shortness, default=())
+    added_factors = [1 << (base + i) for i in range(word_count)]
+    choices = (tuple(p | added for p, added in zip(combination, added_factors, strict=True)) for combination in combinations(products, word_count))
+    return min(choices, key=_word_length_pattern, default=())
 
 
-def _shortness(words: tuple[int, ...]) -> tuple[int, ...]:
-    lengths = [word.bit_count() for word in spanned(words)]
+def _word_length_pattern(words: tuple[int, ...]) -> tuple[int, ...]:
+    lengths = [word.bit_count() for word in defining_relation(words)]
     return tuple(lengths.count(length) for length in range(1, MAX_FACTORS + 1))

@@ -18,15 +18,15 @@ ClaimKind = Literal[
     "slope",
     "resource",
 ]
-ERROR_KINDS: tuple[ClaimKind, ...] = ("fewer-errors", "more-errors", "interaction")
-Name = str
+ERROR_CLAIM_KINDS: tuple[ClaimKind, ...] = ("fewer-errors", "more-errors", "interaction")
+TreatmentName = str
 
 
-class _Spec(BaseModel):
+class _ClaimModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Claim(_Spec):
+class Claim(_ClaimModel):
     """One sentence of an article about `treatment` against another, with the article's numbers for both.
 
     Attributes
@@ -56,11 +56,11 @@ class Claim(_Spec):
     claim: str
     quote: str | None = None
     kind: ClaimKind | None = None
-    treatment: Name
-    against: Name
-    among: tuple[Name, ...] = ()
-    further: tuple[tuple[Name, Name], ...] = ()
-    factors: tuple[Name, ...] = ()
+    treatment: TreatmentName
+    against: TreatmentName
+    among: tuple[TreatmentName, ...] = ()
+    further: tuple[tuple[TreatmentName, TreatmentName], ...] = ()
+    factors: tuple[TreatmentName, ...] = ()
     slope: tuple[float, float] | None = None
     resource: Literal["cpu", "network", "memory"] | None = None
     role: str | None = None
@@ -75,15 +75,15 @@ class Claim(_Spec):
     offered_per_s: float | None = None
 
     @model_validator(mode="after")
-    def _kind_has_what_it_needs(self) -> Claim:
-        wanted: dict[str, dict[str, object]] = {
+    def _check_kind_fields(self) -> Claim:
+        required: dict[str, dict[str, object]] = {
             "best": {"among": self.among},
             "interaction": {"two factors": len(self.factors) == 2},
             "slope": {"one of factors": len(self.factors) == 1, "slope": self.slope},
             "resource": {"resource": self.resource, "role": self.role, "used": self.used},
         }
-        for key, given in wanted.get(self.kind or "", {}).items():
-            if not given:
+        for key, present in required.get(self.kind or "", {}).items():
+            if not present:
                 raise ValueError(f"kind = {self.kind!r} needs {key}")
         for key, bounds in (("slope", self.slope), ("used", self.used)):
             if bounds and bounds[0] >= bounds[1]:
@@ -93,26 +93,26 @@ class Claim(_Spec):
         return self
 
     @property
-    def check(self) -> ClaimKind:
+    def effective_kind(self) -> ClaimKind:
         """The kind of check: what the study says, else what the article's two numbers say."""
         if self.kind:
             return self.kind
         return "better" if (self.value or 0.0) > (self.against_value or 0.0) else "worse"
 
     @property
-    def effect(self) -> float | None:
+    def claimed_effect(self) -> float | None:
         """The article's change, a ratio minus 1; None without two positive numbers."""
-        value, other = self.value or 0.0, self.against_value or 0.0
-        return value / other - 1 if value > 0 and other > 0 else None
+        value, against_value = self.value or 0.0, self.against_value or 0.0
+        return value / against_value - 1 if value > 0 and against_value > 0 else None
 
     @property
-    def arms(self) -> tuple[Name, ...]:
+    def treatments(self) -> tuple[TreatmentName, ...]:
         """Every treatment that the claim is about, each once."""
         pairs = [name for pair in self.further for name in pair]
         return tuple(dict.fromkeys((self.treatment, self.against, *self.among, *pairs)))
 
 
-class Published(_Spec):
+class Published(_ClaimModel):
     """What an article measured.
 
     Attributes

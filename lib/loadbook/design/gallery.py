@@ -7,7 +7,7 @@ from pathlib import Path
 from loadbook.core.errors import StudyError
 from loadbook.core.toml import read_toml
 
-ARTICLE = "-article"  # the end of the name of a study at its article's own scale, for real hosts
+ARTICLE_SUFFIX = "-article"  # the end of the name of a study at its article's own scale, for real hosts
 
 
 def study_files(folder: Path) -> list[Path]:
@@ -24,4 +24,4 @@ def is_variant(path: Path) -> bool:
         raw = read_toml(path)
     except (OSError, StudyError):
         return False
-    return "include" in raw and ("question" not in raw or path.stem.endswith(ARTICLE))
+    return "include" in raw and ("question" not in raw or path.stem.endswith(ARTICLE_SUFFIX))

@@ -17,7 +17,7 @@ from loadbook.core.errors import DataError, UsageError
 from loadbook.design.study import Study
 
 # measured in the lab by benchmarks/overhead.py, rounded up; only the estimate of hours and disk uses them
-OVERHEAD_S = 0.5
+TRIAL_OVERHEAD_S = 0.5
 TRIAL_BYTES, SAMPLE_BYTES = 30_000, 2_000
 
 
@@ -49,7 +49,7 @@ class Plan:
     def trial_s(self) -> float:
         """Expected seconds of one trial, on average: reset, warm-up, measurement and everything around them."""
         loads = [self.study.workload_of(name) for name in self.treatments]
-        return self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + OVERHEAD_S
+        return self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + TRIAL_OVERHEAD_S
 
     @property
     def hours(self) -> float:
@@ -66,7 +66,7 @@ class Plan:
         """Return the content of plan.json."""
         return {
             "study": self.study.name,
-            "study_spec": spec_of(self.study),
+            "study_spec": study_spec(self.study),
             "study_sha256": study_sha256(self.study),
             "subset": self.subset,
             "seed": self.seed,
@@ -83,7 +83,7 @@ def make_plan(study: Study, subset: str | None = None, blocks: int | None = None
     ------
     UsageError : unknown subset, fewer than one block, or another number than the study's last look.
     """
-    chosen = study.in_subset(subset)
+    treatments = study.treatments_in(subset)
     blocks = study.blocks if blocks is None else blocks
     seed = study.seed if seed is None else seed
     if blocks < 1:
@@ -91,11 +91,11 @@ def make_plan(study: Study, subset: str | None = None, blocks: int | None = None
     looks = study.stopping.looks
     if looks and blocks != looks[-1]:
         hint = "declare other looks in the study, or leave the number of blocks to it"
-        raise UsageError(f"study {study.name!r} {study.stopping.said()}: its plan has {looks[-1]}, not {blocks}", hint)
-    return Plan(study, subset or study.subset, seed, blocks, tuple(chosen), _drawn(chosen, seed, blocks))
+        raise UsageError(f"study {study.name!r} {study.stopping.describe()}: its plan has {looks[-1]}, not {blocks}", hint)
+    return Plan(study, subset or study.subset, seed, blocks, tuple(treatments), _draw_trials(treatments, seed, blocks))
 
 
-def more_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
+def additional_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
     """Return the trials that lengthen a plan to so many blocks: the same draw goes on behind its last trial.
 
     Raises
@@ -104,15 +104,15 @@ def more_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
     """
     if plan.seed is None:
         raise UsageError("the order of an imported run was not drawn here", "import a longer run instead")
-    return _drawn(plan.treatments, plan.seed, blocks)[len(plan.trials) :]
+    return _draw_trials(plan.treatments, plan.seed, blocks)[len(plan.trials) :]
 
 
-def _drawn(treatments: tuple[str, ...], seed: int, blocks: int) -> tuple[PlannedTrial, ...]:
-    drawn = [(block, name) for block in range(1, blocks + 1) for name in _order(treatments, seed, block)]
+def _draw_trials(treatments: tuple[str, ...], seed: int, blocks: int) -> tuple[PlannedTrial, ...]:
+    drawn = [(block, name) for block in range(1, blocks + 1) for name in _draw_order(treatments, seed, block)]
     return tuple(PlannedTrial(f"t{i:04d}", name, block, i) for i, (block, name) in enumerate(drawn, 1))
 
 
-def read_plan(raw: dict[str, Any], source: str) -> Plan:
+def parse_plan(raw: dict[str, Any], source: str) -> Plan:
     """Return the plan that plan.json (`raw`) holds; DataError names `source` when it does not hold one."""
     try:
         study = Study.model_validate_json(json.dumps(raw["study_spec"]))
@@ -122,18 +122,18 @@ def read_plan(raw: dict[str, Any], source: str) -> Plan:
         raise DataError(f"{source} is not a plan: {error}", "it was made by another version of loadbook") from error
 
 
-def spec_of(study: Study) -> dict[str, Any]:
+def study_spec(study: Study) -> dict[str, Any]:
     """Return the whole spec as JSON values, includes resolved."""
     return study.model_dump(mode="json", by_alias=True, exclude=None if study.gate else {"gate"})
 
 
 def study_sha256(study: Study) -> str:
     """Return the sha256 of what is measured: comments, order, formatting and `[gate]` of its file do not count."""
-    measured = {key: value for key, value in spec_of(study).items() if key != "gate"}
-    return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()
+    measurement_spec = {key: value for key, value in study_spec(study).items() if key != "gate"}
+    return hashlib.sha256(json.dumps(measurement_spec, sort_keys=True).encode()).hexdigest()
 
 
-def _order(treatments: tuple[str, ...], seed: int, block: int) -> list[str]:
+def _draw_order(treatments: tuple[str, ...], seed: int, block: int) -> list[str]:
     order = list(treatments)
     random.Random(f"loadbook {seed} {block}").shuffle(order)
     return order

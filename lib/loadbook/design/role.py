@@ -17,7 +17,7 @@ Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 HostPort = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}$"),
-    AfterValidator(lambda value: _with_port(value)),
+    AfterValidator(lambda value: _check_port(value)),
 ]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
 SysctlName = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_-]+)+$", max_length=100)]
@@ -26,19 +26,20 @@ CpuList = Annotated[
     str,
     BeforeValidator(lambda value: str(value) if type(value) is int else value),
     Field(pattern=rf"^(all|{_CPUS}(,{_CPUS})*)$"),
-    AfterValidator(lambda value: _rising(value)),
+    AfterValidator(lambda value: _check_cpu_ranges(value)),
 ]
-SysctlValue = Annotated[int | str, AfterValidator(lambda value: _plain(value))]
-ABSENT = "none"  # the level of a factor of variants that leaves the role out
-OURS = frozenset({"guard", "line", "load", "monitor"})  # what a trial calls its own jobs: no role can have these names
+SysctlValue = Annotated[int | str, AfterValidator(lambda value: _check_sysctl_value(value))]
+ABSENT_VARIANT = "none"  # the level of a factor of variants that leaves the role out
+# names of the jobs of a trial: no role can have these names
+RESERVED_ROLE_NAMES = frozenset({"guard", "line", "load", "monitor"})
 
 # what a factor may change of its role beside its service's variables ("vars") and the load ("workload")
-Facet = Literal[
+FactorTarget = Literal[
     "vars", "variant", "hosts", "cpus", "cpu_quota", "nofile", "sysctls", "delay_ms", "loss", "rate_mbit", "workload"
 ]
 
 
-def _finite_and_short(level: str | int | float | bool) -> str | int | float | bool:
+def _check_level(level: str | int | float | bool) -> str | int | float | bool:
     if isinstance(level, str) and len(level) > 1000:
         raise ValueError("a text of at most 1000 characters")
     if not isinstance(level, str) and not (math.isfinite(level) and abs(level) < 2**63):
@@ -46,39 +47,39 @@ def _finite_and_short(level: str | int | float | bool) -> str | int | float | bo
     return level
 
 
-Level = Annotated[str | int | float | bool, AfterValidator(_finite_and_short)]
+FactorLevel = Annotated[str | int | float | bool, AfterValidator(_check_level)]
 
 
-def _plain(value: int | str) -> int | str:
+def _check_sysctl_value(value: int | str) -> int | str:
     if isinstance(value, str) and not (value and value.isascii() and value.isprintable() and len(value) <= 200):
         raise ValueError("a number or a short printable text")
     return value
 
 
-def _with_port(value: str) -> str:
+def _check_port(value: str) -> str:
     if not 0 < int(value.rpartition(":")[2]) < 65536:
         raise ValueError("must end with a port from 1 to 65535")
     return value
 
 
-def _rising(cpus: str) -> str:
+def _check_cpu_ranges(cpus: str) -> str:
     spans = [part.partition("-") for part in cpus.split(",")]
     if any(last and int(first) > int(last) for first, _, last in spans):
         raise ValueError("a range goes from first to last, as in 0-1")
     return cpus
 
 
-def _listed(value: object) -> object:
+def _one_or_more(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-class Spec(BaseModel):
+class StrictModel(BaseModel):
     """What stands in a study file: nothing unknown, nothing that changes later, no number that is none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Setting(Spec):
+class Setting(StrictModel):
     """How a role is filled: by a service with its variables, by an external address, or, with neither, not at all.
 
     Attributes
@@ -104,9 +105,9 @@ class Setting(Spec):
 
     service: Name | None = None
     mode: Literal["managed", "system"] = "managed"
-    vars: dict[Ident, Level] = Field(default_factory=dict)
+    vars: dict[Ident, FactorLevel] = Field(default_factory=dict)
     external: HostPort | None = None
-    backends: Annotated[tuple[Ident, ...], BeforeValidator(_listed)] = ()
+    backends: Annotated[tuple[Ident, ...], BeforeValidator(_one_or_more)] = ()
     hosts: Annotated[int, Field(ge=1, le=1000)] = 1
     cpus: CpuList = "all"
     cpu_quota: Annotated[float, Field(gt=0, le=4096)] | None = None
@@ -119,15 +120,15 @@ class Setting(Spec):
     config_text: Annotated[str, Field(max_length=1_000_000)] | None = None
 
     @property
-    def present(self) -> bool:
+    def is_present(self) -> bool:
         """Tell whether anything fills the role."""
         return self.service is not None or self.external is not None
 
-    def changed(self, values: Mapping[str, Any]) -> Self:
+    def with_changes(self, values: Mapping[str, Any]) -> Self:
         """Return the setting with some of its keys changed; tables are merged. ValidationError for a wrong value."""
-        given = self.model_dump()
-        merged = {k: given[k] | v if isinstance(v, dict) else v for k, v in values.items()}
-        return type(self).model_validate(given | merged)
+        current = self.model_dump()
+        merged = {k: current[k] | v if isinstance(v, dict) else v for k, v in values.items()}
+        return type(self).model_validate(current | merged)
 
 
 class Role(Setting):
@@ -141,23 +142,23 @@ class Role(Setting):
     variants: dict[Name, Setting] = Field(default_factory=dict)
 
     @field_serializer("variants")
-    def _as_stated(self, variants: Mapping[str, Setting]) -> dict[str, Any]:
+    def _serialize_stated_keys(self, variants: Mapping[str, Setting]) -> dict[str, Any]:
         """Write of a variant only what it states, so that what it does not is still the role's own when read again."""
         return {name: setting.model_dump(exclude_unset=True) for name, setting in variants.items()}
 
     @property
-    def usual(self) -> Setting:
+    def base_setting(self) -> Setting:
         """Return the role's setting without its variants."""
         return Setting.model_validate(self.model_dump(exclude={"variants"}))
 
-    def variant(self, name: str) -> Setting:
-        """Return the role's setting with a variant's keys put over it; ABSENT leaves nothing but what stands behind."""
-        usual = self.usual
-        if name == ABSENT and name not in self.variants:
+    def variant_setting(self, name: str) -> Setting:
+        """Return the role's setting with a variant's keys put over it; ABSENT_VARIANT leaves only its backends."""
+        base = self.base_setting
+        if name == ABSENT_VARIANT and name not in self.variants:
             return Setting(backends=self.backends)
-        chosen = self.variants[name].model_dump(exclude_unset=True)
-        same = chosen.get("service", usual.service) == usual.service and "external" not in chosen
-        if not same:  # another service knows nothing of this one's variables or file
-            none: dict[str, Any] = {"service": None, "external": None, "vars": {}, "config": None, "config_text": None}
-            usual = usual.model_copy(update=none)
-        return usual.changed(chosen)
+        overrides = self.variants[name].model_dump(exclude_unset=True)
+        same_service = overrides.get("service", base.service) == base.service and "external" not in overrides
+        if not same_service:  # another service knows nothing of this one's variables or file
+            cleared: dict[str, Any] = {"service": None, "external": None, "vars": {}, "config": None, "config_text": None}
+            base = base.model_copy(update=cleared)
+        return base.with_changes(overrides)

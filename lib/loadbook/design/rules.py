@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from loadbook.design.role import Spec
+from loadbook.design.role import StrictModel
 
 
-class Monitors(Spec):
+class MonitorSettings(StrictModel):
     """Traces of every host of the trial.
 
     Attributes
@@ -23,7 +23,7 @@ class Monitors(Spec):
     sources: tuple[Literal["sampler", "munin", "node-exporter"], ...] = ("sampler",)
 
 
-class Gates(Spec):
+class ValidityLimits(StrictModel):
     """Thresholds of the validity rules (docs/gates.md); the defaults are the one place where they stand.
 
     Not `[gate]`, which says what verdicts fail a build.
@@ -82,7 +82,7 @@ class Gates(Spec):
     rest_load: Annotated[float, Field(ge=0)] = 2.0
 
 
-class Reset(Spec):
+class ResetSettings(StrictModel):
     """When a host counts as back at rest before a trial.
 
     Attributes

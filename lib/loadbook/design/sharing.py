@@ -8,7 +8,7 @@ from loadbook.core.errors import UsageError
 from loadbook.design.workload import Workload
 
 
-def share(workload: Workload, drivers: Sequence[str]) -> dict[str, Workload]:
+def split_load(workload: Workload, drivers: Sequence[str]) -> dict[str, Workload]:
     """Return each driver's part of a load; one driver has all of it.
 
     `connections`, `requests` and `rate_per_s` are shared so that they add up: in whole numbers where the total is one
@@ -20,9 +20,9 @@ def share(workload: Workload, drivers: Sequence[str]) -> dict[str, Workload]:
     UsageError : there are fewer connections or requests than drivers.
     """
     count = len(drivers)
-    connections = _parts("connections", workload.connections, count)
-    requests = None if workload.requests is None else _parts("requests", workload.requests, count)
-    rates = None if workload.rate_per_s is None else _rates(workload.rate_per_s, workload.calls_per_connection, count)
+    connections = _split_total("connections", workload.connections, count)
+    requests = None if workload.requests is None else _split_total("requests", workload.requests, count)
+    rates = None if workload.rate_per_s is None else _split_rate(workload.rate_per_s, workload.calls_per_connection, count)
     return {
         driver: workload.model_copy(
             update={
@@ -35,24 +35,24 @@ def share(workload: Workload, drivers: Sequence[str]) -> dict[str, Workload]:
     }
 
 
-def _parts(what: str, total: int, count: int) -> list[int]:
+def _split_total(key: str, total: int, count: int) -> list[int]:
     if total < count:
         raise UsageError(
-            f"workload.{what} = {total} cannot be shared among {count} drivers",
-            f"raise workload.{what}, or give fewer hosts the role",
+            f"workload.{key} = {total} cannot be shared among {count} drivers",
+            f"raise workload.{key}, or give fewer hosts the role",
         )
-    return _even(total, count)
+    return _split_evenly(total, count)
 
 
-def _even(total: int, count: int) -> list[int]:
+def _split_evenly(total: int, count: int) -> list[int]:
     least, more = divmod(total, count)
     return [least + (k < more) for k in range(count)]
 
 
-def _rates(total: float, calls: int, count: int) -> list[float]:
+def _split_rate(total: float, calls: int, count: int) -> list[float]:
     """Share a rate in whole connections per second, else in whole requests per second, else evenly."""
     for unit in (calls, 1):
         whole = total / unit
         if whole == int(whole) and whole >= count:
-            return [float(part * unit) for part in _even(int(whole), count)]
+            return [float(part * unit) for part in _split_evenly(int(whole), count)]
     return [total / count] * count

@@ -11,15 +11,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Rule = Literal["fixed", "looks", "always-valid"]
+StoppingRuleName = Literal["fixed", "looks", "always-valid"]
 
 # below, nothing is judged (stats.compare)
-FIRST_LOOK = 5
+MIN_ANALYSIS_BLOCKS = 5
 # p below which one of so many equally spaced looks decides, 5 % in all (Pocock 1977, two-sided)
-POCOCK = {2: 0.0294, 3: 0.0221, 4: 0.0182, 5: 0.0158}
+POCOCK_P = {2: 0.0294, 3: 0.0221, 4: 0.0182, 5: 0.0158}
 
 
-class Stopping(BaseModel):
+class StoppingRule(BaseModel):
     """The rule by which a run ends.
 
     Attributes
@@ -30,16 +30,16 @@ class Stopping(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rule: Rule = "fixed"
-    looks: tuple[Annotated[int, Field(ge=FIRST_LOOK, le=1000)], ...] = ()
+    rule: StoppingRuleName = "fixed"
+    looks: tuple[Annotated[int, Field(ge=MIN_ANALYSIS_BLOCKS, le=1000)], ...] = ()
 
     @model_validator(mode="after")
-    def _of_one_piece(self) -> Stopping:
+    def _check_looks(self) -> StoppingRule:
         if self.rule != "looks":
             if self.looks:
                 raise ValueError(f'looks go with rule = "looks", not with {self.rule!r}')
             return self
-        if len(self.looks) not in POCOCK:
+        if len(self.looks) not in POCOCK_P:
             raise ValueError(
                 f"two to five looks, looks = [10, 20, 30] say: thresholds are known for these ({len(self.looks)} given)"
             )
@@ -50,27 +50,27 @@ class Stopping(BaseModel):
             )
         return self
 
-    def looks_within(self, blocks: int) -> tuple[int, ...]:
+    def interim_blocks(self, blocks: int) -> tuple[int, ...]:
         """Return the numbers of blocks after which a run of `blocks` blocks looks; the last is its end."""
         if self.rule == "looks":
             return self.looks
-        return tuple(range(min(FIRST_LOOK, blocks), blocks + 1)) if self.rule == "always-valid" else (blocks,)
+        return tuple(range(min(MIN_ANALYSIS_BLOCKS, blocks), blocks + 1)) if self.rule == "always-valid" else (blocks,)
 
-    def allows(self, blocks: int) -> bool:
+    def allows_interim(self, blocks: int) -> bool:
         """Tell whether a run may be judged after so many blocks although it was looked at before."""
         return self.rule == "always-valid" or blocks in self.looks
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """Return the rule in words."""
         if self.rule == "looks":
             *first, last = map(str, self.looks)
-            return f"looks after {', '.join(first)} and {last} blocks, each at p < {POCOCK[len(self.looks)]}"
+            return f"looks after {', '.join(first)} and {last} blocks, each at p < {POCOCK_P[len(self.looks)]}"
         if self.rule == "always-valid":
-            return f"always-valid: a look after every block from {FIRST_LOOK} on"
+            return f"always-valid: a look after every block from {MIN_ANALYSIS_BLOCKS} on"
         return "a fixed number of blocks"
 
 
-def last_look(raw: Mapping[str, Any]) -> int | None:
+def last_declared_look(raw: Mapping[str, Any]) -> int | None:
     """Return the last look of a study as its file says it, None where it has none or says something else."""
     stopping = raw.get("stopping")
     looks = stopping.get("looks") if isinstance(stopping, Mapping) else None

@@ -8,18 +8,18 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from loadbook.core.errors import UsageError
-from loadbook.design.build_gate import BuildGate
+from loadbook.design.build_gate import CiPolicy
 from loadbook.design.claim import Published
-from loadbook.design.role import Ident, Level, Name, Role, Setting, Spec
-from loadbook.design.rules import Gates, Monitors, Reset
-from loadbook.design.stopping import Stopping, last_look
+from loadbook.design.role import Ident, FactorLevel, Name, Role, Setting, StrictModel
+from loadbook.design.rules import ValidityLimits, MonitorSettings, ResetSettings
+from loadbook.design.stopping import StoppingRule, last_declared_look
 from loadbook.design.treatment import Factor, Factorial, Grid, Treatment
 from loadbook.design.workload import Workload
 
-PAGE = "page_bytes"  # the variable by which services are told the size of their page
+PAGE_SIZE_VAR = "page_bytes"  # the variable by which services are told the size of their page
 
 
-class Study(Spec):
+class Study(StrictModel):
     """One question and everything needed to answer it again.
 
     Attributes
@@ -63,7 +63,7 @@ class Study(Spec):
     apart: Ident | None = None
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
-    stopping: Stopping = Stopping()
+    stopping: StoppingRule = StoppingRule()
     contrasts: Literal["baseline", "adjacent", "best"] = "baseline"
     asks: Literal["difference", "no-loss"] = "difference"
     seed: int = 1
@@ -75,19 +75,19 @@ class Study(Spec):
     grid: Grid | None = None
     treatments: Annotated[dict[Name, Treatment], Field(min_length=1)]
     subsets: dict[Name, tuple[str, ...]] = Field(default_factory=dict)
-    monitors: Monitors = Monitors()
-    reset: Reset = Reset()
-    gates: Gates = Gates()
-    gate: BuildGate | None = None
+    monitors: MonitorSettings = MonitorSettings()
+    reset: ResetSettings = ResetSettings()
+    gates: ValidityLimits = ValidityLimits()
+    gate: CiPolicy | None = None
     published: Published | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _blocks_up_to_the_last_look(cls, raw: Any) -> Any:
-        last = last_look(raw) if isinstance(raw, dict) and "blocks" not in raw else None
+    def _default_blocks_from_looks(cls, raw: Any) -> Any:
+        last = last_declared_look(raw) if isinstance(raw, dict) and "blocks" not in raw else None
         return raw | {"blocks": last} if last else raw
 
-    def repeats(self, treatment: str) -> str | None:
+    def repeated_treatment(self, treatment: str) -> str | None:
         """Return the treatment that this one repeats exactly, an A/A arm the baseline; None for one of its own."""
         spec = self.treatments[treatment]
         return spec.same_as or (self.baseline if spec.check == "aa" else None)
@@ -99,45 +99,45 @@ class Study(Spec):
         """
         if self.apart is None:
             return self.baseline
-        wanted = self.levels_of(self.baseline) | {self.apart: self.levels_of(treatment)[self.apart]}
-        like = [name for name, t in self.treatments.items() if not t.check and self.levels_of(name) == wanted]
+        wanted_levels = self.levels_of(self.baseline) | {self.apart: self.levels_of(treatment)[self.apart]}
+        like = [name for name, t in self.treatments.items() if not t.check and self.levels_of(name) == wanted_levels]
         return like[0] if like else self.baseline
 
-    def levels_of(self, treatment: str) -> dict[str, Level]:
+    def levels_of(self, treatment: str) -> dict[str, FactorLevel]:
         """Return every factor's level under `treatment`; what it does not set has the role's value."""
         spec = self.treatments[treatment]
-        given = self.levels_of(spec.same_as) if spec.same_as else {}
-        return {name: self._usual(name, factor) for name, factor in self.factors.items()} | given | spec.set
+        repeated_levels = self.levels_of(spec.same_as) if spec.same_as else {}
+        return {name: self._usual_level(name, factor) for name, factor in self.factors.items()} | repeated_levels | spec.set
 
-    def _usual(self, name: str, factor: Factor) -> Level:
+    def _usual_level(self, name: str, factor: Factor) -> FactorLevel:
         """Return the level that a factor has where nothing sets it."""
         if factor.of == "variant":
             return factor.levels[0]
         if factor.of == "workload":
-            usual = getattr(self.workload, factor.var or name, None)
+            level = getattr(self.workload, factor.var or name, None)
         else:
-            usual = getattr(self.roles[factor.role], factor.of)
-            usual = usual.get(factor.var or name) if isinstance(usual, dict) else usual
-        return factor.levels[0] if usual is None else usual
+            level = getattr(self.roles[factor.role], factor.of)
+            level = level.get(factor.var or name) if isinstance(level, dict) else level
+        return factor.levels[0] if level is None else level
 
     def setting(self, treatment: str, role: str) -> Setting:
         """Return what `treatment` makes of a role: its variant, with the levels of all factors on it."""
         levels = self.levels_of(treatment)
-        own = {name: factor for name, factor in self.factors.items() if factor.role == role}
-        variants = [str(levels[name]) for name, factor in own.items() if factor.of == "variant"]
-        setting = self.roles[role].variant(variants[0]) if variants else self.roles[role].usual
-        if not setting.present and variants:
+        role_factors = {name: factor for name, factor in self.factors.items() if factor.role == role}
+        variants = [str(levels[name]) for name, factor in role_factors.items() if factor.of == "variant"]
+        setting = self.roles[role].variant_setting(variants[0]) if variants else self.roles[role].base_setting
+        if not setting.is_present and variants:
             return setting
-        return setting.changed(_parts({n: f for n, f in own.items() if f.of not in ("variant", "workload")}, levels))
+        return setting.with_changes(_role_changes({n: f for n, f in role_factors.items() if f.of not in ("variant", "workload")}, levels))
 
-    def vars_of(self, treatment: str, role: str) -> dict[str, Level]:
+    def vars_of(self, treatment: str, role: str) -> dict[str, FactorLevel]:
         """Return the service variables of `role` under `treatment`."""
         return self.setting(treatment, role).vars
 
     def target_of(self, treatment: str) -> str:
         """Return the role that gets the load: the workload's, or, where a treatment leaves that out, the one behind."""
         role, seen = self.workload.target, set[str]()
-        while not (setting := self.setting(treatment, role)).present and setting.backends and role not in seen:
+        while not (setting := self.setting(treatment, role)).is_present and setting.backends and role not in seen:
             seen.add(role)
             role = setting.backends[0]
         return role
@@ -146,14 +146,14 @@ class Study(Spec):
         """Return the load of `treatment`: the study's own with what the treatment changes of it."""
         spec, levels = self.treatments[treatment], self.levels_of(treatment)
         by_factor = {f.var or n: levels[n] for n, f in self.factors.items() if f.of == "workload"}
-        by_factor |= self._page(levels)
+        by_factor |= self._page_expectation(levels)
         by_hand = self.treatments[spec.same_as].workload if spec.same_as else spec.workload
         changed = by_factor | by_hand
         return Workload.model_validate(self.workload.model_dump() | changed) if changed else self.workload
 
-    def _page(self, levels: Mapping[str, Level]) -> dict[str, Level]:
+    def _page_expectation(self, levels: Mapping[str, FactorLevel]) -> dict[str, FactorLevel]:
         """Return how many bytes each answer must have where a factor sets the size of the page."""
-        sizes = [levels[n] for n, f in self.factors.items() if f.of == "vars" and (f.var or n) == PAGE]
+        sizes = [levels[n] for n, f in self.factors.items() if f.of == "vars" and (f.var or n) == PAGE_SIZE_VAR]
         return {"expect_bytes": sizes[0]} if sizes and type(sizes[0]) is int else {}
 
     def tools_of(self, treatments: Iterable[str]) -> tuple[str, ...]:
@@ -164,18 +164,18 @@ class Study(Spec):
         """Return the name of a treatment as readers see it."""
         return self.treatments[treatment].label or treatment
 
-    def in_subset(self, subset: str | None = None) -> tuple[str, ...]:
+    def treatments_in(self, subset: str | None = None) -> tuple[str, ...]:
         """Return the treatments of a subset in file order; "all" is every treatment."""
-        wanted = subset or self.subset
-        if wanted == "all" or (wanted == "default" and wanted not in self.subsets):
+        name = subset or self.subset
+        if name == "all" or (name == "default" and name not in self.subsets):
             return tuple(self.treatments)
-        if wanted not in self.subsets:
+        if name not in self.subsets:
             hint = f"subsets: {', '.join([*self.subsets, 'all'])}"
-            raise UsageError(f"study {self.name!r} has no subset {wanted!r}", hint)
-        return self.subsets[wanted]
+            raise UsageError(f"study {self.name!r} has no subset {name!r}", hint)
+        return self.subsets[name]
 
 
-def _parts(factors: Mapping[str, Factor], levels: Mapping[str, Level]) -> dict[str, Any]:
+def _role_changes(factors: Mapping[str, Factor], levels: Mapping[str, FactorLevel]) -> dict[str, Any]:
     """Return the keys of a role that factors set, with their levels."""
     parts: dict[str, Any] = {}
     for name, factor in factors.items():

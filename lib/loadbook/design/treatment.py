@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from loadbook.design.role import Facet, Ident, Level, Name, Spec
+from loadbook.design.role import FactorTarget, Ident, FactorLevel, Name, StrictModel
 
 
-class Factor(Spec):
+class Factor(StrictModel):
     """What treatments set: a variable of a role's service or, by `of`, another part of the role or of the load.
 
     Attributes
@@ -23,12 +23,12 @@ class Factor(Spec):
     """
 
     role: str = "web"
-    of: Facet = "vars"
+    of: FactorTarget = "vars"
     var: Annotated[str, Field(max_length=100)] | None = None
-    levels: Annotated[tuple[Level, ...], Field(min_length=2)]
+    levels: Annotated[tuple[FactorLevel, ...], Field(min_length=2)]
 
 
-class Factorial(Spec):
+class Factorial(StrictModel):
     """Treatments made by rule (design.factorial): every combination of `factors`, or a fraction of them.
 
     Attributes
@@ -43,7 +43,7 @@ class Factorial(Spec):
     """
 
     factors: Annotated[tuple[Ident, ...], Field(min_length=2, max_length=9)]
-    levels: dict[Ident, tuple[Level, Level]] = Field(default_factory=dict)
+    levels: dict[Ident, tuple[FactorLevel, FactorLevel]] = Field(default_factory=dict)
     groups: dict[Ident, Annotated[tuple[Ident, ...], Field(min_length=1)]] = Field(default_factory=dict)
     labels: dict[Name, str] = Field(default_factory=dict)
     fraction: Literal["full", "half", "quarter", "eighth", "sixteenth"] = "full"
@@ -51,7 +51,7 @@ class Factorial(Spec):
     screening: bool = False
 
 
-class Grid(Spec):
+class Grid(StrictModel):
     """Treatments made by rule: every combination of the levels of `factors`, named by its levels.
 
     Attributes
@@ -62,11 +62,11 @@ class Grid(Spec):
     """
 
     factors: Annotated[tuple[Ident, ...], Field(min_length=1, max_length=6)]
-    only: dict[Ident, Annotated[tuple[Level, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    only: dict[Ident, Annotated[tuple[FactorLevel, ...], Field(min_length=1)]] = Field(default_factory=dict)
     label: str | None = None
 
 
-class Treatment(Spec):
+class Treatment(StrictModel):
     """One combination of levels, or a check of the laboratory.
 
     Attributes
@@ -82,7 +82,7 @@ class Treatment(Spec):
     """
 
     label: str | None = None
-    set: dict[str, Level] = Field(default_factory=dict)
+    set: dict[str, FactorLevel] = Field(default_factory=dict)
     workload: dict[str, Any] = Field(default_factory=dict)
     same_as: str | None = None
     check: Literal["aa", "control"] | None = None

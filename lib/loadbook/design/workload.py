@@ -69,7 +69,7 @@ class Workload(BaseModel):
     plan_text: Annotated[str, Field(max_length=1_000_000)] | None = None
 
     @model_validator(mode="after")
-    def _rate_goes_with_open(self) -> Workload:
+    def _check_rate(self) -> Workload:
         if self.model == "open" and self.rate_per_s is None:
             raise ValueError("an open load needs rate_per_s (requests started per second)")
         if self.model == "closed" and self.rate_per_s is not None:
@@ -77,7 +77,7 @@ class Workload(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _each_connection_has_work(self) -> Workload:
+    def _check_requests(self) -> Workload:
         if self.think_time_s and self.model == "open":
             raise ValueError("think_time_s goes with model = 'closed': an open load waits for nothing")
         if self.requests is not None and self.model == "closed" and self.requests < self.connections:
@@ -85,17 +85,17 @@ class Workload(BaseModel):
         return self
 
     @property
-    def longest_s(self) -> float:
+    def hang_limit_s(self) -> float:
         """Seconds after which the load counts as hung, without what a tool may add of its own."""
         return self.duration_s * (3 if self.requests is not None else 1) + self.timeout_s
 
-    def shortened(self, duration_s: float, warmup_s: float) -> Workload:
+    def with_duration(self, duration_s: float, warmup_s: float) -> Workload:
         """Return the same load for another time; a number of requests shrinks or grows with it.
 
         A load without warm-up stays without: where pages wait for one another, what a warm-up leaves is in the way.
         """
-        each = 1 if self.requests is None or self.requests % self.connections else self.connections  # stays even
-        share = duration_s / self.duration_s / each
-        requests = self.requests and max(round(self.requests * share) * each, self.connections)
+        unit = 1 if self.requests is None or self.requests % self.connections else self.connections  # stays even
+        scale = duration_s / self.duration_s / unit
+        requests = self.requests and max(round(self.requests * scale) * unit, self.connections)
         times = {"duration_s": duration_s, "warmup_s": min(warmup_s, self.warmup_s)}
         return self.model_copy(update=times | {"requests": requests})

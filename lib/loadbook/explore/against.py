@@ -7,16 +7,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.explore.cards import Card
-from loadbook.records.layout import layout
+from loadbook.records.layout import project_layout
 from loadbook.records.rundata import RunData, load_run
 from loadbook.report import side_by_side
 from loadbook.report.blocks import Block
-from loadbook.report.build import refresh
-from loadbook.report.changed import said
-from loadbook.report.compare_runs import ComparePage, two_of
-from loadbook.report.page import note
-from loadbook.stats.result import Row
-from loadbook.stats.two_runs import Moved
+from loadbook.report.build import ensure_ingested
+from loadbook.report.changed import describe_change
+from loadbook.report.compare_runs import ComparePage, resolve_run_pair
+from loadbook.report.page import note_block
+from loadbook.stats.result import AnalysisRow
+from loadbook.stats.two_runs import EffectPair
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 def other_run(data: RunData, against: str) -> RunData:
     """Load another run of a run's study, its tables made first where they are missing or old."""
-    home, study = layout(), data.paths.raw.parent.name
-    older, newer = two_of(home, study, data.run, against)
+    home, study = project_layout(), data.paths.raw.parent.name
+    older, newer = resolve_run_pair(home, study, data.run, against)
     paths = home.run(study, older if newer == data.run else newer)
-    refresh(paths, lambda said: None)
+    ensure_ingested(paths, lambda said: None)
     return load_run(home, study, paths.raw.name)
 
 
@@ -55,39 +55,39 @@ class Moves(Card):
     @property
     def changes(self) -> list[str]:
         """What is recorded otherwise of the newer run, in words."""
-        return [said(change, self.page.labels) for change in self.page.changes]
+        return [describe_change(change, self.page.labels) for change in self.page.changes]
 
     @property
     def sentences(self) -> list[str]:
         """A sentence per comparison, in the order of the table."""
-        return [f"{line.glyph} {line.name}{line.text}" for line in side_by_side.lines(self.page.found)]
+        return [f"{line.glyph} {line.name}{line.text}" for line in side_by_side.pair_lines(self.page.result)]
 
     @cached_property
     def frame(self) -> pd.DataFrame:
         """The numbers as a plain pandas frame, rounded nowhere; effects and bounds are ratios minus 1."""
         import pandas as pd
 
-        return pd.DataFrame([_numbers(row) for row in self.page.found.rows])
+        return pd.DataFrame([_numbers(row) for row in self.page.result.rows])
 
     def __len__(self) -> int:
-        return len(self.page.found.rows)
+        return len(self.page.result.rows)
 
     def _shown(self) -> Block:
         """Return the answer, what changed in the records, and the verdicts side by side."""
         blocks = [self.page.answer(), self.page.conditions(), self.page.verdicts()]
-        blocks += [note(f"{self.left_out}: it explores.")] if self.left_out else []
+        blocks += [note_block(f"{self.left_out}: it explores.")] if self.left_out else []
         first = blocks[0]
         html, text = "".join(one.html for one in blocks), "\n\n".join(one.text for one in blocks)
         return replace(first, html=html, text=text)
 
 
-def _numbers(row: Moved) -> dict[str, Any]:
-    shift = row.shift
+def _numbers(row: EffectPair) -> dict[str, Any]:
+    shift = row.change
     low, high = shift.ci95 if shift else (None, None)
     return {
         "treatment": row.row.treatment,
         "kind": row.row.kind,
-        "word": row.word,
+        "word": row.kind,
         "older": _effect(row.older),
         "newer": _effect(row.newer),
         "moved": shift.effect if shift else None,
@@ -100,5 +100,5 @@ def _numbers(row: Moved) -> dict[str, Any]:
     }
 
 
-def _effect(side: Row | None) -> float | None:
+def _effect(side: AnalysisRow | None) -> float | None:
     return side.verdict.comparison.effect if side and side.verdict else None

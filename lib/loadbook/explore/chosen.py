@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError
-from loadbook.core.names import nearest, unknown
+from loadbook.core.names import nearest_names, unknown_name_error
 from loadbook.explore.verdicts import whole_blocks
 from loadbook.records.rundata import RunData
 
@@ -24,7 +24,7 @@ def asked(trials: pd.DataFrame, query: Any) -> pd.DataFrame:
     try:
         return trials.query(query)
     except Exception as error:  # pandas has many: an undefined name, a syntax error, a type that does not fit
-        columns = nearest(getattr(error, "name", "") or query, map(str, trials.columns))
+        columns = nearest_names(getattr(error, "name", "") or query, map(str, trials.columns))
         said = f"{query!r} is no query of the trials: {error}"
         raise UsageError(said[:300], f"columns: {', '.join(columns)}") from None
 
@@ -42,7 +42,7 @@ def but(trials: pd.DataFrame, names: Sequence[str], where: str) -> pd.DataFrame:
     """Return the trials without those of these names."""
     for name in names:
         if name not in set(trials["trial"]):
-            raise unknown("trial", name, trials["trial"], where)
+            raise unknown_name_error("trial", name, trials["trial"], where)
     return trials[~trials["trial"].isin(list(names))]
 
 

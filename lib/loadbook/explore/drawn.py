@@ -6,10 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from loadbook.core.names import unknown
+from loadbook.core.names import unknown_name_error
 from loadbook.explore.cards import Card
 from loadbook.report.blocks import Block
-from loadbook.report.show import show
+from loadbook.report.show import figure_block
 
 
 class Drawn(Card):
@@ -24,7 +24,7 @@ class Drawn(Card):
 
     @cached_property
     def _block(self) -> Block:
-        return show(self._module, *self._data, **self._options)
+        return figure_block(self._module, *self._data, **self._options)
 
     @property
     def answer(self) -> str:
@@ -40,6 +40,6 @@ class Drawn(Card):
         out = Path(path)
         kinds = sorted(self.figure().canvas.get_supported_filetypes())
         if out.suffix.removeprefix(".") not in kinds:
-            raise unknown("kind of picture", out.suffix, kinds, plural="kinds")
+            raise unknown_name_error("kind of picture", out.suffix, kinds, plural="kinds")
         self.figure(narrow).savefig(out)
         return out

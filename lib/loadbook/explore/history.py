@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from loadbook.explore.cards import Card
 from loadbook.explore.drawn import Drawn
 from loadbook.explore.run import must_be_recorded
-from loadbook.records.layout import layout
+from loadbook.records.layout import project_layout
 from loadbook.report.blocks import Block
 from loadbook.report.history import HistoryPage
 from loadbook.report.history_runs import read_history
-from loadbook.stats.history.result import ALARM_RATE, Course, Point
+from loadbook.stats.history.result import ALARM_RATE, EffectSeries, EffectPoint
 from loadbook.stats.wording import history as words
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class History(Card):
         """One row per comparison and run as a plain pandas frame; change and bounds are ratios minus 1."""
         import pandas as pd
 
-        rows = [_row(course, point) for course in self.page.history.courses for point in course.points]
+        rows = [_row(course, point) for course in self.page.history.series for point in course.points]
         return pd.DataFrame(rows)
 
     @property
@@ -45,14 +45,14 @@ class History(Card):
         marks = self.page.marks
         return pd.DataFrame([
             {"run": s.run, "started": pd.to_datetime(s.started, unit="s", utc=True), "hosts": s.hosts,
-             "left_out": s.left_out, "conditions_changed": "; ".join(marks.get(s.run, ()))}
+             "left_out": s.excluded_reason, "conditions_changed": "; ".join(marks.get(s.run, ()))}
             for s in self.page.history.runs
         ])  # fmt: skip
 
     @property
     def sentences(self) -> list[str]:
         """A sentence per comparison."""
-        return [f"{course.label} {words.sentence(course)}" for course in self.page.history.courses]
+        return [f"{course.label} {words.series_sentence(course)}" for course in self.page.history.series]
 
     def plot(self) -> Drawn:
         """Draw every effect by date, and where recorded conditions changed (figure 12)."""
@@ -66,13 +66,13 @@ class History(Card):
         return Block("".join(part.html for part in parts), "\n".join([parts[0].text, *self.sentences]))
 
 
-def _row(course: Course, point: Point) -> dict[str, object]:
+def _row(course: EffectSeries, point: EffectPoint) -> dict[str, object]:
     found = point.effect
     low, high = found.interval or (None, None)
     return {
         "run": point.run, "started": point.started, "hosts": point.hosts, "treatment": course.treatment,
         "kind": course.kind, "verdict": found.verdict, "change": found.effect, "low": low, "high": high,
-        "blocks": found.blocks, "counts": point.counts, "why": point.why,
+        "blocks": found.blocks, "counts": point.is_included, "why": point.excluded_reason,
     }  # fmt: skip
 
 
@@ -89,6 +89,6 @@ def history(study: str, metric: str = "", rate: float = ALARM_RATE, by_name: boo
     ------
     UsageError : no such study, metric or rate.
     """
-    home = layout()
+    home = project_layout()
     must_be_recorded(home, study)
     return History(HistoryPage(read_history(home, study, lambda done, total: None, metric, rate, by_name)))

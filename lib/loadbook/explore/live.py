@@ -11,13 +11,13 @@ from typing import Any
 
 from loadbook.core import errors
 from loadbook.core.errors import LoadbookError
-from loadbook.core.units import remaining, seconds
+from loadbook.core.units import format_remaining_time, format_duration
 from loadbook.explore.cards import Card
 from loadbook.explore.pages import Pages, pages
 from loadbook.explore.peek import WARNING, said
 from loadbook.explore.runner import Runner
-from loadbook.report.blocks import Block, block
-from loadbook.report.tables import Column, Table, plain, safe_table
+from loadbook.report.blocks import Block, render_block
+from loadbook.report.tables import Column, Table, table_text, table_markup
 
 EVERY_S, LEAVE_S = 1.0, 2.0
 SHOWN_NOTES, SHOWN_ROWS = 3, 20
@@ -54,12 +54,12 @@ class Watched(Card):
         if ended:
             done = f"{event['done']} of {event['total']} trials" if event else "no trial"
             how = "complete" if "run" in ended else ended["error"].splitlines()[0]
-            return f"{done} in {seconds(ended['at'] - self.state['began'])}: {how}"
+            return f"{done} in {format_duration(ended['at'] - self.state['began'])}: {how}"
         if not event:
             return "starting: hosts, tools and every configuration are checked first"
         left = event["remaining_s"]
         spent = max(0.0, self.now - self.state["at"]) if event["kind"] == "trial-started" else 0.0
-        time_left = "" if left is None else f" · {remaining(max(1.0, left - spent))}"
+        time_left = "" if left is None else f" · {format_remaining_time(max(1.0, left - spent))}"
         where = f"block {event['block']} of {event['blocks']} · {event['trial']} {event['treatment']}"
         return f"{where} · {event['done']} of {event['total']} trials done{time_left}"
 
@@ -77,10 +77,10 @@ class Watched(Card):
         table = Table("Running estimate", heads, rows[:SHOWN_ROWS]) if rows and not over else None
         bad = ", ".join(f"{n} {status}" for status, n in self.state.get("bad", {}).items())
         notes = self.state.get("notes", [])[-SHOWN_NOTES:]
-        text = [self.line, *([f"not ok: {bad}"] if bad else []), *([plain(table), WARNING] if table else []), *notes]
-        return block(
+        text = [self.line, *([f"not ok: {bad}"] if bad else []), *([table_text(table), WARNING] if table else []), *notes]
+        return render_block(
             "progress.html.j2", "\n".join(text), percent=round(100 * self.share), line=self.line, bad=bad, notes=notes,
-            table=safe_table(table) if table else None, warning=WARNING, hint="" if over else KEEPS_ON,
+            table=table_markup(table) if table else None, warning=WARNING, hint="" if over else KEEPS_ON,
         )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from loadbook.core.metrics import METRICS
-from loadbook.core.names import unknown
+from loadbook.core.names import unknown_name_error
 from loadbook.records.rundata import RunData
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def which(data: RunData, name: str) -> tuple[str, str]:
     default = METRICS[metric].default_statistic if metric in METRICS else None
     found = known.get(metric if statistic == default else name)
     if found is None:
-        raise unknown("metric", name, known, f"in run {data.run} of {data.study.name}", "measured there")
+        raise unknown_name_error("metric", name, known, f"in run {data.run} of {data.study.name}", "measured there")
     return found
 
 
@@ -66,4 +66,4 @@ def column(frame: pd.DataFrame, name: str) -> str:
         if known in frame.columns:
             return known
     names = [str(c).removeprefix("factor_") for c in frame.columns]
-    raise unknown("column", name, names, "among the trials")
+    raise unknown_name_error("column", name, names, "among the trials")

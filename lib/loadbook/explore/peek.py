@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.units import percent
+from loadbook.core.units import format_percent
 from loadbook.records.layout import Layout
 from loadbook.records.rundata import RunData, load_run
 
@@ -30,7 +30,7 @@ def estimates(layout: Layout, study: str, run: str) -> list[list[Any]]:
 
 
 def _one(data: RunData, wide: pd.DataFrame, name: str) -> list[Any] | None:
-    base = data.study.repeats(name) or data.study.baseline_of(name)
+    base = data.study.repeated_treatment(name) or data.study.baseline_of(name)
     if name == base or not {name, base} <= set(wide.columns):
         return None
     ratios = (wide[name] / wide[base]).dropna()
@@ -41,4 +41,4 @@ def _one(data: RunData, wide: pd.DataFrame, name: str) -> list[Any] | None:
 def said(row: list[Any]) -> list[str]:
     """Return one estimate as cells."""
     label, change, blocks = row
-    return [str(label), percent(change), str(blocks)]
+    return [str(label), format_percent(change), str(blocks)]

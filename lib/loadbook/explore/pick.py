@@ -8,7 +8,7 @@ from typing import Any
 from loadbook.core.errors import LoadbookError
 from loadbook.explore.run import Run, load
 from loadbook.explore.studies import Studies, studies
-from loadbook.records.layout import layout
+from loadbook.records.layout import project_layout
 
 MORE = "To pick by mouse: .venv/bin/pip install -e '.[explore]', then restart JupyterLab."
 
@@ -46,7 +46,7 @@ class Pickers:
             one.observe(self._asked, "value")
 
     def _studied(self, change: Any = None) -> None:
-        runs = layout().runs(self.study.value)
+        runs = project_layout().runs(self.study.value)
         self.runs.options, self.runs.value = runs[::-1], runs[-1]
         self._loaded()
 

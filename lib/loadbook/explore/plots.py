@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError
-from loadbook.core.names import unknown
+from loadbook.core.names import unknown_name_error
 from loadbook.explore.against import page_with
 from loadbook.explore.cards import Card
 from loadbook.explore.drawn import Drawn
@@ -14,7 +14,7 @@ from loadbook.explore.measured import which
 from loadbook.records.rundata import RunData
 from loadbook.report import claims, tails, trials
 from loadbook.report.balancers import BalancersPage
-from loadbook.report.blocks import Block, block
+from loadbook.report.blocks import Block, render_block
 from loadbook.report.compare_runs import PREVIOUS
 from loadbook.report.effects import EffectsPage
 from loadbook.report.page import figure_module
@@ -53,7 +53,7 @@ class Plots(Card):
         values = self._data.values(found.metric, found.statistic)
         if not (values["value"] > 0).any():
             raise UsageError(f"no trial has a positive {found.metric}", "another metric: run.metrics")
-        return self._drawn("order", found, values, trials.reasons(self._data))
+        return self._drawn("order", found, values, trials.exclusion_reasons(self._data))
 
     def pairs(self, treatment: str = "", metric: str = "") -> Drawn:
         """Draw the single blocks of one comparison: do they agree, or does one make the effect (figure 3)."""
@@ -62,7 +62,7 @@ class Plots(Card):
         found = self._analysis(metric)
         able = [row.treatment for row in found.rows if row.verdict and row.verdict.comparison.effect is not None]
         if treatment not in able and (treatment or not able):
-            raise unknown("comparison with complete blocks", treatment, able, plural="treatments")
+            raise unknown_name_error("comparison with complete blocks", treatment, able, plural="treatments")
         values = self._data.values(found.metric, found.statistic)
         return self._drawn("pairs", found, treatment or pairs.choose(found), values)
 
@@ -75,12 +75,12 @@ class Plots(Card):
         if not self._page.panels:
             raise UsageError(f"no percentiles of {', '.join(self._data.tools)} in this run", "run.metrics has the rest")
         return self._drawn(
-            "latency", self._page.analysis, panels=self._page.panels, quantity=self._page.quantity_told()
+            "latency", self._page.analysis, panels=self._page.panels, quantity=self._page.percentile_text()
         )
 
     def distribution(self) -> Drawn:
         """Draw the latency of all requests of each treatment together: a picture, never tested."""
-        curves = tails.curves(self._data)
+        curves = tails.treatment_curves(self._data)
         if not curves:
             raise UsageError(
                 "no trial of this run kept its requests one by one", "docs/big-results.md says which tools do"
@@ -95,10 +95,10 @@ class Plots(Card):
         number = self._block_of(trial) if trial else block
         known = sorted({int(b) for b in self._data.trials["block"]})
         if number is not None and number not in known:
-            raise unknown("block", number, map(str, known))
+            raise unknown_name_error("block", number, map(str, known))
         page, watched = self._page, self._watched()
         return self._drawn(
-            "traces", self._data.traces, self._data.trials, hosts=watched, links=saturation.links_of(watched),
+            "traces", self._data.traces, self._data.trials, hosts=watched, links=saturation.link_capacities(watched),
             labels=page.labels, windows=self._windows(), rates=self._values("ok_per_s"), block=number,
         )  # fmt: skip
 
@@ -108,10 +108,10 @@ class Plots(Card):
         if treatment:
             own = own[own["treatment"] == treatment]
             if own.empty:
-                raise unknown("treatment", treatment, self._data.plan["treatments"])
+                raise unknown_name_error("treatment", treatment, self._data.plan["treatments"])
         watched = self._watched()
         mine = self._data.traces[self._data.traces["trial"].isin(list(own["trial"]))]
-        options = {"windows": self._windows(), "links": saturation.links_of(watched)}
+        options = {"windows": self._windows(), "links": saturation.link_capacities(watched)}
         return self._drawn("overlay", mine, own, watched, self._page.labels, **options)
 
     def cores(self, host: str = "", block: int | None = None) -> Drawn:
@@ -121,7 +121,7 @@ class Plots(Card):
         watched = self._watched()
         able = [alias for alias in watched if cores.needed(self._data.traces, alias)]
         if host not in able and (host or not able):
-            raise unknown("host whose cores were watched", host, able, plural="hosts")
+            raise unknown_name_error("host whose cores were watched", host, able, plural="hosts")
         chosen = host or next((a for a in able if "driver" not in watched[a].get("roles", [])), able[0])
         options = {"windows": self._windows(), "block": block}
         return self._drawn("cores", self._data.traces, self._data.trials, watched, self._page.labels, chosen, **options)
@@ -135,7 +135,7 @@ class Plots(Card):
 
     def gates(self) -> Drawn:
         """Draw which gates spoke of which trial, in order of execution (figure 10)."""
-        titles = trials.titles(self._data)
+        titles = trials.rule_titles(self._data)
         return self._drawn("gates", self._data.trials, self._data.problems, titles=titles, labels=self._page.labels)
 
     def noise(self, metric: str = "") -> Drawn:
@@ -151,13 +151,13 @@ class Plots(Card):
         """Draw the effects of a factorial study: single switches, and pairs that act together (figure 9)."""
         from loadbook.report.factorial import FactorialPage
 
-        return self._drawn("factorial", FactorialPage(self._data).found)
+        return self._drawn("factorial", FactorialPage(self._data).result)
 
     def scaling(self) -> Drawn:
         """Draw the rate over the number of nodes: do two nodes carry twice what one carries."""
         from loadbook.report.figures import scaling
 
-        scaled = BalancersPage(self._data).scaled
+        scaled = BalancersPage(self._data).scaling_data
         if not scaling.needed(*scaled):
             raise UsageError("one number of nodes only in this run", "scaling needs treatments of one node and of more")
         return self._drawn("scaling", *scaled)
@@ -166,7 +166,7 @@ class Plots(Card):
         """Draw the connections that the application was sent for each request."""
         from loadbook.report.backends import BackendsPage
 
-        found = BackendsPage(self._data).opened
+        found = BackendsPage(self._data).connections_per_request
         if found.empty:
             raise UsageError("no application of this run counted its connections", "docs/services.md: counters")
         return self._drawn("connections", self._page.analysis, found)
@@ -176,12 +176,12 @@ class Plots(Card):
         from loadbook.report.page_size import PageSizePage
 
         if by not in ("rate", "bytes"):
-            raise unknown("way to draw page sizes", by, ["rate", "bytes"], plural="by")
-        return self._drawn("page_size", PageSizePage(self._data).found, by=by)
+            raise unknown_name_error("way to draw page sizes", by, ["rate", "bytes"], plural="by")
+        return self._drawn("page_size", PageSizePage(self._data).result, by=by)
 
     def published(self) -> Drawn:
         """Draw what an article claimed beside what was found here (figure 13)."""
-        judged = claims.judge(self._data, self._page.analysis, self._page.level)
+        judged = claims.assess_claims(self._data, self._page.analysis, self._page.level)
         if not judged:
             raise UsageError("nothing published stands beside this study", "docs/claims.md says how claims are written")
         return self._drawn("published", judged, self._page.analysis)
@@ -191,7 +191,7 @@ class Plots(Card):
 
         `against` is the other run's id, by default the run before. `run.against(...)` has the numbers.
         """
-        return self._drawn("two_runs", page_with(self._data, against, metric=metric).found)
+        return self._drawn("two_runs", page_with(self._data, against, metric=metric).result)
 
     def _drawn(self, name: str, *data: Any, **options: Any) -> Drawn:
         return Drawn(figure_module(name), *data, **options)
@@ -199,12 +199,12 @@ class Plots(Card):
     def _watched(self) -> dict[str, dict[str, Any]]:
         if self._data.traces.empty:
             raise UsageError("no monitor recorded anything of this run", "files can be added: loadbook traces")
-        return saturation.hosts_in(self._data.traces, self._data.run_json["hosts"])
+        return saturation.hosts_with_traces(self._data.traces, self._data.run_json["hosts"])
 
     def _block_of(self, trial: str) -> int:
         blocks = self._data.trials.set_index("trial")["block"]
         if trial not in blocks:
-            raise unknown("trial", trial, map(str, blocks.index), f"in run {self._data.run}")
+            raise unknown_name_error("trial", trial, map(str, blocks.index), f"in run {self._data.run}")
         return int(blocks.to_dict()[trial])
 
     def _windows(self) -> dict[str, float]:
@@ -220,9 +220,9 @@ class Plots(Card):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise unknown("figure", name, dir(self))
+        raise unknown_name_error("figure", name, dir(self))
 
     def _shown(self) -> Block:
         """Return the list of figures."""
         lines = [f"{name}: {(getattr(type(self), name).__doc__ or '').splitlines()[0]}" for name in sorted(dir(self))]
-        return block("lines.html.j2", "\n".join(lines), lines=lines)
+        return render_block("lines.html.j2", "\n".join(lines), lines=lines)

@@ -7,14 +7,14 @@ from functools import cached_property
 from pathlib import Path
 
 from loadbook.core.errors import DataError
-from loadbook.core.names import unknown
-from loadbook.core.units import size
+from loadbook.core.names import unknown_name_error
+from loadbook.core.units import format_bytes
 from loadbook.explore.cards import Card
 from loadbook.records import manifest
 from loadbook.records.layout import RunPaths
 from loadbook.records.manifest import TrialRecord
 from loadbook.report.blocks import Block, clean, render
-from loadbook.report.tables import Column, Table, safe_table
+from loadbook.report.tables import Column, Table, table_markup
 
 SHOWN_BYTES, SHOWN_LINES = 20_000, 200
 
@@ -69,12 +69,12 @@ class Raw(Card):
         kept = self.record.files[self.file]
         state = "as recorded" if self.unchanged else "NOT as recorded" if self.sha256 else "gone"
         where = f"{self.record.trial} ({self.record.treatment}, block {self.record.block}, {self.record.status})"
-        facts = [("file", f"{self.file}, {size(kept.size)}"), ("of", where), *self._command(), ("path", str(self.path)),
+        facts = [("file", f"{self.file}, {format_bytes(kept.size)}"), ("of", where), *self._command(), ("path", str(self.path)),
                  ("sha256", f"{self.sha256 or kept.sha256}, {state}")]  # fmt: skip
         text, cut = self._start()
         rows = [[name, f"{f.size:,}", f"{f.sha256[:16]}…"] for name, f in self.record.files.items()]
         others = Table("Files", [Column("File"), Column("Bytes", True), Column("sha256")], rows)
-        html = render("raw.html.j2", facts=facts, text=text, cut=cut, number=len(others.rows), files=safe_table(others))
+        html = render("raw.html.j2", facts=facts, text=text, cut=cut, number=len(others.rows), files=table_markup(others))
         lines = [f"{key}: {value}" for key, value in facts]
         return Block(str(html), str(clean("\n".join([*lines, "", text, *filter(None, [cut])]))))
 
@@ -93,7 +93,7 @@ class Raw(Card):
         whole = self.path.stat().st_size
         if whole <= SHOWN_BYTES and len(lines) <= SHOWN_LINES:
             return ("\n".join(lines), "") if whole else ("", "The file is empty.")
-        return "\n".join(lines[:SHOWN_LINES]), f"The beginning of {size(whole)}; .text has all of it."
+        return "\n".join(lines[:SHOWN_LINES]), f"The beginning of {format_bytes(whole)}; .text has all of it."
 
 
 def raw(paths: RunPaths, trial: str, file: str = "") -> Raw:
@@ -105,14 +105,14 @@ def raw(paths: RunPaths, trial: str, file: str = "") -> Raw:
     """
     folders = {p.parent.name: p.parent for part in (paths.trials, paths.failed) for p in part.glob("*/trial.json")}
     if trial not in folders:
-        raise unknown("trial", trial, sorted(folders), f"in run {paths.raw.name}")
+        raise unknown_name_error("trial", trial, sorted(folders), f"in run {paths.raw.name}")
     folder = folders[trial]
-    record = manifest.read(folder)
+    record = manifest.read_trial(folder)
     printed = [name for driver in record.drivers for name in (driver.stdout, *driver.files.values())]
     there = [name for name in printed if name in record.files] or list(record.files)
     if (file and file not in record.files) or not there:
-        raise unknown("file", file, record.files, f"of trial {trial}")
+        raise unknown_name_error("file", file, record.files, f"of trial {trial}")
     chosen = file or there[0]
     if not (folder / chosen).resolve().is_relative_to(folder.resolve()):
-        raise DataError(f"{folder / manifest.NAME} names a file outside of its folder: {chosen}", "loadbook verify")
+        raise DataError(f"{folder / manifest.RECORD_NAME} names a file outside of its folder: {chosen}", "loadbook verify")
     return Raw(record, folder, chosen)

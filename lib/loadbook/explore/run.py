@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError
-from loadbook.core.names import unknown
+from loadbook.core.names import unknown_name_error
 from loadbook.design.gallery import study_files
 from loadbook.explore import chosen, measured, raw, verdicts
 from loadbook.explore.against import Moves
@@ -15,14 +15,14 @@ from loadbook.explore.cards import Card
 from loadbook.explore.plots import Plots
 from loadbook.explore.why import Why
 from loadbook.explore.zoom import Zoomed
-from loadbook.records.layout import EXAMPLE, Layout, layout
+from loadbook.records.layout import EXAMPLE_STUDY, Layout, project_layout
 from loadbook.records.rundata import RunData, load_run
 from loadbook.report import trials as counted
-from loadbook.report.blocks import Block, block
-from loadbook.report.build import refresh
+from loadbook.report.blocks import Block, render_block
+from loadbook.report.build import ensure_ingested
 from loadbook.report.compare_runs import PREVIOUS
 from loadbook.report.page import Page, scope_parts
-from loadbook.report.tables import Column, Table, plain, safe_table
+from loadbook.report.tables import Column, Table, table_text, table_markup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -209,7 +209,7 @@ class Run(Card):
 
     def _shown(self) -> Block:
         """Return what the run is, what it holds, and what to ask it."""
-        number, page = counted.count(self.data), Page(self.data)
+        number, page = counted.trial_counts(self.data), Page(self.data)
         scope = [*scope_parts(self.data, self.data.study.margin), *filter(None, [self._by_hand()])]
         arms = [[name, self.data.study.label(name), *self._counts(name)] for name in self.treatments]
         columns = [Column("Treatment"), Column("Label", wrap=True), Column("Trials", True), Column("Count", True)]
@@ -220,9 +220,9 @@ class Run(Card):
             ("trials", f"{number['valid']} of {number['planned']} count"), ("frames", frames),
             ("metrics", ", ".join(self.metrics)), ("ask", ASK),
         ]  # fmt: skip
-        text = "\n".join([page.question, " · ".join(scope), *(f"{k}: {v}" for k, v in facts), "", plain(table)])
-        return block("run.html.j2", text, question=page.question, scope=" · ".join(scope), facts=facts,
-                     table=safe_table(table))  # fmt: skip
+        text = "\n".join([page.question, " · ".join(scope), *(f"{k}: {v}" for k, v in facts), "", table_text(table)])
+        return render_block("run.html.j2", text, question=page.question, scope=" · ".join(scope), facts=facts,
+                     table=table_markup(table))  # fmt: skip
 
     def _by_hand(self) -> str:
         out = self._left_out
@@ -242,7 +242,7 @@ class Run(Card):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise unknown("attribute", name, dir(self), f"of {type(self).__name__}")
+        raise unknown_name_error("attribute", name, dir(self), f"of {type(self).__name__}")
 
 
 ASK = ".compare(), .against(run), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
@@ -260,19 +260,19 @@ def load(study: str, run: str = "latest") -> Run:
     ------
     UsageError : no such study or run; the nearest of the known ones come first.
     """
-    home = layout()
+    home = project_layout()
     must_be_recorded(home, study)
     paths = home.run(study, home.resolve_run(study, run))
-    refresh(paths, lambda said: None)
+    ensure_ingested(paths, lambda said: None)
     return Run(load_run(home, study, paths.raw.name))
 
 
 def must_be_recorded(home: Layout, study: str) -> None:
     """Raise UsageError that names the recorded studies unless `study` is one of them."""
-    known = [*home.recorded(), *([EXAMPLE] if home.runs(EXAMPLE) else [])]
+    known = [*home.studies_with_runs(), *([EXAMPLE_STUDY] if home.runs(EXAMPLE_STUDY) else [])]
     if study in known:
         return
     if study in [path.stem for path in study_files(home.studies)]:
         here = f"recorded: {', '.join(known) or 'none'}"
         raise UsageError(f"study {study!r} has no run yet", f"lb.run({study!r}, execute=True), or try another; {here}")
-    raise unknown("recorded study", study, known, plural="recorded")
+    raise unknown_name_error("recorded study", study, known, plural="recorded")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loadbook.core.units import seconds, size
+from loadbook.core.units import format_duration, format_bytes
 from loadbook.design.plan import make_plan
 from loadbook.explore.cards import styled
 from loadbook.explore.live import follow
 from loadbook.explore.runner import Wish, attached, start
-from loadbook.records.layout import layout
-from loadbook.records.planned import is_complete
+from loadbook.records.layout import project_layout
+from loadbook.records.planned import is_run_complete
 from loadbook.records.rundata import load_run
 from loadbook.report.blocks import Block, render
-from loadbook.report.notebooks import DONE
-from loadbook.report.page import note
-from loadbook.report.tables import Column, Table, plain, safe_table
+from loadbook.report.notebooks import DONE_MIME
+from loadbook.report.page import note_block
+from loadbook.report.tables import Column, Table, table_text, table_markup
 from loadbook.trials.ingest import ingest as ingest_run
-from loadbook.trials.outlook import lines, outlook
+from loadbook.trials.outlook import power_lines, forecast_power
 from loadbook.trials.studies import load_study
 
 
@@ -33,17 +33,17 @@ def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
     ------
     UsageError, StudyError : a wrong name, or mistakes in the study, all of them at once.
     """
-    home = layout()
+    home = project_layout()
     planned = make_plan(load_study(home, study), subset or None, blocks or None)
     rows = [
         ["treatments", ", ".join(planned.study.label(name) for name in planned.treatments)],
         ["trials", f"{len(planned.trials)} ({planned.blocks} blocks of {len(planned.treatments)})"],
-        ["takes about", seconds(planned.hours * 3600)],
-        ["disk", f"about {size(planned.disk_bytes)}"],
+        ["takes about", format_duration(planned.hours * 3600)],
+        ["disk", f"about {format_bytes(planned.disk_bytes)}"],
     ]
-    rows += [line.split(maxsplit=1) for line in lines(outlook(home, planned)) if line[0] != " "]
+    rows += [line.split(maxsplit=1) for line in power_lines(forecast_power(home, planned)) if line[0] != " "]
     table = Table("Plan", [Column(study), Column("", wrap=True)], rows)
-    return styled(Block(str(safe_table(table)), plain(table)))
+    return styled(Block(str(table_markup(table)), table_text(table)))
 
 
 def run(
@@ -68,14 +68,14 @@ def run(
     UsageError, StudyError : a wrong name, or a mistake in the study; nothing was started.
     LoadbookError : the run could not go on; the message says why and what to do.
     """
-    home = layout()
+    home = project_layout()
     name = load_study(home, study).name
     if not execute:
         return said("Nothing was executed. With execute = True the study is run, or its unfinished run resumed.")
     folder = home.study_raw(name)
     runner = attached(folder)
     done = home.runs(name)
-    if runner is None and done and not (new or resume) and is_complete(home.run(name, done[-1])):
+    if runner is None and done and not (new or resume) and is_run_complete(home.run(name, done[-1])):
         return said(f"Run {done[-1]} of {study} is complete. To run it anew: new = True.")
     found = follow(runner or start(home, folder, Wish(study, hosts, subset, resume, new)))
     return said(f"Run {found} of {study} is complete.")
@@ -89,7 +89,7 @@ def ingest(study: str, run: str = "latest") -> Block:
     UsageError : no such study or run.
     DataError : raw files that cannot be read; the message names them.
     """
-    home = layout()
+    home = project_layout()
     if not home.runs(study):
         return said(f"{load_study(home, study).name} has no run yet.")
     found = ingest_run(home.run(study, home.resolve_run(study, run)))
@@ -105,11 +105,11 @@ def state(study: str, run: str = "latest") -> Block:
     UsageError : no such study or run.
     DataError : the run has no tables yet, or they cannot be read.
     """
-    home = layout()
+    home = project_layout()
     done = {"notebook": "run_study", "study": study, "run": None}
     if not home.runs(study):
         load_study(home, study)
-        return replace(said("The first run is one parameter away: execute = True."), data={DONE: done})
+        return replace(said("The first run is one parameter away: execute = True."), data={DONE_MIME: done})
     data = load_run(home, study, run)
     planned = [t["treatment"] for t in data.plan["trials"]]
     rows = []
@@ -119,10 +119,10 @@ def state(study: str, run: str = "latest") -> Block:
         rows.append([data.study.label(name), *map(str, (planned.count(name), len(own), ok, int(own["valid"].sum())))])
     heads = ("Planned", "Executed", "Ended well", "Count")
     table = Table("State", [Column("Treatment"), *(Column(h, True) for h in heads)], rows)
-    html = safe_table(table) + render("note.html.j2", text=f"Run {data.run} of {study}.")
-    return styled(Block(str(html), plain(table), {DONE: done | {"run": data.run}}))
+    html = table_markup(table) + render("note.html.j2", text=f"Run {data.run} of {study}.")
+    return styled(Block(str(html), table_text(table), {DONE_MIME: done | {"run": data.run}}))
 
 
 def said(text: str) -> Block:
     """Return a sentence that looks in a cell of its own as it does on a page."""
-    return styled(note(text))
+    return styled(note_block(text))

@@ -8,16 +8,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import LoadbookError
-from loadbook.core.units import seconds
+from loadbook.core.units import format_duration
 from loadbook.design.gallery import is_variant, study_files
 from loadbook.design.plan import make_plan
 from loadbook.design.study_file import read_study
 from loadbook.explore.cards import Card
-from loadbook.records.layout import EXAMPLE, Layout, layout
-from loadbook.records.ledger import read_ledger, states
-from loadbook.records.planned import is_complete, plan_of
+from loadbook.records.layout import EXAMPLE_STUDY, Layout, project_layout
+from loadbook.records.ledger import read_ledger, trial_states
+from loadbook.records.planned import is_run_complete, read_current_plan
 from loadbook.report.blocks import Block, clean, render
-from loadbook.report.tables import DASH, Column, Table, plain, safe_table
+from loadbook.report.tables import DASH, Column, Table, table_text, table_markup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,8 +51,8 @@ class Studies(Card):
                    Column("Trials", True), Column("A new run takes", True)]  # fmt: skip
         table = Table("Studies", columns, [_cells(row) for row in self.rows])
         hint = f"{HINT} {self.more}".strip()
-        html = safe_table(table) + render("note.html.j2", text=hint)
-        return Block(str(html), str(clean(f"{plain(table)}\n{hint}")))
+        html = table_markup(table) + render("note.html.j2", text=hint)
+        return Block(str(html), str(clean(f"{table_text(table)}\n{hint}")))
 
 
 HINT = "lb.load(study) opens the latest run of one, lb.plan(study) says what a new run would do."
@@ -60,16 +60,16 @@ HINT = "lb.load(study) opens the latest run of one, lb.plan(study) says what a n
 
 def _cells(row: dict[str, Any]) -> list[str]:
     done = DASH if row["planned"] is None else f"{row['trials']} of {row['planned']}"
-    takes = DASH if row["hours"] is None else seconds(row["hours"] * 3600)
+    takes = DASH if row["hours"] is None else format_duration(row["hours"] * 3600)
     return [row["study"], row["problem"] or row["question"], str(row["runs"]), row["latest"] or DASH, done, takes]
 
 
 def studies() -> Studies:
     """Return the studies of the project, those with a run first: question, latest run, what a new one takes."""
-    home = layout()
+    home = project_layout()
     variants = {path.stem for path in study_files(home.studies) if is_variant(path)}
     files = {path.stem: path for path in study_files(home.studies)}
-    recorded = [*home.recorded(), *([EXAMPLE] if home.runs(EXAMPLE) else [])]
+    recorded = [*home.studies_with_runs(), *([EXAMPLE_STUDY] if home.runs(EXAMPLE_STUDY) else [])]
     others = [name for name in files if name not in recorded and name not in variants]
     return Studies([_row(home, name, files.get(name)) for name in (*recorded, *others)])
 
@@ -93,13 +93,13 @@ def _done(home: Layout, name: str) -> dict[str, Any]:
     if not runs:
         return {}
     paths = home.run(name, runs[-1])
-    plan = plan_of(paths)
-    ended = sum(state.final for state in states(read_ledger(paths.ledger)).values())
+    plan = read_current_plan(paths)
+    ended = sum(state.final for state in trial_states(read_ledger(paths.ledger)).values())
     return {
         "question": plan["study_spec"]["question"],
         "runs": len(runs),
         "latest": runs[-1],
         "trials": ended,
         "planned": len(plan["trials"]),
-        "complete": is_complete(paths),
+        "complete": is_run_complete(paths),
     }

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.names import unknown
+from loadbook.core.names import unknown_name_error
 from loadbook.core.units import NBSP
 from loadbook.explore.cards import Card
 from loadbook.explore.measured import column, which
 from loadbook.records.rundata import RunData
 from loadbook.report import verdicts
 from loadbook.report.blocks import Block, clean, render
-from loadbook.report.tables import plain, safe_table
+from loadbook.report.tables import table_text, table_markup
 from loadbook.stats.analyse import analyse
-from loadbook.stats.parts import only
-from loadbook.stats.result import Analysis, Row
+from loadbook.stats.parts import restrict_to
+from loadbook.stats.result import Analysis, AnalysisRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,10 +63,10 @@ class Verdicts(Card):
         return [
             f"{line.glyph} {named[group]}{line.name}{line.text}"
             for group, found in self.groups.items()
-            for line in verdicts.sentences(found)
+            for line in verdicts.verdict_lines(found)
         ]
 
-    def _rows(self) -> Iterator[tuple[str, Row]]:
+    def _rows(self) -> Iterator[tuple[str, AnalysisRow]]:
         return ((group, row) for group, found in self.groups.items() for row in found.rows)
 
     def __len__(self) -> int:
@@ -81,15 +81,15 @@ class Verdicts(Card):
         return Block(str(html), str(clean("\n\n".join([*(text for _, text in shown), told]))))
 
     def _group(self, group: str, found: Analysis, labels: dict[str, str]) -> tuple[Markup, str]:
-        table, said = verdicts.table(found, labels), verdicts.answer(found)
+        table, said = verdicts.verdict_table(found, labels), verdicts.summarise_answer(found)
         name = f"{self.by} = {group}: " if self.by else ""
         headline = f"{name}{said.headline} Margin ±{found.margin * 100:g}{NBSP}%."
-        why = [f"{line.name}{line.text}" for line in verdicts.sentences(found) if line.kind == "invalid"]
-        html = render("verdicts.html.j2", headline=headline, table=safe_table(table), why=why)
-        return html, "\n".join([headline, plain(table), *why])
+        why = [f"{line.name}{line.text}" for line in verdicts.verdict_lines(found) if line.kind == "invalid"]
+        html = render("verdicts.html.j2", headline=headline, table=table_markup(table), why=why)
+        return html, "\n".join([headline, table_text(table), *why])
 
 
-def _numbers(row: Row) -> dict[str, Any]:
+def _numbers(row: AnalysisRow) -> dict[str, Any]:
     verdict = row.verdict
     found = verdict.comparison if verdict else None
     low, high = (found.ci95 if found else None) or (None, None)
@@ -104,7 +104,7 @@ def _numbers(row: Row) -> dict[str, Any]:
         "p": found.p if found else None,
         "p_adjusted": found.p_adjusted if found else None,
         "blocks": found.blocks if found else None,
-        "level": row.level,
+        "level": row.median,
         "trials": row.trials,
         "valid_trials": row.valid_trials,
         "reason": verdict.reason if verdict else None,
@@ -134,7 +134,7 @@ def compare(data: RunData, asked: Asked, left_out: str = "") -> Verdicts:
     known = data.plan["treatments"]
     for name in (*asked.treatments, *filter(None, [asked.baseline])):
         if name not in known:
-            raise unknown("treatment", name, known, f"in run {data.run} of {data.study.name}")
+            raise unknown_name_error("treatment", name, known, f"in run {data.run} of {data.study.name}")
     by = asked.by or ("" if asked.baseline else data.study.apart or "")
     part_of = _groups(data, by, asked.treatments) if by else {"": list(data.trials["trial"])}
     groups = {group: _part(data, asked, trials) for group, trials in part_of.items()}
@@ -169,10 +169,10 @@ def _part(data: RunData, asked: Asked, trials: list[str]) -> RunData:
     own = data.trials[data.trials["trial"].isin(trials)]
     there = [name for name in data.plan["treatments"] if name in set(own["treatment"])]
     base = _baseline(study, asked.baseline, there)
-    twins = {name: study.repeats(name) or study.baseline_of(name) for name in there if study.treatments[name].check}
+    twins = {name: study.repeated_treatment(name) or study.baseline_of(name) for name in there if study.treatments[name].check}
     chosen = {*asked.treatments, base} if asked.treatments else {name for name in there if name not in twins} | {base}
     kept = {*(chosen & set(there)), *(check for check, twin in twins.items() if twin in chosen and twin in there)}
-    whole = only(data, kept, baseline=base)
+    whole = restrict_to(data, kept, baseline=base)
     mine = whole.trials[whole.trials["trial"].isin(trials)].reset_index(drop=True)
     if len(own) == len(data.trials):
         return whole

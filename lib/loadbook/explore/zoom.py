@@ -37,7 +37,7 @@ class Zoomed(Card):
         return {
             "data": [self._trials(name, frame[frame["treatment"] == name]) for name in self.data.plan["treatments"]],
             "layout": {"height": 420, "xaxis": {"title": {"text": "place in the order of execution"}},
-                       "yaxis": {"title": title, "type": "log"}, "plot_bgcolor": palette.GROUND,
+                       "yaxis": {"title": title, "type": "log"}, "plot_bgcolor": palette.BACKGROUND,
                        "margin": {"l": 70, "r": 10, "t": 20, "b": 50}},
         }  # fmt: skip
 

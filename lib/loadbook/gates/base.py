@@ -8,21 +8,21 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any, Literal
 
-from loadbook.core.gates import ending
-from loadbook.design.study import Gates
+from loadbook.core.gates import rule_advice
+from loadbook.design.study import ValidityLimits
 from loadbook.records.manifest import MonitorRecord, TrialRecord
 
-Level = Literal["invalid", "doubt", "note", "unchecked"]
+Severity = Literal["invalid", "doubt", "note", "unchecked"]
 Row = Mapping[str, Any]
 TOTAL = "*"
 
 
 @dataclass(frozen=True)
-class Hit:
+class RuleHit:
     """A rule that spoke, or ("unchecked") had nothing to read; `trial` is None for a hit on the whole run."""
 
     name: str
-    level: Level
+    level: Severity
     trial: str | None
     treatment: str | None
     host: str | None
@@ -33,20 +33,20 @@ class Hit:
 class Evidence:
     """Everything that is known of one trial: its record, measurement rows, trace rows (t_s from the window's start).
 
-    `doubts` holds the names of what the tool's parser doubts.
+    `parser_doubts` holds the names of what the tool's parser doubts.
     """
 
     record: TrialRecord
     rows: Sequence[Row]
     traces: Sequence[Row]
-    thresholds: Gates
-    doubts: frozenset[str] = frozenset()
+    thresholds: ValidityLimits
+    parser_doubts: frozenset[str] = frozenset()
 
     def total(self, metric: str, statistic: str | None = None) -> float | None:
         """Return a metric's total over drivers, None where there is none."""
-        return self.of(TOTAL, metric, statistic)
+        return self.value(TOTAL, metric, statistic)
 
-    def of(self, driver: str, metric: str, statistic: str | None = None) -> float | None:
+    def value(self, driver: str, metric: str, statistic: str | None = None) -> float | None:
         """Return a metric of one driver, None where there is none."""
         return next(
             (
@@ -69,14 +69,14 @@ class Evidence:
     def _series(self) -> dict[tuple[str, str], dict[str, list[tuple[float, float]]]]:
         """Trace points (t_s, value) in the window by host and metric, then by item."""
         end = self.window_s
-        found: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
+        series: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
         for row in self.traces:
             if end is not None and 0 <= row["t_s"] <= end:
-                items = found.setdefault((row["host"], row["metric"]), {})
+                items = series.setdefault((row["host"], row["metric"]), {})
                 items.setdefault(row["item"], []).append((float(row["t_s"]), float(row["value"])))
-        return found
+        return series
 
-    def means(self, host: str, metric: str) -> dict[str, float]:
+    def trace_means(self, host: str, metric: str) -> dict[str, float]:
         """Return, by item, the mean of a trace of a host over the measurement window.
 
         A point stands for the interval before it, so one that began before the window counts only if there is no other.
@@ -88,21 +88,21 @@ class Evidence:
 
     def cpu_means(self, monitor: MonitorRecord, metric: str) -> dict[str, float]:
         """Return the means of a per-CPU trace for the CPUs that are this host's own (its mask, else all)."""
-        own = {f"cpu{number}" for number in monitor.cpus}
-        means = self.means(monitor.host, metric)
-        return {item: mean for item, mean in means.items() if (item in own if own else item != "all")}
+        own_cpus = {f"cpu{number}" for number in monitor.cpus}
+        means = self.trace_means(monitor.host, metric)
+        return {item: mean for item, mean in means.items() if (item in own_cpus if own_cpus else item != "all")}
 
-    def neighbours(self, monitor: MonitorRecord) -> list[MonitorRecord]:
+    def monitors_sharing_cpus(self, monitor: MonitorRecord) -> list[MonitorRecord]:
         """Return the monitors whose processes may run on this host's CPUs, itself among them."""
         boots = self.record.boot_ids
 
-        def shares(other: MonitorRecord) -> bool:
-            same = boots.get(other.host) == boots.get(monitor.host) is not None
-            return same and (not other.cpus or not monitor.cpus or bool(set(other.cpus) & set(monitor.cpus)))
+        def may_share(other: MonitorRecord) -> bool:
+            same_machine = boots.get(other.host) == boots.get(monitor.host) is not None
+            return same_machine and (not other.cpus or not monitor.cpus or bool(set(other.cpus) & set(monitor.cpus)))
 
-        return [other for other in self.record.monitors if other.host == monitor.host or shares(other)]
+        return [other for other in self.record.monitors if other.host == monitor.host or may_share(other)]
 
-    def times(self, host: str) -> list[float]:
+    def sample_times(self, host: str) -> list[float]:
         """Return the instants (s since the window opened) at which a host was sampled within the window."""
         return sorted(
             {
@@ -114,15 +114,15 @@ class Evidence:
             }
         )
 
-    def hit(self, name: str, level: Level, seen: str, host: str | None = None) -> Hit:
+    def hit(self, name: str, level: Severity, observation: str, host: str | None = None) -> RuleHit:
         """Return a hit whose message says what was seen, why it matters and what to change."""
-        return Hit(name, level, self.record.trial, self.record.treatment, host, message(name, seen))
+        return RuleHit(name, level, self.record.trial, self.record.treatment, host, message(name, observation))
 
-    def unchecked(self, name: str, lacking: str, host: str | None = None) -> Hit:
+    def unchecked(self, name: str, reason: str, host: str | None = None) -> RuleHit:
         """Return the hit of a rule that had no evidence."""
-        return Hit(name, "unchecked", self.record.trial, self.record.treatment, host, f"not checked: {lacking}")
+        return RuleHit(name, "unchecked", self.record.trial, self.record.treatment, host, f"not checked: {reason}")
 
 
-def message(name: str, seen: str) -> str:
+def message(name: str, observation: str) -> str:
     """Return what was seen, why it matters, what to change, as one line."""
-    return seen + ending(name)
+    return observation + rule_advice(name)

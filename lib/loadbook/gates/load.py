@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loadbook.core.units import percent
-from loadbook.gates.base import Evidence, Hit, Level
+from loadbook.core.units import format_percent
+from loadbook.gates.base import Evidence, RuleHit, Severity
 from loadbook.records.manifest import MonitorRecord, ServiceRecord
 
 # tools that poll without pause: their CPU is always full and says nothing (httperf(1))
 SPINNING_TOOLS = ("httperf",)
 
 
-def driver_saturated(evidence: Evidence) -> Iterator[Hit]:
+def driver_saturated(evidence: Evidence) -> Iterator[RuleHit]:
     """Judge each driver over the measurement window: its busiest CPU, and the generator's own threads.
 
     With `driver_cpu = 1` (a study of the generators themselves) a full CPU is doubted, never invalid.
     """
-    for host in drivers(evidence):
+    for host in driver_hosts(evidence):
         if evidence.record.tool in SPINNING_TOOLS:
             yield evidence.unchecked("driver_saturated", f"{evidence.record.tool} fills its CPU by design", host)
             continue
@@ -26,48 +26,48 @@ def driver_saturated(evidence: Evidence) -> Iterator[Hit]:
         if not busy:
             yield evidence.unchecked("driver_saturated", "no CPU trace of the driver", host)
             continue
-        used = _used(evidence, monitor) if monitor else None
-        yield from list(_busiest(evidence, host, busy, used)) or _threads(evidence, host)
+        used = _load_cpu_use(evidence, monitor) if monitor else None
+        yield from list(_busiest_cpu_hit(evidence, host, busy, used)) or _thread_hit(evidence, host)
 
 
-def _used(evidence: Evidence, monitor: MonitorRecord) -> float | None:
+def _load_cpu_use(evidence: Evidence, monitor: MonitorRecord) -> float | None:
     """Return how many CPUs the processes of a driver, and of others that share its CPUs, used; None: not known."""
-    sharing = [m.host for m in evidence.neighbours(monitor) if m.host == monitor.host or m.host in drivers(evidence)]
-    watched = [mean for host in sharing for mean in evidence.means(host, "process_cpu").values()]
+    load_hosts = [m.host for m in evidence.monitors_sharing_cpus(monitor) if m.host == monitor.host or m.host in driver_hosts(evidence)]
+    watched = [mean for host in load_hosts for mean in evidence.trace_means(host, "process_cpu").values()]
     return sum(watched) if watched else None
 
 
-def _busiest(evidence: Evidence, host: str, busy: dict[str, float], used: float | None) -> Iterator[Hit]:
+def _busiest_cpu_hit(evidence: Evidence, host: str, busy: dict[str, float], used: float | None) -> Iterator[RuleHit]:
     """Judge the busiest CPU: full of the generator's own work is invalid, full of others' work a doubt."""
     cpu = max(busy, key=lambda item: busy[item])
     if busy[cpu] < evidence.thresholds.driver_cpu_doubt:
         return
-    seen = f"{cpu} of the driver was {percent(busy[cpu], 0, signed=False)} busy while measuring"
-    own, least = 1.0 if used is None else used / sum(busy.values()), evidence.thresholds.driver_own_share
-    if own < least:
-        seen += f", {percent(own, 0, signed=False)} of that with the load"
-    full = busy[cpu] > evidence.thresholds.driver_cpu and own >= least
-    yield evidence.hit("driver_saturated", "invalid" if full else "doubt", seen, host)
+    observation = f"{cpu} of the driver was {format_percent(busy[cpu], 0, signed=False)} busy while measuring"
+    own_share, min_share = 1.0 if used is None else used / sum(busy.values()), evidence.thresholds.driver_own_share
+    if own_share < min_share:
+        observation += f", {format_percent(own_share, 0, signed=False)} of that with the load"
+    full = busy[cpu] > evidence.thresholds.driver_cpu and own_share >= min_share
+    yield evidence.hit("driver_saturated", "invalid" if full else "doubt", observation, host)
 
 
-def _threads(evidence: Evidence, host: str) -> Iterator[Hit]:
+def _thread_hit(evidence: Evidence, host: str) -> Iterator[RuleHit]:
     """Judge the generator's threads: those that move between CPUs fill none of them, yet can do no more."""
     tool, threads = evidence.record.tool, int(evidence.record.workload.get("threads") or 1)
-    watched = evidence.means(host, "process_cpu")
-    own = sum(mean for item, mean in watched.items() if item.partition(":")[0] == tool) / threads
-    if own >= evidence.thresholds.driver_cpu_doubt:
-        counted = f"the {threads} threads" if threads > 1 else "the one thread"
-        seen = f"{counted} of {tool} used {percent(own, 0, signed=False)} of a CPU{' each' if threads > 1 else ''}"
-        level: Level = "invalid" if min(own, 1.0) > evidence.thresholds.driver_cpu else "doubt"
-        yield evidence.hit("driver_saturated", level, seen, host)
+    watched = evidence.trace_means(host, "process_cpu")
+    cpu_per_thread = sum(mean for item, mean in watched.items() if item.partition(":")[0] == tool) / threads
+    if cpu_per_thread >= evidence.thresholds.driver_cpu_doubt:
+        which = f"the {threads} threads" if threads > 1 else "the one thread"
+        observation = f"{which} of {tool} used {format_percent(cpu_per_thread, 0, signed=False)} of a CPU{' each' if threads > 1 else ''}"
+        level: Severity = "invalid" if min(cpu_per_thread, 1.0) > evidence.thresholds.driver_cpu else "doubt"
+        yield evidence.hit("driver_saturated", level, observation, host)
 
 
-def shared_cores(evidence: Evidence) -> Iterator[Hit]:
+def shared_cores(evidence: Evidence) -> Iterator[RuleHit]:
     """Find driver and service on one machine (same boot id) without disjoint CPU masks."""
     boots = evidence.record.boot_ids
     if not evidence.record.services:
         yield evidence.unchecked("shared_cores", "it is not recorded where the service ran")
-    for host in drivers(evidence):
+    for host in driver_hosts(evidence):
         monitor = monitor_of(evidence, host)
         for service in evidence.record.services:
             if host not in boots or service.host not in boots:
@@ -75,45 +75,45 @@ def shared_cores(evidence: Evidence) -> Iterator[Hit]:
             elif boots[host] == boots[service.host] and monitor is None:
                 yield evidence.unchecked("shared_cores", "the driver's CPU mask is not known", host)
             elif boots[host] == boots[service.host] and monitor:
-                yield from _same_machine(evidence, monitor, service)
+                yield from _shared_cpu_hit(evidence, monitor, service)
 
 
-def _same_machine(evidence: Evidence, driver: MonitorRecord, service: ServiceRecord) -> Iterator[Hit]:
-    other = monitor_of(evidence, service.host)
-    own, its = set(driver.cpus), set(service.cpus) or set(other.cpus if other else ())
-    shared = sorted(own & its)
-    if shared or not own or not its:
+def _shared_cpu_hit(evidence: Evidence, driver: MonitorRecord, service: ServiceRecord) -> Iterator[RuleHit]:
+    service_monitor = monitor_of(evidence, service.host)
+    driver_cpus, service_cpus = set(driver.cpus), set(service.cpus) or set(service_monitor.cpus if service_monitor else ())
+    shared = sorted(driver_cpus & service_cpus)
+    if shared or not driver_cpus or not service_cpus:
         which = f"CPU {', '.join(map(str, shared))}" if shared else "no CPU mask separates them"
-        seen = f"the driver and {service.service} run on one machine ({which})"
-        yield evidence.hit("shared_cores", "doubt", seen, driver.host)
+        observation = f"the driver and {service.service} run on one machine ({which})"
+        yield evidence.hit("shared_cores", "doubt", observation, driver.host)
 
 
-def offered_ceiling(evidence: Evidence) -> Iterator[Hit]:
+def offered_ceiling(evidence: Evidence) -> Iterator[RuleHit]:
     """Find open load that was served whole: the rate is the generator's setting."""
-    offered, achieved = rates(evidence)
+    offered, achieved = offered_and_achieved_rates(evidence)
     if offered is None:
         return
     if achieved is None:
         yield evidence.unchecked("offered_ceiling", "the tool reports no rate")
     elif achieved >= evidence.thresholds.offered_ceiling * offered and not evidence.total("errors", "count"):
-        seen = f"{achieved:,.0f} of {offered:,.0f} offered requests/s were served without error"
-        yield evidence.hit("offered_ceiling", "doubt", seen)
+        observation = f"{achieved:,.0f} of {offered:,.0f} offered requests/s were served without error"
+        yield evidence.hit("offered_ceiling", "doubt", observation)
 
 
-def offered_shortfall(evidence: Evidence) -> Iterator[Hit]:
+def offered_shortfall(evidence: Evidence) -> Iterator[RuleHit]:
     """Find open load of which a part was not served."""
-    offered, achieved = rates(evidence)
+    offered, achieved = offered_and_achieved_rates(evidence)
     if offered is None:
         return
     if achieved is None:
         yield evidence.unchecked("offered_shortfall", "the tool reports no rate")
     elif achieved < evidence.thresholds.offered_shortfall * offered:
-        seen = f"{achieved:,.0f} of {offered:,.0f} offered requests/s were answered "
-        seen += f"({percent(achieved / offered, 0, signed=False)})"
-        yield evidence.hit("offered_shortfall", "doubt", seen)
+        observation = f"{achieved:,.0f} of {offered:,.0f} offered requests/s were answered "
+        observation += f"({format_percent(achieved / offered, 0, signed=False)})"
+        yield evidence.hit("offered_shortfall", "doubt", observation)
 
 
-def drivers(evidence: Evidence) -> list[str]:
+def driver_hosts(evidence: Evidence) -> list[str]:
     """Return the hosts that generated load."""
     return list(dict.fromkeys(driver.host for driver in evidence.record.drivers))
 
@@ -123,7 +123,7 @@ def monitor_of(evidence: Evidence, host: str) -> MonitorRecord | None:
     return next((monitor for monitor in evidence.record.monitors if monitor.host == host), None)
 
 
-def rates(evidence: Evidence) -> tuple[float | None, float | None]:
+def offered_and_achieved_rates(evidence: Evidence) -> tuple[float | None, float | None]:
     """Return offered (None for closed load) and achieved requests per second."""
     offered = evidence.record.workload.get("rate_per_s") or evidence.total("offered_per_s")
     return (float(offered) if offered else None), evidence.total("requests_per_s", "value")

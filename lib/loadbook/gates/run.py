@@ -6,16 +6,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import p_value, percent
-from loadbook.design.pages import alike
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import format_p_value, format_percent
+from loadbook.design.pages import first_same_page
 from loadbook.design.study import Study
-from loadbook.gates.base import TOTAL, Hit, Level, Row, message
-from loadbook.gates.conditions import facts_differ, not_back_at_start
+from loadbook.gates.base import TOTAL, RuleHit, Severity, Row, message
+from loadbook.gates.conditions import facts_differ, state_grew_within_block
 from loadbook.gates.origin import order_not_random, same_output
 from loadbook.gates.within import unsteady
 from loadbook.records.manifest import TrialRecord
-from loadbook.stats.reasons import BASELINE, answers_differ
+from loadbook.stats.reasons import BASELINE_TEXT, response_difference
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ def check_run(
     excluded: Collection[str] = (),
     facts: Mapping[str, Any] | None = None,
     samples: pd.DataFrame | None = None,
-) -> list[Hit]:
+) -> list[RuleHit]:
     """Return the hits on a run: those on one trial name it, those on a treatment or on everything do not.
 
     Parameters
@@ -45,7 +45,7 @@ def check_run(
         *arms_answer_differently(study, measured),
         *bytes_differ(study, measured, measurements),
         *facts_differ(study, measured, facts or {}),
-        *(hit for hit in not_back_at_start(study, records) if hit.trial in {r.trial for r in measured}),
+        *(hit for hit in state_grew_within_block(study, records) if hit.trial in {r.trial for r in measured}),
         *aa_differs(study, measured, measurements),
         *order_not_random(records),
         *same_output(records),
@@ -53,59 +53,59 @@ def check_run(
     ]
 
 
-def arms_answer_differently(study: Study, records: Sequence[TrialRecord]) -> Iterator[Hit]:
+def arms_answer_differently(study: Study, records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
     """Compare the usual answer of each treatment (status, bytes, then content) with the baseline's.
 
     Where a factor sets the size of the page, arms of one size are compared with the first of them; that each has its
     own size is asked of every trial (`pages.wrong_response`).
     """
     for treatment in study.treatments:
-        first = alike(study, treatment)
-        own, base = ([r for r in records if r.treatment == name] for name in (treatment, first))
-        if not own or treatment == first:
+        first = first_same_page(study, treatment)
+        own_records, base_records = ([r for r in records if r.treatment == name] for name in (treatment, first))
+        if not own_records or treatment == first:
             continue
-        found = answers_differ(_answers(own), _answers(base))
-        if found:
-            seen = found.replace(BASELINE, _called(study, first))
-            yield _on_treatment("arms_answer_differently", "invalid", treatment, seen)
-        elif _contents_differ(own, base):
-            seen = f"it sends other bytes than {_called(study, first)}, of the same number"
-            yield _on_treatment("arms_answer_differently", "doubt", treatment, seen)
+        difference = response_difference(_response_sizes(own_records), _response_sizes(base_records))
+        if difference:
+            observation = difference.replace(BASELINE_TEXT, _arm_name(study, first))
+            yield _treatment_hit("arms_answer_differently", "invalid", treatment, observation)
+        elif _contents_differ(own_records, base_records):
+            observation = f"it sends other bytes than {_arm_name(study, first)}, of the same number"
+            yield _treatment_hit("arms_answer_differently", "doubt", treatment, observation)
 
 
-def _called(study: Study, arm: str) -> str:
-    return BASELINE if arm == study.baseline else arm
+def _arm_name(study: Study, arm: str) -> str:
+    return BASELINE_TEXT if arm == study.baseline else arm
 
 
-def _answers(records: Sequence[TrialRecord]) -> list[tuple[int | None, int | None]]:
+def _response_sizes(records: Sequence[TrialRecord]) -> list[tuple[int | None, int | None]]:
     return [(r.response_before.status, r.response_before.bytes) for r in records if r.response_before]
 
 
-def _contents_differ(own: Sequence[TrialRecord], base: Sequence[TrialRecord]) -> bool:
+def _contents_differ(own_records: Sequence[TrialRecord], base_records: Sequence[TrialRecord]) -> bool:
     """Tell whether each arm always sends the same content, and not the other's."""
-    ours, theirs = ([r.response_before.sha256 for r in arm if r.response_before] for arm in (own, base))
-    steady = len(set(ours)) == len(set(theirs)) == 1
-    return steady and min(len(ours), len(theirs)) >= MIN_DIGEST_TRIALS and ours[0] != theirs[0]
+    own_digests, base_digests = ([r.response_before.sha256 for r in arm if r.response_before] for arm in (own_records, base_records))
+    constant = len(set(own_digests)) == len(set(base_digests)) == 1
+    return constant and min(len(own_digests), len(base_digests)) >= MIN_DIGEST_TRIALS and own_digests[0] != base_digests[0]
 
 
-def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[Hit]:
+def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[RuleHit]:
     """Compare the bytes per response under load: of each trial with its arm's, of each arm with the baseline's.
 
     Tools send other headers and count other bytes, so only arms of one tool are compared.
     """
-    slack, each = study.gates.bytes_tolerance, _bytes_per_response(records, measurements)
-    usual = {key: median(sizes.values()) for key, sizes in each.items()}
-    for (treatment, tool), sizes in each.items():
-        first = alike(study, treatment)
-        own, base = usual[treatment, tool], usual.get((first, tool))
+    tolerance, sizes_by_arm = study.gates.bytes_tolerance, _bytes_per_response(records, measurements)
+    medians = {key: median(sizes.values()) for key, sizes in sizes_by_arm.items()}
+    for (treatment, tool), sizes in sizes_by_arm.items():
+        first = first_same_page(study, treatment)
+        own_median, base_median = medians[treatment, tool], medians.get((first, tool))
         for trial, size in sizes.items():
-            if abs(size - own) > slack * own:
-                seen = f"{size:,.0f} bytes came per response, {own:,.0f} in most trials of {treatment}"
-                yield Hit("bytes_per_response", "doubt", trial, treatment, None, message("bytes_per_response", seen))
-        if base is not None and abs(own - base) > slack * base:
-            than = f"{_called(study, first)} {base:,.0f}"
-            seen = f"under load it sent {own:,.0f} bytes per response, {than} (headers included)"
-            yield _on_treatment("arms_answer_differently", "doubt", treatment, seen)
+            if abs(size - own_median) > tolerance * own_median:
+                observation = f"{size:,.0f} bytes came per response, {own_median:,.0f} in most trials of {treatment}"
+                yield RuleHit("bytes_per_response", "doubt", trial, treatment, None, message("bytes_per_response", observation))
+        if base_median is not None and abs(own_median - base_median) > tolerance * base_median:
+            reference = f"{_arm_name(study, first)} {base_median:,.0f}"
+            observation = f"under load it sent {own_median:,.0f} bytes per response, {reference} (headers included)"
+            yield _treatment_hit("arms_answer_differently", "doubt", treatment, observation)
 
 
 def _bytes_per_response(
@@ -119,44 +119,44 @@ def _bytes_per_response(
     }
     sizes: dict[tuple[str, str], dict[str, float]] = {}
     for record in records:
-        got, number = (counted.get((record.trial, metric)) for metric in ("bytes_read", "requests"))
-        if got is not None and number:
-            sizes.setdefault((record.treatment, record.tool), {})[record.trial] = got / number
+        received, requests = (counted.get((record.trial, metric)) for metric in ("bytes_read", "requests"))
+        if received is not None and requests:
+            sizes.setdefault((record.treatment, record.tool), {})[record.trial] = received / requests
     return sizes
 
 
-def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[Hit]:
+def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[RuleHit]:
     """Compare each A/A arm with its twin on the study's metric."""
     for name, spec in study.treatments.items():
         if spec.check != "aa" or not any(r.treatment == name for r in records):
             continue
-        twin = study.repeats(name) or study.baseline
-        p, effect, blocks = _compared(study, records, measurements, name, twin)
+        reference = study.repeated_treatment(name) or study.baseline
+        p, effect, blocks = _compare_arms(study, records, measurements, name, reference)
         if p is None:
-            lacking = f"{blocks} complete blocks, 5 are needed"
-            yield Hit("aa_differs", "unchecked", None, name, None, f"not checked: {lacking}")
+            reason = f"{blocks} complete blocks, 5 are needed"
+            yield RuleHit("aa_differs", "unchecked", None, name, None, f"not checked: {reason}")
         elif p < study.gates.aa_p:
-            seen = f"it differs from {twin} by {percent(effect)} (p {p_value(p)}, {blocks} blocks)"
-            yield _on_treatment("aa_differs", "invalid", name, seen)
+            observation = f"it differs from {reference} by {format_percent(effect)} (p {format_p_value(p)}, {blocks} blocks)"
+            yield _treatment_hit("aa_differs", "invalid", name, observation)
 
 
-def _compared(
-    study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row], name: str, twin: str
+def _compare_arms(
+    study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row], name: str, reference: str
 ) -> tuple[float | None, float, int]:
     import pandas as pd
 
     from loadbook.stats.compare import compare
 
-    statistic = metric_of(study.metric).default_statistic
+    statistic = get_metric(study.metric).default_statistic
     values = {
         row["trial"]: row["value"]
         for row in measurements
         if (row["driver"], row["metric"], row["statistic"]) == (TOTAL, study.metric, statistic)
     }
-    rows = [(r.treatment, r.block, values.get(r.trial)) for r in records if r.treatment in (name, twin)]
-    found = compare(pd.DataFrame(rows, columns=["treatment", "block", "value"]), name, twin)
-    return found.p, found.effect or 0.0, found.blocks
+    rows = [(r.treatment, r.block, values.get(r.trial)) for r in records if r.treatment in (name, reference)]
+    comparison = compare(pd.DataFrame(rows, columns=["treatment", "block", "value"]), name, reference)
+    return comparison.p, comparison.effect or 0.0, comparison.blocks
 
 
-def _on_treatment(name: str, level: Level, treatment: str, seen: str) -> Hit:
-    return Hit(name, level, None, treatment, None, message(name, f"{treatment}: {seen}"))
+def _treatment_hit(name: str, level: Severity, treatment: str, observation: str) -> RuleHit:
+    return RuleHit(name, level, None, treatment, None, message(name, f"{treatment}: {observation}"))

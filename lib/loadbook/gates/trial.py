@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from loadbook.core.gates import GATES, ending
-from loadbook.design.study import Gates
+from loadbook.core.gates import RULE_INFO, rule_advice
+from loadbook.design.study import ValidityLimits
 from loadbook.gates import amount, answers, load, machine, pages, together
-from loadbook.gates.base import Evidence, Hit, Row
+from loadbook.gates.base import Evidence, RuleHit, Row
 from loadbook.records.manifest import TrialRecord
 
-MEASURED = ("ok", "partial", "invalid")
-RULES: tuple[Callable[[Evidence], Iterator[Hit]], ...] = (
+MEASURED_STATUSES = ("ok", "partial", "invalid")
+TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
     answers.zero_work,
     answers.error_responses,
     answers.socket_errors,
@@ -40,8 +40,8 @@ def check_trial(
     rows: Sequence[Row],
     traces: Sequence[Row],
     doubts: Sequence[tuple[str, str]],
-    thresholds: Gates,
-) -> list[Hit]:
+    thresholds: ValidityLimits,
+) -> list[RuleHit]:
     """Return every hit on one trial; a trial that measured nothing (lost, timed out, ...) has none.
 
     Parameters
@@ -50,17 +50,17 @@ def check_trial(
     traces : its traces (host, t_s, metric, item, value), t_s in seconds since the measurement window opened.
     doubts : name and message of what the tool's parser doubts; one that a rule has judged already is not repeated.
     """
-    if record.status not in MEASURED:
+    if record.status not in MEASURED_STATUSES:
         return []
     evidence = Evidence(record, rows, traces, thresholds, frozenset(name for name, _ in doubts))
-    hits = [hit for rule in RULES for hit in rule(evidence)]
-    judged = {hit.name for hit in hits if hit.level in ("invalid", "doubt")}
-    if None not in load.rates(evidence):  # the study's threshold decides, not the parser's
-        judged.add("offered_shortfall")
-    return hits + [_doubt(record, name, said) for name, said in doubts if name not in judged]
+    hits = [hit for rule in TRIAL_RULES for hit in rule(evidence)]
+    covered = {hit.name for hit in hits if hit.level in ("invalid", "doubt")}
+    if None not in load.offered_and_achieved_rates(evidence):  # the study's threshold decides, not the parser's
+        covered.add("offered_shortfall")
+    return hits + [_parser_hit(record, name, message) for name, message in doubts if name not in covered]
 
 
-def _doubt(record: TrialRecord, name: str, said: str) -> Hit:
-    known = name if name in GATES else "tool_doubt"
-    level = GATES[known].level if GATES[known].level in ("invalid", "note") else "doubt"
-    return Hit(known, level, record.trial, record.treatment, None, said + ending(known))  # type: ignore[arg-type]
+def _parser_hit(record: TrialRecord, name: str, message: str) -> RuleHit:
+    rule = name if name in RULE_INFO else "tool_doubt"
+    level = RULE_INFO[rule].level if RULE_INFO[rule].level in ("invalid", "note") else "doubt"
+    return RuleHit(rule, level, record.trial, record.treatment, None, message + rule_advice(rule))  # type: ignore[arg-type]

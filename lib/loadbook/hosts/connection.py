@@ -24,32 +24,32 @@ from paramiko.ssh_exception import (
 )
 
 from loadbook.core.errors import HostError, HostKeyError, HostTimeoutError, LostError, UnreachableError
-from loadbook.hosts.known_hosts import fingerprint, lookup_name, standing, trusted_keys
-from loadbook.hosts.login import Transport, agent_answers, agent_key, refused
+from loadbook.hosts.known_hosts import fingerprint, lookup_name, untrusted_key_status, trusted_keys
+from loadbook.hosts.login import NonInteractiveTransport, agent_responds, agent_key, login_error
 from loadbook.hosts.ssh_config import Endpoint
-from loadbook.records.atomic import NoRoomError
+from loadbook.records.atomic import DiskFullError
 
-CONNECT_S = 5.0
-ANSWER_S = 10.0
-RETRY_S = 1.0
-AT_ONCE_S = 3.0
-PROBE_EVERY_S = 2.0
-PROBE_DEADLINE_S = 5.0
+CONNECT_TIMEOUT_S = 5.0
+RESPONSE_TIMEOUT_S = 10.0
+LOGIN_RETRY_S = 1.0
+EARLY_CLOSE_S = 3.0
+KEEPALIVE_INTERVAL_S = 2.0
+KEEPALIVE_TIMEOUT_S = 5.0
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
-def open_connection(end: Endpoint) -> fabric.Connection:
-    """Log in to `end`, through its jump hosts, and start the watchdog; every key on the way is proven first.
+def open_connection(endpoint: Endpoint) -> fabric.Connection:
+    """Log in to `endpoint`, through its jump hosts, and start the watchdog; every key on the way is proven first.
 
     Raises
     ------
     HostKeyError : a key is unknown, changed or revoked; nothing was run and no login tried.
     AuthError, UnreachableError : the login was refused; no connection within the limits.
     """
-    gateway = open_connection(end.jump) if end.jump else None
+    gateway = open_connection(endpoint.jump) if endpoint.jump else None
     try:
-        connection = _logged_in(end, gateway)
+        connection = _log_in(endpoint, gateway)
     except BaseException:
         if gateway:
             close_connection(gateway)
@@ -58,23 +58,23 @@ def open_connection(end: Endpoint) -> fabric.Connection:
     return connection
 
 
-def _logged_in(end: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
+def _log_in(endpoint: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
     """Log in, once more where sshd closes the connection before it greets, as it does when many log in at once."""
     for attempt in (1, 2):
-        connection = _prepared(end, gateway)
+        connection = _new_connection(endpoint, gateway)
         try:
-            with _login_errors(end, connection.client):
+            with _map_login_errors(endpoint, connection.client):
                 connection.open()
             return connection
-        except _TurnedAwayError:
+        except _ClosedBySshdError:
             close_connection(connection)
             if attempt == 2:
                 raise
-            time.sleep(RETRY_S)
+            time.sleep(LOGIN_RETRY_S)
     raise AssertionError("the second attempt returns or raises")
 
 
-class _TurnedAwayError(UnreachableError):
+class _ClosedBySshdError(UnreachableError):
     """The server is there, and closed the connection without a word."""
 
 
@@ -86,28 +86,28 @@ def close_connection(connection: fabric.Connection) -> None:
         close_connection(connection.gateway)
 
 
-def _prepared(end: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
-    limits = {"banner_timeout": ANSWER_S, "auth_timeout": ANSWER_S, "channel_timeout": ANSWER_S}
+def _new_connection(endpoint: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
+    limits = {"banner_timeout": RESPONSE_TIMEOUT_S, "auth_timeout": RESPONSE_TIMEOUT_S, "channel_timeout": RESPONSE_TIMEOUT_S}
     identity = {
-        "key_filename": list(end.identity_files),
-        "allow_agent": end.use_agent and agent_answers(),
-        "look_for_keys": not end.identity_files,
-        "pkey": agent_key(end),
-        "transport_factory": Transport,
+        "key_filename": list(endpoint.identity_files),
+        "allow_agent": endpoint.use_agent and agent_responds(),
+        "look_for_keys": not endpoint.identity_files,
+        "pkey": agent_key(endpoint),
+        "transport_factory": NonInteractiveTransport,
     }
-    way = {} if gateway or end.proxy_command else {"sock": tcp_socket(end)}
+    socket_option = {} if gateway or endpoint.proxy_command else {"sock": tcp_socket(endpoint)}
     connection = fabric.Connection(
-        host=end.host_name,
-        user=end.user,
-        port=end.port,
+        host=endpoint.host_name,
+        user=endpoint.user,
+        port=endpoint.port,
         config=fabric.Config(overrides={"load_ssh_configs": False}, lazy=True),
-        gateway=gateway or end.proxy_command,
-        connect_timeout=int(ANSWER_S),
-        connect_kwargs=limits | identity | way,
+        gateway=gateway or endpoint.proxy_command,
+        connect_timeout=int(RESPONSE_TIMEOUT_S),
+        connect_kwargs=limits | identity | socket_option,
     )
-    connection.client.set_missing_host_key_policy(_Refuse())
-    name = lookup_name(end.host_name, end.port)
-    for key in trusted_keys(end.known_hosts, end.key_name, end.port):
+    connection.client.set_missing_host_key_policy(_RejectUnknownKeys())
+    name = lookup_name(endpoint.host_name, endpoint.port)
+    for key in trusted_keys(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port):
         connection.client.get_host_keys().add(name, key.get_name(), key)
     return connection
 
@@ -118,70 +118,70 @@ class _UnknownKeyError(Exception):
         self.key = key
 
 
-class _Refuse(paramiko.MissingHostKeyPolicy):
+class _RejectUnknownKeys(paramiko.MissingHostKeyPolicy):
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         raise _UnknownKeyError(key)
 
 
-def tcp_socket(end: Endpoint) -> socket.socket:
-    """Connect within CONNECT_S, without Nagle, with a kernel that notices a cut line."""
+def tcp_socket(endpoint: Endpoint) -> socket.socket:
+    """Connect within CONNECT_TIMEOUT_S, without Nagle, with a kernel that notices a cut line."""
     try:
-        sock = socket.create_connection((end.host_name, end.port), timeout=CONNECT_S)
+        sock = socket.create_connection((endpoint.host_name, endpoint.port), timeout=CONNECT_TIMEOUT_S)
     except socket.gaierror as error:
         raise UnreachableError(
-            end.alias, f"the name {end.host_name!r} does not resolve ({error.strerror})", "check ~/.ssh/config"
+            endpoint.alias, f"the name {endpoint.host_name!r} does not resolve ({error.strerror})", "check ~/.ssh/config"
         ) from error
     except OSError as error:
-        what = error.strerror or f"no answer within {CONNECT_S:g} s"
-        raise UnreachableError(end.alias, f"cannot connect to {end.host_name}:{end.port}: {what}", _UP) from error
+        reason = error.strerror or f"no answer within {CONNECT_TIMEOUT_S:g} s"
+        raise UnreachableError(endpoint.alias, f"cannot connect to {endpoint.host_name}:{endpoint.port}: {reason}", _HINT_HOST_UP) from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    linux = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
-    for option, value in linux.items():
+    linux_options = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
+    for option, value in linux_options.items():
         if hasattr(socket, option):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return sock
 
 
-_FULL = "is something else logging in there? MaxStartups in that host's sshd_config limits how many may at once"
-_UP = "is the host up, and sshd running there? (lab: loadbook lab up)"
+_HINT_MAX_STARTUPS = "is something else logging in there? MaxStartups in that host's sshd_config limits how many may at once"
+_HINT_HOST_UP = "is the host up, and sshd running there? (lab: loadbook lab up)"
 
 
 @contextmanager
-def _login_errors(end: Endpoint, client: paramiko.SSHClient) -> Iterator[None]:
+def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterator[None]:
     """Turn what Fabric and Paramiko raise during a login into our errors."""
-    begun = time.monotonic()
+    started = time.monotonic()
     try:
         yield
     except _UnknownKeyError as error:
-        raise _not_trusted(end, error.key) from None
+        raise _untrusted_key_error(endpoint, error.key) from None
     except BadHostKeyException as error:
-        shown = f"{error.key.get_name()} {fingerprint(error.key)}"
-        known = f"{error.expected_key.get_name()} {fingerprint(error.expected_key)}"
+        offered_key = f"{error.key.get_name()} {fingerprint(error.key)}"
+        trusted_key = f"{error.expected_key.get_name()} {fingerprint(error.expected_key)}"
         raise HostKeyError(
-            end.alias,
-            f"{end.host_name}:{end.port} shows ANOTHER key than the trusted one: {shown}, trusted is {known}",
+            endpoint.alias,
+            f"{endpoint.host_name}:{endpoint.port} shows ANOTHER key than the trusted one: {offered_key}, trusted is {trusted_key}",
             "someone may be in between; if the host was reinstalled: loadbook hosts trust --replace [--hosts FILE]",
         ) from None
     except AuthenticationException as error:
-        raise refused(end, error) from error
+        raise login_error(endpoint, error) from error
     except ChannelException as error:
-        raise not_through(end, error) from error
+        raise jump_host_error(endpoint, error) from error
     except (SSHException, OSError, EOFError) as error:
         if _is_open(client):  # the host is proven and waits for a login: it is our keys that cannot be used
-            raise refused(end, error) from error
-        if "banner" in str(error) and time.monotonic() - begun < AT_ONCE_S:
-            raise _TurnedAwayError(end.alias, f"sshd at {end.shown} closes connections at once", _FULL) from error
-        raise UnreachableError(end.alias, f"no SSH login at {end.shown}: {error}", _UP) from error
+            raise login_error(endpoint, error) from error
+        if "banner" in str(error) and time.monotonic() - started < EARLY_CLOSE_S:
+            raise _ClosedBySshdError(endpoint.alias, f"sshd at {endpoint.destination} closes connections at once", _HINT_MAX_STARTUPS) from error
+        raise UnreachableError(endpoint.alias, f"no SSH login at {endpoint.destination}: {error}", _HINT_HOST_UP) from error
 
 
-def not_through(end: Endpoint, error: ChannelException) -> UnreachableError:
+def jump_host_error(endpoint: Endpoint, error: ChannelException) -> UnreachableError:
     """Return what to say of a jump host that makes no connection to the host behind it."""
-    gate = end.jump.alias if end.jump else "its jump host"
-    hint = f"from {gate}: does the name lead there, is the host up, may {gate} reach that port?"
+    jump_host = endpoint.jump.alias if endpoint.jump else "its jump host"
+    hint = f"from {jump_host}: does the name lead there, is the host up, may {jump_host} reach that port?"
     if error.code == paramiko.common.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
-        hint = f"the sshd of {gate} forbids it: AllowTcpForwarding and PermitOpen in its sshd_config"
-    return UnreachableError(end.alias, f"{gate} makes no connection to {end.host_name}:{end.port}: {error.text}", hint)
+        hint = f"the sshd of {jump_host} forbids it: AllowTcpForwarding and PermitOpen in its sshd_config"
+    return UnreachableError(endpoint.alias, f"{jump_host} makes no connection to {endpoint.host_name}:{endpoint.port}: {error.text}", hint)
 
 
 def _is_open(client: paramiko.SSHClient) -> bool:
@@ -189,45 +189,45 @@ def _is_open(client: paramiko.SSHClient) -> bool:
     return transport is not None and transport.is_active() and transport.get_remote_server_key() is not None
 
 
-def _not_trusted(end: Endpoint, key: paramiko.PKey) -> HostKeyError:
+def _untrusted_key_error(endpoint: Endpoint, key: paramiko.PKey) -> HostKeyError:
     """Return the error of a host whose key is not among the trusted ones, by what known_hosts files say of it."""
-    shown, where = f"{key.get_name()} {fingerprint(key)}", f"{end.host_name}:{end.port}"
-    said = standing(end.known_hosts, end.key_name, end.port, key)
-    if said == "revoked":
+    offered_key, address = f"{key.get_name()} {fingerprint(key)}", f"{endpoint.host_name}:{endpoint.port}"
+    status = untrusted_key_status(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port, key)
+    if status == "revoked":
         hint = "whoever has that key is not to be trusted; a new key of the host: loadbook hosts trust --replace"
-        return HostKeyError(end.alias, f"{where} shows a key that is REVOKED in known_hosts: {shown}", hint)
-    by = ", and certificates (@cert-authority) cannot be checked here" if said == "authority" else ""
-    return HostKeyError(end.alias, f"{where} shows a key that is not trusted: {shown}{by}", _TRUST)
+        return HostKeyError(endpoint.alias, f"{address} shows a key that is REVOKED in known_hosts: {offered_key}", hint)
+    note = ", and certificates (@cert-authority) cannot be checked here" if status == "authority" else ""
+    return HostKeyError(endpoint.alias, f"{address} shows a key that is not trusted: {offered_key}{note}", _HINT_TRUST)
 
 
-_TRUST = "compare the fingerprint with the host's own, then: loadbook hosts trust [--hosts FILE]"
+_HINT_TRUST = "compare the fingerprint with the host's own, then: loadbook hosts trust [--hosts FILE]"
 
 
 @contextmanager
-def talk_errors(alias: str, doing: str) -> Iterator[None]:
+def map_ssh_errors(alias: str, action: str) -> Iterator[None]:
     """Turn what Paramiko raises on an open connection into LostError, HostTimeoutError or HostError."""
     try:
         yield
-    except (HostError, NoRoomError):  # the full disk is ours
+    except (HostError, DiskFullError):  # the full disk is ours
         raise
     except FileNotFoundError as error:
-        raise HostError(alias, f"{doing}: there is no such file") from error
+        raise HostError(alias, f"{action}: there is no such file") from error
     except TimeoutError as error:
-        raise HostTimeoutError(alias, f"{doing}: no answer within {ANSWER_S:g} s") from error
+        raise HostTimeoutError(alias, f"{action}: no answer within {RESPONSE_TIMEOUT_S:g} s") from error
     except paramiko.ChannelException as error:
         hint = "loadbook needs 4 sessions at once: is MaxSessions in that host's sshd_config smaller?"
-        raise HostError(alias, f"{doing}: {error}", hint) from error
+        raise HostError(alias, f"{action}: {error}", hint) from error
     except (SSHException, EOFError) as error:
-        raise LostError(alias, f"{doing}: the connection was lost ({error or 'end of file'})") from error
+        raise LostError(alias, f"{action}: the connection was lost ({error or 'end of file'})") from error
     except PermissionError as error:
-        raise HostError(alias, f"{doing}: permission denied") from error
+        raise HostError(alias, f"{action}: permission denied") from error
     except OSError as error:
-        if isinstance(error, ConnectionError) or error.errno in _GONE or str(error) == "Socket is closed":
-            raise LostError(alias, f"{doing}: the connection was lost ({error})") from error
-        raise HostError(alias, f"{doing}: {error}", "is a disk full? (sftp says only 'Failure')") from error
+        if isinstance(error, ConnectionError) or error.errno in _CONNECTION_LOST_ERRNOS or str(error) == "Socket is closed":
+            raise LostError(alias, f"{action}: the connection was lost ({error})") from error
+        raise HostError(alias, f"{action}: {error}", "is a disk full? (sftp says only 'Failure')") from error
 
 
-_GONE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF, errno.ENOTCONN)
+_CONNECTION_LOST_ERRNOS = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF, errno.ENOTCONN)
 
 
 class Watchdog(threading.Thread):
@@ -245,9 +245,9 @@ class Watchdog(threading.Thread):
         while self._transport.is_active():
             answered = threading.Event()
             threading.Thread(target=self._probe, args=(answered,), daemon=True).start()
-            if not answered.wait(PROBE_DEADLINE_S):
+            if not answered.wait(KEEPALIVE_TIMEOUT_S):
                 break
-            self._transport.join(PROBE_EVERY_S)
+            self._transport.join(KEEPALIVE_INTERVAL_S)
         with suppress(SSHException, OSError, EOFError):  # its jump host may have gone at the same time
             self._transport.close()
 

@@ -11,8 +11,8 @@ from loadbook.hosts.shell import cpu_list
 Fact = dict[str, str | float | int | None]
 
 # facts whose change is only shown, and those that may vary a little; every other one must stay as it is
-INFO = frozenset({"cpu_mhz", "memory_available_b", "load_1min"})
-TOLERANCE = frozenset({"memory_total_b", "swap_total_b"})
+INFO_FACTS = frozenset({"cpu_mhz", "memory_available_b", "load_1min"})
+TOLERANCE_FACTS = frozenset({"memory_total_b", "swap_total_b"})
 
 SYSCTLS = (
     "net/core/somaxconn", "net/core/netdev_max_backlog", "net/core/rmem_max", "net/core/wmem_max",
@@ -23,56 +23,56 @@ SYSCTLS = (
     "net/ipv4/tcp_slow_start_after_idle", "net/ipv4/tcp_fastopen", "net/ipv4/tcp_keepalive_time",
     "net/netfilter/nf_conntrack_max", "vm/swappiness", "fs/file-max", "fs/nr_open", "kernel/pid_max",
 )  # fmt: skip
-_PLAIN = (
+_FACT_NAMES = (
     "kernel", "arch", "os", "cpu_model", "cpu_mhz", "virtual", "cpus_online", "cpus_allowed", "cpu_governor",
     "cpu_no_turbo", "cpu_smt", "clock_source", "transparent_hugepage", "memory_total", "memory_available",
     "swap_total", "boot_id", "machine", "load", "nofile_soft", "nofile_hard",
 )  # fmt: skip
 
 
-def facts(host: Host) -> dict[str, Fact]:
+def gather_facts(host: Host) -> dict[str, Fact]:
     """Ask a host for all facts in one round trip: name -> {"value", "kind"}; what it cannot tell is None.
 
     Kind "identity" must match between trials that are compared, "tolerance" nearly so, "info" is only shown.
     """
     text = files("loadbook.hosts").joinpath("facts.sh").read_text(encoding="utf-8")
-    return read(host.script(text, SYSCTLS, timeout_s=15, check=True).stdout)
+    return parse_facts(host.script(text, SYSCTLS, timeout_s=15, check=True).stdout)
 
 
-def read(answer: bytes) -> dict[str, Fact]:
+def parse_facts(output: bytes) -> dict[str, Fact]:
     """Turn what facts.sh printed into facts."""
-    pairs = (line.split("\t", 1) for line in answer.decode("utf-8", "replace").splitlines() if "\t" in line)
+    pairs = (line.split("\t", 1) for line in output.decode("utf-8", "replace").splitlines() if "\t" in line)
     raw = dict(pairs)
-    found = dict(_fact(name, raw.get(name)) for name in (*_PLAIN, *SYSCTLS))
+    parsed = dict(_finish_fact(name, raw.get(name)) for name in (*_FACT_NAMES, *SYSCTLS))
     online = raw.get("cpus_online")
-    found["cores"] = {"value": len(cpu_list(online)) if online else None, "kind": "identity"}
-    return found
+    parsed["cores"] = {"value": len(cpu_list(online)) if online else None, "kind": "identity"}
+    return parsed
 
 
-def _fact(name: str, text: str | None) -> tuple[str, Fact]:
+def _finish_fact(name: str, text: str | None) -> tuple[str, Fact]:
     """Give a fact its final name, unit and type."""
     value: str | float | int | None = " ".join(text.split()) if text else None
     if name in SYSCTLS:
         name = name.replace("/", ".")
     elif name in ("memory_total", "memory_available", "swap_total"):
-        name, value = f"{name}_b", _kilobytes(value)
+        name, value = f"{name}_b", _kilobytes_to_bytes(value)
     elif name == "load":
         name, value = "load_1min", value and str(value).split()[0]
     elif name == "machine":
         value = value and str(value)[:16]
     elif name == "transparent_hugepage":
         value = value and re.sub(r".*\[(\w+)\].*", r"\1", str(value))
-    kind = "info" if name in INFO else "tolerance" if name in TOLERANCE else "identity"
+    kind = "info" if name in INFO_FACTS else "tolerance" if name in TOLERANCE_FACTS else "identity"
     text_only = name in ("boot_id", "machine", "kernel", "cpus_online", "cpus_allowed")
-    return name, {"value": value if text_only else _number(value), "kind": kind}
+    return name, {"value": value if text_only else _to_number(value), "kind": kind}
 
 
-def _kilobytes(value: str | float | None) -> int | None:
+def _kilobytes_to_bytes(value: str | float | None) -> int | None:
     found = re.fullmatch(r"(\d+) kB", str(value))
     return int(found[1]) * 1024 if found else None
 
 
-def _number(value: str | float | None) -> str | float | int | None:
+def _to_number(value: str | float | None) -> str | float | int | None:
     if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
         return int(value)
     if isinstance(value, str) and re.fullmatch(r"-?\d+\.\d+", value):

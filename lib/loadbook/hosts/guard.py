@@ -2,7 +2,7 @@
 
 A job on the host (guard.sh) changes everything, reads it back, and puts it back when it ends (`hosts.undo`): because
 it is stopped, because its lease is over, or because we died. It needs root there, as a rule, and iproute2 for addresses
-and the network; only what `may` of the hosts file allows is changed (`not_allowed`).
+and the network; only what `may` of the hosts file allows is changed (`permission_problem`).
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from dataclasses import dataclass, field
 from loadbook.core.errors import HostError, UsageError
 from loadbook.hosts import undo
 from loadbook.hosts.host import Host, Job
-from loadbook.hosts.inventory import Permit
-from loadbook.hosts.jobs import folder
+from loadbook.hosts.inventory import Permission
+from loadbook.hosts.jobs import job_folder
 
-READY_S = 10.0
-MIN_QUOTA = 0.05  # CPUs; a thousandth of a second in each period
-ALLOW = "allow it in the hosts file: may = [{}]; the namespace lab allows it (as root: loadbook lab up --kind netns)"
+CHANGES_TIMEOUT_S = 10.0
+MIN_QUOTA_CPUS = 0.05  # CPUs; a thousandth of a second in each period
+PERMISSION_HINT = "allow it in the hosts file: may = [{}]; the namespace lab allows it (as root: loadbook lab up --kind netns)"
 _SYSCTL = re.compile(r"[a-z0-9_]+(\.[A-Za-z0-9_-]+)+")
 _VALUE = re.compile(r"[A-Za-z0-9_.:,+-]+([ \t]+[A-Za-z0-9_.:,+-]+)*")
 _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TABLE = re.compile(r"[a-z]+ [a-z][a-z0-9-]*")
-NETEM = ": loadbook asks whether the kernel can delay packets\nexec unshare -n tc qdisc add dev lo root netem delay 1ms"
+NETEM_SCRIPT = ": loadbook asks whether the kernel can delay packets\nexec unshare -n tc qdisc add dev lo root netem delay 1ms"
 
 
 @dataclass(frozen=True)
-class Changes:
+class HostChanges:
     """What one trial changes of one host.
 
     Parameters
     ----------
-    delay_ms : milliseconds added to every packet on the way to `toward`.
-    loss : share of the packets to `toward` that are lost.
-    rate_mbit : megabits per second that may go to `toward`; None: as many as do.
-    toward : the address that delay, loss and rate count for; "": everybody, on the interface of the host's own address.
-    quotas : name (a role) -> CPUs' worth of time that the processes get together which join it (`door`).
-    accepts : IPv4 addresses of others whose packets the host takes for its own, without telling the network so.
+    delay_ms : milliseconds added to every packet on the way to `destination`.
+    loss : share of the packets to `destination` that are lost.
+    rate_mbit : megabits per second that may go to `destination`; None: as many as do.
+    destination : the address that delay, loss and rate count for; "": everybody, on the interface of the host's own address.
+    quotas : name (a role) -> CPUs' worth of time that the processes get together which join it (`cgroup_file`).
+    accepted_addresses : IPv4 addresses of others whose packets the host takes for its own, without telling the network so.
     tables : tables of packet rules ("ip name") that a service makes, deleted when it was killed before it could.
     """
 
@@ -47,88 +47,88 @@ class Changes:
     delay_ms: float = 0.0
     loss: float = 0.0
     rate_mbit: float | None = None
-    toward: str = ""
+    destination: str = ""
     quotas: Mapping[str, float] = field(default_factory=dict)
-    accepts: tuple[str, ...] = ()
+    accepted_addresses: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
 
-    def __or__(self, other: Changes) -> Changes:
+    def __or__(self, other: HostChanges) -> HostChanges:
         """Return both together; where they differ, `other` has its way."""
-        return Changes(
+        return HostChanges(
             {**self.sysctls, **other.sysctls},
             other.delay_ms or self.delay_ms,
             other.loss or self.loss,
             other.rate_mbit or self.rate_mbit,
-            other.toward or self.toward,
+            other.destination or self.destination,
             {**self.quotas, **other.quotas},
-            tuple(dict.fromkeys((*self.accepts, *other.accepts))),
+            tuple(dict.fromkeys((*self.accepted_addresses, *other.accepted_addresses))),
             tuple(dict.fromkeys((*self.tables, *other.tables))),
         )
 
-    def said(self) -> dict[str, str | float]:
+    def to_record(self) -> dict[str, str | float]:
         """Return what is changed, for the trial's record."""
         network = {"delay_ms": self.delay_ms, "loss": self.loss, "rate_mbit": self.rate_mbit or 0.0}
         quotas = {f"cpu_quota of {name}": cpus for name, cpus in self.quotas.items()}
-        accepts = {"accepts": " ".join(self.accepts)} if self.accepts else {}
-        own: dict[str, str | float] = {name: str(value) for name, value in self.sysctls.items()}
-        return own | {name: value for name, value in network.items() if value} | quotas | accepts
+        accepts = {"accepts": " ".join(self.accepted_addresses)} if self.accepted_addresses else {}
+        record: dict[str, str | float] = {name: str(value) for name, value in self.sysctls.items()}
+        return record | {name: value for name, value in network.items() if value} | quotas | accepts
 
-    def permits(self) -> list[Permit]:
+    def required_permissions(self) -> list[Permission]:
         """Return what the hosts file must allow for these changes."""
-        wanted: dict[Permit, object] = {
+        needed: dict[Permission, object] = {
             "sysctl": self.sysctls,
             "tc": self.delay_ms or self.loss or self.rate_mbit,
             "cgroup": self.quotas,
-            "nft": self.accepts or self.tables,
+            "nft": self.accepted_addresses or self.tables,
         }
-        return [permit for permit, value in wanted.items() if value]
+        return [permission for permission, value in needed.items() if value]
 
-    def lines(self) -> list[str]:
+    def script_lines(self) -> list[str]:
         """Return the changes as guard.sh reads them; UsageError for a value that is none."""
         sysctls = [
-            f"sysctl {_checked(_SYSCTL, name, 'sysctl')} {_checked(_VALUE, str(value), name)}"
+            f"sysctl {_validated(_SYSCTL, name, 'sysctl')} {_validated(_VALUE, str(value), name)}"
             for name, value in self.sysctls.items()
         ]
-        accepts = [f"accept {_checked(_ADDRESS, address, 'address')}" for address in self.accepts]
-        quotas = [f"quota {_checked(_NAME, name, 'quota')} {_percent(cpus)}" for name, cpus in self.quotas.items()]
-        tables = [f"table {_checked(_TABLE, table, 'table')}" for table in self.tables]
-        return sysctls + self._network() + accepts + quotas + tables
+        accepts = [f"accept {_validated(_ADDRESS, address, 'address')}" for address in self.accepted_addresses]
+        quotas = [f"quota {_validated(_NAME, name, 'quota')} {_quota_percent(cpus)}" for name, cpus in self.quotas.items()]
+        tables = [f"table {_validated(_TABLE, table, 'table')}" for table in self.tables]
+        return sysctls + self._network_lines() + accepts + quotas + tables
 
-    def _network(self) -> list[str]:
-        if "tc" not in self.permits():
+    def _network_lines(self) -> list[str]:
+        if "tc" not in self.required_permissions():
             return []
-        to = _checked(_ADDRESS, self.toward, "address") if self.toward else "all"
+        to = _validated(_ADDRESS, self.destination, "address") if self.destination else "all"
         return [f"path {to} {round(self.delay_ms * 1000)} {self.loss * 100:g} {round((self.rate_mbit or 0) * 1000)}"]
 
 
-def _checked(pattern: re.Pattern[str], text: str, what: str) -> str:
+def _validated(pattern: re.Pattern[str], text: str, kind: str) -> str:
     if not pattern.fullmatch(text):
-        raise UsageError(f"{what}: {text!r} is not a value that loadbook would set")
+        raise UsageError(f"{kind}: {text!r} is not a value that loadbook would set")
     return text
 
 
-def _percent(cpus: float) -> int:
-    if cpus < MIN_QUOTA:
-        raise UsageError(f"a quota of {cpus:g} CPUs is too little: at least {MIN_QUOTA:g}")
+def _quota_percent(cpus: float) -> int:
+    if cpus < MIN_QUOTA_CPUS:
+        raise UsageError(f"a quota of {cpus:g} CPUs is too little: at least {MIN_QUOTA_CPUS:g}")
     return round(cpus * 100)
 
 
-def not_allowed(alias: str, may: Sequence[Permit], permits: Sequence[Permit], why: str) -> str | None:
-    """Return in words what `why` (a service, a treatment) needs and the hosts file does not allow, None for nothing."""
-    lacking = [permit for permit in permits if permit not in may]
-    if not lacking:
+def permission_problem(alias: str, allowed: Sequence[Permission], required: Sequence[Permission], subject: str) -> str | None:
+    """Return in words what `subject` (a service, a treatment) needs and the hosts file does not allow, None for nothing."""
+    missing = [permission for permission in required if permission not in allowed]
+    if not missing:
         return None
-    known = ", ".join(f'"{permit}"' for permit in [*may, *lacking])
-    said = f"host {alias}: {why}: needs {', '.join(lacking)}, which the hosts file does not allow"
-    return f"{said} ({ALLOW.format(known)})"
+    all_permissions = ", ".join(f'"{permission}"' for permission in [*allowed, *missing])
+    problem = f"host {alias}: {subject}: needs {', '.join(missing)}, which the hosts file does not allow"
+    return f"{problem} ({PERMISSION_HINT.format(all_permissions)})"
 
 
 def has_netem(host: Host) -> bool:
     """Tell whether the host's kernel can delay packets, and lets us; tried in a namespace that is gone at once."""
-    return host.script(NETEM, timeout_s=READY_S).rc == 0
+    return host.script(NETEM_SCRIPT, timeout_s=CHANGES_TIMEOUT_S).rc == 0
 
 
-def set_up(host: Host, name: str, changes: Changes, lease_s: float) -> None:
+def apply_changes(host: Host, name: str, changes: HostChanges, lease_s: float) -> None:
     """Change a host until the job `name` ends; stop it to put everything back.
 
     Raises
@@ -136,29 +136,29 @@ def set_up(host: Host, name: str, changes: Changes, lease_s: float) -> None:
     HostError : what was refused, and why; nothing is left changed. NotRestoredError : something is, after all.
     UsageError : a value that is none.
     """
-    host.start(job(name, changes, lease_s, host.address))
-    refused = undo.outcome(host, name, READY_S)
-    if refused is not None:
-        undo.end(host, name)
-        raise HostError(host.alias, f"refuses a change: {refused}", _hint(refused))
+    host.start(changes_job(name, changes, lease_s, host.address))
+    refusal = undo.wait_for_changes(host, name, CHANGES_TIMEOUT_S)
+    if refusal is not None:
+        undo.end_job(host, name)
+        raise HostError(host.alias, f"refuses a change: {refusal}", _refusal_hint(refusal))
 
 
-def job(name: str, changes: Changes, lease_s: float, own: str) -> Job:
+def changes_job(name: str, changes: HostChanges, lease_s: float, own_address: str) -> Job:
     """Return the job that makes the changes and puts everything back when it ends; UsageError for a value.
 
-    `own` is the address that others know the host by.
+    `own_address` is the address that others know the host by.
     """
-    return undo.job(name, ("guard", _checked(_ADDRESS, own, "address"), *changes.lines()), lease_s)
+    return undo.rollback_job(name, ("guard", _validated(_ADDRESS, own_address, "address"), *changes.script_lines()), lease_s)
 
 
-def door(name: str, quota: str) -> str:
+def cgroup_file(name: str, quota: str) -> str:
     """Return the file, below the work folder, that says which file takes a process into a quota of guard `name`."""
-    return f"{folder(name)}/cgroup-{quota}"
+    return f"{job_folder(name)}/cgroup-{quota}"
 
 
-def _hint(words: str) -> str | None:
-    if "netem" in words:
+def _refusal_hint(refusal: str) -> str | None:
+    if "netem" in refusal:
         return (
             "its kernel has no netem: take a delay of the driver, which loadbook can make in userspace, or another host"
         )
-    return "this takes root on that host" if "denied" in words or "not permitted" in words else None
+    return "this takes root on that host" if "denied" in refusal or "not permitted" in refusal else None

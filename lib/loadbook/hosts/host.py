@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from paramiko import Channel
 
 
-class Completed(NamedTuple):
+class CommandResult(NamedTuple):
     """A control command that ended: exit code (128 + n for signal n) and its capped output."""
 
     rc: int
@@ -24,7 +24,7 @@ class Completed(NamedTuple):
     stderr: bytes
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """An HTTP response as seen from the host."""
 
     status: int
@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Clock(NamedTuple):
+class ClockOffset(NamedTuple):
     """Host clock minus ours and the round trip of the best probe, seconds."""
 
     offset_s: float
@@ -51,8 +51,8 @@ class Job:
         file ``rc`` is written last (the last step's code) and means: everything beside it is complete.
     lease_s : seconds after which the host itself ends the whole group, whatever became of us.
     files : put beside the steps first (relative names).
-    last_at : the last step does not begin before this instant (epoch seconds, the host's clock); None: at once.
-    ends_with_us : end the group as soon as our control connection to the host is closed from our side or we die.
+    last_step_at : the last step does not begin before this instant (epoch seconds, the host's clock); None: at once.
+    ends_with_session : end the group as soon as our control connection to the host is closed from our side or we die.
     """
 
     name: str
@@ -60,8 +60,8 @@ class Job:
     lease_s: float
     files: Mapping[str, bytes] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
-    ends_with_us: bool = True
-    last_at: float | None = None
+    ends_with_session: bool = True
+    last_step_at: float | None = None
 
 
 class JobState(NamedTuple):
@@ -99,7 +99,7 @@ class Host(Protocol):
         """Drop the connection at once, from any thread; jobs that end with us end when the host notices."""
         ...
 
-    def scene(self, planned: PlannedTrial | None) -> None:
+    def set_trial(self, planned: PlannedTrial | None) -> None:
         """Say which trial the calls that follow belong to; None: to the run as a whole."""
         ...
 
@@ -107,11 +107,11 @@ class Host(Protocol):
         """Return a word that marks what we put on the host as `name`, unlike any before; a replay has the recorded."""
         ...
 
-    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> Completed:
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
         """Run a short control command; with `check`, a code other than 0 raises CommandError."""
         ...
 
-    def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> Completed:
+    def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
         """Run a POSIX-sh script of ours with `args` as $1...; for several commands in one round trip."""
         ...
 
@@ -157,7 +157,7 @@ class Host(Protocol):
         """End a job's whole process group: TERM, `grace_s`, KILL; a job that has ended is fine."""
         ...
 
-    def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> Answer:
+    def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
         """Ask a web server once, through the host's own network (an SSH channel), needing nothing installed there."""
         ...
 
@@ -165,10 +165,10 @@ class Host(Protocol):
         """Open a TCP connection from the host to one of its own ports; it stays open until it is closed."""
         ...
 
-    def kept(self, name: str) -> bytes:
+    def recorded_file(self, name: str) -> bytes:
         """Return a file of the trial that is played back; nothing where something really happens, or it has none."""
         ...
 
-    def clock(self, probes: int = 10) -> Clock:
+    def clock(self, probes: int = 10) -> ClockOffset:
         """Measure the host's clock against ours: the probe with the shortest round trip."""
         ...

@@ -17,25 +17,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from loadbook.core.errors import HostError
-from loadbook.core.units import seconds
+from loadbook.core.units import format_duration
 from loadbook.hosts.shell import sh_join
 
 # one place that every user of a machine finds; each user's work folder is another
-LOCK = "/tmp/loadbook-host.lock"  # noqa: S108
-_ODD = re.compile(r"[^A-Za-z0-9@._-]")
+DEFAULT_LOCK_FILE = "/tmp/loadbook-host.lock"  # noqa: S108
+_UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9@._-]")
 
 
-def this_place() -> str:
+def pid_namespace_id() -> str:
     """Return a word for the processes that we can see: two sittings that share it can tell whether the other lives."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     try:
-        seen = boot.read_text() + str(Path("/proc/self/ns/pid").readlink())
+        identity = boot.read_text() + str(Path("/proc/self/ns/pid").readlink())
     except OSError:
-        seen = secrets.token_hex()
-    return hashlib.sha256(seen.encode()).hexdigest()[:8]
+        identity = secrets.token_hex()
+    return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 
-def born(pid: int) -> str:
+def process_start_ticks(pid: int) -> str:
     """Return when a process began, in ticks since the boot; "" if it is gone."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -45,7 +45,7 @@ def born(pid: int) -> str:
 
 
 @dataclass(frozen=True)
-class Claim:
+class LockRequest:
     """What a sitting says of itself on each of its hosts; two aliases of one machine share it, and so the lock.
 
     Parameters
@@ -56,58 +56,58 @@ class Claim:
 
     study: str
     run: str
-    lock: str = LOCK
-    evict: str = ""
+    lock_file: str = DEFAULT_LOCK_FILE
+    evict_id: str = ""
     id: str = field(default_factory=lambda: secrets.token_hex(4))
     since_s: float = field(default_factory=time.monotonic)
 
-    def on(self, lock: str | None) -> Claim:
+    def with_lock_file(self, lock: str | None) -> LockRequest:
         """Return the claim on a host with this lock file."""
-        return replace(self, lock=lock or LOCK)
+        return replace(self, lock_file=lock or DEFAULT_LOCK_FILE)
 
-    def words(self) -> list[str]:
+    def script_args(self) -> list[str]:
         """Return the lock and what `take` of lock.sh is told: id, who, process, place, study, run, seconds so far."""
-        who = f"{getpass.getuser()}@{socket.gethostname()}"
-        place = f"{this_place()}:{born(os.getpid())}"
-        known = [self.id, who, str(os.getpid()), place, self.study, self.run]
+        user = f"{getpass.getuser()}@{socket.gethostname()}"
+        process_identity = f"{pid_namespace_id()}:{process_start_ticks(os.getpid())}"
+        args = [self.id, user, str(os.getpid()), process_identity, self.study, self.run]
         held_s = str(int(time.monotonic() - self.since_s))
-        return [self.lock, *(_ODD.sub("_", word)[:100] if word != place else word for word in known), held_s]
+        return [self.lock_file, *(_UNSAFE_CHARACTERS.sub("_", word)[:100] if word != process_identity else word for word in args), held_s]
 
 
-class Owner(NamedTuple):
+class LockOwner(NamedTuple):
     """Who holds a machine, and for how long already (seconds)."""
 
     age_s: float
     ending: bool
     id: str
-    who: str
+    user: str
     pid: int
-    place: str
+    process_identity: str
     study: str
     run: str
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Return who it is, which study, and how long."""
-        doing = f"run {self.run} of {self.study}"
-        return f"{self.who} (process {self.pid}), {doing}, for {seconds(max(0.0, self.age_s))}"
+        purpose = f"run {self.run} of {self.study}"
+        return f"{self.user} (process {self.pid}), {purpose}, for {format_duration(max(0.0, self.age_s))}"
 
     @property
     def is_dead(self) -> bool:
         """Tell whether it was a process here and is no more; of one elsewhere we cannot know."""
-        place, _, began = self.place.partition(":")
-        return place == this_place() and born(self.pid) != began
+        namespace_id, _, start_time = self.process_identity.partition(":")
+        return namespace_id == pid_namespace_id() and process_start_ticks(self.pid) != start_time
 
 
-def owners_in(answer: bytes) -> list[Owner]:
+def parse_owners(output: bytes) -> list[LockOwner]:
     """Return the owners that `job.sh owners` told of, one for each of their hosts on the machine."""
-    found = []
-    for line in answer.decode("utf-8", "replace").splitlines():
+    owners = []
+    for line in output.decode("utf-8", "replace").splitlines():
         fields = line.split()
         if len(fields) == 8 and fields[0].lstrip("-").isdigit() and fields[4].isdigit():
-            age, state, owner, who, pid, place, study, run = fields
-            found.append(Owner(float(age), state == "ending", owner, who, int(pid), place, study, run))
-    return found
+            age, status, owner, user, pid, process_identity, study, run = fields
+            owners.append(LockOwner(float(age), status == "ending", owner, user, int(pid), process_identity, study, run))
+    return owners
 
 
 class InUseError(HostError):
@@ -115,20 +115,20 @@ class InUseError(HostError):
 
     transient = True
 
-    def __init__(self, host: str, owner: Owner) -> None:
+    def __init__(self, host: str, owner: LockOwner) -> None:
         hint = f"wait for its end (loadbook run --wait), or end it: loadbook run --break-lock {owner.id}"
-        super().__init__(host, f"in use by {owner.said}", hint)
+        super().__init__(host, f"in use by {owner.description}", hint)
         self.owner = owner
 
 
-def refusal(alias: str, answer: str) -> HostError:
+def lock_error(alias: str, output: str) -> HostError:
     """Return the error that `job.sh watch` told of when it could not take the lock."""
-    word, _, rest = answer.strip().partition(" ")
-    if word == "busy" and (owners := owners_in(rest.encode())):
+    status, _, rest = output.strip().partition(" ")
+    if status == "busy" and (owners := parse_owners(rest.encode())):
         return InUseError(alias, owners[0])
-    return HostError(alias, f"its lock cannot be taken: {rest or answer}", "set `lock` for this host in the hosts file")
+    return HostError(alias, f"its lock cannot be taken: {rest or output}", "set `lock` for this host in the hosts file")
 
 
-def ask_text(script: str, verb: str, *words: str) -> str:
+def lock_command(script: str, verb: str, *args: str) -> str:
     """Return shell text that asks a host's job.sh about a lock: `owners` LOCK, or `evict` LOCK ID."""
-    return sh_join(["/bin/sh", script, verb, *words])
+    return sh_join(["/bin/sh", script, verb, *args])

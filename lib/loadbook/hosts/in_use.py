@@ -7,32 +7,32 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loadbook.core.errors import UsageError
-from loadbook.hosts.host_lock import Owner, owners_in
-from loadbook.hosts.jobs import launcher
+from loadbook.hosts.host_lock import LockOwner, parse_owners
+from loadbook.hosts.jobs import launcher_script
 from loadbook.hosts.sshd import Sshd
 
-LOOK_S = 20.0
+OWNERS_TIMEOUT_S = 20.0
 
 
-def lock_at(workdir: Path) -> Path:
+def lab_lock_file(workdir: Path) -> Path:
     """Return the lock of a lab's host: its own, since labs that do not know of each other share the machine."""
     return workdir / "host.lock"
 
 
-def owners_at(workdir: Path) -> list[Owner]:
+def lab_lock_owners(workdir: Path) -> list[LockOwner]:
     """Return who holds the host of a lab that has this work folder."""
     if not workdir.is_dir():
         return []
-    words = ["/bin/sh", "-c", launcher()[1].decode(), "job.sh", "owners", str(lock_at(workdir))]
+    command = ["/bin/sh", "-c", launcher_script()[1].decode(), "job.sh", "owners", str(lab_lock_file(workdir))]
     done = subprocess.run(
-        words, cwd=workdir, stdin=subprocess.DEVNULL, capture_output=True, timeout=LOOK_S, check=False
+        command, cwd=workdir, stdin=subprocess.DEVNULL, capture_output=True, timeout=OWNERS_TIMEOUT_S, check=False
     )
-    return owners_in(done.stdout)
+    return parse_owners(done.stdout)
 
 
-def must_be_idle(servers: Sequence[Sshd]) -> None:
+def check_idle(servers: Sequence[Sshd]) -> None:
     """Raise UsageError when a run is under way on one of these hosts, which are to be ended."""
     for server in servers:
-        if owners := owners_at(server.workdir):
-            said = f"host {server.alias} of the lab is in use by {owners[0].said}"
-            raise UsageError(f"{said}, and would have to be changed", "wait for its end, or end it: loadbook lab down")
+        if owners := lab_lock_owners(server.workdir):
+            problem = f"host {server.alias} of the lab is in use by {owners[0].description}"
+            raise UsageError(f"{problem}, and would have to be changed", "wait for its end, or end it: loadbook lab down")

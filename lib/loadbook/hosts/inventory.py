@@ -13,22 +13,22 @@ from loadbook.core.errors import StudyError, UsageError
 from loadbook.core.toml import read_toml
 from loadbook.design import problems
 from loadbook.design.role import HostPort
-from loadbook.records.layout import NAME
+from loadbook.records.layout import NAME_PATTERN
 
-Alias = Annotated[str, Field(pattern="^" + NAME.pattern.replace(r"\Z", "$"))]
+Alias = Annotated[str, Field(pattern="^" + NAME_PATTERN.pattern.replace(r"\Z", "$"))]
 # `Match exec` and ProxyCommand of ~/.ssh/config put the name of a host and its user into a command line
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}$")]
 UserName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}$")]
-Folder = Annotated[str, AfterValidator(lambda value: _plain_folder(value))]
+Folder = Annotated[str, AfterValidator(lambda value: _check_folder(value))]
 Port = Annotated[int, Field(ge=0, lt=65536)]
-Permit = Literal["sysctl", "tc", "cgroup", "nft", "system"]
-PERMITS: tuple[Permit, ...] = get_args(Permit)
+Permission = Literal["sysctl", "tc", "cgroup", "nft", "system"]
+PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 
 
-def _plain_folder(value: str) -> str:
+def _check_folder(value: str) -> str:
     """Return a folder that may stand in scripts and in configurations of services."""
-    odd = not value.isprintable() or set(value) & set("\"'\\;{}$#`|&<>*?!")
-    if odd or not value.startswith("/") or ".." in value.split("/"):
+    unsafe = not value.isprintable() or set(value) & set("\"'\\;{}$#`|&<>*?!")
+    if unsafe or not value.startswith("/") or ".." in value.split("/"):
         raise ValueError("must be an absolute folder without quotes, signs of a shell and '..'")
     return value
 
@@ -73,7 +73,7 @@ class HostEntry(BaseModel):
     identity_file: str | None = None
     service_port: Annotated[int, Field(gt=0, lt=65536)] = 18080
     cpus: tuple[int, ...] | None = None
-    may: tuple[Permit, ...] = ()
+    may: tuple[Permission, ...] = ()
     price_per_month: Annotated[float, Field(gt=0)] | None = None
     munin_port: Port = 4949
     exporter_port: Port = 9100
@@ -105,7 +105,7 @@ class HostsFile(BaseModel):
     external_prices: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     hosts: dict[Alias, HostEntry]
 
-    def prices(self) -> dict[str, Any]:
+    def price_record(self) -> dict[str, Any]:
         """Return what run.json says of prices: the currency, and those a month by host and by external role."""
         hosts = {alias: entry.price_per_month for alias, entry in self.hosts.items() if entry.price_per_month}
         return {"currency": self.currency, "hosts": hosts, "external": self.external_prices}
@@ -115,7 +115,7 @@ class HostsFile(BaseModel):
         return [alias for alias, entry in self.hosts.items() if role in entry.roles]
 
 
-def entry_text(alias: str, values: Mapping[str, Any]) -> str:
+def format_entry(alias: str, values: Mapping[str, Any]) -> str:
     """Return one host of a hosts file as TOML."""
     lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
     return "\n".join([f"[hosts.{json.dumps(alias)}]", *lines, ""])
@@ -133,4 +133,4 @@ def read_hosts(path: Path) -> HostsFile:
     try:
         return HostsFile.model_validate(raw)
     except ValidationError as error:
-        raise StudyError(str(path), problems.of_validation(error, HostsFile)) from error
+        raise StudyError(str(path), problems.validation_problems(error, HostsFile)) from error

@@ -12,50 +12,50 @@ from typing import Any
 
 from loadbook.core.errors import HostError
 
-CONTROL_S = 20.0
-NETNS = Path("/run/netns")
+IP_TIMEOUT_S = 20.0
+NETNS_FOLDER = Path("/run/netns")
 
 
-def ip(*words: str, namespace: str | None = None, text: Sequence[str] = ()) -> bytes:
-    """Run iproute2's ip, with `text` as its input; HostError has its own words."""
-    where = ("-n", namespace) if namespace else ()
-    data = "".join(f"{line}\n" for line in text).encode()
-    done = subprocess.run(["ip", *where, *words], input=data, capture_output=True, timeout=CONTROL_S, check=False)
+def ip(*args: str, namespace: str | None = None, batch: Sequence[str] = ()) -> bytes:
+    """Run iproute2's ip, with `batch` as its input; HostError has its own words."""
+    namespace_args = ("-n", namespace) if namespace else ()
+    stdin = "".join(f"{line}\n" for line in batch).encode()
+    done = subprocess.run(["ip", *namespace_args, *args], input=stdin, capture_output=True, timeout=IP_TIMEOUT_S, check=False)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        shown = "; ".join(text) or " ".join(words)
-        raise HostError("lab", f"ip {' '.join(where)} {shown}: {said}", "loadbook lab down, then try again")
+        error = done.stderr.decode(errors="replace").strip()
+        command = "; ".join(batch) or " ".join(args)
+        raise HostError("lab", f"ip {' '.join(namespace_args)} {command}: {error}", "loadbook lab down, then try again")
     return done.stdout
 
 
-def query(*words: str, namespace: str | None = None) -> list[dict[str, Any]]:
+def query_ip(*args: str, namespace: str | None = None) -> list[dict[str, Any]]:
     """Return what ip tells as JSON; nothing where it fails, which it does for what is not there."""
     try:
-        return [entry for entry in json.loads(ip("-j", *words, namespace=namespace) or b"[]") if entry]
+        return [entry for entry in json.loads(ip("-j", *args, namespace=namespace) or b"[]") if entry]
     except HostError:
         return []
 
 
-def namespaces() -> list[str]:
+def namespace_names() -> list[str]:
     """Return the names of all network namespaces that have one."""
-    return [path.name for path in NETNS.iterdir()] if NETNS.is_dir() else []
+    return [path.name for path in NETNS_FOLDER.iterdir()] if NETNS_FOLDER.is_dir() else []
 
 
-def addresses(interface: str, namespace: str | None = None) -> list[str]:
+def interface_addresses(interface: str, namespace: str | None = None) -> list[str]:
     """Return the IPv4 addresses of an interface; none where there is no such interface or namespace."""
-    if namespace and namespace not in namespaces():
+    if namespace and namespace not in namespace_names():
         return []
-    found = query("-4", "addr", "show", "dev", interface, namespace=namespace)
-    return [info["local"] for entry in found for info in entry["addr_info"]]
+    links = query_ip("-4", "addr", "show", "dev", interface, namespace=namespace)
+    return [info["local"] for entry in links for info in entry["addr_info"]]
 
 
-def routed() -> Iterator[ipaddress.IPv4Network]:
+def routed_networks() -> Iterator[ipaddress.IPv4Network]:
     """Yield every net that has a route here, but not the way to everywhere."""
-    for route in query("-4", "route", "show", "table", "all"):
+    for route in query_ip("-4", "route", "show", "table", "all"):
         with suppress(ValueError):  # "default"
-            net = ipaddress.IPv4Network(route["dst"])
-            if net.prefixlen:
-                yield net
+            network = ipaddress.IPv4Network(route["dst"])
+            if network.prefixlen:
+                yield network
 
 
 def processes_in(namespace: str) -> Iterator[int]:

@@ -13,12 +13,12 @@ from paramiko.ssh_exception import AuthenticationException
 from loadbook.core.errors import AuthError
 from loadbook.hosts.ssh_config import Endpoint
 
-AGENT_S = 1.0
+AGENT_TIMEOUT_S = 1.0
 _LIST_KEYS = struct.pack(">IB", 1, 11)  # SSH_AGENTC_REQUEST_IDENTITIES
-_DEFAULTS = ("~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519")
+_DEFAULT_KEY_FILES = ("~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519")
 
 
-class Transport(paramiko.Transport):
+class NonInteractiveTransport(paramiko.Transport):
     """One that does not ask for passwords and codes on the terminal, as Paramiko does after a key was accepted."""
 
     def auth_interactive_dumb(self, *args: object, **options: object) -> list[str]:
@@ -26,14 +26,14 @@ class Transport(paramiko.Transport):
         raise paramiko.BadAuthenticationType("a password or code is wanted, too", ["password or code"])
 
 
-def agent_answers() -> bool:
+def agent_responds() -> bool:
     """Tell whether there is an SSH agent that answers; Paramiko would wait for ever for one that hangs."""
     path = os.environ.get("SSH_AUTH_SOCK")
     if not path:
         return False
     try:
         with socket.socket(socket.AF_UNIX) as agent:
-            agent.settimeout(AGENT_S)
+            agent.settimeout(AGENT_TIMEOUT_S)
             agent.connect(path)
             agent.sendall(_LIST_KEYS)
             return bool(agent.recv(1))
@@ -41,40 +41,40 @@ def agent_answers() -> bool:
         return False
 
 
-def agent_key(end: Endpoint) -> paramiko.PKey | None:
+def agent_key(endpoint: Endpoint) -> paramiko.PKey | None:
     """Return what the agent holds of a locked key that alone may be used (identity_file, IdentitiesOnly)."""
-    locked = [Path(f"{path}.pub") for path in _keys(end) if not end.use_agent and _is_locked(path)]
-    wanted = {path.read_text().split()[1] for path in locked if path.is_file()}
-    if not wanted or not agent_answers():
+    public_keys = [Path(f"{path}.pub") for path in _key_files(endpoint) if not endpoint.use_agent and _has_passphrase(path)]
+    public_blobs = {path.read_text().split()[1] for path in public_keys if path.is_file()}
+    if not public_blobs or not agent_responds():
         return None
-    return next((key for key in paramiko.Agent().get_keys() if key.get_base64() in wanted), None)
+    return next((key for key in paramiko.Agent().get_keys() if key.get_base64() in public_blobs), None)
 
 
-def refused(end: Endpoint, error: Exception) -> AuthError:
+def login_error(endpoint: Endpoint, error: Exception) -> AuthError:
     """Return what is to be said when no login was possible: what the host wants, which keys are locked, which agent."""
-    try_it = f"try: ssh -p {end.port} {end.user}@{end.host_name}"
-    locked = [path for path in _keys(end) if _is_locked(path)]
+    hint = f"try: ssh -p {endpoint.port} {endpoint.user}@{endpoint.host_name}"
+    locked = [path for path in _key_files(endpoint) if _has_passphrase(path)]
     if isinstance(error, paramiko.BadAuthenticationType):
-        wanted = " or ".join(error.allowed_types)
-        what = f"{end.shown} wants {wanted}, which loadbook never types"
-        return AuthError(end.alias, what, f"let a key in: ssh-copy-id -p {end.port} {end.user}@{end.host_name}")
+        allowed = " or ".join(error.allowed_types)
+        message = f"{endpoint.destination} wants {allowed}, which loadbook never types"
+        return AuthError(endpoint.alias, message, f"let a key in: ssh-copy-id -p {endpoint.port} {endpoint.user}@{endpoint.host_name}")
     if locked:
-        what = f"the key {locked[0]} for {end.shown} is locked by a passphrase, {_of_agent(end)}"
-        return AuthError(end.alias, what, f"unlock it for this session: {_to_agent()} {locked[0]}")
-    if isinstance(error, AuthenticationException) or _keys(end):
+        message = f"the key {locked[0]} for {endpoint.destination} is locked by a passphrase, {_agent_status(endpoint)}"
+        return AuthError(endpoint.alias, message, f"unlock it for this session: {_ssh_add_command()} {locked[0]}")
+    if isinstance(error, AuthenticationException) or _key_files(endpoint):
         # of a key of another type than the last that was tried, Paramiko only says that it is of another type
-        why = str(error) if isinstance(error, AuthenticationException) else f"{_keys(end)[0]} is not accepted"
-        return AuthError(end.alias, f"login as {end.shown} refused: {why}, {_of_agent(end)}", try_it)
-    hint = f"name one in the hosts file (identity_file) or in ~/.ssh/config, or: {_to_agent()} KEY"
-    return AuthError(end.alias, f"no key to log in with as {end.shown}, {_of_agent(end)}", hint)
+        reason = str(error) if isinstance(error, AuthenticationException) else f"{_key_files(endpoint)[0]} is not accepted"
+        return AuthError(endpoint.alias, f"login as {endpoint.destination} refused: {reason}, {_agent_status(endpoint)}", hint)
+    hint = f"name one in the hosts file (identity_file) or in ~/.ssh/config, or: {_ssh_add_command()} KEY"
+    return AuthError(endpoint.alias, f"no key to log in with as {endpoint.destination}, {_agent_status(endpoint)}", hint)
 
 
-def _keys(end: Endpoint) -> list[str]:
-    paths = end.identity_files or tuple(str(Path(name).expanduser()) for name in _DEFAULTS)
+def _key_files(endpoint: Endpoint) -> list[str]:
+    paths = endpoint.identity_files or tuple(str(Path(name).expanduser()) for name in _DEFAULT_KEY_FILES)
     return [path for path in paths if Path(path).is_file()]
 
 
-def _is_locked(path: str) -> bool:
+def _has_passphrase(path: str) -> bool:
     try:
         paramiko.PKey.from_path(path)
     except TypeError:  # what cryptography raises for a key that wants a passphrase
@@ -84,13 +84,13 @@ def _is_locked(path: str) -> bool:
     return False
 
 
-def _to_agent() -> str:
+def _ssh_add_command() -> str:
     """Return what gives a key to the agent; one is started where there is none."""
     return "ssh-add" if os.environ.get("SSH_AUTH_SOCK") else 'eval "$(ssh-agent)" && ssh-add'
 
 
-def _of_agent(end: Endpoint) -> str:
+def _agent_status(endpoint: Endpoint) -> str:
     path = os.environ.get("SSH_AUTH_SOCK")
     if not path:
         return "and there is no SSH agent (SSH_AUTH_SOCK is not set)"
-    return "and the SSH agent has no key for it" if agent_answers() else f"and the SSH agent at {path} does not answer"
+    return "and the SSH agent has no key for it" if agent_responds() else f"and the SSH agent at {path} does not answer"

@@ -21,34 +21,34 @@ from importlib.resources import files
 from pathlib import Path
 
 from loadbook.core.errors import HostError, UsageError
-from loadbook.hosts.inventory import PERMITS, Permit
+from loadbook.hosts.inventory import PERMISSIONS, Permission
 from loadbook.hosts.iproute import (
-    CONTROL_S,
-    NETNS,
-    addresses,
+    IP_TIMEOUT_S,
+    NETNS_FOLDER,
+    interface_addresses,
     command_line,
     ip,
-    namespaces,
+    namespace_names,
     processes_in,
-    query,
-    routed,
+    query_ip,
+    routed_networks,
 )
 from loadbook.hosts.sshd import Sshd, end_processes
 
-POOL = ipaddress.IPv4Network("198.18.0.0/15")
+ADDRESS_POOL = ipaddress.IPv4Network("198.18.0.0/15")
 SSH_PORT, SERVICE_PORT = 22, 80
-SERVICES, OURS = 100, 254
+SERVICE_ADDRESS_OFFSET, CONTROLLER_NUMBER = 100, 254
 BRIDGE, INTERFACE = "br0", "eth0"
 MAX_CUT_S = 600
 
 
 @dataclass(frozen=True)
-class Namespaces:
-    """The namespaces of the lab in `folder`; the hosts `fronts` serve at an address of their own (`serves_at`)."""
+class NamespaceNetwork:
+    """The namespaces of the lab in `folder`; the hosts `balancers` serve at an address of their own (`service_address`)."""
 
     folder: Path
-    fronts: frozenset[str] = frozenset()
-    may: tuple[Permit, ...] = PERMITS
+    balancers: frozenset[str] = frozenset()
+    permissions: tuple[Permission, ...] = PERMISSIONS
 
     @cached_property
     def prefix(self) -> str:
@@ -57,77 +57,77 @@ class Namespaces:
 
     def check(self) -> None:
         """Raise UsageError for an ordinary user, and where ip or namespaces are missing."""
-        instead = "the loopback lab needs no root: loadbook lab up --kind loopback"
+        hint = "the loopback lab needs no root: loadbook lab up --kind loopback"
         if sys.platform != "linux" or os.geteuid() != 0:
-            raise UsageError("the namespace lab needs root on Linux", instead)
+            raise UsageError("the namespace lab needs root on Linux", hint)
         missing = [name for name in ("ip", "nsenter", "unshare", "mount") if shutil.which(name) is None]
         if missing:
-            raise UsageError(f"{', '.join(missing)} not installed here: apt install iproute2 util-linux", instead)
+            raise UsageError(f"{', '.join(missing)} not installed here: apt install iproute2 util-linux", hint)
 
-    def net(self, known: Sequence[str]) -> str:
+    def subnet(self, known_addresses: Sequence[str]) -> str:
         """Return the net that the lab has, else the first one from a place of its own that no route uses."""
-        if known:
-            return known[0].rpartition(".")[0]
-        nets = list(POOL.subnets(new_prefix=24))
-        first = int(self.prefix[2:], 16)
-        taken = list(routed())
-        for net in (nets[(first + k) % len(nets)] for k in range(len(nets))):
-            if not any(net.overlaps(other) for other in taken):
-                return str(net.network_address).rpartition(".")[0]
-        raise UsageError(f"every net of {POOL} is routed here: none is left for the lab", "ip route")
+        if known_addresses:
+            return known_addresses[0].rpartition(".")[0]
+        nets = list(ADDRESS_POOL.subnets(new_prefix=24))
+        start = int(self.prefix[2:], 16)
+        routed_nets = list(routed_networks())
+        for candidate in (nets[(start + k) % len(nets)] for k in range(len(nets))):
+            if not any(candidate.overlaps(other) for other in routed_nets):
+                return str(candidate.network_address).rpartition(".")[0]
+        raise UsageError(f"every net of {ADDRESS_POOL} is routed here: none is left for the lab", "ip route")
 
-    def place(self, alias: str, address: str, cpus: tuple[int, ...] | None, old: Sshd | None) -> Sshd:
+    def assign_server(self, alias: str, address: str, cpus: tuple[int, ...] | None, previous: Sshd | None) -> Sshd:
         """Return the host: in a namespace of its own all ports are free."""
-        return self.entered(Sshd(alias, address, SSH_PORT, SERVICE_PORT, cpus, self.folder / alias))
+        return self.with_enter_command(Sshd(alias, address, SSH_PORT, SERVICE_PORT, cpus, self.folder / alias))
 
-    def entered(self, server: Sshd) -> Sshd:
+    def with_enter_command(self, server: Sshd) -> Sshd:
         """Return a host with the commands that lead into its namespaces."""
         script = str(files("loadbook.hosts").joinpath("netns_enter.sh"))
-        outer = ("nsenter", f"--net={NETNS / self._name(server.alias)}", "unshare", "--mount", "--uts", "/bin/sh")
-        return replace(server, enter=(*outer, script, server.alias, str(self.folder / server.alias), str(self._hosts)))
+        outer = ("nsenter", f"--net={NETNS_FOLDER / self._namespace_of(server.alias)}", "unshare", "--mount", "--uts", "/bin/sh")
+        return replace(server, enter_command=(*outer, script, server.alias, str(self.folder / server.alias), str(self._etc_hosts)))
 
-    def serves_at(self, server: Sshd) -> str:
+    def service_address(self, server: Sshd) -> str:
         """Return where a host's services are: in front of others at a second address.
 
         Servers behind can then take that address for theirs, too, and still be reached from the first one.
         """
-        if server.alias not in self.fronts:
+        if server.alias not in self.balancers:
             return server.address
         net, _, number = server.address.rpartition(".")
-        return f"{net}.{SERVICES + int(number)}"
+        return f"{net}.{SERVICE_ADDRESS_OFFSET + int(number)}"
 
     @property
-    def _hosts(self) -> Path:
+    def _etc_hosts(self) -> Path:
         return self.folder / "etc-hosts"
 
     @property
     def _switch(self) -> str:
         return f"{self.prefix}-switch"
 
-    def _name(self, alias: str) -> str:
+    def _namespace_of(self, alias: str) -> str:
         return f"{self.prefix}-host-{alias}"
 
     def build(self, servers: Sequence[Sshd]) -> None:
         """Make the switch and every namespace that is not whole; those that are whole keep running."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._hosts.touch()
+        self._etc_hosts.touch()
         # in place: the hosts have this very file mounted
-        lines = ["127.0.0.1\tlocalhost", *(f"{self.serves_at(s)}\t{s.alias}" for s in servers)]
-        self._hosts.write_text("".join(f"{line}\n" for line in lines))
-        ports = self._ports()
-        if ports is None or not _has(servers[0].address.rpartition(".")[0], addresses(self.prefix)):
+        lines = ["127.0.0.1\tlocalhost", *(f"{self.service_address(s)}\t{s.alias}" for s in servers)]
+        self._etc_hosts.write_text("".join(f"{line}\n" for line in lines))
+        ports = self._port_states()
+        if ports is None or not _in_subnet(servers[0].address.rpartition(".")[0], interface_addresses(self.prefix)):
             self.clear()
             self._add_switch(servers[0].address.rpartition(".")[0])
             ports = {}
         for server in servers:
-            there = addresses(INTERFACE, self._name(server.alias))
-            if _port(server) not in ports or not {server.address, self.serves_at(server)} <= set(there):
+            present = interface_addresses(INTERFACE, self._namespace_of(server.alias))
+            if _port_name(server) not in ports or not {server.address, self.service_address(server)} <= set(present):
                 self.clear([server.alias])
                 self._add_host(server)
 
-    def _ports(self) -> dict[str, bool] | None:
+    def _port_states(self) -> dict[str, bool] | None:
         """Return the switch's ports and whether each is up; None when there is no switch."""
-        if self._switch not in namespaces() or not (links := query("link", "show", namespace=self._switch)):
+        if self._switch not in namespace_names() or not (links := query_ip("link", "show", namespace=self._switch)):
             return None
         if BRIDGE not in {link["ifname"] for link in links}:
             return None
@@ -142,80 +142,80 @@ class Namespaces:
             f"link add ours type veth peer name {self.prefix} netns {os.getpid()}",
             f"link set ours master {BRIDGE} up",
         ]
-        ip("-batch", "-", namespace=self._switch, text=batch)
-        ip("-batch", "-", text=[f"addr add {net}.{OURS}/24 dev {self.prefix}", f"link set {self.prefix} up"])
+        ip("-batch", "-", namespace=self._switch, batch=batch)
+        ip("-batch", "-", batch=[f"addr add {net}.{CONTROLLER_NUMBER}/24 dev {self.prefix}", f"link set {self.prefix} up"])
 
     def _add_host(self, server: Sshd) -> None:
-        name = self._name(server.alias)
+        name = self._namespace_of(server.alias)
         ip("netns", "add", name)
         # before the link: no chatter of IPv6 in the counters
-        quiet = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6"
-        command = ["nsenter", f"--net={NETNS / name}", "sh", "-c", f"[ ! -d /proc/sys/net/ipv6 ] || {quiet}"]
-        subprocess.run(command, check=False, timeout=CONTROL_S, stdin=subprocess.DEVNULL)
+        disable_ipv6 = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6"
+        command = ["nsenter", f"--net={NETNS_FOLDER / name}", "sh", "-c", f"[ ! -d /proc/sys/net/ipv6 ] || {disable_ipv6}"]
+        subprocess.run(command, check=False, timeout=IP_TIMEOUT_S, stdin=subprocess.DEVNULL)
         with suppress(HostError):  # the other end may be in a namespace that lost its name
-            ip("link", "del", _port(server), namespace=self._switch)
-        near = f"{INTERFACE} address {_mac(server)} netns {name}"
-        ip(*f"link add {near} type veth peer name {_port(server)} netns {self._switch}".split())
-        ip("link", "set", _port(server), "master", BRIDGE, "up", namespace=self._switch)
-        own = [
+            ip("link", "del", _port_name(server), namespace=self._switch)
+        link = f"{INTERFACE} address {_mac_address(server)} netns {name}"
+        ip(*f"link add {link} type veth peer name {_port_name(server)} netns {self._switch}".split())
+        ip("link", "set", _port_name(server), "master", BRIDGE, "up", namespace=self._switch)
+        address_lines = [
             f"addr add {address}/24 dev {INTERFACE}"
-            for address in dict.fromkeys((server.address, self.serves_at(server)))
+            for address in dict.fromkeys((server.address, self.service_address(server)))
         ]
-        batch = ["link set lo up", f"link set {INTERFACE} up", *own]
-        ip("-batch", "-", namespace=name, text=batch)
+        batch = ["link set lo up", f"link set {INTERFACE} up", *address_lines]
+        ip("-batch", "-", namespace=name, batch=batch)
 
     def clear(self, aliases: Sequence[str] | None = None) -> None:
         """End the processes in these hosts' namespaces (None: in all of this lab) and remove the namespaces."""
-        ours = [name for name in namespaces() if name.startswith(f"{self.prefix}-")]
-        wanted = ours if aliases is None else [self._name(alias) for alias in aliases]
-        for name in set(wanted) & set(ours):
+        existing = [name for name in namespace_names() if name.startswith(f"{self.prefix}-")]
+        names = existing if aliases is None else [self._namespace_of(alias) for alias in aliases]
+        for name in set(names) & set(existing):
             end_processes(list(processes_in(name)))
             ip("netns", "del", name)
         if aliases is None and Path(f"/sys/class/net/{self.prefix}").exists():
             with suppress(HostError):  # it goes by itself as soon as the kernel has taken the switch down
                 ip("link", "del", self.prefix)
 
-    def cut(self, server: Sshd, seconds: float) -> None:
+    def cut_link(self, server: Sshd, seconds: float) -> None:
         """Take the switch's port down; a process in the switch brings it up again after so many seconds."""
         if not 0 < seconds <= MAX_CUT_S:
             raise UsageError(f"a link is cut for up to {MAX_CUT_S} s, not {seconds:g} s")
-        port = self._port_of(server)
-        self._forget_timer(port)
+        port = self._existing_port(server)
+        self._cancel_restore(port)
         ip("link", "set", port, "down", namespace=self._switch)
-        command = ["nsenter", f"--net={NETNS / self._switch}", "sh", "-c", 'sleep "$2"; exec ip link set "$1" up']
+        command = ["nsenter", f"--net={NETNS_FOLDER / self._switch}", "sh", "-c", 'sleep "$2"; exec ip link set "$1" up']
         subprocess.Popen(
             [*command, "loadbook-join", port, f"{seconds:g}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 
-    def join(self, server: Sshd) -> None:
+    def restore_link(self, server: Sshd) -> None:
         """Bring the switch's port up."""
-        port = self._port_of(server)
-        self._forget_timer(port)
+        port = self._existing_port(server)
+        self._cancel_restore(port)
         ip("link", "set", port, "up", namespace=self._switch)
 
-    def is_cut(self, server: Sshd) -> bool:
+    def is_link_cut(self, server: Sshd) -> bool:
         """Tell whether the switch's port is down."""
-        return (self._ports() or {}).get(_port(server)) is False
+        return (self._port_states() or {}).get(_port_name(server)) is False
 
-    def _port_of(self, server: Sshd) -> str:
-        if _port(server) not in (self._ports() or {}):
+    def _existing_port(self, server: Sshd) -> str:
+        if _port_name(server) not in (self._port_states() or {}):
             raise UsageError(f"host {server.alias} is not up", "loadbook lab up")
-        return _port(server)
+        return _port_name(server)
 
-    def _forget_timer(self, port: str) -> None:
-        mark = f"loadbook-join\0{port}\0".encode()
-        end_processes([pid for pid in processes_in(self._switch) if mark in command_line(pid)])
+    def _cancel_restore(self, port: str) -> None:
+        marker = f"loadbook-join\0{port}\0".encode()
+        end_processes([pid for pid in processes_in(self._switch) if marker in command_line(pid)])
 
 
-def _mac(server: Sshd) -> str:
+def _mac_address(server: Sshd) -> str:
     """Return a hardware address made of the IP address: the others still know a host that was made again."""
     return ":".join(f"{byte:02x}" for byte in (2, 0, *ipaddress.IPv4Address(server.address).packed))
 
 
-def _port(server: Sshd) -> str:
+def _port_name(server: Sshd) -> str:
     return f"port{server.address.rpartition('.')[2]}"
 
 
-def _has(net: str, addresses: Sequence[str]) -> bool:
+def _in_subnet(net: str, addresses: Sequence[str]) -> bool:
     return any(address.rpartition(".")[0] == net for address in addresses)

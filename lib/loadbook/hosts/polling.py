@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING, Protocol
 
 from loadbook.core.errors import HostError
 from loadbook.hosts import web
-from loadbook.hosts.connection import talk_errors
+from loadbook.hosts.connection import map_ssh_errors
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import HostEntry
-from loadbook.traces.munin import wanted
-from loadbook.traces.polled import head_text, poll_text
+from loadbook.traces.munin import usable_plugins
+from loadbook.traces.polled import header_line, format_poll
 
 if TYPE_CHECKING:
     from paramiko import Channel
 
-ANSWER_S = 10.0
-LINE_BYTES, MAX_LINES = 100_000, 10_000
+MONITOR_TIMEOUT_S = 10.0
+MAX_LINE_BYTES, MAX_LINES = 100_000, 10_000
 MAX_BYTES = 100_000_000
 # only what traces hold: the other collectors cost the host time
 COLLECTORS = ("cpu", "meminfo", "netdev", "loadavg", "sockstat")
 METRICS_PATH = "/metrics?" + "&".join(f"collect[]={name}" for name in COLLECTORS)
 
 
-class Asker(Protocol):
+class MonitorClient(Protocol):
     """One source on one host."""
 
-    def ask(self) -> str:
+    def query(self) -> str:
         """Return one whole answer; HostError if there is none."""
         ...
 
@@ -42,37 +42,37 @@ class Asker(Protocol):
         ...
 
 
-class MuninNode:
-    """A munin node, on one connection: which plugins it has is asked once, their values with every `ask`."""
+class MuninClient:
+    """A munin node, on one connection: which plugins it has is asked once, their values with every `query`."""
 
     def __init__(self, host: Host, port: int) -> None:
         self.alias = host.alias
-        self._channel: Channel = host.connect(port, timeout_s=ANSWER_S)
+        self._channel: Channel = host.connect(port, timeout_s=MONITOR_TIMEOUT_S)
         self._lines = self._channel.makefile("rb")
-        with talk_errors(self.alias, "asking its munin node"):
-            if not self._line().startswith("# munin node"):
+        with map_ssh_errors(self.alias, "asking its munin node"):
+            if not self._read_line().startswith("# munin node"):
                 raise HostError(self.alias, f"port {port}: no munin node answers there")
             self._channel.sendall(b"list\n")
-            self.plugins = wanted(self._line().split())
+            self.plugins = usable_plugins(self._read_line().split())
         if not self.plugins:
             raise HostError(self.alias, "its munin node has none of the plugins cpu, memory and if_*")
 
-    def ask(self) -> str:
+    def query(self) -> str:
         """Return the values of the plugins, each below the line that asked for it."""
-        with talk_errors(self.alias, "asking its munin node"):
-            return "".join(self._fetch(plugin) for plugin in self.plugins)
+        with map_ssh_errors(self.alias, "asking its munin node"):
+            return "".join(self._fetch_plugin(plugin) for plugin in self.plugins)
 
-    def _fetch(self, plugin: str) -> str:
+    def _fetch_plugin(self, plugin: str) -> str:
         self._channel.sendall(f"fetch {plugin}\n".encode())
         lines = [f"> fetch {plugin}\n"]
         while lines[-1] != ".\n":
-            lines.append(self._line())
+            lines.append(self._read_line())
             if len(lines) > MAX_LINES:
                 raise HostError(self.alias, f"its munin node's answer on {plugin} has no end")
         return "".join(lines)
 
-    def _line(self) -> str:
-        line: bytes = self._lines.readline(LINE_BYTES)
+    def _read_line(self) -> str:
+        line: bytes = self._lines.readline(MAX_LINE_BYTES)
         if not line.endswith(b"\n"):
             raise HostError(self.alias, "its munin node closed the connection, or sent no line")
         return line.decode("utf-8", "replace")
@@ -82,17 +82,17 @@ class MuninNode:
         self._channel.close()
 
 
-class NodeExporter:
+class NodeExporterClient:
     """A Prometheus node_exporter, one connection for each scrape as Prometheus may do it, too."""
 
     def __init__(self, host: Host, port: int) -> None:
-        self._host, self._url = host, web.Url("http", "127.0.0.1", port, METRICS_PATH)
-        self.ask()
+        self._host, self._url = host, web.HttpUrl("http", "127.0.0.1", port, METRICS_PATH)
+        self.query()
 
-    def ask(self) -> str:
+    def query(self) -> str:
         """Return one scrape."""
-        channel = self._host.connect(self._url.port, timeout_s=ANSWER_S)
-        answer = web.read(self._host.alias, channel, self._url, ANSWER_S)
+        channel = self._host.connect(self._url.port, timeout_s=MONITOR_TIMEOUT_S)
+        answer = web.request_over_channel(self._host.alias, channel, self._url, MONITOR_TIMEOUT_S)
         if answer.status != 200:
             raise HostError(self._host.alias, f"port {self._url.port}: node_exporter answers {answer.status}")
         return answer.body.decode("utf-8", "replace")
@@ -101,26 +101,26 @@ class NodeExporter:
         """Do nothing: nothing stays open."""
 
 
-SOURCES: dict[str, tuple[Callable[[Host, int], Asker], Callable[[HostEntry], int], str]] = {
-    "munin": (MuninNode, lambda entry: entry.munin_port, "apt-get install munin-node"),
-    "node-exporter": (NodeExporter, lambda entry: entry.exporter_port, "apt-get install prometheus-node-exporter"),
+SOURCES: dict[str, tuple[Callable[[Host, int], MonitorClient], Callable[[HostEntry], int], str]] = {
+    "munin": (MuninClient, lambda entry: entry.munin_port, "apt-get install munin-node"),
+    "node-exporter": (NodeExporterClient, lambda entry: entry.exporter_port, "apt-get install prometheus-node-exporter"),
 }
 
 
-def asker(host: Host, entry: HostEntry, source: str) -> Asker | None:
+def connect_monitor(host: Host, entry: HostEntry, source: str) -> MonitorClient | None:
     """Connect to a source of a host; None where the hosts file says that it has none.
 
     Raises
     ------
     HostError : it does not answer; the hint says how to get it, or how to do without.
     """
-    make, port_of, get = SOURCES[source]
+    connect, port_of, install_hint = SOURCES[source]
     port = port_of(entry)
     try:
-        return make(host, port) if port else None
+        return connect(host, port) if port else None
     except HostError as error:
         key = "munin_port" if source == "munin" else "exporter_port"
-        hint = f"{get}; another port, or 0 for none, is `{key}` of the host in the hosts file"
+        hint = f"{install_hint}; another port, or 0 for none, is `{key}` of the host in the hosts file"
         raise HostError(host.alias, f"source {source} does not answer: {error.message}", hint) from error
 
 
@@ -130,36 +130,36 @@ class Poller:
     A source that needs longer is asked again at the next multiple. `problem` says why it ended before that.
     """
 
-    def __init__(self, source: str, asker: Asker, interval_s: float) -> None:
+    def __init__(self, source: str, client: MonitorClient, interval_s: float) -> None:
         self.source, self.interval_s, self.problem = source, interval_s, ""
-        self._asker, self._enough = asker, threading.Event()
-        self._kept = tempfile.SpooledTemporaryFile(max_size=1 << 20)  # noqa: SIM115  # closed by `stop`
-        self._kept.write(head_text(source, interval_s).encode())
+        self._client, self._stop_event = client, threading.Event()
+        self._buffer = tempfile.SpooledTemporaryFile(max_size=1 << 20)  # noqa: SIM115  # closed by `stop`
+        self._buffer.write(header_line(source, interval_s).encode())
         self._thread = threading.Thread(target=self._poll, name=f"loadbook-{source}", daemon=True)
         self._thread.start()
 
     def _poll(self) -> None:
-        first = time.monotonic()
-        while not self._enough.is_set() and not self.problem:
+        start = time.monotonic()
+        while not self._stop_event.is_set() and not self.problem:
             try:
-                begun = time.time()
-                answer = self._asker.ask()
-                self._kept.write(poll_text(begun, time.time(), answer).encode())
+                asked_at = time.time()
+                answer = self._client.query()
+                self._buffer.write(format_poll(asked_at, time.time(), answer).encode())
             except (HostError, OSError, ValueError) as error:
                 self.problem = error.message if isinstance(error, HostError) else str(error)
-            if self._kept.tell() > MAX_BYTES:
+            if self._buffer.tell() > MAX_BYTES:
                 self.problem = f"its answers exceed {MAX_BYTES} bytes"
-            self._enough.wait(self.interval_s - (time.monotonic() - first) % self.interval_s)
+            self._stop_event.wait(self.interval_s - (time.monotonic() - start) % self.interval_s)
 
     def stop(self) -> bytes:
         """Stop asking and return what was kept; a second call returns nothing."""
-        self._enough.set()
-        self._thread.join(ANSWER_S + 1)
-        if self._kept.closed:
+        self._stop_event.set()
+        self._thread.join(MONITOR_TIMEOUT_S + 1)
+        if self._buffer.closed:
             return b""
         if self._thread.is_alive():
-            self.problem = f"no answer within {ANSWER_S:g} s"
-        self._asker.close()
-        self._kept.seek(0)
-        with self._kept:
-            return self._kept.read()
+            self.problem = f"no answer within {MONITOR_TIMEOUT_S:g} s"
+        self._client.close()
+        self._buffer.seek(0)
+        with self._buffer:
+            return self._buffer.read()

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 from loadbook.core.errors import CommandError, HostError, HostTimeoutError, LostError, UnreachableError
 from loadbook.design.plan import PlannedTrial
 from loadbook.hosts import jobs, web
-from loadbook.hosts.host import Answer, Clock, Completed, Job, JobState
+from loadbook.hosts.host import HttpResponse, ClockOffset, CommandResult, Job, JobState
 from loadbook.hosts.inventory import HostEntry
-from loadbook.hosts.link import Link
-from loadbook.hosts.session import Session
+from loadbook.hosts.link import ReconnectingSession
+from loadbook.hosts.session import SshSession
 from loadbook.hosts.shell import sh_join
 from loadbook.hosts.ssh_config import Endpoint
 
 if TYPE_CHECKING:
     from paramiko import Channel
 
-CONTROL_S = 15.0
-_NEAR_S = 0.02
+CONTROL_TIMEOUT_S = 15.0
+_MIN_PAUSE_S = 0.02
 
 
-class RemoteHost(Link):
+class RemoteHost(ReconnectingSession):
     """One host of a run over SSH; safe to use from several threads.
 
     A lost connection is opened again at once, so that jobs go on. A call during which it is lost raises LostError
@@ -35,65 +35,65 @@ class RemoteHost(Link):
 
     live = True
 
-    def __init__(self, end: Endpoint, entry: HostEntry, run_id: str) -> None:
-        self.address = entry.address or end.host_name
+    def __init__(self, endpoint: Endpoint, entry: HostEntry, run_id: str) -> None:
+        self.address = entry.address or endpoint.host_name
         # one folder per alias, since two aliases may be one machine; the session checks that it is ours
-        workdir = entry.workdir or f"/tmp/loadbook-{end.user}-{end.alias}"  # noqa: S108
-        super().__init__(end, workdir, entry.cpus, f"{run_id}-{secrets.token_hex(6)}")
+        workdir = entry.workdir or f"/tmp/loadbook-{endpoint.user}-{endpoint.alias}"  # noqa: S108
+        super().__init__(endpoint, workdir, entry.cpus, f"{run_id}-{secrets.token_hex(6)}")
 
-    def scene(self, planned: PlannedTrial | None) -> None:
+    def set_trial(self, planned: PlannedTrial | None) -> None:
         """Do nothing: the host answers whatever it is asked for."""
 
     def token(self, name: str) -> str:
         """Return a random word."""
         return secrets.token_hex(6)
 
-    def path(self, path: str) -> str:
+    def absolute_path(self, path: str) -> str:
         """Return `path` as an absolute one; relative paths start at `workdir`."""
         if "\0" in path or not path.isprintable():
             raise HostError(self.alias, f"{path!r} is not a path that loadbook uses")
         return str(PurePosixPath(self.workdir, path))
 
-    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> Completed:
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
         """Run a short control command in `workdir`; with `check`, a code other than 0 raises CommandError."""
         try:
             command = f"exec {sh_join(argv)}"
         except ValueError as error:
             raise HostError(self.alias, str(error)) from error
-        source = self._keep(stdin) if stdin else "/dev/null"
-        shown = shlex.join(argv)[:200]
-        done = self._once(shown, lambda s: s.call(command, timeout_s=timeout_s, stdin=source))
+        source = self._put_stdin(stdin) if stdin else "/dev/null"
+        command_text = shlex.join(argv)[:200]
+        done = self._call_once(command_text, lambda s: s.call(command, timeout_s=timeout_s, stdin=source))
         if stdin:
             self.remove(source)
         if check and done.rc:
-            raise CommandError(self.alias, f"{shown}: exit code {done.rc}\n{_last(done.stderr or done.stdout)}")
+            raise CommandError(self.alias, f"{command_text}: exit code {done.rc}\n{_output_end(done.stderr or done.stdout)}")
         return done
 
-    def _keep(self, data: bytes) -> str:
-        path = self.path(f"stdin-{secrets.token_hex(6)}")
+    def _put_stdin(self, data: bytes) -> str:
+        path = self.absolute_path(f"stdin-{secrets.token_hex(6)}")
         self.put(path, data, 0o600)
         return path
 
-    def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> Completed:
+    def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
         """Run a POSIX-sh script of ours with `args` as $1...; for several commands in one round trip."""
         return self.run(["/bin/sh", "-c", text, "sh", *args], timeout_s=timeout_s, check=check)
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
         """Write a file whole or not at all, making its folders; relative paths start at `workdir`."""
-        target = self.path(path)
+        target = self.absolute_path(path)
 
-        def write(session: Session) -> None:
+        def write(session: SshSession) -> None:
             try:
                 session.files.put(target, data, mode)
             except FileNotFoundError:
                 session.files.make_folders(str(PurePosixPath(target).parent))
                 session.files.put(target, data, mode)
 
-        self._once(f"writing {target}", write)
+        self._call_once(f"writing {target}", write)
 
     def get(self, path: str, *, max_bytes: int) -> bytes:
         """Read a file; one larger than `max_bytes` raises HostError."""
-        return self._again(f"reading {path}", lambda s: s.files.get(self.path(path), max_bytes))
+        return self._call_with_retry(f"reading {path}", lambda s: s.files.get(self.absolute_path(path), max_bytes))
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
         """Copy a file byte for byte to a new local file, compare sha256 with the host's, and return it (hex).
@@ -101,47 +101,47 @@ class RemoteHost(Link):
         Of a larger one the first `max_bytes` are kept; then OversizeError.
         """
         local.parent.mkdir(parents=True, exist_ok=True)
-        return self._again(f"fetching {path}", lambda s: s.files.fetch(self.path(path), local, max_bytes))
+        return self._call_with_retry(f"fetching {path}", lambda s: s.files.fetch(self.absolute_path(path), local, max_bytes))
 
     def exists(self, path: str) -> bool:
         """Tell whether a path is there."""
-        return self._again(f"looking for {path}", lambda s: s.files.exists(self.path(path)))
+        return self._call_with_retry(f"looking for {path}", lambda s: s.files.exists(self.absolute_path(path)))
 
     def remove(self, path: str) -> None:
         """Remove a file or folder below `workdir`; a path outside it raises HostError."""
-        target = PurePosixPath(self.path(path))
+        target = PurePosixPath(self.absolute_path(path))
         if ".." in target.parts or PurePosixPath(self.workdir) not in target.parents:
             raise HostError(self.alias, f"refuses to remove {target}: not below {self.workdir}")
-        self.run(["rm", "-rf", str(target)], timeout_s=CONTROL_S, check=True)
+        self.run(["rm", "-rf", str(target)], timeout_s=CONTROL_TIMEOUT_S, check=True)
 
     def start(self, job: Job) -> int:
         """Start a detached job and return the process id of its leader."""
-        folder = jobs.folder(job.name)
+        folder = jobs.job_folder(job.name)
         try:
             prepare = jobs.prepare_text(job, self._name)
         except ValueError as error:
             raise HostError(self.alias, f"job {job.name}: {error}") from error
-        launch = jobs.launch_text(job, jobs.launcher()[0])
+        launch = jobs.launch_text(job, jobs.launcher_script()[0])
         if job.files:
-            self._started(job, self.script(prepare, timeout_s=CONTROL_S))
+            self._check_started(job, self.script(prepare, timeout_s=CONTROL_TIMEOUT_S))
             for name, data in job.files.items():
                 self.put(f"{folder}/{name}", data)
             prepare = ":"
-        return int(self._started(job, self.script(f"{prepare}\n{launch}", timeout_s=CONTROL_S)).stdout)
+        return int(self._check_started(job, self.script(f"{prepare}\n{launch}", timeout_s=CONTROL_TIMEOUT_S)).stdout)
 
-    def _started(self, job: Job, done: Completed) -> Completed:
-        if done.rc == jobs.NAME_TAKEN:
+    def _check_started(self, job: Job, done: CommandResult) -> CommandResult:
+        if done.rc == jobs.NAME_TAKEN_RC:
             raise HostError(self.alias, f"there is already a job {job.name}", "job names are used once in a run")
         if done.rc:
-            raise CommandError(self.alias, f"job {job.name} could not be started: {_last(done.stderr)}")
+            raise CommandError(self.alias, f"job {job.name} could not be started: {_output_end(done.stderr)}")
         return done
 
     def state(self, name: str) -> JobState:
         """Tell how a job stands; survives a reconnect, reads only files on the host."""
-        argv = ["/bin/sh", jobs.launcher()[0], "state", jobs.folder(name)]
+        argv = ["/bin/sh", jobs.launcher_script()[0], "state", jobs.job_folder(name)]
         text = sh_join(argv)
-        done = self._again(f"state of {name}", lambda s: s.call(text, timeout_s=CONTROL_S))
-        return jobs.read_state(done.stdout)
+        done = self._call_with_retry(f"state of {name}", lambda s: s.call(text, timeout_s=CONTROL_TIMEOUT_S))
+        return jobs.parse_state(done.stdout)
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
         """Wait for a job's end and return its rc; HostTimeoutError when the time is up.
@@ -150,80 +150,80 @@ class RemoteHost(Link):
         second (one SFTP stat), so that the wait does not disturb a measurement. LostError: it ended without a code.
         """
         started = time.monotonic()
-        rc_path = f"{jobs.folder(name)}/rc"
-        looks = 0
+        rc_path = f"{jobs.job_folder(name)}/rc"
+        polls = 0
         while not self.exists(rc_path):
-            looks += 1
+            polls += 1
             waited = time.monotonic() - started
             if waited > timeout_s:
                 raise HostTimeoutError(self.alias, f"job {name} did not end within {timeout_s:g} s")
-            if looks % 20 == 0:
-                self._check_runs(name)
-            time.sleep(min(_pause_s(waited, expect_s), max(0.0, timeout_s - waited) + _NEAR_S))
+            if polls % 20 == 0:
+                self._check_running(name)
+            time.sleep(min(_pause_s(waited, expect_s), max(0.0, timeout_s - waited) + _MIN_PAUSE_S))
         return int(self.get(rc_path, max_bytes=20))
 
-    def _check_runs(self, name: str) -> None:
+    def _check_running(self, name: str) -> None:
         state = self.state(name)
         if not state.running and state.rc is None:
             raise LostError(self.alias, f"job {name} ended without an exit code", "was the host restarted?")
 
     def stop(self, name: str, *, grace_s: float = 5.0) -> None:
         """End a job's whole process group: TERM, `grace_s`, KILL; a job that has ended is fine."""
-        argv = ["/bin/sh", jobs.launcher()[0], "end", jobs.folder(name), str(max(0, round(grace_s)))]
+        argv = ["/bin/sh", jobs.launcher_script()[0], "end", jobs.job_folder(name), str(max(0, round(grace_s)))]
         text = sh_join(argv)
-        self._again(f"stopping {name}", lambda s: s.call(text, timeout_s=grace_s + CONTROL_S))
+        self._call_with_retry(f"stopping {name}", lambda s: s.call(text, timeout_s=grace_s + CONTROL_TIMEOUT_S))
 
-    def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> Answer:
+    def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
         """Ask a web server once, through the host's own network (an SSH channel), needing nothing installed there."""
         with self._lock:
-            transport = self._ready().transport
-        return web.get(self.alias, transport, web.Url(scheme, address, port, path), timeout_s)
+            transport = self._open_session().transport
+        return web.http_get(self.alias, transport, web.HttpUrl(scheme, address, port, path), timeout_s)
 
     def connect(self, port: int, *, timeout_s: float) -> Channel:
         """Open a TCP connection from the host to one of its own ports; it stays open until it is closed."""
         with self._lock:
-            transport = self._ready().transport
-        return web.open_channel(self.alias, transport, web.Url("tcp", "127.0.0.1", port, ""), timeout_s)
+            transport = self._open_session().transport
+        return web.open_channel(self.alias, transport, web.HttpUrl("tcp", "127.0.0.1", port, ""), timeout_s)
 
-    def kept(self, name: str) -> bytes:
+    def recorded_file(self, name: str) -> bytes:
         """Return nothing: nothing is played back."""
         return b""
 
-    def may_forward(self) -> bool:
+    def can_forward(self) -> bool:
         """Tell whether sshd lets us open connections from the host, as `http_get` needs."""
         with self._lock:
-            transport = self._ready().transport
+            transport = self._open_session().transport
         try:
-            web.open_channel(self.alias, transport, web.Url("tcp", "127.0.0.1", 1, ""), CONTROL_S).close()
+            web.open_channel(self.alias, transport, web.HttpUrl("tcp", "127.0.0.1", 1, ""), CONTROL_TIMEOUT_S).close()
         except UnreachableError:  # it tried, and nothing listens on port 1
             return True
         except HostError:
             return False
         return True
 
-    def clock(self, probes: int = 10) -> Clock:
+    def clock(self, probes: int = 10) -> ClockOffset:
         """Measure the host's clock against ours: the probe with the shortest round trip."""
-        return min((self._probe() for _ in range(probes)), key=lambda clock: clock.rtt_s)
+        return min((self._probe_clock() for _ in range(probes)), key=lambda clock: clock.rtt_s)
 
-    def _probe(self) -> Clock:
+    def _probe_clock(self) -> ClockOffset:
         before = time.time()
-        answer = self._again("reading its clock", lambda s: s.call("exec date +%s.%N", timeout_s=CONTROL_S)).stdout
+        answer = self._call_with_retry("reading its clock", lambda s: s.call("exec date +%s.%N", timeout_s=CONTROL_TIMEOUT_S)).stdout
         after = time.time()
-        whole, _, fraction = answer.decode("ascii", "replace").strip().partition(".")
+        whole_s, _, fraction = answer.decode("ascii", "replace").strip().partition(".")
         coarse = not fraction.isdigit()  # busybox date knows whole seconds only: half a second off on average
-        theirs = int(whole) + (0.5 if coarse else float(f"0.{fraction}"))
-        return Clock(theirs - (before + after) / 2, after - before + (1.0 if coarse else 0.0))
+        host_time = int(whole_s) + (0.5 if coarse else float(f"0.{fraction}"))
+        return ClockOffset(host_time - (before + after) / 2, after - before + (1.0 if coarse else 0.0))
 
 
 def _pause_s(waited_s: float, expect_s: float | None) -> float:
     """Return how long to sleep before the next look at a job: dense at the start and where its end is expected."""
     if expect_s is None:
-        return min(0.25, max(_NEAR_S, waited_s / 20))
-    left = expect_s - waited_s
-    if left > _NEAR_S:
-        return min(1.0, max(_NEAR_S, left - _NEAR_S))
-    return min(0.25, max(_NEAR_S, -left / 5))
+        return min(0.25, max(_MIN_PAUSE_S, waited_s / 20))
+    remaining_s = expect_s - waited_s
+    if remaining_s > _MIN_PAUSE_S:
+        return min(1.0, max(_MIN_PAUSE_S, remaining_s - _MIN_PAUSE_S))
+    return min(0.25, max(_MIN_PAUSE_S, -remaining_s / 5))
 
 
-def _last(output: bytes, limit: int = 2000) -> str:
+def _output_end(output: bytes, limit: int = 2000) -> str:
     return output[-limit:].decode("utf-8", "replace").rstrip()

@@ -13,17 +13,17 @@ from typing import NoReturn, TypeVar
 
 from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
 from loadbook.design.plan import PlannedTrial
-from loadbook.hosts.host import Answer, Clock, Completed, Job, JobState
-from loadbook.hosts.tape import Question, Tape, question, tape_name
-from loadbook.records.atomic import room
+from loadbook.hosts.host import HttpResponse, ClockOffset, CommandResult, Job, JobState
+from loadbook.hosts.tape import CallKey, Transcript, call_key, transcript_name
+from loadbook.records.atomic import explain_disk_full
 from loadbook.records.layout import RunPaths, check_name
-from loadbook.records.manifest import DriverRecord, TrialRecord, changed_files, read, sha256_file
+from loadbook.records.manifest import DriverRecord, TrialRecord, changed_files, read_trial, sha256_file
 
 _HINT = "a replay needs study and loadbook as they were when the run was recorded; else record it again"
 T = TypeVar("T")
 
 
-class Recording:
+class RecordedRun:
     """A recorded run in the folder `run`: what every attempt that ended a trial left, by treatment and block."""
 
     def __init__(self, run: Path) -> None:
@@ -32,7 +32,7 @@ class Recording:
         published = sorted(paths.trials.glob("*/trial.json"))
         self._trials: dict[tuple[str, int], tuple[Path, TrialRecord]] = {}
         for path in (*failed, *published):
-            record = read(path.parent)
+            record = read_trial(path.parent)
             self._trials[record.treatment, record.block] = path.parent, record
         if not self._trials:
             raise DataError(f"{run} holds no recorded trial")
@@ -42,19 +42,19 @@ class Recording:
         """Id of the recorded run."""
         return self.run.name
 
-    def missing(self, trials: Iterable[PlannedTrial]) -> list[PlannedTrial]:
+    def missing_trials(self, trials: Iterable[PlannedTrial]) -> list[PlannedTrial]:
         """Return the planned trials that were not recorded."""
         return [t for t in trials if (t.treatment, t.block) not in self._trials]
 
-    def trial(self, planned: PlannedTrial) -> tuple[Path, TrialRecord]:
+    def find_trial(self, planned: PlannedTrial) -> tuple[Path, TrialRecord]:
         """Return folder and record of a trial; DataError when there is none or its files are not as recorded."""
-        found = self._trials.get((planned.treatment, planned.block))
-        if found is None:
+        recorded = self._trials.get((planned.treatment, planned.block))
+        if recorded is None:
             raise DataError(f"run {self.id} has no trial of {planned.treatment} in block {planned.block}")
-        changed = changed_files(*found)
+        changed = changed_files(*recorded)
         if changed:
-            raise DataError(f"{found[0] / changed[0]} is missing or no longer matches its sha256")
-        return found
+            raise DataError(f"{recorded[0] / changed[0]} is missing or no longer matches its sha256")
+        return recorded
 
 
 class ReplayHost:
@@ -69,12 +69,12 @@ class ReplayHost:
 
     live = False
 
-    def __init__(self, recording: Recording, alias: str, address: str, folder: Path, run: str) -> None:
+    def __init__(self, recorded_run: RecordedRun, alias: str, address: str, folder: Path, run: str) -> None:
         self.alias, self.address, self.workdir = alias, address, str(folder)
-        self._recording, self._run = recording, run
+        self._recorded_run, self._run = recorded_run, run
         self._pids: dict[str, int] = {}
-        self._source: tuple[Path, TrialRecord] | None = None
-        self._whole_run = self._tape = Tape(recording.run / tape_name(alias))
+        self._recorded_trial: tuple[Path, TrialRecord] | None = None
+        self._run_transcript = self._transcript = Transcript(recorded_run.run / transcript_name(alias))
 
     def open(self) -> None:
         """Make the work folder."""
@@ -91,60 +91,60 @@ class ReplayHost:
         self.close()
         self.open()
 
-    def scene(self, planned: PlannedTrial | None) -> None:
+    def set_trial(self, planned: PlannedTrial | None) -> None:
         """Play back the recorded trial of the same treatment and block; None: what belongs to the run as a whole."""
-        self._source, self._tape = None, self._whole_run
+        self._recorded_trial, self._transcript = None, self._run_transcript
         if planned is not None:
             try:
-                self._source = self._recording.trial(planned)
+                self._recorded_trial = self._recorded_run.find_trial(planned)
             except DataError as error:
                 raise HostError(self.alias, f"replay of {planned.trial}: {error.message}") from error
-            self._tape = Tape(self._source[0] / tape_name(self.alias))
+            self._transcript = Transcript(self._recorded_trial[0] / transcript_name(self.alias))
 
-    def _where(self) -> str:
-        trial = f", trial {self._source[1].trial}" if self._source else ""
-        return f"replay of run {self._recording.id}{trial}"
+    def _context(self) -> str:
+        trial = f", trial {self._recorded_trial[1].trial}" if self._recorded_trial else ""
+        return f"replay of run {self._recorded_run.id}{trial}"
 
-    def _answer(self, look: Callable[[Question], T], call: str, words: Sequence[str]) -> T:
-        asked = question(call, words, self.workdir, self._run)
+    def _lookup(self, lookup: Callable[[CallKey], T], call: str, args: Sequence[str]) -> T:
+        key = call_key(call, args, self.workdir, self._run)
         try:
-            return look(asked)
+            return lookup(key)
         except KeyError:
-            raise HostError(self.alias, f"{self._where()}: not recorded: {' '.join(asked)[:160]}", _HINT) from None
+            raise HostError(self.alias, f"{self._context()}: not recorded: {' '.join(key)[:160]}", _HINT) from None
 
-    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> Completed:
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
         """Return what the command answered; with `check`, a code other than 0 raises CommandError."""
-        return self._checked(self._answer(self._tape.completed, "run", argv), check, argv[0])
+        return self._check_rc(self._lookup(self._transcript.command_result, "run", argv), check, argv[0])
 
-    def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> Completed:
+    def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
         """Return what the script answered; with `check`, a code other than 0 raises CommandError."""
-        return self._checked(self._answer(self._tape.completed, "script", [text, *args]), check, "a script")
+        return self._check_rc(self._lookup(self._transcript.command_result, "script", [text, *args]), check, "a script")
 
-    def _checked(self, done: Completed, check: bool, what: str) -> Completed:
+    def _check_rc(self, done: CommandResult, check: bool, command: str) -> CommandResult:
         if check and done.rc:
-            raise CommandError(self.alias, f"{self._where()}: {what} ended with exit code {done.rc}")
+            raise CommandError(self.alias, f"{self._context()}: {command} ended with exit code {done.rc}")
         return done
 
-    def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> Answer:
+    def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
         """Return what the server answered."""
-        return self._answer(self._tape.page, "http_get", [f"{address}:{port}{path}"])
+        return self._lookup(self._transcript.http_response, "http_get", [f"{address}:{port}{path}"])
 
-    def clock(self, probes: int = 10) -> Clock:
+    def clock(self, probes: int = 10) -> ClockOffset:
         """Return what the clocks differed by."""
-        return Clock(*self._answer(self._tape.answer, "clock", []))
+        return ClockOffset(*self._lookup(self._transcript.next_answer, "clock", []))
 
     def connect(self, port: int, *, timeout_s: float) -> NoReturn:
-        """Refuse: nobody answers there any more; what was said then are files of the recorded trial (`kept`)."""
-        raise HostError(self.alias, f"{self._where()}: nothing answers at port {port}")
+        """Refuse: nobody answers there any more; what was said then are files of the recorded trial (`recorded_file`)."""
+        raise HostError(self.alias, f"{self._context()}: nothing answers at port {port}")
 
-    def kept(self, name: str) -> bytes:
+    def recorded_file(self, name: str) -> bytes:
         """Return a file of the recorded trial; nothing where it has none."""
-        path = self._source[0] / name if self._source else None
+        path = self._recorded_trial[0] / name if self._recorded_trial else None
         return path.read_bytes() if path and path.is_file() else b""
 
     def token(self, name: str) -> str:
         """Return the word that marked `name` then: the recorded server answers with it."""
-        return str(self._answer(self._tape.answer, "token", [name]))
+        return str(self._lookup(self._transcript.next_answer, "token", [name]))
 
     def _path(self, path: str) -> Path:
         return Path(self.workdir) / path
@@ -170,7 +170,7 @@ class ReplayHost:
         """Copy a file and return its sha256 (hex); a recorded one is never larger than was kept of it."""
         data = self.get(path, max_bytes=max_bytes)
         local.parent.mkdir(parents=True, exist_ok=True)
-        with room(local, len(data)):
+        with explain_disk_full(local, len(data)):
             local.write_bytes(data)
         return sha256_file(local)
 
@@ -190,35 +190,35 @@ class ReplayHost:
 
     def start(self, job: Job) -> int:
         """Lay down what the recorded job left behind and return its process id of then; no process is started."""
-        pid = int(self._answer(self._tape.answer, "start", [job.name, *job.steps[-1]]))
-        folder = self._job(job.name)
+        pid = int(self._lookup(self._transcript.next_answer, "start", [job.name, *job.steps[-1]]))
+        folder = self._job_folder(job.name)
         if folder.exists():
             raise HostError(self.alias, f"there is already a job {job.name}")
         folder.mkdir(parents=True)
-        if self._source is not None:
-            for name, data in self._left_behind(job, *self._source):
+        if self._recorded_trial is not None:
+            for name, data in self._job_files(job, *self._recorded_trial):
                 (folder / name).write_bytes(data)
         self._pids[job.name] = pid
         return pid
 
-    def _left_behind(self, job: Job, source: Path, record: TrialRecord) -> Iterator[tuple[str, bytes]]:
+    def _job_files(self, job: Job, source: Path, record: TrialRecord) -> Iterator[tuple[str, bytes]]:
         """Yield names and contents of the files of a job's folder: a load's, the sampler's, none of a service."""
         driver = next((d for d in record.drivers if d.host == self.alias and tuple(d.argv) == job.steps[-1]), None)
         monitor = next((m for m in record.monitors if m.host == self.alias), None)
         if driver:
-            yield from _load_files(driver, source, len(job.steps))
+            yield from _load_job_files(driver, source, len(job.steps))
         elif monitor and "sampler" in job.steps[-1]:
             yield "stdout.1", (source / monitor.file).read_bytes()
             yield "stderr.1", b""
 
-    def _job(self, name: str) -> Path:
+    def _job_folder(self, name: str) -> Path:
         return self._path(f"jobs/{check_name('job', name)}")
 
     def state(self, name: str) -> JobState:
         """Tell how a job stands: over when it was a recorded load, else running until it is stopped."""
-        if not self._job(name).is_dir():
+        if not self._job_folder(name).is_dir():
             return JobState(None, None, False)
-        rc, pid = self._job(name) / "rc", self._pids.get(name)
+        rc, pid = self._job_folder(name) / "rc", self._pids.get(name)
         return JobState(pid, int(rc.read_text()), False) if rc.is_file() else JobState(pid, None, True)
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
@@ -230,19 +230,19 @@ class ReplayHost:
 
     def stop(self, name: str, *, grace_s: float = 5.0) -> None:
         """End a job that runs until it is stopped."""
-        if self._job(name).is_dir() and self.state(name).running:
-            (self._job(name) / "rc").write_text("143\n")
+        if self._job_folder(name).is_dir() and self.state(name).running:
+            (self._job_folder(name) / "rc").write_text("143\n")
 
 
-def _load_files(driver: DriverRecord, source: Path, steps: int) -> Iterator[tuple[str, bytes]]:
+def _load_job_files(driver: DriverRecord, source: Path, steps: int) -> Iterator[tuple[str, bytes]]:
     """Yield what a load job left behind: its last step is the measurement, the one before it the warm-up."""
     for stream, name in (("stdout", driver.stdout), ("stderr", driver.stderr)):
         yield f"{stream}.{steps}", (source / name).read_bytes()
         warmup = source / f"warmup-{name}"
         if steps > 1 and warmup.is_file():
             yield f"{stream}.{steps - 1}", warmup.read_bytes()
-    for name, kept in driver.files.items():
-        yield name, (source / kept).read_bytes()
+    for name, file_name in driver.files.items():
+        yield name, (source / file_name).read_bytes()
     if driver.started_host is not None:
         yield f"times.{steps}", f"{driver.started_host!r} {driver.ended_host!r}\n".encode()
     yield f"rc.{steps}", f"{driver.rc}\n".encode()

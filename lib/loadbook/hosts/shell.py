@@ -14,19 +14,19 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from loadbook.hosts.host import Completed
+from loadbook.hosts.host import CommandResult
 
 if TYPE_CHECKING:
     from paramiko import Channel
 
-MAX_OUTPUT = 1 << 20
-START_S = 15.0
-_CHUNK = 1 << 16
+MAX_OUTPUT_BYTES = 1 << 20
+SHELL_TIMEOUT_S = 15.0
+_CHUNK_BYTES = 1 << 16
 
 # JMETER_HOME goes first: a distribution's jmeter on PATH may be one that cannot work
 _PATH = "${JMETER_HOME:+$JMETER_HOME/bin:}$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 PREAMBLE = f'export LC_ALL=C TZ=UTC PATH="{_PATH}"; unset CDPATH ENV'
-_MASK = 'while read -r key value; do [ "$key" = Cpus_allowed_list: ] && echo "$value"; done </proc/$$/status'
+_PRINT_CPU_MASK = 'while read -r key value; do [ "$key" = Cpus_allowed_list: ] && echo "$value"; done </proc/$$/status'
 
 
 def sh_join(argv: Sequence[str]) -> str:
@@ -57,7 +57,7 @@ class Shell:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        channel.settimeout(START_S)
+        channel.settimeout(SHELL_TIMEOUT_S)
         channel.exec_command("exec /bin/sh")
 
     def prepare(self, cpus: Sequence[int] | None) -> set[int]:
@@ -67,40 +67,40 @@ class Shell:
         """
         mask = ",".join(map(str, cpus or ()))
         pin = f"command -v taskset >/dev/null && taskset -cp {mask} $$" if mask else ":"
-        answer = self.call(f"{PREAMBLE}; ({pin}) >/dev/null 2>&1; echo $$; {_MASK}", timeout_s=START_S)
+        answer = self.call(f"{PREAMBLE}; ({pin}) >/dev/null 2>&1; echo $$; {_PRINT_CPU_MASK}", timeout_s=SHELL_TIMEOUT_S)
         pid, allowed = answer.stdout.decode().splitlines()[-2:]
         self.pid = int(pid)
         return cpu_list(allowed)
 
-    def call(self, command: str, *, timeout_s: float) -> Completed:
+    def call(self, command: str, *, timeout_s: float) -> CommandResult:
         """Run `command` (shell text that this package quoted itself) and return its code and capped output."""
         deadline = time.monotonic() + timeout_s
         mark = os.urandom(16).hex()
         # two literals, so that a shell that echoes its input (set -x, set -v) cannot forge the mark
-        tell = f"printf '%s%s %d\\n' {mark[:16]} {mark[16:]} \"$r\""
-        text = f"{command}\nr=$?; {tell}; {tell} >&2\n"
+        print_mark = f"printf '%s%s %d\\n' {mark[:16]} {mark[16:]} \"$r\""
+        text = f"{command}\nr=$?; {print_mark}; {print_mark} >&2\n"
         self.channel.settimeout(timeout_s)
         self.channel.sendall(text.encode("utf-8", "surrogateescape"))
         out, err = _Stream(mark), _Stream(mark)
         while out.rc is None or err.rc is None:
             self._feed(out, err, deadline)
-        return Completed(out.rc, bytes(out.kept), bytes(err.kept))
+        return CommandResult(out.rc, bytes(out.output), bytes(err.output))
 
     def _feed(self, out: _Stream, err: _Stream, deadline: float) -> None:
         channel = self.channel
         if channel.recv_stderr_ready():
-            err.feed(channel.recv_stderr(_CHUNK))
+            err.feed(channel.recv_stderr(_CHUNK_BYTES))
         elif channel.recv_ready():
-            out.feed(channel.recv(_CHUNK))
+            out.feed(channel.recv(_CHUNK_BYTES))
         elif channel.closed or channel.eof_received:
             raise EOFError("the shell ended")
         else:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 raise TimeoutError
             poll = select.poll()
             poll.register(channel.fileno(), select.POLLIN)
-            poll.poll(left * 1000)
+            poll.poll(remaining_s * 1000)
 
     def close(self) -> None:
         """Close the channel; the shell ends when it has nothing more to read."""
@@ -113,20 +113,20 @@ class Shell:
 
 
 class _Stream:
-    """One output stream up to its end mark; keeps MAX_OUTPUT bytes, drops the rest, never grows further."""
+    """One output stream up to its end mark; keeps MAX_OUTPUT_BYTES bytes, drops the rest, never grows further."""
 
     def __init__(self, mark: str) -> None:
-        self._end = re.compile(mark.encode() + rb" (\d+)\n")
-        self._room = len(mark) + 8
+        self._end_mark = re.compile(mark.encode() + rb" (\d+)\n")
+        self._mark_bytes = len(mark) + 8
         self._tail = b""
-        self.kept = bytearray()
+        self.output = bytearray()
         self.rc: int | None = None
 
     def feed(self, data: bytes) -> None:
         window = self._tail + data
-        found = self._end.search(window)
+        found = self._end_mark.search(window)
         if found:
             self.rc, window, self._tail = int(found[1]), window[: found.start()], b""
         else:
-            window, self._tail = window[: -self._room], window[-self._room :]
-        self.kept += window[: MAX_OUTPUT - len(self.kept)]
+            window, self._tail = window[: -self._mark_bytes], window[-self._mark_bytes :]
+        self.output += window[: MAX_OUTPUT_BYTES - len(self.output)]

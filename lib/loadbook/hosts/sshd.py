@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadbook.core.errors import HostError
-from loadbook.hosts.jobs import launcher
+from loadbook.hosts.jobs import launcher_script
 from loadbook.records.atomic import write_atomic
 
-READY_S = 10.0
-STOP_S = 2.0
+SSHD_START_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 2.0
 
-CONFIG = """\
+CONFIG_TEMPLATE = """\
 Port {port}
 ListenAddress {address}
 HostKey "{folder}/host_key"
@@ -47,7 +47,7 @@ Subsystem sftp internal-sftp
 class Sshd:
     """One server: where it listens, its CPUs (None: no mask), and its folder below the lab's.
 
-    `enter` are the words of a command that runs another inside of the host's namespaces; none on the loopback device.
+    `enter_command` are the words of a command that runs another inside of the host's namespaces; none on the loopback device.
     """
 
     alias: str
@@ -56,10 +56,10 @@ class Sshd:
     service_port: int
     cpus: tuple[int, ...] | None
     folder: Path
-    enter: tuple[str, ...] = ()
+    enter_command: tuple[str, ...] = ()
 
     @property
-    def config(self) -> Path:
+    def config_file(self) -> Path:
         """Return its configuration file, whose path tells its process from all others."""
         return self.folder / "sshd_config"
 
@@ -70,12 +70,12 @@ class Sshd:
 
     def pid(self) -> int | None:
         """Return the process that listens, found by its command line: nothing recorded that could be stale."""
-        wanted = os.fsencode(self.config)
-        found = {pid: parent for pid, parent, line in _processes() if wanted in line and b"sshd" in line}
-        listeners = [pid for pid, parent in found.items() if parent not in found]
+        config_path = os.fsencode(self.config_file)
+        parents = {pid: parent for pid, parent, line in _processes() if config_path in line and b"sshd" in line}
+        listeners = [pid for pid, parent in parents.items() if parent not in parents]
         return listeners[0] if listeners else None
 
-    def answers(self, within_s: float = 1.0) -> bool:
+    def responds(self, within_s: float = 1.0) -> bool:
         """Tell whether an SSH server greets at its address."""
         with suppress(OSError), socket.create_connection((self.address, self.port), timeout=within_s) as sock:
             return sock.recv(8) == b"SSH-2.0-"
@@ -84,53 +84,53 @@ class Sshd:
     def start(self) -> None:
         """Start it under its CPU mask and wait for its greeting; HostError tells what its log says."""
         self.workdir.mkdir(mode=0o700, exist_ok=True)
-        text = CONFIG.format(
+        text = CONFIG_TEMPLATE.format(
             port=self.port,
             address=self.address,
             folder=self.folder,
             keys=self.folder.parent,
-            pam=_pam(),
+            pam=_use_pam(),
             # beside the lab is where `make jmeter` puts it, whether it is there yet or not
             jmeter=os.environ.get("JMETER_HOME") or self.folder.parent.parent / "jmeter",
         )
-        write_atomic(self.config, text.encode())
+        write_atomic(self.config_file, text.encode())
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         log = self.folder / "sshd.log"
         log.unlink(missing_ok=True)
-        command = [*self.enter, program("sshd"), "-f", str(self.config), "-E", str(log)]
-        with _mask(self.cpus):
+        command = [*self.enter_command, find_program("sshd"), "-f", str(self.config_file), "-E", str(log)]
+        with _inherited_cpu_mask(self.cpus):
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=READY_S, check=False, env=_environment()
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SSHD_START_TIMEOUT_S, check=False, env=_minimal_environment()
             )
-        deadline = time.monotonic() + READY_S
-        while not self.answers():
+        deadline = time.monotonic() + SSHD_START_TIMEOUT_S
+        while not self.responds():
             if done.returncode or time.monotonic() > deadline:
-                said = (done.stderr.decode(errors="replace") + _text(log))[-1000:]
-                raise HostError(self.alias, f"sshd did not start on {self.address}:{self.port}: {said}", f"see {log}")
+                output = (done.stderr.decode(errors="replace") + _read_text(log))[-1000:]
+                raise HostError(self.alias, f"sshd did not start on {self.address}:{self.port}: {output}", f"see {log}")
             time.sleep(0.01)
 
     def stop(self) -> None:
         """End the listener, its sessions, and the jobs and watchers that those left behind."""
         listener = self.pid()
         if listener:
-            _halt(listener)
-            below = _descendants(listener)
+            _suspend(listener)
+            descendants = _descendants(listener)
             with suppress(ProcessLookupError):
                 os.kill(listener, signal.SIGKILL)
-            end_processes([listener, *below])
-        script = self.workdir / launcher()[0]
+            end_processes([listener, *descendants])
+        script = self.workdir / launcher_script()[0]
         if script.is_file():
             command = ["/bin/sh", str(script), "sweep", "all"]
             subprocess.run(command, cwd=self.workdir, stdin=subprocess.DEVNULL, timeout=30, check=False)
 
 
-def _environment() -> dict[str, str]:
+def _minimal_environment() -> dict[str, str]:
     """Return all that a server needs of our environment: what else stands there is nobody's business on a host."""
     return {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 
 
-def program(name: str) -> str:
+def find_program(name: str) -> str:
     """Return the absolute path of a program (sshd insists on one), also from the sbin folders."""
     path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin")
     if path is None:
@@ -139,30 +139,30 @@ def program(name: str) -> str:
 
 
 def end_processes(pids: list[int]) -> None:
-    """TERM, and KILL for those that are left after STOP_S seconds; stopped ones are woken for it."""
-    for sign in (signal.SIGTERM, signal.SIGCONT):
+    """TERM, and KILL for those that are left after STOP_TIMEOUT_S seconds; stopped ones are woken for it."""
+    for signal_number in (signal.SIGTERM, signal.SIGCONT):
         for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, sign)
-    deadline = time.monotonic() + STOP_S
-    while any(map(_lives, pids)) and time.monotonic() < deadline:
+                os.kill(pid, signal_number)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while any(map(_is_running, pids)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    for pid in filter(_lives, pids):
+    for pid in filter(_is_running, pids):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _halt(listener: int) -> None:
+def _suspend(listener: int) -> None:
     """Let a listener accept nobody any more: a client whose session ends would be back before the listener is gone."""
     with suppress(ProcessLookupError):
         os.kill(listener, signal.SIGSTOP)
-    deadline = time.monotonic() + STOP_S
-    while "\nState:\tT" not in _text(Path(f"/proc/{listener}/status"), "\nState:\tT") and time.monotonic() < deadline:
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while "\nState:\tT" not in _read_text(Path(f"/proc/{listener}/status"), "\nState:\tT") and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
-def _lives(pid: int) -> bool:
-    return "\nState:\tZ" not in _text(Path(f"/proc/{pid}/status"), "\nState:\tZ")
+def _is_running(pid: int) -> bool:
+    return "\nState:\tZ" not in _read_text(Path(f"/proc/{pid}/status"), "\nState:\tZ")
 
 
 def _processes() -> Iterator[tuple[int, int, bytes]]:
@@ -177,15 +177,15 @@ def _processes() -> Iterator[tuple[int, int, bytes]]:
 
 def _descendants(pid: int) -> list[int]:
     parents = {child: parent for child, parent, _ in _processes()}
-    found, level = [], {pid}
+    descendants, level = [], {pid}
     while level:
         level = {child for child, parent in parents.items() if parent in level}
-        found += sorted(level)
-    return found
+        descendants += sorted(level)
+    return descendants
 
 
 @contextmanager
-def _mask(cpus: tuple[int, ...] | None) -> Iterator[None]:
+def _inherited_cpu_mask(cpus: tuple[int, ...] | None) -> Iterator[None]:
     """Have processes that this thread starts inherit a CPU mask."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus or before)
@@ -195,15 +195,15 @@ def _mask(cpus: tuple[int, ...] | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _pam() -> str:
+def _use_pam() -> str:
     """Return "yes" where only PAM lets us in: without it sshd refuses a locked password (Ubuntu's root has one)."""
     if os.geteuid() != 0 or not Path("/etc/pam.d/sshd").is_file():
         return "no"
-    lines = _text(Path("/etc/shadow")).splitlines()
+    lines = _read_text(Path("/etc/shadow")).splitlines()
     return "yes" if any(line.startswith("root:!") for line in lines) else "no"
 
 
-def _text(path: Path, default: str = "") -> str:
+def _read_text(path: Path, default: str = "") -> str:
     try:
         return path.read_text(errors="replace")
     except OSError:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from paramiko import Channel
 
 T = TypeVar("T")
-CHUNK = 65_536
+TLS_CHUNK_BYTES = 65_536
 
 
 class TlsStream(io.RawIOBase):
@@ -27,14 +27,14 @@ class TlsStream(io.RawIOBase):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         self._channel, self._in, self._out = channel, ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_hostname=name)
-        self._carried(self._tls.do_handshake)
+        self._run_engine(self._tls.do_handshake)
 
     def sendall(self, data: bytes) -> None:
         """Send all of `data`."""
         sent = 0
         while sent < len(data):
             rest = data[sent:]
-            sent += self._carried(lambda rest=rest: self._tls.write(rest))  # type: ignore[misc]
+            sent += self._run_engine(lambda rest=rest: self._tls.write(rest))  # type: ignore[misc]
 
     def makefile(self, mode: str) -> io.BufferedReader:
         """Return what the server says as a file to read from."""
@@ -48,28 +48,28 @@ class TlsStream(io.RawIOBase):
         """Read into `buffer` and return how many bytes; 0 at the end."""
         view = memoryview(buffer).cast("B")
         try:
-            return self._carried(lambda: self._tls.read(len(view), view))  # type: ignore[return-value]
+            return self._run_engine(lambda: self._tls.read(len(view), view))  # type: ignore[return-value]
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return 0
 
-    def _carried(self, call: Callable[[], T]) -> T:
+    def _run_engine(self, call: Callable[[], T]) -> T:
         """Return what `call` of the TLS engine gives, carrying bytes to and from the channel as long as it wants."""
         while True:
             try:
-                done = call()
+                result = call()
             except ssl.SSLWantReadError:
                 self._flush()
-                self._feed()
+                self._receive()
                 continue
             self._flush()
-            return done
+            return result
 
     def _flush(self) -> None:
         if waiting := self._out.read():
             self._channel.sendall(waiting)
 
-    def _feed(self) -> None:
-        if data := self._channel.recv(CHUNK):
+    def _receive(self) -> None:
+        if data := self._channel.recv(TLS_CHUNK_BYTES):
             self._in.write(data)
         else:
             self._in.write_eof()

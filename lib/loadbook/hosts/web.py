@@ -8,17 +8,17 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadbook.core.errors import HostError, HostTimeoutError, UnreachableError
-from loadbook.hosts.host import Answer
+from loadbook.hosts.host import HttpResponse
 from loadbook.hosts.tls import TlsStream
 
 if TYPE_CHECKING:
     from paramiko import Channel, Transport
 
-MAX_BODY = 16 << 20
+MAX_BODY_BYTES = 16 << 20
 _PROHIBITED = 1
 
 
-class Url(NamedTuple):
+class HttpUrl(NamedTuple):
     """What is asked for."""
 
     scheme: str
@@ -30,25 +30,25 @@ class Url(NamedTuple):
         return f"{self.scheme}://{self.address}:{self.port}{self.path}"
 
 
-def get(alias: str, transport: Transport, url: Url, timeout_s: float) -> Answer:
+def http_get(alias: str, transport: Transport, url: HttpUrl, timeout_s: float) -> HttpResponse:
     """Ask once, without redirects; the body is read whole.
 
     Raises
     ------
     UnreachableError : nothing listens there. HostTimeoutError : no answer in time.
-    HostError : forwarding is switched off in sshd, the answer is no HTTP, or its body exceeds MAX_BODY.
+    HostError : forwarding is switched off in sshd, the answer is no HTTP, or its body exceeds MAX_BODY_BYTES.
     """
-    return read(alias, open_channel(alias, transport, url, timeout_s), url, timeout_s)
+    return request_over_channel(alias, open_channel(alias, transport, url, timeout_s), url, timeout_s)
 
 
-def read(alias: str, channel: Channel, url: Url, timeout_s: float) -> Answer:
-    """Ask over a channel that is open, and close it, at the latest after `timeout_s`; see `get`.
+def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: float) -> HttpResponse:
+    """Ask over a channel that is open, and close it, at the latest after `timeout_s`; see `http_get`.
 
     A server that sends a byte now and then, or one interim answer after the other, keeps no reader waiting for more.
     """
-    deadline, end = time.monotonic() + timeout_s, threading.Timer(timeout_s, channel.close)
-    end.daemon = True
-    end.start()
+    deadline, timer = time.monotonic() + timeout_s, threading.Timer(timeout_s, channel.close)
+    timer.daemon = True
+    timer.start()
     try:
         stream = TlsStream(channel, url.address) if url.scheme == "https" else channel
         stream.sendall(_request(url))
@@ -56,14 +56,14 @@ def read(alias: str, channel: Channel, url: Url, timeout_s: float) -> Answer:
         # a closed socket with an open makefile(), drops the body that has not arrived yet.
         response = http.client.HTTPResponse(stream, method="GET")  # type: ignore[arg-type] # it wants makefile() only
         response.begin()
-        body = response.read(MAX_BODY + 1)
+        body = response.read(MAX_BODY_BYTES + 1)
         if time.monotonic() > deadline:  # what has arrived was cut off
             raise TimeoutError
-        if len(body) > MAX_BODY:
-            raise HostError(alias, f"{url}: the body exceeds {MAX_BODY} bytes")
+        if len(body) > MAX_BODY_BYTES:
+            raise HostError(alias, f"{url}: the body exceeds {MAX_BODY_BYTES} bytes")
         if response.length:  # asked for so many bytes, `read` says nothing of those that never came
             raise http.client.IncompleteRead(body, response.length)
-        return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, body)
+        return HttpResponse(response.status, {k.lower(): v for k, v in response.getheaders()}, body)
     except TimeoutError as error:
         raise HostTimeoutError(alias, f"{url}: no answer within {timeout_s:g} s") from error
     except (http.client.HTTPException, OSError, EOFError, ValueError) as error:
@@ -71,16 +71,16 @@ def read(alias: str, channel: Channel, url: Url, timeout_s: float) -> Answer:
             raise HostTimeoutError(alias, f"{url}: no whole answer within {timeout_s:g} s") from error
         raise HostError(alias, f"{url}: no usable answer ({error or type(error).__name__})") from error
     finally:
-        end.cancel()
+        timer.cancel()
         channel.close()
 
 
-def _request(url: Url) -> bytes:
+def _request(url: HttpUrl) -> bytes:
     lines = (f"GET {url.path} HTTP/1.1", f"Host: {url.address}:{url.port}", "User-Agent: loadbook", "Connection: close")
     return "\r\n".join((*lines, "", "")).encode("ascii")
 
 
-def open_channel(alias: str, transport: Transport, url: Url, timeout_s: float) -> Channel:
+def open_channel(alias: str, transport: Transport, url: HttpUrl, timeout_s: float) -> Channel:
     """Open a TCP connection from the host; UnreachableError: nothing listens, HostError: sshd does not allow it."""
     from paramiko import ChannelException
     from paramiko.ssh_exception import SSHException

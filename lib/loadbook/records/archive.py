@@ -20,19 +20,19 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.units import size
-from loadbook.records.atomic import appearing, move
+from loadbook.core.units import format_bytes
+from loadbook.records.atomic import atomic_path, move_folder
 from loadbook.records.layout import Layout, RunPaths, check_name
 from loadbook.records.manifest import sha256_file
 
-ENDING = ".loadbook.tar.gz"
-FIRST = "manifest.json"
+ARCHIVE_SUFFIX = ".loadbook.tar.gz"
+MANIFEST_NAME = "manifest.json"
 MAX_MANIFEST_BYTES = 64 << 20
-PIECE_BYTES = 1 << 20
-Progress = Callable[[int, int], None]
+CHUNK_BYTES = 1 << 20
+FileProgress = Callable[[int, int], None]
 
 
-class Entry(BaseModel):
+class ArchiveEntry(BaseModel):
     """Size (bytes) and sha256 of one file of an archive."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -41,7 +41,7 @@ class Entry(BaseModel):
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class Contents(BaseModel):
+class ArchiveManifest(BaseModel):
     """What an archive says that it holds: `files` by path in it, below raw/, tables/, notebooks/ and pages/."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -50,14 +50,14 @@ class Contents(BaseModel):
     study: str
     run: str
     loadbook_version: str
-    files: dict[str, Entry]
+    files: dict[str, ArchiveEntry]
 
-    def below(self, folder: str) -> dict[str, Entry]:
+    def files_below(self, folder: str) -> dict[str, ArchiveEntry]:
         """Return the files of one folder by their path in it."""
         return {name.removeprefix(f"{folder}/"): e for name, e in self.files.items() if name.startswith(f"{folder}/")}
 
 
-def pack(paths: RunPaths, pages: Mapping[str, Path], version: str, out: Path, on_file: Progress) -> Contents:
+def pack_run(paths: RunPaths, pages: Mapping[str, Path], version: str, out: Path, on_file: FileProgress) -> ArchiveManifest:
     """Write the archive of a run to `out`, whole or not at all; equal files give equal bytes.
 
     Parameters
@@ -72,15 +72,15 @@ def pack(paths: RunPaths, pages: Mapping[str, Path], version: str, out: Path, on
     """
     if out.exists():
         raise UsageError(f"{out} is there already", "name another file: --out")
-    files = dict(sorted(_sources(paths, pages)))
-    entries = {name: Entry(size=p.stat().st_size, sha256=sha256_file(p)) for name, p in files.items()}
-    contents = Contents(study=paths.raw.parent.name, run=paths.raw.name, loadbook_version=version, files=entries)
-    with appearing(out) as part, part.open("wb") as raw, gzip.GzipFile("", "wb", mtime=0, fileobj=raw) as packed:
-        _write(packed, contents, files, on_file)
+    files = dict(sorted(_archive_sources(paths, pages)))
+    entries = {name: ArchiveEntry(size=p.stat().st_size, sha256=sha256_file(p)) for name, p in files.items()}
+    contents = ArchiveManifest(study=paths.raw.parent.name, run=paths.raw.name, loadbook_version=version, files=entries)
+    with atomic_path(out) as part, part.open("wb") as raw, gzip.GzipFile("", "wb", mtime=0, fileobj=raw) as packed:
+        _write_members(packed, contents, files, on_file)
     return contents
 
 
-def _sources(paths: RunPaths, pages: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
+def _archive_sources(paths: RunPaths, pages: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
     folders = {"raw": paths.raw, "tables": paths.processed, "notebooks": paths.processed / "notebooks"}
     for kind, folder in folders.items():
         for path in folder.rglob("*") if kind == "raw" else folder.glob("*"):
@@ -90,24 +90,24 @@ def _sources(paths: RunPaths, pages: Mapping[str, Path]) -> Iterator[tuple[str, 
     yield from ((f"pages/{name}", path) for name, path in pages.items())
 
 
-def _write(packed: gzip.GzipFile, contents: Contents, files: Mapping[str, Path], on_file: Progress) -> None:
+def _write_members(packed: gzip.GzipFile, contents: ArchiveManifest, files: Mapping[str, Path], on_file: FileProgress) -> None:
     """Write the manifest, then every file, without owners and times."""
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
         text = json.dumps(contents.model_dump(), indent=1).encode()
-        tar.addfile(_member(FIRST, len(text)), io.BytesIO(text))
+        tar.addfile(_tar_member(MANIFEST_NAME, len(text)), io.BytesIO(text))
         for done, (name, path) in enumerate(files.items(), 1):
             with path.open("rb") as file:
-                tar.addfile(_member(name, contents.files[name].size), file)
+                tar.addfile(_tar_member(name, contents.files[name].size), file)
             on_file(done, len(files))
 
 
-def _member(name: str, length: int) -> tarfile.TarInfo:
+def _tar_member(name: str, length: int) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.size, info.mode = length, 0o644
     return info
 
 
-def unpack(archive: Path, layout: Layout, on_file: Progress) -> tuple[Contents, bool]:
+def unpack_run(archive: Path, layout: Layout, on_file: FileProgress) -> tuple[ArchiveManifest, bool]:
     """Take the raw files of an archive into data/raw and return its contents, and whether they are new here.
 
     Raises
@@ -117,16 +117,16 @@ def unpack(archive: Path, layout: Layout, on_file: Progress) -> tuple[Contents, 
     """
     try:
         with tarfile.open(archive, "r:gz") as tar:
-            contents = _contents(archive, tar)
+            contents = _read_manifest(archive, tar)
             paths = layout.run(check_name("study", contents.study), check_name("run", contents.run))
             if paths.raw.exists():
-                _must_be_alike(contents, paths)
+                _check_same_run(contents, paths)
                 return contents, False
-            _room(contents, layout)
+            _check_disk_space(contents, layout)
             part = paths.raw.with_name(f".{contents.run}.part")
             try:
-                _take(archive, tar, contents, part, on_file)
-                move(part, paths.raw)
+                _extract_raw_files(archive, tar, contents, part, on_file)
+                move_folder(part, paths.raw)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, OSError) as error:
@@ -136,23 +136,23 @@ def unpack(archive: Path, layout: Layout, on_file: Progress) -> tuple[Contents, 
     return contents, True
 
 
-def _contents(archive: Path, tar: tarfile.TarFile) -> Contents:
+def _read_manifest(archive: Path, tar: tarfile.TarFile) -> ArchiveManifest:
     first = tar.next()
-    file = tar.extractfile(first) if first and first.name == FIRST and first.size <= MAX_MANIFEST_BYTES else None
+    file = tar.extractfile(first) if first and first.name == MANIFEST_NAME and first.size <= MAX_MANIFEST_BYTES else None
     if file is None:
-        raise DataError(f"{archive}: does not begin with {FIRST}", f"loadbook export makes archives: *{ENDING}")
+        raise DataError(f"{archive}: does not begin with {MANIFEST_NAME}", f"loadbook export makes archives: *{ARCHIVE_SUFFIX}")
     try:
-        return Contents.model_validate_json(file.read())
+        return ArchiveManifest.model_validate_json(file.read())
     except ValidationError as error:
-        said = error.errors(include_url=False)[0]
-        raise DataError(f"{archive}: {FIRST}: {'.'.join(map(str, said['loc']))}: {said['msg']}") from error
+        problem = error.errors(include_url=False)[0]
+        raise DataError(f"{archive}: {MANIFEST_NAME}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
 
 
-def _must_be_alike(contents: Contents, paths: RunPaths) -> None:
-    own = {p.relative_to(paths.raw).as_posix(): p for p in paths.raw.rglob("*") if p.is_file()}
-    sent = contents.below("raw")
-    differs = [name for name in {*own, *sent} if name not in own or name not in sent]
-    differs += [name for name in {*own} & {*sent} if sha256_file(own[name]) != sent[name].sha256]
+def _check_same_run(contents: ArchiveManifest, paths: RunPaths) -> None:
+    existing = {p.relative_to(paths.raw).as_posix(): p for p in paths.raw.rglob("*") if p.is_file()}
+    sent = contents.files_below("raw")
+    differs = [name for name in {*existing, *sent} if name not in existing or name not in sent]
+    differs += [name for name in {*existing} & {*sent} if sha256_file(existing[name]) != sent[name].sha256]
     if differs:
         raise UsageError(
             f"run {contents.run} of {contents.study} is here already, and {len(differs)} files of it differ: "
@@ -161,54 +161,54 @@ def _must_be_alike(contents: Contents, paths: RunPaths) -> None:
         )
 
 
-def _room(contents: Contents, layout: Layout) -> None:
-    need, free = sum(e.size for e in contents.below("raw").values()), shutil.disk_usage(layout.root).free
-    if free < need:
-        raise DataError(f"{layout.root}: {size(free)} free, the archive's raw files take {size(need)}")
+def _check_disk_space(contents: ArchiveManifest, layout: Layout) -> None:
+    needed, free = sum(e.size for e in contents.files_below("raw").values()), shutil.disk_usage(layout.root).free
+    if free < needed:
+        raise DataError(f"{layout.root}: {format_bytes(free)} free, the archive's raw files take {format_bytes(needed)}")
 
 
-def _take(archive: Path, tar: tarfile.TarFile, contents: Contents, part: Path, on_file: Progress) -> None:
+def _extract_raw_files(archive: Path, tar: tarfile.TarFile, contents: ArchiveManifest, part: Path, on_file: FileProgress) -> None:
     """Write the raw files to a folder of their own, each only as long as it is what the manifest says."""
     shutil.rmtree(part, ignore_errors=True)
-    left = dict(contents.below("raw"))
-    total = len(left)
+    pending = dict(contents.files_below("raw"))
+    total = len(pending)
     for member in itertools.islice(tar, 1, None):
         name = member.name.removeprefix("raw/")
         if member.name not in contents.files:
-            raise DataError(f"{archive}: holds {member.name!r}, of which {FIRST} says nothing")
+            raise DataError(f"{archive}: holds {member.name!r}, of which {MANIFEST_NAME} says nothing")
         if name == member.name:
             continue
-        if not member.isreg() or not _is_plain(name) or name not in left:
+        if not member.isreg() or not _is_plain_name(name) or name not in pending:
             raise DataError(f"{archive}: {member.name!r} is no plain file below raw/, or is there twice")
-        _copy(archive, tar, member, left.pop(name), part / name)
-        on_file(total - len(left), total)
-    if left:
-        raise DataError(f"{archive}: lacks {len(left)} files: {next(iter(left))!r}", "was it sent whole?")
+        _extract_file(archive, tar, member, pending.pop(name), part / name)
+        on_file(total - len(pending), total)
+    if pending:
+        raise DataError(f"{archive}: lacks {len(pending)} files: {next(iter(pending))!r}", "was it sent whole?")
 
 
-def _is_plain(name: str) -> bool:
+def _is_plain_name(name: str) -> bool:
     return name.isprintable() and "\\" not in name and not {"..", ".", ""} & {*name.split("/")}
 
 
-def _copy(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, entry: Entry, out: Path) -> None:
+def _extract_file(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, entry: ArchiveEntry, out: Path) -> None:
     source = tar.extractfile(member)
     if source is None or member.size != entry.size:
-        raise DataError(f"{archive}: {member.name!r} has not the size that {FIRST} says")
+        raise DataError(f"{archive}: {member.name!r} has not the size that {MANIFEST_NAME} says")
     out.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     with out.open("xb") as file:
-        while piece := source.read(PIECE_BYTES):
-            digest.update(piece)
-            file.write(piece)
+        while chunk := source.read(CHUNK_BYTES):
+            digest.update(chunk)
+            file.write(chunk)
     if digest.hexdigest() != entry.sha256:
-        raise DataError(f"{archive}: {member.name!r} is not as {FIRST} says: its sha256 differs")
+        raise DataError(f"{archive}: {member.name!r} is not as {MANIFEST_NAME} says: its sha256 differs")
 
 
-def changed_tables(contents: Contents, paths: RunPaths) -> list[str]:
+def differing_tables(contents: ArchiveManifest, paths: RunPaths) -> list[str]:
     """Return the names of tables that are not, byte for byte, those that were sent with the raw files."""
-    sent = {name: e.sha256 for name, e in contents.below("tables").items() if name.endswith(".parquet")}
-    return sorted(name for name, sha256 in sent.items() if _sum(paths.processed / name) != sha256)
+    sent = {name: e.sha256 for name, e in contents.files_below("tables").items() if name.endswith(".parquet")}
+    return sorted(name for name, sha256 in sent.items() if _sha256_if_present(paths.processed / name) != sha256)
 
 
-def _sum(path: Path) -> str:
+def _sha256_if_present(path: Path) -> str:
     return sha256_file(path) if path.is_file() else ""

@@ -9,63 +9,63 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from loadbook.core.units import size
+from loadbook.core.units import format_bytes
 
 # no room on the disk, in our quota, or within what this process may write (ulimit -f)
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-FULL_HINT = "free some space there, then give the same command again: nothing half-written was kept"
+DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+DISK_FULL_HINT = "free some space there, then give the same command again: nothing half-written was kept"
 
 
-class NoRoomError(OSError):
+class DiskFullError(OSError):
     """A file of ours for which there is no room; `filename` is its path, `strerror` says what it needed."""
 
 
 @contextmanager
-def room(path: Path, need: int | None = None) -> Iterator[None]:
+def explain_disk_full(path: Path, needed_bytes: int | None = None) -> Iterator[None]:
     """Say of a full disk which file it was, how many bytes it needed at least, and how many are free."""
     try:
         yield
-    except NoRoomError:
+    except DiskFullError:
         raise
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in DISK_FULL_ERRNOS:
             raise
-        raise no_room(path, need, os.strerror(error.errno or errno.ENOSPC)) from error
+        raise disk_full_error(path, needed_bytes, os.strerror(error.errno or errno.ENOSPC)) from error
 
 
-def no_room(path: Path, need: int | None, why: str) -> NoRoomError:
+def disk_full_error(path: Path, needed_bytes: int | None, cause: str) -> DiskFullError:
     """Return the error of a file that needs so many bytes (None: not known) where there are too few."""
-    wanted = f"{size(need)} needed, " if need else ""
-    return NoRoomError(errno.ENOSPC, f"no room: {wanted}{size(free_bytes(path))} free ({why})", str(path))
+    needed = f"{format_bytes(needed_bytes)} needed, " if needed_bytes else ""
+    return DiskFullError(errno.ENOSPC, f"no room: {needed}{format_bytes(free_bytes(path))} free ({cause})", str(path))
 
 
-def said_of(error: OSError, where: str | Path = ".") -> str:
+def disk_full_message(error: OSError, where: str | Path = ".") -> str:
     """Return what to say of a full disk: which file, what it needed where that is known, and what is free."""
-    if not isinstance(error, NoRoomError):
-        error = no_room(Path(error.filename or where), None, error.strerror or str(error))
+    if not isinstance(error, DiskFullError):
+        error = disk_full_error(Path(error.filename or where), None, error.strerror or str(error))
     return f"{error.filename}: {error.strerror}"
 
 
 def free_bytes(path: Path) -> int:
     """Return what is free for us on the disk of a path that need not exist yet."""
-    there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), Path("/"))
-    return shutil.disk_usage(there).free
+    existing = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), Path("/"))
+    return shutil.disk_usage(existing).free
 
 
 @contextmanager
-def appearing(path: Path, need: int | None = None) -> Iterator[Path]:
+def atomic_path(path: Path, needed_bytes: int | None = None) -> Iterator[Path]:
     """Yield another name beside `path`; what the block writes there is `path` once the block is over.
 
     It is on the disk by then: the file, and its name in the folder. Fails the block, what was there stays as it was.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with room(path, need):
+        with explain_disk_full(path, needed_bytes):
             path.parent.mkdir(parents=True, exist_ok=True)
             yield part
-            to_disk(part)
+            fsync_path(part)
             part.replace(path)
-            to_disk(path.parent)
+            fsync_path(path.parent)
     except BaseException:
         with suppress(OSError):
             part.unlink(missing_ok=True)
@@ -74,22 +74,22 @@ def appearing(path: Path, need: int | None = None) -> Iterator[Path]:
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a file whole or not at all: another name, fsync, rename, fsync of the folder."""
-    with appearing(path, len(data)) as part:
+    with atomic_path(path, len(data)) as part:
         part.write_bytes(data)
 
 
-def move(staged: Path, final: Path) -> None:
+def move_folder(staged: Path, final: Path) -> None:
     """Have a whole folder appear under its final name, when every file in it is on the disk."""
-    with room(final):
+    with explain_disk_full(final):
         for path in [*staged.rglob("*"), staged]:
-            to_disk(path)
+            fsync_path(path)
         final.parent.mkdir(parents=True, exist_ok=True)
         staged.rename(final)
         for folder in {staged.parent, final.parent}:
-            to_disk(folder)
+            fsync_path(folder)
 
 
-def to_disk(path: Path) -> None:
+def fsync_path(path: Path) -> None:
     """Have the kernel write a file, or the names in a folder, to the disk (fsync)."""
     handle = os.open(path, os.O_RDONLY)
     try:

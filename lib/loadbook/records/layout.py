@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadbook.core.errors import UsageError
-from loadbook.core.names import nearest, unknown
+from loadbook.core.names import nearest_names, unknown_name_error
 
-EXAMPLE = "example"  # the study whose recorded run comes with the project
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+EXAMPLE_STUDY = "example"  # the study whose recorded run comes with the project
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 
 
 def check_name(kind: str, name: str) -> str:
     """Return `name` if it is safe as a folder, host or treatment name, else raise UsageError."""
-    if not NAME.match(name) or ".." in name:
+    if not NAME_PATTERN.match(name) or ".." in name:
         raise UsageError(f"{kind} name {name!r} is not allowed", "use letters, digits, '.', '_' and '-' (at most 63)")
     return name
 
@@ -34,7 +34,7 @@ class RunPaths:
         return self.raw / "study.toml"
 
     @property
-    def plan(self) -> Path:
+    def plan_json(self) -> Path:
         """Trials in order, seed."""
         return self.raw / "plan.json"
 
@@ -44,7 +44,7 @@ class RunPaths:
         return self.raw / "run.json"
 
     @property
-    def hosts(self) -> Path:
+    def hosts_toml(self) -> Path:
         """Hosts file that plays the run back."""
         return self.raw / "hosts.toml"
 
@@ -59,7 +59,7 @@ class RunPaths:
         return self.raw / "facts"
 
     @property
-    def added(self) -> Path:
+    def added_files(self) -> Path:
         """Folder of files of traces that were added to the run."""
         return self.raw / "traces"
 
@@ -82,12 +82,12 @@ class RunPaths:
         return self.processed / f"{check_name('table', name)}.parquet"
 
     @property
-    def requests(self) -> Path:
+    def request_logs(self) -> Path:
         """Folder of the requests of each trial one by one, <trial>.parquet."""
         return self.processed.absolute() / "requests"
 
     @property
-    def memory(self) -> Path:
+    def ingest_cache(self) -> Path:
         """Folder of what the last ingest remembers, so that the next one reads only what is new."""
         return self.processed / ".ingest"
 
@@ -129,8 +129,8 @@ class Layout:
 
     def study_raw(self, study: str) -> Path:
         """Folder of all runs of a study; the example's is one of its own, as its noise is not that of these hosts."""
-        own = self.root / "data" / EXAMPLE
-        return own if study == EXAMPLE else self.root / "data" / "raw" / check_name("study", study)
+        example_folder = self.root / "data" / EXAMPLE_STUDY
+        return example_folder if study == EXAMPLE_STUDY else self.root / "data" / "raw" / check_name("study", study)
 
     def run(self, study: str, run: str) -> RunPaths:
         """Paths of one run."""
@@ -142,7 +142,7 @@ class Layout:
         folder = self.study_raw(study)
         return sorted(p.parent.name for p in folder.glob("*/plan.json")) if folder.is_dir() else []
 
-    def recorded(self) -> list[str]:
+    def studies_with_runs(self) -> list[str]:
         """Names of the studies that have a run, in alphabetical order; the example is none of them."""
         return sorted({plan.parents[1].name for plan in (self.root / "data" / "raw").glob("*/*/plan.json")})
 
@@ -150,30 +150,30 @@ class Layout:
         """Turn "latest" into the newest run id; an unknown run raises UsageError naming those there are."""
         known = self.runs(study)
         if not known:
-            raise UsageError(f"study {study!r} has no run under {self.study_raw(study)}", self._instead_of(study))
+            raise UsageError(f"study {study!r} has no run under {self.study_raw(study)}", self._missing_run_hint(study))
         if run == "latest":
             return known[-1]
         if run not in known:
-            raise unknown("run", run, known, f"of study {study!r}")
+            raise unknown_name_error("run", run, known, f"of study {study!r}")
         return run
 
-    def _instead_of(self, study: str) -> str:
+    def _missing_run_hint(self, study: str) -> str:
         """Return what to do about a study without a run: have one, or take the name that was meant."""
-        from loadbook.design.study_file import SMOKE
+        from loadbook.design.study_file import SMOKE_SUFFIX
 
-        if study.endswith(".toml") or (self.studies / f"{study.removesuffix(SMOKE)}.toml").is_file():
+        if study.endswith(".toml") or (self.studies / f"{study.removesuffix(SMOKE_SUFFIX)}.toml").is_file():
             return f"loadbook run {study}"
-        recorded = ", ".join(nearest(study, self.recorded())) or "none yet"
+        recorded = ", ".join(nearest_names(study, self.studies_with_runs())) or "none yet"
         return f"studies with a run: {recorded}; loadbook studies has every study"
 
 
 def find_root(start: Path | None = None) -> Path:
     """Return the project folder: $LOADBOOK_HOME, else the nearest folder above `start` with studies/ and notebooks/."""
-    given = os.environ.get("LOADBOOK_HOME")
-    if given:
-        if not Path(given).is_dir():
-            raise UsageError(f"LOADBOOK_HOME is {given!r}, which is no folder", "set it to the project's folder")
-        return Path(given).resolve()
+    home = os.environ.get("LOADBOOK_HOME")
+    if home:
+        if not Path(home).is_dir():
+            raise UsageError(f"LOADBOOK_HOME is {home!r}, which is no folder", "set it to the project's folder")
+        return Path(home).resolve()
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         if (folder / "studies").is_dir() and (folder / "notebooks").is_dir():
@@ -183,6 +183,6 @@ def find_root(start: Path | None = None) -> Path:
     )
 
 
-def layout(start: Path | None = None) -> Layout:
+def project_layout(start: Path | None = None) -> Layout:
     """Return the layout of the project that `start` (default: the current folder) lies in."""
     return Layout(find_root(start))

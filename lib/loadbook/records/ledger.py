@@ -16,12 +16,12 @@ from types import TracebackType
 from typing import Any, Literal
 
 from loadbook.core.errors import DataError
-from loadbook.records.atomic import room
+from loadbook.records.atomic import explain_disk_full
 
 Event = Literal[
     "run-started", "run-resumed", "blocks-added", "looked", "run-ended", "started", "ended", "reopened", "traces-added"
 ]
-SUM_LENGTH = 16
+CHECKSUM_LENGTH = 16
 
 
 @dataclass(frozen=True)
@@ -48,28 +48,28 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.entries, self._whole = _scan(path)
+        self.entries, self._valid_bytes = _read_valid_entries(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        os.ftruncate(self._fd, self._whole)
+        os.ftruncate(self._fd, self._valid_bytes)
 
     def append(self, event: Event, **fields: Any) -> None:
         """Write one event; when this returns, it is on the disk. OSError: nothing of it was kept (disk full)."""
         entry = {"n": len(self.entries) + 1, "event": event} | fields
-        line = _line(entry)
+        line = _encode_entry(entry)
         try:
-            with room(self.path, len(line)):
+            with explain_disk_full(self.path, len(line)):
                 self._write(line)
         except OSError:
-            os.ftruncate(self._fd, self._whole)
+            os.ftruncate(self._fd, self._valid_bytes)
             raise
-        self._whole += len(line)
+        self._valid_bytes += len(line)
         self.entries.append(entry)
 
     def _write(self, line: bytes) -> None:
         """Write a line behind the last whole one; a full disk takes a part of it, then nothing."""
         done = 0
         while done < len(line):
-            done += os.pwrite(self._fd, line[done:], self._whole + done)
+            done += os.pwrite(self._fd, line[done:], self._valid_bytes + done)
         os.fsync(self._fd)
 
     def close(self) -> None:
@@ -90,57 +90,57 @@ def read_ledger(path: Path) -> list[dict[str, Any]]:
     ------
     DataError : a line other than a torn last one is damaged, missing or out of order; the message has its number.
     """
-    return _scan(path)[0]
+    return _read_valid_entries(path)[0]
 
 
-def states(entries: Iterable[dict[str, Any]]) -> dict[str, TrialState]:
+def trial_states(entries: Iterable[dict[str, Any]]) -> dict[str, TrialState]:
     """Return every trial's state by trial id; trials that were never started are not in it."""
-    found: dict[str, TrialState] = {}
+    states: dict[str, TrialState] = {}
     for entry in entries:
         if entry["event"] == "started":
-            found[entry["trial"]] = TrialState(entry["attempt"], None)
+            states[entry["trial"]] = TrialState(entry["attempt"], None)
         elif entry["event"] == "ended":
             how = (entry["attempt"], entry["status"], entry.get("reason"), entry.get("final", False))
-            found[entry["trial"]] = TrialState(*how)
+            states[entry["trial"]] = TrialState(*how)
         elif entry["event"] == "reopened":
-            found[entry["trial"]] = replace(found[entry["trial"]], final=False)
-    return found
+            states[entry["trial"]] = replace(states[entry["trial"]], final=False)
+    return states
 
 
-def _scan(path: Path) -> tuple[list[dict[str, Any]], int]:
+def _read_valid_entries(path: Path) -> tuple[list[dict[str, Any]], int]:
     """Return the good entries and the number of bytes that they take."""
     data = path.read_bytes() if path.exists() else b""
     lines = data.splitlines(keepends=True)
     entries: list[dict[str, Any]] = []
-    whole = 0
+    valid_bytes = 0
     for number, line in enumerate(lines, 1):
-        entry = _parse(line, number)
+        entry = _decode_line(line, number)
         if entry is None:
             if number < len(lines):
                 raise DataError(f"{path}:{number}: damaged line in the ledger", "restore the file from a backup")
             break
         entries.append(entry)
-        whole += len(line)
-    return entries, whole
+        valid_bytes += len(line)
+    return entries, valid_bytes
 
 
-def _line(entry: dict[str, Any]) -> bytes:
+def _encode_entry(entry: dict[str, Any]) -> bytes:
     text = json.dumps(entry, ensure_ascii=True, allow_nan=False)
-    return f'{text[:-1]}, "sum": "{_sum(text)}"}}\n'.encode()
+    return f'{text[:-1]}, "sum": "{_line_checksum(text)}"}}\n'.encode()
 
 
-def _parse(line: bytes, number: int) -> dict[str, Any] | None:
+def _decode_line(line: bytes, number: int) -> dict[str, Any] | None:
     """Return the entry of a line, None unless it is whole, unchanged and the `number`-th of its file."""
     if not line.endswith(b"\n"):
         return None
     try:
         entry: dict[str, Any] = json.loads(line)
-        given = entry.pop("sum")
+        checksum = entry.pop("sum")
     except (ValueError, KeyError, AttributeError, TypeError):
         return None
-    good = given == _sum(json.dumps(entry, ensure_ascii=True)) and entry.get("n") == number
-    return entry if good else None
+    intact = checksum == _line_checksum(json.dumps(entry, ensure_ascii=True)) and entry.get("n") == number
+    return entry if intact else None
 
 
-def _sum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:SUM_LENGTH]
+def _line_checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:CHECKSUM_LENGTH]

@@ -14,21 +14,21 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from loadbook.core.errors import DataError
-from loadbook.records.atomic import move, write_atomic
+from loadbook.records.atomic import move_folder, write_atomic
 from loadbook.records.schema import SCHEMA_VERSION
 
 Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled"]
-NAME = "trial.json"
+RECORD_NAME = "trial.json"
 
 
-def _inside(name: str) -> str:
+def _check_inside(name: str) -> str:
     if name.startswith("/") or "\0" in name or ".." in name.split("/"):
         raise ValueError(f"{name!r} leads out of the trial's folder")
     return name
 
 
 # a file of a trial, by its path in the trial's folder: a record may come from somebody else
-Kept = Annotated[str, AfterValidator(_inside)]
+RelativeFile = Annotated[str, AfterValidator(_check_inside)]
 
 
 class _Record(BaseModel):
@@ -52,9 +52,9 @@ class DriverRecord(_Record):
     ended_host: float | None = None
     started_ours: float | None = None
     ended_ours: float | None = None
-    stdout: Kept = Field(description="file name in the trial folder")
-    stderr: Kept
-    files: dict[str, Kept] = Field(default_factory=dict, description="tool file name -> file name in the trial folder")
+    stdout: RelativeFile = Field(description="file name in the trial folder")
+    stderr: RelativeFile
+    files: dict[str, RelativeFile] = Field(default_factory=dict, description="tool file name -> file name in the trial folder")
     cut: dict[str, int] = Field(default_factory=dict, description="file of which the host had more -> its size there")
     source: str | None = Field(None, description="of an imported output: its path in the imported folder")
 
@@ -73,7 +73,7 @@ class MonitorRecord(_Record):
 
     host: str
     role: str
-    file: Kept
+    file: RelativeFile
     interval_s: float
     pids: dict[str, list[int]] = Field(default_factory=dict, description="process label -> pids watched")
     cpus: list[int] = Field(default_factory=list, description="CPU mask of the host as the sampler saw it")
@@ -85,7 +85,7 @@ class PolledRecord(_Record):
     host: str
     role: str
     source: str
-    file: Kept
+    file: RelativeFile
     interval_s: float
     problem: str | None = None
 
@@ -102,8 +102,8 @@ class ServiceRecord(_Record):
     live: bool | None = Field(None, description="did the live process answer with this configuration's id?")
     live_evidence: str | None = None
     pids: list[int] = Field(default_factory=list)
-    config_files: list[Kept] = Field(default_factory=list, description="rendered files kept in the trial folder")
-    effective: Kept | None = Field(None, description="the service's own dump of its configuration, file name")
+    config_files: list[RelativeFile] = Field(default_factory=list, description="rendered files kept in the trial folder")
+    effective: RelativeFile | None = Field(None, description="the service's own dump of its configuration, file name")
     cpus: list[int] = Field(default_factory=list)
     counters_before: dict[str, float] = Field(default_factory=dict, description="counted since its start, by name")
     counters_after: dict[str, float] = Field(default_factory=dict, description="the same when the load was over")
@@ -153,7 +153,7 @@ class TrialRecord(_Record):
     )
     reset: dict[str, dict[str, float]] = Field(default_factory=dict, description="host -> state before the trial")
     reconnects: int = 0
-    files: dict[Kept, FileRecord] = Field(default_factory=dict)
+    files: dict[RelativeFile, FileRecord] = Field(default_factory=dict)
 
 
 def sha256_file(path: Path) -> str:
@@ -162,25 +162,25 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def seal(folder: Path, record: TrialRecord) -> TrialRecord:
+def seal_trial(folder: Path, record: TrialRecord) -> TrialRecord:
     """Hash every file in `folder` into `record`, write trial.json last, and return the sealed record."""
-    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name != NAME)
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name != RECORD_NAME)
     files = {n: FileRecord(size=(folder / n).stat().st_size, sha256=sha256_file(folder / n)) for n in names}
     sealed = record.model_copy(update={"files": files})
-    write_atomic(folder / NAME, (sealed.model_dump_json(indent=1) + "\n").encode())
+    write_atomic(folder / RECORD_NAME, (sealed.model_dump_json(indent=1) + "\n").encode())
     return sealed
 
 
-def publish(staged: Path, final: Path) -> None:
+def publish_trial(staged: Path, final: Path) -> None:
     """Make a sealed folder appear under its final name by one rename; refuses to replace anything."""
     if final.exists():
         raise DataError(f"{final} is already there", "a published trial is never overwritten")
-    move(staged, final)
+    move_folder(staged, final)
 
 
-def read(folder: Path) -> TrialRecord:
+def read_trial(folder: Path) -> TrialRecord:
     """Read and validate a trial's record; anything else raises DataError naming the file."""
-    path = folder / NAME
+    path = folder / RECORD_NAME
     try:
         return TrialRecord.model_validate_json(path.read_bytes())
     except FileNotFoundError:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.design.study import Study
-from loadbook.records.conditions import Record
+from loadbook.records.conditions import RunRecord
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.manifest import read_json
-from loadbook.records.planned import plan_of
+from loadbook.records.planned import read_current_plan
 from loadbook.records.schema import TABLES, read_table
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def trial_values(
     trials: pd.DataFrame, measurements: pd.DataFrame, metric: str, statistic: str | None = None
 ) -> pd.DataFrame:
     """Join one metric's total (driver "*") to the trials; see `RunData.values`."""
-    wanted = statistic or metric_of(metric).default_statistic
+    statistic_name = statistic or get_metric(metric).default_statistic
     rows = measurements[
-        (measurements["metric"] == metric) & (measurements["statistic"] == wanted) & (measurements["driver"] == "*")
+        (measurements["metric"] == metric) & (measurements["statistic"] == statistic_name) & (measurements["driver"] == "*")
     ]
     columns = ["trial", "treatment", "block", "slot", "status", "valid"]
     joined = trials[columns].merge(rows[["trial", "value"]], on="trial", how="left", validate="one_to_one")
@@ -72,11 +72,11 @@ def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:
     run = layout.resolve_run(study, run)
     paths = layout.run(study, run)
     frames = {name: read_table(paths.table(name), name) for name in TABLES}
-    record = read_record(paths)
+    record = read_run_record(paths)
     return RunData(record.study, run, paths, record.plan, record.run_json, record.facts, **frames)
 
 
-def read_record(paths: RunPaths) -> Record:
+def read_run_record(paths: RunPaths) -> RunRecord:
     """Read the record of a run, its tables left alone.
 
     Raises
@@ -85,15 +85,15 @@ def read_record(paths: RunPaths) -> Record:
     UsageError : its study is no study to this loadbook.
     """
     facts = {p.stem: read_json(p) for p in sorted(paths.facts.glob("*.json"))} if paths.facts.is_dir() else {}
-    return Record(_recorded_study(paths), plan_of(paths), read_json(paths.run_json), facts)
+    return RunRecord(_recorded_study(paths), read_current_plan(paths), read_json(paths.run_json), facts)
 
 
 def _recorded_study(paths: RunPaths) -> Study:
     """Return the study as it was when the run was planned (plan.json keeps it whole, includes resolved)."""
-    recorded = read_json(paths.plan).get("study_spec")
+    recorded = read_json(paths.plan_json).get("study_spec")
     if recorded is None:
-        raise DataError(f"{paths.plan} holds no study_spec", "the plan was made by another version of loadbook")
+        raise DataError(f"{paths.plan_json} holds no study_spec", "the plan was made by another version of loadbook")
     try:
         return Study.model_validate_json(json.dumps(recorded))
     except ValueError as error:
-        raise UsageError(f"{paths.plan}: the study in it cannot be read: {error}") from error
+        raise UsageError(f"{paths.plan_json}: the study in it cannot be read: {error}") from error

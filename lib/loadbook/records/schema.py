@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import DataError
-from loadbook.records.atomic import appearing
+from loadbook.records.atomic import atomic_path
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 SCHEMA_VERSION = 1
-ROW_GROUP = 1 << 20  # rows
+ROWS_PER_GROUP = 1 << 20  # rows
 STATUSES = ("ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled")
 
 # name -> arrow type, in column order; "?" marks columns that may be null
@@ -51,7 +51,7 @@ TABLES: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 # "unchecked": a gate that had no evidence to read (no monitor on the balancer, say)
-LEVELS = ("invalid", "doubt", "note", "unchecked")
+PROBLEM_LEVELS = ("invalid", "doubt", "note", "unchecked")
 
 
 def arrow_schema(table: str, factors: tuple[str, ...] = ()) -> pa.Schema:
@@ -68,7 +68,7 @@ def arrow_schema(table: str, factors: tuple[str, ...] = ()) -> pa.Schema:
     return pa.schema(fields, metadata={"loadbook_schema": str(SCHEMA_VERSION)})
 
 
-def table_of(table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, ...] = ()) -> pa.Table:
+def to_arrow(table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, ...] = ()) -> pa.Table:
     """Return `rows` as an arrow table of the declared types.
 
     Raises
@@ -79,9 +79,9 @@ def table_of(table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, 
 
     schema = arrow_schema(table, factors)
     try:
-        data = pa.table([pa.array(_column(rows, f.name, f.nullable), f.type) for f in schema], schema=schema)
+        data = pa.table([pa.array(_column_values(rows, f.name, f.nullable), f.type) for f in schema], schema=schema)
         data.validate(full=True)
-        _no_nulls(data)
+        _check_nulls(data)
     except KeyError as error:
         raise DataError(f"table {table}: a row lacks the column {error}") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
@@ -89,7 +89,7 @@ def table_of(table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, 
     return data
 
 
-def _column(rows: Sequence[Mapping[str, Any]], name: str, nullable: bool) -> list[Any]:
+def _column_values(rows: Sequence[Mapping[str, Any]], name: str, nullable: bool) -> list[Any]:
     return [row.get(name) for row in rows] if nullable else [row[name] for row in rows]
 
 
@@ -100,17 +100,17 @@ def write_arrow(path: Path, data: pa.Table) -> None:
     """
     import pyarrow.parquet as pq
 
-    with appearing(path, data.nbytes) as part, pq.ParquetWriter(part, data.schema, compression="zstd") as writer:
-        for start in range(0, max(data.num_rows, 1), ROW_GROUP):
-            writer.write_table(data.slice(start, ROW_GROUP).combine_chunks(), row_group_size=ROW_GROUP)
+    with atomic_path(path, data.nbytes) as part, pq.ParquetWriter(part, data.schema, compression="zstd") as writer:
+        for start in range(0, max(data.num_rows, 1), ROWS_PER_GROUP):
+            writer.write_table(data.slice(start, ROWS_PER_GROUP).combine_chunks(), row_group_size=ROWS_PER_GROUP)
 
 
 def write_table(path: Path, table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, ...] = ()) -> None:
-    """Write `rows` as the table's parquet file: see `table_of` and `write_arrow`."""
-    write_arrow(path, table_of(table, rows, factors))
+    """Write `rows` as the table's parquet file: see `to_arrow` and `write_arrow`."""
+    write_arrow(path, to_arrow(table, rows, factors))
 
 
-def _no_nulls(data: pa.Table) -> None:
+def _check_nulls(data: pa.Table) -> None:
     for field in data.schema:
         if not field.nullable and data[field.name].null_count:
             raise ValueError(f"column {field.name} holds {data[field.name].null_count} nulls")

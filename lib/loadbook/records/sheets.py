@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from loadbook.core.errors import UsageError
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 
 if TYPE_CHECKING:
     from loadbook.records.rundata import RunData
 
-FORMULA = re.compile(r"[=+\-@\t\r]")  # with these a spreadsheet begins to compute
+FORMULA_START = re.compile(r"[=+\-@\t\r]")  # with these a spreadsheet begins to compute
 TOTAL = "*"
 
 
@@ -29,30 +29,30 @@ def tidy_csv(data: RunData) -> str:
         [*first, *(name for name in rows.columns if name not in first)]
     ]
     for name in rows.select_dtypes(["object", "string"]).columns:
-        rows[name] = rows[name].map(_guarded)
+        rows[name] = rows[name].map(_escape_formula)
     return str(rows.sort_values(["slot", "driver", "metric", "statistic"]).to_csv(index=False, lineterminator="\n"))
 
 
-def _guarded(text: object) -> object:
-    return f"'{text}" if isinstance(text, str) and FORMULA.match(text) else text
+def _escape_formula(text: object) -> object:
+    return f"'{text}" if isinstance(text, str) and FORMULA_START.match(text) else text
 
 
-def benchmark_lines(data: RunData, metric: str) -> str:
+def go_benchmark_text(data: RunData, metric: str) -> str:
     """Return the trials that count as a Go benchmark, one line each (golang.org/design/14313-benchmark-format).
 
     `benchstat -col /treatment FILE` compares them. It knows neither blocks nor margins nor gates, and takes a unit's
     better direction from the `Unit` line.
     """
-    known = metric_of(metric)
+    definition = get_metric(metric)
     values = data.values(metric)
     counted = values[values["valid"] & (values["status"] == "ok")].dropna(subset=["value"])
     if counted.empty:
         raise UsageError(f"no trial of run {data.run} that counts has the metric {metric}", "loadbook report shows why")
-    better = f"Unit {metric} better={known.better}" if known.better in ("higher", "lower") else ""
-    head = [f"study: {data.study.name}", f"run: {data.run}", better]
-    return "\n".join([*filter(None, head), "", *_lines(counted.itertuples(), metric), ""])
+    unit_line = f"Unit {metric} better={definition.better}" if definition.better in ("higher", "lower") else ""
+    head = [f"study: {data.study.name}", f"run: {data.run}", unit_line]
+    return "\n".join([*filter(None, head), "", *_benchmark_lines(counted.itertuples(), metric), ""])
 
 
-def _lines(rows: Iterator[object], metric: str) -> Iterator[str]:
+def _benchmark_lines(rows: Iterator[object], metric: str) -> Iterator[str]:
     for row in rows:
         yield f"BenchmarkTrial/treatment={row.treatment} 1 {row.value:.9g} {metric}"  # type: ignore[attr-defined]

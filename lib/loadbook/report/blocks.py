@@ -19,9 +19,9 @@ from loadbook.core.text import clean as cleaned
 from loadbook.report import palette
 
 # marks in an output's data, read when the notebook is exported: put this section first; leave this section out
-URGENT = "application/vnd.loadbook.urgent+json"
-EMPTY = "application/vnd.loadbook.empty+json"
-TEMPLATES = Path(__file__).parent / "templates"
+URGENT_MIME = "application/vnd.loadbook.urgent+json"
+EMPTY_MIME = "application/vnd.loadbook.empty+json"
+TEMPLATES_DIR = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,10 +46,10 @@ def clean(value: Any) -> Any:
 
 
 @cache
-def environment() -> Environment:
+def jinja_environment() -> Environment:
     """Return the jinja environment of all pages: autoescape always, unknown names are errors."""
     return Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader(TEMPLATES_DIR),
         autoescape=True,
         finalize=clean,
         undefined=StrictUndefined,
@@ -60,10 +60,10 @@ def environment() -> Environment:
 
 def render(template: str, **values: Any) -> Markup:
     """Fill one of report/templates and return it as markup that other templates may embed."""
-    return Markup(environment().get_template(template).render(**values))  # noqa: S704 - autoescape made it safe
+    return Markup(jinja_environment().get_template(template).render(**values))  # noqa: S704 - autoescape made it safe
 
 
-def block(template: str, text: str, **values: Any) -> Block:
+def render_block(template: str, text: str, **values: Any) -> Block:
     """Fill a template as a block; `text` is what a terminal shows instead."""
     return Block(str(render(template, **values)), str(clean(text)))
 
@@ -80,7 +80,7 @@ def stylesheet() -> str:
         f".lb .v-{kind} {{ color: {style.text}; }} .lb .bar-{kind} {{ --bar: {style.fill}; }}\n"
         for kind, style in palette.VERDICTS.items()
     )
-    return f":root {{ {colours}}}\n" + (TEMPLATES / "report.css").read_text(encoding="utf-8") + verdicts
+    return f":root {{ {colours}}}\n" + (TEMPLATES_DIR / "report.css").read_text(encoding="utf-8") + verdicts
 
 
 def notebook_style() -> str:

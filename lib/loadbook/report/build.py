@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import LoadbookError, UsageError
-from loadbook.design.plan import Plan, read_plan
+from loadbook.design.plan import Plan, parse_plan
 from loadbook.records.layout import Layout, RunPaths
 from loadbook.records.manifest import read_json
-from loadbook.records.planned import plan_of
+from loadbook.records.planned import read_current_plan
 from loadbook.records.schema import TABLES
 from loadbook.report import compared, history_report, html, index, notebooks, parameters
 
-Say = Callable[[str], None]
-MAX_COMPARED = 3  # of a page's links to comparisons of its run
+OnMessage = Callable[[str], None]
+MAX_PAGE_COMPARISONS = 3  # of a page's links to comparisons of its run
 
 
 @dataclass(frozen=True)
-class Place:
+class OutputPaths:
     """Where pages go: their folder, what their names begin with, and where what was executed is kept (None: beside).
 
     `home` is the text of each page's link to the index.html beside it.
@@ -31,19 +31,19 @@ class Place:
     notebooks: Path | None = None
     home: str = "All studies"
 
-    def page(self, notebook: str, first: bool) -> Path:
+    def page_path(self, notebook: str, first: bool) -> Path:
         """Return the file of a notebook's page."""
-        return self.pages / page_name(self.stem, notebook, first)
+        return self.pages / page_file_name(self.stem, notebook, first)
 
-    def executed(self, notebook: str, first: bool) -> Path:
+    def executed_path(self, notebook: str, first: bool) -> Path:
         """Return the file of the executed notebook."""
         if self.notebooks is None:
-            return self.page(notebook, first).with_suffix(".ipynb")
+            return self.page_path(notebook, first).with_suffix(".ipynb")
         return self.notebooks / f"{notebook}.ipynb"
 
 
 @dataclass
-class Built:
+class BuiltReport:
     """What came of one study: its run and notebooks, the summary that the index shows, its pages, and what failed."""
 
     study: str
@@ -54,20 +54,20 @@ class Built:
     failed: list[str] = field(default_factory=list)
 
 
-def build(
+def build_report(
     layout: Layout,
     study: str,
     run: str,
     pairs: Sequence[str],
-    say: Say,
+    on_message: OnMessage,
     timeout_s: float | None = notebooks.TIMEOUT_S,
-) -> Built:
+) -> BuiltReport:
     """Make the report of one run; a notebook that fails is a line of `failed`, the others go on.
 
     Parameters
     ----------
     pairs : ``name=value`` texts for the notebooks' parameters; each must be known to at least one notebook.
-    say : is told of progress, one line at a time.
+    on_message : called with each line of progress.
     timeout_s : seconds that one cell of a notebook may take; None: no limit.
 
     Raises
@@ -77,41 +77,41 @@ def build(
     """
     run = layout.resolve_run(study, run)
     paths = layout.run(study, run)
-    plan = read_plan(plan_of(paths), str(paths.plan))
-    values = parameters.from_text(_all(_declared(layout, plan.study.notebooks)), pairs)
-    place = Place(layout.reports, study, paths.processed / "notebooks")
-    page, failed = history_report.make(layout, study, plan.study.question, say, timeout_s)
-    built = build_at(layout, study, run, values, place, say, timeout_s)
+    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+    values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
+    place = OutputPaths(layout.reports, study, paths.processed / "notebooks")
+    page, failed = history_report.build_history_page(layout, study, plan.study.question, on_message, timeout_s)
+    built = build_report_at(layout, study, run, values, place, on_message, timeout_s)
     built.pages += page
     built.failed += failed
     if page:
-        built.summary.setdefault("more", {})[history_report.NOTEBOOK] = page[0].name
-    index.keep(layout.reports, built.summary)
+        built.summary.setdefault("more", {})[history_report.HISTORY_NOTEBOOK] = page[0].name
+    index.write_summary(layout.reports, built.summary)
     return built
 
 
-def build_at(
+def build_report_at(
     layout: Layout,
     study: str,
     run: str,
     values: Mapping[str, Any],
-    place: Place,
-    say: Say,
+    place: OutputPaths,
+    on_message: OnMessage,
     timeout_s: float | None = notebooks.TIMEOUT_S,
-) -> Built:
-    """Do as `build` does, with typed parameters, for pages at another place; the index is left alone."""
+) -> BuiltReport:
+    """Do as `build_report` does, with typed parameters, for pages at another place; the index is left alone."""
     paths = layout.run(study, run)
-    plan = read_plan(plan_of(paths), str(paths.plan))
-    given = given_to(layout, plan.study.notebooks, {"study": study, "run": run}, values)
-    refresh(paths, say)
-    built = Built(study, run, _known(plan, paths), tuple(plan.study.notebooks))
+    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+    given = notebook_parameters(layout, plan.study.notebooks, {"study": study, "run": run}, values)
+    ensure_ingested(paths, on_message)
+    built = BuiltReport(study, run, _run_summary(plan, paths), tuple(plan.study.notebooks))
     for name in plan.study.notebooks:
-        _page(layout, plan, built, name, given[name], place, say, timeout_s)
+        _build_page(layout, plan, built, name, given[name], place, on_message, timeout_s)
     built.summary |= {"failed": built.failed}
     return built
 
 
-def given_to(
+def notebook_parameters(
     layout: Layout, names: Sequence[str], fixed: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """Return notebook -> its parameters: the fixed ones, and those of `values` that it declares.
@@ -120,75 +120,75 @@ def given_to(
     ------
     UsageError : no such notebook; a value that no notebook declares, of another type, or fixed already.
     """
-    declared = _declared(layout, names)
+    declared = _declared_by_notebook(layout, names)
     clash = sorted(set(values) & set(fixed))
     if clash:
         raise UsageError(f"parameter {clash[0]!r} is given by the command line already")
-    parameters.check("report", _all(declared), values)
+    parameters.validate_parameters("report", _merge_parameters(declared), values)
     return {name: {k: v for k, v in {**fixed, **values}.items() if k in own} for name, own in declared.items()}
 
 
-def _declared(layout: Layout, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _declared_by_notebook(layout: Layout, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return notebook -> every parameter that it declares, with its default."""
-    return {name: notebooks.declared(notebooks.find(layout, name)) for name in names}
+    return {name: notebooks.declared_parameters(notebooks.find_notebook(layout, name)) for name in names}
 
 
-def _all(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _merge_parameters(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the parameters of several notebooks together."""
     return {key: value for each in declared.values() for key, value in each.items()}
 
 
-def refresh(paths: RunPaths, say: Say) -> None:
+def ensure_ingested(paths: RunPaths, on_message: OnMessage) -> None:
     """Ingest the run if a table is missing or older than what is recorded."""
     tables = [paths.table(name) for name in TABLES]
-    kept = (paths.plan, paths.run_json, paths.trials, paths.failed, paths.added)
-    recorded = [p.stat().st_mtime for p in kept if p.exists()]
+    sources = (paths.plan_json, paths.run_json, paths.trials, paths.failed, paths.added_files)
+    recorded = [p.stat().st_mtime for p in sources if p.exists()]
     if all(t.is_file() for t in tables) and min(t.stat().st_mtime for t in tables) >= max(recorded):
         return
     from loadbook.trials.ingest import ingest
 
-    say(f"{paths.raw.parent.name}: ingesting run {paths.raw.name}")
+    on_message(f"{paths.raw.parent.name}: ingesting run {paths.raw.name}")
     ingest(paths)
 
 
-def page_name(study: str, notebook: str, first: bool) -> str:
+def page_file_name(study: str, notebook: str, first: bool) -> str:
     """Return the file name of a page: <study>.html for its first notebook, <study>-quality.html for run_quality."""
     return f"{study}.html" if first else f"{study}-{notebook.removeprefix('run_').replace('_', '-')}.html"
 
 
-def _page(
+def _build_page(
     layout: Layout,
     plan: Plan,
-    built: Built,
+    built: BuiltReport,
     name: str,
     given: Mapping[str, Any],
-    place: Place,
-    say: Say,
+    place: OutputPaths,
+    on_message: OnMessage,
     timeout_s: float | None,
 ) -> None:
     study, names = plan.study.name, plan.study.notebooks
-    page, out = place.page(name, name == names[0]), place.executed(name, name == names[0])
-    say(f"{study}: notebook {name}")
+    page, out = place.page_path(name, name == names[0]), place.executed_path(name, name == names[0])
+    on_message(f"{study}: notebook {name}")
     try:
-        executed = notebooks.execute(layout, name, given, out, timeout_s)
-        html.export(executed.path, page, f"{plan.study.question} · {study}", crumbs(plan, built.run, name, place))
+        executed = notebooks.execute_notebook(layout, name, given, out, timeout_s)
+        html.export_html(executed.path, page, f"{plan.study.question} · {study}", page_breadcrumbs(plan, built.run, name, place))
     except LoadbookError as error:
         built.failed.append(error.message)
-        say(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+        on_message(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
         return
     built.pages.append(page)
     if name == names[0]:
-        built.summary |= {**executed.done, "page": page.name}
+        built.summary |= {**executed.summary, "page": page.name}
     else:
         built.summary.setdefault("more", {})[name.removeprefix("run_").replace("_", " ")] = page.name
 
 
-def crumbs(plan: Plan, run: str, name: str, place: Place) -> list[tuple[str, str | None]]:
+def page_breadcrumbs(plan: Plan, run: str, name: str, place: OutputPaths) -> list[tuple[str, str | None]]:
     """Return what stands above a page: the way to it, the study's other pages, and where its run is compared."""
     study, names = plan.study.name, plan.study.notebooks
-    others = [(_link_text(n, names), place.page(n, n == names[0]).name) for n in names if n != name]
-    runs = compared.links(place.pages, study, run)[:MAX_COMPARED] if name == names[0] else []
-    through = history_report.link(study, place.pages)
+    others = [(_link_text(n, names), place.page_path(n, n == names[0]).name) for n in names if n != name]
+    runs = compared.comparison_links(place.pages, study, run)[:MAX_PAGE_COMPARISONS] if name == names[0] else []
+    through = history_report.history_link(study, place.pages)
     return [(place.home, "index.html"), (study, None), (f"run {run}", None), *others, *through, *runs]
 
 
@@ -196,7 +196,7 @@ def _link_text(name: str, names: Sequence[str]) -> str:
     return "verdicts" if name == names[0] else name.removeprefix("run_").replace("_", " ")
 
 
-def _known(plan: Plan, paths: RunPaths) -> dict[str, Any]:
+def _run_summary(plan: Plan, paths: RunPaths) -> dict[str, Any]:
     """Return what is known of a run before any notebook is executed."""
     run = read_json(paths.run_json)
     return {

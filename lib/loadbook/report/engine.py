@@ -11,10 +11,10 @@ from typing import Any
 from nbformat.v4 import new_output
 from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines
 
-NAME = "loadbook"
+ENGINE_NAME = "loadbook"
 
 
-class EndedError(Exception):
+class NotebookInterruptedError(Exception):
     """A notebook ended in the cell with this number (from 1; None: no kernel came up) without an answer from it."""
 
     def __init__(self, cell: int | None, error: Exception) -> None:
@@ -22,30 +22,30 @@ class EndedError(Exception):
         self.cell, self.error = cell, error
 
 
-class KeepingEngine(NBClientEngine):
-    """papermill's own engine, which then keeps what there is in `kept`."""
+class PartialOutputEngine(NBClientEngine):
+    """papermill's own engine, which then keeps what there is in `partial_path`."""
 
     @classmethod
     def execute_managed_notebook(
-        cls, nb_man: NotebookExecutionManager, kernel_name: str, *, kept: str, **more: Any
+        cls, nb_man: NotebookExecutionManager, kernel_name: str, *, partial_path: str, **more: Any
     ) -> None:
         """Execute all cells; EndedError for a kernel that died and a cell that overstayed, after marking that cell."""
         try:
             super().execute_managed_notebook(nb_man, kernel_name, **more)
         except Exception as error:
-            begun = [k for k, cell in enumerate(nb_man.nb.cells) if cell.metadata.papermill["start_time"]]
-            if begun:
-                _mark(nb_man, begun[-1], error)
-                nb_man.output_path = kept  # written by papermill when it completes the notebook
-            raise EndedError(begun[-1] + 1 if begun else None, error) from error
+            started = [k for k, cell in enumerate(nb_man.nb.cells) if cell.metadata.papermill["start_time"]]
+            if started:
+                _record_error(nb_man, started[-1], error)
+                nb_man.output_path = partial_path  # written by papermill when it completes the notebook
+            raise NotebookInterruptedError(started[-1] + 1 if started else None, error) from error
 
 
-def _mark(nb_man: NotebookExecutionManager, index: int, error: Exception) -> None:
+def _record_error(nb_man: NotebookExecutionManager, index: int, error: Exception) -> None:
     """Let the cell say in the notebook why nothing follows it."""
-    cell, said = nb_man.nb.cells[index], str(error)
+    cell, message = nb_man.nb.cells[index], str(error)
     nb_man.cell_exception(cell, cell_index=index)
     if cell.cell_type == "code":
-        cell.outputs.append(new_output("error", ename=type(error).__name__, evalue=said, traceback=said.splitlines()))
+        cell.outputs.append(new_output("error", ename=type(error).__name__, evalue=message, traceback=message.splitlines()))
 
 
-papermill_engines.register(NAME, KeepingEngine)
+papermill_engines.register(ENGINE_NAME, PartialOutputEngine)

@@ -8,19 +8,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError
-from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import NBSP, p_value, percent
-from loadbook.design.factorial import aliasing
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import NBSP, format_p_value, format_percent
+from loadbook.design.factorial import alias_sentences
 from loadbook.report import palette, trials, trust, verdicts
-from loadbook.report.blocks import Block, block, clean, render
+from loadbook.report.blocks import Block, render_block, clean, render
 from loadbook.report.effects import EffectsPage
-from loadbook.report.follow_up import next_study
-from loadbook.report.page import run_data
-from loadbook.report.show import drawn, markup
-from loadbook.report.tables import DASH, Column, Said, Table, plain, safe_table
+from loadbook.report.follow_up import follow_up_study
+from loadbook.report.page import load_run_data
+from loadbook.report.show import render_figure, figure_markup
+from loadbook.report.tables import DASH, Column, VerdictCell, Table, table_text, table_markup
 from loadbook.stats.factorial import sentences
-from loadbook.stats.factorial.effects import Effect, FactorialAnalysis, analyse_factorial, as_row
-from loadbook.stats.factorial.errors import error_findings
+from loadbook.stats.factorial.effects import FactorialEffect, FactorialAnalysis, analyse_factorial, effect_row
+from loadbook.stats.factorial.errors import count_factorial_errors
 from loadbook.stats.wording.shown import comparison_texts
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class FactorialPage(EffectsPage):
     notebook = "factorial"
 
     @cached_property
-    def found(self) -> FactorialAnalysis:
+    def result(self) -> FactorialAnalysis:
         """The effects of all factors and pairs on the page's metric."""
         found = analyse_factorial(self.data, metric=self.metric, level=self.level)
         if found is None:
@@ -43,81 +43,81 @@ class FactorialPage(EffectsPage):
         return found
 
     @property
-    def judged(self) -> Analysis:
+    def answer_analysis(self) -> Analysis:
         """The analysis of the factors, not of their combinations."""
-        return self.found.analysis
+        return self.result.analysis
 
-    def own_words(self, usual: verdicts.Answer) -> verdicts.Answer:
+    def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
         """Say what the single factors do, whether a pair acts together, and how many factors are in each class."""
-        headline = sentences.headline(self.found)
-        return replace(usual, headline=headline, support=sentences.support(self.found), errors=self._more_errors())
+        headline = sentences.factorial_headline(self.result)
+        return replace(default, headline=headline, support=sentences.supporting_text(self.result), errors=self._extra_error_sentences())
 
-    def _more_errors(self) -> tuple[str, ...]:
-        found = error_findings(self.data)
-        more = any(e.kind == "more" and len(e.names) == 1 for e in found.effects) if found else False
-        return tuple(sentences.errors(found, self.found.switches)[1:2]) if more else ()
+    def _extra_error_sentences(self) -> tuple[str, ...]:
+        found = count_factorial_errors(self.data)
+        has_more = any(e.kind == "more" and len(e.names) == 1 for e in found.effects) if found else False
+        return tuple(sentences.factorial_error_sentences(found, self.result.factor_labels)[1:2]) if has_more else ()
 
     def effects(self) -> Block:
         """Show figure 9, a sentence per effect, and both analyses side by side."""
         from loadbook.report.figures import factorial
 
-        said, table = self._lines(), effect_table(self.found)
-        shown = markup(drawn(factorial, self.found))
-        html = render("effects.html.j2", figure=shown, said=said, table=safe_table(table))
-        note = TABLE_NOTE.format(adjusted=self.found.adjusted, number=len(self.found.effects))
-        text = "\n".join(f"{line.glyph} {line.name}{line.text}" for line in said)
-        return Block(str(html + render("note.html.j2", text=note)), str(clean(f"{text}\n\n{plain(table)}\n{note}")))
+        lines, table = self._effect_lines(), effect_table(self.result)
+        figure = figure_markup(render_figure(factorial, self.result))
+        html = render("effects.html.j2", figure=figure, lines=lines, table=table_markup(table))
+        note = EFFECTS_NOTE.format(adjusted=self.result.adjustment, number=len(self.result.effects))
+        text = "\n".join(f"{line.glyph} {line.name}{line.text}" for line in lines)
+        return Block(str(html + render("note.html.j2", text=note)), str(clean(f"{text}\n\n{table_text(table)}\n{note}")))
 
-    def _lines(self) -> list[verdicts.Line]:
+    def _effect_lines(self) -> list[verdicts.VerdictLine]:
         """Return a line per factor and per pair that acts, how the other pairs stand, and the laboratory's checks."""
-        told = [*self.found.mains, *(e for e in self.found.pairs if e.verdict.kind in sentences.ACTING)]
+        effects = [*self.result.main_effects, *(e for e in self.result.interactions if e.verdict.kind in sentences.SIGNIFICANT_KINDS)]
         lines = [
-            verdicts.Line(e.verdict.kind, palette.glyph_of(as_row(e)), e.label,
-                          sentences.effect_phrase(e, self.found.switches))
-            for e in told
+            verdicts.VerdictLine(e.verdict.kind, palette.row_glyph(effect_row(e)), e.label,
+                          sentences.factorial_effect_phrase(e, self.result.factor_labels))
+            for e in effects
         ]  # fmt: skip
         lines += [
-            verdicts.Line(kind, palette.VERDICTS[kind].glyph, name, text)
-            for kind, name, text in sentences.quiet_pairs(self.found)
+            verdicts.VerdictLine(kind, palette.VERDICTS[kind].glyph, name, text)
+            for kind, name, text in sentences.unlisted_interactions(self.result)
         ]
-        return lines + [line for line in verdicts.sentences(self.found.analysis) if line.kind == "check"]
+        return lines + [line for line in verdicts.verdict_lines(self.result.analysis) if line.kind == "check"]
 
     def design(self) -> Block:
         """Show in words what this design cannot tell apart, and what it saved."""
-        lines = [*aliasing(self.found.design), sentences.three(self.found), sentences.cost(self.found)]
-        return block("lines.html.j2", "\n".join(f"- {line}" for line in lines), lines=lines)
+        lines = [*alias_sentences(self.result.design), sentences.higher_order_sentence(self.result), sentences.cost_sentence(self.result)]
+        return render_block("lines.html.j2", "\n".join(f"- {line}" for line in lines), lines=lines)
 
     def errors(self) -> Block:
         """Show which factor or pair brings errors, above the errors of every combination."""
-        lines, usual = sentences.errors(error_findings(self.data), self.found.switches), super().errors()
-        html = str(render("lines.html.j2", lines=lines)) + usual.html
-        return Block(html, str(clean("\n".join([*lines, usual.text]))), usual.data)
+        lines, default = sentences.factorial_error_sentences(count_factorial_errors(self.data), self.result.factor_labels), super().errors()
+        html = str(render("lines.html.j2", lines=lines)) + default.html
+        return Block(html, str(clean("\n".join([*lines, default.text]))), default.data)
 
     def next_step(self) -> Block:
         """Show what to run next: groups that matter taken apart, pairs that the fraction mixes, blocks that lack."""
-        lines, text = next_study(self.data.study, self.found)
+        lines, text = follow_up_study(self.data.study, self.result)
         html = str(render("lines.html.j2", lines=lines))
         html += str(render("study.html.j2", name=text[0], text=text[1])) if text else ""
         return Block(html, str(clean("\n".join([*(f"- {line}" for line in lines), *(text or ())]))))
 
     @property
-    def flags(self) -> list[trials.Spoken]:
+    def comparison_notes(self) -> list[trials.ValidityMessage]:
         """What the effects themselves make doubtful, where the two analyses disagree among it."""
-        known = {flag for e in self.found.mains for flag in e.verdict.comparison.flags}
+        known = {flag for e in self.result.main_effects for flag in e.verdict.comparison.flags}
         own = [
-            trials.Spoken("comparison", e.label, "note", 0, flag)
-            for e in self.found.pairs
+            trials.ValidityMessage("comparison", e.label, "note", 0, flag)
+            for e in self.result.interactions
             for flag in e.verdict.comparison.flags
             if flag not in known
         ]
-        return [*trust.notes(self.found.analysis), *own]
+        return [*trust.comparison_notes(self.result.analysis), *own]
 
-    def sentences(self, said: verdicts.Answer) -> list[str]:
+    def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return what the command line says: the headline, and a line per effect that it tells."""
-        return [said.headline, *(f"{line.glyph} {line.name}{line.text}" for line in self._lines())]
+        return [answer.headline, *(f"{line.glyph} {line.name}{line.text}" for line in self._effect_lines())]
 
 
-TABLE_NOTE = (
+EFFECTS_NOTE = (
     "Change: one contrast per block, the analysis that the verdicts use; p is adjusted for all {number} effects "
     "({adjusted}). Pooled: least squares and analysis of variance (type 2) with one scatter for all; its p is plain. "
     "A pair’s change is that of the first factor’s effect when the second is switched."
@@ -131,24 +131,24 @@ def effect_table(found: FactorialAnalysis) -> Table:
         Column("Effect"), Column("Verdict"), Column("Change, %", True), Column(f"{level} interval, %", True),
         Column("p, adj.", True), Column("Pooled, %", True), Column("its p", True),
     ]  # fmt: skip
-    rows = [_cells(found, effect) for effect in found.effects]
-    return Table("Effects", columns, rows, frozenset({len(found.mains)} if found.pairs else ()))
+    rows = [_effect_cells(found, effect) for effect in found.effects]
+    return Table("Effects", columns, rows, frozenset({len(found.main_effects)} if found.interactions else ()))
 
 
-def _cells(found: FactorialAnalysis, effect: Effect) -> Sequence[Any]:
-    row, texts = as_row(effect), comparison_texts(effect.verdict)
-    word = palette.word_of(row, metric_of(found.analysis.metric))
+def _effect_cells(found: FactorialAnalysis, effect: FactorialEffect) -> Sequence[Any]:
+    row, texts = effect_row(effect), comparison_texts(effect.verdict)
+    word = palette.row_word(row, get_metric(found.analysis.metric))
     if len(effect.names) == 2:
-        word = sentences.PAIR_WORDS.get(effect.verdict.kind, word)
-    said = Said(f"v-{effect.verdict.kind}", palette.glyph_of(row), word)
+        word = sentences.INTERACTION_TEXTS.get(effect.verdict.kind, word)
+    verdict = VerdictCell(f"v-{effect.verdict.kind}", palette.row_glyph(row), word)
     own = [texts.change_number, texts.interval_number, texts.p_adjusted]
     if effect.pooled is None or effect.verdict.kind == "invalid":
-        return [effect.label, said, *own, DASH, DASH]
+        return [effect.label, verdict, *own, DASH, DASH]
     digits = effect.verdict.decimals if effect.verdict.decimals is not None else 1
     change, *bounds = (
-        percent(v, digits).removesuffix(f"{NBSP}%") for v in (effect.pooled.estimate, *effect.pooled.interval)
+        format_percent(v, digits).removesuffix(f"{NBSP}%") for v in (effect.pooled.estimate, *effect.pooled.interval)
     )
-    return [effect.label, said, *own, f"{change} ({' to '.join(bounds)})", p_value(effect.pooled.p)]
+    return [effect.label, verdict, *own, f"{change} ({' to '.join(bounds)})", format_p_value(effect.pooled.p)]
 
 
 def factorial_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> FactorialPage:
@@ -165,4 +165,4 @@ def factorial_page(study: str, run: str = "latest", metric: str = "", level: flo
     UsageError : an unknown name, a study without [factorial], or a level that is not between 0.5 and 1.
     DataError : the run was not ingested, or its tables cannot be read.
     """
-    return FactorialPage(run_data(study, run), "", metric, level)
+    return FactorialPage(load_run_data(study, run), "", metric, level)

@@ -11,63 +11,63 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from loadbook.core.errors import LoadbookError, UsageError
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.core.text import one_line
-from loadbook.records.conditions import BEFORE, MACHINE, REBOOTED, Change, Record, changes
+from loadbook.records.conditions import BEFORE_SUFFIX, MACHINE_FACT, BOOT_ID_FACT, ConditionChange, RunRecord, condition_changes
 from loadbook.records.layout import Layout, RunPaths
-from loadbook.records.planned import is_complete
-from loadbook.records.rundata import read_record
-from loadbook.report.build import refresh
-from loadbook.report.run_effects import effects
-from loadbook.stats.history.course import courses
-from loadbook.stats.history.result import ALARM_RATE, History, Seen
-from loadbook.stats.wording.sentences import added_after
+from loadbook.records.planned import is_run_complete
+from loadbook.records.rundata import read_run_record
+from loadbook.report.build import ensure_ingested
+from loadbook.report.run_effects import run_effects
+from loadbook.stats.history.course import effect_series
+from loadbook.stats.history.result import ALARM_RATE, StudyHistory, RunSummary
+from loadbook.stats.wording.sentences import added_blocks_text
 from loadbook.stats.wording.words import direction
 
-Tick = Callable[[int, int], None]
-Hosts = tuple[tuple[str, str], ...]
-MOST_FALSE = 0.2
-IMPORTED: Hosts = (("imported", "not recorded"),)
-IMPORTED_HOSTS = "not recorded (imported)"
-QUIET = {REBOOTED, "blocks", "blocks added", "replay of", "imported from"}  # told in the table, and no line
+OnProgress = Callable[[int, int], None]
+HostSet = tuple[tuple[str, str], ...]
+MAX_FALSE_ALARM_RATE = 0.2
+IMPORTED_HOST_SET: HostSet = (("imported", "not recorded"),)
+IMPORTED_HOSTS_TEXT = "not recorded (imported)"
+UNMARKED_CHANGES = {BOOT_ID_FACT, "blocks", "blocks added", "replay of", "imported from"}  # told in the table, and no line
 
 
 @dataclass(frozen=True)
-class Runs:
+class HistoryRuns:
     """A study's history with what its figure and table say beside it.
 
-    `changed` has run -> what is recorded otherwise than in the run before it on the same hosts; `hosts` names the hosts
+    `changes_by_run` has run -> what is recorded otherwise than in the run before it on the same hosts; `hosts` names the hosts
     of each number, by their aliases; `records` are those that could be read.
     """
 
-    history: History
+    history: StudyHistory
     question: str
-    changed: dict[str, list[Change]]
+    changes_by_run: dict[str, list[ConditionChange]]
     hosts: list[str]
-    records: dict[str, Record] = field(default_factory=dict)
+    records: dict[str, RunRecord] = field(default_factory=dict)
 
-    def marked(self, run: str) -> list[Change]:
+    def marked_changes(self, run: str) -> list[ConditionChange]:
         """Return the changes that the figure marks: not a reboot, another number of blocks or another loadbook."""
         return [
             change
-            for change in self.changed.get(run, [])
-            if change.name not in QUIET and change.about != "loadbook" and not _arm(change)
+            for change in self.changes_by_run.get(run, [])
+            if change.name not in UNMARKED_CHANGES and change.category != "loadbook" and not _adds_or_removes_treatment(change)
         ]
 
 
-def _arm(change: Change) -> bool:
+def _adds_or_removes_treatment(change: ConditionChange) -> bool:
     """Tell whether a treatment was added or left out: its panel shows that."""
-    return change.about == "treatment" and not change.identity
+    return change.category == "treatment" and not change.prevents_comparison
 
 
 def read_history(
-    layout: Layout, study: str, tick: Tick, metric: str = "", rate: float = ALARM_RATE, by_name: bool = False
-) -> Runs:
+    layout: Layout, study: str, on_progress: OnProgress, metric: str = "", rate: float = ALARM_RATE, by_name: bool = False
+) -> HistoryRuns:
     """Read every run of a study, ingesting those that lack tables.
 
     Parameters
     ----------
-    tick : is told how many of how many runs are read.
+    on_progress : called with the number of runs read and of all runs.
     metric : default: that of the newest run's study.
     rate : of false alarms per run, in all comparisons together.
     by_name : hosts of one name are held to be the same machine (fresh machines every night, say).
@@ -77,33 +77,33 @@ def read_history(
     UsageError : no such study, run or metric, or a rate that is none.
     """
     layout.resolve_run(study)
-    if not 0 < rate <= MOST_FALSE:
-        raise UsageError(f"a rate of {rate:g} false alarms per run is not above 0 and at most {MOST_FALSE}", "0.01")
+    if not 0 < rate <= MAX_FALSE_ALARM_RATE:
+        raise UsageError(f"a rate of {rate:g} false alarms per run is not above 0 and at most {MAX_FALSE_ALARM_RATE}", "0.01")
     names = layout.runs(study)
-    records, unread = _records(layout, study, names)
+    records, unread = _read_records(layout, study, names)
     newest = list(records.values())[-1].study if records else None
-    chosen = metric_of(metric or (newest.metric if newest else "ok_per_s")).name
-    order = sorted(names, key=lambda run: (_started(records, run), run))
-    numbers: dict[Hosts, int] = {}
+    chosen = get_metric(metric or (newest.metric if newest else "ok_per_s")).name
+    order = sorted(names, key=lambda run: (_start_time_s(records, run), run))
+    numbers: dict[HostSet, int] = {}
     runs = []
     for done, run in enumerate(order, 1):
         if run in records:
-            paths, number = layout.run(study, run), _number(numbers, records[run], by_name)
-            runs.append(_seen(paths, records[run], run, number, chosen))
+            paths, number = layout.run(study, run), _host_set_number(numbers, records[run], by_name)
+            runs.append(_summarise_run(paths, records[run], run, number, chosen))
         else:
-            runs.append(Seen(run, _started(records, run), -1, left_out=unread[run]))
-        tick(done, len(order))
-    better, margin = direction(chosen), _margin(newest, chosen)
-    found = History(study, chosen, better, margin, tuple(runs), courses(runs, better, margin, rate), rate)
-    hosts = [_named(key, next(records[s.run] for s in runs if s.hosts == number)) for key, number in numbers.items()]
-    return Runs(found, newest.question if newest else study, _changed(runs, records), hosts, records)
+            runs.append(RunSummary(run, _start_time_s(records, run), -1, excluded_reason=unread[run]))
+        on_progress(done, len(order))
+    better, margin = direction(chosen), _history_margin(newest, chosen)
+    found = StudyHistory(study, chosen, better, margin, tuple(runs), effect_series(runs, better, margin, rate), rate)
+    hosts = [_host_set_text(key, next(records[s.run] for s in runs if s.hosts == number)) for key, number in numbers.items()]
+    return HistoryRuns(found, newest.question if newest else study, _changes_by_run(runs, records), hosts, records)
 
 
-def _records(layout: Layout, study: str, names: Sequence[str]) -> tuple[dict[str, Record], dict[str, str]]:
+def _read_records(layout: Layout, study: str, names: Sequence[str]) -> tuple[dict[str, RunRecord], dict[str, str]]:
     records, unread = {}, {}
     for run in names:
         try:
-            records[run] = read_record(layout.run(study, run))
+            records[run] = read_run_record(layout.run(study, run))
             records[run].run_json["started"] + 0.0
         except (LoadbookError, KeyError, TypeError) as error:
             records.pop(run, None)
@@ -111,7 +111,7 @@ def _records(layout: Layout, study: str, names: Sequence[str]) -> tuple[dict[str
     return records, unread
 
 
-def _started(records: dict[str, Record], run: str) -> float:
+def _start_time_s(records: dict[str, RunRecord], run: str) -> float:
     """Return when a run began, epoch seconds; of one that cannot be read as its id says, 0 if it says nothing."""
     if run in records:
         return float(records[run].run_json["started"])
@@ -121,72 +121,72 @@ def _started(records: dict[str, Record], run: str) -> float:
         return 0.0
 
 
-def _number(numbers: dict[Hosts, int], record: Record, by_name: bool) -> int:
-    return numbers.setdefault(_hosts(record, by_name), len(numbers))
+def _host_set_number(numbers: dict[HostSet, int], record: RunRecord, by_name: bool) -> int:
+    return numbers.setdefault(_host_set(record, by_name), len(numbers))
 
 
-def _hosts(record: Record, by_name: bool) -> Hosts:
+def _host_set(record: RunRecord, by_name: bool) -> HostSet:
     """Return what tells one set of hosts from another: each host's roles, and which machine it is."""
     if record.run_json.get("imported"):
-        return IMPORTED
+        return IMPORTED_HOST_SET
     return tuple(sorted(
-        (", ".join(host["roles"]), alias if by_name else _machine(record, alias))
+        (", ".join(host["roles"]), alias if by_name else _machine_id(record, alias))
         for alias, host in record.run_json["hosts"].items()
     ))  # fmt: skip
 
 
-def _machine(record: Record, alias: str) -> str:
-    fact = record.facts.get(alias + BEFORE, {}).get(MACHINE)
+def _machine_id(record: RunRecord, alias: str) -> str:
+    fact = record.facts.get(alias + BEFORE_SUFFIX, {}).get(MACHINE_FACT)
     return str(fact["value"]) if isinstance(fact, dict) and fact.get("value") else alias
 
 
-def _named(hosts: Hosts, first: Record) -> str:
+def _host_set_text(hosts: HostSet, first: RunRecord) -> str:
     """Return the hosts of one number by their names in the first run on them."""
-    return IMPORTED_HOSTS if hosts == IMPORTED else ", ".join(first.run_json["hosts"])
+    return IMPORTED_HOSTS_TEXT if hosts == IMPORTED_HOST_SET else ", ".join(first.run_json["hosts"])
 
 
-def _seen(paths: RunPaths, record: Record, run: str, hosts: int, metric: str) -> Seen:
+def _summarise_run(paths: RunPaths, record: RunRecord, run: str, hosts: int, metric: str) -> RunSummary:
     started, out = float(record.run_json["started"]), ""
     try:
-        out = _left_out(paths, record)
-        if record.run_json.get("replay") or _untimed(record):
-            return Seen(run, started, hosts, left_out=out)
-        refresh(paths, lambda said: None)
-        return Seen(run, started, hosts, effects(paths, record, metric), out)
+        out = _exclusion_reason(paths, record)
+        if record.run_json.get("replay") or _is_untimed_import(record):
+            return RunSummary(run, started, hosts, excluded_reason=out)
+        ensure_ingested(paths, lambda said: None)
+        return RunSummary(run, started, hosts, run_effects(paths, record, metric), out)
     except LoadbookError as error:
-        return Seen(run, started, hosts, left_out=out or f"no tables: {one_line(str(error))}")
+        return RunSummary(run, started, hosts, excluded_reason=out or f"no tables: {one_line(str(error))}")
 
 
-def _untimed(record: Record) -> bool:
-    told = record.run_json.get("imported")
-    return told is not None and not told["timed"]
+def _is_untimed_import(record: RunRecord) -> bool:
+    record_of_import = record.run_json.get("imported")
+    return record_of_import is not None and not record_of_import["timed"]
 
 
-def _left_out(paths: RunPaths, record: Record) -> str:
+def _exclusion_reason(paths: RunPaths, record: RunRecord) -> str:
     """Return why nothing of a run counts, "" where it does."""
     if record.run_json.get("replay"):
         return f"a replay of run {record.run_json['replay']}: nothing was measured anew"
-    if _untimed(record):
+    if _is_untimed_import(record):
         return "imported without times: when it was measured is not known"
-    if not is_complete(paths):
+    if not is_run_complete(paths):
         return "not finished"
     if record.plan.get("added"):
-        return f"exploratory: {added_after(record.plan['added'])}"
+        return f"exploratory: {added_blocks_text(record.plan['added'])}"
     return ""
 
 
-def _margin(study: object, metric: str) -> float:
+def _history_margin(study: object, metric: str) -> float:
     own = getattr(study, "metric", None) == metric
-    return float(study.margin) if own else metric_of(metric).margin  # type: ignore[attr-defined]
+    return float(study.margin) if own else get_metric(metric).margin  # type: ignore[attr-defined]
 
 
-def _changed(runs: Sequence[Seen], records: dict[str, Record]) -> dict[str, list[Change]]:
+def _changes_by_run(runs: Sequence[RunSummary], records: dict[str, RunRecord]) -> dict[str, list[ConditionChange]]:
     """Return run -> what is recorded otherwise than in the run before it on the same hosts."""
     last: dict[int, str] = {}
     found = {}
-    for seen in runs:
-        if seen.run in records and not seen.left_out.startswith(("a replay", "imported without")):
-            if seen.hosts in last:
-                found[seen.run] = changes(records[last[seen.hosts]], records[seen.run])
-            last[seen.hosts] = seen.run
+    for summary in runs:
+        if summary.run in records and not summary.excluded_reason.startswith(("a replay", "imported without")):
+            if summary.hosts in last:
+                found[summary.run] = condition_changes(records[last[summary.hosts]], records[summary.run])
+            last[summary.hosts] = summary.run
     return found

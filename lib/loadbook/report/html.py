@@ -14,31 +14,31 @@ from typing import Any
 
 from loadbook.core.errors import ReportError
 from loadbook.records.atomic import write_atomic
-from loadbook.report.blocks import EMPTY, TEMPLATES, URGENT, clean, notebook_style, stylesheet
+from loadbook.report.blocks import EMPTY_MIME, TEMPLATES_DIR, URGENT_MIME, clean, notebook_style, stylesheet
 
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; base-uri 'none'; form-action 'none'"
 )
-MAX_BYTES = 3_000_000
-ONLY_IN_NOTEBOOK = "notebook-only"
-_ACTIVE = (
+MAX_PAGE_BYTES = 3_000_000
+NOTEBOOK_ONLY_TAG = "notebook-only"
+_ACTIVE_ELEMENTS = (
     "script", "iframe", "frame", "frameset", "object", "embed", "applet", "link", "base", "form", "input", "button",
     "svg", "math", "video", "audio", "template", "noscript", "xmp", "plaintext", "textarea",
 )  # fmt: skip
 # as browsers read it, wherever it stands: what is text has `&lt;` there
-_ACTIVE_TAG = re.compile(rf"<\s*/?\s*({'|'.join(_ACTIVE)})\b", re.IGNORECASE)
+_ACTIVE_TAG = re.compile(rf"<\s*/?\s*({'|'.join(_ACTIVE_ELEMENTS)})\b", re.IGNORECASE)
 # a policy cannot forbid a page to go elsewhere by itself; ours has its `meta` in its head alone
-_META = re.compile(r"<\s*meta\b", re.IGNORECASE)
-_HEAD_META = 5
+_META_TAG = re.compile(r"<\s*meta\b", re.IGNORECASE)
+_MAX_HEAD_METAS = 5
 _STYLE_REQUEST = re.compile(r"@import|url\s*\(|image-set\s*\(|src\s*\(|expression\s*\(|\\", re.IGNORECASE)
 # to a place in the page, or to a file of ours beside or below it
 _INNER_LINK = re.compile(r"#[\w-]+|(?:[A-Za-z0-9][\w.-]*/){0,2}[A-Za-z0-9][\w.-]*\.(?:html|ipynb|json)(#[\w-]+)?")
 
-Crumbs = Sequence[tuple[str, str | None]]
+Breadcrumbs = Sequence[tuple[str, str | None]]
 
 
-def export(notebook: Path, out: Path, title: str, crumbs: Crumbs = ()) -> None:
-    """Write the executed `notebook` as the HTML file `out`; `crumbs` are (text, file name or None) above it.
+def export_html(notebook: Path, out: Path, title: str, breadcrumbs: Breadcrumbs = ()) -> None:
+    """Write the executed `notebook` as the HTML file `out`; `breadcrumbs` are (text, file name or None) above it.
 
     Raises
     ------
@@ -46,32 +46,32 @@ def export(notebook: Path, out: Path, title: str, crumbs: Crumbs = ()) -> None:
     """
     import nbformat
 
-    page = to_html(nbformat.read(notebook, as_version=4), title, crumbs)
-    found = forbidden(page)
+    page = to_html(nbformat.read(notebook, as_version=4), title, breadcrumbs)
+    found = forbidden_content(page)
     if found:
         raise ReportError(f"{out.name}: not exported, it would hold {'; '.join(found[:5])}")
     data = page.encode()
-    if len(data) > MAX_BYTES:
-        raise ReportError(f"{out.name}: {len(data):,} bytes, more than {MAX_BYTES:,}", "fewer marks, or fewer blocks")
+    if len(data) > MAX_PAGE_BYTES:
+        raise ReportError(f"{out.name}: {len(data):,} bytes, more than {MAX_PAGE_BYTES:,}", "fewer marks, or fewer blocks")
     write_atomic(out, data)
 
 
-def to_html(notebook: Any, title: str, crumbs: Crumbs = ()) -> str:
+def to_html(notebook: Any, title: str, breadcrumbs: Breadcrumbs = ()) -> str:
     """Return an executed notebook as a page; the same notebook always gives the same page."""
     from nbconvert import HTMLExporter
 
-    exporter = HTMLExporter(template_file=str(TEMPLATES / "page.html.j2"), exclude_anchor_links=True)
+    exporter = HTMLExporter(template_file=str(TEMPLATES_DIR / "page.html.j2"), exclude_anchor_links=True)
     exporter.register_filter("clean", clean)
-    shown = [c for c in notebook.cells if ONLY_IN_NOTEBOOK not in c.metadata.get("tags", [])]
-    notebook.cells = arranged(shown)
+    cells = [c for c in notebook.cells if NOTEBOOK_ONLY_TAG not in c.metadata.get("tags", [])]
+    notebook.cells = arrange_cells(cells)
     style = {"style": stylesheet(), "notebook_style": notebook_style()}
-    values = {"policy": POLICY, "title": title, "crumbs": list(crumbs), **style}
+    values = {"policy": CONTENT_SECURITY_POLICY, "title": title, "crumbs": list(breadcrumbs), **style}
     page, _ = exporter.from_notebook_node(notebook, resources={"loadbook": values})
     return str(page)
 
 
-def arranged(cells: list[Any]) -> list[Any]:
-    """Return the cells with empty sections left out, and those marked `URGENT` before the first section.
+def arrange_cells(cells: list[Any]) -> list[Any]:
+    """Return the cells with empty sections left out, and those marked `URGENT_MIME` before the first section.
 
     A section begins at a heading; what a section is, its blocks have said in their outputs.
     """
@@ -81,38 +81,38 @@ def arranged(cells: list[Any]) -> list[Any]:
             sections.append([])
         sections[-1].append(cell)
     head, *rest = sections
-    kept = [section for section in rest if not any(_marked(cell, EMPTY) for cell in section)]
-    kept.sort(key=lambda section: not any(_marked(cell, URGENT) for cell in section))
-    return [cell for section in (head, *kept) for cell in section]
+    sections_kept = [section for section in rest if not any(_has_mime_type(cell, EMPTY_MIME) for cell in section)]
+    sections_kept.sort(key=lambda section: not any(_has_mime_type(cell, URGENT_MIME) for cell in section))
+    return [cell for section in (head, *sections_kept) for cell in section]
 
 
-def _marked(cell: Any, mark: str) -> bool:
+def _has_mime_type(cell: Any, mark: str) -> bool:
     return any(mark in output.get("data", {}) for output in cell.get("outputs", []))
 
 
-class _Scan(HTMLParser):
+class _ContentScanner(HTMLParser):
     """Collects what must not be in an exported page."""
 
     def __init__(self, ours: Collection[str]) -> None:
         super().__init__()
-        self.found: list[str] = []
-        self.ours = ours
+        self.findings: list[str] = []
+        self.allowed_links = ours
         self._in_style = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._in_style = tag == "style"
-        given = [(name, value or "") for name, value in attrs if not (name == "href" and value in self.ours)]
-        self.found += [f"{name}={value!r}"[:80] for name, value in given if _bad_attribute(name, value)]
+        checked = [(name, value or "") for name, value in attrs if not (name == "href" and value in self.allowed_links)]
+        self.findings += [f"{name}={value!r}"[:80] for name, value in checked if _is_forbidden_attribute(name, value)]
 
     def handle_endtag(self, tag: str) -> None:
         self._in_style = False
 
     def handle_data(self, data: str) -> None:
         if self._in_style and _STYLE_REQUEST.search(data):
-            self.found.append("a style that may load something")
+            self.findings.append("a style that may load something")
 
 
-def _bad_attribute(name: str, value: str) -> bool:
+def _is_forbidden_attribute(name: str, value: str) -> bool:
     if name in ("src", "srcset"):
         return not value.startswith("data:image/")
     if name == "href":
@@ -124,19 +124,19 @@ def _bad_attribute(name: str, value: str) -> bool:
     return name.startswith("on") or name in ("action", "formaction", "background", "poster", "ping", "srcdoc")
 
 
-def forbidden(page: str, ours: Collection[str] = ()) -> list[str]:
+def forbidden_content(page: str, allowed_links: Collection[str] = ()) -> list[str]:
     """Return every script, event handler, active element and address outside the page, empty for a good page.
 
-    `ours` are further addresses that links may have, each as it stands.
+    `allowed_links` are further addresses that links may have, each as it stands.
     """
-    scan = _Scan(ours)
+    scan = _ContentScanner(allowed_links)
     scan.feed(page)
     scan.close()
     tags = [f"<{found[1].lower()}>" for found in _ACTIVE_TAG.finditer(page)]
-    return tags + _metas(page) + scan.found
+    return tags + _unexpected_metas(page) + scan.findings
 
 
-def _metas(page: str) -> list[str]:
+def _unexpected_metas(page: str) -> list[str]:
     """Return what is wrong with a page's `meta`: ours stand in the head, and there are only so many."""
     head, _, body = page.partition("</head>")
-    return ["<meta>"] if len(_META.findall(head)) > _HEAD_META or _META.search(body) else []
+    return ["<meta>"] if len(_META_TAG.findall(head)) > _MAX_HEAD_METAS or _META_TAG.search(body) else []

@@ -12,59 +12,59 @@ from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
 from loadbook.core.text import clean, one_line
-from loadbook.report.build_gate import Gated
-from loadbook.stats.gate.case import Case, Outcome
+from loadbook.report.build_gate import CiReport
+from loadbook.stats.gate.case import CiCase, CaseOutcome
 
 # characters that XML 1.0 cannot hold, not even escaped
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-TAGS: dict[Outcome, str] = {"failed": "failure", "invalid": "error", "skipped": "skipped"}
-MAX_NAME = 200
+OUTCOME_TAGS: dict[CaseOutcome, str] = {"failed": "failure", "invalid": "error", "skipped": "skipped"}
+MAX_TEST_NAME = 200
 
 
-def junit(found: Sequence[Gated]) -> bytes:
+def junit_xml(found: Sequence[CiReport]) -> bytes:
     """Return the XML of judged runs, one suite each."""
     root = ET.Element("testsuites")
     for number, one in enumerate(found):
-        _suite(root, one, number)
+        _add_suite(root, one, number)
     ET.indent(root)
     return ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 
 
-def _suite(root: ET.Element, found: Gated, number: int) -> None:
-    data, cases = found.data, found.judged.cases
-    count = {outcome: str(len(found.judged.of(outcome))) for outcome in TAGS}
+def _add_suite(root: ET.Element, found: CiReport, number: int) -> None:
+    data, cases = found.data, found.result.cases
+    count = {outcome: str(len(found.result.cases_with(outcome))) for outcome in OUTCOME_TAGS}
     began, ended = data.run_json["started"], data.run_json["ended"]
     suite = ET.SubElement(
         root, "testsuite", id=str(number), package="loadbook", name=data.study.name, tests=str(len(cases)),
         failures=count["failed"], errors=count["invalid"], skipped=count["skipped"],
-        hostname=_name(", ".join(data.run_json["hosts"])) or "localhost",
+        hostname=_test_name(", ".join(data.run_json["hosts"])) or "localhost",
         timestamp=datetime.fromtimestamp(began, UTC).strftime("%Y-%m-%dT%H:%M:%S"),
         time=f"{max((ended or began) - began, 0):.3f}",
     )  # fmt: skip
     properties = ET.SubElement(suite, "properties")
-    told = {"run": data.run, "metric": found.analysis.metric, "outcome": found.judged.outcome}
-    for key, value in told.items():
-        ET.SubElement(properties, "property", name=key, value=_text(value))
+    properties_by_name = {"run": data.run, "metric": found.analysis.metric, "outcome": found.result.outcome}
+    for key, value in properties_by_name.items():
+        ET.SubElement(properties, "property", name=key, value=_xml_text(value))
     for case in cases:
-        _case(suite, data.study.name, case)
-    ET.SubElement(suite, "system-out").text = _text("\n".join([*(case.told for case in cases), found.sentence]))
+        _add_case(suite, data.study.name, case)
+    ET.SubElement(suite, "system-out").text = _xml_text("\n".join([*(case.full_sentence for case in cases), found.sentence]))
     ET.SubElement(suite, "system-err")
 
 
-def _case(suite: ET.Element, study: str, case: Case) -> None:
+def _add_case(suite: ET.Element, study: str, case: CiCase) -> None:
     known = " ".join(filter(None, (case.treatment, case.metric)))
     name = known if case.kind == "comparison" and case.treatment else case.name
-    element = ET.SubElement(suite, "testcase", classname=study, name=_name(name), time="0")
-    if tag := TAGS.get(case.outcome):
-        said = ET.SubElement(element, tag, message=_text(case.because or ""))
-        said.text = _text(case.told)
+    element = ET.SubElement(suite, "testcase", classname=study, name=_test_name(name), time="0")
+    if tag := OUTCOME_TAGS.get(case.outcome):
+        child = ET.SubElement(element, tag, message=_xml_text(case.because or ""))
+        child.text = _xml_text(case.full_sentence)
         if tag != "skipped":
-            said.set("type", case.row.verdict.kind if case.row and case.row.verdict else case.kind)
+            child.set("type", case.row.verdict.kind if case.row and case.row.verdict else case.kind)
 
 
-def _name(text: str) -> str:
-    return _text(one_line(text))[:MAX_NAME]
+def _test_name(text: str) -> str:
+    return _xml_text(one_line(text))[:MAX_TEST_NAME]
 
 
-def _text(text: str) -> str:
+def _xml_text(text: str) -> str:
     return _NOT_XML.sub("", clean(text))

@@ -1,7 +1,7 @@
 """Notebooks executed by papermill, safely: ours only, known parameters only, and success only if the end was reached.
 
 papermill and nbclient call a notebook with a dead kernel complete; so the last cell of every notebook of ours leaves
-a sentinel (`DONE`), and what lacks it failed, whatever the exit code says. papermill writes its output in place; ours
+a sentinel (`DONE_MIME`), and what lacks it failed, whatever the exit code says. papermill writes its output in place; ours
 is written under a name of its own and renamed, so that nobody reads a part of it and two executions never mix.
 """
 
@@ -16,25 +16,25 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import ReportError, UsageError
-from loadbook.records.atomic import FULL, room, to_disk
+from loadbook.records.atomic import DISK_FULL_ERRNOS, explain_disk_full, fsync_path
 from loadbook.records.layout import Layout
 from loadbook.report import parameters
 
-DONE = "application/vnd.loadbook.done+json"
+DONE_MIME = "application/vnd.loadbook.done+json"
 # of one cell: far above what any of ours needs, so that one that hangs is found the same day
 TIMEOUT_S = 600
 KERNEL_STARTS = 2
 
 
 @dataclass(frozen=True)
-class Executed:
+class ExecutedNotebook:
     """A notebook that ran to its end: its file and what its last cell said about the run."""
 
     path: Path
-    done: Mapping[str, Any]
+    summary: Mapping[str, Any]
 
 
-def find(layout: Layout, name: str) -> Path:
+def find_notebook(layout: Layout, name: str) -> Path:
     """Return the file of the notebook `name` under notebooks/; anything else is refused (a notebook is code)."""
     path = layout.notebooks / f"{name}.ipynb"
     known = sorted(p.stem for p in layout.notebooks.glob("*.ipynb"))
@@ -43,17 +43,17 @@ def find(layout: Layout, name: str) -> Path:
     return path
 
 
-def declared(path: Path) -> dict[str, Any]:
+def declared_parameters(path: Path) -> dict[str, Any]:
     """Return the parameters of a notebook with their defaults, from its cell tagged ``parameters``."""
-    tagged = [c for c in _read(path)["cells"] if "parameters" in c["metadata"].get("tags", [])]
+    tagged = [c for c in _read_notebook(path)["cells"] if "parameters" in c["metadata"].get("tags", [])]
     if len(tagged) != 1:
         raise UsageError(f"{path} has {len(tagged)} cells tagged 'parameters', it needs exactly one")
-    return parameters.literals(tagged[0]["source"])
+    return parameters.parse_literals(tagged[0]["source"])
 
 
-def execute(
+def execute_notebook(
     layout: Layout, name: str, given: Mapping[str, Any], out: Path, timeout_s: float | None = TIMEOUT_S
-) -> Executed:
+) -> ExecutedNotebook:
     """Execute the notebook `name` into the file `out`, whole or not at all.
 
     Raises
@@ -62,43 +62,43 @@ def execute(
     ReportError : a cell failed, the kernel died, or a cell took over `timeout_s` seconds (None: no limit); what
         there is of the notebook is then in ``<out stem>.failed.ipynb``.
     """
-    source = find(layout, name)
-    parameters.check(f"notebook {name}", declared(source), given)
+    source = find_notebook(layout, name)
+    parameters.validate_parameters(f"notebook {name}", declared_parameters(source), given)
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.stem}-{uuid.uuid4().hex[:8]}.ipynb")
     try:
-        with room(out):
-            reason = _run(layout, source, given, part, timeout_s)
-        done = finished(part) if reason is None else None
+        with explain_disk_full(out):
+            reason = _execute_with_retry(layout, source, given, part, timeout_s)
+        done = read_sentinel(part) if reason is None else None
         if done is None:
-            raise _failure(name, out, part, reason or "it ended without reaching its last cell")
-        to_disk(part)
+            raise _notebook_error(name, out, part, reason or "it ended without reaching its last cell")
+        fsync_path(part)
         part.replace(out)
-        to_disk(out.parent)
-        failed_path(out).unlink(missing_ok=True)
-        return Executed(out, done)
+        fsync_path(out.parent)
+        failed_notebook_path(out).unlink(missing_ok=True)
+        return ExecutedNotebook(out, done)
     finally:
         part.unlink(missing_ok=True)
 
 
-def failed_path(out: Path) -> Path:
+def failed_notebook_path(out: Path) -> Path:
     """Return where a notebook that failed is kept."""
     return out.with_name(f"{out.stem}.failed.ipynb")
 
 
-def _run(layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None) -> str | None:
+def _execute_with_retry(layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None) -> str | None:
     """Let papermill execute `source` into `part`; return the reason why it failed, None if it says it did not."""
-    from loadbook.report.engine import EndedError
+    from loadbook.report.engine import NotebookInterruptedError
 
     for _ in range(KERNEL_STARTS):  # several kernels that start at once may take each other's ports
         try:
-            return _papermill(layout, source, given, part, timeout_s)
-        except EndedError as error:
+            return _call_papermill(layout, source, given, part, timeout_s)
+        except NotebookInterruptedError as error:
             if error.cell is not None:
-                return _why(error.cell, error.error, timeout_s)
+                return _interruption_reason(error.cell, error.error, timeout_s)
             reason = f"no kernel came up, {KERNEL_STARTS} times: {_first_line(str(error))}"
         except OSError as error:
-            if error.errno in FULL:
+            if error.errno in DISK_FULL_ERRNOS:
                 raise
             return _first_line(f"{type(error).__name__}: {error}")
         except Exception as error:  # a notebook that is none, say: no common base class
@@ -106,20 +106,20 @@ def _run(layout: Layout, source: Path, given: Mapping[str, Any], part: Path, tim
     return reason
 
 
-def _papermill(
+def _call_papermill(
     layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None
 ) -> str | None:
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    from loadbook.report.engine import NAME
+    from loadbook.report.engine import ENGINE_NAME
 
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel is this interpreter's, not one of the user's home
     try:
         papermill.execute_notebook(
-            _unformatted(source),
-            _unformatted(part),
-            engine_name=NAME,
+            _escape_braces(source),
+            _escape_braces(part),
+            engine_name=ENGINE_NAME,
             parameters=dict(given),
             kernel_name="python3",
             progress_bar=False,
@@ -127,14 +127,14 @@ def _papermill(
             execution_timeout=None if timeout_s is None else math.ceil(timeout_s),
             cwd=layout.root,
             extra_arguments=["--log-level=CRITICAL"],
-            kept=str(part),
+            partial_path=str(part),
         )
     except PapermillExecutionError as error:
         return f"cell {error.cell_index + 1} failed: {_first_line(f'{error.ename}: {error.evalue}')}"
     return None
 
 
-def _why(cell: int, error: Exception, timeout_s: float | None) -> str:
+def _interruption_reason(cell: int, error: Exception, timeout_s: float | None) -> str:
     """Return why a cell did not end, and what to do about it."""
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
@@ -151,34 +151,34 @@ def _first_line(text: str) -> str:
     return line if len(line) <= 300 else line[:299] + "…"
 
 
-def _unformatted(path: Path) -> str:
+def _escape_braces(path: Path) -> str:
     """Escape braces: papermill passes every path through str.format."""
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
-def _failure(name: str, out: Path, part: Path, reason: str) -> ReportError:
-    kept = failed_path(out)
+def _notebook_error(name: str, out: Path, part: Path, reason: str) -> ReportError:
+    failed = failed_notebook_path(out)
     if part.is_file():
-        part.replace(kept)
-        return ReportError(f"notebook {name}: {reason}", f"see {kept}")
+        part.replace(failed)
+        return ReportError(f"notebook {name}: {reason}", f"see {failed}")
     return ReportError(f"notebook {name}: {reason}")
 
 
-def finished(path: Path) -> Mapping[str, Any] | None:
+def read_sentinel(path: Path) -> Mapping[str, Any] | None:
     """Return what the last code cell of an executed notebook left; None if it did not run or any cell holds an error.
 
     This is how a notebook that papermill was killed over (also by somebody who called papermill) is told from a whole
     one. ReportError for a file that is no notebook: papermill writes in place, so a part of one may be there.
     """
-    code = [c for c in _read(path)["cells"] if c["cell_type"] == "code"]
+    code = [c for c in _read_notebook(path)["cells"] if c["cell_type"] == "code"]
     outputs = [o for c in code for o in c["outputs"]]
     if any(o["output_type"] == "error" for o in outputs) or not code:
         return None
-    found = [o["data"][DONE] for o in code[-1]["outputs"] if DONE in o.get("data", {})]
+    found = [o["data"][DONE_MIME] for o in code[-1]["outputs"] if DONE_MIME in o.get("data", {})]
     return found[-1] if found else None
 
 
-def _read(path: Path) -> Any:
+def _read_notebook(path: Path) -> Any:
     import nbformat
 
     try:

@@ -8,24 +8,24 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.names import unknown
-from loadbook.core.units import NBSP, seconds, size
-from loadbook.records.layout import layout
+from loadbook.core.names import unknown_name_error
+from loadbook.core.units import NBSP, format_duration, format_bytes
+from loadbook.records.layout import project_layout
 from loadbook.records.rundata import RunData, load_run
 from loadbook.report import drivers, figures, hygiene, setup, trials, trust, verdicts
-from loadbook.report.blocks import EMPTY, URGENT, Block, block, clean, notebook_style, render
-from loadbook.report.build_gate import Gated, brief, gated
-from loadbook.report.notebooks import DONE
-from loadbook.report.show import drawn, markup, show
-from loadbook.report.summary import GATE_GLYPHS
-from loadbook.report.tables import plain, safe_table
-from loadbook.stats.saturation import hosts_in, links_of
-from loadbook.stats.wording.sentences import added_after
+from loadbook.report.blocks import EMPTY_MIME, URGENT_MIME, Block, render_block, clean, notebook_style, render
+from loadbook.report.build_gate import CiReport, ci_summary, evaluate_ci
+from loadbook.report.notebooks import DONE_MIME
+from loadbook.report.show import render_figure, figure_markup, figure_block
+from loadbook.report.summary import CI_GLYPHS
+from loadbook.report.tables import table_text, table_markup
+from loadbook.stats.saturation import hosts_with_traces, link_capacities
+from loadbook.stats.wording.sentences import added_blocks_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.stats.hygiene.carry import Carry
+    from loadbook.stats.hygiene.carry import CarryOver
     from loadbook.stats.result import Analysis
 
 
@@ -33,7 +33,7 @@ class Page:
     """One run of one study, with the blocks that all of its pages share; every method returns what a cell shows."""
 
     notebook = ""
-    explained: tuple[str, ...] = (
+    explained_levels: tuple[str, ...] = (
         "invalid",
         "note",
     )  # levels of gates that the gate block puts in words; doubts stand in their own
@@ -60,21 +60,21 @@ class Page:
         return self.data.values(self.metric)
 
     @cached_property
-    def build_gate(self) -> Gated | None:
+    def ci_report(self) -> CiReport | None:
         """What the build gate that the run was planned with says of it; None where it has none."""
-        return gated(self.data)
+        return evaluate_ci(self.data)
 
     @cached_property
-    def notes(self) -> list[trials.Spoken]:
+    def notes(self) -> list[trials.ValidityMessage]:
         """What the order of the trials may have done to them."""
-        told = imported(self.data)
-        timed = not told or told["timed"]
-        return hygiene.notes(self.carried, self.analysis, self.values, self.labels) if timed else []
+        source = import_record(self.data)
+        timed = not source or source["timed"]
+        return hygiene.order_notes(self.carry_over, self.analysis, self.values, self.labels) if timed else []
 
     @cached_property
-    def carried(self) -> Carry | None:
+    def carry_over(self) -> CarryOver | None:
         """What is known of carry-over from one trial to the next; None if nothing is."""
-        return hygiene.carry(self.data, self.analysis, self.values)
+        return hygiene.detect_carry_over(self.data, self.analysis, self.values)
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -84,14 +84,14 @@ class Page:
     def scope(self) -> Block:
         """Show the question and, in one line, what was done to answer it."""
         line = " · ".join(scope_parts(self.data, self.analysis.margin))
-        shown = block("scope.html.j2", f"{self.question}\n{line}", question=self.question, line=line)
-        return Block(notebook_style() + shown.html, shown.text)
+        block = render_block("scope.html.j2", f"{self.question}\n{line}", question=self.question, line=line)
+        return Block(notebook_style() + block.html, block.text)
 
     def analyse(self, metric: str, statistic: str | None = None, baseline: str = "") -> Analysis:
         """Return the analysis of another metric, or against another baseline, by the same rules."""
-        from loadbook.stats.parts import analyse_parts
+        from loadbook.stats.parts import analyse_strata
 
-        return analyse_parts(
+        return analyse_strata(
             self.data, metric=metric, statistic=statistic, baseline=baseline or self.baseline, level=self.level
         )
 
@@ -100,40 +100,40 @@ class Page:
 
         Below them stands what the build gate says of the study's own question, where the study has one.
         """
-        cells = trust.trust(self.data, self.analysis, self.notes)
+        cells = trust.harness_checks(self.data, self.analysis, self.notes)
         lines, gate, glyph = [f"{c.glyph} {c.title}: {c.text}" for c in cells], None, None
-        if self.build_gate:
-            gate, glyph = self.build_gate.sentence, GATE_GLYPHS[self.build_gate.judged.outcome]
+        if self.ci_report:
+            gate, glyph = self.ci_report.sentence, CI_GLYPHS[self.ci_report.result.outcome]
             lines.append(f"{glyph} {gate}")
-        return block("trust.html.j2", "\n".join(lines), cells=cells, gate=gate, glyph=glyph)
+        return render_block("trust.html.j2", "\n".join(lines), cells=cells, gate=gate, glyph=glyph)
 
     def figure(self, name: str, *data: Any, **options: Any) -> Block:
         """Show the module `name` of report.figures with the data it documents; the door for figures of your own."""
-        return show(figure_module(name), *data, **options)
+        return figure_block(figure_module(name), *data, **options)
 
     def order(self) -> Block:
         """Show every trial by its place in the order of execution, and the drift below."""
         from loadbook.report.figures import order
 
-        told = imported(self.data)
-        if told and not told["timed"]:
-            return note(f"Not known: {told['conditions']} does not say when each trial began.")
+        source = import_record(self.data)
+        if source and not source["timed"]:
+            return note_block(f"Not known: {source['conditions']} does not say when each trial began.")
         if not (self.values["value"] > 0).any():
-            return note("Not known: no trial has a value of this metric.")
-        shown = show(order, self.analysis, self.values, reasons=trials.reasons(self.data))
-        said = " ".join(hygiene.sentences(self.carried, self.analysis, self.values, self.labels))
-        return Block(shown.html + note(said).html, f"{shown.text}\n{clean(said)}")
+            return note_block("Not known: no trial has a value of this metric.")
+        figure = figure_block(order, self.analysis, self.values, reasons=trials.exclusion_reasons(self.data))
+        text = " ".join(hygiene.order_sentences(self.carry_over, self.analysis, self.values, self.labels))
+        return Block(figure.html + note_block(text).html, f"{figure.text}\n{clean(text)}")
 
     def errors(self) -> Block:
         """Show errors per trial; first on the page when a treatment is shown to have more than the baseline."""
         from loadbook.report.figures import errors
 
         if not errors.needed(self.analysis):
-            return note(verdicts.no_errors(self.analysis))
+            return note_block(verdicts.no_errors_sentence(self.analysis))
         table = verdicts.error_table(self.analysis, self.labels)
-        shown = drawn(errors, self.analysis, self.data.values("errors"), self.data.values("requests"))
-        urgent = {URGENT: True} if verdicts.errors_matter(self.analysis) else {}
-        return Block(str(markup(shown) + safe_table(table)), str(clean(f"{shown.answer}\n{plain(table)}")), urgent)
+        figure = render_figure(errors, self.analysis, self.data.values("errors"), self.data.values("requests"))
+        urgent = {URGENT_MIME: True} if verdicts.has_more_errors(self.analysis) else {}
+        return Block(str(figure_markup(figure) + table_markup(table)), str(clean(f"{figure.answer}\n{table_text(table)}")), urgent)
 
     def limit(self) -> Block:
         """Show the traces of the median block, which say what resource was full, and whether it was the driver's."""
@@ -141,60 +141,60 @@ class Page:
 
         data = self.data
         if not traces.needed(data.traces):
-            return note("Not known: no monitor recorded anything.")
-        rates, windows = (self._known(name) for name in ("ok_per_s", "duration"))
-        hosts = hosts_in(data.traces, data.run_json["hosts"])
-        known = {"hosts": hosts, "links": links_of(hosts), "labels": self.labels, "windows": windows, "rates": rates}
-        return show(traces, data.traces, data.trials, **known)
+            return note_block("Not known: no monitor recorded anything.")
+        rates, windows = (self._metric_by_trial(name) for name in ("ok_per_s", "duration"))
+        hosts = hosts_with_traces(data.traces, data.run_json["hosts"])
+        options = {"hosts": hosts, "links": link_capacities(hosts), "labels": self.labels, "windows": windows, "rates": rates}
+        return figure_block(traces, data.traces, data.trials, **options)
 
-    def _known(self, metric: str) -> dict[str, float]:
+    def _metric_by_trial(self, metric: str) -> dict[str, float]:
         """Return trial -> value of a metric where there is one."""
         values = self.data.values(metric).set_index("trial")["value"].dropna()
         return {str(trial): float(value) for trial, value in values.items()}
 
     @property
-    def flags(self) -> list[trials.Spoken]:
+    def comparison_notes(self) -> list[trials.ValidityMessage]:
         """What the comparisons themselves make doubtful."""
-        return trust.notes(self.analysis)
+        return trust.comparison_notes(self.analysis)
 
     def doubts(self) -> Block:
         """Show in words what could still be wrong, one line each."""
-        lines = [*trials.doubts(self.data), *self.flags, *self.notes]
+        lines = [*trials.doubt_messages(self.data), *self.comparison_notes, *self.notes]
         text = "\n".join(f"- {d.title}: {d.text}" for d in lines) or "No gate had a doubt."
-        return block("doubts.html.j2", text, doubts=lines)
+        return render_block("doubts.html.j2", text, doubts=lines)
 
     def which_count(self) -> Block:
         """Show the gate matrix and, below it, a sentence of each gate that spoke."""
         from loadbook.report.figures import gates
 
-        return trials.gate_block(self.data, gates, self.labels, self.explained)
+        return trials.validity_block(self.data, gates, self.labels, self.explained_levels)
 
     def setup(self) -> Block:
         """Show how treatments differ, on which hosts they ran, and what changed there during the run."""
         data = self.data
-        changes, others = setup.fact_changes(data), setup.other_facts(data)
-        return block(
+        changes, others = setup.fact_changes_table(data), setup.other_facts_table(data)
+        return render_block(
             "setup.html.j2",
-            plain(setup.differences(data)),
+            table_text(setup.treatment_differences(data)),
             background=data.study.background,
-            differences=safe_table(setup.differences(data)),
-            diffs=setup.config_diffs(data),
-            hosts=safe_table(setup.hosts(data)),
-            facts=safe_table(others) if others.rows else None,
-            changes=safe_table(changes) if changes.rows else None,
+            differences=table_markup(setup.treatment_differences(data)),
+            diffs=setup.config_differences(data),
+            hosts=table_markup(setup.host_table(data)),
+            facts=table_markup(others) if others.rows else None,
+            changes=table_markup(changes) if changes.rows else None,
         )
 
     def every_trial(self) -> Block:
         """Show every trial in order of execution, the excluded ones with their reason."""
-        table = trials.every_trial(self.data, self.metric, self.labels)
-        html = render("details.html.j2", summary=f"Every trial ({len(table.rows)})", inside=safe_table(table))
-        return Block(str(html), plain(table))
+        table = trials.trial_table(self.data, self.metric, self.labels)
+        html = render("details.html.j2", summary=f"Every trial ({len(table.rows)})", inside=table_markup(table))
+        return Block(str(html), table_text(table))
 
     def provenance(self) -> Block:
         """Show where the page comes from; as the last block it also tells the runner that the end was reached."""
-        pairs = setup.provenance(self.data)
-        shown = block("provenance.html.j2", "\n".join(f"{k}: {v}" for k, v in pairs), pairs=pairs)
-        return Block(shown.html, shown.text, {DONE: self.summary()})
+        pairs = setup.provenance_pairs(self.data)
+        block = render_block("provenance.html.j2", "\n".join(f"{k}: {v}" for k, v in pairs), pairs=pairs)
+        return Block(block.html, block.text, {DONE_MIME: self.summary()})
 
     def summary(self) -> dict[str, Any]:
         """Return what the index page and the command line say about this run."""
@@ -205,42 +205,42 @@ class Page:
             "question": self.data.study.question,
             "started": self.data.run_json["started"],
             "ended": self.data.run_json["ended"],
-            "origin": "; ".join(_origin(self.data)),
-            **({"gate": brief(self.build_gate)} if self.build_gate else {}),
-        } | trials.count(self.data)
+            "origin": "; ".join(_origin_parts(self.data)),
+            **({"gate": ci_summary(self.ci_report)} if self.ci_report else {}),
+        } | trials.trial_counts(self.data)
 
 
 def figure_module(name: str) -> Any:
     """Return a module of report.figures that draws; UsageError for any other name."""
-    module = importlib.import_module(f"{figures.__name__}.{name}") if name in _modules() else None
+    module = importlib.import_module(f"{figures.__name__}.{name}") if name in _figure_module_names() else None
     if not hasattr(module, "alt"):
-        raise unknown("figure", name, figure_names())
+        raise unknown_name_error("figure", name, figure_names())
     return module
 
 
 def figure_names() -> list[str]:
     """Return the names of all figures of one run, in alphabetical order."""
-    found = {name: importlib.import_module(f"{figures.__name__}.{name}") for name in _modules()}
+    found = {name: importlib.import_module(f"{figures.__name__}.{name}") for name in _figure_module_names()}
     return [name for name, module in found.items() if hasattr(module, "alt") and name not in figures.OF_SEVERAL_RUNS]
 
 
-def _modules() -> list[str]:
+def _figure_module_names() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(figures.__path__))
 
 
-def note(text: str) -> Block:
+def note_block(text: str) -> Block:
     """Return one sentence as a block."""
     return Block(str(render("note.html.j2", text=text)), str(clean(text)))
 
 
-def nothing(text: str) -> Block:
+def empty_section(text: str) -> Block:
     """Return the block of a section that has nothing to say; exported pages leave the section out."""
-    return replace(note(text), data={EMPTY: True})
+    return replace(note_block(text), data={EMPTY_MIME: True})
 
 
-def run_data(study: str, run: str = "latest") -> RunData:
+def load_run_data(study: str, run: str = "latest") -> RunData:
     """Load a run of the project that the current folder lies in."""
-    return load_run(layout(), study, run)
+    return load_run(project_layout(), study, run)
 
 
 def scope_parts(data: RunData, margin: float) -> list[str]:
@@ -250,52 +250,52 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     """
     run, work = data.run_json, data.study.workload
     served = data.trials["response_bytes"].dropna()
-    page = f"page of {size(served.mode().iloc[0])}" if len(served) else f"page {work.path}"
+    page = f"page of {format_bytes(served.mode().iloc[0])}" if len(served) else f"page {work.path}"
     trials_text = NBSP.join(map(str, [len(data.plan["treatments"]), "treatments", "×", data.plan["blocks"], "blocks"]))
     last = run["ended"] or data.trials["started"].max()
-    told = imported(data)
+    source = import_record(data)
     return [
-        *_origin(data),
-        ", ".join([*sorted(set(data.trials["tool"])), *_loads(data), *drivers.scope(data)]),
-        *DELAYS.get(run.get("delay") or "", []),
-        *([f"{page}{_served_by(data)}"] if not told or len(served) else []),
-        f"margin ±{margin * 100:g}{NBSP}%, declared {'with the import' if told else 'before the run'}",
-        *([] if data.study.stopping.rule == "fixed" else [data.study.stopping.said()]),
-        trials_text + ("" if told and not told["timed"] else f", {seconds(last - run['started'])}"),
+        *_origin_parts(data),
+        ", ".join([*sorted(set(data.trials["tool"])), *_load_parts(data), *drivers.driver_scope(data)]),
+        *DELAY_TEXTS.get(run.get("delay") or "", []),
+        *([f"{page}{_services_text(data)}"] if not source or len(served) else []),
+        f"margin ±{margin * 100:g}{NBSP}%, declared {'with the import' if source else 'before the run'}",
+        *([] if data.study.stopping.rule == "fixed" else [data.study.stopping.describe()]),
+        trials_text + ("" if source and not source["timed"] else f", {format_duration(last - run['started'])}"),
     ]
 
 
-DELAYS = {"kernel": ["delay by the kernel (netem)"], "userspace": ["delay by a line in userspace"]}
+DELAY_TEXTS = {"kernel": ["delay by the kernel (netem)"], "userspace": ["delay by a line in userspace"]}
 MAX_SERVICES = 3
 
 
-def _served_by(data: RunData) -> str:
+def _services_text(data: RunData) -> str:
     """Return " on nginx 1.22.1, go-app 1.0", the services in the order in which requests come to them."""
     versions, hosts = data.run_json["service_versions"], data.run_json["hosts"]
-    way = [role for role in data.study.roles if role != data.study.workload.role]
-    there = [alias for role in way for alias, host in hosts.items() if role in host["roles"]]
-    names = dict.fromkeys(name for alias in there if alias in versions for name in versions[alias].split(", "))
+    roles = [role for role in data.study.roles if role != data.study.workload.role]
+    aliases = [alias for role in roles for alias, host in hosts.items() if role in host["roles"]]
+    names = dict.fromkeys(name for alias in aliases if alias in versions for name in versions[alias].split(", "))
     return f" on {', '.join([*names][:MAX_SERVICES])}" if names else ""
 
 
-def imported(data: RunData) -> dict[str, Any] | None:
+def import_record(data: RunData) -> dict[str, Any] | None:
     """Return what is known of a run's import (folder, conditions, timed, at), None for one that loadbook did."""
-    told: dict[str, Any] | None = data.run_json.get("imported")
-    return told
+    record: dict[str, Any] | None = data.run_json.get("imported")
+    return record
 
 
-def _origin(data: RunData) -> list[str]:
+def _origin_parts(data: RunData) -> list[str]:
     """Return what a reader must know first: a run not measured here and now, or one that confirms nothing."""
-    told, replayed = imported(data), data.run_json.get("replay")
-    if told:
-        word = f"conditions are as {told['conditions']} says"
-        return [f"IMPORTED from {told['folder']}: loadbook measured nothing, {word}"]
+    source, replayed = import_record(data), data.run_json.get("replay")
+    if source:
+        word = f"conditions are as {source['conditions']} says"
+        return [f"IMPORTED from {source['folder']}: loadbook measured nothing, {word}"]
     added = data.plan.get("added", 0)
     replay = [f"REPLAY of run {replayed}: nothing was measured anew"] if replayed else []
-    return replay + ([f"EXPLORATORY: {added_after(added)}"] if added else [])
+    return replay + ([f"EXPLORATORY: {added_blocks_text(added)}"] if added else [])
 
 
-def _loads(data: RunData) -> list[str]:
+def _load_parts(data: RunData) -> list[str]:
     """Return the loads of a run's trials: at which rates, or with how many connections, as far as it is known."""
     found = []
     rates = sorted(set(data.trials["offered_per_s"].dropna()))

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loadbook.core.metrics import Metric
-from loadbook.stats.result import Asks, Row, VerdictKind
+from loadbook.stats.result import Hypothesis, AnalysisRow, VerdictKind
 from loadbook.stats.wording import words
 
 INK = "#1A1A1A"
 SOFT = "#5F5F5F"
-GROUND = "#FFFFFF"
+BACKGROUND = "#FFFFFF"
 TINT = "#F6F6F3"
 BLOCK_TINT = "#EEEEEE"
 WINDOW_TINT = "#E9ECEE"
@@ -30,7 +30,7 @@ DOUBT_TEXT = "#7A5200"
 
 
 @dataclass(frozen=True)
-class Style:
+class VerdictStyle:
     """How one class of rows looks: `marker` is matplotlib's, `hollow` marks are white with an ink edge."""
 
     fill: str
@@ -42,7 +42,7 @@ class Style:
     @property
     def face(self) -> str:
         """The colour inside the mark."""
-        return GROUND if self.hollow else self.fill
+        return BACKGROUND if self.hollow else self.fill
 
     @property
     def edge(self) -> str:
@@ -50,73 +50,73 @@ class Style:
         return self.fill
 
 
-_EQUIVALENT = Style("#00573F", "#00573F", "■", "s")
-VERDICTS: dict[VerdictKind, Style] = {
-    "better": Style("#0067B9", "#0067B9", "▲", "^"),
-    "worse": Style("#B93A00", "#B93A00", "▼", "v"),
-    "small": Style("#B05FA5", "#8E4385", "◆", "D"),
+_EQUIVALENT = VerdictStyle("#00573F", "#00573F", "■", "s")
+VERDICTS: dict[VerdictKind, VerdictStyle] = {
+    "better": VerdictStyle("#0067B9", "#0067B9", "▲", "^"),
+    "worse": VerdictStyle("#B93A00", "#B93A00", "▼", "v"),
+    "small": VerdictStyle("#B05FA5", "#8E4385", "◆", "D"),
     "no-loss": _EQUIVALENT,  # the one-sided question's: no page has both
     "equivalent": _EQUIVALENT,
-    "undecided": Style("#7F7F7F", "#5F5F5F", "●", "o"),
-    "invalid": Style(INK, INK, "✕", "", hollow=True),
+    "undecided": VerdictStyle("#7F7F7F", "#5F5F5F", "●", "o"),
+    "invalid": VerdictStyle(INK, INK, "✕", "", hollow=True),
 }
-BASELINE = Style(INK, INK, "●", "o")
-AA = Style(INK, SOFT, "○", "o", hollow=True)
-CONTROL = Style(INK, SOFT, "□", "s", hollow=True)
-PUBLISHED = Style(INK, SOFT, "◇", "D", hollow=True)
+BASELINE = VerdictStyle(INK, INK, "●", "o")
+AA = VerdictStyle(INK, SOFT, "○", "o", hollow=True)
+CONTROL = VerdictStyle(INK, SOFT, "□", "s", hollow=True)
+PUBLISHED = VerdictStyle(INK, SOFT, "◇", "D", hollow=True)
 FAILED_GLYPH = "✕"
 DOUBT_GLYPH = "!"
 # markers for a second, third, ... treatment of one class; × stays free for trials that are not counted
 SPARE_MARKERS = ("P", "p", "h", "<", ">", "*", "d", "8")
 
-CLASS_WORDS = {
+VERDICT_WORDS = {
     "small": "real, but small",
     "no-loss": "no loss beyond margin",
     "equivalent": "equivalent",
     "undecided": "undecided",
     "invalid": "invalid",
 }
-LOSES = "loses more"
+LOSES_MORE = "loses more"
 
 
-def verdict_word(kind: VerdictKind, metric: Metric, asks: Asks = "difference") -> str:
+def verdict_word(kind: VerdictKind, metric: Metric, hypothesis: Hypothesis = "difference") -> str:
     """Return the word that stands behind the glyph of a verdict class, by the metric's kind and by what is asked."""
-    if kind == "worse" and asks == "no-loss":
-        return LOSES
+    if kind == "worse" and hypothesis == "no-loss":
+        return LOSES_MORE
     if kind not in ("better", "worse"):
-        return CLASS_WORDS[kind]
+        return VERDICT_WORDS[kind]
     up = (kind == "better") == (words.direction(metric.name) == "higher")
-    return words.word(metric.name, 1.0 if up else -1.0)
+    return words.direction_word(metric.name, 1.0 if up else -1.0)
 
 
-def style_of(row: Row) -> Style:
+def row_style(row: AnalysisRow) -> VerdictStyle:
     """Return how a row looks: its check or baseline look, else that of its verdict."""
     if row.kind != "treatment":
         return {"baseline": BASELINE, "aa": AA, "control": CONTROL}[row.kind]
     return VERDICTS[row.verdict.kind if row.verdict else "invalid"]
 
 
-def word_of(row: Row, metric: Metric) -> str:
+def row_word(row: AnalysisRow, metric: Metric) -> str:
     """Return the word of a row: its verdict, or passed / failed for a check of the laboratory."""
     if row.kind == "baseline":
         return "reference"
     if row.kind in ("aa", "control"):
         return {True: "passed", False: "failed", None: "not judged"}[row.passed]
-    asks: Asks = "no-loss" if row.verdict and row.verdict.loss else "difference"
+    asks: Hypothesis = "no-loss" if row.verdict and row.verdict.one_sided_bounds else "difference"
     return verdict_word(row.verdict.kind if row.verdict else "invalid", metric, asks)
 
 
-def glyph_of(row: Row) -> str:
+def row_glyph(row: AnalysisRow) -> str:
     """Return the glyph that stands before the word; a failed check has the cross."""
-    return FAILED_GLYPH if row.passed is False else style_of(row).glyph
+    return FAILED_GLYPH if row.passed is False else row_style(row).glyph
 
 
-def text_colour(row: Row) -> str:
+def row_text_colour(row: AnalysisRow) -> str:
     """Return the colour of a row's word; a failed check speaks in ink."""
-    return INK if row.passed is False else style_of(row).text
+    return INK if row.passed is False else row_style(row).text
 
 
-def contrast(first: str, second: str) -> float:
+def contrast_ratio(first: str, second: str) -> float:
     """Return the contrast ratio of two `#RRGGBB` colours (WCAG 2.2, relative luminance)."""
     lighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)

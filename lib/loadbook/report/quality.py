@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from loadbook.core.gates import title_of
-from loadbook.core.units import seconds
+from loadbook.core.gates import rule_title
+from loadbook.core.units import format_duration
 from loadbook.records import manifest
 from loadbook.report import noise, trials, trust, within
-from loadbook.report.blocks import Block, block, render
-from loadbook.report.page import Page, note, nothing, run_data
-from loadbook.report.tables import DASH, Column, Table, plain, safe_table
+from loadbook.report.blocks import Block, render_block, render
+from loadbook.report.page import Page, note_block, empty_section, load_run_data
+from loadbook.report.tables import DASH, Column, Table, table_text, table_markup
 
 
 class QualityPage(Page):
     """Can the data of a run be trusted? See `quality_page`."""
 
     notebook = "run_quality"
-    explained = ("invalid", "doubt", "unchecked", "note")
+    explained_levels = ("invalid", "doubt", "unchecked", "note")
 
     @property
     def question(self) -> str:
@@ -24,60 +24,60 @@ class QualityPage(Page):
 
     def answer(self) -> Block:
         """Show how many trials count, what the checks of the laboratory said, and how many doubts there are."""
-        number, cells = trials.count(self.data), trust.trust(self.data, self.analysis, self.notes)
+        number, cells = trials.trial_counts(self.data), trust.harness_checks(self.data, self.analysis, self.notes)
         checks = {"✓": "passed", "✕": "failed", "!": "not judged"}
-        said = ", ".join(
+        checks_text = ", ".join(
             f"{name} {checks[cell.glyph]}" for name, cell in zip(("A/A arm", "control"), cells, strict=False)
         )
-        headline = f"{number['valid']} of {number['planned']} trials count; {said}."
-        return block("quality.html.j2", headline, headline=headline, cells=cells)
+        headline = f"{number['valid']} of {number['planned']} trials count; {checks_text}."
+        return render_block("quality.html.j2", headline, headline=headline, cells=cells)
 
     def noise(self) -> Block:
         """Show per treatment how much its trials scatter, and what difference so many blocks can detect."""
-        table = noise.table(self.values, self.labels)
-        text = noise.sentence(self.values, self.analysis)
-        return Block(str(render("noise.html.j2", text=text, table=safe_table(table))), f"{text}\n{plain(table)}")
+        table = noise.noise_table(self.values, self.labels)
+        text = noise.noise_sentence(self.values, self.analysis)
+        return Block(str(render("noise.html.j2", text=text, table=table_markup(table))), f"{text}\n{table_text(table)}")
 
     def within(self) -> Block:
         """Show whether rates held still within trials, and what they are without the warm-up that was found."""
-        text = within.sentence(self.data)
-        if not (set(self.data.samples["metric"]) & {within.METRIC}):
-            return note(text)
-        table = within.table(self.data, self.labels)
-        return Block(str(render("noise.html.j2", text=text, table=safe_table(table))), f"{text}\n{plain(table)}")
+        text = within.stationarity_note(self.data)
+        if not (set(self.data.samples["metric"]) & {within.STATIONARITY_METRIC}):
+            return note_block(text)
+        table = within.stationarity_table(self.data, self.labels)
+        return Block(str(render("noise.html.j2", text=text, table=table_markup(table))), f"{text}\n{table_text(table)}")
 
     def unread(self) -> Block:
         """Show every problem with its place: trial, host, file and line."""
         problems = self.data.problems
         if problems.empty:
-            return nothing("Everything was read, and no gate spoke.")
+            return empty_section("Everything was read, and no gate spoke.")
         rows = [
-            [p.trial if isinstance(p.trial, str) else "whole run", p.level, title_of(p.name), _place(p), p.message]
-            for p in trials.each(problems)
+            [p.trial if isinstance(p.trial, str) else "whole run", p.level, rule_title(p.name), _problem_place(p), p.message]
+            for p in trials.row_tuples(problems)
         ]
         columns = [Column("Trial"), Column("Level"), Column("Gate"), Column("Where"), Column("What", wrap=True)]
         table = Table("Problems", columns, rows)
-        inside = render("details.html.j2", summary=f"{len(rows)} lines", inside=safe_table(table))
-        return Block(str(inside), plain(table))
+        inside = render("details.html.j2", summary=f"{len(rows)} lines", inside=table_markup(table))
+        return Block(str(inside), table_text(table))
 
     def phases(self) -> Block:
         """Show how long each phase of a trial took, and the clocks of the hosts."""
         table = phase_table(self.data.paths.trials)
         if not table.rows:
-            return nothing("No trial recorded its phases.")
-        return Block(str(safe_table(table)), plain(table))
+            return empty_section("No trial recorded its phases.")
+        return Block(str(table_markup(table)), table_text(table))
 
 
 def quality_page(study: str, run: str = "latest", metric: str = "") -> QualityPage:
     """Return the page on one run's data; see `effects_page` for parameters and errors."""
-    return QualityPage(run_data(study, run), metric=metric)
+    return QualityPage(load_run_data(study, run), metric=metric)
 
 
-def _place(problem: object) -> str:
+def _problem_place(problem: object) -> str:
     parts = [getattr(problem, name) for name in ("host", "file")]
-    shown = " ".join(p for p in parts if isinstance(p, str))
+    place = " ".join(p for p in parts if isinstance(p, str))
     line = getattr(problem, "line", None)
-    return (f"{shown}:{line:.0f}" if line == line and line is not None and line else shown) or DASH
+    return (f"{place}:{line:.0f}" if line == line and line is not None and line else place) or DASH
 
 
 def phase_table(folder: object) -> Table:
@@ -86,10 +86,10 @@ def phase_table(folder: object) -> Table:
 
     took: dict[str, list[float]] = {}
     for path in sorted(Path(str(folder)).glob("*/trial.json")):
-        for phase, time_s in manifest.read(path.parent).phases_s.items():
+        for phase, time_s in manifest.read_trial(path.parent).phases_s.items():
             took.setdefault(phase, []).append(time_s)
     rows = [
-        [phase.replace("_", " "), str(len(t)), *map(seconds, (min(t), sorted(t)[len(t) // 2], max(t)))]
+        [phase.replace("_", " "), str(len(t)), *map(format_duration, (min(t), sorted(t)[len(t) // 2], max(t)))]
         for phase, t in took.items()
     ]
     heads = ("Trials", "Shortest", "Median", "Longest")

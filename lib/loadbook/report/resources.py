@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.units import NBSP, size
+from loadbook.core.units import NBSP, format_bytes
 from loadbook.report import traces_told
-from loadbook.report.blocks import Block, block, clean, render
-from loadbook.report.page import Page, note, nothing, run_data
-from loadbook.report.show import drawn, markup
-from loadbook.report.tables import DASH, Column, Table, plain, safe_table
+from loadbook.report.blocks import Block, render_block, clean, render
+from loadbook.report.page import Page, note_block, empty_section, load_run_data
+from loadbook.report.show import render_figure, figure_markup
+from loadbook.report.tables import DASH, Column, Table, table_text, table_markup
 from loadbook.stats import saturation
 from loadbook.stats.wording import saturation as words
 
@@ -33,22 +33,22 @@ class ResourcesPage(Page):
     @cached_property
     def hosts(self) -> dict[str, dict[str, Any]]:
         """Every host that was watched: those of the run, and machines whose traces were added to it."""
-        return saturation.hosts_in(self.data.traces, self.data.run_json["hosts"])
+        return saturation.hosts_with_traces(self.data.traces, self.data.run_json["hosts"])
 
     @cached_property
-    def full(self) -> pd.DataFrame:
+    def resource_usage(self) -> pd.DataFrame:
         """What was full, by treatment and host."""
-        return saturation.saturation_of(self.data)
+        return saturation.saturation_of_run(self.data)
 
     def answer(self) -> Block:
         """Show what was full and whether it was the driver's, a line per resource."""
-        headline, lines = self._headline(), words.sentences(self.full, self.labels)
-        return block("resources.html.j2", "\n".join([headline, *lines]), headline=headline, lines=lines)
+        headline, lines = self._headline(), words.host_sentences(self.resource_usage, self.labels)
+        return render_block("resources.html.j2", "\n".join([headline, *lines]), headline=headline, lines=lines)
 
     def _headline(self) -> str:
-        return words.headline(self.full) if len(self.data.traces) else f"{NO_TRACES} {self._why_none()}"
+        return words.headline(self.resource_usage) if len(self.data.traces) else f"{NO_TRACES} {self._missing_traces_reason()}"
 
-    def _why_none(self) -> str:
+    def _missing_traces_reason(self) -> str:
         if not self.data.study.monitors.sources:
             return "The study asks for none (monitors.sources)."
         if self.data.run_json.get("imported"):
@@ -57,41 +57,41 @@ class ResourcesPage(Page):
 
     def saturation(self) -> Block:
         """Show by treatment and host how much of each resource was used, and what was the bottleneck."""
-        if self.full.empty:
-            return nothing(NO_TRACES)
-        table = saturation_table(self.full, self.labels)
-        html = render("note.html.j2", text=TABLE_NOTE) + safe_table(table)
-        return Block(str(html), f"{plain(table)}\n{clean(TABLE_NOTE)}")
+        if self.resource_usage.empty:
+            return empty_section(NO_TRACES)
+        table = saturation_table(self.resource_usage, self.labels)
+        html = render("note.html.j2", text=SATURATION_NOTE) + table_markup(table)
+        return Block(str(html), f"{table_text(table)}\n{clean(SATURATION_NOTE)}")
 
     def blocks(self) -> Block:
         """Show the block in the middle of the run on one time axis; the first and the last are one click away."""
         from loadbook.report.figures import traces, tracks
 
         if not traces.needed(self.data.traces):
-            return note(NO_TRACES)
+            return note_block(NO_TRACES)
         middle = tracks.median_block(self.data.trials)
         others = [b for b in sorted({int(b) for b in self.data.trials["block"]}) if b != middle]
         ends = sorted({others[0], others[-1]}) if others else []
-        known = {"links": saturation.links_of(self.hosts), "rates": self._known("ok_per_s")}
-        first = self._drawn(traces, **known, block=middle)
-        rest = [markup(self._drawn(traces, **known, block=number)) for number in ends]
+        known = {"links": saturation.link_capacities(self.hosts), "rates": self._metric_by_trial("ok_per_s")}
+        first = self._render_traces_figure(traces, **known, block=middle)
+        rest = [figure_markup(self._render_traces_figure(traces, **known, block=number)) for number in ends]
         more = render("more.html.j2", summary="The first and the last block", inside=rest) if rest else ""
-        return Block(str(markup(first) + more), str(clean(f"{first.answer}\n{first.alt}")))
+        return Block(str(figure_markup(first) + more), str(clean(f"{first.answer}\n{first.alt}")))
 
-    def _drawn(self, module: Any, **options: Any) -> Any:
+    def _render_traces_figure(self, module: Any, **options: Any) -> Any:
         data = self.data
-        known = {"windows": self._known("duration"), "hosts": self.hosts, "labels": self.labels}
-        return drawn(module, data.traces, data.trials, **known, **options)
+        known = {"windows": self._metric_by_trial("duration"), "hosts": self.hosts, "labels": self.labels}
+        return render_figure(module, data.traces, data.trials, **known, **options)
 
     def all_trials(self) -> Block:
         """Show every trial laid over the others by the time since its measurement began."""
         from loadbook.report.figures import overlay
 
         if not overlay.needed(self.data.traces):
-            return nothing(NO_TRACES)
-        shown = self._drawn(overlay, links=saturation.links_of(self.hosts))
-        html = render("details.html.j2", summary="All trials, one over the other", inside=markup(shown))
-        return Block(str(html), str(clean(f"{shown.answer}\n{shown.alt}")))
+            return empty_section(NO_TRACES)
+        figure = self._render_traces_figure(overlay, links=saturation.link_capacities(self.hosts))
+        html = render("details.html.j2", summary="All trials, one over the other", inside=figure_markup(figure))
+        return Block(str(html), str(clean(f"{figure.answer}\n{figure.alt}")))
 
     def cores(self) -> Block:
         """Show each core and each process of every host in the block in the middle."""
@@ -99,60 +99,60 @@ class ResourcesPage(Page):
 
         hosts = [alias for alias in self.hosts if cores.needed(self.data.traces, alias)]
         if not hosts:
-            return nothing("No monitor told single cores or processes.")
-        shown = [self._drawn(cores, host=alias) for alias in hosts]
-        pictures = [markup(one) for one in shown]
+            return empty_section("No monitor told single cores or processes.")
+        rendered = [self._render_traces_figure(cores, host=alias) for alias in hosts]
+        pictures = [figure_markup(one) for one in rendered]
         html = pictures[0] + (
-            render("more.html.j2", summary="The other hosts", inside=pictures[1:]) if shown[1:] else ""
+            render("more.html.j2", summary="The other hosts", inside=pictures[1:]) if rendered[1:] else ""
         )
-        return Block(str(html), str(clean("\n".join(one.answer for one in shown))))
+        return Block(str(html), str(clean("\n".join(one.answer for one in rendered))))
 
     def memory(self) -> Block:
         """Show how much memory was in use at most, and which size would have held it."""
-        table, lines = traces_told.memory(self.full, self.data.traces, self.hosts)
+        table, lines = traces_told.memory_table(self.resource_usage, self.data.traces, self.hosts)
         if not table.rows:
-            return nothing("No monitor told the memory in use.")
+            return empty_section("No monitor told the memory in use.")
         text = " ".join(lines)
-        return Block(str(render("noise.html.j2", text=text, table=safe_table(table))), f"{text}\n{plain(table)}")
+        return Block(str(render("noise.html.j2", text=text, table=table_markup(table))), f"{text}\n{table_text(table)}")
 
     def sources(self) -> Block:
         """Show who recorded what, how often, with how many problems, and how far several sources agree."""
-        table = traces_told.sources(self.data.traces, self.data.problems)
+        table = traces_told.sources_table(self.data.traces, self.data.problems)
         if not table.rows:
-            return note(f"{NO_TRACES} {self._why_none()}")
-        text = traces_told.agreement(self.data.traces, self.data.trials, self._known("duration"))
-        return Block(str(render("noise.html.j2", text=text, table=safe_table(table))), f"{text}\n{plain(table)}")
+            return note_block(f"{NO_TRACES} {self._missing_traces_reason()}")
+        text = traces_told.source_agreement(self.data.traces, self.data.trials, self._metric_by_trial("duration"))
+        return Block(str(render("noise.html.j2", text=text, table=table_markup(table))), f"{text}\n{table_text(table)}")
 
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say."""
-        lines = words.sentences(self.full, self.labels)
+        lines = words.host_sentences(self.resource_usage, self.labels)
         verdict = {"kind": "undecided", "glyph": "▣", "word": "resources", "sentence": self._headline()}
         return super().summary() | {"verdict": verdict, "sentences": [self._headline(), *lines]}
 
 
-TABLE_NOTE = (
+SATURATION_NOTE = (
     f"CPU: the busiest core that the processes may use, or their share of what they may use if that is more. "
     f"Full: at or above 90{NBSP}% of its capacity, in share of the measured time. Every trial weighs alike; "
     "bottleneck: of what was full at least half of the time, and mostly of the role’s own work, what was used most."
 )
 
 
-def saturation_table(full: pd.DataFrame, labels: dict[str, str]) -> Table:
+def saturation_table(usage: pd.DataFrame, labels: dict[str, str]) -> Table:
     """Return a row per treatment and host; the bottleneck stands with the host that was it."""
     columns = [
         Column("Treatment"), Column("Host"), Column("Bottleneck"), Column("CPU, mean", True), Column("CPU full", True),
         Column("Network, at most", True), Column("full", True), Column("Memory, at most", True), Column("Trials", True),
     ]  # fmt: skip
-    found, last = saturation.bottlenecks(full), ""
+    found, last = saturation.bottleneck_by_treatment(usage), ""
     rows: list[list[str]] = []
     rules: set[int] = set()
-    for key, own in full.groupby(["treatment", "role", "host"], sort=False):
+    for key, own in usage.groupby(["treatment", "role", "host"], sort=False):
         treatment, role, host = map(str, key)
         of = {str(row.resource): row for row in own.itertuples()}
         letter = found[treatment]
-        limit = saturation.LETTERS[letter] if letter and letter in set(own["bottleneck"].dropna()) else DASH
-        cells = [_share(of.get("cpu"), "mean"), _share(of.get("cpu"), "share_full"), _peak(of.get("network"), "/s")]
-        cells += [_share(of.get("network"), "share_full"), _peak(of.get("memory"), "")]
+        limit = saturation.BOTTLENECK_NAMES[letter] if letter and letter in set(own["bottleneck"].dropna()) else DASH
+        cells = [_share_text(of.get("cpu"), "mean"), _share_text(of.get("cpu"), "share_full"), _peak_text(of.get("network"), "/s")]
+        cells += [_share_text(of.get("network"), "share_full"), _peak_text(of.get("memory"), "")]
         first = treatment != last
         if first and rows:
             rules.add(len(rows))
@@ -162,15 +162,15 @@ def saturation_table(full: pd.DataFrame, labels: dict[str, str]) -> Table:
     return Table("What was used", columns, rows, frozenset(rules))
 
 
-def _share(row: Any, column: str) -> str:
+def _share_text(row: Any, column: str) -> str:
     value = getattr(row, column, float("nan"))
-    return words.percent_of(value) if value == value else DASH
+    return words.share_text(value) if value == value else DASH
 
 
-def _peak(row: Any, per: str) -> str:
-    return size(row.peak) + per if row is not None else DASH
+def _peak_text(row: Any, per: str) -> str:
+    return format_bytes(row.peak) + per if row is not None else DASH
 
 
 def resources_page(study: str, run: str = "latest", metric: str = "") -> ResourcesPage:
     """Return the page on what the hosts of a run did; see `effects_page` for parameters and errors."""
-    return ResourcesPage(run_data(study, run), metric=metric)
+    return ResourcesPage(load_run_data(study, run), metric=metric)

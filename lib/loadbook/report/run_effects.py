@@ -16,94 +16,94 @@ from typing import Any
 import loadbook.stats
 from loadbook.core.errors import DataError
 from loadbook.core.metrics import METRICS
-from loadbook.records.conditions import Record, contrast
+from loadbook.records.conditions import RunRecord, treatment_contrast
 from loadbook.records.layout import RunPaths
 from loadbook.records.manifest import read_json, write_json
 from loadbook.records.rundata import RunData
 from loadbook.records.schema import TABLES, read_table
-from loadbook.stats.history.result import Effect
-from loadbook.stats.result import Analysis, Row
+from loadbook.stats.history.result import RunEffect
+from loadbook.stats.result import Analysis, AnalysisRow
 
-READ = ("trials", "measurements", "samples", "problems")  # traces are large, and no effect depends on them
+EFFECT_TABLES = ("trials", "measurements", "samples", "problems")  # traces are large, and no effect depends on them
 
 
-def effects(paths: RunPaths, record: Record, metric: str) -> tuple[Effect, ...]:
+def run_effects(paths: RunPaths, record: RunRecord, metric: str) -> tuple[RunEffect, ...]:
     """Return every comparison of an ingested run on a metric, checks included.
 
     Raises
     ------
     DataError : a table cannot be read.
     """
-    kept, key = paths.processed / f".effects-{metric}.json", _key(paths, record)
-    known = _remembered(kept, key)
-    if known is None:
-        known = [asdict(effect) for effect in _computed(paths, record, metric)]
-        write_json(kept, {"key": key, "effects": known})
-    return tuple(_effect(one) for one in known)
+    cache, key = paths.processed / f".effects-{metric}.json", _cache_key(paths, record)
+    records = _read_cached_effects(cache, key)
+    if records is None:
+        records = [asdict(effect) for effect in _compute_effects(paths, record, metric)]
+        write_json(cache, {"key": key, "effects": records})
+    return tuple(_effect_from_record(one) for one in records)
 
 
-def _remembered(kept: Path, key: str) -> list[dict[str, Any]] | None:
+def _read_cached_effects(cache: Path, key: str) -> list[dict[str, Any]] | None:
     try:
-        said = read_json(kept)
+        document = read_json(cache)
     except DataError:  # none yet, or torn
         return None
-    found: list[dict[str, Any]] | None = said["effects"] if isinstance(said, dict) and said.get("key") == key else None
+    found: list[dict[str, Any]] | None = document["effects"] if isinstance(document, dict) and document.get("key") == key else None
     return found
 
 
-def _effect(said: dict[str, Any]) -> Effect:
-    return Effect(**said | {"interval": tuple(said["interval"]) if said["interval"] else None})
+def _effect_from_record(record: dict[str, Any]) -> RunEffect:
+    return RunEffect(**record | {"interval": tuple(record["interval"]) if record["interval"] else None})
 
 
-def _key(paths: RunPaths, record: Record) -> str:
+def _cache_key(paths: RunPaths, record: RunRecord) -> str:
     """Return what tells whether tables, plan and statistics are those that were remembered."""
-    tables = [found.stat() for name in READ if (found := paths.table(name)).is_file()]
-    return _digest([_statistics(), [(table.st_size, table.st_mtime_ns) for table in tables], _digest(record.plan)])
+    tables = [found.stat() for name in EFFECT_TABLES if (found := paths.table(name)).is_file()]
+    return _short_digest([_stats_version(), [(table.st_size, table.st_mtime_ns) for table in tables], _short_digest(record.plan)])
 
 
 @cache
-def _statistics() -> str:
+def _stats_version() -> str:
     """Return what tells one version of our statistics from another."""
     files = sorted(Path(loadbook.stats.__file__).parent.rglob("*.py"))
-    return _digest([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files])
+    return _short_digest([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files])
 
 
-def _digest(value: Any) -> str:
+def _short_digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _computed(paths: RunPaths, record: Record, metric: str) -> list[Effect]:
+def _compute_effects(paths: RunPaths, record: RunRecord, metric: str) -> list[RunEffect]:
     import pandas as pd
 
-    from loadbook.stats.parts import analyse_parts
+    from loadbook.stats.parts import analyse_strata
 
-    frames = {name: read_table(paths.table(name), name) for name in READ}
+    frames = {name: read_table(paths.table(name), name) for name in EFFECT_TABLES}
     traces = pd.DataFrame(columns=list(TABLES["traces"]))
     data = RunData(record.study, paths.raw.name, paths, record.plan, record.run_json, record.facts,
                    traces=traces, **frames)  # fmt: skip
-    found = analyse_parts(data, metric=metric, fixed=True)
-    return [_of_row(record, found, row) for row in found.rows if row.kind != "baseline"]
+    found = analyse_strata(data, metric=metric, fixed=True)
+    return [_row_effect(record, found, row) for row in found.rows if row.kind != "baseline"]
 
 
-def _of_row(record: Record, found: Analysis, row: Row) -> Effect:
+def _row_effect(record: RunRecord, found: Analysis, row: AnalysisRow) -> RunEffect:
     verdict = row.verdict
-    shown = verdict.comparison if verdict else None
-    return Effect(
+    comparison = verdict.comparison if verdict else None
+    return RunEffect(
         treatment=row.treatment,
         label=row.label,
         kind=row.kind,
         verdict=verdict.kind if verdict else "invalid",
-        effect=shown.effect if shown else None,
-        interval=shown.ci95 if shown else None,
-        level=shown.level if shown else found.level,
-        blocks=shown.blocks if shown else 0,
+        effect=comparison.effect if comparison else None,
+        interval=comparison.ci95 if comparison else None,
+        level=comparison.level if comparison else found.level,
+        blocks=comparison.blocks if comparison else 0,
         reason=None if verdict and verdict.kind != "invalid" else (verdict and verdict.reason) or "it has no values",
         passed=row.passed,
-        asked=_asked(record, found, row.treatment, shown.baseline if shown else found.baseline),
+        asked=_question_parts(record, found, row.treatment, comparison.baseline if comparison else found.baseline),
     )
 
 
-def _asked(record: Record, found: Analysis, treatment: str, against: str) -> dict[str, str]:
+def _question_parts(record: RunRecord, found: Analysis, treatment: str, against: str) -> dict[str, str]:
     """Return the parts of the question that one comparison answers."""
     study = record.study
     declared = study.model_dump(mode="json", include={"workload", "roles"})
@@ -111,7 +111,7 @@ def _asked(record: Record, found: Analysis, treatment: str, against: str) -> dic
         "metric": study.metric if study.metric in METRICS else found.metric,
         "margin": f"{found.margin:g}",
         "what it is compared with": against,
-        "what sets it apart": _digest(contrast(study, treatment, against)),
-        "the load": _digest(declared["workload"]),
-        "the set-up of the roles": _digest(declared["roles"]),
+        "what sets it apart": _short_digest(treatment_contrast(study, treatment, against)),
+        "the load": _short_digest(declared["workload"]),
+        "the set-up of the roles": _short_digest(declared["roles"]),
     }

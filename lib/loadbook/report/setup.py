@@ -10,74 +10,74 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import DataError
-from loadbook.core.units import size
+from loadbook.core.units import format_bytes
 from loadbook.records import manifest
-from loadbook.records.conditions import MACHINE, REBOOTED
+from loadbook.records.conditions import MACHINE_FACT, BOOT_ID_FACT
 from loadbook.records.rundata import RunData
 from loadbook.report.tables import DASH, Column, Table
 
-BEFORE, AFTER = "-before", "-after"
+BEFORE_SUFFIX, AFTER_SUFFIX = "-before", "-after"
 MAX_DIFF_LINES = 40
 FIRST_FACTS = ("os", "kernel", "cpu_model", "cpus_online", "memory_total_b", "virtual", "cpu_governor")
-PRIVATE_FACTS = (REBOOTED, MACHINE)  # they identify a machine; a report is for others to read
-_ID = re.compile(r"\b[0-9a-f]{12,}\b(?:-[0-9a-f]+)*")  # ids of a rendered configuration, other in each trial
+PRIVATE_FACTS = (BOOT_ID_FACT, MACHINE_FACT)  # they identify a machine; a report is for others to read
+_GENERATED_ID = re.compile(r"\b[0-9a-f]{12,}\b(?:-[0-9a-f]+)*")  # ids of a rendered configuration, other in each trial
 
 
 def started_text(data: RunData) -> str:
     """Return the date and time at which the run began, UTC."""
-    return _utc(data.run_json["started"])
+    return _utc_text(data.run_json["started"])
 
 
-def _utc(time_s: float) -> str:
+def _utc_text(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _when(data: RunData) -> str:
+def _start_text(data: RunData) -> str:
     """Return when the run began, and of an imported one when it came here."""
-    told = data.run_json.get("imported")
-    if not told:
+    source = data.run_json.get("imported")
+    if not source:
         return f"started {started_text(data)}"
-    began = f"started {started_text(data)} by {told['conditions']}" if told["timed"] else "start not known"
-    return f"imported {_utc(told['at'])} from {told['folder']}, {began}"
+    began = f"started {started_text(data)} by {source['conditions']}" if source["timed"] else "start not known"
+    return f"imported {_utc_text(source['at'])} from {source['folder']}, {began}"
 
 
-def differences(data: RunData) -> Table:
+def treatment_differences(data: RunData) -> Table:
     """Return the factors in which treatments differ from the baseline, one row per treatment."""
     study, base = data.study, data.study.levels_of(data.study.baseline)
     levels = {name: study.levels_of(name) for name in data.plan["treatments"]}
     varied = [f for f in study.factors if any(row[f] != base[f] for row in levels.values())]
     rows = [
-        [study.label(name), *(_level(row[f], base[f], name == study.baseline) for f in varied)]
+        [study.label(name), *(_factor_level_text(row[f], base[f], name == study.baseline) for f in varied)]
         for name, row in levels.items()
     ]
     columns = [Column("Treatment"), *(Column(f) for f in varied)]
     return Table("Configuration differences", columns, rows)
 
 
-def _level(value: Any, base: Any, is_baseline: bool) -> str:
-    shown = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-    return shown if is_baseline or value != base else "="
+def _factor_level_text(value: Any, base: Any, is_baseline: bool) -> str:
+    text = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    return text if is_baseline or value != base else "="
 
 
-def config_diffs(data: RunData) -> dict[str, str]:
+def config_differences(data: RunData) -> dict[str, str]:
     """Return treatment label -> the lines of rendered configuration that differ from the baseline's (- and +).
 
     Lines that also differ between two trials of the baseline (ports, ids, folders) are no part of the treatment.
     """
-    texts = {name: _configs(data, name) for name in data.plan["treatments"]}
+    texts = {name: _first_and_last_config(data, name) for name in data.plan["treatments"]}
     base = texts[data.study.baseline]
     if not base:
         return {}
-    noise = set(_changed(base[0], base[-1]))
+    noise = set(_diff_lines(base[0], base[-1]))
     found = {}
     for name, own in texts.items():
-        lines = [line for line in _changed(base[0], own[0]) if line not in noise] if own else []
+        lines = [line for line in _diff_lines(base[0], own[0]) if line not in noise] if own else []
         if lines:
             found[data.study.label(name)] = "\n".join(lines[:MAX_DIFF_LINES])
     return found
 
 
-def _configs(data: RunData, treatment: str) -> list[list[str]]:
+def _first_and_last_config(data: RunData, treatment: str) -> list[list[str]]:
     """Return the configuration lines of the first and the last recorded trial of a treatment."""
     trials = [t["trial"] for t in data.plan["trials"] if t["treatment"] == treatment]
     folders = [data.paths.trial(t) for t in trials if data.paths.trial(t).is_dir()]
@@ -86,23 +86,23 @@ def _configs(data: RunData, treatment: str) -> list[list[str]]:
 
 
 def _config_lines(folder: Path) -> Iterator[str]:
-    for service in manifest.read(folder).services:
+    for service in manifest.read_trial(folder).services:
         for name in service.config_files:
             text = (folder / name).read_text(encoding="utf-8", errors="replace")
-            yield from (_ID.sub("…", line.strip()) for line in text.splitlines() if line.strip())
+            yield from (_GENERATED_ID.sub("…", line.strip()) for line in text.splitlines() if line.strip())
 
 
-def _changed(before: list[str], after: list[str]) -> list[str]:
+def _diff_lines(before: list[str], after: list[str]) -> list[str]:
     lines = difflib.unified_diff(before, after, n=0, lineterm="")
     return [line for line in lines if line[:1] in "+-" and not line.startswith(("+++", "---"))]
 
 
-def hosts(data: RunData) -> Table:
+def host_table(data: RunData) -> Table:
     """Return what each recorded host is for, what it runs, and the facts that readers ask for first."""
     entries, aliases = data.run_json["hosts"], list(data.run_json["hosts"])
     rows = [
         ["roles", *(", ".join(entries[a]["roles"]) for a in aliases)],
-        ["CPUs in use", *(_cpus(entries[a]["cpus"]) if "cpus" in entries[a] else DASH for a in aliases)],
+        ["CPUs in use", *(_cpus_text(entries[a]["cpus"]) if "cpus" in entries[a] else DASH for a in aliases)],
         ["tool", *(data.run_json["tool_versions"].get(a, DASH) for a in aliases)],
         ["service", *(data.run_json["service_versions"].get(a, DASH) for a in aliases)],
         *_fact_rows(data, [name for name in FIRST_FACTS if name in _fact_names(data)]),
@@ -110,7 +110,7 @@ def hosts(data: RunData) -> Table:
     return Table("Hosts", [Column("Host"), *(Column(a, wrap=True) for a in aliases)], rows)
 
 
-def other_facts(data: RunData) -> Table:
+def other_facts_table(data: RunData) -> Table:
     """Return every other recorded fact, except what would tell which machine it was."""
     names = [name for name in _fact_names(data) if name not in (*FIRST_FACTS, *PRIVATE_FACTS)]
     columns = [Column("Fact"), *(Column(a, wrap=True) for a in data.run_json["hosts"])]
@@ -118,11 +118,11 @@ def other_facts(data: RunData) -> Table:
 
 
 def _fact_names(data: RunData) -> list[str]:
-    return list(dict.fromkeys(n for a in data.run_json["hosts"] for n in data.facts.get(a + BEFORE, {})))
+    return list(dict.fromkeys(n for a in data.run_json["hosts"] for n in data.facts.get(a + BEFORE_SUFFIX, {})))
 
 
 def _fact_rows(data: RunData, names: list[str]) -> list[list[str]]:
-    facts = [data.facts.get(a + BEFORE, {}) for a in data.run_json["hosts"]]
+    facts = [data.facts.get(a + BEFORE_SUFFIX, {}) for a in data.run_json["hosts"]]
     return [[fact_name(n), *(fact_text(n, own.get(n)) for own in facts)] for n in names]
 
 
@@ -131,7 +131,7 @@ def fact_name(name: str) -> str:
     return name if "." in name else name.removesuffix("_b").replace("_", " ")
 
 
-def _cpus(cpus: list[int] | None) -> str:
+def _cpus_text(cpus: list[int] | None) -> str:
     return "all" if cpus is None else ", ".join(map(str, cpus))
 
 
@@ -141,15 +141,15 @@ def fact_text(name: str, fact: Any) -> str:
     if value is None:
         return DASH
     if name.endswith(("_b", "_bytes")) and isinstance(value, int | float):
-        return size(value)
+        return format_bytes(value)
     return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
-def fact_changes(data: RunData) -> Table:
+def fact_changes_table(data: RunData) -> Table:
     """Return the facts that were not the same before and after the run."""
     rows = []
     for alias in data.run_json["hosts"]:
-        before, after = data.facts.get(alias + BEFORE, {}), data.facts.get(alias + AFTER, {})
+        before, after = data.facts.get(alias + BEFORE_SUFFIX, {}), data.facts.get(alias + AFTER_SUFFIX, {})
         for name in dict.fromkeys([*before, *after]) if after else ():
             old, new = (fact_text(name, facts.get(name)) for facts in (before, after))
             if old != new and name not in PRIVATE_FACTS:
@@ -160,13 +160,13 @@ def fact_changes(data: RunData) -> Table:
     return Table("Facts that changed", columns, rows)
 
 
-def verified(data: RunData) -> str:
+def verification_text(data: RunData) -> str:
     """Re-hash every file of every recorded trial and return the result as a sentence."""
     folders = [p for p in sorted(data.paths.trials.glob("*")) if p.is_dir()]
     changed, files = [], 0
     for folder in folders:
         try:
-            record = manifest.read(folder)
+            record = manifest.read_trial(folder)
         except DataError:
             changed.append(f"{folder.name}/trial.json")
             continue
@@ -178,18 +178,18 @@ def verified(data: RunData) -> str:
 
 
 # True stands for the first kind that there was
-_LABS = {True: "loopback lab", "loopback": "loopback lab", "netns": "namespace lab"}
+_LAB_NAMES = {True: "loopback lab", "loopback": "loopback lab", "netns": "namespace lab"}
 
 
-def provenance(data: RunData) -> list[tuple[str, str]]:
+def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
     """Return where this page comes from, as pairs of name and value."""
     run = data.run_json
     revision = run["git_revision"][:12] if run.get("git_revision") else "not known"
     revision += " (with changes)" if run.get("git_dirty") else ""
     return [
         ("study", f"{data.study.name} (sha256 {run['study_sha256'][:12]})"),
-        ("run", f"{data.run}, {_when(data)}" + (f", in the {_LABS[run['lab']]}" if run.get("lab") else "")),
+        ("run", f"{data.run}, {_start_text(data)}" + (f", in the {_LAB_NAMES[run['lab']]}" if run.get("lab") else "")),
         ("seed", "none: the order was not drawn by loadbook" if run["seed"] is None else str(run["seed"])),
         ("loadbook", f"{run['loadbook_version']}, revision {revision}"),
-        ("raw data", verified(data)),
+        ("raw data", verification_text(data)),
     ]

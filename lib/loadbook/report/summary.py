@@ -7,13 +7,13 @@ from typing import Any
 
 from loadbook.report.palette import DOUBT_GLYPH, FAILED_GLYPH
 
-CHECKS = {"aa": "A/A", "control": "known effect"}
-GLYPHS = {True: "✓", False: FAILED_GLYPH, None: "–"}
-GATE_GLYPHS = {"passed": "✓", "failed": FAILED_GLYPH, "invalid": DOUBT_GLYPH}
+CHECK_NAMES = {"aa": "A/A", "control": "known effect"}
+CHECK_GLYPHS = {True: "✓", False: FAILED_GLYPH, None: "–"}
+CI_GLYPHS = {"passed": "✓", "failed": FAILED_GLYPH, "invalid": DOUBT_GLYPH}
 
 
-def checks(summary: Mapping[str, Any]) -> list[str]:
+def check_texts(summary: Mapping[str, Any]) -> list[str]:
     """Return the A/A arm, the positive control and the build gate, each with its glyph; nothing without a report."""
-    found = [f"{GLYPHS[summary[key]]} {words}" for key, words in CHECKS.items() if key in summary]
+    found = [f"{CHECK_GLYPHS[summary[key]]} {words}" for key, words in CHECK_NAMES.items() if key in summary]
     gate = summary.get("gate")
-    return [*found, f"{GATE_GLYPHS[gate['outcome']]} build gate"] if gate else found
+    return [*found, f"{CI_GLYPHS[gate['outcome']]} build gate"] if gate else found

@@ -8,10 +8,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.blocks import render
-from loadbook.stats.result import Row
+from loadbook.stats.result import AnalysisRow
 
 DASH = "–"
 
@@ -20,27 +20,27 @@ DASH = "–"
 class Column:
     """A column's head (with its unit) and how its cells are set; `wrap` is for sentences."""
 
-    head: str
+    header: str
     numeric: bool = False
     wrap: bool = False
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under columns; `rules` are the positions of rows with a line above them."""
+    """Rows of cells under columns; `ruled_rows` are the positions of rows with a line above them."""
 
     name: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Any]]
-    rules: frozenset[int] = field(default_factory=frozenset)
+    ruled_rows: frozenset[int] = field(default_factory=frozenset)
     caption: str = ""
 
 
 @dataclass(frozen=True)
-class Said:
+class VerdictCell:
     """A verdict as readers meet it: glyph before the word, both in the verdict's colour."""
 
-    css: str
+    css_class: str
     glyph: str
     word: str
 
@@ -51,15 +51,15 @@ class Said:
         return f"{self.glyph} {self.word}"
 
 
-def said(row: Row, metric: str) -> Said | str:
+def verdict_cell(row: AnalysisRow, metric: str) -> VerdictCell | str:
     """Return the verdict cell of a row; the baseline has none."""
     if row.kind == "baseline":
         return "(reference)"
     kind = row.verdict.kind if row.verdict and row.kind == "treatment" else "check"
-    return Said(f"v-{kind}", palette.glyph_of(row), palette.word_of(row, metric_of(metric)))
+    return VerdictCell(f"v-{kind}", palette.row_glyph(row), palette.row_word(row, get_metric(metric)))
 
 
-def safe_table(table: Table) -> Markup:
+def table_markup(table: Table) -> Markup:
     """Return a table as markup; every cell is escaped unless it is markup of ours."""
     for row in table.rows:
         if len(row) != len(table.columns):
@@ -67,12 +67,12 @@ def safe_table(table: Table) -> Markup:
     return render("table.html.j2", table=table)
 
 
-def plain(table: Table) -> str:
+def table_text(table: Table) -> str:
     """Return a table as text, columns aligned, for terminals and diffs."""
-    lines = [[c.head for c in table.columns], *[[str(cell) for cell in row] for row in table.rows]]
+    lines = [[c.header for c in table.columns], *[[str(cell) for cell in row] for row in table.rows]]
     widths = [max(len(line[k]) for line in lines) for k in range(len(table.columns))]
-    return "\n".join("  ".join(map(_aligned, table.columns, widths, line)) for line in lines)
+    return "\n".join("  ".join(map(_align_cell, table.columns, widths, line)) for line in lines)
 
 
-def _aligned(column: Column, width: int, text: str) -> str:
+def _align_cell(column: Column, width: int, text: str) -> str:
     return text.rjust(width) if column.numeric else text.ljust(width)

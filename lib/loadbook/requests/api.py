@@ -16,41 +16,41 @@ from typing import Any
 
 from loadbook.core.errors import ToolError
 from loadbook.requests import jtl_csv, jtl_xml
-from loadbook.requests.rows import Batch
-from loadbook.requests.store import Store
+from loadbook.requests.rows import RequestBatch
+from loadbook.requests.store import RequestWriter
 from loadbook.requests.summary import Summary
-from loadbook.requests.tables import AB, H2LOAD, Log
+from loadbook.requests.tables import AB_LOG, H2LOAD_LOG, LineLogFormat
 
 BUFFER_BYTES = 1 << 16
 
 
-def batches(
+def read_batches(
     source: Path | bytes,
     tool: str,
     *,
     file: str | None = None,
     properties: Mapping[str, str] | None = None,
     start: int = 0,
-) -> Iterator[Batch]:
+) -> Iterator[RequestBatch]:
     """Yield the rows of a per-request log in the order of the file; arguments and errors as for `summarise`."""
     name = file or (source.name if isinstance(source, Path) else "results")
     raw: Any = source.open("rb", buffering=0) if isinstance(source, Path) else io.BytesIO(source)
     raw.seek(start)
     with io.BufferedReader(raw, BUFFER_BYTES) as stream:
         if tool == "jmeter":
-            yield from _jtl(stream)(stream, name, properties)
+            yield from _jtl_reader(stream)(stream, name, properties)
         else:
-            yield from _log(tool).read(stream, name)
+            yield from _line_log_format(tool).read(stream, name)
 
 
-def _jtl(stream: io.BufferedReader) -> Callable[[io.BufferedReader, str, Mapping[str, str] | None], Iterator[Batch]]:
+def _jtl_reader(stream: io.BufferedReader) -> Callable[[io.BufferedReader, str, Mapping[str, str] | None], Iterator[RequestBatch]]:
     """Return the reader of a JTL: what begins like XML is XML."""
     head = stream.peek(64).removeprefix(jtl_csv.BOM).lstrip()
-    return jtl_xml.read if head.startswith(b"<") else jtl_csv.read
+    return jtl_xml.read_jtl_xml if head.startswith(b"<") else jtl_csv.read_jtl_csv
 
 
-def _log(tool: str) -> Log:
-    for log in (H2LOAD, AB):
+def _line_log_format(tool: str) -> LineLogFormat:
+    for log in (H2LOAD_LOG, AB_LOG):
         if log.tool == tool:
             return log
     raise ToolError(f"tool {tool} writes no per-request log that is read", "jmeter, h2load and ab do")
@@ -62,7 +62,7 @@ def summarise(
     *,
     file: str | None = None,
     properties: Mapping[str, str] | None = None,
-    store: Store | None = None,
+    store: RequestWriter | None = None,
     driver: str = "",
     start: int = 0,
 ) -> Summary:
@@ -85,7 +85,7 @@ def summarise(
         header without rows is a log of no requests.
     """
     summary = Summary()
-    for batch in batches(source, tool, file=file, properties=properties, start=start):
+    for batch in read_batches(source, tool, file=file, properties=properties, start=start):
         summary.add(batch)
         if store is not None:
             store.write(batch, driver)

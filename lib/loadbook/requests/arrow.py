@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-TEXT = pa.dictionary(pa.int32(), pa.string())
+TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
 
 
 def to_numpy(array: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
@@ -26,28 +26,28 @@ def to_numpy(array: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     return np.frombuffer(buffer, kind, len(array), array.offset * kind.itemsize)
 
 
-def from_numpy(values: NDArray[Any], known: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return whole numbers or booleans as an array; null where they are not `known`."""
+def from_numpy(values: NDArray[Any], is_known: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return whole numbers or booleans as an array; null where they are not `is_known`."""
     kind = pa.from_numpy_dtype(values.dtype)
     data = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
-    valid = None if known is None or known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+    valid = None if is_known is None or is_known.all() else pa.py_buffer(np.packbits(is_known, bitorder="little"))
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(data)])
 
 
-def texts(values: Sequence[str]) -> pa.Array:
+def to_string_array(values: Sequence[str]) -> pa.Array:
     """Return texts as an array."""
     encoded = [value.encode() for value in values]
     ends = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
     return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
 
 
-def encoded(values: Sequence[str]) -> pa.DictionaryArray:
+def encode_texts(values: Sequence[str]) -> pa.DictionaryArray:
     """Return texts as numbers of distinct texts, in the order of their first occurrence."""
     numbers: dict[str, int] = {}
     column = np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int32)
-    return dictionary(column, list(numbers))
+    return dictionary_array(column, list(numbers))
 
 
-def dictionary(numbers: NDArray[Any], values: Sequence[str]) -> pa.DictionaryArray:
+def dictionary_array(numbers: NDArray[Any], values: Sequence[str]) -> pa.DictionaryArray:
     """Return the texts that `numbers` number in `values`."""
-    return pa.DictionaryArray.from_arrays(from_numpy(numbers.astype(np.int32, copy=False)), texts(values))
+    return pa.DictionaryArray.from_arrays(from_numpy(numbers.astype(np.int32, copy=False)), to_string_array(values))

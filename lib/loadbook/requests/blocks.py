@@ -9,39 +9,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK_BYTES = 8 << 20
-RECORD_MAX = 1 << 20  # a record longer than this is a quote that was never closed
+MAX_RECORD_BYTES = 1 << 20  # a record longer than this is a quote that was never closed
 
 
-class Block(NamedTuple):
-    """Bytes of whole records, but for the last block of a stream, whose `whole` is False when a record is torn."""
+class RecordBlock(NamedTuple):
+    """Bytes of whole records, but for the last block of a stream, whose `is_complete` is False when a record is torn."""
 
     data: bytes
-    quoted: bool
-    whole: bool
+    has_quotes: bool
+    is_complete: bool
 
 
-def blocks(stream: BinaryIO, size: int | None = None, quotes: bool = True) -> Iterator[Block]:
+def split_blocks(stream: BinaryIO, size: int | None = None, quotes: bool = True) -> Iterator[RecordBlock]:
     """Cut a stream into blocks of about `size` bytes (BLOCK_BYTES); what follows the last line end is not whole.
 
     A line end is inside quotes when an odd number of quotes lies before it in its block: writers double the quotes
     within a quoted field. A record longer than RECORD_MAX is handed on as it is, for the reader to refuse.
     """
-    rest = b""
+    remainder = b""
     while data := stream.read(size or BLOCK_BYTES):
-        quoted = quotes and (b'"' in data or b'"' in rest)
-        end = _last_end(rest + data) - len(rest) if quoted else data.rfind(b"\n") + 1
-        if end <= 0 and len(rest) <= RECORD_MAX:
-            rest += data
+        quoted = quotes and (b'"' in data or b'"' in remainder)
+        end = _last_record_end(remainder + data) - len(remainder) if quoted else data.rfind(b"\n") + 1
+        if end <= 0 and len(remainder) <= MAX_RECORD_BYTES:
+            remainder += data
             continue
         if end <= 0:
             break
-        yield Block(b"".join((rest, memoryview(data)[:end])), quoted, True)
-        rest = data[end:]
-    if rest:
-        yield Block(rest, b'"' in rest, False)
+        yield RecordBlock(b"".join((remainder, memoryview(data)[:end])), quoted, True)
+        remainder = data[end:]
+    if remainder:
+        yield RecordBlock(remainder, b'"' in remainder, False)
 
 
-def _last_end(data: bytes) -> int:
+def _last_record_end(data: bytes) -> int:
     ends = record_ends(data)
     return int(ends[-1]) if len(ends) else 0
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-DENSE_CELLS = 1 << 22  # counting by array takes 8 bytes a cell: 32 MB
+MAX_DENSE_CELLS = 1 << 22  # counting by array takes 8 bytes a cell: 32 MB
 EMPTY = np.zeros(0, np.int64)
 
 
@@ -19,14 +19,14 @@ class Histogram:
     def __init__(self, values: Ints = EMPTY, counts: Ints = EMPTY) -> None:
         self._values, self._counts = values, counts
         self._pending: list[tuple[Ints, Ints]] = []
-        self._waiting = 0
+        self._pending_values = 0
 
     def add(self, values: Ints, counts: Ints) -> None:
         """Add `counts` of `values` (us); what waits is merged when it is as much as what is there."""
         self._pending.append((values, counts))
-        self._waiting += len(values)
-        if self._waiting > len(self._values) + 4096:
-            self._settle()
+        self._pending_values += len(values)
+        if self._pending_values > len(self._values) + 4096:
+            self._merge_pending()
 
     def merge(self, other: Histogram) -> None:
         """Add all of another histogram."""
@@ -35,10 +35,10 @@ class Histogram:
     @property
     def cells(self) -> tuple[Ints, Ints]:
         """Distinct values (us) in ascending order, and how often each occurred."""
-        self._settle()
+        self._merge_pending()
         return self._values, self._counts
 
-    def _settle(self) -> None:
+    def _merge_pending(self) -> None:
         if not self._pending:
             return
         values = np.concatenate([self._values, *(v for v, _ in self._pending)])
@@ -47,7 +47,7 @@ class Histogram:
         values, counts = values[order], counts[order]
         starts = np.flatnonzero(np.diff(values, prepend=values[:1] - 1)) if len(values) else EMPTY
         self._values, self._counts = values[starts], np.add.reduceat(counts, starts) if len(starts) else EMPTY
-        self._pending, self._waiting = [], 0
+        self._pending, self._pending_values = [], 0
 
     @property
     def count(self) -> int:
@@ -61,11 +61,11 @@ class Histogram:
 
     def mean_s(self) -> float:
         """Return the mean in s; ValueError when empty."""
-        return self.sum_us / self._filled() / 1e6
+        return self.sum_us / self._count_or_error() / 1e6
 
     def sd_s(self) -> float | None:
         """Return the standard deviation in s (of a sample: n - 1), computed from exact sums; None below two values."""
-        n = self._filled()
+        n = self._count_or_error()
         if n < 2:
             return None
         squares = sum(v * v * c for v, c in zip(*(cell.tolist() for cell in self.cells), strict=True))
@@ -77,22 +77,22 @@ class Histogram:
         That is a time which occurred: element ``ceil(n * percent / 100)`` of the sorted times, counted from 1; 0 is the
         minimum, 100 the maximum. Nothing is interpolated. ValueError when empty.
         """
-        rank = max(1, math.ceil(self._filled() * percent / 100 - 1e-9))
+        rank = max(1, math.ceil(self._count_or_error() * percent / 100 - 1e-9))
         values, counts = self.cells
         return int(values[np.searchsorted(np.cumsum(counts), rank)]) / 1e6
 
-    def _filled(self) -> int:
+    def _count_or_error(self) -> int:
         if not (n := self.count):
             raise ValueError("no times: an empty histogram has no statistics")
         return n
 
 
-def by_group(group: NDArray[np.integer], ticks: Ints, groups: int) -> Iterator[tuple[int, Ints, Ints]]:
+def group_counts(group: NDArray[np.integer], ticks: Ints, groups: int) -> Iterator[tuple[int, Ints, Ints]]:
     """Return for every group that occurs its distinct ticks (>= 0) in ascending order, and their counts."""
     if not len(ticks):
         return
     width = int(ticks.max()) + 1
-    if groups * width > DENSE_CELLS:
+    if groups * width > MAX_DENSE_CELLS:
         for g in np.unique(group).tolist():
             values, counts = np.unique(ticks[group == g], return_counts=True)
             yield g, values, counts.astype(np.int64)

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loadbook.core.errors import ParseError
-from loadbook.requests.jtl_stamp import EPOCH_MS, KNOWN_PATTERNS, Stamp, stamp
+from loadbook.requests.jtl_stamp import EPOCH_MS, KNOWN_PATTERNS, TimestampFormat, parse_timestamp_pattern
 
 TOOL = "jmeter"
-SAVE = "jmeter.save.saveservice."
+SAVE_PREFIX = "jmeter.save.saveservice."
 # column(s) -> the property that saves them; in the order of the file
-SAVED_BY = {
+COLUMN_PROPERTIES = {
     "timeStamp": "timestamp_format", "elapsed": "time", "label": "label", "responseCode": "response_code",
     "responseMessage": "response_message", "threadName": "thread_name", "dataType": "data_type",
     "success": "successful", "failureMessage": "assertion_results_failure_message", "bytes": "bytes",
@@ -25,38 +25,38 @@ SAVED_BY = {
     "Filename": "filename", "Latency": "latency", "Encoding": "encoding", "SampleCount": "sample_count",
     "ErrorCount": "sample_count", "Hostname": "hostname", "IdleTime": "idle_time", "Connect": "connect_time",
 }  # fmt: skip
-_OFF = {"Filename", "Encoding", "SampleCount", "ErrorCount", "Hostname"}
+_UNSAVED = {"Filename", "Encoding", "SampleCount", "ErrorCount", "Hostname"}
 # what is saved by default, newest first: 4.0 and later, 3.x, 2.x
-DEFAULTS = (_OFF, _OFF | {"URL"}, _OFF | {"URL", "failureMessage", "sentBytes", "IdleTime", "Connect"})
+UNSAVED_BY_GENERATION = (_UNSAVED, _UNSAVED | {"URL"}, _UNSAVED | {"URL", "failureMessage", "sentBytes", "IdleTime", "Connect"})
 INTEGERS = ("elapsed", "bytes", "Latency", "Connect", "SampleCount", "ErrorCount")  # those that are used
 SEPARATORS = (",", "\t", ";", "|")
 _INTEGER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
-class Layout:
+class JtlLayout:
     """How to read the rows of one file.
 
     Parameters
     ----------
     columns : names in the order of the file.
     separator : one character.
-    stamp : how time stamps are written; None without a column of them.
+    timestamp_format : how time stamps are written; None without a column of them.
     header : the file's header as fields; None when it has none.
-    stamps_end : time stamps are those of the end (`sampleresult.timestamp.start=false`), not of the start.
+    timestamps_are_ends : time stamps are those of the end (`sampleresult.timestamp.start=false`), not of the start.
     """
 
     columns: tuple[str, ...]
     separator: str
-    stamp: Stamp | None
+    timestamp_format: TimestampFormat | None
     header: tuple[str, ...] | None = None
-    stamps_end: bool = False
+    timestamps_are_ends: bool = False
 
-    def has(self, column: str) -> bool:
+    def has_column(self, column: str) -> bool:
         """Return whether the file has this column."""
         return column in self.columns
 
-    def fault(self, fields: Sequence[str]) -> str | None:
+    def row_error(self, fields: Sequence[str]) -> str | None:
         """Return what is wrong with a row, None if nothing: the number and the forms of its fields."""
         if len(fields) != len(self.columns):
             return (
@@ -68,12 +68,12 @@ class Layout:
                 return f"{column} is not a whole number: {text[:40]!r}"
             if column == "success" and text not in ("true", "false"):
                 return f"success is neither true nor false: {text[:40]!r}"
-            if column == "timeStamp" and self.stamp and self.stamp.ms(text) is None:
-                return f"timeStamp is not {self.stamp.says}: {text[:40]!r}"
+            if column == "timeStamp" and self.timestamp_format and self.timestamp_format.parse_ms(text) is None:
+                return f"timeStamp is not {self.timestamp_format.description}: {text[:40]!r}"
         return None
 
 
-def find(file: str, first: str, second: str, properties: Mapping[str, str] | None) -> Layout:
+def find_layout(file: str, first: str, second: str, properties: Mapping[str, str] | None) -> JtlLayout:
     """Return the layout of a file from its first two lines; ParseError if it is no JTL.
 
     Parameters
@@ -81,89 +81,89 @@ def find(file: str, first: str, second: str, properties: Mapping[str, str] | Non
     properties : the run's JMeter properties as given (`-J`), None where they are not known. A file without a header can
         then be read only if it has the twelve columns of 2.x.
     """
-    given = properties or {}
-    ends = given.get("sampleresult.timestamp.start", "true") == "false"
-    layout = _from_header(file, first, given) or _from_properties(first, properties)
+    known_properties = properties or {}
+    ends = known_properties.get("sampleresult.timestamp.start", "true") == "false"
+    layout = _layout_from_header(file, first, known_properties) or _layout_from_properties(first, properties)
     if layout is None:
         raise ParseError(TOOL, file, 1, f"neither the header of a JTL nor a row of known columns: {first[:80]!r}")
-    return replace(layout, stamp=_stamp(file, layout, second if layout.header else first, given), stamps_end=ends)
+    return replace(layout, timestamp_format=_timestamp_format(file, layout, second if layout.header else first, known_properties), timestamps_are_ends=ends)
 
 
-def split(line: str, separator: str) -> list[str]:
+def split_fields(line: str, separator: str) -> list[str]:
     """Return the fields of one record; csv.Error for broken quoting."""
     return next(csv.reader([line], delimiter=separator, strict=True), [])
 
 
-def _from_header(file: str, line: str, properties: Mapping[str, str]) -> Layout | None:
-    separators = (_separator(properties),) if SAVE + "default_delimiter" in properties else SEPARATORS
+def _layout_from_header(file: str, line: str, properties: Mapping[str, str]) -> JtlLayout | None:
+    separators = (_separator(properties),) if SAVE_PREFIX + "default_delimiter" in properties else SEPARATORS
     for separator in separators:
         try:
-            fields = split(line, separator)
+            fields = split_fields(line, separator)
         except csv.Error:
             continue
-        names = tuple(_known(field, fields) for field in fields)
-        if len(names) < 2 or sum(name in SAVED_BY for name in names) * 2 < len(names) or "elapsed" not in names:
+        names = tuple(_canonical_name(field, fields) for field in fields)
+        if len(names) < 2 or sum(name in COLUMN_PROPERTIES for name in names) * 2 < len(names) or "elapsed" not in names:
             continue
         if len(set(names)) < len(names):
             raise ParseError(TOOL, file, 1, "a column occurs twice in the header")
         if not {"success", "responseCode"} & set(names):
             raise ParseError(TOOL, file, 1, "neither success nor responseCode was saved: nothing says what failed")
-        return Layout(names, separator, None, tuple(fields))
+        return JtlLayout(names, separator, None, tuple(fields))
     return None
 
 
-def _known(name: str, names: Sequence[str]) -> str:
+def _canonical_name(name: str, names: Sequence[str]) -> str:
     """Return a header's name as JMeter spells it; the manual spells some (latency) otherwise than the files."""
-    if name in SAVED_BY:
+    if name in COLUMN_PROPERTIES:
         return name
-    same = [known for known in SAVED_BY if known.lower() == name.lower()]
+    same = [spelled for spelled in COLUMN_PROPERTIES if spelled.lower() == name.lower()]
     return same[0] if same and same[0] not in names else name
 
 
-def _from_properties(line: str, properties: Mapping[str, str] | None) -> Layout | None:
-    generations = DEFAULTS[-1:] if properties is None else DEFAULTS
+def _layout_from_properties(line: str, properties: Mapping[str, str] | None) -> JtlLayout | None:
+    generations = UNSAVED_BY_GENERATION[-1:] if properties is None else UNSAVED_BY_GENERATION
     for separator in SEPARATORS if properties is None else (_separator(properties),):
         try:
-            fields = split(line, separator)
+            fields = split_fields(line, separator)
         except csv.Error:
             continue
-        for off in generations:
-            layout = Layout(_saved(off, properties or {}), separator, None)
-            known = layout.fault(fields) is None and len(fields) > 2
-            if known and (not layout.has("timeStamp") or EPOCH_MS.ms(fields[0]) is not None or _pattern(fields[0])):
+        for unsaved in generations:
+            layout = JtlLayout(_saved_columns(unsaved, properties or {}), separator, None)
+            is_match = layout.row_error(fields) is None and len(fields) > 2
+            if is_match and (not layout.has_column("timeStamp") or EPOCH_MS.parse_ms(fields[0]) is not None or _detect_timestamp_format(fields[0])):
                 return layout
     return None
 
 
-def _saved(off: set[str], properties: Mapping[str, str]) -> tuple[str, ...]:
+def _saved_columns(unsaved: set[str], properties: Mapping[str, str]) -> tuple[str, ...]:
     names = []
-    for column, key in SAVED_BY.items():
-        value = properties.get(SAVE + key, "")
-        if value not in ("false", "none") and (value or column not in off):
+    for column, key in COLUMN_PROPERTIES.items():
+        value = properties.get(SAVE_PREFIX + key, "")
+        if value not in ("false", "none") and (value or column not in unsaved):
             names.append(column)
     variables = properties.get("sample_variables", "")
     return (*names, *(name.strip() for name in variables.split(",") if name.strip()))
 
 
 def _separator(properties: Mapping[str, str]) -> str:
-    given = properties.get(SAVE + "default_delimiter", ",")
-    return "\t" if given == "\\t" else given[:1] or ","
+    delimiter = properties.get(SAVE_PREFIX + "default_delimiter", ",")
+    return "\t" if delimiter == "\\t" else delimiter[:1] or ","
 
 
-def _pattern(text: str) -> Stamp | None:
-    return next((s for s in map(stamp, KNOWN_PATTERNS) if s.regex.fullmatch(text)), None)
+def _detect_timestamp_format(text: str) -> TimestampFormat | None:
+    return next((s for s in map(parse_timestamp_pattern, KNOWN_PATTERNS) if s.regex.fullmatch(text)), None)
 
 
-def _stamp(file: str, layout: Layout, line: str, properties: Mapping[str, str]) -> Stamp | None:
+def _timestamp_format(file: str, layout: JtlLayout, line: str, properties: Mapping[str, str]) -> TimestampFormat | None:
     """Return how this file writes time stamps: as the run's properties say, else by the look of its first row."""
-    if not layout.has("timeStamp"):
+    if not layout.has_column("timeStamp"):
         return None
-    given = properties.get(SAVE + "timestamp_format", "ms")
-    if given not in ("ms", "none"):
+    pattern = properties.get(SAVE_PREFIX + "timestamp_format", "ms")
+    if pattern not in ("ms", "none"):
         try:
-            return stamp(given)
+            return parse_timestamp_pattern(pattern)
         except ValueError as error:
             raise ParseError(TOOL, file, 1, str(error)) from None
     fields = line.split(layout.separator)
-    at = layout.columns.index("timeStamp")
-    return (_pattern(fields[at]) if len(fields) > at else None) or EPOCH_MS
+    column = layout.columns.index("timeStamp")
+    return (_detect_timestamp_format(fields[column]) if len(fields) > column else None) or EPOCH_MS

@@ -21,20 +21,20 @@ from numpy.typing import NDArray
 
 from loadbook.core.errors import ParseError
 from loadbook.requests.arrow import to_numpy
-from loadbook.requests.jtl_layout import TOOL, Layout
-from loadbook.requests.rows import OUTCOME, Batch, Ints, Kind, far
+from loadbook.requests.jtl_layout import TOOL, JtlLayout
+from loadbook.requests.rows import OUTCOME_CODES, RequestBatch, Ints, LogRowKind, first_far_row
 
 TICK_US = 1000
 TRANSACTION = "Number of samples in transaction"
 NO_ANSWER = "Non HTTP response code"
-BACK_MAX_US = 30 * 60 * 10**6
+MAX_BACKWARD_US = 30 * 60 * 10**6
 TAIL_ROWS = 1000
-THREADS_MAX = 100_000
-_PART = re.compile(r"(.+?)((?:-\d{1,4})+)", re.DOTALL)
-_NUMBERS = re.compile(r"-(\d{1,4})((?:-\d{1,4})*)")
+MAX_THREADS = 100_000
+_SUB_RESULT_LABEL = re.compile(r"(.+?)((?:-\d{1,4})+)", re.DOTALL)
+_SUB_RESULT_NUMBERS = re.compile(r"-(\d{1,4})((?:-\d{1,4})*)")
 _STATUS = re.compile(r"[1-5][0-9][0-9]")
 # found in "exception class: message" of an attempt without an answer, first match wins
-_CAUSES = (
+_FAILURE_PATTERNS = (
     ("errors_driver", r"Too many open files|BindException|requested address|OutOfMemory|unable to create"),
     ("errors_timeout", r"Timeout|timed out"),
     ("errors_connect", r"ConnectException|NoRouteToHost|UnknownHost|HttpHostConnect|Connection refused|unreachable"),
@@ -44,107 +44,107 @@ _CAUSES = (
 )
 
 
-class Family(NamedTuple):
+class SubResultParent(NamedTuple):
     """A row that may have sub-results: its label, its time in us, and the number that the next one must have."""
 
     label: str
     start_us: int
     end_us: int
-    following: int
+    next_number: int
 
 
-def cause(code: str, message: str) -> int:
+def failure_outcome(code: str, message: str) -> int:
     """Return the outcome of an attempt without an answer, from its response code and message."""
-    return next(OUTCOME[name] for name, pattern in _CAUSES if re.search(pattern, f"{code}: {message}"))
+    return next(OUTCOME_CODES[name] for name, pattern in _FAILURE_PATTERNS if re.search(pattern, f"{code}: {message}"))
 
 
-class Rows:
+class BatchBuilder:
     """Makes batches of the known columns of one file, block after block."""
 
-    def __init__(self, layout: Layout, file: str) -> None:
+    def __init__(self, layout: JtlLayout, file: str) -> None:
         self.layout, self.file = layout, file
-        self._families: dict[str, Family] = {}
+        self._parents: dict[str, SubResultParent] = {}
         self._first_us: int | None = None
         self._latest_us = 0
 
-    def batch(self, table: pa.Table, lines: Sequence[int], kinds: Sequence[Kind] | None = None) -> Batch:
+    def build(self, table: pa.Table, lines: Sequence[int], kinds: Sequence[LogRowKind] | None = None) -> RequestBatch:
         """Return the rows of a table of JTL columns; ParseError for impossible times or counts.
 
         `lines` says where each row is; `kinds` what it is, where that is known (XML).
         """
-        labels, label = _texts(table, "label")
-        codes, code = _texts(table, "responseCode")
-        messages, message = _texts(table, "responseMessage")
+        labels, label = _column_texts(table, "label")
+        codes, code = _column_texts(table, "responseCode")
+        messages, message = _column_texts(table, "responseMessage")
         status = np.array([int(c) if _STATUS.fullmatch(c) else 0 for c in codes], np.int16)[code]
         answered = np.array([not c.startswith(NO_ANSWER) for c in codes], bool)[code]
-        outcome = _outcomes(codes)[code * np.int32(2) + _succeeded(table, status)]
+        outcome = _answered_outcomes(codes)[code * np.int32(2) + _success_flags(table, status)]
         if not answered.all():
-            outcome[~answered] = _causes(codes, code[~answered], messages, message[~answered])
+            outcome[~answered] = _failure_outcomes(codes, code[~answered], messages, message[~answered])
         if kinds is None:
-            kind = np.array([Kind.TRANSACTION * m.startswith(TRANSACTION) for m in messages], np.uint8)[message]
+            kind = np.array([LogRowKind.TRANSACTION * m.startswith(TRANSACTION) for m in messages], np.uint8)[message]
         else:
             kind = np.array(kinds, np.uint8)
-        elapsed = _numbers(table, "elapsed")
+        elapsed = _column_numbers(table, "elapsed")
         if elapsed is None:
             raise ParseError(TOOL, self.file, lines[0] if lines else 0, "no sample with a time (elapsed, or t in XML)")
-        batch = Batch(
+        batch = RequestBatch(
             labels, label, elapsed, outcome, answered, status, kind, TICK_US,
-            start_us=self._starts(table, elapsed, lines),
-            first_byte=_numbers(table, "Latency"),
-            received=_numbers(table, "bytes"),
-            connect=_numbers(table, "Connect"),
+            start_us=self._start_times(table, elapsed, lines),
+            first_byte=_column_numbers(table, "Latency"),
+            received=_column_numbers(table, "bytes"),
+            connect=_column_numbers(table, "Connect"),
         )  # fmt: skip
         self._set_aggregates(batch, table, lines)
         if kinds is None:
-            self._set_parts(batch, *_texts(table, "threadName"))
+            self._mark_sub_results(batch, *_column_texts(table, "threadName"))
         return batch
 
-    def _starts(self, table: pa.Table, elapsed: Ints, lines: Sequence[int]) -> Ints | None:
-        stamps = _numbers(table, "timeStamp")
+    def _start_times(self, table: pa.Table, elapsed: Ints, lines: Sequence[int]) -> Ints | None:
+        stamps = _column_numbers(table, "timeStamp")
         if stamps is None or not len(stamps):
             return stamps
-        start_us = (stamps - elapsed if self.layout.stamps_end else stamps) * TICK_US
+        start_us = (stamps - elapsed if self.layout.timestamps_are_ends else stamps) * TICK_US
         self._first_us = int(start_us[0]) if self._first_us is None else self._first_us
-        if (row := far(start_us, self._first_us)) is not None:
+        if (row := first_far_row(start_us, self._first_us)) is not None:
             raise ParseError(TOOL, self.file, lines[row], "the row here starts more than 30 days from the first row")
-        if self.layout.stamp and self.layout.stamp.text:
-            self._check_forward(start_us + elapsed * TICK_US, lines)
+        if self.layout.timestamp_format and self.layout.timestamp_format.is_pattern:
+            self._check_monotonic(start_us + elapsed * TICK_US, lines)
         return start_us
 
-    def _check_forward(self, ends_us: Ints, lines: Sequence[int]) -> None:
+    def _check_monotonic(self, ends_us: Ints, lines: Sequence[int]) -> None:
         """Refuse local time that goes back; rows are written as they end."""
         latest_us = np.maximum.accumulate(np.append(self._latest_us, ends_us))
-        back = latest_us[:-1] - ends_us > BACK_MAX_US
-        if back.any():
-            self._refuse(lines, back, "is more than 30 minutes before the rows above it (daylight saving?): save ms")
+        goes_back = latest_us[:-1] - ends_us > MAX_BACKWARD_US
+        if goes_back.any():
+            self._raise_for_first(lines, goes_back, "is more than 30 minutes before the rows above it (daylight saving?): save ms")
         self._latest_us = int(latest_us[-1])
 
-    def _refuse(self, lines: Sequence[int], rows: NDArray[np.bool_], message: str) -> NoReturn:
+    def _raise_for_first(self, lines: Sequence[int], rows: NDArray[np.bool_], message: str) -> NoReturn:
         """Raise ParseError for the first of these rows."""
         raise ParseError(TOOL, self.file, lines[int(np.argmax(rows))], f"the row here {message}")
 
-    def _set_aggregates(self, batch: Batch, table: pa.Table, lines: Sequence[int]) -> None:
-        samples, failed = _numbers(table, "SampleCount"), _numbers(table, "ErrorCount")
+    def _set_aggregates(self, batch: RequestBatch, table: pa.Table, lines: Sequence[int]) -> None:
+        samples, failed = _column_numbers(table, "SampleCount"), _column_numbers(table, "ErrorCount")
         if samples is None or (samples == 1).all():
             return
         if failed is None or (failed > samples).any():
-            self._refuse(lines, samples != 1, "stands for several requests but does not say how many of them failed")
-        several = (samples != 1) & (batch.kind == Kind.REQUEST)
-        batch.kind[several] = Kind.AGGREGATE
+            self._raise_for_first(lines, samples != 1, "stands for several requests but does not say how many of them failed")
+        several = (samples != 1) & (batch.kind == LogRowKind.REQUEST)
+        batch.kind[several] = LogRowKind.AGGREGATE
         batch.samples, batch.failed = np.where(several, samples, 1), np.where(several, failed, batch.outcome != 0)
 
-    def _set_parts(self, batch: Batch, threads: list[str], thread: NDArray[np.integer]) -> None:
+    def _mark_sub_results(self, batch: RequestBatch, threads: list[str], thread: NDArray[np.integer]) -> None:
         """Mark sub-results; only a block with labels of such a form looks at its rows one by one."""
-        bases = {match[1] for label in batch.labels if (match := _PART.fullmatch(label))}
-        if bases & {*batch.labels, *(family.label for family in self._families.values())}:
-            for row in self._walk(batch, threads, thread, 0):
-                batch.kind[row] = Kind.PART
+        bases = {match[1] for label in batch.labels if (match := _SUB_RESULT_LABEL.fullmatch(label))}
+        if bases & {*batch.labels, *(parent.label for parent in self._parents.values())}:
+            for row in self._find_sub_results(batch, threads, thread, 0):
+                batch.kind[row] = LogRowKind.PART
         else:  # the parent of the next block's first rows may be among the last ones here
-            self._families.clear()
-            for _ in self._walk(batch, threads, thread, max(0, len(batch) - TAIL_ROWS)):
+            self._parents.clear()
+            for _ in self._find_sub_results(batch, threads, thread, max(0, len(batch) - TAIL_ROWS)):
                 pass
 
-    def _walk(self, batch: Batch, threads: list[str], thread: NDArray[np.integer], first: int) -> Iterator[int]:
+    def _find_sub_results(self, batch: RequestBatch, threads: list[str], thread: NDArray[np.integer], first: int) -> Iterator[int]:
         """Yield which rows are sub-results; keeps for each thread the row that its next ones may belong to."""
         timed = batch.start_us is not None
         starts = np.zeros(len(batch), np.int64) if batch.start_us is None else batch.start_us
@@ -152,56 +152,56 @@ class Rows:
         for row, (t, number, kind, start_us, end_us) in enumerate(
             zip(*(column[first:].tolist() for column in columns), strict=True), first
         ):
-            if kind == Kind.TRANSACTION:
+            if kind == LogRowKind.TRANSACTION:
                 continue
-            family, label = self._families.pop(threads[t], None), batch.labels[number]
-            grown = _joined(family, label, start_us, end_us, timed) if family else None
-            self._families[threads[t]] = grown or Family(label, start_us, end_us, 0)
-            if grown:
+            parent, label = self._parents.pop(threads[t], None), batch.labels[number]
+            next_parent = _with_sub_result(parent, label, start_us, end_us, timed) if parent else None
+            self._parents[threads[t]] = next_parent or SubResultParent(label, start_us, end_us, 0)
+            if next_parent:
                 yield row
-            if len(self._families) > THREADS_MAX:
-                del self._families[next(iter(self._families))]
+            if len(self._parents) > MAX_THREADS:
+                del self._parents[next(iter(self._parents))]
 
 
-def _joined(family: Family, label: str, start_us: int, end_us: int, timed: bool) -> Family | None:
+def _with_sub_result(parent: SubResultParent, label: str, start_us: int, end_us: int, timed: bool) -> SubResultParent | None:
     """Return the family with one more sub-result, None if this row is none of it."""
-    match = _NUMBERS.fullmatch(label, len(family.label)) if label.startswith(family.label) else None
+    match = _SUB_RESULT_NUMBERS.fullmatch(label, len(parent.label)) if label.startswith(parent.label) else None
     if match is None:
         return None
-    if timed and not family.start_us - TICK_US <= start_us <= end_us <= family.end_us + TICK_US:
+    if timed and not parent.start_us - TICK_US <= start_us <= end_us <= parent.end_us + TICK_US:
         return None
     number = int(match[1])
     if match[2]:  # a sub-result of a sub-result
-        return family if number in (family.following, family.following - 1) else None
-    return family._replace(following=number + 1) if number == family.following else None
+        return parent if number in (parent.next_number, parent.next_number - 1) else None
+    return parent._replace(next_number=number + 1) if number == parent.next_number else None
 
 
-def _succeeded(table: pa.Table, status: NDArray[np.int16]) -> NDArray[np.int32]:
+def _success_flags(table: pa.Table, status: NDArray[np.int16]) -> NDArray[np.int32]:
     """Return 1 where the tool calls a row a success, else 0; by its status where there is no such column."""
     if "success" in table.column_names:
         return to_numpy(table["success"]).astype(np.int32)
     return ((status >= 200) & (status < 400)).astype(np.int32)
 
 
-def _outcomes(codes: Sequence[str]) -> NDArray[np.uint8]:
+def _answered_outcomes(codes: Sequence[str]) -> NDArray[np.uint8]:
     """Return the outcome of an answered request at twice its code's number, plus 1 for a success."""
     outcomes = []
     for code in codes:
         bad = _STATUS.fullmatch(code) and int(code) >= 400
-        outcomes += [OUTCOME["errors_status" if bad else name] for name in ("errors_other", "ok")]
+        outcomes += [OUTCOME_CODES["errors_status" if bad else name] for name in ("errors_other", "ok")]
     return np.array(outcomes, np.uint8)
 
 
-def _causes(
+def _failure_outcomes(
     codes: Sequence[str], code: NDArray[np.integer], messages: Sequence[str], message: NDArray[np.integer]
 ) -> NDArray[np.uint8]:
     """Return the outcomes of attempts without an answer."""
     pairs, which = np.unique(code * np.int64(len(messages)) + message, return_inverse=True)
-    found = [cause(codes[pair // len(messages)], messages[pair % len(messages)]) for pair in pairs.tolist()]
-    return np.array(found, np.uint8)[which]
+    outcomes = [failure_outcome(codes[pair // len(messages)], messages[pair % len(messages)]) for pair in pairs.tolist()]
+    return np.array(outcomes, np.uint8)[which]
 
 
-def _texts(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.integer]]:
+def _column_texts(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.integer]]:
     """Return the distinct texts of a column and each row's number among them; [""] for a column that is not there."""
     if name not in table.column_names or not len(table):
         return [""], np.zeros(len(table), np.int32)
@@ -209,5 +209,5 @@ def _texts(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.integer]]:
     return column.dictionary.to_pylist(), to_numpy(column.indices)
 
 
-def _numbers(table: pa.Table, name: str) -> Ints | None:
+def _column_numbers(table: pa.Table, name: str) -> Ints | None:
     return to_numpy(table[name]) if name in table.column_names else None

@@ -18,42 +18,42 @@ import numpy as np
 import pyarrow as pa
 
 from loadbook.core.errors import ParseError
-from loadbook.requests.arrow import encoded, from_numpy
-from loadbook.requests.jtl_layout import TOOL, Layout
-from loadbook.requests.jtl_rows import TRANSACTION, Rows
+from loadbook.requests.arrow import encode_texts, from_numpy
+from loadbook.requests.jtl_layout import TOOL, JtlLayout
+from loadbook.requests.jtl_rows import TRANSACTION, BatchBuilder
 from loadbook.requests.jtl_stamp import EPOCH_MS
-from loadbook.requests.rows import Batch, Damage, Kind
+from loadbook.requests.rows import RequestBatch, Damage, LogRowKind
 
 CHUNK_BYTES = 1 << 20
 BATCH_ROWS = 50_000
 # attribute -> the column of the same meaning; rs was the response code in very old files
-COLUMNS = {
+ATTRIBUTE_COLUMNS = {
     "ts": "timeStamp", "t": "elapsed", "lb": "label", "rc": "responseCode", "rm": "responseMessage", "s": "success",
     "by": "bytes", "lt": "Latency", "ct": "Connect", "sc": "SampleCount", "ec": "ErrorCount", "tn": "threadName",
 }  # fmt: skip
-_NUMBERS = {"t", "by", "lt", "ct", "sc", "ec"}
-_TEXTS = {"lb", "rc", "rm", "tn"}
+_NUMBER_ATTRIBUTES = {"t", "by", "lt", "ct", "sc", "ec"}
+_TEXT_ATTRIBUTES = {"lb", "rc", "rm", "tn"}
 _NUMBER = re.compile(r"[0-9]{1,18}")
 # responseData may hold characters that XML forbids; each is one byte in UTF-8
 _FORBIDDEN = bytes(0x3F if code < 32 and code not in (9, 10, 13) else code for code in range(256))
 _REFERENCE = re.compile(rb"&#(?:0*([0-9]{1,2})|x0*([01]?[0-9A-Fa-f]));")
 
 
-class Sample(NamedTuple):
+class XmlSample(NamedTuple):
     """One sample's attributes, what it counts as, and the line of its start tag."""
 
     attributes: dict[str, str]
-    kind: Kind
+    kind: LogRowKind
     line: int
 
 
-class Samples:
+class XmlSampleCollector:
     """Collects the samples of one document while expat reads it."""
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.rows: list[Sample] = []
-        self.open: list[Sample | None] = []  # one per open element, None for no sample
+        self.rows: list[XmlSample] = []
+        self.open: list[XmlSample | None] = []  # one per open element, None for no sample
         self.ended = False
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
@@ -83,13 +83,13 @@ class Samples:
         sample = "t" in attributes and "lb" in attributes and (parent is not None or len(self.open) == 1)
         if not sample and len(self.open) == 1:
             self.fail(self.line, f"element {name} has no time t and label lb: not a sample")
-        self.open.append(Sample(attributes, self._kind(attributes, parent), self.line) if sample else None)
+        self.open.append(XmlSample(attributes, self._kind(attributes, parent), self.line) if sample else None)
 
-    def _kind(self, attributes: dict[str, str], parent: Sample | None) -> Kind:
-        if parent is not None and parent.kind != Kind.TRANSACTION:
-            return Kind.PART
+    def _kind(self, attributes: dict[str, str], parent: XmlSample | None) -> LogRowKind:
+        if parent is not None and parent.kind != LogRowKind.TRANSACTION:
+            return LogRowKind.PART
         transaction = attributes.get("rm", "").startswith(TRANSACTION)
-        return Kind.TRANSACTION if transaction else Kind.REQUEST
+        return LogRowKind.TRANSACTION if transaction else LogRowKind.REQUEST
 
     def _end(self, _name: str) -> None:
         sample = self.open.pop()
@@ -98,15 +98,15 @@ class Samples:
         self.ended = not self.open
 
 
-def read(stream: BufferedReader, file: str, properties: Mapping[str, str] | None = None) -> Iterator[Batch]:
+def read_jtl_xml(stream: BufferedReader, file: str, properties: Mapping[str, str] | None = None) -> Iterator[RequestBatch]:
     """Yield the samples of a file in the order of their ends; ParseError as for CSV.
 
     A file that ends before its end tag (a killed JVM) gives its complete samples, and damage `torn`.
     """
-    samples = Samples(file)
+    samples = XmlSampleCollector(file)
     ends = (properties or {}).get("sampleresult.timestamp.start", "true") == "false"
-    made: Rows | None = None
-    for data in _chunks(stream):
+    builder: BatchBuilder | None = None
+    for data in _clean_chunks(stream):
         try:
             samples.parser.Parse(data, False)
         except expat.ExpatError as error:
@@ -118,32 +118,32 @@ def read(stream: BufferedReader, file: str, properties: Mapping[str, str] | None
             samples.fail(1, f"not the encoding of a JTL, which is UTF-8: {error}")
         while len(samples.rows) >= BATCH_ROWS:
             rows, samples.rows = samples.rows[:BATCH_ROWS], samples.rows[BATCH_ROWS:]
-            made = made or _rows(rows[0].attributes, file, ends)
-            yield _batch(rows, made)
-    made = made or _rows(samples.rows[0].attributes if samples.rows else COLUMNS, file, ends)
-    batch = _batch(samples.rows, made)
-    batch.damage = _torn(samples)
+            builder = builder or _batch_builder(rows[0].attributes, file, ends)
+            yield _build_batch(rows, builder)
+    builder = builder or _batch_builder(samples.rows[0].attributes if samples.rows else ATTRIBUTE_COLUMNS, file, ends)
+    batch = _build_batch(samples.rows, builder)
+    batch.damage = _missing_end(samples)
     yield batch
 
 
-def _chunks(stream: BufferedReader) -> Iterator[bytes]:
+def _clean_chunks(stream: BufferedReader) -> Iterator[bytes]:
     """Yield the stream without characters that XML forbids; a reference to one is never cut in two."""
     rest = b""
     while data := stream.read(CHUNK_BYTES):
         data = rest + data.translate(_FORBIDDEN)
         cut = data.rfind(b"&", -16)
         rest = data[cut:] if cut >= 0 and b";" not in data[cut:] else b""
-        yield _REFERENCE.sub(_allowed, data[: len(data) - len(rest)])
+        yield _REFERENCE.sub(_replace_forbidden, data[: len(data) - len(rest)])
     if rest:
         yield rest
 
 
-def _allowed(match: re.Match[bytes]) -> bytes:
+def _replace_forbidden(match: re.Match[bytes]) -> bytes:
     code = int(match[1]) if match[1] else int(match[2], 16)
     return match[0] if code >= 32 or code in (9, 10, 13) else b"?"
 
 
-def _torn(samples: Samples) -> list[Damage]:
+def _missing_end(samples: XmlSampleCollector) -> list[Damage]:
     """Return what is missing at the end of the file."""
     if samples.ended:
         return []
@@ -154,41 +154,41 @@ def _torn(samples: Samples) -> list[Damage]:
     return [Damage("torn", line, f"the file ends {within}")]
 
 
-def _rows(attributes: Mapping[str, str], file: str, ends: bool) -> Rows:
+def _batch_builder(attributes: Mapping[str, str], file: str, ends: bool) -> BatchBuilder:
     """Return the maker of batches for a file whose first sample has these attributes."""
-    names = tuple(column for short, column in COLUMNS.items() if short in attributes)
-    return Rows(Layout(names, "", EPOCH_MS if "ts" in attributes else None, None, ends), file)
+    names = tuple(column for short, column in ATTRIBUTE_COLUMNS.items() if short in attributes)
+    return BatchBuilder(JtlLayout(names, "", EPOCH_MS if "ts" in attributes else None, None, ends), file)
 
 
-def _batch(rows: list[Sample], made: Rows) -> Batch:
-    shorts = [short for short, column in COLUMNS.items() if made.layout.has(column)]
-    if rows and not {"s", "rc"} & set(shorts):
-        raise ParseError(TOOL, made.file, rows[0].line, "neither s nor rc was saved: nothing says what failed")
+def _build_batch(rows: list[XmlSample], builder: BatchBuilder) -> RequestBatch:
+    attributes = [short for short, column in ATTRIBUTE_COLUMNS.items() if builder.layout.has_column(column)]
+    if rows and not {"s", "rc"} & set(attributes):
+        raise ParseError(TOOL, builder.file, rows[0].line, "neither s nor rc was saved: nothing says what failed")
     for sample in rows:
-        if fault := _fault(sample.attributes, shorts, made):
-            raise ParseError(TOOL, made.file, sample.line, fault)
-    table = pa.table({COLUMNS[short]: _column(short, rows) for short in shorts})
-    return made.batch(table, [sample.line for sample in rows], [sample.kind for sample in rows])
+        if fault := _sample_error(sample.attributes, attributes, builder):
+            raise ParseError(TOOL, builder.file, sample.line, fault)
+    table = pa.table({ATTRIBUTE_COLUMNS[short]: _sample_column(short, rows) for short in attributes})
+    return builder.build(table, [sample.line for sample in rows], [sample.kind for sample in rows])
 
 
-def _fault(attributes: Mapping[str, str], shorts: list[str], made: Rows) -> str | None:
-    for short in shorts:
+def _sample_error(attributes: Mapping[str, str], names: list[str], builder: BatchBuilder) -> str | None:
+    for short in names:
         text = attributes.get(short)
         if text is None:
             return f"this sample has no {short}, which the first one has"
-        if short in _NUMBERS and not _NUMBER.fullmatch(text):
+        if short in _NUMBER_ATTRIBUTES and not _NUMBER.fullmatch(text):
             return f"{short} is not a whole number: {text[:40]!r}"
         if short == "s" and text not in ("true", "false"):
             return f"s is neither true nor false: {text[:40]!r}"
         if short == "ts" and not EPOCH_MS.regex.fullmatch(text):
-            return f"ts is not {EPOCH_MS.says}: {text[:40]!r}"
+            return f"ts is not {EPOCH_MS.description}: {text[:40]!r}"
     return None
 
 
-def _column(short: str, rows: list[Sample]) -> pa.Array:
+def _sample_column(short: str, rows: list[XmlSample]) -> pa.Array:
     values = [sample.attributes[short] for sample in rows]
-    if short in _TEXTS:
-        return encoded(values)
+    if short in _TEXT_ATTRIBUTES:
+        return encode_texts(values)
     if short == "s":
         return from_numpy(np.array([value == "true" for value in values], bool))
     return from_numpy(np.array(list(map(int, values)), np.int64))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
-class Kind(IntEnum):
+class LogRowKind(IntEnum):
     """What a row of a log stands for; only requests (and the counts of aggregates) enter totals."""
 
     REQUEST = 0
@@ -26,18 +26,18 @@ OUTCOMES = (
     "ok", "errors_connect", "errors_timeout", "errors_read", "errors_write",
     "errors_status", "errors_length", "errors_driver", "errors_other",
 )  # fmt: skip
-ENDS = (*OUTCOMES, "unknown")  # where the log does not tell (ab)
-OUTCOME = {name: code for code, name in enumerate(ENDS)}
+OUTCOME_NAMES = (*OUTCOMES, "unknown")  # where the log does not tell (ab)
+OUTCOME_CODES = {name: code for code, name in enumerate(OUTCOME_NAMES)}
 
 
-SPAN_MAX_US = 30 * 86400 * 10**6
+MAX_SPAN_US = 30 * 86400 * 10**6
 
 
-def far(start_us: Ints, first_us: int) -> int | None:
+def first_far_row(start_us: Ints, first_us: int) -> int | None:
     """Return the first row that starts more than 30 days from `first_us`, None if all are near."""
-    if max(first_us - int(start_us.min()), int(start_us.max()) - first_us) <= SPAN_MAX_US:
+    if max(first_us - int(start_us.min()), int(start_us.max()) - first_us) <= MAX_SPAN_US:
         return None
-    return int(np.argmax(np.abs(start_us - first_us) > SPAN_MAX_US))
+    return int(np.argmax(np.abs(start_us - first_us) > MAX_SPAN_US))
 
 
 class Damage(NamedTuple):
@@ -49,7 +49,7 @@ class Damage(NamedTuple):
 
 
 @dataclass
-class Batch:
+class RequestBatch:
     """Consecutive rows of one log; arrays are of one length. Times are whole ticks of `tick_us` microseconds.
 
     Parameters
@@ -61,7 +61,7 @@ class Batch:
     status : HTTP status, 0 where there is none.
     kind : Kind.
     start_us : microseconds since 1970 by the driver's clock; None where the log has no times of day.
-    exact : starts are to the tick; False where they are whole seconds (ab), which give a series but no duration.
+    exact_starts : starts are to the tick; False where they are whole seconds (ab), which give a series but no duration.
     timed : rows whose duration is that of a request; None for all.
     first_byte : ticks to the first byte; received : bytes; both None where the log does not tell.
     connect : ticks that opening a connection took, 0 where none was opened; None where the log does not tell.
@@ -78,7 +78,7 @@ class Batch:
     kind: NDArray[np.uint8]
     tick_us: int
     start_us: Ints | None = None
-    exact: bool = True
+    exact_starts: bool = True
     timed: NDArray[np.bool_] | None = None
     first_byte: Ints | None = None
     received: Ints | None = None
@@ -90,14 +90,14 @@ class Batch:
     def __len__(self) -> int:
         return len(self.elapsed)
 
-    def since(self, started_s: float | None) -> Batch:
+    def started_since(self, started_s: float | None) -> RequestBatch:
         """Return the rows that started at or after a time (seconds since 1970) by the driver's clock; all for None."""
-        if started_s is None or self.start_us is None or not self.exact:
+        if started_s is None or self.start_us is None or not self.exact_starts:
             return self
         return self.take(self.start_us >= int(started_s * 1e6))
 
-    def take(self, mask: NDArray[np.bool_]) -> Batch:
+    def take(self, mask: NDArray[np.bool_]) -> RequestBatch:
         """Return the rows where `mask` is true (without the damage)."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self)}
         taken: dict[str, Any] = {name: a[mask] if isinstance(a, np.ndarray) else a for name, a in arrays.items()}
-        return Batch(**taken | {"damage": []})
+        return RequestBatch(**taken | {"damage": []})

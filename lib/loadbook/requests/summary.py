@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loadbook.requests.histogram import Histogram, by_group
-from loadbook.requests.rows import ENDS, OUTCOME, Batch, Damage, Kind
+from loadbook.requests.histogram import Histogram, group_counts
+from loadbook.requests.rows import OUTCOME_NAMES, OUTCOME_CODES, RequestBatch, Damage, LogRowKind
 
-LABELS_MAX = 10_000
+MAX_LABELS = 10_000
 OTHER_LABELS = "(labels beyond the first 10000)"
 CLASSES = 6  # no status, 1xx ... 5xx
 
@@ -85,17 +85,17 @@ class Summary:
     seconds : second since 1970 (whole, by the driver's clock) -> answered, ok, errors that ended in it.
     rows : rows read, by kind.
     first_start_us, last_end_us : us since 1970; None where the log has no exact times of day.
-    damage : what was found between the rows, each kind of damage at most 20 times (`damaged` counts all).
+    damage : what was found between the rows, each kind of damage at most 20 times (`damage_counts` counts all).
     """
 
     labels: dict[str, Tally] = field(default_factory=dict)
     transactions: dict[str, Tally] = field(default_factory=dict)
     seconds: dict[int, NDArray[np.int64]] = field(default_factory=dict)
-    rows: Counter[Kind] = field(default_factory=Counter)
+    rows: Counter[LogRowKind] = field(default_factory=Counter)
     first_start_us: int | None = None
     last_end_us: int | None = None
     damage: list[Damage] = field(default_factory=list)
-    damaged: Counter[str] = field(default_factory=Counter)
+    damage_counts: Counter[str] = field(default_factory=Counter)
 
     @property
     def duration_s(self) -> float | None:
@@ -111,7 +111,7 @@ class Summary:
             total.merge(tally)
         return total
 
-    def series(self) -> list[tuple[int, int, int, int]]:
+    def per_second_counts(self) -> list[tuple[int, int, int, int]]:
         """Return (second, answered, ok, errors) for every second from first to last, seconds counted from 0.
 
         Seconds are those of the clock, so that drivers add up: the first and the last are seldom whole.
@@ -124,115 +124,115 @@ class Summary:
 
     def merge(self, other: Summary) -> None:
         """Add another summary: another file, or another driver whose clock agrees."""
-        for mine, theirs in ((self.labels, other.labels), (self.transactions, other.transactions)):
-            for label, tally in theirs.items():
-                self._of(mine, label).merge(tally)
+        for own_tallies, other_tallies in ((self.labels, other.labels), (self.transactions, other.transactions)):
+            for label, tally in other_tallies.items():
+                self._tally_of(own_tallies, label).merge(tally)
         for second, counts in other.seconds.items():
             self.seconds[second] = self.seconds.get(second, 0) + counts
         self.rows.update(other.rows)
-        self._span(other.first_start_us, other.last_end_us)
-        unlisted = other.damaged - Counter(found.name for found in other.damage)
-        self.note([*other.damage])
-        self.damaged.update(unlisted)
+        self._extend_span(other.first_start_us, other.last_end_us)
+        unlisted = other.damage_counts - Counter(defect.name for defect in other.damage)
+        self.add_damage([*other.damage])
+        self.damage_counts.update(unlisted)
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: RequestBatch) -> None:
         """Count one batch of rows."""
-        self.note(batch.damage)
-        kinds = np.bincount(batch.kind, minlength=len(Kind))
-        self.rows.update({kind: int(kinds[kind]) for kind in Kind if kinds[kind]})
-        for kind, table in ((Kind.REQUEST, self.labels), (Kind.TRANSACTION, self.transactions)):
+        self.add_damage(batch.damage)
+        kinds = np.bincount(batch.kind, minlength=len(LogRowKind))
+        self.rows.update({kind: int(kinds[kind]) for kind in LogRowKind if kinds[kind]})
+        for kind, table in ((LogRowKind.REQUEST, self.labels), (LogRowKind.TRANSACTION, self.transactions)):
             if kinds[kind]:
                 self._count(table, batch.take(batch.kind == kind) if kinds[kind] < len(batch) else batch)
-        counted = (Kind.REQUEST, Kind.AGGREGATE)
-        if kinds[Kind.AGGREGATE]:
-            self._count_aggregates(batch.take(batch.kind == Kind.AGGREGATE))
+        counted = (LogRowKind.REQUEST, LogRowKind.AGGREGATE)
+        if kinds[LogRowKind.AGGREGATE]:
+            self._count_aggregates(batch.take(batch.kind == LogRowKind.AGGREGATE))
         if batch.start_us is not None and kinds[list(counted)].any():
             self._count_seconds(
                 batch if kinds[list(counted)].sum() == len(batch) else batch.take(np.isin(batch.kind, counted))
             )
 
-    def note(self, damage: Iterable[Damage]) -> None:
+    def add_damage(self, damage: Iterable[Damage]) -> None:
         """Keep what was found between rows."""
-        for found in damage:
-            self.damaged[found.name] += 1
-            if self.damaged[found.name] <= 20:
-                self.damage.append(found)
+        for defect in damage:
+            self.damage_counts[defect.name] += 1
+            if self.damage_counts[defect.name] <= 20:
+                self.damage.append(defect)
 
-    def _of(self, table: dict[str, Tally], label: str) -> Tally:
-        if label not in table and len(table) >= LABELS_MAX:
+    def _tally_of(self, table: dict[str, Tally], label: str) -> Tally:
+        if label not in table and len(table) >= MAX_LABELS:
             label = OTHER_LABELS
         return table.setdefault(label, Tally())
 
-    def _count(self, table: dict[str, Tally], batch: Batch) -> None:
+    def _count(self, table: dict[str, Tally], batch: RequestBatch) -> None:
         """Count rows of single requests (or of transactions) by label."""
         groups = len(batch.labels)
-        ends = _grid(batch.label, batch.outcome, groups, len(ENDS))
-        classes = _grid(batch.label[batch.answered], batch.status[batch.answered] // 100, groups, CLASSES)
+        ends = _count_grid(batch.label, batch.outcome, groups, len(OUTCOME_NAMES))
+        classes = _count_grid(batch.label[batch.answered], batch.status[batch.answered] // 100, groups, CLASSES)
         sums: NDArray[Any] = np.zeros(groups)
         if batch.received is not None:  # sums of a batch are far below 2^53, to which they are exact
             sums = np.bincount(batch.label, np.where(batch.answered, batch.received, 0), groups)
-        tallies = {g: self._of(table, batch.labels[g]) for g in np.flatnonzero(ends.any(axis=1)).tolist()}
+        tallies = {g: self._tally_of(table, batch.labels[g]) for g in np.flatnonzero(ends.any(axis=1)).tolist()}
         for g, tally in tallies.items():
             tally.attempts += int(ends[g].sum())
             tally.answered += int(classes[g].sum())
-            tally.outcomes.update({name: n for name, n in zip(ENDS, ends[g].tolist(), strict=True) if n})
+            tally.outcomes.update({name: n for name, n in zip(OUTCOME_NAMES, ends[g].tolist(), strict=True) if n})
             tally.classes.update({code: n for code, n in enumerate(classes[g].tolist()) if n})
             if batch.received is not None:
                 tally.received = (tally.received or 0) + int(sums[g])
-        for g, cells in _times(batch, batch.elapsed, batch.timed):
+        for g, cells in _label_times(batch, batch.elapsed, batch.timed):
             tallies[g].latency.add(*cells)
         if batch.first_byte is not None:
-            for g, cells in _times(batch, batch.first_byte, batch.answered):
+            for g, cells in _label_times(batch, batch.first_byte, batch.answered):
                 tallies[g].first_byte.add(*cells)
         if batch.connect is not None and batch.connect.any():
-            for g, cells in _times(batch, batch.connect, batch.answered & (batch.connect > 0)):
+            for g, cells in _label_times(batch, batch.connect, batch.answered & (batch.connect > 0)):
                 tallies[g].connect.add(*cells)
 
-    def _count_aggregates(self, batch: Batch) -> None:
+    def _count_aggregates(self, batch: RequestBatch) -> None:
         """Count rows that stand for several requests: how many and how many failed, but no times."""
         assert batch.samples is not None and batch.failed is not None
         for label, samples, failed in zip(
             batch.label.tolist(), batch.samples.tolist(), batch.failed.tolist(), strict=True
         ):
-            tally = self._of(self.labels, batch.labels[label])
+            tally = self._tally_of(self.labels, batch.labels[label])
             tally.attempts += samples
             tally.answered += samples
             tally.outcomes.update({"ok": samples - failed, "errors_other": failed})
             tally.classes[0] += samples
 
-    def _count_seconds(self, batch: Batch) -> None:
+    def _count_seconds(self, batch: RequestBatch) -> None:
         assert batch.start_us is not None
         ends_us = batch.start_us + batch.elapsed * batch.tick_us
-        if batch.exact:
-            self._span(int(batch.start_us.min()), int(ends_us.max()))
+        if batch.exact_starts:
+            self._extend_span(int(batch.start_us.min()), int(ends_us.max()))
         seconds = ends_us // 1_000_000
         first = int(seconds.min())
         many = np.ones(len(batch), np.int64) if batch.samples is None else batch.samples
         ok = (batch.outcome == 0) * many if batch.failed is None else many - batch.failed
-        errors = np.where(batch.outcome == OUTCOME["unknown"], 0, many - ok)
+        errors = np.where(batch.outcome == OUTCOME_CODES["unknown"], 0, many - ok)
         columns = (batch.answered * many, ok, errors)
         counts = np.stack([np.bincount(seconds - first, column) for column in columns], axis=1).astype(np.int64)
         for offset in np.unique(seconds - first).tolist():
             self.seconds[first + offset] = self.seconds.get(first + offset, 0) + counts[offset]
 
-    def _span(self, start_us: int | None, end_us: int | None) -> None:
+    def _extend_span(self, start_us: int | None, end_us: int | None) -> None:
         starts = [t for t in (self.first_start_us, start_us) if t is not None]
         ends = [t for t in (self.last_end_us, end_us) if t is not None]
         self.first_start_us, self.last_end_us = min(starts, default=None), max(ends, default=None)
 
 
-def _grid(group: NDArray[np.integer], code: NDArray[np.integer], groups: int, codes: int) -> NDArray[np.int64]:
+def _count_grid(group: NDArray[np.integer], code: NDArray[np.integer], groups: int, codes: int) -> NDArray[np.int64]:
     """Return how often each code occurs in each group."""
     cells = np.bincount(group * np.int32(codes) + code, minlength=groups * codes)
     return cells.reshape(groups, codes)
 
 
-def _times(
-    batch: Batch, ticks: NDArray[np.int64], mask: NDArray[np.bool_] | None
+def _label_times(
+    batch: RequestBatch, ticks: NDArray[np.int64], mask: NDArray[np.bool_] | None
 ) -> Iterator[tuple[int, tuple[NDArray[np.int64], NDArray[np.int64]]]]:
     """Yield each label's distinct times in us, and how often they occurred."""
     group = batch.label
     if mask is not None and not mask.all():
         group, ticks = group[mask], ticks[mask]
-    for g, values, counts in by_group(group, ticks, len(batch.labels)):
+    for g, values, counts in group_counts(group, ticks, len(batch.labels)):
         yield g, (values * batch.tick_us, counts)

@@ -13,33 +13,33 @@ from pyarrow import csv
 
 from loadbook.core.errors import ParseError
 from loadbook.requests.arrow import to_numpy
-from loadbook.requests.blocks import Block, blocks
-from loadbook.requests.rows import OUTCOME, Batch, Damage, Ints, Kind, far
+from loadbook.requests.blocks import RecordBlock, split_blocks
+from loadbook.requests.rows import OUTCOME_CODES, RequestBatch, Damage, Ints, LogRowKind, first_far_row
 
 
 @dataclass(frozen=True)
-class Log:
+class LineLogFormat:
     """One kind of log.
 
     Parameters
     ----------
     header : the first line, None where there is none.
     columns : those that are read, by their place.
-    line : what a line looks like.
-    says : what a line is, for messages.
-    sane : whether columns hold what `line` allows.
-    rows : makes a batch of the columns.
+    line_regex : what a line looks like.
+    description : what a line is, for messages.
+    is_valid : whether columns hold what `line_regex` allows.
+    to_batch : makes a batch of the columns.
     """
 
     tool: str
     header: bytes | None
     columns: dict[int, str]
-    line: re.Pattern[bytes]
-    says: str
-    sane: Callable[[dict[str, Ints]], bool]
-    rows: Callable[[dict[str, Ints]], Batch]
+    line_regex: re.Pattern[bytes]
+    description: str
+    is_valid: Callable[[dict[str, Ints]], bool]
+    to_batch: Callable[[dict[str, Ints]], RequestBatch]
 
-    def read(self, stream: BufferedReader, file: str) -> Iterator[Batch]:
+    def read(self, stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
         """Yield the rows of a file in its order; ParseError with the line for what is not a row of this log."""
         line, first_us = 1, None
         if not stream.peek(1):
@@ -48,23 +48,23 @@ class Log:
             if stream.readline(len(self.header) + 2).rstrip(b"\r\n") != self.header:
                 raise ParseError(self.tool, file, 1, f"does not begin with {self.header.decode()!r}")
             line += 1
-        for block in blocks(stream, quotes=False):
-            if not block.whole:
-                yield self._torn(block, file, line)
+        for block in split_blocks(stream, quotes=False):
+            if not block.is_complete:
+                yield self._torn_batch(block, file, line)
                 continue
-            batch = self.rows(self._columns(block, file, line))
+            batch = self.to_batch(self._columns(block, file, line))
             starts_us = batch.start_us if batch.start_us is not None else np.zeros(1, np.int64)
             first_us = int(starts_us[0]) if first_us is None else first_us
-            if (row := far(starts_us, first_us)) is not None:
+            if (row := first_far_row(starts_us, first_us)) is not None:
                 raise ParseError(
                     self.tool, file, line + row, "the row here starts more than 30 days from the first row"
                 )
             line += len(batch)
             yield batch
 
-    def _columns(self, block: Block, file: str, line: int) -> dict[str, Ints]:
+    def _columns(self, block: RecordBlock, file: str, line: int) -> dict[str, Ints]:
         count = block.data[: block.data.find(b"\n")].count(b"\t") + 1
-        names = [self.columns.get(place, f"column {place}") for place in range(count)]
+        names = [self.columns.get(index, f"column {index}") for index in range(count)]
         try:
             table = csv.read_csv(
                 pa.py_buffer(block.data),
@@ -79,80 +79,80 @@ class Log:
         except (pa.ArrowInvalid, pa.ArrowKeyError):
             table = None
         columns = {name: to_numpy(table[name]) for name in self.columns.values()} if table is not None else {}
-        if table is None or not self.sane(columns):
-            self._refuse(block, file, line)
+        if table is None or not self.is_valid(columns):
+            self._raise_for_first_bad_line(block, file, line)
         return columns
 
-    def _refuse(self, block: Block, file: str, line: int) -> None:
+    def _raise_for_first_bad_line(self, block: RecordBlock, file: str, line: int) -> None:
         """Raise ParseError for the first line of a block that is not one of this log, or of other width."""
         lines = block.data.removesuffix(b"\n").split(b"\n")
         for number, text in enumerate(lines, line):
-            if not self.line.fullmatch(text) or text.count(b"\t") != lines[0].count(b"\t"):
-                raise ParseError(self.tool, file, number, f"not {self.says}: {text[:60].decode(errors='replace')!r}")
-        raise ParseError(self.tool, file, line, f"here or below is a line that is not {self.says}")
+            if not self.line_regex.fullmatch(text) or text.count(b"\t") != lines[0].count(b"\t"):
+                raise ParseError(self.tool, file, number, f"not {self.description}: {text[:60].decode(errors='replace')!r}")
+        raise ParseError(self.tool, file, line, f"here or below is a line that is not {self.description}")
 
-    def _torn(self, block: Block, file: str, line: int) -> Batch:
+    def _torn_batch(self, block: RecordBlock, file: str, line: int) -> RequestBatch:
         """Return a batch of no rows that says what the end of the file is."""
         if line == 1:
-            raise ParseError(self.tool, file, 1, f"not {self.says}: {block.data[:60].decode(errors='replace')!r}")
-        batch = self.rows({name: np.zeros(0, np.int64) for name in self.columns.values()})
+            raise ParseError(self.tool, file, 1, f"not {self.description}: {block.data[:60].decode(errors='replace')!r}")
+        batch = self.to_batch({name: np.zeros(0, np.int64) for name in self.columns.values()})
         text = block.data[:60].decode(errors="replace")
         batch.damage = [Damage("torn", line, f"the file ends within a row, which is not counted: {text!r}")]
         return batch
 
 
-def _h2load_sane(columns: dict[str, Ints]) -> bool:
+def _h2load_valid(columns: dict[str, Ints]) -> bool:
     status = columns["status"]
-    known = (status == -1) | ((status >= 100) & (status < 600))
-    return bool(known.all()) and _within(columns["start"], 10**15, 10**16) and _within(columns["duration"], 0, 10**15)
+    valid_status = (status == -1) | ((status >= 100) & (status < 600))
+    return bool(valid_status.all()) and _all_within(columns["start"], 10**15, 10**16) and _all_within(columns["duration"], 0, 10**15)
 
 
-def _ab_sane(columns: dict[str, Ints]) -> bool:
+def _ab_valid(columns: dict[str, Ints]) -> bool:
     times = (columns[name] for name in ("ctime", "dtime", "ttime", "wait"))
-    return _within(columns["seconds"], 10**9, 10**10) and all(_within(time, 0, 10**9) for time in times)
+    return _all_within(columns["seconds"], 10**9, 10**10) and all(_all_within(time, 0, 10**9) for time in times)
 
 
-def _within(values: Ints, low: int, end: int) -> bool:
+def _all_within(values: Ints, low: int, end: int) -> bool:
     return bool(values.min() >= low and values.max() < end)
 
 
-def _h2load(columns: dict[str, Ints]) -> Batch:
+def _h2load_batch(columns: dict[str, Ints]) -> RequestBatch:
     """Make rows of h2load's log: -1 is a request that was lost with its connection, or timed out."""
     status = columns["status"]
-    outcome = np.full(len(status), OUTCOME["errors_other"], np.uint8)
-    outcome[(status >= 200) & (status < 400)] = OUTCOME["ok"]
-    outcome[status >= 400] = OUTCOME["errors_status"]
+    outcome = np.full(len(status), OUTCOME_CODES["errors_other"], np.uint8)
+    outcome[(status >= 200) & (status < 400)] = OUTCOME_CODES["ok"]
+    outcome[status >= 400] = OUTCOME_CODES["errors_status"]
     answered = status > 0
-    return Batch(
+    return RequestBatch(
         [""], np.zeros(len(status), np.int32), columns["duration"], outcome, answered,
-        np.where(answered, status, 0).astype(np.int16), _requests(len(status)), 1,
+        np.where(answered, status, 0).astype(np.int16), _request_kinds(len(status)), 1,
         start_us=columns["start"], timed=answered,
     )  # fmt: skip
 
 
-def _ab(columns: dict[str, Ints]) -> Batch:
+def _ab_batch(columns: dict[str, Ints]) -> RequestBatch:
     """Make rows of ab's -g: whole ms, starts in whole seconds, sorted by total time; it does not tell how one ended."""
     size = len(columns["ttime"])
-    outcome, status = np.full(size, OUTCOME["unknown"], np.uint8), np.zeros(size, np.int16)
-    return Batch(
-        [""], np.zeros(size, np.int32), columns["ttime"], outcome, np.ones(size, bool), status, _requests(size), 1000,
-        start_us=columns["seconds"] * 1_000_000, exact=False, first_byte=columns["wait"],
+    outcome, status = np.full(size, OUTCOME_CODES["unknown"], np.uint8), np.zeros(size, np.int16)
+    return RequestBatch(
+        [""], np.zeros(size, np.int32), columns["ttime"], outcome, np.ones(size, bool), status, _request_kinds(size), 1000,
+        start_us=columns["seconds"] * 1_000_000, exact_starts=False, first_byte=columns["wait"],
     )  # fmt: skip
 
 
-def _requests(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    return np.full(size, Kind.REQUEST, np.uint8)
+def _request_kinds(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    return np.full(size, LogRowKind.REQUEST, np.uint8)
 
 
 # nghttp2 src/h2load.cc: start in us since 1970, status, duration in us; more columns may come
-H2LOAD = Log(
+H2LOAD_LOG = LineLogFormat(
     "h2load", None, {0: "start", 1: "status", 2: "duration"},
     re.compile(rb"[1-9]\d{15}\t(?:-1|[1-5]\d\d)\t\d{1,15}(?:\t.*)?\r?"),
-    "a start, a status and a duration", _h2load_sane, _h2load,
+    "a start, a status and a duration", _h2load_valid, _h2load_batch,
 )  # fmt: skip
 # httpd support/ab.c, output_results: APR time text, seconds since 1970, then ms
-AB = Log(
+AB_LOG = LineLogFormat(
     "ab", b"starttime\tseconds\tctime\tdtime\tttime\twait",
     {1: "seconds", 2: "ctime", 3: "dtime", 4: "ttime", 5: "wait"},
-    re.compile(rb"[^\t]+\t[1-9]\d{9}(?:\t\d{1,9}){4}\r?"), "a row of six columns", _ab_sane, _ab,
+    re.compile(rb"[^\t]+\t[1-9]\d{9}(?:\t\d{1,9}){4}\r?"), "a row of six columns", _ab_valid, _ab_batch,
 )  # fmt: skip

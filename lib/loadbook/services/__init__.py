@@ -8,12 +8,12 @@ How a trial uses this floor (every call is bounded in time; errors are HostError
     version(host, spec)                                     # "1.22.1", or ServiceError with the package to install;
                                # what comes as sources is built by this, and by check(), where it is not there yet
 
-    place = Place.on(host, name="t0001-a1-web", port=18080) # folder, address and port on that host
-    rendered = render(spec, study.vars_of(treatment, "web"), place)
+    context = InstanceContext.for_instance(host, name="t0001-a1-web", port=18080) # folder, address and port on that host
+    rendered = render(spec, study.vars_of(treatment, "web"), context)
                                                             # main=b"...": the study's own file in place of spec.main
     rendered.files, rendered.config_sha256, rendered.config_id      # what goes into the trial's record
 
-    web = Instance(host, spec, rendered, name="t0001-a1-web", lease_s=60.0, launch=Launch(cpus=(2, 3), nofile=64000))
+    web = Instance(host, spec, rendered, name="t0001-a1-web", lease_s=60.0, launch=LaunchOptions(cpus=(2, 3), nofile=64000))
     web.check()                # put files, prepare, syntax check, effective dump; ServiceError with the tool's words
     pid = web.start()          # a fresh process as a Job of that name under a lease
     web.ready(driver)          # the driver's http_get answers 200; a process that died raises with its log's end
@@ -21,37 +21,37 @@ How a trial uses this floor (every call is bounded in time; errors are HostError
     web.counters(driver)       # {"requests": 12.0, "connections": 3.0}: since its start; {} when it does not count
     web.pids()                 # the service's own processes, for the monitors: ask after the warm-up, since a server
                                # may answer before its last worker is forked
-    web.effective()            # bytes of the service's own dump (b"" when it has none)
+    web.effective_config()     # bytes of the service's own dump (b"" when it has none)
     web.log()                  # last bytes of stderr
     web.stop()                 # idempotent; ends the processes and removes the folder; call it in `finally`
 
     own = SystemInstance(host, spec.as_system(), ...)       # the same calls on the host's own server: check() on a copy
                                # of its files, start() replaces and reloads, stop() puts back what was there
 
-    ready_at(driver, address, port, path, ...)              # an external service: an address only
+    wait_for_http(driver, address, port, path, ...)              # an external service: an address only
 """
 
-from loadbook.services.asking import ServiceError, ready_at
+from loadbook.services.asking import ServiceError, wait_for_http
 from loadbook.services.check import check_study
 from loadbook.services.instance import Instance, Proof, version
-from loadbook.services.launch import Launch
-from loadbook.services.render import Place, Rendered, render
+from loadbook.services.launch import LaunchOptions
+from loadbook.services.render import InstanceContext, RenderedService, render
 from loadbook.services.spec import ServiceSpec, known_services, load_service
 from loadbook.services.system import SystemInstance
 
 __all__ = [
     "Instance",
-    "Launch",
-    "Place",
+    "InstanceContext",
+    "LaunchOptions",
     "Proof",
-    "Rendered",
+    "RenderedService",
     "ServiceError",
     "ServiceSpec",
     "SystemInstance",
     "check_study",
     "known_services",
     "load_service",
-    "ready_at",
     "render",
     "version",
+    "wait_for_http",
 ]

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from loadbook.core.errors import HostError
 from loadbook.hosts.host import Host
-from loadbook.services.making import CONTROL_S, AttemptError, here, there
-from loadbook.services.recipe import BUILT, digest, folder_name, recipe_of, target
+from loadbook.services.making import BUILD_CONTROL_TIMEOUT_S, AttemptError, build_locally, build_on_host
+from loadbook.services.recipe import BUILT_FOLDER, program_digest, program_folder_name, build_spec, target_machine
 from loadbook.services.spec import Build, ServiceSpec
 
 # $1 is the folder of what is built, the rest are programs that building needs
-LOOK = """: loadbook looks for what is built
+BUILD_STATE_SCRIPT = """: loadbook looks for what is built
 folder=$1
 echo "machine $(uname -m)"
 { read -r line <"$folder/.built" && echo "built $line"; } 2>/dev/null
@@ -27,7 +27,7 @@ shift
 for program; do command -v "$program" >/dev/null || echo "lacks $program"; done
 """
 # $1 is a whole folder, $2 its place; another run of ours may have been quicker, or the machine another one
-_PLACE = """: loadbook places what is built
+_INSTALL_SCRIPT = """: loadbook places what is built
 tries=50 # one at a time; whoever died at it is not waited for any longer
 until mkdir "$2.placing" 2>/dev/null || [ "$tries" -eq 0 ]; do
   tries=$((tries - 1))
@@ -45,69 +45,69 @@ class BuildError(HostError):
     """A program that could not be built, with the last words of every attempt and the ways out."""
 
 
-class Built(NamedTuple):
+class BuiltProgram(NamedTuple):
     """What is built, on its host: the folder, and what it was made of and by, for the trial's record."""
 
     folder: str
     version: str
 
 
-class _Look(NamedTuple):
+class _BuildState(NamedTuple):
     machine: str
     built: str | None
-    lacks: list[str]
+    missing_programs: list[str]
 
 
-def build(host: Host, spec: ServiceSpec) -> Built:
+def build(host: Host, spec: ServiceSpec) -> BuiltProgram:
     """See that a service's program is on a host, building it if need be; one short script when it is there.
 
     Raises BuildError when neither the host nor this machine can build it, HostError when the host cannot be used.
     """
-    seen = _look(host, spec)
-    if not _fits(seen, recipe_of(spec)):
+    state = _read_build_state(host, spec)
+    if not _is_current(state, build_spec(spec)):
         if host.live:  # a replay answers the second time with what had been built by then
-            _make(host, spec, seen)
-        seen = _look(host, spec)
-    if not seen.built:
-        raise BuildError(host.alias, f"{spec.name}: what was built is gone again: {_folder(host, spec)}")
-    return Built(_folder(host, spec), f"{digest(spec)} ({seen.built.partition(' ')[2]})")
+            _build_missing(host, spec, state)
+        state = _read_build_state(host, spec)
+    if not state.built:
+        raise BuildError(host.alias, f"{spec.name}: what was built is gone again: {_program_folder(host, spec)}")
+    return BuiltProgram(_program_folder(host, spec), f"{program_digest(spec)} ({state.built.partition(' ')[2]})")
 
 
-def _folder(host: Host, spec: ServiceSpec) -> str:
-    return f"{host.workdir}/{BUILT}/{folder_name(spec)}"
+def _program_folder(host: Host, spec: ServiceSpec) -> str:
+    return f"{host.workdir}/{BUILT_FOLDER}/{program_folder_name(spec)}"
 
 
-def _look(host: Host, spec: ServiceSpec) -> _Look:
-    args = [_folder(host, spec), *recipe_of(spec).needs]
-    answer = host.script(LOOK, args, timeout_s=CONTROL_S, check=True).stdout.decode(errors="replace")
-    words = [line.split(" ", 1) for line in answer.splitlines() if " " in line]
-    said = {name: value for name, value in words if name != "lacks"}
-    return _Look(said.get("machine", ""), said.get("built"), [value for name, value in words if name == "lacks"])
+def _read_build_state(host: Host, spec: ServiceSpec) -> _BuildState:
+    args = [_program_folder(host, spec), *build_spec(spec).needs]
+    answer = host.script(BUILD_STATE_SCRIPT, args, timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True).stdout.decode(errors="replace")
+    fields = [line.split(" ", 1) for line in answer.splitlines() if " " in line]
+    values = {name: value for name, value in fields if name != "lacks"}
+    return _BuildState(values.get("machine", ""), values.get("built"), [value for name, value in fields if name == "lacks"])
 
 
-def _fits(seen: _Look, recipe: Build) -> bool:
-    return seen.built is not None and seen.built.split(" ")[0] == target(recipe, seen.machine)
+def _is_current(state: _BuildState, recipe: Build) -> bool:
+    return state.built is not None and state.built.split(" ")[0] == target_machine(recipe, state.machine)
 
 
-def _make(host: Host, spec: ServiceSpec, seen: _Look) -> None:
-    part = f"{_folder(host, spec)}.{secrets.token_hex(6)}.part"
-    failed = []
+def _build_missing(host: Host, spec: ServiceSpec, state: _BuildState) -> None:
+    folder = f"{_program_folder(host, spec)}.{secrets.token_hex(6)}.part"
+    failures = []
     try:
         attempts = {
-            f"on {host.alias}": partial(there, host, spec, seen.machine, seen.lacks, part),
-            "here": partial(here, host, spec, seen.machine, part),
+            f"on {host.alias}": partial(build_on_host, host, spec, state.machine, state.missing_programs, folder),
+            "here": partial(build_locally, host, spec, state.machine, folder),
         }
-        for where, attempt in attempts.items():
+        for location, attempt in attempts.items():
             try:
                 attempt()
             except AttemptError as error:
-                failed.append(f"  {where}: {error}")
+                failures.append(f"  {location}: {error}")
             else:
-                host.script(_PLACE, [part, _folder(host, spec)], timeout_s=CONTROL_S, check=True)
+                host.script(_INSTALL_SCRIPT, [folder, _program_folder(host, spec)], timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True)
                 return
     finally:
         with contextlib.suppress(HostError):
-            host.remove(part)
-    recipe = recipe_of(spec)
+            host.remove(folder)
+    recipe = build_spec(spec)
     hint = f"on {host.alias} or here: {recipe.get}; it is built where {' and '.join(recipe.needs)} can be had"
-    raise BuildError(host.alias, "\n".join([f"{spec.name} could not be built", *failed]), hint)
+    raise BuildError(host.alias, "\n".join([f"{spec.name} could not be built", *failures]), hint)

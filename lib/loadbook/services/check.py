@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from loadbook.core.errors import SpecProblem, UsageError
-from loadbook.design.role import Level, Setting
+from loadbook.design.role import FactorLevel, Setting
 from loadbook.design.study import Factor, Study
 from loadbook.services.spec import ServiceSpec, load_service
 
@@ -25,31 +25,31 @@ def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]
 def _role_problems(study: Study, folders: Sequence[Path], specs: Specs) -> Iterator[SpecProblem]:
     """Yield what is wrong with roles and their variants, and keep every service that was found in `specs`."""
     for name, role in study.roles.items():
-        settings: dict[str, Setting] = {f"roles.{name}": role.usual}
-        settings |= {f"roles.{name}.variants.{v}": role.variant(v) for v in role.variants}
-        for where, setting in settings.items():
+        settings: dict[str, Setting] = {f"roles.{name}": role.base_setting}
+        settings |= {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}
+        for path, setting in settings.items():
             if setting.service is None:
                 continue
             try:
                 spec = specs[setting.service] = load_service(setting.service, folders)
             except UsageError as error:
-                yield SpecProblem(f"{where}.service", error.message)
+                yield SpecProblem(f"{path}.service", error.message)
             else:
-                yield from _mode_problems(where, setting, spec)
-                yield from spec.problems(f"{where}.vars", setting.vars)
+                yield from _mode_problems(path, setting, spec)
+                yield from spec.problems(f"{path}.vars", setting.vars)
 
 
-def _mode_problems(where: str, setting: Setting, spec: ServiceSpec) -> Iterator[SpecProblem]:
+def _mode_problems(path: str, setting: Setting, spec: ServiceSpec) -> Iterator[SpecProblem]:
     try:
         if setting.mode == "system":
             spec.as_system()
     except UsageError as error:
-        yield SpecProblem(f"{where}.mode", f"{error.message}: {error.hint}")
+        yield SpecProblem(f"{path}.mode", f"{error.message}: {error.hint}")
 
 
 def _services_of(study: Study, role: str) -> list[str]:
     """Return the names of all services that a role may have."""
-    settings = [study.roles[role].usual, *map(study.roles[role].variant, study.roles[role].variants)]
+    settings = [study.roles[role].base_setting, *map(study.roles[role].variant_setting, study.roles[role].variants)]
     return list(dict.fromkeys(s.service for s in settings if s.service is not None))
 
 
@@ -69,8 +69,8 @@ def _level_problems(study: Study, name: str, factor: Factor, spec: ServiceSpec) 
     if var not in spec.vars:
         yield SpecProblem(f"factors.{name}{'.var' if factor.var else ''}", spec.problem(var, 0) or "")
         return
-    levels: dict[str, Level] = {f"factors.{name}.levels.{k}": level for k, level in enumerate(factor.levels)}
+    levels: dict[str, FactorLevel] = {f"factors.{name}.levels.{k}": level for k, level in enumerate(factor.levels)}
     levels |= {f"treatments.{t}.set.{name}": s.set[name] for t, s in study.treatments.items() if name in s.set}
-    for where, level in levels.items():
+    for path, level in levels.items():
         if message := spec.problem(var, level):
-            yield SpecProblem(where, message)
+            yield SpecProblem(path, message)

@@ -9,18 +9,18 @@ import re
 import time
 from typing import NamedTuple
 
-from loadbook.hosts.host import Answer, Completed, Host, Job, JobState
-from loadbook.services.asking import POLL_S, Heard, ServiceError, hear, listens
+from loadbook.hosts.host import HttpResponse, CommandResult, Host, Job, JobState
+from loadbook.services.asking import POLL_PAUSES_S, ProbeResult, ServiceError, run_probe, probe_port
 from loadbook.services.build import build
-from loadbook.services.launch import AS_LOGGED_IN, Launch
-from loadbook.services.render import Rendered
+from loadbook.services.launch import DEFAULT_LAUNCH, LaunchOptions
+from loadbook.services.render import RenderedService
 from loadbook.services.spec import ServiceSpec
 
-CONTROL_S = 20.0
-LOG_BYTES = 4000
+CONTROL_TIMEOUT_S = 20.0
+LOG_TAIL_BYTES = 4000
 
 # Prints the ids of processes called $2 in the session or process group that $1 leads.
-PIDS = """leader=$1 name=$2
+PIDS_SCRIPT = """leader=$1 name=$2
 for file in /proc/[0-9]*/stat; do
   { read -r line < "$file"; } 2>/dev/null || continue
   comm=${line#*\\(} comm=${comm%\\)*}
@@ -48,13 +48,13 @@ def version(host: Host, spec: ServiceSpec) -> str:
     program = build(host, spec).version if spec.build else ""
     if spec.version is None:
         return program
-    done = host.run(spec.version.argv, timeout_s=CONTROL_S)
+    done = host.run(spec.version.argv, timeout_s=CONTROL_TIMEOUT_S)
     if done.rc == 127:
-        raise ServiceError(host.alias, f"{spec.binary} is not installed", _install(spec))
+        raise ServiceError(host.alias, f"{spec.binary} is not installed", _install_hint(spec))
     found = re.search(spec.version.pattern, (done.stdout + b"\n" + done.stderr).decode(errors="replace"))
     if not found:
         raise ServiceError(
-            host.alias, f"{spec.name}: no version from {' '.join(spec.version.argv)}: {_words(done)}", _install(spec)
+            host.alias, f"{spec.name}: no version from {' '.join(spec.version.argv)}: {_output_text(done)}", _install_hint(spec)
         )
     return f"{found[1]} {program}" if program else found[1]
 
@@ -73,27 +73,27 @@ class Instance:
         self,
         host: Host,
         spec: ServiceSpec,
-        rendered: Rendered,
+        rendered: RenderedService,
         *,
         name: str,
         lease_s: float,
-        launch: Launch = AS_LOGGED_IN,
+        launch: LaunchOptions = DEFAULT_LAUNCH,
     ) -> None:
         self.host, self.spec, self.rendered, self.name, self.lease_s = host, spec, rendered, name, lease_s
         self.launch = launch
-        self._dump = b""
+        self._effective_config = b""
         self._leader: int | None = None
-        self._touched = False
+        self._files_written = False
 
     @property
     def address(self) -> str:
         """Address that the load goes to."""
-        return self.rendered.place.address
+        return self.rendered.context.address
 
     @property
     def port(self) -> int:
         """TCP port that the load goes to."""
-        return self.rendered.place.port
+        return self.rendered.context.port
 
     @property
     def scheme(self) -> str:
@@ -106,26 +106,26 @@ class Instance:
         What is built is built first if need be. Raises ServiceError with the service's own words, or BuildError;
         nothing has been started then.
         """
-        self._touched = True
+        self._files_written = True
         if self.spec.build:
             build(self.host, self.spec)
-        self.launch.check(self.host)
+        self.launch.check_limits(self.host)
         for name, data in self.rendered.files.items():
-            self.host.put(f"{self.rendered.place.dir}/{name}", data)
-        self._must("prepare", "could not be prepared")
-        self._must("check", "refuses its configuration")
-        self._dump = self._must("effective", "does not dump its configuration")
+            self.host.put(f"{self.rendered.context.dir}/{name}", data)
+        self._run_required("prepare", "could not be prepared")
+        self._run_required("check", "refuses its configuration")
+        self._effective_config = self._run_required("effective", "does not dump its configuration")
 
-    def _must(self, name: str, what: str) -> bytes:
+    def _run_required(self, name: str, failure: str) -> bytes:
         """Run a command of the service that must succeed, if it has it, and return what it prints."""
         argv = self.rendered.commands.get(name)
         if argv is None:
             return b""
-        done = self.host.run(argv, timeout_s=CONTROL_S)
+        done = self.host.run(argv, timeout_s=CONTROL_TIMEOUT_S)
         if done.rc == 127:
-            raise ServiceError(self.host.alias, f"{argv[0]} is not there", _install(self.spec, argv[0]))
+            raise ServiceError(self.host.alias, f"{argv[0]} is not there", _install_hint(self.spec, argv[0]))
         if done.rc:
-            raise ServiceError(self.host.alias, f"{self.spec.name} {what} (exit code {done.rc}): {_words(done)}")
+            raise ServiceError(self.host.alias, f"{self.spec.name} {failure} (exit code {done.rc}): {_output_text(done)}")
         return done.stdout
 
     def start(self) -> int:
@@ -136,38 +136,38 @@ class Instance:
     @property
     def job(self) -> Job:
         """The job that its processes run in."""
-        argv = self.launch.argv(self.rendered.commands["start"])
-        return Job(self.name, (argv,), self.lease_s, ends_with_us=True)
+        argv = self.launch.wrap(self.rendered.commands["start"])
+        return Job(self.name, (argv,), self.lease_s, ends_with_session=True)
 
-    def ready(self, asker: Host) -> Answer:
+    def ready(self, client_host: Host) -> HttpResponse:
         """Wait until the service is there; ServiceError with the log's end when it died or is too late.
 
-        `asker` asks over HTTP; the status of an answer that is no HTTP is 0.
+        `client_host` asks over HTTP; the status of an answer that is no HTTP is 0.
         """
-        deadline, pause = time.monotonic() + self.spec.ready.timeout_s, POLL_S[0]
+        deadline, pause = time.monotonic() + self.spec.ready.timeout_s, POLL_PAUSES_S[0]
         while True:
-            heard = self._heard(asker)
-            if heard.answer and self._is_ready(heard):
-                return heard.answer
-            self._alive()
+            result = self._probe_ready(client_host)
+            if result.response and self._is_ready(result):
+                return result.response
+            self._check_alive()
             if time.monotonic() > deadline:
-                late = f"{heard.where} is not as awaited within {self.spec.ready.timeout_s:g} s: {heard.seen}"
-                raise ServiceError(self.host.alias, f"{late}\n{self._last_words()}")
+                message = f"{result.target} is not as awaited within {self.spec.ready.timeout_s:g} s: {result.outcome}"
+                raise ServiceError(self.host.alias, f"{message}\n{self._log_end()}")
             time.sleep(pause)
-            pause = min(pause * 2, POLL_S[1])
+            pause = min(pause * 2, POLL_PAUSES_S[1])
 
-    def _heard(self, asker: Host) -> Heard:
-        if self.spec.ready.tcp or (self.spec.ready.side and not self.rendered.tells):
-            return listens(self.host, self.address, self.port)
-        return hear(self.spec.ready, "ready", self.rendered, self.host, asker)
+    def _probe_ready(self, client_host: Host) -> ProbeResult:
+        if self.spec.ready.tcp or (self.spec.ready.side and not self.rendered.contains_config_id):
+            return probe_port(self.host, self.address, self.port)
+        return run_probe(self.spec.ready, "ready", self.rendered, self.host, client_host)
 
-    def _is_ready(self, heard: Heard) -> bool:
+    def _is_ready(self, result: ProbeResult) -> bool:
         """Tell whether an answer is the awaited one; of a user's own file any answer is."""
-        if not (heard.fine and heard.answer):
+        if not (result.succeeded and result.response):
             return False
-        if not heard.answer.status:
-            return self.rendered.says.get("ready", "") in heard.text
-        return heard.answer.status == self.spec.ready.status or not self.rendered.tells
+        if not result.response.status:
+            return self.rendered.expected.get("ready", "") in result.text
+        return result.response.status == self.spec.ready.status or not self.rendered.contains_config_id
 
     def state(self) -> JobState:
         """Tell how its job stands."""
@@ -178,65 +178,65 @@ class Instance:
         """What it changes of its host beside its own folder, for the trial's record."""
         return {}
 
-    def _alive(self) -> None:
+    def _check_alive(self) -> None:
         state = self.state()
         if not state.running:
             raise ServiceError(
-                self.host.alias, f"{self.spec.name} ended with exit code {state.rc}: {self._last_words()}"
+                self.host.alias, f"{self.spec.name} ended with exit code {state.rc}: {self._log_end()}"
             )
 
-    def prove(self, asker: Host) -> Proof:
-        """Ask the live server, from `asker`, which configuration it runs, and look whether the process is ours."""
-        live, evidence = self._asked(asker)
+    def prove(self, client_host: Host) -> Proof:
+        """Ask the live server, from `client_host`, which configuration it runs, and look whether the process is ours."""
+        live, evidence = self._probe_config(client_host)
         pids = self.pids()
         if live is not False and pids:
             evidence += f"; process {pids[0]} was started with it"
         elif not pids:
             live = False
-            evidence += f"; no process {self.spec.process_name} of ours is running: {self._last_words()}"
+            evidence += f"; no process {self.spec.process_name} of ours is running: {self._log_end()}"
         return Proof(live, evidence, pids)
 
-    def _asked(self, asker: Host) -> tuple[bool | None, str]:
+    def _probe_config(self, client_host: Host) -> tuple[bool | None, str]:
         if self.spec.prove is None:
             return None, f"{self.spec.name} has no way to tell its configuration"
-        if not self.rendered.tells:
+        if not self.rendered.contains_config_id:
             return (
                 None,
                 f"the study's own {self.spec.main} does not hold config_id, so nothing asks the process for it",
             )
-        heard = hear(self.spec.prove, "prove", self.rendered, self.host, asker)
-        if heard.answer is None:
-            return False, f"{heard.where}: {heard.seen}"
-        wanted = self.rendered.says["prove"]
-        if heard.answer.status == 200 and heard.text.strip() == wanted:
-            return True, f"{heard.where} answered {wanted}, as rendered"
-        if not heard.answer.status and heard.fine and wanted in heard.text:
-            return True, f"{heard.where} printed {wanted}, as rendered"
-        said = (
-            f"{heard.answer.status or 'with'} {heard.text[:100].strip()!r}, not {wanted!r}"
-            if heard.fine
-            else heard.seen
+        result = run_probe(self.spec.prove, "prove", self.rendered, self.host, client_host)
+        if result.response is None:
+            return False, f"{result.target}: {result.outcome}"
+        expected = self.rendered.expected["prove"]
+        if result.response.status == 200 and result.text.strip() == expected:
+            return True, f"{result.target} answered {expected}, as rendered"
+        if not result.response.status and result.succeeded and expected in result.text:
+            return True, f"{result.target} printed {expected}, as rendered"
+        response = (
+            f"{result.response.status or 'with'} {result.text[:100].strip()!r}, not {expected!r}"
+            if result.succeeded
+            else result.outcome
         )
-        return False, f"{heard.where} answered {said}: another server, or an older configuration"
+        return False, f"{result.target} answered {response}: another server, or an older configuration"
 
     @property
-    def counts(self) -> bool:
+    def has_counters(self) -> bool:
         """Whether it is asked what it has counted."""
-        return self.spec.counters is not None and self.rendered.says["counters"] != "off"
+        return self.spec.counters is not None and self.rendered.expected["counters"] != "off"
 
-    def counters(self, asker: Host) -> dict[str, float]:
+    def counters(self, client_host: Host) -> dict[str, float]:
         """Return what the service has counted since its start, by name; empty when it does not count.
 
         Asking counts, too. A user's own file may leave the counters out; else ServiceError when they are not found.
         """
-        wanted = self.spec.counters
-        if wanted is None or not self.counts:
+        probe = self.spec.counters
+        if probe is None or not self.has_counters:
             return {}
-        heard = hear(wanted, "counters", self.rendered, self.host, asker)
-        found = {name: re.findall(pattern, heard.text, re.MULTILINE) for name, pattern in wanted.patterns.items()}
-        counts = {name: sum(map(float, texts)) for name, texts in found.items() if texts}
-        if not counts and self.rendered.tells:
-            raise ServiceError(self.host.alias, f"{heard.where}: no counters of {self.spec.name}: {heard.seen}")
+        result = run_probe(probe, "counters", self.rendered, self.host, client_host)
+        matches = {name: re.findall(pattern, result.text, re.MULTILINE) for name, pattern in probe.patterns.items()}
+        counts = {name: sum(map(float, texts)) for name, texts in matches.items() if texts}
+        if not counts and self.rendered.contains_config_id:
+            raise ServiceError(self.host.alias, f"{result.target}: no counters of {self.spec.name}: {result.outcome}")
         return counts
 
     def pids(self) -> list[int]:
@@ -244,47 +244,47 @@ class Instance:
         if self._leader is None:
             return []
         argv = (str(self._leader), self.spec.process_name)
-        done = self.host.script(PIDS, argv, timeout_s=CONTROL_S)
+        done = self.host.script(PIDS_SCRIPT, argv, timeout_s=CONTROL_TIMEOUT_S)
         return sorted(int(word) for word in done.stdout.split())
 
-    def effective(self) -> bytes:
+    def effective_config(self) -> bytes:
         """Return the service's own dump of its configuration, as of `check`."""
-        return self._dump
+        return self._effective_config
 
     def log(self) -> bytes:
         """Return the last bytes that the service wrote to stderr; empty when there is nothing."""
-        return self._end_of(self.log_file)
+        return self._tail(self.log_file)
 
     @property
     def log_file(self) -> str:
         """The file on its host that it logs to."""
-        return self._stream("stderr")
+        return self._stream_file("stderr")
 
-    def _stream(self, name: str) -> str:
+    def _stream_file(self, name: str) -> str:
         return f"{self.host.workdir}/jobs/{self.name}/{name}.1"
 
-    def _end_of(self, path: str) -> bytes:
-        return self.host.run(["tail", "-c", str(LOG_BYTES), path], timeout_s=CONTROL_S).stdout
+    def _tail(self, path: str) -> bytes:
+        return self.host.run(["tail", "-c", str(LOG_TAIL_BYTES), path], timeout_s=CONTROL_TIMEOUT_S).stdout
 
-    def _last_words(self) -> str:
+    def _log_end(self) -> str:
         """Return the end of its log; some write it to stdout."""
-        said = self.log().strip() or self._end_of(self._stream("stdout")).strip()
-        return said.decode(errors="replace")[-800:] or "it said nothing"
+        output = self.log().strip() or self._tail(self._stream_file("stdout")).strip()
+        return output.decode(errors="replace")[-800:] or "it said nothing"
 
     def stop(self) -> None:
         """End the processes and remove the instance's folder; calling it again, or before `start`, is fine."""
-        if not self._touched:
+        if not self._files_written:
             return
         try:
             self.host.stop(self.name, grace_s=self.spec.stop_grace_s)
         finally:
-            self.host.remove(self.rendered.place.dir)
-        self._leader, self._touched = None, False
+            self.host.remove(self.rendered.context.dir)
+        self._leader, self._files_written = None, False
 
 
-def _words(done: Completed) -> str:
+def _output_text(done: CommandResult) -> str:
     return (done.stderr + done.stdout).decode(errors="replace").strip()[-800:] or "it said nothing"
 
 
-def _install(spec: ServiceSpec, program: str | None = None) -> str:
+def _install_hint(spec: ServiceSpec, program: str | None = None) -> str:
     return f"apt-get install {spec.package if program in (None, spec.binary) else program}"

@@ -8,10 +8,10 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, Field, model_validator
 
 from loadbook.design.study import Ident
-from loadbook.services.values import Model
+from loadbook.services.values import ServiceModel
 
 
-def _one_group(pattern: str) -> str:
+def _check_one_group(pattern: str) -> str:
     try:
         groups = re.compile(pattern).groups
     except re.error as error:
@@ -21,21 +21,21 @@ def _one_group(pattern: str) -> str:
     return pattern
 
 
-Q = TypeVar("Q", bound="Question")
+ProbeT = TypeVar("ProbeT", bound="Probe")
 Argv = Annotated[tuple[str, ...], Field(min_length=1)]
 UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=200)]
-Pattern = Annotated[str, AfterValidator(_one_group)]
+Pattern = Annotated[str, AfterValidator(_check_one_group)]
 
 
-SIDE_STEP = 10_000
+SIDE_PORT_OFFSET = 10_000
 
 
-def beside(port: int) -> int:
+def side_port(port: int) -> int:
     """Return the side port of a service whose port for the load is `port`."""
-    return port + SIDE_STEP if port + SIDE_STEP < 1 << 16 else port - SIDE_STEP
+    return port + SIDE_PORT_OFFSET if port + SIDE_PORT_OFFSET < 1 << 16 else port - SIDE_PORT_OFFSET
 
 
-class Question(Model):
+class Probe(ServiceModel):
     """How the running service is asked: a `path` over HTTP, or a command (`argv`, templates) on its own host.
 
     With `side`, the path is asked on the service's `side_port`, over plain HTTP from its own host: for what must not
@@ -47,7 +47,7 @@ class Question(Model):
     side: bool = False
 
     @model_validator(mode="after")
-    def _one_way(self) -> Question:
+    def _single_target(self) -> Probe:
         if self.path and self.argv:
             raise ValueError("either path or argv")
         if self.side and not self.path:
@@ -55,7 +55,7 @@ class Question(Model):
         return self
 
 
-class Ready(Question):
+class ReadyProbe(Probe):
     """When the service is ready to serve, within `timeout_s` seconds of its start.
 
     It answers `path` with `status` (default "/"), the command ends with exit code 0 and prints `says` (a template)
@@ -68,17 +68,17 @@ class Ready(Question):
     timeout_s: Annotated[float, Field(gt=0, le=120)] = 10.0
 
 
-class Prove(Question):
+class ConfigProbe(Probe):
     """How the live process tells its configuration: its whole answer over HTTP is `says`, a command's holds it."""
 
     says: str = "{{ config_id }}"
 
     @model_validator(mode="after")
-    def _some_way(self) -> Prove:
-        return _asked(self)
+    def _has_target(self) -> ConfigProbe:
+        return _require_target(self)
 
 
-class Counters(Question):
+class CounterProbe(Probe):
     """Counts since the service's start, by name: the sum of what the one group of a pattern finds in the answer.
 
     `requests`: requests that it answered; `connections`: connections that it accepted; `upstream_connections`:
@@ -89,11 +89,11 @@ class Counters(Question):
     patterns: dict[Ident, Pattern]
 
     @model_validator(mode="after")
-    def _some_way(self) -> Counters:
-        return _asked(self)
+    def _has_target(self) -> CounterProbe:
+        return _require_target(self)
 
 
-def _asked(question: Q) -> Q:
+def _require_target(question: ProbeT) -> ProbeT:
     if not (question.path or question.argv):
         raise ValueError("needs path or argv")
     return question

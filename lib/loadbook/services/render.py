@@ -15,13 +15,13 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from loadbook.core.errors import SpecProblem, StudyError
-from loadbook.design.study import Level
+from loadbook.design.study import FactorLevel
 from loadbook.hosts.host import Host
-from loadbook.services.questions import beside
-from loadbook.services.recipe import BUILT, folder_name
+from loadbook.services.questions import side_port
+from loadbook.services.recipe import BUILT_FOLDER, program_folder_name
 from loadbook.services.spec import Commands, ServiceSpec
 
-_ALONE: Mapping[str, Any] = {
+_DEFAULT_VALUES: Mapping[str, Any] = {
     "backends": (),
     "behind": {},
     "also_at": (),
@@ -32,7 +32,7 @@ _ALONE: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Place:
+class InstanceContext:
     """Where an instance lives: folder (absolute, on the host), address and TCP port.
 
     `extra` is what only the run knows, seen by templates under its own names: `backends` (each with node, address,
@@ -47,27 +47,27 @@ class Place:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def on(cls, host: Host, name: str, port: int, extra: Mapping[str, Any] | None = None) -> Place:
+    def for_instance(cls, host: Host, name: str, port: int, extra: Mapping[str, Any] | None = None) -> InstanceContext:
         """Return the place of the instance `name` on a host: a folder of its own below the host's workdir."""
-        known = {"built": f"{host.workdir}/{BUILT}", **(extra or {})}
-        return cls(f"{host.workdir}/services/{name}", host.address, port, known)
+        values = {"built": f"{host.workdir}/{BUILT_FOLDER}", **(extra or {})}
+        return cls(f"{host.workdir}/services/{name}", host.address, port, values)
 
     @property
     def side_port(self) -> int:
         """TCP port for what must not meet the load: state, counters, proof."""
-        return beside(self.port)
+        return side_port(self.port)
 
-    def known(self) -> dict[str, Any]:
+    def template_values(self) -> dict[str, Any]:
         """Return what templates see of the place."""
-        own = {"dir": self.dir, "address": self.address, "port": self.port, "side_port": self.side_port}
-        return {**_ALONE, **self.extra, **own}
+        location = {"dir": self.dir, "address": self.address, "port": self.port, "side_port": self.side_port}
+        return {**_DEFAULT_VALUES, **self.extra, **location}
 
-    def blank(self) -> Place:
+    def blanked(self) -> InstanceContext:
         """Return a place that is alike for every host: as many backends, all else without meaning."""
-        behind = {role: _blank_backends(them) for role, them in self.extra.get("behind", {}).items()}
+        behind = {role: _blank_backends(backends_of_role) for role, backends_of_role in self.extra.get("behind", {}).items()}
         backends = _blank_backends(self.extra.get("backends", ()))
-        return Place(
-            "/place", "address.invalid", 65535, {**self.extra, **_ALONE, "behind": behind, "backends": backends}
+        return InstanceContext(
+            "/place", "address.invalid", 65535, {**self.extra, **_DEFAULT_VALUES, "behind": behind, "backends": backends}
         )
 
 
@@ -77,29 +77,29 @@ def _blank_backends(backends: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
 
 
 @dataclass(frozen=True)
-class Rendered:
+class RenderedService:
     """A configuration ready to be put on a host.
 
     `config_sha256` tells configurations apart and is the same wherever and whenever one is used: folder, addresses,
     ports, names of hosts and the id are blanked for it. `config_id` is its start and a token of this rendering: a
-    process that answers with it has read these very files. `tells` is False for a user's own file that does not hold
+    process that answers with it has read these very files. `contains_config_id` is False for a user's own file that does not hold
     the id. `commands` has, beside the service's own, what is asked of it by a command (ready, prove, counters);
-    `says` what the answers must hold, `scheme` what its port speaks.
+    `expected` what the answers must hold, `scheme` what its port speaks.
     """
 
-    place: Place
+    context: InstanceContext
     files: dict[str, bytes]
     commands: dict[str, tuple[str, ...]]
     config_sha256: str
     config_id: str
     scheme: str = "http"
-    says: Mapping[str, str] = field(default_factory=dict)
-    tells: bool = True
+    expected: Mapping[str, str] = field(default_factory=dict)
+    contains_config_id: bool = True
 
 
 def render(
-    spec: ServiceSpec, values: Mapping[str, Level], place: Place, token: str | None = None, *, main: bytes | None = None
-) -> Rendered:
+    spec: ServiceSpec, values: Mapping[str, FactorLevel], context: InstanceContext, token: str | None = None, *, main: bytes | None = None
+) -> RenderedService:
     """Render a service's files and commands.
 
     Parameters
@@ -112,83 +112,83 @@ def render(
     ------
     StudyError : a value that its variable does not allow (``vars.<name>``), or a template that cannot be rendered.
     """
-    known = {**spec.values(values), "binary": spec.binary, "tree": spec.tree}
-    program = folder_name(spec) if spec.build else ""
+    values_seen = {**spec.values(values), "binary": spec.binary, "tree": spec.tree}
+    program = program_folder_name(spec) if spec.build else ""
     templates = _templates(spec, main)
-    blank_files, blank_commands = _rendered(
-        spec, templates, {**known, **_seen(place.blank(), program), "config_id": "0"}
+    blank_files, blank_commands = _render_all(
+        spec, templates, {**values_seen, **_context_values(context.blanked(), program), "config_id": "0"}
     )
     own = {name: argv for name, argv in blank_commands.items() if name in Commands.model_fields}
     canonical = json.dumps([sorted((n, b.decode()) for n, b in blank_files.items()), own], sort_keys=True)
     sha256 = hashlib.sha256(canonical.encode()).hexdigest()
     config_id = f"{sha256[:16]}-{token or secrets.token_hex(6)}"
-    known |= {**_seen(place, program), "config_id": config_id}
-    files, commands = _rendered(spec, templates, known)
-    scheme, says = _worded(spec, known)
-    tells = main is None or config_id.encode() in files[spec.main or ""]
-    return Rendered(place, files, commands, sha256, config_id, scheme, says, tells)
+    values_seen |= {**_context_values(context, program), "config_id": config_id}
+    files, commands = _render_all(spec, templates, values_seen)
+    scheme, says = _render_expectations(spec, values_seen)
+    contains_config_id = main is None or config_id.encode() in files[spec.main or ""]
+    return RenderedService(context, files, commands, sha256, config_id, scheme, says, contains_config_id)
 
 
-def _seen(place: Place, program: str) -> dict[str, Any]:
+def _context_values(place: InstanceContext, program: str) -> dict[str, Any]:
     """Return what templates see of the place, with the folder of a built program, whose name tells it from others."""
-    known = place.known()
-    return known | {"built": f"{known['built']}/{program}"}
+    values = place.template_values()
+    return values | {"built": f"{values['built']}/{program}"}
 
 
 def _templates(spec: ServiceSpec, main: bytes | None) -> dict[str, jinja2.Template]:
     """Return the template of every file, a user's own text in the place of the main one."""
-    where, environment = "", _environment(spec.folder)
+    key, environment = "", _environment(spec.folder)
     try:
         templates = {}
-        for where, template in spec.files.items():
-            templates[where] = environment.get_template(template)
+        for key, template in spec.files.items():
+            templates[key] = environment.get_template(template)
         if main is not None:
-            where = "config"
+            key = "config"
             if spec.main is None:
                 raise ValueError(f"service {spec.name} has no main file that another can take the place of")
             templates[spec.main] = environment.from_string(main.decode())
     except (jinja2.TemplateError, ValueError) as error:
-        raise _problem(spec, where, error) from error
+        raise _template_error(spec, key, error) from error
     return templates
 
 
-def _rendered(
-    spec: ServiceSpec, templates: Mapping[str, jinja2.Template], known: Mapping[str, Any]
+def _render_all(
+    spec: ServiceSpec, templates: Mapping[str, jinja2.Template], values: Mapping[str, Any]
 ) -> tuple[dict[str, bytes], dict[str, tuple[str, ...]]]:
-    given = spec.commands.model_dump(exclude_none=True)
-    asked = {"ready": spec.ready, "prove": spec.prove, "counters": spec.counters}
-    given |= {name: question.argv for name, question in asked.items() if question is not None and question.argv}
+    argvs = spec.commands.model_dump(exclude_none=True)
+    probes = {"ready": spec.ready, "prove": spec.prove, "counters": spec.counters}
+    argvs |= {name: question.argv for name, question in probes.items() if question is not None and question.argv}
     files, commands = {}, {}
-    where = ""
+    key = ""
     try:
-        for where, template in templates.items():
-            files[where] = template.render(known).encode()
-        for where, argv in given.items():
-            commands[where] = tuple(_text(spec, item, known) for item in argv)
-    except _UNUSABLE as error:
-        raise _problem(spec, where, error) from error
+        for key, template in templates.items():
+            files[key] = template.render(values).encode()
+        for key, argv in argvs.items():
+            commands[key] = tuple(_render_text(spec, item, values) for item in argv)
+    except _TEMPLATE_ERRORS as error:
+        raise _template_error(spec, key, error) from error
     return files, {name: argv for name, argv in commands.items() if argv[0]}
 
 
-def _worded(spec: ServiceSpec, known: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+def _render_expectations(spec: ServiceSpec, values: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     """Return what the service's port speaks and what its answers must hold; of counters, whether it counts."""
-    asked = {"ready": spec.ready.says, "prove": spec.prove.says if spec.prove else None}
-    asked["counters"] = spec.counters.when if spec.counters else None
+    texts = {"ready": spec.ready.says, "prove": spec.prove.says if spec.prove else None}
+    texts["counters"] = spec.counters.when if spec.counters else None
     try:
-        says = {name: _text(spec, text, known) for name, text in asked.items() if text is not None}
-        return _text(spec, spec.scheme, known), says
-    except _UNUSABLE as error:
-        raise _problem(spec, "scheme, says", error) from error
+        expected = {name: _render_text(spec, text, values) for name, text in texts.items() if text is not None}
+        return _render_text(spec, spec.scheme, values), expected
+    except _TEMPLATE_ERRORS as error:
+        raise _template_error(spec, "scheme, says", error) from error
 
 
-def _text(spec: ServiceSpec, template: str, known: Mapping[str, Any]) -> str:
-    return _environment(spec.folder).from_string(template).render(known)
+def _render_text(spec: ServiceSpec, template: str, values: Mapping[str, Any]) -> str:
+    return _environment(spec.folder).from_string(template).render(values)
 
 
-def _problem(spec: ServiceSpec, where: str, error: Exception) -> StudyError:
+def _template_error(spec: ServiceSpec, key: str, error: Exception) -> StudyError:
     line = f" (line {error.lineno})" if isinstance(error, jinja2.TemplateSyntaxError) else ""
-    said = str(error) if isinstance(error, _RefusedError) else f"{type(error).__name__}: {error}{line}"
-    return StudyError(f"service {spec.name}", [SpecProblem(where, said)])
+    message = str(error) if isinstance(error, _RefusedError) else f"{type(error).__name__}: {error}{line}"
+    return StudyError(f"service {spec.name}", [SpecProblem(key, message)])
 
 
 @cache
@@ -203,17 +203,17 @@ def _environment(folder: Path) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.globals["refuse"] = _refuse
+    environment.globals["refuse"] = _raise_refused
     return environment
 
 
 # what templates raise; OverflowError: a range of more than the sandbox's 100,000
-_UNUSABLE = (jinja2.TemplateError, TypeError, ValueError, ArithmeticError)
+_TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, ArithmeticError)
 
 
 class _RefusedError(ValueError):
     """A template says that it cannot make a configuration of these values."""
 
 
-def _refuse(why: str) -> str:
-    raise _RefusedError(why)
+def _raise_refused(reason: str) -> str:
+    raise _RefusedError(reason)

@@ -10,14 +10,14 @@ from pydantic import Field, ValidationError, model_validator
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
 from loadbook.core.toml import read_toml
-from loadbook.design.problems import of_validation, shown, suggest
+from loadbook.design.problems import validation_problems, short_repr, suggestion
 from loadbook.design.role import SysctlName, SysctlValue
-from loadbook.design.study import Ident, Level, Name
-from loadbook.hosts.inventory import Permit
-from loadbook.services.questions import Argv, Counters, Prove, Ready, beside
-from loadbook.services.values import Model, Var
+from loadbook.design.study import Ident, FactorLevel, Name
+from loadbook.hosts.inventory import Permission
+from loadbook.services.questions import Argv, CounterProbe, ConfigProbe, ReadyProbe, side_port
+from loadbook.services.values import ServiceModel, Var
 
-RESERVED = frozenset(
+RESERVED_NAMES = frozenset(
     "address also_at backends behind binary built config_id cpus dir node port side_port tree".split()  # noqa: SIM905
 )
 
@@ -26,14 +26,14 @@ Signal = Literal["HUP", "USR1", "USR2", "QUIT", "TERM", "INT", "WINCH"]
 RelativePath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_.][A-Za-z0-9._-]*)*$")]
 
 
-class VersionProbe(Model):
+class VersionProbe(ServiceModel):
     """How to ask the binary for its version: `pattern`'s first group in stdout or stderr."""
 
     argv: Argv
     pattern: str
 
 
-class Build(Model):
+class Build(ServiceModel):
     """How a program that comes as sources is built (services.build); argv and env are templates that see `arch`."""
 
     sources: Annotated[tuple[RelativePath, ...], Field(min_length=1)]
@@ -48,7 +48,7 @@ class Build(Model):
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 300.0
 
 
-class Commands(Model):
+class Commands(ServiceModel):
     """Argument lists, each item a template; one whose first item is rendered empty is left out.
 
     `prepare` comes first, after the files are put; `start` stays in the foreground.
@@ -60,7 +60,7 @@ class Commands(Model):
     effective: Argv | None = None
 
 
-class System(Model):
+class SystemServer(ServiceModel):
     """The host's own server, in system mode: the tree of its configuration, and how it is checked, found and reloaded.
 
     Attributes
@@ -88,13 +88,13 @@ class System(Model):
     drain_s: Annotated[float, Field(ge=1, le=60)] = 10.0
 
     @model_validator(mode="after")
-    def _consistent(self) -> System:
+    def _consistent(self) -> SystemServer:
         if self.main not in self.files:
             raise ValueError(f"main: {self.main} is not one of the files")
         return self
 
 
-class ServiceSpec(Model):
+class ServiceSpec(ServiceModel):
     """One server software: what it needs, how it is configured, checked, started, asked and stopped.
 
     Attributes
@@ -119,14 +119,14 @@ class ServiceSpec(Model):
     commands: Commands
     main: RelativePath | None = Field(None, description="the file that a study's own `config` takes the place of")
     scheme: str = Field("http", description="what its port speaks; a template")
-    ready: Ready = Ready()
-    prove: Prove | None = None
-    counters: Counters | None = None
-    needs: tuple[Permit, ...] = ()
+    ready: ReadyProbe = ReadyProbe()
+    prove: ConfigProbe | None = None
+    counters: CounterProbe | None = None
+    needs: tuple[Permission, ...] = ()
     sysctls: dict[SysctlName, SysctlValue] = Field(default_factory=dict)
     direct_return: bool = False
     tables: tuple[str, ...] = ()
-    system: System | None = None
+    system: SystemServer | None = None
     folder: Path = Path()
     tree: str = ""
 
@@ -134,7 +134,7 @@ class ServiceSpec(Model):
     def _consistent(self) -> ServiceSpec:
         if self.version is None and self.build is None:
             raise ValueError("neither [version] nor [build]: where does the program come from?")
-        taken = RESERVED & set(self.vars)
+        taken = RESERVED_NAMES & set(self.vars)
         if taken:
             raise ValueError(f"vars may not be called {', '.join(sorted(taken))}")
         if self.tree:
@@ -150,51 +150,51 @@ class ServiceSpec(Model):
 
     def as_system(self) -> ServiceSpec:
         """Return it as the host's own server; UsageError for a service that has no such mode."""
-        own = self.system
-        if own is None:
+        system = self.system
+        if system is None:
             raise UsageError(
                 f"service {self.name} has no system mode",
                 'leave mode = "system" out, or write a [system] table for it (docs/services.md)',
             )
-        commands = Commands(start=own.start, check=own.check, effective=own.effective)
-        changed = {"files": own.files, "main": own.main, "commands": commands, "tree": own.tree}
+        commands = Commands(start=system.start, check=system.check, effective=system.effective)
+        changed = {"files": system.files, "main": system.main, "commands": commands, "tree": system.tree}
         return self.model_copy(update={**changed, "needs": (*self.needs, "system")})
 
     def ports(self, port: int) -> tuple[int, ...]:
         """Return the TCP ports that it listens on: the one for the load, and the side port where it is asked there."""
-        asked = (self.ready, self.prove, self.counters)
-        return (port, beside(port)) if any(question and question.side for question in asked) else (port,)
+        probes = (self.ready, self.prove, self.counters)
+        return (port, side_port(port)) if any(question and question.side for question in probes) else (port,)
 
     @property
     def process_name(self) -> str:
         """Return the name that the kernel shows for its processes (15 characters at most)."""
         return (self.process or self.binary.rsplit("/", 1)[-1])[:15]
 
-    def problems(self, path: str, given: Mapping[str, Level]) -> list[SpecProblem]:
-        """Return what is wrong with `given` values, each with its key path below `path`."""
-        found = []
-        for name, value in given.items():
+    def problems(self, path: str, values: Mapping[str, FactorLevel]) -> list[SpecProblem]:
+        """Return what is wrong with `values` values, each with its key path below `path`."""
+        problems = []
+        for name, value in values.items():
             message = self.problem(name, value)
             if message:
-                found.append(SpecProblem(f"{path}.{name}", message))
-        return found
+                problems.append(SpecProblem(f"{path}.{name}", message))
+        return problems
 
-    def problem(self, name: str, value: Level) -> str | None:
+    def problem(self, name: str, value: FactorLevel) -> str | None:
         """Return what is wrong with one variable's value, None when it is fine."""
         if name not in self.vars:
-            return f"service {self.name} has no variable {name!r}{suggest(name, self.vars)}"
+            return f"service {self.name} has no variable {name!r}{suggestion(name, self.vars)}"
         try:
             self.vars[name].accept(value)
         except ValueError as error:
-            return f"{error} (is {shown(value)})"
+            return f"{error} (is {short_repr(value)})"
         return None
 
-    def values(self, given: Mapping[str, Level]) -> dict[str, str | int | None]:
+    def values(self, assignments: Mapping[str, FactorLevel]) -> dict[str, str | int | None]:
         """Return every variable as templates see it, defaults filled in; StudyError for what is not allowed."""
-        problems = self.problems("vars", given)
+        problems = self.problems("vars", assignments)
         if problems:
             raise StudyError(f"service {self.name}", problems)
-        return {name: var.accept(given.get(name, var.default)) for name, var in self.vars.items()}
+        return {name: var.accept(assignments.get(name, var.default)) for name, var in self.vars.items()}
 
 
 def _service_files(folders: Sequence[Path]) -> dict[str, Path]:
@@ -217,7 +217,7 @@ def load_service(name: str, folders: Sequence[Path] = ()) -> ServiceSpec:
     """
     files = _service_files(folders)
     if name not in files:
-        raise UsageError(f"no service {shown(name)}{suggest(name, files)}")
+        raise UsageError(f"no service {short_repr(name)}{suggestion(name, files)}")
     return _read(files[name])
 
 
@@ -226,15 +226,15 @@ def _read(path: Path) -> ServiceSpec:
         raw = read_toml(path)
         spec = ServiceSpec.model_validate({**raw, "folder": path.parent})
     except ValidationError as error:
-        raise StudyError(str(path), of_validation(error, ServiceSpec)) from error
+        raise StudyError(str(path), validation_problems(error, ServiceSpec)) from error
     except OSError as error:
         raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
-    needed = dict.fromkeys(spec.files.values(), ("files", "template"))
-    needed |= dict.fromkeys(spec.system.files.values(), ("system.files", "template")) if spec.system else {}
-    needed |= dict.fromkeys(spec.build.sources, ("build.sources", "file")) if spec.build else {}
-    missing = {n: where for n, where in needed.items() if not (path.parent / n).is_file()}
+    references = dict.fromkeys(spec.files.values(), ("files", "template"))
+    references |= dict.fromkeys(spec.system.files.values(), ("system.files", "template")) if spec.system else {}
+    references |= dict.fromkeys(spec.build.sources, ("build.sources", "file")) if spec.build else {}
+    missing = {n: key for n, key in references.items() if not (path.parent / n).is_file()}
     if missing or spec.name != path.parent.name:
-        found = [SpecProblem(where, f"{kind} {name} is not there") for name, (where, kind) in missing.items()]
-        found += [SpecProblem("name", "must be the folder's name")] if spec.name != path.parent.name else []
-        raise StudyError(str(path), found)
+        problems = [SpecProblem(key, f"{kind} {name} is not there") for name, (key, kind) in missing.items()]
+        problems += [SpecProblem("name", "must be the folder's name")] if spec.name != path.parent.name else []
+        raise StudyError(str(path), problems)
     return spec

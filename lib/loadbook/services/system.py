@@ -11,14 +11,14 @@ import time
 from pathlib import PurePosixPath
 
 from loadbook.hosts import undo
-from loadbook.hosts.host import Answer, Host, Job
-from loadbook.services.asking import POLL_S, ServiceError
-from loadbook.services.instance import CONTROL_S, Instance, Proof
-from loadbook.services.spec import System
+from loadbook.hosts.host import HttpResponse, Host, Job
+from loadbook.services.asking import POLL_PAUSES_S, ServiceError
+from loadbook.services.instance import CONTROL_TIMEOUT_S, Instance, Proof
+from loadbook.services.spec import SystemServer
 
-STAGE_S = 60.0
-START_S = 90.0  # it may wait for another one that puts something back
-LIVE_S = 5.0
+STAGE_TIMEOUT_S = 60.0
+SYSTEM_START_TIMEOUT_S = 90.0  # it may wait for another one that puts something back
+LIVE_TIMEOUT_S = 5.0
 
 
 class SystemInstance(Instance):
@@ -29,146 +29,146 @@ class SystemInstance(Instance):
     `stop` puts back what was there. Whatever ends us, the host does the last by itself.
     """
 
-    _settled = ""
-    _begun = _live = False
+    _old_processes = ""
+    _started = _live = False
 
     @property
-    def system(self) -> System:
+    def system(self) -> SystemServer:
         """What service.toml says of the host's own server."""
         assert self.spec.system is not None
         return self.spec.system
 
     @property
-    def new(self) -> dict[str, bytes]:
+    def new_files(self) -> dict[str, bytes]:
         """The files that `check` puts on the host, by their whole path: the new ones, and the plan of system.sh."""
-        folder = PurePosixPath(self.rendered.place.dir)
+        folder = PurePosixPath(self.rendered.context.dir)
         files = {str(folder / "new" / name): data for name, data in self.rendered.files.items()}
         return {**files, str(folder / "plan"): self._plan().encode()}
 
     def _plan(self) -> str:
-        own, stage = self.system, f"{self.rendered.place.dir}/stage"
+        server, stage = self.system, f"{self.rendered.context.dir}/stage"
         commands = self.rendered.commands
         check = shlex.join(commands["check"])
         values = {
-            "tree": own.tree,
+            "tree": server.tree,
             "process": self.spec.process_name,
-            "pid_file": own.pid_file,
-            "unit": own.unit or "",
-            "reload": own.reload,
-            "stop": own.stop,
+            "pid_file": server.pid_file,
+            "unit": server.unit or "",
+            "reload": server.reload,
+            "stop": server.stop,
             "start": shlex.join(commands["start"]),
             "check": check,
-            "check_staged": check.replace(own.tree, stage),
-            "limit_s": str(round(own.drain_s)),
+            "check_staged": check.replace(server.tree, stage),
+            "limit_s": str(round(server.drain_s)),
         }
         return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
 
     @property
-    def stage_words(self) -> tuple[str, ...]:
+    def stage_args(self) -> tuple[str, ...]:
         """The arguments with which undo.sh checks a copy of the tree."""
-        return ("stage", self.rendered.place.dir)
+        return ("stage", self.rendered.context.dir)
 
     @property
-    def settle_words(self) -> tuple[str, ...]:
+    def settle_args(self) -> tuple[str, ...]:
         """The arguments with which undo.sh waits for the processes of before."""
-        return ("settle", self.rendered.place.dir, self.name)
+        return ("settle", self.rendered.context.dir, self.name)
 
     @property
-    def server_words(self) -> tuple[str, ...]:
+    def server_args(self) -> tuple[str, ...]:
         """The arguments with which undo.sh tells the server's processes."""
-        return ("server", self.rendered.place.dir)
+        return ("server", self.rendered.context.dir)
 
     def check(self) -> None:
         """Check a copy of the server's tree with the new files in it; ServiceError says what it refuses."""
-        self._touched = True
-        for path, data in self.new.items():
+        self._files_written = True
+        for path, data in self.new_files.items():
             self.host.put(path, data, 0o600)
-        done = self.host.script(undo.script(), self.stage_words, timeout_s=STAGE_S)
+        done = self.host.script(undo.rollback_script(), self.stage_args, timeout_s=STAGE_TIMEOUT_S)
         if done.rc:
-            words = (done.stderr + done.stdout).decode(errors="replace").strip()[-800:]
+            output = (done.stderr + done.stdout).decode(errors="replace").strip()[-800:]
             raise ServiceError(
                 self.host.alias,
-                f"{self.spec.name} refuses its configuration (exit code {done.rc}), nothing was replaced: {words}",
+                f"{self.spec.name} refuses its configuration (exit code {done.rc}), nothing was replaced: {output}",
             )
-        self._dump = b""
+        self._effective_config = b""
 
     @property
     def job(self) -> Job:
         """The job that replaces the files, and puts back what was there when it ends."""
-        return undo.job(self.name, ("system", self.rendered.place.dir), self.lease_s)
+        return undo.rollback_job(self.name, ("system", self.rendered.context.dir), self.lease_s)
 
     def start(self) -> int:
         """Replace the files and have the server read them; ServiceError when it does not, and all is put back."""
-        self._begun = True
+        self._started = True
         leader = self.host.start(self.job)
-        refused = undo.outcome(self.host, self.name, START_S)
+        refused = undo.wait_for_changes(self.host, self.name, SYSTEM_START_TIMEOUT_S)
         if refused is not None:
-            undo.end(self.host, self.name)
+            undo.end_job(self.host, self.name)
             raise ServiceError(self.host.alias, refused)
         self._leader = leader
-        self._dump = self._must("effective", "does not dump its configuration")
+        self._effective_config = self._run_required("effective", "does not dump its configuration")
         return leader
 
-    def ready(self, asker: Host) -> Answer:
+    def ready(self, client_host: Host) -> HttpResponse:
         """Wait until the live server tells this configuration, or its time is over: `prove` then says what it told.
 
         A file of the user's own that does not tell it: until any answer comes.
         """
-        if not self.rendered.tells or self.spec.prove is None:
-            return super().ready(asker)
-        deadline, pause = time.monotonic() + LIVE_S, POLL_S[0]
-        while not (live := self._asked(asker)[0]) and time.monotonic() < deadline:
+        if not self.rendered.contains_config_id or self.spec.prove is None:
+            return super().ready(client_host)
+        deadline, pause = time.monotonic() + LIVE_TIMEOUT_S, POLL_PAUSES_S[0]
+        while not (live := self._probe_config(client_host)[0]) and time.monotonic() < deadline:
             time.sleep(pause)
-            pause = min(pause * 2, POLL_S[1])
+            pause = min(pause * 2, POLL_PAUSES_S[1])
         self._live = live is True
-        return Answer(0, {}, b"")
+        return HttpResponse(0, {}, b"")
 
-    def prove(self, asker: Host) -> Proof:
+    def prove(self, client_host: Host) -> Proof:
         """Ask the live server which configuration it runs, and see that no process from before serves any more."""
-        live, evidence = self._asked(asker)
+        live, evidence = self._probe_config(client_host)
         if live is False and not self._live:
-            return Proof(False, f"{evidence}{self._said()}", self.pids())
-        settled = self._settle(asker)
-        (live, evidence), pids = self._asked(asker), self.pids()
+            return Proof(False, f"{evidence}{self._log_suffix()}", self.pids())
+        settled = self._wait_for_old_processes(client_host)
+        (live, evidence), pids = self._probe_config(client_host), self.pids()
         if settled == "gone" or not pids:
-            return Proof(False, f"{evidence}; it ended: {self._last_words()}", pids)
+            return Proof(False, f"{evidence}; it ended: {self._log_end()}", pids)
         if settled == "unchanged":
             return Proof(
-                False, f"{evidence}; its processes are those of before: it was not reloaded{self._said()}", pids
+                False, f"{evidence}; its processes are those of before: it was not reloaded{self._log_suffix()}", pids
             )
-        return Proof(live, f"{evidence}; {self._said_settled(settled)}", pids)
+        return Proof(live, f"{evidence}; {self._settled_text(settled)}", pids)
 
-    def _settle(self, asker: Host) -> str:
+    def _wait_for_old_processes(self, client_host: Host) -> str:
         """Return what became of the processes of before; asked once, later nothing of them is left."""
-        if not self._settled:
-            limit_s = undo.END_S + 2 * self.system.drain_s
-            done = self.host.script(undo.script(), self.settle_words, timeout_s=limit_s, check=True)
-            self._settled = done.stdout.decode(errors="replace").strip() or "gone"
-            self.ready(asker)
-        return self._settled
+        if not self._old_processes:
+            limit_s = undo.END_TIMEOUT_S + 2 * self.system.drain_s
+            done = self.host.script(undo.rollback_script(), self.settle_args, timeout_s=limit_s, check=True)
+            self._old_processes = done.stdout.decode(errors="replace").strip() or "gone"
+            self.ready(client_host)
+        return self._old_processes
 
-    def _said_settled(self, settled: str) -> str:
+    def _settled_text(self, settled: str) -> str:
         if settled.startswith("restarted"):
-            old = settled.partition(" ")[2]
-            return f"processes of before ({old}) still served {self.system.drain_s:g} s later: it was started anew"
+            pids = settled.partition(" ")[2]
+            return f"processes of before ({pids}) still served {self.system.drain_s:g} s later: it was started anew"
         return "no process of before is left"
 
-    def _said(self) -> str:
+    def _log_suffix(self) -> str:
         """Return the end of the server's log, as the end of a sentence."""
-        words = self.log().decode(errors="replace").strip()[-400:]
-        return f"; {self.system.log} ends with: {words}" if words else ""
+        log_end = self.log().decode(errors="replace").strip()[-400:]
+        return f"; {self.system.log} ends with: {log_end}" if log_end else ""
 
     def pids(self) -> list[int]:
         """Return the ids of the server's processes, the main one first."""
-        done = self.host.script(undo.script(), self.server_words, timeout_s=CONTROL_S)
+        done = self.host.script(undo.rollback_script(), self.server_args, timeout_s=CONTROL_TIMEOUT_S)
         return [int(word) for word in done.stdout.split()]
 
     @property
     def changes(self) -> dict[str, str]:
         """The files that are replaced, with the digest of what they hold meanwhile, and what was done to the server."""
         files = {f"{self.spec.tree}/{n}": f"sha256 {_sha256(data)}" for n, data in sorted(self.rendered.files.items())}
-        anew = self._settled.startswith("restarted") or self.system.reload == "restart"
-        return {**files, self.spec.name: "restarted" if anew else "reloaded"}
+        restarted = self._old_processes.startswith("restarted") or self.system.reload == "restart"
+        return {**files, self.spec.name: "restarted" if restarted else "reloaded"}
 
     def log(self) -> bytes:
         """Return the last bytes of the server's own log; empty when there is none that we may read."""
@@ -179,7 +179,7 @@ class SystemInstance(Instance):
         """The server's own log on its host."""
         return self.system.log or ""
 
-    def _last_words(self) -> str:
+    def _log_end(self) -> str:
         return self.log().decode(errors="replace").strip()[-800:] or "its log says nothing"
 
     def stop(self) -> None:
@@ -189,14 +189,14 @@ class SystemInstance(Instance):
         ------
         NotRestoredError : something could not be put back, or somebody else has edited it.
         """
-        if not self._touched:
+        if not self._files_written:
             return
         try:
-            if self._begun:
-                undo.end(self.host, self.name)
+            if self._started:
+                undo.end_job(self.host, self.name)
         finally:
-            self.host.remove(self.rendered.place.dir)
-        self._leader, self._touched, self._begun = None, False, False
+            self.host.remove(self.rendered.context.dir)
+        self._leader, self._files_written, self._started = None, False, False
 
 
 def _sha256(data: bytes) -> str:

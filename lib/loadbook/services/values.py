@@ -11,39 +11,39 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from loadbook.design.study import Level
+from loadbook.design.study import FactorLevel
 
 UNSET = "unset"
 _PATH = re.compile(r"/[A-Za-z0-9._+/-]*\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9 ._=:,/+@%*-]*\Z")
 
 
-class Model(BaseModel):
+class ServiceModel(BaseModel):
     """What stands in a service.toml: nothing unknown, nothing that changes later."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Var(Model):
+class _Var(ServiceModel):
     about: str
     unset: bool = Field(False, description='may be "unset": the template then leaves it out')
-    default: Level
+    default: FactorLevel
 
-    def accept(self, value: Level) -> str | int | None:
+    def accept(self, value: FactorLevel) -> str | int | None:
         """Return `value` as the template may see it (None for unset); ValueError says what is allowed."""
         if self.unset and value == UNSET:
             return None
-        return self._typed(value)
+        return self._validate(value)
 
     @property
     def allowed(self) -> str:
         """Which values it may have, for readers: `0 to 100, auto, unset`."""
-        return ", ".join([*self._words(), *([UNSET] if self.unset else [])])
+        return ", ".join([*self._allowed_values(), *([UNSET] if self.unset else [])])
 
-    def _typed(self, value: Level) -> str | int:
+    def _validate(self, value: FactorLevel) -> str | int:
         raise NotImplementedError
 
-    def _words(self) -> tuple[str, ...]:
+    def _allowed_values(self) -> tuple[str, ...]:
         raise NotImplementedError
 
 
@@ -52,13 +52,13 @@ class SwitchVar(_Var):
 
     type: Literal["switch"]
 
-    def _typed(self, value: Level) -> str:
-        word = {True: "on", False: "off"}[value] if isinstance(value, bool) else value
-        if word not in ("on", "off"):
+    def _validate(self, value: FactorLevel) -> str:
+        switch = {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+        if switch not in ("on", "off"):
             raise ValueError(f"must be on or off{self._or_unset()}")
-        return str(word)
+        return str(switch)
 
-    def _words(self) -> tuple[str, ...]:
+    def _allowed_values(self) -> tuple[str, ...]:
         return ("on", "off")
 
     def _or_unset(self) -> str:
@@ -73,16 +73,16 @@ class IntVar(_Var):
     max: int
     also: tuple[str, ...] = ()
 
-    def _typed(self, value: Level) -> str | int:
+    def _validate(self, value: FactorLevel) -> str | int:
         if isinstance(value, str) and value in self.also:
             return value
         if isinstance(value, bool) or not isinstance(value, int) or not self.min <= value <= self.max:
-            words = [*self.also, *([UNSET] if self.unset else [])]
-            also = f", or {' or '.join(words)}" if words else ""
-            raise ValueError(f"must be a whole number from {self.min} to {self.max}{also}")
+            literals = [*self.also, *([UNSET] if self.unset else [])]
+            alternatives = f", or {' or '.join(literals)}" if literals else ""
+            raise ValueError(f"must be a whole number from {self.min} to {self.max}{alternatives}")
         return value
 
-    def _words(self) -> tuple[str, ...]:
+    def _allowed_values(self) -> tuple[str, ...]:
         return (f"{self.min} to {self.max}", *self.also)
 
 
@@ -92,13 +92,13 @@ class EnumVar(_Var):
     type: Literal["enum"]
     values: Annotated[tuple[str, ...], Field(min_length=1)]
 
-    def _typed(self, value: Level) -> str:
+    def _validate(self, value: FactorLevel) -> str:
         if not isinstance(value, str) or value not in self.values:
-            known = [*self.values, *([UNSET] if self.unset else [])]
-            raise ValueError(f"must be one of {', '.join(known)}")
+            choices = [*self.values, *([UNSET] if self.unset else [])]
+            raise ValueError(f"must be one of {', '.join(choices)}")
         return value
 
-    def _words(self) -> tuple[str, ...]:
+    def _allowed_values(self) -> tuple[str, ...]:
         return self.values
 
 
@@ -107,12 +107,12 @@ class PathVar(_Var):
 
     type: Literal["path"]
 
-    def _typed(self, value: Level) -> str:
+    def _validate(self, value: FactorLevel) -> str:
         if not isinstance(value, str) or not _PATH.match(value) or ".." in value.split("/"):
             raise ValueError("must be an absolute path of letters, digits and . _ + - without '..'")
         return value
 
-    def _words(self) -> tuple[str, ...]:
+    def _allowed_values(self) -> tuple[str, ...]:
         return ("an absolute path",)
 
 
@@ -122,13 +122,13 @@ class TextVar(_Var):
     type: Literal["text"]
     pattern: str
 
-    def _typed(self, value: Level) -> str:
+    def _validate(self, value: FactorLevel) -> str:
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         if not isinstance(text, str) or not _PLAIN.match(text) or not re.fullmatch(self.pattern, text):
             raise ValueError(f"must match {self.pattern}{' or be unset' if self.unset else ''}")
         return text
 
-    def _words(self) -> tuple[str, ...]:
+    def _allowed_values(self) -> tuple[str, ...]:
         return (self.pattern,)
 
 

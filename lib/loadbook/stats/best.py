@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadbook.core.metrics import Direction
-from loadbook.design.stopping import Rule
+from loadbook.design.stopping import StoppingRuleName
 from loadbook.stats.compare import compare_pairs
-from loadbook.stats.family import Leader, adjusted_p, ranking, standing, tested_pairs
-from loadbook.stats.pairs import pair
+from loadbook.stats.family import BestArm, adjust_p, rank_arms, best_arm_given_ties, compare_paired_arms
+from loadbook.stats.pairs import pair_arms
 from loadbook.stats.result import Comparison
 
 if TYPE_CHECKING:
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 MIN_ARMS = 3
 
 
-class Best(NamedTuple):
+class BestComparisons(NamedTuple):
     """The arm observed best, every other arm compared with it, and what may be said of it."""
 
-    leader: str
+    observed_best: str
     comparisons: list[Comparison]
-    standing: Leader
+    best_arm: BestArm
 
 
-def against_best(
+def compare_with_best(
     values: pd.DataFrame,
     arms: Sequence[str],
     baseline: str,
@@ -44,39 +44,39 @@ def against_best(
     metric: str = "value",
     statistic: str = "value",
     level: float = 0.95,
-    rule: Rule = "fixed",
-) -> Best | None:
+    rule: StoppingRuleName = "fixed",
+) -> BestComparisons | None:
     """Compare every arm with the one observed best; None if fewer than three arms can be tested.
 
     Parameters
     ----------
     arms : every arm that may be compared, the baseline among them.
     """
-    known = ranking(values, arms, baseline, better)
-    if len(known) < MIN_ARMS:
+    ranked = rank_arms(values, arms, baseline, better)
+    if len(ranked) < MIN_ARMS:
         return None
-    leader, family, sign = known[0], len(known) - 1, 1 if better == "higher" else -1
-    others = [pair(values, name, leader) for name in arms if name in known and name != leader]
-    plain = [
-        compare_pairs(p, metric=metric, statistic=statistic, level=level, family=family, rule=rule) for p in others
+    observed_best, family_size, sign = ranked[0], len(ranked) - 1, 1 if better == "higher" else -1
+    others = [pair_arms(values, name, observed_best) for name in arms if name in ranked and name != observed_best]
+    unadjusted = [
+        compare_pairs(p, metric=metric, statistic=statistic, level=level, family_size=family_size, rule=rule) for p in others
     ]
-    largest = max(c.p if c.p is not None and sign * (c.effect or 0.0) < 0 else 1.0 for c in plain)
-    proven = largest if largest < 1 - level else None
-    found = [replace(c, p_adjusted=_excluded(values, c, known, rule) if proven is None else proven) for c in plain]
-    behind = [c.treatment for c in found if sign * (c.effect or 0.0) < 0 and _below(c.p_adjusted, 1 - level)]
-    tied = [name for name in known[1:] if name not in behind]
-    return Best(leader, found, standing(values, leader, tied, behind, better, level, rule))
+    largest_p = max(c.p if c.p is not None and sign * (c.effect or 0.0) < 0 else 1.0 for c in unadjusted)
+    p_of_best = largest_p if largest_p < 1 - level else None
+    comparisons = [replace(c, p_adjusted=_p_against_any(values, c, ranked, rule) if p_of_best is None else p_of_best) for c in unadjusted]
+    beaten = [c.treatment for c in comparisons if sign * (c.effect or 0.0) < 0 and _is_below(c.p_adjusted, 1 - level)]
+    tied = [name for name in ranked[1:] if name not in beaten]
+    return BestComparisons(observed_best, comparisons, best_arm_given_ties(values, observed_best, tied, beaten, better, level, rule))
 
 
-def _excluded(values: pd.DataFrame, found: Comparison, known: Sequence[str], rule: Rule) -> float | None:
+def _p_against_any(values: pd.DataFrame, comparison: Comparison, ranked: Sequence[str], rule: StoppingRuleName) -> float | None:
     """Return the leader's p among all arms that are compared with this one, never below the plain one."""
-    if found.p is None:
+    if comparison.p is None:
         return None
-    pairs = {name: pair(values, name, found.treatment) for name in known if name != found.treatment}
-    alone = {name: one.p for name, p in pairs.items() if (one := tested_pairs(p, rule))}
-    adjusted = adjusted_p([pairs[name] for name in alone], list(alone.values()), rule)
-    return max(found.p, dict(zip(alone, adjusted, strict=True))[found.baseline])
+    pairs = {name: pair_arms(values, name, comparison.treatment) for name in ranked if name != comparison.treatment}
+    plain_p = {name: result.p for name, p in pairs.items() if (result := compare_paired_arms(p, rule))}
+    adjusted = adjust_p([pairs[name] for name in plain_p], list(plain_p.values()), rule)
+    return max(comparison.p, dict(zip(plain_p, adjusted, strict=True))[comparison.baseline])
 
 
-def _below(p: float | None, limit: float) -> bool:
+def _is_below(p: float | None, limit: float) -> bool:
     return p is not None and p < limit

@@ -6,21 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from loadbook.core.errors import UsageError
-from loadbook.records.conditions import LOAD, Change, Recorded, contrast
+from loadbook.records.conditions import LOAD_KEYS, ConditionChange, HasRunRecord, treatment_contrast
 from loadbook.records.rundata import RunData
-from loadbook.stats.wording.sentences import added_after, margin_text
+from loadbook.stats.wording.sentences import added_blocks_text, margin_text
 
-MAX_SAID = 3
+MAX_LISTED = 3
 
 
-class Doubt(NamedTuple):
+class Caveat(NamedTuple):
     """Why a comparison of two runs may mislead although it can be made."""
 
     title: str
     text: str
 
 
-def refuse(older: Recorded, newer: Recorded, metric: str = "", baseline: str = "") -> None:
+def check_comparable(older: HasRunRecord, newer: HasRunRecord, metric: str = "", baseline: str = "") -> None:
     """Raise UsageError where the two runs hold no two answers to one question.
 
     Parameters
@@ -28,109 +28,109 @@ def refuse(older: Recorded, newer: Recorded, metric: str = "", baseline: str = "
     metric, baseline : asked for by the user; empty: what the studies declare, which must then agree.
     """
     if older.study.name != newer.study.name:
-        names = [f"run {_id(run)} is of study {run.study.name!r}" for run in (older, newer)]
+        names = [f"run {_run_id(run)} is of study {run.study.name!r}" for run in (older, newer)]
         raise UsageError(", ".join(names), "only runs of one study are compared")
-    if _origin(older) == _origin(newer):
-        raise _one_measurement(older, newer, f"those of run {_origin(older)}")
-    _declared(older, newer, "metric", metric)
-    _declared(older, newer, "baseline", baseline)
+    if _measured_run_id(older) == _measured_run_id(newer):
+        raise _same_measurements_error(older, newer, f"those of run {_measured_run_id(older)}")
+    _check_declared_alike(older, newer, "metric", metric)
+    _check_declared_alike(older, newer, "baseline", baseline)
     if not set(older.plan["treatments"]) & set(newer.plan["treatments"]):
         raise UsageError(
-            f"runs {_id(older)} and {_id(newer)} have no treatment in common",
-            f"{_few(older.plan['treatments'])} there, {_few(newer.plan['treatments'])} here",
+            f"runs {_run_id(older)} and {_run_id(newer)} have no treatment in common",
+            f"{_shortened_list(older.plan['treatments'])} there, {_shortened_list(newer.plan['treatments'])} here",
         )
 
 
-def _declared(older: Recorded, newer: Recorded, name: str, asked: str) -> None:
-    ours, theirs = (getattr(run.study, name) for run in (older, newer))
-    if not asked and ours != theirs:
+def _check_declared_alike(older: HasRunRecord, newer: HasRunRecord, name: str, requested: str) -> None:
+    older_value, newer_value = (getattr(run.study, name) for run in (older, newer))
+    if not requested and older_value != newer_value:
         raise UsageError(
-            f"the study's {name} was {ours} in run {_id(older)} and is {theirs} in run {_id(newer)}",
-            f"say which one is meant: -p {name}={theirs}",
+            f"the study's {name} was {older_value} in run {_run_id(older)} and is {newer_value} in run {_run_id(newer)}",
+            f"say which one is meant: -p {name}={newer_value}",
         )
 
 
-def _id(run: Recorded) -> str:
+def _run_id(run: HasRunRecord) -> str:
     return str(run.run_json["run"])
 
 
-def _origin(run: Recorded) -> str:
+def _measured_run_id(run: HasRunRecord) -> str:
     """Return the run whose measurements these are."""
-    return run.run_json.get("replay") or _id(run)
+    return run.run_json.get("replay") or _run_id(run)
 
 
-def _one_measurement(older: Recorded, newer: Recorded, which: str) -> UsageError:
+def _same_measurements_error(older: HasRunRecord, newer: HasRunRecord, evidence: str) -> UsageError:
     hint = "a replay or a copy measures nothing anew; compare with a run of another time"
-    return UsageError(f"runs {_id(older)} and {_id(newer)} hold the very measurements of one run: {which}", hint)
+    return UsageError(f"runs {_run_id(older)} and {_run_id(newer)} hold the very measurements of one run: {evidence}", hint)
 
 
-def refuse_copies(older: RunData, newer: RunData) -> None:
+def check_not_copies(older: RunData, newer: RunData) -> None:
     """Raise UsageError where every measured value of two runs is equal: one is a copy, whatever it is called."""
     columns = ["trial", "metric", "statistic", "value"]
     values = [run.measurements.loc[run.measurements["driver"] == "*", columns] for run in (older, newer)]
     ordered = [frame.sort_values(columns, ignore_index=True) for frame in values]
     if len(ordered[0]) and ordered[0].equals(ordered[1]):
-        raise _one_measurement(older, newer, f"all {len(ordered[0]):,} values are equal")
+        raise _same_measurements_error(older, newer, f"all {len(ordered[0]):,} values are equal")
 
 
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_SAID]) + (", ..." if len(names) > MAX_SAID else "")
+def _shortened_list(names: Sequence[str]) -> str:
+    return ", ".join(names[:MAX_LISTED]) + (", ..." if len(names) > MAX_LISTED else "")
 
 
-def unlike(older: Recorded, newer: Recorded, baseline: str = "") -> dict[str, str]:
+def changed_treatments(older: HasRunRecord, newer: HasRunRecord, baseline: str = "") -> dict[str, str]:
     """Return treatment -> why it is not one thing in both runs: other things set it apart from its baseline."""
-    found = {}
+    reason_by_treatment = {}
     for name in newer.plan["treatments"]:
         if name in older.plan["treatments"]:
-            ours, theirs = (_apart(run, name, baseline) for run in (older, newer))
-            if ours != theirs:
-                found[name] = f"it is another treatment: {_told(ours, theirs)}"
-    return found
+            older_settings, newer_settings = (_settings_against_baseline(run, name, baseline) for run in (older, newer))
+            if older_settings != newer_settings:
+                reason_by_treatment[name] = f"it is another treatment: {_describe_difference(older_settings, newer_settings)}"
+    return reason_by_treatment
 
 
-def _apart(run: Recorded, name: str, baseline: str) -> dict[str, tuple[Any, Any]]:
-    return contrast(run.study, name, baseline or run.study.baseline_of(name))
+def _settings_against_baseline(run: HasRunRecord, name: str, baseline: str) -> dict[str, tuple[Any, Any]]:
+    return treatment_contrast(run.study, name, baseline or run.study.baseline_of(name))
 
 
-def _told(ours: Mapping[str, tuple[Any, Any]], theirs: Mapping[str, tuple[Any, Any]]) -> str:
+def _describe_difference(older_settings: Mapping[str, tuple[Any, Any]], newer_settings: Mapping[str, tuple[Any, Any]]) -> str:
     """Return by what a treatment differs from its baseline in one run and not so in the other."""
-    names = [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name) != theirs.get(name)]
-    said = [f"{name} {_from_to(ours.get(name))} in the older run, {_from_to(theirs.get(name))} in the newer"
-            for name in names[:MAX_SAID]]  # fmt: skip
-    return "; ".join(said) + (f"; {len(names) - MAX_SAID} more" if len(names) > MAX_SAID else "")
+    names = [name for name in dict.fromkeys([*older_settings, *newer_settings]) if older_settings.get(name) != newer_settings.get(name)]
+    differences = [f"{name} {_change_text(older_settings.get(name))} in the older run, {_change_text(newer_settings.get(name))} in the newer"
+            for name in names[:MAX_LISTED]]  # fmt: skip
+    return "; ".join(differences) + (f"; {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
 
 
-def _from_to(values: tuple[Any, Any] | None) -> str:
+def _change_text(values: tuple[Any, Any] | None) -> str:
     return f"{values[0]} → {values[1]}" if values else "as the baseline"
 
 
-def doubts(older: Recorded, newer: Recorded, changes: Sequence[Change]) -> list[Doubt]:
+def comparison_caveats(older: HasRunRecord, newer: HasRunRecord, changes: Sequence[ConditionChange]) -> list[Caveat]:
     """Return what a reader must know before a change is believed; that two runs cannot tell why comes last."""
-    found = [*_of_run("The older run", older), *_of_run("The newer run", newer)]
+    caveats = [*_run_caveats("The older run", older), *_run_caveats("The newer run", newer)]
     margins = [run.study.margin for run in (older, newer)]
     if margins[0] != margins[1]:
-        told = f"the older run declared {margin_text(margins[0])}, the newer {margin_text(margins[1])}"
-        found.append(Doubt("Other margin", f"{told}; judged by the smaller"))
-    load = [change for change in changes if change.about == "study" and change.name.startswith(LOAD)]
-    if load:
-        names = _few([change.name for change in load])
-        found.append(Doubt("Other load or set-up", f"{names}: an effect may be another one there"))
-    return [*found, Doubt("Two runs tell that, not why", ONLY_TWO)]
+        declared = f"the older run declared {margin_text(margins[0])}, the newer {margin_text(margins[1])}"
+        caveats.append(Caveat("Other margin", f"{declared}; judged by the smaller"))
+    load_changes = [change for change in changes if change.category == "study" and change.name.startswith(LOAD_KEYS)]
+    if load_changes:
+        names = _shortened_list([change.name for change in load_changes])
+        caveats.append(Caveat("Other load or set-up", f"{names}: an effect may be another one there"))
+    return [*caveats, Caveat("Two runs tell that, not why", CAUSE_UNKNOWN)]
 
 
-ONLY_TWO = (
+CAUSE_UNKNOWN = (
     "an interval knows how blocks scatter within each run, not how effects scatter from run to run; whatever changed "
     "between the runs, recorded or not, moved with them. Going back and measuring once more would tell"
 )
 
 
-def _of_run(which: str, run: Recorded) -> Iterator[Doubt]:
-    told = run.run_json
-    if told.get("replay"):
-        yield Doubt(f"{which} is a replay", f"of run {told['replay']}: nothing was measured anew")
-    if told.get("imported"):
-        yield Doubt(f"{which} was imported", "loadbook measured nothing, and what nobody recorded cannot have changed")
-    elif told.get("ended") is None:
-        yield Doubt(f"{which} did not end", "its last blocks are missing, and its hosts were not looked at again")
+def _run_caveats(subject: str, run: HasRunRecord) -> Iterator[Caveat]:
+    run_json = run.run_json
+    if run_json.get("replay"):
+        yield Caveat(f"{subject} is a replay", f"of run {run_json['replay']}: nothing was measured anew")
+    if run_json.get("imported"):
+        yield Caveat(f"{subject} was imported", "loadbook measured nothing, and what nobody recorded cannot have changed")
+    elif run_json.get("ended") is None:
+        yield Caveat(f"{subject} did not end", "its last blocks are missing, and its hosts were not looked at again")
     if run.plan.get("added"):
-        yield Doubt(f"{which} is exploratory", f"{added_after(run.plan['added'])}, which favours differences")
+        yield Caveat(f"{subject} is exploratory", f"{added_blocks_text(run.plan['added'])}, which favours differences")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loadbook.core.units import percent
-from loadbook.design.stopping import Rule
+from loadbook.core.units import format_percent
+from loadbook.design.stopping import StoppingRuleName
 from loadbook.stats.hygiene import unstable
-from loadbook.stats.methods import Tested, blocked_rank, paired_t, signed_rank, spread_differs
-from loadbook.stats.pairs import Pairs, pair, ratio, ratios
+from loadbook.stats.methods import PairedTestResult, blocked_rank, paired_t, signed_rank, variances_differ
+from loadbook.stats.pairs import PairedLogs, pair_arms, effect_from_log, effect_interval_from_logs
 from loadbook.stats.result import Comparison, Method
-from loadbook.stats.sequential import always_valid
-from loadbook.stats.swaps import TOLERANCE
+from loadbook.stats.sequential import always_valid_paired_t
+from loadbook.stats.swaps import LOG_TOLERANCE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 MIN_BLOCKS = 5
 MIN_RANK_BLOCKS = 8
 MIN_SIGNED_BLOCKS = 10
-MAX_INCOMPLETE = 0.20  # share of the blocks
+MAX_INCOMPLETE_SHARE = 0.20  # share of the blocks
 TESTS = {
     "blocked-rank": blocked_rank,
     "signed-rank": signed_rank,
     "paired-t": paired_t,
-    "always-valid-t": always_valid,
+    "always-valid-t": always_valid_paired_t,
 }
 
-UNEQUAL_SPREAD = "the arms scatter differently; compared within blocks only"
-IDENTICAL = "identical values; metric too coarse?"
-ONE_RATIO = "every block gives this very ratio; metric too coarse?"
+UNEQUAL_VARIANCES = "the arms scatter differently; compared within blocks only"
+IDENTICAL_VALUES = "identical values; metric too coarse?"
+CONSTANT_RATIO = "every block gives this very ratio; metric too coarse?"
 
 
 def compare(
@@ -43,7 +43,7 @@ def compare(
     metric: str = "value",
     statistic: str = "value",
     level: float = 0.95,
-    rule: Rule = "fixed",
+    rule: StoppingRuleName = "fixed",
 ) -> Comparison:
     """Compare a treatment with the baseline over the blocks in which both have a value.
 
@@ -56,46 +56,46 @@ def compare(
     level : of the two-sided interval; the second interval is that of two one-sided tests at the same level.
     rule : with "always-valid" the always-valid t at any number of blocks from 5 on.
     """
-    return compare_pairs(pair(values, treatment, baseline), metric=metric, statistic=statistic, level=level, rule=rule)
+    return compare_pairs(pair_arms(values, treatment, baseline), metric=metric, statistic=statistic, level=level, rule=rule)
 
 
 def compare_pairs(
-    pairs: Pairs,
+    pairs: PairedLogs,
     *,
     metric: str = "value",
     statistic: str = "value",
     level: float = 0.95,
-    family: int = 1,
-    rule: Rule = "fixed",
+    family_size: int = 1,
+    rule: StoppingRuleName = "fixed",
 ) -> Comparison:
-    """Compare two arms that were paired already; `family` comparisons share the error rate of `ci_family`."""
-    method = choose(pairs, rule)
+    """Compare two arms that were paired already; `family_size` comparisons share the error rate of `ci_family`."""
+    method = choose_method(pairs, rule)
     differences = pairs.other - pairs.base
     alpha = 1 - level
-    alphas = [alpha, 2 * alpha] + ([alpha / family] if family > 1 else [])
-    tested = TESTS[method](pairs.base, pairs.other, alphas) if method else _estimate_only(pairs)
-    ci95, ci90, *widened = [ratios(interval) for interval in tested.intervals] or [None, None]
+    alphas = [alpha, 2 * alpha] + ([alpha / family_size] if family_size > 1 else [])
+    result = TESTS[method](pairs.base, pairs.other, alphas) if method else _estimate_without_test(pairs)
+    ci95, ci90, *family_intervals = [effect_interval_from_logs(interval) for interval in result.intervals] or [None, None]
     return Comparison(
         treatment=pairs.treatment,
         baseline=pairs.baseline,
         metric=metric,
         statistic=statistic,
         blocks=len(pairs.blocks),
-        excluded=pairs.excluded,
+        excluded=pairs.incomplete,
         method=method,
-        effect=None if math.isnan(tested.estimate) else ratio(tested.estimate),
+        effect=None if math.isnan(result.estimate) else effect_from_log(result.estimate),
         ci95=ci95,
         ci90=ci90,
-        p=tested.p if method else None,
-        ci_family=widened[0] if widened else None,
-        flags=_flags(pairs, method),
+        p=result.p if method else None,
+        ci_family=family_intervals[0] if family_intervals else None,
+        flags=_comparison_flags(pairs, method),
         level=level,
-        family=family,
+        family_size=family_size,
         sd_log=float(differences.std(ddof=1)) if len(differences) > 1 else None,
     )
 
 
-def choose(pairs: Pairs, rule: Rule = "fixed") -> Method | None:
+def choose_method(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> Method | None:
     """Return the test for these pairs; None below 5 complete blocks."""
     blocks = len(pairs.blocks)
     if blocks < MIN_BLOCKS:
@@ -104,49 +104,49 @@ def choose(pairs: Pairs, rule: Rule = "fixed") -> Method | None:
         return "always-valid-t"
     if blocks < MIN_RANK_BLOCKS:
         return "paired-t"
-    if spread_differs(pairs.base, pairs.other):
+    if variances_differ(pairs.base, pairs.other):
         return "signed-rank" if blocks >= MIN_SIGNED_BLOCKS else "paired-t"
     return "blocked-rank"
 
 
-def claimable(pairs: Pairs) -> bool:
+def allows_verdict(pairs: PairedLogs) -> bool:
     """Tell whether a verdict is possible."""
-    return too_little(len(pairs.blocks), pairs.excluded) is None
+    return insufficient_blocks(len(pairs.blocks), pairs.incomplete) is None
 
 
-def too_little(complete: int, excluded: int) -> str | None:
+def insufficient_blocks(complete: int, incomplete: int) -> str | None:
     """Return why so few complete blocks, or so many that are not, allow no verdict; None where they do."""
     if complete < MIN_BLOCKS:
         return f"only {complete} complete block{'' if complete == 1 else 's'}, {MIN_BLOCKS} are needed"
-    if excluded > MAX_INCOMPLETE * (complete + excluded):
-        most = percent(MAX_INCOMPLETE, 0, signed=False)
-        return f"{excluded} of {complete + excluded} blocks are incomplete, more than {most}"
+    if incomplete > MAX_INCOMPLETE_SHARE * (complete + incomplete):
+        limit = format_percent(MAX_INCOMPLETE_SHARE, 0, signed=False)
+        return f"{incomplete} of {complete + incomplete} blocks are incomplete, more than {limit}"
     return None
 
 
-def _estimate_only(pairs: Pairs) -> Tested:
+def _estimate_without_test(pairs: PairedLogs) -> PairedTestResult:
     differences = np.subtract.outer(pairs.other, pairs.base)
-    return Tested(float(np.median(differences)) if differences.size else math.nan, math.nan, [])
+    return PairedTestResult(float(np.median(differences)) if differences.size else math.nan, math.nan, [])
 
 
-def _flags(pairs: Pairs, method: Method | None) -> tuple[str, ...]:
+def _comparison_flags(pairs: PairedLogs, method: Method | None) -> tuple[str, ...]:
     flags = []
     if pairs.unusable:
-        why = "does not count (not valid, or its value is missing or not above zero)"
-        flags.append(_left_out(pairs.unusable, why))
-    if pairs.excluded > pairs.unusable:
-        flags.append(_left_out(pairs.excluded - pairs.unusable, "is not there"))
+        reason = "does not count (not valid, or its value is missing or not above zero)"
+        flags.append(_left_out_flag(pairs.unusable, reason))
+    if pairs.incomplete > pairs.unusable:
+        flags.append(_left_out_flag(pairs.incomplete - pairs.unusable, "is not there"))
     if len(pairs.blocks) >= MIN_RANK_BLOCKS and method in ("signed-rank", "paired-t"):
-        flags.append(UNEQUAL_SPREAD)
+        flags.append(UNEQUAL_VARIANCES)
     if method and np.array_equal(pairs.base, pairs.other):
-        flags.append(IDENTICAL)
-    elif method and np.ptp(pairs.other - pairs.base) < TOLERANCE:
-        flags.append(ONE_RATIO)
+        flags.append(IDENTICAL_VALUES)
+    elif method and np.ptp(pairs.other - pairs.base) < LOG_TOLERANCE:
+        flags.append(CONSTANT_RATIO)
     if method:
-        flags += unstable.flags(pairs.blocks, pairs.base, pairs.other)
+        flags += unstable.stability_flags(pairs.blocks, pairs.base, pairs.other)
     return tuple(flags)
 
 
-def _left_out(blocks: int, why: str) -> str:
-    where, which = ("blocks", "those blocks are") if blocks > 1 else ("block", "that block is")
-    return f"in {blocks} {where} a trial of the treatment or of the baseline {why}; {which} left out"
+def _left_out_flag(blocks: int, reason: str) -> str:
+    noun, subject = ("blocks", "those blocks are") if blocks > 1 else ("block", "that block is")
+    return f"in {blocks} {noun} a trial of the treatment or of the baseline {reason}; {subject} left out"

@@ -13,30 +13,30 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadbook.core.metrics import Direction
-from loadbook.design.stopping import Rule
-from loadbook.stats.best import against_best
-from loadbook.stats.family import Leader, compare_contrasts
+from loadbook.design.stopping import StoppingRuleName
+from loadbook.stats.best import compare_with_best
+from loadbook.stats.family import BestArm, compare_contrasts
 from loadbook.stats.result import Comparison, Contrasts
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-NOBODY = Leader(None, (), False)
+NO_BEST_ARM = BestArm(None, (), False)
 
 
-class Contrasted(NamedTuple):
+class DeclaredComparisons(NamedTuple):
     """The arm that has no comparison, all comparisons, and what may be said of the best arm.
 
-    `leader` is None where that was not looked at; nothing may be said of the best rung of a ladder.
+    `best_arm` is None where that was not looked at; nothing may be said of the best rung of a ladder.
     """
 
     reference: str
     comparisons: list[Comparison]
-    leader: Leader | None = None
+    best_arm: BestArm | None = None
 
 
-def contrasted(
+def compare_declared(
     values: pd.DataFrame,
     baseline: str,
     others: Sequence[str],
@@ -46,9 +46,9 @@ def contrasted(
     metric: str = "value",
     statistic: str = "value",
     level: float = 0.95,
-    rule: Rule = "fixed",
+    rule: StoppingRuleName = "fixed",
     comparable: Callable[[Comparison], bool] = lambda comparison: comparison.p is not None,
-) -> Contrasted:
+) -> DeclaredComparisons:
     """Compare the treatments as the study declares it.
 
     Parameters
@@ -60,25 +60,25 @@ def contrasted(
     -------
     With "best", fewer than three arms that can be compared are compared with the baseline.
     """
-    compare = partial(compare_contrasts, values, metric=metric, statistic=statistic, level=level, rule=rule)
+    compare_family = partial(compare_contrasts, values, metric=metric, statistic=statistic, level=level, rule=rule)
     pairs = [(name, baseline) for name in others]
     if contrasts == "adjacent":
         pairs = list(zip(others, (baseline, *others), strict=False))
-    found = compare(pairs)
+    comparisons = compare_family(pairs)
     if contrasts != "best":
-        return Contrasted(baseline, found) if contrasts == "baseline" else Contrasted(baseline, _named(found), NOBODY)
-    arms = [baseline, *(c.treatment for c in found if comparable(c))]
-    best = against_best(
+        return DeclaredComparisons(baseline, comparisons) if contrasts == "baseline" else DeclaredComparisons(baseline, _with_reference_named(comparisons), NO_BEST_ARM)
+    arms = [baseline, *(c.treatment for c in comparisons if comparable(c))]
+    best = compare_with_best(
         values, arms, baseline, better=better, metric=metric, statistic=statistic, level=level, rule=rule
     )
     if best is None:
-        return Contrasted(baseline, found)
+        return DeclaredComparisons(baseline, comparisons)
     left_out = [name for name in others if name not in arms]
-    rest = compare([(name, best.leader) for name in left_out])
-    return Contrasted(best.leader, _named([*best.comparisons, *rest]), best.standing)
+    rest = compare_family([(name, best.observed_best) for name in left_out])
+    return DeclaredComparisons(best.observed_best, _with_reference_named([*best.comparisons, *rest]), best.best_arm)
 
 
-def _named(comparisons: list[Comparison]) -> list[Comparison]:
+def _with_reference_named(comparisons: list[Comparison]) -> list[Comparison]:
     """Let flags name what was compared with, which is not the baseline of the study."""
     return [
         replace(c, flags=tuple(flag.replace("of the baseline", f"of {c.baseline}") for flag in c.flags))

@@ -11,18 +11,18 @@ import numpy as np
 from loadbook.core.metrics import ERROR_CLASSES
 from loadbook.records.rundata import trial_values
 from loadbook.stats.result import ErrorSummary, Interval
-from loadbook.stats.swaps import EXACT_BLOCKS, share, swap_signs
+from loadbook.stats.swaps import MAX_EXACT_BLOCKS, p_from_hits, label_signs
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MIN_ERROR_TRIALS = 5
 ALPHA = 0.05
-TOLERANCE = 1e-9
-Kind = Literal["more", "fewer", "undecided", "none"]
+SUM_TOLERANCE = 1e-9
+ErrorVerdictKind = Literal["more", "fewer", "undecided", "none"]
 
 
-class Counts(NamedTuple):
+class ErrorCounts(NamedTuple):
     """Errors, requests and, where known, the block of each trial of one arm, and errors by class over all trials."""
 
     errors: np.ndarray
@@ -36,19 +36,19 @@ class Counts(NamedTuple):
         return len(self.errors)
 
     @property
-    def failing(self) -> int:
+    def trials_with_errors(self) -> int:
         """Trials with any error."""
         return int((self.errors > 0).sum())
 
 
-def count(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: str) -> Counts:
+def count_errors(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: str) -> ErrorCounts:
     """Count the errors of one treatment in all its trials that a tool reported on, also those that gates excluded.
 
     A trial whose tool gave no total of errors has the sum of its classes; one with neither is not counted.
     """
-    own = trials[trials["treatment"] == treatment].set_index("trial")
+    own_trials = trials[trials["treatment"] == treatment].set_index("trial")
     rows = measurements[
-        measurements["trial"].isin(own.index) & (measurements["driver"] == "*") & (measurements["statistic"] == "count")
+        measurements["trial"].isin(own_trials.index) & (measurements["driver"] == "*") & (measurements["statistic"] == "count")
     ]
     table = rows.pivot_table(index="trial", columns="metric", values="value", aggfunc="sum")
     classes = [c for c in ERROR_CLASSES if c in table]
@@ -56,85 +56,85 @@ def count(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: str) -> C
     errors = errors.fillna(table[classes].sum(axis=1, min_count=1)).dropna()
     requests = table["requests"].reindex(errors.index).fillna(0) if "requests" in table else errors * 0
     totals = {c: int(table[c].sum()) for c in classes if table[c].sum() > 0}
-    blocks = tuple(own["block"].reindex(errors.index)) if "block" in own else ()
-    return Counts(errors.to_numpy(float), requests.to_numpy(float), totals, blocks)
+    blocks = tuple(own_trials["block"].reindex(errors.index)) if "block" in own_trials else ()
+    return ErrorCounts(errors.to_numpy(float), requests.to_numpy(float), totals, blocks)
 
 
-def failing(trials: pd.DataFrame, measurements: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
+def errors_by_block(trials: pd.DataFrame, measurements: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
     """Return whether trials had errors (0 or 1), blocks down and arms across, complete blocks only.
 
     All trials that reported a total count, also those that a gate excluded from the rates.
     """
-    found = trial_values(trials, measurements, "errors", "count")
-    table = found.pivot(index="block", columns="treatment", values="value")
+    errors = trial_values(trials, measurements, "errors", "count")
+    table = errors.pivot(index="block", columns="treatment", values="value")
     return (table.reindex(columns=list(arms)).dropna() > 0).astype(int)
 
 
-def summarise(treatment: str, counts: Counts, baseline: Counts | None) -> ErrorSummary:
+def summarise_errors(treatment: str, counts: ErrorCounts, baseline: ErrorCounts | None) -> ErrorSummary:
     """Compare the errors of a treatment with the baseline's; `baseline` None says that this is the baseline."""
     p = rate = interval = None
-    kind: Kind | Literal["baseline"] = "baseline"
+    kind: ErrorVerdictKind | Literal["baseline"] = "baseline"
     if baseline is not None:
-        p = _fisher(counts, baseline)
+        p = _fisher_p(counts, baseline)
         rate, interval = rate_ratio(counts, baseline)
-        kind = _kind(counts, baseline, p, interval)
+        kind = _error_verdict_kind(counts, baseline, p, interval)
     return ErrorSummary(
         treatment=treatment,
         trials=counts.trials,
-        trials_with_errors=counts.failing,
+        trials_with_errors=counts.trials_with_errors,
         errors=int(counts.errors.sum()),
         requests=int(counts.requests.sum()),
         by_class=counts.by_class,
         p=p,
         kind=kind,
-        upper_share=zero_error_bound(counts.trials) if counts.trials and not counts.failing else None,
+        upper_share=zero_error_upper_bound(counts.trials) if counts.trials and not counts.trials_with_errors else None,
         rate_ratio=rate,
         rate_ci95=interval,
-        p_blocks=by_blocks(counts, baseline) if baseline is not None else None,
+        p_blocks=block_sign_flip_p(counts, baseline) if baseline is not None else None,
     )
 
 
-def zero_error_bound(trials: int) -> float:
+def zero_error_upper_bound(trials: int) -> float:
     """Return the share of trials that could have errors although none of so many did (one-sided 95 %)."""
     return float(1 - 0.05 ** (1 / trials))
 
 
-def _fisher(counts: Counts, baseline: Counts) -> float | None:
+def _fisher_p(counts: ErrorCounts, baseline: ErrorCounts) -> float | None:
     from scipy.stats import fisher_exact
 
     if not counts.trials or not baseline.trials:
         return None
-    table = [[c.failing, c.trials - c.failing] for c in (counts, baseline)]
+    table = [[c.trials_with_errors, c.trials - c.trials_with_errors] for c in (counts, baseline)]
     return float(fisher_exact(table).pvalue)
 
 
-def _kind(counts: Counts, baseline: Counts, p: float | None, rate: Interval | None) -> Kind:
+def _error_verdict_kind(counts: ErrorCounts, baseline: ErrorCounts, p: float | None, rate: Interval | None) -> ErrorVerdictKind:
     if p is not None and p < ALPHA:
-        return "more" if counts.failing / counts.trials > baseline.failing / baseline.trials else "fewer"
+        return "more" if counts.trials_with_errors / counts.trials > baseline.trials_with_errors / baseline.trials else "fewer"
     if rate is not None and not rate[0] <= 1 <= rate[1]:
         return "more" if rate[0] > 1 else "fewer"
-    return "undecided" if counts.failing else "none"
+    return "undecided" if counts.trials_with_errors else "none"
 
 
-def by_blocks(counts: Counts, baseline: Counts) -> float | None:
+def block_sign_flip_p(counts: ErrorCounts, baseline: ErrorCounts) -> float | None:
     """Return the p of flipping the signs of root counts' differences by block: a check of the other two tests.
 
     None where no block has both arms.
     """
-    own, base = (dict(zip(c.blocks, np.sqrt(c.errors), strict=False)) for c in (counts, baseline))
-    differences = np.array([own[block] - base[block] for block in own if block in base])
+    own_roots, base_roots = (dict(zip(c.blocks, np.sqrt(c.errors), strict=False)) for c in (counts, baseline))
+    differences = np.array([own_roots[block] - base_roots[block] for block in own_roots if block in base_roots])
     if not len(differences):
         return None
-    sums = np.abs(swap_signs(len(differences)) @ differences)
-    return float(share(sums >= abs(differences.sum()) - TOLERANCE, exact=len(differences) <= EXACT_BLOCKS))
+    sums = np.abs(label_signs(len(differences)) @ differences)
+    return float(p_from_hits(sums >= abs(differences.sum()) - SUM_TOLERANCE, exact=len(differences) <= MAX_EXACT_BLOCKS))
 
 
-def rate_ratio(counts: Counts, baseline: Counts) -> tuple[float | None, Interval | None]:
+def rate_ratio(counts: ErrorCounts, baseline: ErrorCounts) -> tuple[float | None, Interval | None]:
     """Return errors per attempt over the baseline's, with a quasi-Poisson 95 % interval (t, Pearson scale).
 
     None unless both arms have at least five trials with errors.
     """
-    if min(counts.failing, baseline.failing) < MIN_ERROR_TRIALS:
+    if min(counts.trials_with_errors, baseline.trials_with_errors) < MIN_ERROR_TRIALS:
         return None, None
     import statsmodels.api as sm
     from scipy.stats import t
@@ -148,6 +148,6 @@ def rate_ratio(counts: Counts, baseline: Counts) -> tuple[float | None, Interval
         warnings.simplefilter("ignore")  # of a perfect fit: its interval is then a point, as it should be
         model = sm.GLM(errors[used], design, family=sm.families.Poisson(), offset=np.log(attempts[used]))
         fit = model.fit(scale="X2")
-    half = float(t.ppf(1 - ALPHA / 2, fit.df_resid) * fit.bse[1])
+    half_width = float(t.ppf(1 - ALPHA / 2, fit.df_resid) * fit.bse[1])
     centre = float(fit.params[1])
-    return float(np.exp(centre)), (float(np.exp(centre - half)), float(np.exp(centre + half)))
+    return float(np.exp(centre)), (float(np.exp(centre - half_width)), float(np.exp(centre + half_width)))

@@ -13,63 +13,63 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from loadbook.core.units import NBSP, joined
+from loadbook.core.units import NBSP, join_words
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COUNTERS = ("served_requests", "accepted_connections")
-NOUNS = {"served_requests": "requests", "accepted_connections": "connections"}
-EVEN = 0.05  # farther from an equal part in any trial is called uneven
-NOTHING = 1e-3  # of all requests: a node that is only asked for its counter answers as little
+NODE_COUNTERS = ("served_requests", "accepted_connections")
+COUNTER_NOUNS = {"served_requests": "requests", "accepted_connections": "connections"}
+MAX_EVEN_DEVIATION = 0.05  # farther from an equal part in any trial is called uneven
+IDLE_SHARE = 1e-3  # of all requests: a node that is only asked for its counter answers as little
 
 
 @dataclass(frozen=True)
-class Spread:
+class NodeShares:
     """How one treatment's requests (or connections) were spread over its nodes.
 
     Attributes
     ----------
     shares : node -> median over trials of its share of all that the nodes answered (0 to 1).
     trials : how many trials have a count of every node.
-    apart : largest deviation from an equal part in any trial, as a share of that part; NaN without a trial.
-    silent : nodes that answered next to nothing in at least one trial.
+    max_deviation : largest deviation from an equal part in any trial, as a share of that part; NaN without a trial.
+    idle_nodes : nodes that answered next to nothing in at least one trial.
     """
 
     treatment: str
     shares: Mapping[str, float]
     trials: int
-    apart: float
-    silent: tuple[str, ...] = ()
+    max_deviation: float
+    idle_nodes: tuple[str, ...] = ()
 
     @property
-    def known(self) -> bool:
+    def is_counted(self) -> bool:
         """Tell whether any trial was counted on every node."""
         return self.trials > 0
 
     @property
-    def even(self) -> bool:
+    def is_even(self) -> bool:
         """Tell whether every trial of the treatment was spread evenly."""
-        return self.known and not self.silent and self.apart <= EVEN
+        return self.is_counted and not self.idle_nodes and self.max_deviation <= MAX_EVEN_DEVIATION
 
     @property
-    def word(self) -> str:
+    def text(self) -> str:
         """The verdict: even to within how much, or how uneven."""
-        if not self.known:
+        if not self.is_counted:
             return "not counted"
-        if self.silent:
-            return f"nothing reached {joined(self.silent)}"
-        up_to = f"{max(1, math.ceil(round(self.apart * 100, 6)))}{NBSP}%"
-        return f"even to within {up_to}" if self.even else f"uneven by up to {up_to}"
+        if self.idle_nodes:
+            return f"nothing reached {join_words(self.idle_nodes)}"
+        up_to = f"{max(1, math.ceil(round(self.max_deviation * 100, 6)))}{NBSP}%"
+        return f"even to within {up_to}" if self.is_even else f"uneven by up to {up_to}"
 
 
-def spread(
+def node_shares(
     traces: pd.DataFrame,
     trials: pd.DataFrame,
     role: str,
     nodes: Mapping[str, Sequence[str]],
     counter: str = "served_requests",
-) -> list[Spread]:
+) -> list[NodeShares]:
     """Return how each treatment's requests were spread, from the nodes' own counters.
 
     Parameters
@@ -78,53 +78,53 @@ def spread(
     trials : the run's trials; those that are valid count.
     role, nodes : of the nodes; and treatment -> its hosts, over which its requests should be spread.
     """
-    counts = rises(traces[traces["role"] == role], counter)
+    increases = counter_increases(traces[traces["role"] == role], counter)
     valid = trials[trials["valid"]]
     return [
-        _of_treatment(name, list(hosts), counts, list(valid.loc[valid["treatment"] == name, "trial"]))
+        _treatment_shares(name, list(hosts), increases, list(valid.loc[valid["treatment"] == name, "trial"]))
         for name, hosts in nodes.items()
     ]
 
 
-def rises(traces: pd.DataFrame, counter: str) -> dict[tuple[str, str], float]:
+def counter_increases(traces: pd.DataFrame, counter: str) -> dict[tuple[str, str], float]:
     """Return (trial, host) -> how much its counters rose from their first to their last reading."""
     own = traces[traces["metric"] == counter].sort_values("t_s", kind="stable")
-    read = own.groupby(["trial", "host", "item"], sort=False)["value"].agg(["first", "last", "size"])
-    twice = read[read["size"] > 1].reset_index()
-    risen: dict[tuple[str, str], float] = {}
-    for trial, host, rise in zip(twice["trial"], twice["host"], twice["last"] - twice["first"], strict=True):
-        risen[(trial, host)] = risen.get((trial, host), 0.0) + float(rise)
-    return risen
+    readings = own.groupby(["trial", "host", "item"], sort=False)["value"].agg(["first", "last", "size"])
+    repeated = readings[readings["size"] > 1].reset_index()
+    increases: dict[tuple[str, str], float] = {}
+    for trial, host, increase in zip(repeated["trial"], repeated["host"], repeated["last"] - repeated["first"], strict=True):
+        increases[(trial, host)] = increases.get((trial, host), 0.0) + float(increase)
+    return increases
 
 
-def _of_treatment(name: str, hosts: list[str], counts: Mapping[tuple[str, str], float], trials: list[str]) -> Spread:
-    whole = [t for t in trials if all((t, host) in counts for host in hosts)]
-    parts = [[counts[(t, host)] for host in hosts] for t in whole]
-    parts = [part for part in parts if sum(part) > 0]
-    if not parts or not hosts:
-        return Spread(name, {}, 0, math.nan)
-    shares = [[count / sum(part) for count in part] for part in parts]
-    apart = max(abs(share * len(hosts) - 1) for row in shares for share in row)
-    silent = tuple(host for k, host in enumerate(hosts) if any(row[k] < NOTHING for row in shares))
-    usual = {host: median(row[k] for row in shares) for k, host in enumerate(hosts)}
-    return Spread(name, usual, len(parts), apart, silent)
+def _treatment_shares(name: str, hosts: list[str], counts: Mapping[tuple[str, str], float], trials: list[str]) -> NodeShares:
+    complete_trials = [t for t in trials if all((t, host) in counts for host in hosts)]
+    counts_by_trial = [[counts[(t, host)] for host in hosts] for t in complete_trials]
+    counts_by_trial = [part for part in counts_by_trial if sum(part) > 0]
+    if not counts_by_trial or not hosts:
+        return NodeShares(name, {}, 0, math.nan)
+    shares = [[count / sum(part) for count in part] for part in counts_by_trial]
+    max_deviation = max(abs(share * len(hosts) - 1) for row in shares for share in row)
+    idle_nodes = tuple(host for k, host in enumerate(hosts) if any(row[k] < IDLE_SHARE for row in shares))
+    median_shares = {host: median(row[k] for row in shares) for k, host in enumerate(hosts)}
+    return NodeShares(name, median_shares, len(counts_by_trial), max_deviation, idle_nodes)
 
 
-def sentence(found: Sequence[Spread], labels: Mapping[str, str], counter: str = "served_requests") -> str:
+def evenness_sentence(shares: Sequence[NodeShares], labels: Mapping[str, str], counter: str = "served_requests") -> str:
     """Return whether the nodes of every treatment had equal parts, in one sentence."""
-    many, noun = [s for s in found if len(s.shares) > 1 or not s.known], NOUNS.get(counter, counter)
-    counted = [s for s in many if s.known]
+    multi_node, noun = [s for s in shares if len(s.shares) > 1 or not s.is_counted], COUNTER_NOUNS.get(counter, counter)
+    counted = [s for s in multi_node if s.is_counted]
     if not counted:
-        return f"Not counted: no service told how many {noun} it answered." if many else "One node only: no spread."
-    silent = [s for s in counted if s.silent]
-    if silent:
-        return f"Not spread: in {labels[silent[0].treatment]}, {silent[0].word} in at least one trial."
-    uneven = [s for s in counted if not s.even]
+        return f"Not counted: no service told how many {noun} it answered." if multi_node else "One node only: no spread."
+    with_idle_nodes = [s for s in counted if s.idle_nodes]
+    if with_idle_nodes:
+        return f"Not spread: in {labels[with_idle_nodes[0].treatment]}, {with_idle_nodes[0].text} in at least one trial."
+    uneven = [s for s in counted if not s.is_even]
     trials = sum(s.trials for s in counted)
     if not uneven:
-        worst = max(counted, key=lambda s: s.apart)
-        return f"All nodes had equal parts of the {noun}, {worst.word} in each of {trials} trials."
-    worst = max(uneven, key=lambda s: s.apart)
-    kept = len(counted) - len(uneven)
-    rest = f"; {kept} of {len(counted)} treatments even to within {EVEN * 100:g}{NBSP}%" if kept else ""
-    return f"In {labels[worst.treatment]} a node’s part of the {noun} is {worst.word}{rest}."
+        worst = max(counted, key=lambda s: s.max_deviation)
+        return f"All nodes had equal parts of the {noun}, {worst.text} in each of {trials} trials."
+    worst = max(uneven, key=lambda s: s.max_deviation)
+    even_treatments = len(counted) - len(uneven)
+    rest = f"; {even_treatments} of {len(counted)} treatments even to within {MAX_EVEN_DEVIATION * 100:g}{NBSP}%" if even_treatments else ""
+    return f"In {labels[worst.treatment]} a node’s part of the {noun} is {worst.text}{rest}."

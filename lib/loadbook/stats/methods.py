@@ -14,14 +14,14 @@ import numpy as np
 from scipy import stats
 
 from loadbook.stats.result import Interval
-from loadbook.stats.swaps import Floats, invert, swap_p
+from loadbook.stats.swaps import FloatArray, invert_test, permutation_p
 
-SPREAD_ALPHA = 0.05
+UNEQUAL_VARIANCE_ALPHA = 0.05
 # logs this close are equal values that were scaled
-DECIMALS = 12
+LOG_DECIMALS = 12
 
 
-class Tested(NamedTuple):
+class PairedTestResult(NamedTuple):
     """Estimate of the log ratio, two-sided p, and one interval of the log ratio per alpha asked for."""
 
     estimate: float
@@ -29,56 +29,56 @@ class Tested(NamedTuple):
     intervals: list[Interval | None]
 
 
-def rank_differences(base: Floats, other: Floats) -> Floats:
+def rank_differences(base: FloatArray, other: FloatArray) -> FloatArray:
     """Return, per block, the midrank of `other` minus that of `base` among all values of both (last axis: blocks)."""
     blocks = base.shape[-1]
     ranks = stats.rankdata(np.concatenate([base, other], axis=-1), axis=-1)
     return np.asarray(ranks[..., blocks:] - ranks[..., :blocks])
 
 
-def blocked_rank(base: Floats, other: Floats, alphas: Sequence[float]) -> Tested:
+def blocked_rank(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
     """Mann-Whitney's statistic judged against the swaps within blocks; estimate: Hodges-Lehmann (statistics.md 3.2)."""
     shifts = np.subtract.outer(other, base).ravel()
 
-    def p_at(shift: Floats) -> Floats:
-        return swap_p(rank_differences(np.tile(base, (len(shift), 1)), other - shift[:, None]))
+    def p_at(shift: FloatArray) -> FloatArray:
+        return permutation_p(rank_differences(np.tile(base, (len(shift), 1)), other - shift[:, None]))
 
-    p = float(swap_p(rank_differences(base, other)[None, :])[0])
-    return Tested(float(np.median(shifts)), p, invert(shifts, p_at, alphas))
+    p = float(permutation_p(rank_differences(base, other)[None, :])[0])
+    return PairedTestResult(float(np.median(shifts)), p, invert_test(shifts, p_at, alphas))
 
 
-def signed_rank(base: Floats, other: Floats, alphas: Sequence[float]) -> Tested:
+def signed_rank(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
     """Wilcoxon's signed ranks with midranks against all sign changes; estimate: median of the Walsh averages."""
-    differences = np.round(other - base, DECIMALS)
+    differences = np.round(other - base, LOG_DECIMALS)
     first, second = np.triu_indices(len(differences))
     walsh = (differences[first] + differences[second]) / 2
 
-    def p_at(shift: Floats) -> Floats:
-        return swap_p(_signed_ranks(differences - shift[:, None]))
+    def p_at(shift: FloatArray) -> FloatArray:
+        return permutation_p(_signed_ranks(differences - shift[:, None]))
 
-    p = float(swap_p(_signed_ranks(differences[None, :]))[0])
-    return Tested(float(np.median(walsh)), p, invert(walsh, p_at, alphas))
+    p = float(permutation_p(_signed_ranks(differences[None, :]))[0])
+    return PairedTestResult(float(np.median(walsh)), p, invert_test(walsh, p_at, alphas))
 
 
-def _signed_ranks(differences: Floats) -> Floats:
-    rounded = np.round(differences, DECIMALS + 1)
+def _signed_ranks(differences: FloatArray) -> FloatArray:
+    rounded = np.round(differences, LOG_DECIMALS + 1)
     return np.asarray(np.sign(rounded) * stats.rankdata(np.abs(rounded), axis=-1))
 
 
-def paired_t(base: Floats, other: Floats, alphas: Sequence[float]) -> Tested:
+def paired_t(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
     """Student's t on the paired log ratios."""
-    differences = np.round(other - base, DECIMALS)
+    differences = np.round(other - base, LOG_DECIMALS)
     blocks, mean = len(differences), float(differences.mean())
     error = float(differences.std(ddof=1)) / math.sqrt(blocks)
-    constant = 1.0 if mean == 0 else 0.0
-    p = float(2 * stats.t.sf(abs(mean) / error, blocks - 1)) if error > 0 else constant
-    widths = [float(stats.t.ppf(1 - alpha / 2, blocks - 1)) * error for alpha in alphas]
-    return Tested(mean, p, [(mean - w, mean + w) for w in widths])
+    p_of_constant = 1.0 if mean == 0 else 0.0
+    p = float(2 * stats.t.sf(abs(mean) / error, blocks - 1)) if error > 0 else p_of_constant
+    half_widths = [float(stats.t.ppf(1 - alpha / 2, blocks - 1)) * error for alpha in alphas]
+    return PairedTestResult(mean, p, [(mean - w, mean + w) for w in half_widths])
 
 
-def spread_differs(base: Floats, other: Floats) -> bool:
+def variances_differ(base: FloatArray, other: FloatArray) -> bool:
     """Tell whether one arm scatters more: Spearman's correlation of sum and difference, robust Pitman-Morgan."""
-    total, difference = np.round(base + other, DECIMALS), np.round(other - base, DECIMALS)
+    total, difference = np.round(base + other, LOG_DECIMALS), np.round(other - base, LOG_DECIMALS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
-        return bool(stats.spearmanr(total, difference).pvalue < SPREAD_ALPHA)
+        return bool(stats.spearmanr(total, difference).pvalue < UNEQUAL_VARIANCE_ALPHA)

@@ -21,7 +21,7 @@ def t_quantile(p: float, blocks: int) -> float:
     return float(stdtrit(blocks - 1, p))
 
 
-def detectable(blocks: int, sd: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
+def detectable_effect(blocks: int, sd: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
     """Return the smallest effect (ratio minus 1) that so many blocks find with this power."""
     if blocks < 2:
         raise UsageError(f"{blocks} blocks detect nothing", "plan 10 blocks or more")
@@ -35,10 +35,10 @@ def blocks_needed(
     if effect <= -1:
         raise UsageError(f"an effect of {effect} is no ratio minus 1", "give 0.02 for 2 %")
     delta = abs(math.log1p(effect))
-    return smallest(lambda n: t_quantile(1 - alpha / 2, n) + t_quantile(power, n), delta, sd, limit)
+    return smallest_block_count(lambda n: t_quantile(1 - alpha / 2, n) + t_quantile(power, n), delta, sd, limit)
 
 
-def smallest(quantiles: Callable[[int], float], delta: float, sd: float, limit: int) -> int | None:
+def smallest_block_count(quantiles: Callable[[int], float], delta: float, sd: float, limit: int) -> int | None:
     """Return the smallest n with n >= (quantiles(n) sd / delta)^2, both on the log scale."""
     if delta <= 0:
         return None

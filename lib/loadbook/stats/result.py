@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loadbook.design.stopping import Rule
+from loadbook.design.stopping import StoppingRuleName
 
 Interval = tuple[float, float]
 Method = Literal["blocked-rank", "paired-t", "signed-rank", "always-valid-t"]
@@ -14,7 +14,7 @@ RowKind = Literal["baseline", "treatment", "aa", "control"]
 # what each treatment is compared with: the baseline, the one before it, or the one observed best
 Contrasts = Literal["baseline", "adjacent", "best"]
 # two-sided, or whether a loss beyond the margin is excluded
-Asks = Literal["difference", "no-loss"]
+Hypothesis = Literal["difference", "no-loss"]
 
 # the order in which figure, sentences and table list comparisons (report.md section 7)
 VERDICT_ORDER: tuple[VerdictKind, ...] = (
@@ -28,9 +28,9 @@ class Comparison:
 
     `ci95` and `p` belong together: 0 is outside `ci95` when p <= 1 - `level`. `ci90` is the interval of two one-sided
     tests and decides equivalence. `level` is 0.95 unless the user asked for another; the two intervals are then at
-    `level` and 1 - 2 (1 - `level`). `ci_family` is at level 1 - (1 - `level`) / `family` where so many blocks can
+    `level` and 1 - 2 (1 - `level`). `ci_family` is at level 1 - (1 - `level`) / `family_size` where so many blocks can
     have one. `sd_log` is the standard deviation of the paired log ratios, from which forecasts are made. At a planned
-    look (`look` of how many) `level` is that of one look. `added` blocks, which were not declared, make it exploratory.
+    look (`interim_analysis` of how many) `level` is that of one look. `added_blocks`, which were not declared, make it exploratory.
     """
 
     treatment: str
@@ -48,27 +48,27 @@ class Comparison:
     ci_family: Interval | None = None
     flags: tuple[str, ...] = ()
     level: float = 0.95
-    family: int = 1
+    family_size: int = 1
     sd_log: float | None = None
-    look: tuple[int, int] | None = None
-    added: int = 0
+    interim_analysis: tuple[int, int] | None = None
+    added_blocks: int = 0
 
 
 @dataclass(frozen=True)
-class Stand:
-    """Where a run stands by the rule that its study declared for stopping (see `sequential.stand`).
+class StoppingState:
+    """Where a run stands by the rule that its study declared for stopping (see `sequential.compute_stopping_state`).
 
-    `level` is that of each interval, `blocks` how many the rule judges, `look` which look of how many this is.
-    `waiting` says why there is no verdict yet. `added` blocks, which the rule does not provide for, make a run
+    `level` is that of each interval, `blocks` how many the rule judges, `interim_analysis` which look of how many this is.
+    `pending_reason` says why there is no verdict yet. `added_blocks`, which the rule does not provide for, make a run
     exploratory.
     """
 
-    rule: Rule = "fixed"
+    rule: StoppingRuleName = "fixed"
     level: float = 0.95
     blocks: int | None = None
-    look: tuple[int, int] | None = None
-    waiting: str | None = None
-    added: int = 0
+    interim_analysis: tuple[int, int] | None = None
+    pending_reason: str | None = None
+    added_blocks: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Verdict:
     """What a comparison allows to be said, given the margin (ratio minus 1) declared before the run.
 
     A margin of 0 means that none was declared. `decimals` is how many the analysis gives to every percentage, None to
-    let the interval decide. `loss` answers the one-sided question: the effect at worst and at best (each one-sided at
+    let the interval decide. `one_sided_bounds` answers the one-sided question: the effect at worst and at best (each one-sided at
     the level of the comparison); None where the question has two sides.
     """
 
@@ -95,7 +95,7 @@ class Verdict:
     forecast: Forecast | None = None
     reason: str | None = None
     decimals: int | None = None
-    loss: Interval | None = None
+    one_sided_bounds: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -122,33 +122,33 @@ class ErrorSummary:
 
 
 @dataclass(frozen=True)
-class Row:
+class AnalysisRow:
     """All that is said about one treatment, rounded nowhere: every view takes its numbers from here.
 
-    `against` is the label of what a treatment is compared with, None where that is the study's baseline.
+    `reference_label` is the label of what a treatment is compared with, None where that is the study's baseline.
     """
 
     treatment: str
     label: str
     kind: RowKind
-    level: float | None
-    level_half_width: float | None
+    median: float | None
+    mean_half_width: float | None
     trials: int
     valid_trials: int
     verdict: Verdict | None
     errors: ErrorSummary
     passed: bool | None = None
     expected_effect: float | None = None
-    against: str | None = None
+    reference_label: str | None = None
 
 
 @dataclass(frozen=True)
 class Analysis:
     """The answer to a study's question on one metric: rows in the order in which they are shown, checks last.
 
-    `laboratory` is the sentence that voids every verdict (the A/A arm differs), None when the checks passed.
+    `aa_failure` is the sentence that voids every verdict (the A/A arm differs), None when the checks passed.
     `best` is named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that cannot
-    be told apart from the leader, and `ties_lead` says whether all of those are ahead of all the rest. `baseline` is
+    be told apart from the leader, and `ties_beat_rest` says whether all of those are ahead of all the rest. `baseline` is
     the row without a comparison: with contrasts "best" the arm observed best.
     """
 
@@ -157,25 +157,25 @@ class Analysis:
     statistic: str
     margin: float
     level: float
-    rows: tuple[Row, ...]
+    rows: tuple[AnalysisRow, ...]
     best: str | None = None
     tied_with_best: tuple[str, ...] = ()
-    ties_lead: bool = False
-    laboratory: str | None = None
+    ties_beat_rest: bool = False
+    aa_failure: str | None = None
     planned_blocks: int = 0
-    stand: Stand = Stand()
+    stopping_state: StoppingState = StoppingState()
     contrasts: Contrasts = "baseline"
-    asks: Asks = "difference"
+    hypothesis: Hypothesis = "difference"
 
     @property
     def best_is_reference(self) -> bool:
         """Whether everything is compared with the arm observed best."""
         return self.contrasts == "best" and bool(self.best or self.tied_with_best)
 
-    def row(self, treatment: str) -> Row:
+    def row(self, treatment: str) -> AnalysisRow:
         """Return one treatment's row."""
         return next(r for r in self.rows if r.treatment == treatment)
 
-    def of_kind(self, *kinds: RowKind) -> tuple[Row, ...]:
+    def of_kind(self, *kinds: RowKind) -> tuple[AnalysisRow, ...]:
         """Return the rows of these kinds, in order."""
         return tuple(r for r in self.rows if r.kind in kinds)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
-TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline: str) -> pd.DataFrame:
@@ -28,18 +28,18 @@ def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline:
     """
     import pandas as pd
 
-    lines = _lines(path)
+    lines = _csv_rows(path)
     header, rows = lines[0][1], lines[1:]
-    columns = [_column(path, header, name) for name in (treatment, block, value)]
+    columns = [_column_index(path, header, name) for name in (treatment, block, value)]
     if not rows:
         raise DataError(f"{path} holds no trials, only a header")
-    checked = [_row(path, number, cells, header, columns) for number, cells in rows]
-    frame = pd.DataFrame(checked, columns=["line", "treatment", "block", "value", "valid"])
+    checked_rows = [_checked_row(path, number, cells, header, columns) for number, cells in rows]
+    frame = pd.DataFrame(checked_rows, columns=["line", "treatment", "block", "value", "valid"])
     repeated = frame[frame.duplicated(["treatment", "block"])]
     if len(repeated):
-        line, name, where = repeated.iloc[0][["line", "treatment", "block"]]
+        line, name, block_name = repeated.iloc[0][["line", "treatment", "block"]]
         raise DataError(
-            f"{path}:{line}: a second row of {name!r} in block {where!r}",
+            f"{path}:{line}: a second row of {name!r} in block {block_name!r}",
             "one row per treatment and block: average what belongs to one trial, or number the blocks through",
         )
     names = list(dict.fromkeys(frame["treatment"]))
@@ -50,24 +50,24 @@ def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline:
     return frame.drop(columns="line")
 
 
-def _lines(path: Path) -> list[tuple[int, list[str]]]:
+def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
     """Return the file's rows with their line numbers, blank lines left out."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as handle:
             reader = csv.reader(handle, strict=True)
-            found = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+            rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num}: not CSV: {error}") from error
-    if not found:
+    if not rows:
         raise DataError(f"{path} is empty", "a header and one row per trial are needed")
-    return found
+    return rows
 
 
-def _column(path: Path, header: list[str], name: str) -> int:
+def _column_index(path: Path, header: list[str], name: str) -> int:
     names = [cell.strip() for cell in header]
     if name not in names:
         raise UsageError(f"{path} has no column {name!r}", f"columns: {', '.join(names)}")
@@ -76,7 +76,7 @@ def _column(path: Path, header: list[str], name: str) -> int:
     return names.index(name)
 
 
-def _row(path: Path, line: int, cells: list[str], header: list[str], columns: list[int]) -> tuple[Any, ...]:
+def _checked_row(path: Path, line: int, cells: list[str], header: list[str], columns: list[int]) -> tuple[Any, ...]:
     if len(cells) != len(header):
         raise DataError(f"{path}:{line}: {len(cells)} cells where the header has {len(header)}")
     treatment, block, text = (cells[k].strip() for k in columns)
@@ -87,12 +87,12 @@ def _row(path: Path, line: int, cells: list[str], header: list[str], columns: li
         line,
         treatment,
         block,
-        _number(path, line, header[columns[2]].strip(), text),
-        _valid(path, line, cells, header),
+        _parse_number(path, line, header[columns[2]].strip(), text),
+        _parse_valid(path, line, cells, header),
     )
 
 
-def _number(path: Path, line: int, column: str, text: str) -> float:
+def _parse_number(path: Path, line: int, column: str, text: str) -> float:
     if text.lower() in MISSING:
         return math.nan
     try:
@@ -104,11 +104,11 @@ def _number(path: Path, line: int, column: str, text: str) -> float:
         ) from None
 
 
-def _valid(path: Path, line: int, cells: list[str], header: list[str]) -> bool:
+def _parse_valid(path: Path, line: int, cells: list[str], header: list[str]) -> bool:
     names = [cell.strip() for cell in header]
     if "valid" not in names:
         return True
     text = cells[names.index("valid")].strip().lower()
-    if text not in TRUTH:
+    if text not in BOOLEANS:
         raise DataError(f"{path}:{line}: column 'valid' holds {text!r}", "true or false")
-    return TRUTH[text]
+    return BOOLEANS[text]

@@ -14,19 +14,19 @@ from typing import Literal
 
 from scipy.special import stdtr, stdtrit
 
-from loadbook.stats.pairs import ratio
-from loadbook.stats.plan import smallest, t_quantile
-from loadbook.stats.result import Analysis, Comparison, Interval, Row
-from loadbook.stats.swaps import holm
-from loadbook.stats.verdict import MAX_FORECAST, POWER, excludes_zero, within
+from loadbook.stats.pairs import effect_from_log
+from loadbook.stats.plan import smallest_block_count, t_quantile
+from loadbook.stats.result import Analysis, Comparison, Interval, AnalysisRow
+from loadbook.stats.swaps import adjust_holm
+from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, FORECAST_POWER, excludes_zero, is_within_margin
 
-Word = Literal["changed", "undecided", "agrees", "not compared"]
-WORDS: tuple[Word, ...] = ("changed", "undecided", "agrees", "not compared")  # the order in which rows are shown
-OLDER, NEWER = "the older run", "the newer run"
+ChangeKind = Literal["changed", "undecided", "agrees", "not compared"]
+CHANGE_KINDS: tuple[ChangeKind, ...] = ("changed", "undecided", "agrees", "not compared")  # the order in which rows are shown
+OLDER_TEXT, NEWER_TEXT = "the older run", "the newer run"
 
 
 @dataclass(frozen=True)
-class Shift:
+class EffectChange:
     """How far one effect moved: (1 + newer) / (1 + older) - 1, and bounds of it.
 
     `ci90` decides whether the runs agree, `ci95` and `p` whether the effect changed, `p_adjusted` in a family of so
@@ -42,38 +42,38 @@ class Shift:
     sd_logs: tuple[float, float]
     level: float = 0.95
     p_adjusted: float | None = None
-    family: int = 1
+    family_size: int = 1
 
 
 @dataclass(frozen=True)
-class Moved:
+class EffectPair:
     """One comparison of the two runs; a row is None where its run does not have the treatment.
 
     `blocks_needed` is how many blocks each of two such runs needs to decide what is undecided (None: more than 60).
     """
 
-    older: Row | None
-    newer: Row | None
-    word: Word = "not compared"
-    shift: Shift | None = None
+    older: AnalysisRow | None
+    newer: AnalysisRow | None
+    kind: ChangeKind = "not compared"
+    change: EffectChange | None = None
     reason: str | None = None
     blocks_needed: int | None = None
 
     @property
-    def row(self) -> Row:
+    def row(self) -> AnalysisRow:
         """The newer run's row, or the older one's where it alone has the treatment."""
         row = self.newer or self.older
         assert row is not None
         return row
 
     @property
-    def sides(self) -> tuple[Row | None, Row | None]:
+    def sides(self) -> tuple[AnalysisRow | None, AnalysisRow | None]:
         """Both rows, the older first."""
         return self.older, self.newer
 
 
 @dataclass(frozen=True)
-class TwoRuns:
+class RunComparison:
     """What became of each comparison, in the order in which it is shown: by word and size, checks last.
 
     `margin` is the smaller of the two that were declared.
@@ -83,160 +83,160 @@ class TwoRuns:
     newer: Analysis
     margin: float
     level: float
-    rows: tuple[Moved, ...]
+    rows: tuple[EffectPair, ...]
 
     @property
-    def treatments(self) -> tuple[Moved, ...]:
+    def treatments(self) -> tuple[EffectPair, ...]:
         """The rows that are no checks of the laboratory."""
         return tuple(row for row in self.rows if row.row.kind == "treatment")
 
 
-def two_runs(older: Analysis, newer: Analysis, unlike: Mapping[str, str], level: float = 0.95) -> TwoRuns:
+def compare_analyses(older: Analysis, newer: Analysis, changed_treatments: Mapping[str, str], level: float = 0.95) -> RunComparison:
     """Compare the effects that two runs found.
 
     Parameters
     ----------
     older, newer : analyses of one metric and statistic.
-    unlike : treatment -> why its two effects are of different things, whatever the numbers say.
+    changed_treatments : treatment -> why its two effects are of different things, whatever the numbers say.
     level : confidence of the intervals of differences.
     """
     margin = min(older.margin, newer.margin)
-    rows = [_moved(one, other, unlike, level) for one, other in _together(older, newer)]
-    rows = [_judged(row, margin) for row in _as_family(rows)]
-    ladder = newer.contrasts == "adjacent"
-    return TwoRuns(older, newer, margin, level, tuple(sorted(rows, key=lambda row: _place(row, ladder))))
+    rows = [_effect_pair(older_row, newer_row, changed_treatments, level) for older_row, newer_row in _paired_rows(older, newer)]
+    rows = [_with_kind(row, margin) for row in _with_adjusted_p(rows)]
+    in_sequence = newer.contrasts == "adjacent"
+    return RunComparison(older, newer, margin, level, tuple(sorted(rows, key=lambda row: _sort_key(row, in_sequence))))
 
 
-def _together(older: Analysis, newer: Analysis) -> Iterable[tuple[Row | None, Row | None]]:
-    ours, theirs = ({r.treatment: r for r in found.rows if r.kind != "baseline"} for found in (older, newer))
-    return ((ours.get(name), theirs.get(name)) for name in dict.fromkeys([*theirs, *ours]))
+def _paired_rows(older: Analysis, newer: Analysis) -> Iterable[tuple[AnalysisRow | None, AnalysisRow | None]]:
+    older_rows, newer_rows = ({r.treatment: r for r in analysis.rows if r.kind != "baseline"} for analysis in (older, newer))
+    return ((older_rows.get(name), newer_rows.get(name)) for name in dict.fromkeys([*newer_rows, *older_rows]))
 
 
-def _moved(older: Row | None, newer: Row | None, unlike: Mapping[str, str], level: float) -> Moved:
+def _effect_pair(older: AnalysisRow | None, newer: AnalysisRow | None, changed_treatments: Mapping[str, str], level: float) -> EffectPair:
     if older is None or newer is None:
-        return Moved(older, newer, reason=f"only {NEWER if older is None else OLDER} has it")
-    reason = unlike.get(newer.treatment) or _held_otherwise(older, newer) or _void(older, OLDER) or _void(newer, NEWER)
+        return EffectPair(older, newer, reason=f"only {NEWER_TEXT if older is None else OLDER_TEXT} has it")
+    reason = changed_treatments.get(newer.treatment) or _other_baseline_reason(older, newer) or _invalid_verdict_reason(older, OLDER_TEXT) or _invalid_verdict_reason(newer, NEWER_TEXT)
     if reason or older.verdict is None or newer.verdict is None:
-        return Moved(older, newer, reason=reason)
-    return Moved(older, newer, shift=shift(older.verdict.comparison, newer.verdict.comparison, level))
+        return EffectPair(older, newer, reason=reason)
+    return EffectPair(older, newer, change=effect_change(older.verdict.comparison, newer.verdict.comparison, level))
 
 
-def _held_otherwise(older: Row, newer: Row) -> str | None:
+def _other_baseline_reason(older: AnalysisRow, newer: AnalysisRow) -> str | None:
     bases = [row.verdict.comparison.baseline for row in (older, newer) if row.verdict]
     if len(set(bases)) < 2:
         return None
-    return f"it was held against {bases[0]} in {OLDER}, against {bases[1]} in {NEWER}"
+    return f"it was held against {bases[0]} in {OLDER_TEXT}, against {bases[1]} in {NEWER_TEXT}"
 
 
-def _void(row: Row, run: str) -> str | None:
+def _invalid_verdict_reason(row: AnalysisRow, run: str) -> str | None:
     if row.verdict is None:
         return f"{run} has no value of it"
     return f"{run}: {row.verdict.reason}" if row.verdict.kind == "invalid" else None
 
 
-def shift(older: Comparison, newer: Comparison, level: float = 0.95) -> Shift | None:
+def effect_change(older: Comparison, newer: Comparison, level: float = 0.95) -> EffectChange | None:
     """Return how far an effect moved from one run to another; None where a run has no interval."""
-    sides = [_errors(found, level) for found in (older, newer)]
+    sides = [_log_effect_and_errors(comparison, level) for comparison in (older, newer)]
     if sides[0] is None or sides[1] is None:
         return None
     (one, low_1, high_1), (other, low_2, high_2) = sides[0], sides[1]
-    blocks, moved = (older.blocks, newer.blocks), other - one
+    blocks, log_change = (older.blocks, newer.blocks), other - one
     below, above = math.hypot(low_2, high_1), math.hypot(high_2, low_1)
     errors = ((low_1 + high_1) / 2, (low_2 + high_2) / 2)
-    freedom = _freedom(errors, blocks)
-    return Shift(
-        effect=ratio(moved),
-        ci95=_interval(moved, below, above, freedom, (1 + level) / 2),
-        ci90=_interval(moved, below, above, freedom, level),
-        p=_p(moved, below if moved > 0 else above, freedom),
+    df = _welch_df(errors, blocks)
+    return EffectChange(
+        effect=effect_from_log(log_change),
+        ci95=_change_interval(log_change, below, above, df, (1 + level) / 2),
+        ci90=_change_interval(log_change, below, above, df, level),
+        p=_change_p(log_change, below if log_change > 0 else above, df),
         blocks=blocks,
         sd_logs=(errors[0] * math.sqrt(blocks[0]), errors[1] * math.sqrt(blocks[1])),
         level=level,
     )
 
 
-def _errors(found: Comparison, level: float) -> tuple[float, float, float] | None:
+def _log_effect_and_errors(comparison: Comparison, level: float) -> tuple[float, float, float] | None:
     """Return a log effect and its standard errors below and above it, as its run's interval tells them."""
-    if found.effect is None or found.ci95 is None or found.blocks < 2:
+    if comparison.effect is None or comparison.ci95 is None or comparison.blocks < 2:
         return None
-    estimate, low, high = (math.log1p(max(value, -1 + 1e-15)) for value in (found.effect, *found.ci95))
-    t = t_quantile((1 + level) / 2, found.blocks)
+    estimate, low, high = (math.log1p(max(value, -1 + 1e-15)) for value in (comparison.effect, *comparison.ci95))
+    t = t_quantile((1 + level) / 2, comparison.blocks)
     return estimate, (estimate - low) / t, (high - estimate) / t
 
 
-def _freedom(errors: tuple[float, float], blocks: tuple[int, int]) -> float:
+def _welch_df(errors: tuple[float, float], blocks: tuple[int, int]) -> float:
     """Return the degrees of freedom of a difference (Welch-Satterthwaite)."""
     squares = [error**2 for error in errors]
-    spread = sum(s**2 / (n - 1) for s, n in zip(squares, blocks, strict=True))
-    return sum(squares) ** 2 / spread if spread > 0 else float(sum(blocks) - 2)
+    denominator = sum(s**2 / (n - 1) for s, n in zip(squares, blocks, strict=True))
+    return sum(squares) ** 2 / denominator if denominator > 0 else float(sum(blocks) - 2)
 
 
-def _interval(moved: float, below: float, above: float, freedom: float, quantile: float) -> Interval:
-    t = float(stdtrit(freedom, quantile))
-    return ratio(moved - t * below), ratio(moved + t * above)
+def _change_interval(log_change: float, below: float, above: float, df: float, quantile: float) -> Interval:
+    t = float(stdtrit(df, quantile))
+    return effect_from_log(log_change - t * below), effect_from_log(log_change + t * above)
 
 
-def _p(moved: float, error: float, freedom: float) -> float:
-    if moved == 0:
+def _change_p(log_change: float, error: float, df: float) -> float:
+    if log_change == 0:
         return 1.0
-    return float(2 * stdtr(freedom, -abs(moved) / error)) if error > 0 else 0.0
+    return float(2 * stdtr(df, -abs(log_change) / error)) if error > 0 else 0.0
 
 
-def _as_family(rows: Sequence[Moved]) -> list[Moved]:
+def _with_adjusted_p(rows: Sequence[EffectPair]) -> list[EffectPair]:
     """Adjust the p-values of the treatments for each other (Holm); checks of the laboratory stand alone."""
-    family = [row for row in rows if row.shift and row.row.kind == "treatment"]
+    family = [row for row in rows if row.change and row.row.kind == "treatment"]
     if len(family) < 2:
         return list(rows)
     adjusted = dict(
-        zip((row.row.treatment for row in family), holm([row.shift.p for row in family if row.shift]), strict=True)
+        zip((row.row.treatment for row in family), adjust_holm([row.change.p for row in family if row.change]), strict=True)
     )
     return [
-        replace(row, shift=replace(row.shift, p_adjusted=adjusted[row.row.treatment], family=len(family)))
-        if row.shift and row.row.treatment in adjusted
+        replace(row, change=replace(row.change, p_adjusted=adjusted[row.row.treatment], family_size=len(family)))
+        if row.change and row.row.treatment in adjusted
         else row
         for row in rows
     ]
 
 
-def _judged(row: Moved, margin: float) -> Moved:
-    if row.shift is None:
+def _with_kind(row: EffectPair, margin: float) -> EffectPair:
+    if row.change is None:
         return row if row.reason else replace(row, reason="a run has too few blocks for an interval")
-    if changed(row.shift):
-        return replace(row, word="changed")
-    if within(row.shift.ci90, margin):
-        return replace(row, word="agrees")
-    return replace(row, word="undecided", blocks_needed=blocks_needed(row.shift, margin))
+    if is_changed(row.change):
+        return replace(row, kind="changed")
+    if is_within_margin(row.change.ci90, margin):
+        return replace(row, kind="agrees")
+    return replace(row, kind="undecided", blocks_needed=blocks_needed_per_run(row.change, margin))
 
 
-def changed(found: Shift) -> bool:
+def is_changed(change: EffectChange) -> bool:
     """Tell whether a change is shown, after allowing for all comparisons of the family."""
-    alone = found.p if found.p_adjusted is None else found.p_adjusted
-    return excludes_zero(found.ci95) and alone < 1 - found.level
+    p = change.p if change.p_adjusted is None else change.p_adjusted
+    return excludes_zero(change.ci95) and p < 1 - change.level
 
 
-def blocks_needed(found: Shift, margin: float) -> int | None:
+def blocks_needed_per_run(change: EffectChange, margin: float) -> int | None:
     """Return how many blocks each run needs to show this change, or to exclude one beyond the margin; at most 60.
 
     Whichever comes first, at the noise of these runs and with the power of every forecast: both runs are measured anew.
     """
-    moved, alpha = abs(math.log1p(found.effect)), (1 - found.level) / found.family
-    squares = [sd**2 for sd in found.sd_logs]
-    sd, spread = math.sqrt(sum(squares)), sum(s**2 for s in squares)
-    if spread == 0:
+    log_change, alpha = abs(math.log1p(change.effect)), (1 - change.level) / change.family_size
+    squares = [sd**2 for sd in change.sd_logs]
+    sd, squares_of_variances = math.sqrt(sum(squares)), sum(s**2 for s in squares)
+    if squares_of_variances == 0:
         return None
-    apart = sum(squares) ** 2 / spread  # 2 for equal scatter, 1 where one run has all of it
+    df_factor = sum(squares) ** 2 / squares_of_variances  # 2 for equal scatter, 1 where one run has all of it
 
     def t(p: float, blocks: int) -> float:
-        return float(stdtrit((blocks - 1) * apart, p))
+        return float(stdtrit((blocks - 1) * df_factor, p))
 
-    detect = smallest(lambda n: t(1 - alpha / 2, n) + t(POWER, n), moved, sd, MAX_FORECAST)
-    exclude = smallest(lambda n: t(found.level, n) + t(POWER, n), math.log1p(margin) - moved, sd, MAX_FORECAST)
+    detect = smallest_block_count(lambda n: t(1 - alpha / 2, n) + t(FORECAST_POWER, n), log_change, sd, MAX_FORECAST_BLOCKS)
+    exclude = smallest_block_count(lambda n: t(change.level, n) + t(FORECAST_POWER, n), math.log1p(margin) - log_change, sd, MAX_FORECAST_BLOCKS)
     needed = min((n for n in (detect, exclude) if n is not None), default=None)
-    return None if needed is None else max(needed, min(found.blocks) + 1)
+    return None if needed is None else max(needed, min(change.blocks) + 1)
 
 
-def _place(row: Moved, ladder: bool) -> tuple[int, int, float]:
-    kind = ("treatment", "aa", "control").index(row.row.kind)
-    if kind or ladder:
-        return kind, 0, 0.0
-    return kind, WORDS.index(row.word), -abs(math.log1p(row.shift.effect)) if row.shift else 0.0
+def _sort_key(row: EffectPair, in_sequence: bool) -> tuple[int, int, float]:
+    kind_index = ("treatment", "aa", "control").index(row.row.kind)
+    if kind_index or in_sequence:
+        return kind_index, 0, 0.0
+    return kind_index, CHANGE_KINDS.index(row.kind), -abs(math.log1p(row.change.effect)) if row.change else 0.0

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from loadbook.design.workload import Workload
 
 # what is kept and read of a tool's stdout, bytes: reports are below 1 MB, and what is parsed takes ten times its memory
-REPORT_BYTES = 8 << 20
+MAX_REPORT_BYTES = 8 << 20
 
 
 class Target(NamedTuple):
@@ -46,24 +46,24 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Captured:
+class ToolOutput:
     """What one execution of a tool left behind, byte for byte.
 
-    `rc` is None where it is not known; `files` holds the tool's own files by the names that `expected_files` gave,
+    `exit_code` is None where it is not known; `files` holds the tool's own files by the names that `expected_files` gave,
     `paths` says where those lie that are too big to be held and are read as streams; "stdout" among them is what the
     tool printed.
     """
 
     stdout: bytes
     stderr: bytes = b""
-    rc: int | None = None
+    exit_code: int | None = None
     argv: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     paths: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedReport:
     """Rows of one report, and doubts (name, message) that gates read, such as connections not as asked.
 
     `times_us` is for metrics of which every single time is known: metric -> time in whole us -> how often it occurred.
@@ -76,7 +76,7 @@ class Parsed:
     tells of it: what it held is lost.
     """
 
-    rows: tuple[Measurement, ...]
+    measurements: tuple[Measurement, ...]
     samples: tuple[Sample, ...] = ()
     doubts: tuple[tuple[str, str], ...] = ()
     times_us: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
@@ -85,16 +85,16 @@ class Parsed:
 
 
 class Tool(Protocol):
-    """One load generator; `get` says how to bring it to a host, as a command or in words.
+    """One load generator; `install_hint` says how to bring it to a host, as a command or in words.
 
-    One that needs long to start and to end may say so: `spare_s` seconds are added to the time after which it has hung.
-    `streams` names what it reads where it lies, however big: "files", "stdout"; nothing unless it says so.
-    One may name in `known` how the versions begin whose reports it was written for; others are used with a word.
+    One that needs long to start and to end may say so: `extra_timeout_s` seconds are added to the time after which it has hung.
+    `streamed_inputs` names what it reads where it lies, however big: "files", "stdout"; nothing unless it says so.
+    One may name in `known_versions` how the versions begin whose reports it was written for; others are used with a word.
     """
 
     name: str
     binary: str
-    get: str
+    install_hint: str
     load_models: frozenset[str]
     version_argv: tuple[str, ...]
 
@@ -117,6 +117,6 @@ class Tool(Protocol):
         """Return the names of files that the tool writes into its working folder and that must be collected."""
         ...
 
-    def parse(self, captured: Captured) -> Parsed:
+    def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the report's rows; raises ParseError, never returns zeros or NaN for a report that is not there."""
         ...

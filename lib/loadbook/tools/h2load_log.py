@@ -23,7 +23,7 @@ BLOCK_BYTES = 8 << 20
 PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 
 
-class Log(NamedTuple):
+class RequestLog(NamedTuple):
     """What a log says of one run: how many requests were answered, by class of status too, their exact times, rates."""
 
     answered: int
@@ -38,53 +38,53 @@ class Log(NamedTuple):
         return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 
-def name(argv: Sequence[str]) -> str | None:
+def log_file_name(argv: Sequence[str]) -> str | None:
     """Return the name of the log that a command asks for, without its folder; None if it asks for none."""
-    for word, after in itertools.pairwise((*argv, "")):
+    for word, next_word in itertools.pairwise((*argv, "")):
         option, equals, value = word.partition("=")
         if option == "--log-file":
-            return (value if equals else after).rpartition("/")[2] or None
+            return (value if equals else next_word).rpartition("/")[2] or None
     return None
 
 
-def read(file: str, source: bytes | Path, last: int) -> Log:
+def read_log(file: str, source: bytes | Path, last: int) -> RequestLog:
     """Return the `last` requests of a log; raise ParseError for a log with fewer lines, or a line that is not one."""
     from loadbook.requests.api import summarise
     from loadbook.requests.histogram import Histogram
 
-    lines, whole = _counted(source)
-    if lines < last or not whole:
+    lines, is_complete = _count_lines(source)
+    if lines < last or not is_complete:
         raise ParseError("h2load", file, lines, f"{lines} whole lines for the {last} requests of the summary")
     if not last:
-        return Log(0, {}, Histogram())
+        return RequestLog(0, {}, Histogram())
     try:
-        figures = summarise(source, "h2load", file=file, start=_after(source, lines - last))
+        figures = summarise(source, "h2load", file=file, start=_offset_after(source, lines - last))
     except ParseError as error:
         raise ParseError("h2load", file, error.line and error.line + lines - last, error.reason) from None
     total = figures.total()
-    return Log(total.answered, total.classes, total.latency, tuple(per_second.ended(figures)))
+    return RequestLog(total.answered, total.classes, total.latency, tuple(per_second.per_second_samples(figures)))
 
 
-def _blocks(source: bytes | Path) -> Iterator[bytes]:
+def _read_blocks(source: bytes | Path) -> Iterator[bytes]:
     with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as file:
         while block := file.read(BLOCK_BYTES):
             yield block
 
 
-def _counted(source: bytes | Path) -> tuple[int, bool]:
+def _count_lines(source: bytes | Path) -> tuple[int, bool]:
     """Return the number of line ends, and whether the last byte is one of them."""
     lines, last = 0, b"\n"
-    for block in _blocks(source):
+    for block in _read_blocks(source):
         lines, last = lines + block.count(b"\n"), block[-1:]
     return lines, last == b"\n"
 
 
-def _after(source: bytes | Path, lines: int) -> int:
+def _offset_after(source: bytes | Path, lines: int) -> int:
     """Return the offset behind the first `lines` lines."""
     import numpy as np
 
     start = 0
-    for block in _blocks(source) if lines else ():
+    for block in _read_blocks(source) if lines else ():
         count = block.count(b"\n")
         if count >= lines:
             ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from loadbook.core.errors import ToolError
 from loadbook.design.workload import Workload
 from loadbook.tools import jmeter_plan, jmeter_results, per_second, plan
-from loadbook.tools.base import Captured, Parsed, Target
-from loadbook.tools.jmeter_results import RESULTS
+from loadbook.tools.base import ToolOutput, ParsedReport, Target
+from loadbook.tools.jmeter_results import RESULTS_FILE
 
-PLAN, LOG = "plan.jmx", "jmeter.log"
-OWNED = (
+PLAN_FILE, LOG_FILE = "plan.jmx", "jmeter.log"
+RESERVED_OPTIONS = (
     *(
         "-n",
         "--nongui",
@@ -37,28 +37,28 @@ OWNED = (
     *("-h", "--help", "-?", "-r", "--runremote", "-R", "--remotestart", "-s", "--server"),
 )
 # of jmeter.save.saveservice: what every results file of ours has, whatever user.properties of a host says
-COLUMNS = (
+SAVED_COLUMNS = (
     *("time", "label", "response_code", "response_message", "thread_name", "successful", "bytes", "thread_counts"),
     *("latency", "connect_time", "assertion_results_failure_message", "subresults"),
 )
-LEFT_OUT = ("data_type", "sent_bytes", "url", "filename", "hostname", "encoding", "idle_time", "sample_count")
-SAVED = {
+UNSAVED_COLUMNS = ("data_type", "sent_bytes", "url", "filename", "hostname", "encoding", "idle_time", "sample_count")
+SAVE_SETTINGS = {
     "output_format": "csv",
     "default_delimiter": ",",
     "print_field_names": "true",
     "timestamp_format": "ms",
     "autoflush": "false",
-    **dict.fromkeys(COLUMNS, "true"),
-    **dict.fromkeys(LEFT_OUT, "false"),
+    **dict.fromkeys(SAVED_COLUMNS, "true"),
+    **dict.fromkeys(UNSAVED_COLUMNS, "false"),
 }
-PINNED = {
-    **{f"jmeter.save.saveservice.{name}": value for name, value in SAVED.items()},
+PINNED_PROPERTIES = {
+    **{f"jmeter.save.saveservice.{name}": value for name, value in SAVE_SETTINGS.items()},
     "sampleresult.timestamp.start": "true",
     "summariser.name": "summary",
     "httpclient.reset_state_on_thread_group_iteration": "false",
 }
-OLDEST = 5  # of older ones, the plans' timers and -f are not known to work
-DEBIAN = "Debian's package jmeter 2.13 cannot load any plan (its xstream forbids JMeter's own classes), and ends with 0"
+OLDEST_MAJOR_VERSION = 5  # of older ones, the plans' timers and -f are not known to work
+DEBIAN_NOTE = "Debian's package jmeter 2.13 cannot load any plan (its xstream forbids JMeter's own classes), and ends with 0"
 
 
 class JMeter:
@@ -66,22 +66,22 @@ class JMeter:
 
     name = "jmeter"
     binary = "jmeter"
-    get = "unpack Apache JMeter 5.6.3 and set JMETER_HOME or PATH for ssh logins; in the lab: make jmeter"
-    streams = ("stdout", "files")
+    install_hint = "unpack Apache JMeter 5.6.3 and set JMETER_HOME or PATH for ssh logins; in the lab: make jmeter"
+    streamed_inputs = ("stdout", "files")
     load_models = frozenset({"closed", "open"})
-    known = ("5",)
+    known_versions = ("5",)
     version_argv: tuple[str, ...] = ("jmeter", "-v", "-j", "/dev/null")
-    spare_s = 30.0  # a JVM on one busy CPU
+    extra_timeout_s = 30.0  # a JVM on one busy CPU
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
         """Return the version, ``5.6.3``; ToolError for one too old to be used, such as Debian's."""
-        said = (stdout + stderr).decode(errors="replace")
-        match = re.search(r"^(?:Version|.*\\_\\) +(\d+\.\d+\S*)", said, re.MULTILINE)
+        output = (stdout + stderr).decode(errors="replace")
+        match = re.search(r"^(?:Version|.*\\_\\) +(\d+\.\d+\S*)", output, re.MULTILINE)
         if not match:
-            raise ToolError(f"jmeter: no version in {said[:80]!r}", self.get)
-        if int(match[1].partition(".")[0]) < OLDEST:
-            broken = f": {DEBIAN}" if match[1].startswith("2.") else ""
-            raise ToolError(f"jmeter {match[1]} is too old{broken}", self.get)
+            raise ToolError(f"jmeter: no version in {output[:80]!r}", self.install_hint)
+        if int(match[1].partition(".")[0]) < OLDEST_MAJOR_VERSION:
+            broken = f": {DEBIAN_NOTE}" if match[1].startswith("2.") else ""
+            raise ToolError(f"jmeter {match[1]} is too old{broken}", self.install_hint)
         return match[1]
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
@@ -90,44 +90,44 @@ class JMeter:
         -f, since JMeter appends to results of a warm-up. `extra` may hold properties (``-Jramp=5``) and what a plan of
         your own reads.
         """
-        plan.check(self, workload, OWNED, able=("requests", "think_time_s", "plan"))
+        plan.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests", "think_time_s", "plan"))
         if workload.threads not in (1, workload.connections):
             raise ToolError("jmeter has a thread for each connection", "leave threads out")
-        jmeter_plan.text(workload)
+        jmeter_plan.plan_xml(workload)
         seconds = plan.whole_seconds(self, "duration", duration_s)
-        own = jmeter_plan.properties(workload, target, seconds)
+        properties = jmeter_plan.load_properties(workload, target, seconds)
         for word in workload.extra:
             name = word.removeprefix("-J").partition("=")[0]
-            if word.startswith("-J") and name in own.keys() | PINNED.keys():
+            if word.startswith("-J") and name in properties.keys() | PINNED_PROPERTIES.keys():
                 raise ToolError(f"workload.extra has {word!r}, but {name} is set by loadbook", "drop it")
-        argv = ["jmeter", "-n", "-f", "-t", PLAN, "-l", RESULTS, "-j", LOG]
-        return [*argv, *(f"-J{name}={value}" for name, value in (PINNED | own).items()), *workload.extra]
+        argv = ["jmeter", "-n", "-f", "-t", PLAN_FILE, "-l", RESULTS_FILE, "-j", LOG_FILE]
+        return [*argv, *(f"-J{name}={value}" for name, value in (PINNED_PROPERTIES | properties).items()), *workload.extra]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
         """Return the plan: the user's own, or one of a single request."""
-        return {PLAN: jmeter_plan.text(workload)}
+        return {PLAN_FILE: jmeter_plan.plan_xml(workload)}
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
         """Return the results and JMeter's own log."""
-        return (RESULTS, LOG)
+        return (RESULTS_FILE, LOG_FILE)
 
-    def parse(self, captured: Captured) -> Parsed:
+    def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one run from its file of samples, CSV or XML, of 2.13 to 5.6."""
         from loadbook.requests.api import summarise
 
-        file, data = jmeter_results.find(captured)
-        asked = jmeter_results.properties(captured)
-        figures = summarise(data, self.name, file=file, properties=asked)
-        jmeter_results.check(file, figures, jmeter_results.totals(captured))
-        rate = (asked or {}).get("rate", "")
+        file, data = jmeter_results.find_results(output)
+        properties = jmeter_results.command_properties(output)
+        figures = summarise(data, self.name, file=file, properties=properties)
+        jmeter_results.check_against_summary(file, figures, jmeter_results.summary_totals(output))
+        rate = (properties or {}).get("rate", "")
         offered = float(rate) if re.fullmatch(r"\d+(\.\d+)?(e-\d+)?", rate) else None
-        return Parsed(
-            tuple(jmeter_results.rows(figures, offered)),
-            tuple(per_second.ended(figures)),
-            tuple(jmeter_results.doubts(file, figures, captured)),
+        return ParsedReport(
+            tuple(jmeter_results.measurements(figures, offered)),
+            tuple(per_second.per_second_samples(figures)),
+            tuple(jmeter_results.result_doubts(file, figures, output)),
             jmeter_results.times_us(figures),
-            jmeter_results.span(figures),
-            {name: n for name, n in figures.damaged.items() if name in jmeter_results.REJECTED},
+            jmeter_results.sample_span(figures),
+            {name: n for name, n in figures.damage_counts.items() if name in jmeter_results.REJECTED_DAMAGE},
         )
 
 

@@ -20,14 +20,14 @@ _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})+\Z")
 _DOCTYPE = re.compile(rb"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
 MAX_STARTS = 10_000_000  # of an open load: 8 bytes each of JMeter's heap
 
-Props = Iterable[tuple[str, str, object]]
+PropertyTriples = Iterable[tuple[str, str, object]]
 
 
-def properties(workload: Workload, target: Target, seconds: int) -> dict[str, str]:
+def load_properties(workload: Workload, target: Target, seconds: int) -> dict[str, str]:
     """Return the load as JMeter properties: texts and whole numbers; ToolError for what they cannot say."""
     if not _PATH.match(workload.path):
         raise ToolError(f"JMeter cannot request the path {workload.path!r}", "write it percent-encoded, without '#'")
-    found = {
+    properties = {
         "host": target.address,
         "port": str(target.port),
         "scheme": target.scheme,
@@ -37,20 +37,20 @@ def properties(workload: Workload, target: Target, seconds: int) -> dict[str, st
         "timeout_ms": str(_whole_ms("timeout_s", workload.timeout_s)),
     }
     if workload.requests is not None:
-        found["loops"] = str(_loops(workload.requests, workload.connections))
+        properties["loops"] = str(_loops_per_thread(workload.requests, workload.connections))
     if workload.rate_per_s is not None:
-        found["rate"] = _rate(workload.rate_per_s, seconds)
+        properties["rate"] = _rate_text(workload.rate_per_s, seconds)
     if workload.think_time_s:
-        found["think_ms"] = str(_whole_ms("think_time_s", workload.think_time_s))
-    return found
+        properties["think_ms"] = str(_whole_ms("think_time_s", workload.think_time_s))
+    return properties
 
 
-def text(workload: Workload) -> bytes:
+def plan_xml(workload: Workload) -> bytes:
     """Return the plan of a workload: the user's own where it names one."""
-    return _own(workload) if workload.plan or workload.plan_text else _generated(workload)
+    return _user_plan(workload) if workload.plan or workload.plan_text else _generated_plan(workload)
 
 
-def _own(workload: Workload) -> bytes:
+def _user_plan(workload: Workload) -> bytes:
     """Return the user's own plan; ToolError unless it is a test plan that takes the load from the study."""
     data, name = (workload.plan_text or "").encode(), f"workload.plan: {workload.plan}"
     try:
@@ -61,7 +61,7 @@ def _own(workload: Workload) -> bytes:
         raise ToolError(f"{name} is no JMeter test plan", "name the .jmx that JMeter saved")
     if workload.headers or not workload.keepalive:
         raise ToolError(f"{name} decides on headers and keep-alive itself", "drop both from the workload")
-    missing = [p for p in _needed(workload) if not re.search(rf"\$\{{__(P|property)\({p}[,)]".encode(), data)]
+    missing = [p for p in _required_properties(workload) if not re.search(rf"\$\{{__(P|property)\({p}[,)]".encode(), data)]
     if missing:
         raise ToolError(
             f"{name} does not read {', '.join(missing)}: its load would not be the study's",
@@ -70,24 +70,24 @@ def _own(workload: Workload) -> bytes:
     return data
 
 
-def _needed(workload: Workload) -> Iterator[str]:
+def _required_properties(workload: Workload) -> Iterator[str]:
     """Yield the properties without which a plan makes another load than the study says."""
     yield from ("host", "port", "threads", "duration" if workload.requests is None else "loops")
     yield from ["rate"] if workload.rate_per_s is not None else []
     yield from ["think_ms"] if workload.think_time_s else []
 
 
-def _generated(workload: Workload) -> bytes:
+def _generated_plan(workload: Workload) -> bytes:
     """Return a plan of one request that every thread repeats."""
     children = [_sampler(workload), *_timers(workload), *_headers(workload)]
-    group = _tree((_threads(workload), _tree(*((child, _tree()) for child in children))))
+    group = _hash_tree((_thread_group(workload), _hash_tree(*((child, _hash_tree()) for child in children))))
     root = ET.Element("jmeterTestPlan", version="1.2", properties="5.0", jmeter="5.6.3")
-    root.append(_tree((_element("TestPlan", "TestPlanGui", "loadbook", _plan_props()), group)))
+    root.append(_hash_tree((_element("TestPlan", "TestPlanGui", "loadbook", _plan_properties()), group)))
     ET.indent(root)
     return ET.tostring(root, encoding="utf-8", xml_declaration=True)
 
 
-def _rate(rate_per_s: float, seconds: int) -> str:
+def _rate_text(rate_per_s: float, seconds: int) -> str:
     if rate_per_s * seconds > MAX_STARTS:
         raise ToolError(
             f"jmeter draws all {rate_per_s * seconds:g} starts of an open load beforehand, which takes its memory",
@@ -96,14 +96,14 @@ def _rate(rate_per_s: float, seconds: int) -> str:
     return f"{rate_per_s:.15g}"
 
 
-def _whole_ms(what: str, value_s: float) -> int:
+def _whole_ms(field: str, value_s: float) -> int:
     ms = round(value_s * 1000)
     if ms < 1 or abs(ms - value_s * 1000) > 1e-6:
-        raise ToolError(f"jmeter takes whole milliseconds only: {what} = {value_s:g} s cannot be done", "round it")
+        raise ToolError(f"jmeter takes whole milliseconds only: {field} = {value_s:g} s cannot be done", "round it")
     return ms
 
 
-def _loops(requests: int, connections: int) -> int:
+def _loops_per_thread(requests: int, connections: int) -> int:
     """Return the requests of each thread, which are the same for all of them."""
     loops, rest = divmod(requests, connections)
     if rest:
@@ -114,7 +114,7 @@ def _loops(requests: int, connections: int) -> int:
     return loops
 
 
-def _tree(*pairs: tuple[ET.Element, ET.Element]) -> ET.Element:
+def _hash_tree(*pairs: tuple[ET.Element, ET.Element]) -> ET.Element:
     """Return a hashTree: elements, each followed by the tree of its children."""
     tree = ET.Element("hashTree")
     for pair in pairs:
@@ -122,14 +122,14 @@ def _tree(*pairs: tuple[ET.Element, ET.Element]) -> ET.Element:
     return tree
 
 
-def _element(kind: str, gui: str, name: str, props: Props) -> ET.Element:
+def _element(kind: str, gui: str, name: str, props: PropertyTriples) -> ET.Element:
     """Return a test element with its properties, given as (type, name, value)."""
     element = ET.Element(kind, guiclass=gui, testclass=kind, testname=name, enabled="true")
-    _fill(element, props)
+    _add_properties(element, props)
     return element
 
 
-def _fill(element: ET.Element, props: Props) -> None:
+def _add_properties(element: ET.Element, props: PropertyTriples) -> None:
     for kind, name, value in props:
         child = ET.SubElement(element, kind, name=name)
         if isinstance(value, ET.Element):
@@ -140,22 +140,22 @@ def _fill(element: ET.Element, props: Props) -> None:
             child.text = str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _arguments() -> ET.Element:
+def _empty_arguments() -> ET.Element:
     arguments = ET.Element("Arguments")
     ET.SubElement(arguments, "collectionProp", name="Arguments.arguments")
     return arguments
 
 
-def _plan_props() -> Iterator[tuple[str, str, object]]:
+def _plan_properties() -> Iterator[tuple[str, str, object]]:
     yield "boolProp", "TestPlan.functional_mode", False
-    yield "elementProp", "TestPlan.user_defined_variables", _arguments()
+    yield "elementProp", "TestPlan.user_defined_variables", _empty_arguments()
 
 
-def _threads(workload: Workload) -> ET.Element:
+def _thread_group(workload: Workload) -> ET.Element:
     """Return the group of threads, one a connection; they keep their connection from one request to the next."""
     loops = ET.Element("LoopController")
-    _fill(loops, [("stringProp", "LoopController.loops", "${__P(loops,-1)}")])
-    _fill(loops, [("boolProp", "LoopController.continue_forever", False)])
+    _add_properties(loops, [("stringProp", "LoopController.loops", "${__P(loops,-1)}")])
+    _add_properties(loops, [("boolProp", "LoopController.continue_forever", False)])
     props = [
         ("elementProp", "ThreadGroup.main_controller", loops),
         ("stringProp", "ThreadGroup.on_sample_error", "continue"),
@@ -172,7 +172,7 @@ def _threads(workload: Workload) -> ET.Element:
 def _sampler(workload: Workload) -> ET.Element:
     """Return the request; redirects are answers like any other, and are not followed."""
     props = [
-        ("elementProp", "HTTPsampler.Arguments", _arguments()),
+        ("elementProp", "HTTPsampler.Arguments", _empty_arguments()),
         ("stringProp", "HTTPSampler.domain", "${__P(host)}"),
         ("stringProp", "HTTPSampler.port", "${__P(port)}"),
         ("stringProp", "HTTPSampler.protocol", "${__P(scheme)}"),
@@ -209,15 +209,15 @@ def _headers(workload: Workload) -> Iterator[ET.Element]:
     """Yield the request headers; ``Connection`` JMeter sends itself, as its request says."""
     if any(name.lower() == "connection" for name in workload.headers):
         raise ToolError("jmeter sends the header Connection itself", "drop it, and set workload.keepalive")
-    asked = {name: value for name, value in plan.headers(workload).items() if name != "Connection"}
-    if not asked:
+    headers = {name: value for name, value in plan.request_headers(workload).items() if name != "Connection"}
+    if not headers:
         return
     listed = ET.Element("collectionProp", name="HeaderManager.headers")
-    for name, value in asked.items():
+    for name, value in headers.items():
         if "${" in name + value:
             raise ToolError(f"JMeter reads ${{...}} in the header {name} as an expression", "use the tool wrk")
         header = ET.SubElement(listed, "elementProp", name="", elementType="Header")
-        _fill(header, [("stringProp", "Header.name", name), ("stringProp", "Header.value", value)])
+        _add_properties(header, [("stringProp", "Header.name", name), ("stringProp", "Header.value", value)])
     manager = _element("HeaderManager", "HeaderPanel", "headers", [])
     manager.append(listed)
     yield manager

@@ -19,22 +19,22 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 def check_model(tool: Tool, workload: Workload) -> None:
     """Raise ToolError if the tool cannot make loads of this model, naming the tools that can."""
     if workload.model not in tool.load_models:
-        able = ", ".join(registry.names(workload.model)) or "none yet"
-        raise ToolError(f"{tool.name} cannot make {workload.model}-loop loads", f"tools that can: {able}")
+        capable = ", ".join(registry.tool_names(workload.model)) or "none yet"
+        raise ToolError(f"{tool.name} cannot make {workload.model}-loop loads", f"tools that can: {capable}")
 
 
-def check(
-    tool: Tool, workload: Workload, owned: Sequence[str] = (), able: Sequence[str] = (), secret: Sequence[str] = ()
+def check_workload(
+    tool: Tool, workload: Workload, reserved_options: Sequence[str] = (), supported_fields: Sequence[str] = (), secret_options: Sequence[str] = ()
 ) -> None:
     """Raise ToolError unless the tool can make such a load: its model, its fields, and what `extra` may hold."""
     check_model(tool, workload)
-    check_fields(tool, workload, able)
-    check_secrets(workload, secret)  # first: the next one quotes what it refuses
-    check_extra(tool, workload, owned)
+    check_fields(tool, workload, supported_fields)
+    check_secrets(workload, secret_options)  # first: the next one quotes what it refuses
+    check_extra(tool, workload, reserved_options)
 
 
 # headers that carry a login
-_SECRET = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie|x-(?:api-key|auth-token|csrf-token)", re.IGNORECASE)
+_SECRET_HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie|x-(?:api-key|auth-token|csrf-token)", re.IGNORECASE)
 
 
 def check_secrets(workload: Workload, options: Sequence[str] = ()) -> None:
@@ -42,19 +42,19 @@ def check_secrets(workload: Workload, options: Sequence[str] = ()) -> None:
 
     `options` are those by which the tool itself takes one, as typed.
     """
-    named = [name for name in workload.headers if _SECRET.fullmatch(name)]
-    named += [word.split(":")[0] for word in workload.extra if re.search(rf"({_SECRET.pattern})\s*:", word, re.I)]
-    named += [option for option in options for word in workload.extra if word.startswith(option)]
-    if named:
+    logins = [name for name in workload.headers if _SECRET_HEADER.fullmatch(name)]
+    logins += [word.split(":")[0] for word in workload.extra if re.search(rf"({_SECRET_HEADER.pattern})\s*:", word, re.I)]
+    logins += [option for option in options for word in workload.extra if word.startswith(option)]
+    if logins:
         raise ToolError(
-            f"the load has {named[0]}: a login in a study would stand in data, reports and process lists",
+            f"the load has {logins[0]}: a login in a study would stand in data, reports and process lists",
             "measure what needs none, or keep it in a file on the driver (wrk -s SCRIPT, jmeter -q PROPERTIES)",
         )
 
 
 # fields of the workload -> not asked for
-_FIELDS = {"requests": None, "think_time_s": 0.0, "calls_per_connection": 1, "plan": None}
-_WANTS = {
+_FIELD_DEFAULTS = {"requests": None, "think_time_s": 0.0, "calls_per_connection": 1, "plan": None}
+_UNSUPPORTED_TEXTS = {
     "requests": "cannot end after a number of requests",
     "think_time_s": "cannot make its connections wait between requests (think_time_s)",
     "calls_per_connection": "cannot limit calls_per_connection",
@@ -62,14 +62,14 @@ _WANTS = {
 }
 
 
-def check_fields(tool: Tool, workload: Workload, able: Sequence[str] = ()) -> None:
+def check_fields(tool: Tool, workload: Workload, supported_fields: Sequence[str] = ()) -> None:
     """Raise ToolError for the first field that the workload sets and the tool has no option for.
 
-    `able` names those of ``requests``, ``think_time_s``, ``calls_per_connection`` and ``plan`` that the tool can do.
+    `supported_fields` names those of ``requests``, ``think_time_s``, ``calls_per_connection`` and ``plan`` that the tool can do.
     """
-    for name, unset in _FIELDS.items():
-        if name not in able and getattr(workload, name) != unset:
-            raise ToolError(f"{tool.name} {_WANTS[name]}", f"leave workload.{name} out")
+    for name, unset in _FIELD_DEFAULTS.items():
+        if name not in supported_fields and getattr(workload, name) != unset:
+            raise ToolError(f"{tool.name} {_UNSUPPORTED_TEXTS[name]}", f"leave workload.{name} out")
 
 
 def check_no_timeout(tool: Tool, workload: Workload) -> None:
@@ -78,10 +78,10 @@ def check_no_timeout(tool: Tool, workload: Workload) -> None:
         raise ToolError(f"{tool.name} has no time-out for requests", "leave workload.timeout_s out")
 
 
-def check_extra(tool: Tool, workload: Workload, owned: Sequence[str]) -> None:
+def check_extra(tool: Tool, workload: Workload, reserved_options: Sequence[str]) -> None:
     """Raise ToolError if `extra` repeats an option that the workload's own fields decide.
 
-    `owned` holds option names as typed; an attached value (``-d5``, ``--rate=5``) and, for long options, the
+    `reserved_options` holds option names as typed; an attached value (``-d5``, ``--rate=5``) and, for long options, the
     unambiguous prefixes that getopt accepts (``--num-conn``) are recognised too.
     """
     for word in workload.extra:
@@ -92,9 +92,9 @@ def check_extra(tool: Tool, workload: Workload, owned: Sequence[str]) -> None:
             )
         name = word.partition("=")[0]
         if word.startswith("--"):
-            clash = [o for o in owned if o.startswith("--") and len(name) > 2 and o.startswith(name)]
+            clash = [o for o in reserved_options if o.startswith("--") and len(name) > 2 and o.startswith(name)]
         else:
-            clash = [o for o in owned if not o.startswith("--") and word.startswith(o)]
+            clash = [o for o in reserved_options if not o.startswith("--") and word.startswith(o)]
         if clash:
             raise ToolError(
                 f"workload.extra has {word!r}, but {clash[0]} of {tool.name} comes from the workload's own fields",
@@ -102,28 +102,28 @@ def check_extra(tool: Tool, workload: Workload, owned: Sequence[str]) -> None:
             )
 
 
-def whole_seconds(tool: Tool, what: str, value_s: float) -> int:
+def whole_seconds(tool: Tool, field: str, value_s: float) -> int:
     """Return `value_s` as an integer of at least 1; ToolError for anything that is not whole seconds."""
     if value_s != int(value_s) or value_s < 1:
         raise ToolError(
-            f"{tool.name} takes whole seconds only: {what} = {value_s:g} s cannot be done",
+            f"{tool.name} takes whole seconds only: {field} = {value_s:g} s cannot be done",
             f"use {math.ceil(value_s)} s",
         )
     return int(value_s)
 
 
-def headers(workload: Workload) -> dict[str, str]:
+def request_headers(workload: Workload) -> dict[str, str]:
     """Return the request headers, with ``Connection: close`` when connections are not kept alive."""
     for name in workload.headers:
         if not _TOKEN.match(name):
             raise ToolError(f"workload.headers: {name!r} is not a header name", "use letters, digits and '-'")
-    asked = dict(workload.headers)
+    fields = dict(workload.headers)
     if not workload.keepalive:
-        asked = {k: v for k, v in asked.items() if k.lower() != "connection"} | {"Connection": "close"}
-    return asked
+        fields = {k: v for k, v in fields.items() if k.lower() != "connection"} | {"Connection": "close"}
+    return fields
 
 
-def url(target: Target, path: str) -> str:
+def target_url(target: Target, path: str) -> str:
     """Return the URL of `path` on the target; IPv6 addresses in brackets."""
     host = f"[{target.address}]" if ":" in target.address else target.address
     return f"{target.scheme}://{host}:{target.port}{path}"

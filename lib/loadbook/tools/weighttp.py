@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.design.workload import Workload
 from loadbook.tools import plan, text
-from loadbook.tools.base import Captured, Measurement, Parsed, Target
-from loadbook.tools.text import Report
-from loadbook.tools.weighttp_forms import STATISTICS, TIMES, read_json, read_text
+from loadbook.tools.base import ToolOutput, Measurement, ParsedReport, Target
+from loadbook.tools.text import TextReport
+from loadbook.tools.weighttp_forms import STATISTICS, TIME_SECTIONS, read_json, read_text
 
-OWNED = ("-n", "-c", "-t", "-k", "-6", "-h", "-v", "-V")
-HELP = "weighttp <options> <"
+RESERVED_OPTIONS = ("-n", "-c", "-t", "-k", "-6", "-h", "-v", "-V")
+USAGE_LINE = "weighttp <options> <"
 
 
 class Weighttp:
@@ -26,22 +26,22 @@ class Weighttp:
 
     name = "weighttp"
     binary = "weighttp"
-    get = "in no package registry: build github.com/lighttpd/weighttp"
+    install_hint = "in no package registry: build github.com/lighttpd/weighttp"
     load_models = frozenset({"closed"})
-    known = ("0.3", "0.4", "0.5")
+    known_versions = ("0.3", "0.4", "0.5")
     version_argv: tuple[str, ...] = ("weighttp", "-h")  # -v and -V differ between versions; -h prints help in all
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
         """Return the version; builds that do not print it are told apart by their help (0.5 says URI)."""
-        said = stdout + stderr
-        match = re.search(rb"^weighttp +(\d[\w.-]*) - ", said, re.MULTILINE)
+        output = stdout + stderr
+        match = re.search(rb"^weighttp +(\d[\w.-]*) - ", output, re.MULTILINE)
         if match:
             return match[1].decode()
-        if b"weighttp <options> <" not in said:
+        if b"weighttp <options> <" not in output:
             raise ToolError(
-                f"weighttp: no version in {said[:80]!r}", "build it from source, or use the tools wrk, ab or h2load"
+                f"weighttp: no version in {output[:80]!r}", "build it from source, or use the tools wrk, ab or h2load"
             )
-        return "0.5 or newer" if b"weighttp <options> <URI>" in said else "0.3 or older"
+        return "0.5 or newer" if b"weighttp <options> <URI>" in output else "0.3 or older"
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return weighttp's argument list. It ends after a number of requests, which the workload must give.
@@ -49,17 +49,17 @@ class Weighttp:
         0.3 and 0.4 know no duration. 0.5 has ``-a`` seconds, but counts the time in which it makes room for -n requests
         as measurement; so it is not used, `duration_s` is not met, and the rates are over weighttp's own duration.
         """
-        plan.check(self, workload, OWNED, able=("requests",))
+        plan.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests",))
         plan.check_no_timeout(self, workload)
-        for wrong, what, hint in _cannot(workload, target):
-            if wrong:
-                raise ToolError(what, hint)
+        for is_unsupported, problem, hint in _unsupported(workload, target):
+            if is_unsupported:
+                raise ToolError(problem, hint)
         argv = ["weighttp", "-n", str(workload.requests), "-c", str(workload.connections), "-t", str(workload.threads)]
         argv += ["-k"] if workload.keepalive else []
-        for name, value in plan.headers(workload).items():
+        for name, value in plan.request_headers(workload).items():
             if name.lower() != "connection":  # weighttp sends its own, by -k
                 argv += ["-H", f"{name}: {value}"]
-        return [*argv, *workload.extra, plan.url(target, workload.path)]
+        return [*argv, *workload.extra, plan.target_url(target, workload.path)]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
         """Return nothing: weighttp needs no files."""
@@ -69,38 +69,38 @@ class Weighttp:
         """Return nothing: weighttp writes no files that are read."""
         return ()
 
-    def parse(self, captured: Captured) -> Parsed:
+    def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, text or JSON."""
-        lines = text.lines(captured.stdout)
-        if any(line.startswith(HELP) for line in lines):
-            raise ParseError(self.name, "stdout", 0, f"the tool printed its usage{_said(captured)}")
-        text.require(self.name, captured, lines, BEGIN, r"traffic: |\}$")
-        report = _read(lines)
-        _check(report)
-        return Parsed((*_count_rows(report), *_time_rows(report)), (), tuple(_doubts(report, captured)))
+        lines = text.clean_lines(output.stdout)
+        if any(line.startswith(USAGE_LINE) for line in lines):
+            raise ParseError(self.name, "stdout", 0, f"the tool printed its usage{_stderr_text(output)}")
+        text.require_report(self.name, output, lines, REPORT_START, r"traffic: |\}$")
+        report = _read_report(lines)
+        _check_report(report)
+        return ParsedReport((*_count_rows(report), *_time_rows(report)), (), tuple(_doubts(report, output)))
 
 
 TOOL = Weighttp()
-BEGIN = r"weighttp .*lightweight and simple webserver benchmarking tool|\{$|finished in \d+ sec, "
+REPORT_START = r"weighttp .*lightweight and simple webserver benchmarking tool|\{$|finished in \d+ sec, "
 
 
-def _cannot(workload: Workload, target: Target) -> Iterator[tuple[bool, str, str]]:
+def _unsupported(workload: Workload, target: Target) -> Iterator[tuple[bool, str, str]]:
     """Yield what weighttp cannot do: whether it is asked for, what, and what to do instead."""
-    untold = workload.requests is None
-    yield untold, "weighttp ends after a number of requests, not after a time", "set requests, such as 200000"
-    few = workload.connections < workload.threads
-    yield few, f"weighttp needs a connection for each of {workload.threads} threads", "raise connections"
+    no_request_count = workload.requests is None
+    yield no_request_count, "weighttp ends after a number of requests, not after a time", "set requests, such as 200000"
+    too_few_connections = workload.connections < workload.threads
+    yield too_few_connections, f"weighttp needs a connection for each of {workload.threads} threads", "raise connections"
     yield target.scheme != "http", f"weighttp does not speak {target.scheme}", "use the tools wrk, ab or h2load"
     yield ":" in target.address, "loadbook does not drive weighttp over IPv6", "use an IPv4 address, or the tool wrk"
 
 
-def _said(captured: Captured) -> str:
+def _stderr_text(output: ToolOutput) -> str:
     """Return what weighttp said on stderr, for an error message."""
-    said = [line for line in text.lines(captured.stderr[:10_000]) if line]
-    return f"; stderr: {said[0][:200]}" if said else ""
+    stderr_lines = [line for line in text.clean_lines(output.stderr[:10_000]) if line]
+    return f"; stderr: {stderr_lines[0][:200]}" if stderr_lines else ""
 
 
-def _read(lines: Sequence[str]) -> Report:
+def _read_report(lines: Sequence[str]) -> TextReport:
     """Return the report in whichever of the two forms it has."""
     if "{" not in lines:
         return read_text(lines)
@@ -109,7 +109,7 @@ def _read(lines: Sequence[str]) -> Report:
     return read_json(lines)
 
 
-def _microseconds(report: Report) -> int:
+def _duration_us(report: TextReport) -> int:
     """Return the duration in us, from the three parts of 0.4 or the seconds of 0.5."""
     if "sec" in report:
         parts = [report.count(part) for part in ("sec", "ms", "us")]
@@ -117,57 +117,57 @@ def _microseconds(report: Report) -> int:
     return int(report.text("duration").replace(".", ""))
 
 
-def _answers(report: Report) -> int:
+def _answer_count(report: TextReport) -> int:
     """Return the requests that got an answer; the last ones of a stopped run may be answered and not done."""
     return min(report.count("done"), sum(report.count(f"s{c}") for c in range(2, 6)))
 
 
-def _check(report: Report) -> None:
+def _check_report(report: TextReport) -> None:
     """Raise ParseError where the report contradicts itself (formats.md 6.5).
 
     0.5 sends a request again when its connection closes, so its connections and status codes may exceed its requests.
     """
     done, ok = report.count("done"), report.count("ok")
     if ok + report.count("failed") not in (done, done - report.count("errored")):
-        raise report.wrong("ok", "succeeded and failed requests do not add up to those done")
+        raise report.error_at("ok", "succeeded and failed requests do not add up to those done")
     if "asked" in report and not done <= report.count("started") <= report.count("asked"):
-        raise report.wrong("started", "more requests done than started, or started than asked for")
+        raise report.error_at("started", "more requests done than started, or started than asked for")
     if ok > report.count("s2") + report.count("s3"):
-        raise report.wrong("s2", "fewer answers of status 2xx and 3xx than requests that succeeded")
+        raise report.error_at("s2", "fewer answers of status 2xx and 3xx than requests that succeeded")
     if report.count("http") + report.count("data") != report.count("bytes"):
-        raise report.wrong("bytes", "headers and data do not add up to the bytes in total")
+        raise report.error_at("bytes", "headers and data do not add up to the bytes in total")
     _check_rate(report, "rate", done, 0)
     _check_rate(report, "kbytes", report.count("bytes") / 1024, 1)
-    for section in _sections(report):
-        _check_times(report, section)
+    for section in _time_sections(report):
+        _check_section_times(report, section)
 
 
-def _check_rate(report: Report, field: str, total: float, below: int) -> None:
+def _check_rate(report: TextReport, field: str, total: float, below: int) -> None:
     """Raise ParseError unless total / duration is the printed rate; both are cut to whole numbers, not rounded."""
-    us, printed = _microseconds(report), report.count(field)
+    us, printed = _duration_us(report), report.count(field)
     low = max(0.0, total - below) * 1e6 / (us + 1) - 1
     if printed < low * (1 - 1e-9) or (us > 1 and printed > total * 1e6 / (us - 1) * (1 + 1e-9)):
-        raise report.wrong(field, f"{printed} does not follow from {total:g} in {us / 1e6:g} s")
+        raise report.error_at(field, f"{printed} does not follow from {total:g} in {us / 1e6:g} s")
 
 
-def _sections(report: Report) -> list[str]:
+def _time_sections(report: TextReport) -> list[str]:
     """Return the sections of times, none in text; connect times are a sample only while no request was sent again."""
     again = report.count("connect_times.num") > report.count("done")
-    return [s for s in TIMES if f"{s}.num" in report and not (again and s == "connect_times")]
+    return [s for s in TIME_SECTIONS if f"{s}.num" in report and not (again and s == "connect_times")]
 
 
-def _check_times(report: Report, section: str) -> None:
+def _check_section_times(report: TextReport, section: str) -> None:
     """Raise ParseError unless times ascend."""
-    shown = [s for s in ("min", *(s for s in STATISTICS.values() if s[0] == "p"), "max") if f"{section}.{s}" in report]
-    for order in (shown, ["min", "mean", "max"]):
+    present = [s for s in ("min", *(s for s in STATISTICS.values() if s[0] == "p"), "max") if f"{section}.{s}" in report]
+    for order in (present, ["min", "mean", "max"]):
         values = [report.count(f"{section}.{s}") for s in order]
         if values != sorted(values):
-            raise report.wrong(f"{section}.mean", f"{section} do not ascend to their maximum")
+            raise report.error_at(f"{section}.mean", f"{section} do not ascend to their maximum")
 
 
-def _count_rows(report: Report) -> Iterator[Measurement]:
+def _count_rows(report: TextReport) -> Iterator[Measurement]:
     """Yield counts and rates; texts are weighttp's own."""
-    requests, ok, duration = _answers(report), report.count("ok"), _microseconds(report) / 1e6
+    requests, ok, duration = _answer_count(report), report.count("ok"), _duration_us(report) / 1e6
     all_ = requests == report.count("done")
     yield Measurement("requests", "count", requests, "1", report.text("done") if all_ else None)
     yield Measurement("ok", "count", ok, "1", report.text("ok"))
@@ -185,7 +185,7 @@ def _count_rows(report: Report) -> Iterator[Measurement]:
     yield Measurement("bytes_per_s", "value", report.count("kbytes") * 1024, "B/s", report.text("kbytes"))
 
 
-def _error_rows(report: Report) -> Iterator[Measurement]:
+def _error_rows(report: TextReport) -> Iterator[Measurement]:
     """Yield errors: failed by status, and all other failures, which weighttp does not tell apart."""
     failed, status = report.count("done") - report.count("ok"), report.count("s4") + report.count("s5")
     printed = report.text("failed") if failed == report.count("failed") else None
@@ -194,12 +194,12 @@ def _error_rows(report: Report) -> Iterator[Measurement]:
     yield Measurement("errors_other", "count", failed - min(status, failed), "1", None)
 
 
-def _time_rows(report: Report) -> Iterator[Measurement]:
+def _time_rows(report: TextReport) -> Iterator[Measurement]:
     """Yield times, of 0.5 only; weighttp prints whole microseconds."""
-    if not _answers(report):
+    if not _answer_count(report):
         return
-    for section in _sections(report):
-        metric = TIMES[section]
+    for section in _time_sections(report):
+        metric = TIME_SECTIONS[section]
         for statistic in STATISTICS.values() if metric else ():
             field = f"{section}.{statistic}"
             if field in report and "nan" not in report.text(field):
@@ -207,23 +207,23 @@ def _time_rows(report: Report) -> Iterator[Measurement]:
                 yield Measurement(str(metric), statistic, float(f"{printed}e-6"), "s", printed)
 
 
-def _doubts(report: Report, captured: Captured) -> Iterator[tuple[str, str]]:
+def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]:
     """Yield what makes the numbers mean less than they seem to."""
-    done, answers = report.count("done"), _answers(report)
+    done, answers = report.count("done"), _answer_count(report)
     if answers < done:
-        times = ", and their times among the latencies" if _sections(report) else ""
+        times = ", and their times among the latencies" if _time_sections(report) else ""
         counted = f"weighttp counts them in its {report.text('rate')} req/s{times}"
         yield "unanswered", f"{done - answers} of {done} attempts got no answer; {counted}"
     elif report.count("failed") > report.count("s4") + report.count("s5"):
         yield "cut_answers", "some answers failed although their status was good: their bodies were cut short"
-    asked = report.count("asked") or _spawned(captured)
-    if done < asked:
-        yield "stopped_early", f"{done} of {asked} requests were done when weighttp was stopped"
-    if captured.rc:
-        yield "exit_code", f"weighttp ended with exit code {captured.rc} although its report is complete"
+    requested = report.count("asked") or _spawned_requests(output)
+    if done < requested:
+        yield "stopped_early", f"{done} of {requested} requests were done when weighttp was stopped"
+    if output.exit_code:
+        yield "exit_code", f"weighttp ended with exit code {output.exit_code} although its report is complete"
 
 
-def _spawned(captured: Captured) -> int:
+def _spawned_requests(output: ToolOutput) -> int:
     """Return the requests that the threads were given, as 0.5 prints it above its JSON; 0 with -q."""
     line = re.compile(r"spawning thread #\d+: \d+ concurrent requests, (\d{1,18}) total requests")
-    return sum(int(m[1]) for m in map(line.fullmatch, text.lines(captured.stdout)) if m)
+    return sum(int(m[1]) for m in map(line.fullmatch, text.clean_lines(output.stdout)) if m)

@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.core.units import BYTES, COUNT, TIME_S
+from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
 from loadbook.design.workload import Workload
 from loadbook.tools import plan, text, wrk_forms
-from loadbook.tools.base import Captured, Measurement, Parsed, Target
-from loadbook.tools.text import Report
-from loadbook.tools.wrk_forms import BEGIN, END, ERRORS, EXACT, FORMS, STATISTICS, has_latency, mean
+from loadbook.tools.base import ToolOutput, Measurement, ParsedReport, Target
+from loadbook.tools.text import TextReport
+from loadbook.tools.wrk_forms import BLOCK_BEGIN, BLOCK_END, ERROR_FIELDS, EXACT_PATTERNS, LINE_PATTERNS, STATISTICS, has_latency, mean_latency_s
 
-SCRIPT = "loadbook.lua"
-DELAY = b"\nfunction delay() return %d end -- think time: ms before each request, not part of its latency\n"
+SCRIPT_NAME = "loadbook.lua"
+DELAY_FUNCTION = b"\nfunction delay() return %d end -- think time: ms before each request, not part of its latency\n"
 SCRIPT_ERROR = re.compile(r"(\S+): (?:cannot open \1|\1:\d+: )")  # wrk goes on without a script that Lua refuses
-OWNED = ("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version")
+RESERVED_OPTIONS = ("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version")
 
 
 class Wrk:
@@ -29,23 +29,23 @@ class Wrk:
 
     name = "wrk"
     binary = "wrk"
-    get = "apt-get install wrk"
+    install_hint = "apt-get install wrk"
     load_models = frozenset({"closed"})
-    known = ("4",)
+    known_versions = ("4",)
     version_argv: tuple[str, ...] = ("wrk", "-v")  # prints version and usage, exit code 1
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
         """Return the version, ``4.1.0``; wrk2, which is also called wrk, is refused by its option ``-R``."""
-        said = stdout + stderr
-        match = re.search(rb"^wrk (?:debian/)?(\d[\w.]*|\w+)", said, re.MULTILINE)
-        if not match or b"--rate" in said:
-            what = "it is wrk2, another tool" if b"--rate" in said else f"`wrk -v` printed {said[:80]!r}"
-            raise ToolError(f"wrk: no version found: {what}", "install wrk 4 (apt install wrk)")
+        output = stdout + stderr
+        match = re.search(rb"^wrk (?:debian/)?(\d[\w.]*|\w+)", output, re.MULTILINE)
+        if not match or b"--rate" in output:
+            problem = "it is wrk2, another tool" if b"--rate" in output else f"`wrk -v` printed {output[:80]!r}"
+            raise ToolError(f"wrk: no version found: {problem}", "install wrk 4 (apt install wrk)")
         return match[1].decode()
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return wrk's argument list; ToolError for open loads, fractions of seconds, and uneven connections."""
-        plan.check(self, workload, OWNED, able=("think_time_s",))
+        plan.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("think_time_s",))
         if workload.connections % workload.threads:
             raise ToolError(
                 f"wrk would open {workload.connections // workload.threads * workload.threads} of "
@@ -57,47 +57,47 @@ class Wrk:
         argv = ["wrk", f"-t{workload.threads}", f"-c{workload.connections}"]
         argv += [f"-d{plan.whole_seconds(self, 'duration', duration_s)}s"]
         argv += ["--timeout", f"{plan.whole_seconds(self, 'timeout_s', workload.timeout_s)}s"]
-        argv += ["--latency"] if _own_script(workload) else ["--latency", "-s", SCRIPT]
-        for name, value in plan.headers(workload).items():
+        argv += ["--latency"] if _has_user_script(workload) else ["--latency", "-s", SCRIPT_NAME]
+        for name, value in plan.request_headers(workload).items():
             argv += ["-H", f"{name}: {value}"]
-        return [*argv, *workload.extra, plan.url(target, workload.path)]
+        return [*argv, *workload.extra, plan.target_url(target, workload.path)]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
         """Return the Lua script that prints results exactly, once the run is over; none beside a script of the user."""
-        if _own_script(workload):
+        if _has_user_script(workload):
             return {}
         script = (resources.files(__package__) / "wrk.lua").read_bytes()
-        return {SCRIPT: script + (DELAY % _think_ms(workload) if workload.think_time_s else b"")}
+        return {SCRIPT_NAME: script + (DELAY_FUNCTION % _think_ms(workload) if workload.think_time_s else b"")}
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
         """Return nothing: wrk writes no files."""
         return ()
 
-    def parse(self, captured: Captured) -> Parsed:
+    def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report: from the Lua block where there is one, checked against the human text."""
-        lines = text.lines(captured.stdout)
-        text.require(self.name, captured, lines, "Running ", "Transfer/sec:")
+        lines = text.clean_lines(output.stdout)
+        text.require_report(self.name, output, lines, "Running ", "Transfer/sec:")
         if wrk_forms.is_wrk2(lines):
             raise ParseError(self.name, "stdout", 0, "no report of wrk but one of wrk2, another tool")
-        report = text.read(self.name, lines, FORMS)
-        exact = _exact(lines, SCRIPT in captured.argv)
-        _check(report, captured.argv)
+        report = text.read_report(self.name, lines, LINE_PATTERNS)
+        exact = _read_exact_block(lines, SCRIPT_NAME in output.argv)
+        _check_report(report, output.argv)
         if exact is not None:
-            _check_against(report, exact)
-        return Parsed(tuple(_rows(report, exact)), doubts=tuple(_doubts(report, captured)))
+            _check_exact_block(report, exact)
+        return ParsedReport(tuple(_rows(report, exact)), doubts=tuple(_doubts(report, output)))
 
 
 TOOL = Wrk()
 
 
-def _own_script(workload: Workload) -> bool:
+def _has_user_script(workload: Workload) -> bool:
     """Tell whether `extra` names a script: wrk runs one only, so that ours, and what it prints, is left out."""
     return any(word.startswith(("-s", "--s")) for word in workload.extra)
 
 
 def _check_think_time(workload: Workload) -> None:
     """Raise ToolError unless our script can make the think time."""
-    if _own_script(workload):
+    if _has_user_script(workload):
         raise ToolError(
             "think_time_s is made by loadbook's own script, and wrk runs one only", "define delay() in yours"
         )
@@ -112,70 +112,70 @@ def _think_ms(workload: Workload) -> int:
     return ms
 
 
-def _exact(lines: Sequence[str], wanted: bool) -> Report | None:
+def _read_exact_block(lines: Sequence[str], is_expected: bool) -> TextReport | None:
     """Return what our Lua script printed; None where it was not used."""
-    if not wanted and BEGIN not in lines and END not in lines:
+    if not is_expected and BLOCK_BEGIN not in lines and BLOCK_END not in lines:
         return None
-    first = lines.index(BEGIN) if BEGIN in lines else len(lines)
-    return text.read("wrk", lines[first:], EXACT, first=first + 1)
+    first = lines.index(BLOCK_BEGIN) if BLOCK_BEGIN in lines else len(lines)
+    return text.read_report("wrk", lines[first:], EXACT_PATTERNS, first=first + 1)
 
 
-def _check(report: Report, argv: Sequence[str]) -> None:
+def _check_report(report: TextReport, argv: Sequence[str]) -> None:
     """Raise ParseError where the report contradicts itself (formats.md 6.5)."""
-    shown = [form in report for form in ("percentiles", "p50", "p75", "p90", "p99")]
-    if any(shown) != all(shown) or (not shown[0] and "--latency" in argv):
-        raise report.wrong("latency", "the latency distribution is not complete")
+    present = [line_name in report for line_name in ("percentiles", "p50", "p75", "p90", "p99")]
+    if any(present) != all(present) or (not present[0] and "--latency" in argv):
+        raise report.error_at("latency", "the latency distribution is not complete")
     wrk_forms.check_totals(report)
     if has_latency(report):
-        order = [mean(report), report.value("max", TIME_S)]
-        order_p = [report.value(f, TIME_S) for f in ("p50", "p75", "p90", "p99", "max") if f in report]
+        order = [mean_latency_s(report), report.value("max", TIME_UNITS_S)]
+        order_p = [report.value(f, TIME_UNITS_S) for f in ("p50", "p75", "p90", "p99", "max") if f in report]
         if order != sorted(order) or order_p != sorted(order_p):
-            raise report.wrong("latency", "mean and percentiles do not ascend to the maximum")
+            raise report.error_at("latency", "mean and percentiles do not ascend to the maximum")
 
 
-def _check_against(report: Report, exact: Report) -> None:
+def _check_exact_block(report: TextReport, exact: TextReport) -> None:
     """Raise ParseError unless the Lua block says what the human text says, within the text's rounding."""
-    for field in ("requests", *ERRORS):
+    for field in ("requests", *ERROR_FIELDS):
         if report.count(field) != exact.count(field):
-            raise exact.wrong(field, f"{exact.text(field)} is not the {report.count(field)} of the text above")
+            raise exact.error_at(field, f"{exact.text(field)} is not the {report.count(field)} of the text above")
     if has_latency(report) != all(field in exact for field in STATISTICS):
-        raise exact.wrong("end", "latency statistics are not complete")
+        raise exact.error_at("end", "latency statistics are not complete")
     shared = [f for f in ("duration", "bytes", *STATISTICS) if f in report and f in exact]
     for field in shared:
-        table = BYTES if field == "bytes" else TIME_S
-        printed = mean(report) if field == "mean" else report.real(field, table)
+        table = BYTE_UNITS if field == "bytes" else TIME_UNITS_S
+        printed = mean_latency_s(report) if field == "mean" else report.optional_value(field, table)
         if printed is None:
             continue
-        slack = text.half_width(report.text(field), table) + 0.51e-6
+        slack = text.rounding_half_width(report.text(field), table) + 0.51e-6
         if abs(exact.value(field, table) - printed) > slack * (1 + 1e-9):
-            raise exact.wrong(field, f"{exact.text(field)} is not the {report.text(field)} of the text above")
+            raise exact.error_at(field, f"{exact.text(field)} is not the {report.text(field)} of the text above")
 
 
-def _rows(report: Report, exact: Report | None) -> Iterator[Measurement]:
+def _rows(report: TextReport, exact: TextReport | None) -> Iterator[Measurement]:
     """Yield the measurements; texts are those of the source that the value was read from."""
-    best = exact or report
-    requests, errors = report.count("requests"), {name: report.count(name) for name in ERRORS}
+    most_exact = exact or report
+    requests, errors = report.count("requests"), {name: report.count(name) for name in ERROR_FIELDS}
     ok = requests - errors["status"]
-    rate = wrk_forms.ok_per_s(report, ok) if exact is None else ok / exact.value("duration", TIME_S)
+    rate = wrk_forms.ok_per_s(report, ok) if exact is None else ok / exact.value("duration", TIME_UNITS_S)
     yield Measurement("requests", "count", requests, "1", report.text("requests"))
     yield Measurement("ok", "count", ok, "1", None)
-    yield Measurement("requests_per_s", "value", report.value("rate", COUNT), "1/s", report.text("rate"))
+    yield Measurement("requests_per_s", "value", report.value("rate", COUNT_UNITS), "1/s", report.text("rate"))
     yield Measurement("ok_per_s", "value", rate, "1/s", None)
-    yield Measurement("duration", "value", best.value("duration", TIME_S), "s", best.text("duration"))
+    yield Measurement("duration", "value", most_exact.value("duration", TIME_UNITS_S), "s", most_exact.text("duration"))
     if not (errors["timeout"] and errors["status"]):  # a late error response is counted in both
         yield Measurement("errors", "count", sum(errors.values()), "1", None)
     for name, n in errors.items():
         yield Measurement(f"errors_{name}", "count", n, "1", report.text(name) if name in report else None)
-    yield Measurement("bytes_read", "count", best.value("bytes", BYTES), "B", best.text("bytes"))
-    yield Measurement("bytes_per_s", "value", report.value("transfer", BYTES), "B/s", report.text("transfer"))
+    yield Measurement("bytes_read", "count", most_exact.value("bytes", BYTE_UNITS), "B", most_exact.text("bytes"))
+    yield Measurement("bytes_per_s", "value", report.value("transfer", BYTE_UNITS), "B/s", report.text("transfer"))
     if has_latency(report):
         for field, statistic in STATISTICS.items():
-            value = mean(best) if field == "mean" else best.real(field, TIME_S) if field in best else None
+            value = mean_latency_s(most_exact) if field == "mean" else most_exact.optional_value(field, TIME_UNITS_S) if field in most_exact else None
             if value is not None:
-                yield Measurement("latency", statistic, value, "s", best.text(field))
+                yield Measurement("latency", statistic, value, "s", most_exact.text(field))
 
 
-def _doubts(report: Report, captured: Captured) -> Iterator[tuple[str, str]]:
+def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]:
     """Yield what makes the numbers mean less than they seem to."""
     yield from wrk_forms.connection_doubts(report)
     if report.count("timeout"):
@@ -186,7 +186,7 @@ def _doubts(report: Report, captured: Captured) -> Iterator[tuple[str, str]]:
                 "from its latencies; requests never answered are in neither"
             ),
         )
-    said = text.lines(captured.stderr[:10_000]) + text.lines(captured.stdout[:10_000])  # over a pty, both are one
-    if wrong := next((line for line in said if SCRIPT_ERROR.match(line)), None):
-        yield "script", f"wrk ran without its script, or without a part of it: {wrong[:200]}"
-    yield from wrk_forms.run_doubts(report, captured.rc)
+    all_lines = text.clean_lines(output.stderr[:10_000]) + text.clean_lines(output.stdout[:10_000])  # over a pty, both are one
+    if script_error := next((line for line in all_lines if SCRIPT_ERROR.match(line)), None):
+        yield "script", f"wrk ran without its script, or without a part of it: {script_error[:200]}"
+    yield from wrk_forms.run_doubts(report, output.exit_code)

@@ -1,7 +1,7 @@
 """The lines of a wrk 4 report, and of the block that wrk.lua appends to it (wg/wrk `src/wrk.c`, `src/units.c`).
 
 Times have two decimals and us, ms, s or m (minutes) from 0.85 of the next unit on; bytes count in 1024. wrk2 began as
-a copy of wrk 4 and shares how reports begin (`HEAD`) and end (`TAIL`), and what can be wrong with them.
+a copy of wrk 4 and shares how reports begin (`HEAD_PATTERNS`) and end (`TAIL_PATTERNS`), and what can be wrong with them.
 """
 
 from __future__ import annotations
@@ -9,150 +9,150 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from loadbook.core.units import BYTES, COUNT, TIME_S
+from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
 from loadbook.tools import text
-from loadbook.tools.text import Form, Report
+from loadbook.tools.text import LinePattern, TextReport
 
-BEGIN, END = "loadbook-begin 1", "loadbook-end"
-ERRORS = ("connect", "read", "write", "timeout", "status")
-# field in the forms below -> statistic, in the order in which wrk.lua prints them
+BLOCK_BEGIN, BLOCK_END = "loadbook-begin 1", "loadbook-end"
+ERROR_FIELDS = ("connect", "read", "write", "timeout", "status")
+# field in the patterns below -> statistic, in the order in which wrk.lua prints them
 STATISTICS = {f: f for f in ("min", "mean", "sd", "max", "p50", "p75", "p90", "p99")} | {"p999": "p99.9"}
 
-TIME = r"\d{1,20}\.\d\d(?:us|ms|s|m|h)"
-_SPREAD = rf"(?:{TIME}|-?nanu?s?)"
+TIME_PATTERN = r"\d{1,20}\.\d\d(?:us|ms|s|m|h)"
+_SPREAD = rf"(?:{TIME_PATTERN}|-?nanu?s?)"
 _SIZE = r"\d{1,20}\.\d\d[KMGT]?B"
 _RATE = r"(?:\d+\.\d\d[kMGT]?|-?nan)"
 _INT = r"-?\d{1,20}"
 
 
-def _percentile(p: int, shows: str) -> Form:
-    return Form(f"p{p}", shows, rf" {{5}}{p}%", rf" +(?P<p{p}>{TIME})", optional=True)
+def _percentile_line(p: int, example: str) -> LinePattern:
+    return LinePattern(f"p{p}", example, rf" {{5}}{p}%", rf" +(?P<p{p}>{TIME_PATTERN})", optional=True)
 
 
-HEAD = (
-    Form(
+HEAD_PATTERNS = (
+    LinePattern(
         "head",
         "Running 3s test @ http://127.0.0.1:18090/",
         "Running ",
         r"(?P<asked>\d{1,20}[smh]) test @ (?P<url>\S.*)",
     ),
-    Form(
+    LinePattern(
         "load",
         "  2 threads and 50 connections",
         r"  (?P<threads>\d{1,20}) threads",
         r" and (?P<connections>\d{1,20}) connections",
     ),
-    Form(
+    LinePattern(
         "columns",
         "  Thread Stats   Avg      Stdev     Max   +/- Stdev",
         "  Thread Stats",
         r" +Avg +Stdev +Max +\+/- Stdev",
     ),
-    Form(
+    LinePattern(
         "latency",
         "    Latency     3.21ms    6.27ms  75.31ms   90.55%",
         "    Latency ",
-        rf" *(?P<mean>{_SPREAD}) +(?P<sd>{_SPREAD}) +(?P<max>{TIME}) +(?P<within>\d+\.\d\d|-?nan)%",
+        rf" *(?P<mean>{_SPREAD}) +(?P<sd>{_SPREAD}) +(?P<max>{TIME_PATTERN}) +(?P<within>\d+\.\d\d|-?nan)%",
     ),
     # per thread and 100 ms: not the total throughput, so nothing is taken from it
-    Form(
+    LinePattern(
         "rates",
         "    Req/Sec    21.24k     6.53k   31.50k    52.46%",
         "    Req/Sec ",
         rf"( *{_RATE}){{3}} +(?:\d+\.\d\d|-?nan)%",
     ),
 )
-TAIL = (
-    Form(
+TAIL_PATTERNS = (
+    LinePattern(
         "total",
         "  129242 requests in 3.10s, 28.23MB read",
         r"  (?P<requests>\d{1,20}) requests in",
-        rf" (?P<duration>{TIME}), (?P<bytes>{_SIZE}) read",
+        rf" (?P<duration>{TIME_PATTERN}), (?P<bytes>{_SIZE}) read",
     ),
-    Form(
+    LinePattern(
         "sockets",
         "  Socket errors: connect 0, read 12490, write 0, timeout 0",
         "  Socket errors:",
         rf" connect (?P<connect>{_INT}), read (?P<read>{_INT}), write (?P<write>{_INT}), timeout (?P<timeout>{_INT})",
         optional=True,
     ),
-    Form(
+    LinePattern(
         "non2xx",
         "  Non-2xx or 3xx responses: 57434",
         "  Non-2xx",
         rf" or 3xx responses: (?P<status>{_INT})",
         optional=True,
     ),
-    Form("rate", "Requests/sec:  41695.86", "Requests/sec:", r" +(?P<rate>\d{1,20}\.\d\d)"),
-    Form("transfer", "Transfer/sec:      9.11MB", "Transfer/sec:", rf" +(?P<transfer>{_SIZE})"),
+    LinePattern("rate", "Requests/sec:  41695.86", "Requests/sec:", r" +(?P<rate>\d{1,20}\.\d\d)"),
+    LinePattern("transfer", "Transfer/sec:      9.11MB", "Transfer/sec:", rf" +(?P<transfer>{_SIZE})"),
 )
-FORMS = (
-    *HEAD,
-    Form("percentiles", "  Latency Distribution", "  Latency Distribution", optional=True),
-    _percentile(50, "     50%  830.00us"),
-    _percentile(75, "     75%    3.02ms"),
-    _percentile(90, "     90%    9.04ms"),
-    _percentile(99, "     99%   30.00ms"),
-    *TAIL,
+LINE_PATTERNS = (
+    *HEAD_PATTERNS,
+    LinePattern("percentiles", "  Latency Distribution", "  Latency Distribution", optional=True),
+    _percentile_line(50, "     50%  830.00us"),
+    _percentile_line(75, "     75%    3.02ms"),
+    _percentile_line(90, "     90%    9.04ms"),
+    _percentile_line(99, "     99%   30.00ms"),
+    *TAIL_PATTERNS,
 )
-EXACT = (
-    Form("begin", BEGIN, re.escape(BEGIN)),
-    Form("duration", "duration 3099711us", "duration ", r"(?P<duration>\d{1,20}us)"),
-    Form("requests", "requests 129242", "requests ", r"(?P<requests>\d{1,20})"),
-    Form("bytes", "bytes 29601300B", "bytes ", r"(?P<bytes>\d{1,20}B)"),
-    *(Form(name, f"{name} 0", f"{name} ", rf"(?P<{name}>\d{{1,20}})") for name in ERRORS),
+EXACT_PATTERNS = (
+    LinePattern("begin", BLOCK_BEGIN, re.escape(BLOCK_BEGIN)),
+    LinePattern("duration", "duration 3099711us", "duration ", r"(?P<duration>\d{1,20}us)"),
+    LinePattern("requests", "requests 129242", "requests ", r"(?P<requests>\d{1,20})"),
+    LinePattern("bytes", "bytes 29601300B", "bytes ", r"(?P<bytes>\d{1,20}B)"),
+    *(LinePattern(name, f"{name} 0", f"{name} ", rf"(?P<{name}>\d{{1,20}})") for name in ERROR_FIELDS),
     *(
-        Form(field, f"{name} 830us", rf"{re.escape(name)} ", rf"(?P<{field}>\d{{1,20}}(?:\.\d+)?us)", optional=True)
+        LinePattern(field, f"{name} 830us", rf"{re.escape(name)} ", rf"(?P<{field}>\d{{1,20}}(?:\.\d+)?us)", optional=True)
         for field, name in STATISTICS.items()
     ),
-    Form("end", END, re.escape(END)),
+    LinePattern("end", BLOCK_END, re.escape(BLOCK_END)),
 )
 
 
 def is_wrk2(lines: list[str]) -> bool:
     """Tell whether a report is one of wrk2: it calibrates for 10 s, and has no rate samples where a run was shorter."""
-    signs = r"  Thread calibration:|  Latency Distribution \(HdrHistogram|    Req/Sec +-?nan "
-    return any(re.match(signs, line) for line in lines)
+    wrk2_lines = r"  Thread calibration:|  Latency Distribution \(HdrHistogram|    Req/Sec +-?nan "
+    return any(re.match(wrk2_lines, line) for line in lines)
 
 
-def mean(report: Report) -> float:
+def mean_latency_s(report: TextReport) -> float:
     """Return the mean latency in s; wrk cuts the column to 8 characters, so 1000.00ms prints as 1000.00m."""
-    shown = report.text("mean")
-    return 1.0 if shown == "1000.00m" else report.value("mean", TIME_S)
+    printed = report.text("mean")
+    return 1.0 if printed == "1000.00m" else report.value("mean", TIME_UNITS_S)
 
 
-def has_latency(report: Report) -> bool:
+def has_latency(report: TextReport) -> bool:
     """Tell whether latency was sampled: without samples wrk prints zeros, and -nan for the share within one sd."""
-    return "nan" not in report.text("within") and report.value("max", TIME_S) > 0
+    return "nan" not in report.text("within") and report.value("max", TIME_UNITS_S) > 0
 
 
-def check_totals(report: Report) -> None:
+def check_totals(report: TextReport) -> None:
     """Raise ParseError unless requests, errors, bytes, duration and rates go together (formats.md 6.5)."""
-    duration, requests = report.value("duration", TIME_S), report.count("requests")
+    duration, requests = report.value("duration", TIME_UNITS_S), report.count("requests")
     if duration <= 0 or report.count("status") > requests:
-        raise report.wrong("total", "impossible: no time passed, or more error responses than responses")
+        raise report.error_at("total", "impossible: no time passed, or more error responses than responses")
     if requests == 0 and has_latency(report):
-        raise report.wrong("latency", "latency without a single request")
-    lasted = (duration, text.half_width(report.text("duration"), TIME_S))
-    text.check_ratio(report, (requests, 0), lasted, "rate")
-    size = (report.value("bytes", BYTES), text.half_width(report.text("bytes"), BYTES))
-    text.check_ratio(report, size, lasted, "transfer")
+        raise report.error_at("latency", "latency without a single request")
+    lasted = (duration, text.rounding_half_width(report.text("duration"), TIME_UNITS_S))
+    text.check_rate(report, (requests, 0), lasted, "rate")
+    size = (report.value("bytes", BYTE_UNITS), text.rounding_half_width(report.text("bytes"), BYTE_UNITS))
+    text.check_rate(report, size, lasted, "transfer")
 
 
-def ok_per_s(report: Report, ok: int) -> float:
+def ok_per_s(report: TextReport, ok: int) -> float:
     """Return ok / duration, with the duration from whichever of text and rate shows more digits of it."""
-    rate, duration = report.value("rate", COUNT), report.value("duration", TIME_S)
-    if rate > 0 and 0.005 / rate < text.half_width(report.text("duration"), TIME_S) / duration:
+    rate, duration = report.value("rate", COUNT_UNITS), report.value("duration", TIME_UNITS_S)
+    if rate > 0 and 0.005 / rate < text.rounding_half_width(report.text("duration"), TIME_UNITS_S) / duration:
         return rate * (ok / report.count("requests"))
     return ok / duration
 
 
-def connection_doubts(report: Report) -> Iterator[tuple[str, str]]:
+def connection_doubts(report: TextReport) -> Iterator[tuple[str, str]]:
     """Yield why fewer connections may have been open than asked for."""
-    threads, asked, failed = (report.count(field) for field in ("threads", "connections", "connect"))
-    if threads and asked % threads:
-        opened = asked // threads * threads
-        yield "connections", f"{opened} of {asked} connections were opened: each thread gets the same whole number"
+    threads, requested, failed = (report.count(field) for field in ("threads", "connections", "connect"))
+    if threads and requested % threads:
+        opened = requested // threads * threads
+        yield "connections", f"{opened} of {requested} connections were opened: each thread gets the same whole number"
     if failed:
         yield (
             "connections",
@@ -160,16 +160,16 @@ def connection_doubts(report: Report) -> Iterator[tuple[str, str]]:
         )
 
 
-def run_doubts(report: Report, rc: int | None) -> Iterator[tuple[str, str]]:
+def run_doubts(report: TextReport, rc: int | None) -> Iterator[tuple[str, str]]:
     """Yield wrapped counters, a run shorter or far longer than asked for, an exit code."""
     tool = report.tool
-    if any(report.text(name).startswith("-") for name in ERRORS if name in report):
+    if any(report.text(name).startswith("-") for name in ERROR_FIELDS if name in report):
         yield "counter_wrapped", f"an error counter passed 2^31: {tool} counts in 32 bits, so it may have wrapped"
-    scale, shown = TIME_S[report.text("asked")[-1]], int(report.text("asked")[:-1])
-    duration = report.value("duration", TIME_S)
-    if duration < (shown - 0.5) * scale:
+    scale, requested = TIME_UNITS_S[report.text("asked")[-1]], int(report.text("asked")[:-1])
+    duration = report.value("duration", TIME_UNITS_S)
+    if duration < (requested - 0.5) * scale:
         yield "stopped_early", f"{tool} ran {report.text('duration')} of the {report.text('asked')} asked for"
-    if duration > (shown + 0.5) * scale * 1.5 + 5:
+    if duration > (requested + 0.5) * scale * 1.5 + 5:
         yield (
             "clock",
             f"{tool} says it ran {report.text('duration')} instead of {report.text('asked')}: it trusts the wall clock",

@@ -9,8 +9,8 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-GAP = 3.0  # an interval longer than GAP times the usual one is a gap
-MAX_SAID = 20
+GAP_FACTOR = 3.0  # an interval longer than GAP times the usual one is a gap
+MAX_REPEATED_PROBLEMS = 20
 
 # metrics of the traces table and their units (docs/traces.md)
 UNITS = {
@@ -19,7 +19,7 @@ UNITS = {
     "load1": "1", "sockets_tcp_inuse": "1", "sockets_tcp_tw": "1", "process_cpu": "1", "process_rss": "B",
 }  # fmt: skip
 
-Row = dict[str, str | float]
+TraceRow = dict[str, str | float]
 
 
 class Problem(NamedTuple):
@@ -37,39 +37,39 @@ class Traces:
     `times` are those of all whole samples.
     """
 
-    rows: list[Row]
+    rows: list[TraceRow]
     times: list[float]
     interval_s: float
     problems: list[Problem]
 
 
-def row(t: float, metric: str, item: str, value: float) -> Row:
+def trace_row(t: float, metric: str, item: str, value: float) -> TraceRow:
     """Return one row; the unit is the metric's."""
     return {"t": t, "metric": metric, "item": item, "value": float(value), "unit": UNITS[metric]}
 
 
-def nothing(name: str, message: str) -> Traces:
+def unreadable_traces(name: str, message: str) -> Traces:
     """Return what is known of a file that holds nothing readable."""
     return Traces([], [], 0.0, [Problem(name, message)])
 
 
-def usual_step(times: Iterable[float]) -> float:
+def median_interval_s(times: Iterable[float]) -> float:
     """Return the usual time between samples, seconds: the median; 0 for less than two samples."""
-    known = sorted(set(times))
-    return median(b - a for a, b in pairwise(known)) if len(known) > 1 else 0.0
+    distinct = sorted(set(times))
+    return median(b - a for a, b in pairwise(distinct)) if len(distinct) > 1 else 0.0
 
 
-def brief(problems: Iterable[Problem]) -> list[Problem]:
+def limit_repeats(problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems, many of one name as one: a broken file must not drown what else was found."""
-    found = list(problems)
-    counts = Counter(problem.name for problem in found)
-    said: Counter[str] = Counter()
-    kept = []
-    for problem in found:
-        said[problem.name] += 1
-        if said[problem.name] < MAX_SAID or counts[problem.name] == MAX_SAID:
-            kept.append(problem)
-        elif said[problem.name] == MAX_SAID:
-            more = f"{problem.message}; and {counts[problem.name] - MAX_SAID} more"
-            kept.append(problem._replace(message=more))
-    return kept
+    all_problems = list(problems)
+    counts = Counter(problem.name for problem in all_problems)
+    seen: Counter[str] = Counter()
+    limited = []
+    for problem in all_problems:
+        seen[problem.name] += 1
+        if seen[problem.name] < MAX_REPEATED_PROBLEMS or counts[problem.name] == MAX_REPEATED_PROBLEMS:
+            limited.append(problem)
+        elif seen[problem.name] == MAX_REPEATED_PROBLEMS:
+            more = f"{problem.message}; and {counts[problem.name] - MAX_REPEATED_PROBLEMS} more"
+            limited.append(problem._replace(message=more))
+    return limited

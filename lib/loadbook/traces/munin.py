@@ -11,40 +11,40 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from loadbook.traces.base import Problem, Traces, nothing, usual_step
-from loadbook.traces.counters import Sample, Scale, traces_of
-from loadbook.traces.node_exporter import MODES
+from loadbook.traces.base import Problem, Traces, unreadable_traces, median_interval_s
+from loadbook.traces.counters import CounterSample, SamplingScale, counters_to_traces
+from loadbook.traces.node_exporter import CPU_MODES
 from loadbook.traces.polled import read_polls
 
 _VALUE = re.compile(r"([A-Za-z_]\w{0,60})\.value (-?\d{1,25}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?|U)", re.ASCII)
 _INTERFACE = re.compile(r"if_(?!err_)(\S{1,60})")
 # the parts of MemTotal that the plugin `memory` tells apart (its source; swap is beside them)
-PARTS = ("apps", "free", "buffers", "cached", "shmem", "slab", "page_tables", "per_cpu", "swap_cache")
-FREE = ("free", "buffers", "cached")
+MEMORY_PARTS = ("apps", "free", "buffers", "cached", "shmem", "slab", "page_tables", "per_cpu", "swap_cache")
+FREE_PARTS = ("free", "buffers", "cached")
 
-Values = dict[str, dict[str, float]]  # plugin -> field -> value
+PluginValues = dict[str, dict[str, float]]  # plugin -> field -> value
 
 
-def wanted(plugins: Iterable[str]) -> list[str]:
+def usable_plugins(plugins: Iterable[str]) -> list[str]:
     """Return those of a node's plugins that say something which traces hold."""
     return [p for p in plugins if p in ("cpu", "memory") or _INTERFACE.fullmatch(p)]
 
 
-def parse(data: bytes) -> Traces:
+def parse_munin(data: bytes) -> Traces:
     """Turn the kept answers of a node into rows; what cannot be read becomes a problem, never an exception."""
     problems: list[Problem] = []
     polls = read_polls(data, problems)
     if polls is None or polls.source != "munin":
-        return nothing("no_munin_answers", f"starts with {data[:60]!r}")
+        return unreadable_traces("no_munin_answers", f"starts with {data[:60]!r}")
     samples = [_sample(poll.t, read_values(poll.lines, problems)) for poll in polls.polls]
     # a node needs longer for its plugins than a short interval asks for: what it keeps to is no gap
-    usual = usual_step(sample.t for sample in samples)
-    return traces_of(samples, Scale(max(polls.interval_s, usual)), problems)
+    interval_s = median_interval_s(sample.t for sample in samples)
+    return counters_to_traces(samples, SamplingScale(max(polls.interval_s, interval_s)), problems)
 
 
-def read_values(lines: Iterable[str], problems: list[Problem]) -> Values:
+def read_values(lines: Iterable[str], problems: list[Problem]) -> PluginValues:
     """Read one round of answers: plugin -> field -> value; unknown ("U") values are left out."""
-    found: Values = {}
+    values: PluginValues = {}
     plugin = ""
     for line in lines:
         if line.startswith("> fetch "):
@@ -53,20 +53,20 @@ def read_values(lines: Iterable[str], problems: list[Problem]) -> Values:
             plugin = line.removeprefix("multigraph ").strip()
         elif value := _VALUE.fullmatch(line.strip()):
             if value[2] != "U":
-                found.setdefault(plugin, {})[value[1]] = float(value[2])
+                values.setdefault(plugin, {})[value[1]] = float(value[2])
         elif line.strip() not in ("", ".") and not line.startswith(("#", ">")):
             problems.append(Problem("unreadable_line", f"{plugin}: {line[:60]!r}"))
         elif line.startswith("# ") and "munin node at" not in line:
             problems.append(Problem("munin_says", f"{plugin}: {line[2:80]}"))
-    return found
+    return values
 
 
-def _sample(t: float, values: Values) -> Sample:
-    sample = Sample(t)
+def _sample(t: float, values: PluginValues) -> CounterSample:
+    sample = CounterSample(t)
     cpu = values.get("cpu", {})
     if "idle" in cpu:
-        sample.cpus["all"] = [max(0.0, cpu.get(mode, 0.0)) for mode in MODES]
-    if memory := memory_of(values.get("memory", {})):
+        sample.cpus["all"] = [max(0.0, cpu.get(mode, 0.0)) for mode in CPU_MODES]
+    if memory := memory_bytes(values.get("memory", {})):
         sample.memory = {"MemTotal": memory[0], "MemAvailable": memory[1]}
     for plugin, flow in values.items():
         name = _INTERFACE.fullmatch(plugin)
@@ -75,8 +75,8 @@ def _sample(t: float, values: Values) -> Sample:
     return sample
 
 
-def memory_of(fields: Mapping[str, float]) -> tuple[float, float] | None:
+def memory_bytes(fields: Mapping[str, float]) -> tuple[float, float] | None:
     """Return installed and not used bytes from the fields of the plugin `memory`, None if it lacks some."""
-    if not {"apps", *FREE} <= set(fields):
+    if not {"apps", *FREE_PARTS} <= set(fields):
         return None
-    return sum(fields.get(part, 0.0) for part in PARTS), sum(fields[part] for part in FREE)
+    return sum(fields.get(part, 0.0) for part in MEMORY_PARTS), sum(fields[part] for part in FREE_PARTS)

@@ -31,12 +31,12 @@ class Polls(NamedTuple):
     polls: list[Poll]
 
 
-def head_text(source: str, interval_s: float) -> str:
+def header_line(source: str, interval_s: float) -> str:
     """Return the first line of such a file."""
     return f"loadbook-poll 1 {source} {interval_s:g}\n"
 
 
-def poll_text(begun: float, ended: float, answer: str) -> str:
+def format_poll(begun: float, ended: float, answer: str) -> str:
     """Return one answer as it is kept; a line of it that looks like a mark of ours cannot be told from one."""
     return f"@ {begun:.6f} {ended:.6f}\n{answer}{'' if answer.endswith(chr(10)) else chr(10)}@end\n"
 

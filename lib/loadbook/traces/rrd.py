@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from loadbook.traces.base import GAP, Problem, Row, Traces, row, usual_step
+from loadbook.traces.base import GAP_FACTOR, Problem, TraceRow, Traces, trace_row, median_interval_s
 from loadbook.traces.counters import cpu_shares
-from loadbook.traces.munin import memory_of
-from loadbook.traces.node_exporter import MODES
+from loadbook.traces.munin import memory_bytes
+from loadbook.traces.node_exporter import CPU_MODES
 
 _NAME = re.compile(r"(?:.*[-.])?(cpu|memory|if_\w+)[-.]([a-z_]+?)(?:-[gdca])?(?:\.(?:rrd|xml|txt))*", re.ASCII)
 _DUMP = re.compile(r"<!--[^>]{0,60}/ (\d{1,12}) -->\s*<row><v>\s*([^<\s]{1,30})\s*</v></row>")
@@ -28,8 +28,8 @@ _META = re.compile(r"<(start|step)>\s*(\d{1,12})\s*</")
 _VALUE = re.compile(r"<v>\s*([^<\s]{0,40})\s*</v>")
 _FETCH = re.compile(r"(\d{1,12}):\s+(\S{1,40})\s*", re.ASCII)
 
-Series = dict[float, float]  # epoch s -> value
-Field = tuple[str, str]  # plugin, field
+RrdSeries = dict[float, float]  # epoch s -> value
+PluginField = tuple[str, str]  # plugin, field
 
 
 def is_rrd(data: bytes) -> bool:
@@ -39,53 +39,53 @@ def is_rrd(data: bytes) -> bool:
     return any(mark in head for mark in ("<xport>", "<!DOCTYPE rrd", "<rrd>")) or bool(fetched)
 
 
-def parse(files: Mapping[str, bytes]) -> Traces:
+def parse_rrd(files: Mapping[str, bytes]) -> Traces:
     """Turn the exports of one host (by file name) into rows; what cannot be read becomes a problem."""
     problems: list[Problem] = []
-    known: dict[Field, Series] = {}
+    values_by_field: dict[PluginField, RrdSeries] = {}
     for name, data in files.items():
-        for field, series in _read(name, data.decode("utf-8", "replace"), problems):
-            known.setdefault(field, {}).update(series)
-    times = sorted({t for series in known.values() for t in series})
-    step = usual_step(times)
-    rows = [r for t in times for r in _rows(t, {f: s[t] for f, s in known.items() if t in s})]
+        for field, series in _read_file(name, data.decode("utf-8", "replace"), problems):
+            values_by_field.setdefault(field, {}).update(series)
+    times = sorted({t for series in values_by_field.values() for t in series})
+    step = median_interval_s(times)
+    rows = [r for t in times for r in _rows_at(t, {f: s[t] for f, s in values_by_field.items() if t in s})]
     problems += [
         Problem("gap", f"{b - a:.0f} s without a sample, {step:.0f} s is usual", b)
         for a, b in pairwise(times)
-        if b - a > GAP * step
+        if b - a > GAP_FACTOR * step
     ]
     if times and not rows:
-        has = ", ".join(f"{plugin}.{field}" for plugin, field in sorted(known))
-        said = f"the files have {has}: a trace needs all fields of cpu or memory, or up and down of an interface"
-        problems.append(Problem("fields_missing", said))
+        field_names = ", ".join(f"{plugin}.{field}" for plugin, field in sorted(values_by_field))
+        message = f"the files have {field_names}: a trace needs all fields of cpu or memory, or up and down of an interface"
+        problems.append(Problem("fields_missing", message))
     elif len(times) < 2:
         problems.append(Problem("too_few_samples", f"{len(times)} whole samples"))
     return Traces(rows, times, step, problems)
 
 
-def _read(name: str, text: str, problems: list[Problem]) -> Iterator[tuple[Field, Series]]:
+def _read_file(name: str, text: str, problems: list[Problem]) -> Iterator[tuple[PluginField, RrdSeries]]:
     """Yield the fields of one file with their values."""
     if "<xport>" in text[:4000]:
-        yield from _xport(name, text, problems)
+        yield from _read_xport(name, text, problems)
         return
-    field = field_of(name)
+    field = parse_field_name(name)
     if field is None:
-        said = f"{name}: the name does not end in PLUGIN-FIELD-d.xml, as munin names its databases"
-        problems.append(Problem("unknown_field", said))
+        message = f"{name}: the name does not end in PLUGIN-FIELD-d.xml, as munin names its databases"
+        problems.append(Problem("unknown_field", message))
         return
-    series = _dump(text) if "<rrd>" in text[:4000] else _numbers(_FETCH.findall(text))
+    series = _read_dump(text) if "<rrd>" in text[:4000] else _known_values(_FETCH.findall(text))
     if not series:
         problems.append(Problem("no_values", f"{name} holds no known value"))
     yield field, series
 
 
-def field_of(name: str) -> Field | None:
+def parse_field_name(name: str) -> PluginField | None:
     """Return plugin and field of a file or legend that is named as munin names them, None if it is not."""
-    found = _NAME.fullmatch(name.rpartition("/")[2].strip())
-    return (found[1], found[2]) if found else None
+    match = _NAME.fullmatch(name.rpartition("/")[2].strip())
+    return (match[1], match[2]) if match else None
 
 
-def _xport(name: str, text: str, problems: list[Problem]) -> Iterator[tuple[Field, Series]]:
+def _read_xport(name: str, text: str, problems: list[Problem]) -> Iterator[tuple[PluginField, RrdSeries]]:
     legends, meta = _LEGEND.findall(text), dict(_META.findall(text[:4000]))
     start, step = int(meta.get("start", 0)), int(meta.get("step", 0))
     rows = [
@@ -95,29 +95,29 @@ def _xport(name: str, text: str, problems: list[Problem]) -> Iterator[tuple[Fiel
     ]
     if not rows:
         problems.append(Problem("no_values", f"{name}: no row that has a time"))
-    for place, legend in enumerate(legends):
-        field = field_of(legend)
+    for column, legend in enumerate(legends):
+        field = parse_field_name(legend)
         if field is None:
             problems.append(Problem("unknown_field", f"{name}: the column {legend[:60]!r} is not called PLUGIN.FIELD"))
         else:
-            yield field, _numbers([(t, values[place]) for t, values in rows if place < len(values)])
+            yield field, _known_values([(t, values[column]) for t, values in rows if column < len(values)])
 
 
-def _dump(text: str) -> Series:
+def _read_dump(text: str) -> RrdSeries:
     """Read a dump's averages: the finest archive stands first, coarser ones count for times before it."""
-    series: Series = {}
+    series: RrdSeries = {}
     for archive in text.split("<rra>")[1:]:
         function = _FUNCTION.search(archive)
         if function and function[1] == "AVERAGE":
             begins = min(series, default=math.inf)
-            series |= {t: value for t, value in _numbers(_DUMP.findall(archive)).items() if t < begins}
+            series |= {t: value for t, value in _known_values(_DUMP.findall(archive)).items() if t < begins}
     return series
 
 
-def _numbers(found: list[tuple[str, str]]) -> Series:
+def _known_values(pairs: list[tuple[str, str]]) -> RrdSeries:
     """Return the values that are known; RRDtool writes nan where it has none."""
-    series: Series = {}
-    for t, text in found:
+    series: RrdSeries = {}
+    for t, text in pairs:
         try:
             value = float(text)
         except ValueError:
@@ -127,16 +127,16 @@ def _numbers(found: list[tuple[str, str]]) -> Series:
     return series
 
 
-def _rows(t: float, values: Mapping[Field, float]) -> Iterator[Row]:
+def _rows_at(t: float, values: Mapping[PluginField, float]) -> Iterator[TraceRow]:
     cpu = {name: value for (plugin, name), value in values.items() if plugin == "cpu"}
     if {"user", "system", "idle"} <= set(cpu):
-        user, nice, system, idle, iowait, irq, softirq, steal = (cpu.get(mode, 0.0) for mode in MODES)
+        user, nice, system, idle, iowait, irq, softirq, steal = (cpu.get(mode, 0.0) for mode in CPU_MODES)
         yield from cpu_shares(t, "all", user + nice, system + irq + softirq, idle, iowait, steal)
     fields = {name: value for (plugin, name), value in values.items() if plugin == "memory"}
-    if {"slab", "page_tables"} <= set(fields) and (memory := memory_of(fields)):
-        yield row(t, "memory_used", "all", memory[0] - memory[1])
-        yield row(t, "memory_total", "all", memory[0])
+    if {"slab", "page_tables"} <= set(fields) and (memory := memory_bytes(fields)):
+        yield trace_row(t, "memory_used", "all", memory[0] - memory[1])
+        yield trace_row(t, "memory_total", "all", memory[0])
     for (plugin, name), value in values.items():
         item, other = plugin.removeprefix("if_"), {"down": "up", "up": "down"}.get(name)
         if item != plugin and (plugin, other) in values and not item.startswith("err_"):
-            yield row(t, "net_rx" if name == "down" else "net_tx", item, value)
+            yield trace_row(t, "net_rx" if name == "down" else "net_tx", item, value)

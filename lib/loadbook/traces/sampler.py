@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from loadbook.traces.base import GAP, Problem, Traces, nothing
-from loadbook.traces.counters import Process, Sample, Scale, traces_of
+from loadbook.traces.base import GAP_FACTOR, Problem, Traces, unreadable_traces
+from loadbook.traces.counters import ProcessCounters, CounterSample, SamplingScale, counters_to_traces
 
 _HUGE = 1e15
 _NET = re.compile(r"\s*(\S+):((?:\s+\d+){16})\s*")
@@ -17,17 +17,17 @@ _SCHEDSTAT = re.compile(r"(\d+) \d+ \d+", re.ASCII)
 _LOAD = re.compile(r"(\d+\.\d+) \d+\.\d+ \d+\.\d+ \d+/\d+ \d+")
 
 
-class Header(NamedTuple):
+class SamplerHeader(NamedTuple):
     """First line of a capture: clock (epoch s) and uptime (s) at one instant, ticks per s, bytes per page."""
 
     now: float
     uptime: float
     hz: float
-    page: float
+    page_bytes: float
     interval_s: float
 
 
-def parse(data: bytes) -> Traces:
+def parse_sampler(data: bytes) -> Traces:
     """Turn a sampler's output into rows; whatever is wrong with it becomes a problem, never an exception.
 
     Metrics: cpu_busy, cpu_user, cpu_system, cpu_iowait, cpu_steal (share of one CPU; item "all": of all of them),
@@ -37,31 +37,31 @@ def parse(data: bytes) -> Traces:
     lines = data.decode("utf-8", "replace").split("\n")
     header = read_header(lines[0])
     if header is None:
-        return nothing("no_sampler_output", f"starts with {lines[0][:60]!r}")
+        return unreadable_traces("no_sampler_output", f"starts with {lines[0][:60]!r}")
     problems: list[Problem] = []
     samples = list(read_samples(lines[1:], header, problems))
-    return traces_of(samples, Scale(header.interval_s, header.hz, header.page), problems)
+    return counters_to_traces(samples, SamplingScale(header.interval_s, header.hz, header.page_bytes), problems)
 
 
 def coverage(traces: Traces, start: float, end: float) -> float:
     """Return the share (0 to 1) of the window [start, end] (epoch s, host clock) that lies between close samples."""
     if end <= start:
         return 0.0
-    spans = [(a, b) for a, b in zip(traces.times, traces.times[1:], strict=False) if b - a <= GAP * traces.interval_s]
+    spans = [(a, b) for a, b in zip(traces.times, traces.times[1:], strict=False) if b - a <= GAP_FACTOR * traces.interval_s]
     return sum(max(0.0, min(b, end) - max(a, start)) for a, b in spans) / (end - start)
 
 
-def read_header(line: str) -> Header | None:
+def read_header(line: str) -> SamplerHeader | None:
     """Read the first line; None if it is not one of ours."""
     numbers = re.fullmatch(r"loadbook-sampler 1((?: \d+(?:\.\d+)?){5})", line, re.ASCII)
     if not numbers:
         return None
-    header = Header(*map(float, numbers[1].split()))
-    usable = max(header) < _HUGE and min(header.hz, header.page, header.interval_s) > 0
+    header = SamplerHeader(*map(float, numbers[1].split()))
+    usable = max(header) < _HUGE and min(header.hz, header.page_bytes, header.interval_s) > 0
     return header if usable else None
 
 
-def read_samples(lines: Sequence[str], header: Header, problems: list[Problem]) -> Iterator[Sample]:
+def read_samples(lines: Sequence[str], header: SamplerHeader, problems: list[Problem]) -> Iterator[CounterSample]:
     """Yield whole samples in order of time; torn or unreadable ones become problems."""
     last = -math.inf
     block: list[str] = []
@@ -82,12 +82,12 @@ def read_samples(lines: Sequence[str], header: Header, problems: list[Problem]) 
             block.append(line)
 
 
-def _sample(block: list[str], header: Header) -> Sample | None:
+def _sample(block: list[str], header: SamplerHeader) -> CounterSample | None:
     """Read one sample's lines; None if they hold no time or anything else than numbers where those belong."""
-    watched = [word.rpartition(":") for word in block[0].split()[2:]]
-    labels = {pid: label for label, _, pid in watched}
+    watched_processes = [word.rpartition(":") for word in block[0].split()[2:]]
+    labels = {pid: label for label, _, pid in watched_processes}
     try:
-        sample = Sample(header.now + _seconds(block[1].split()[0]) - header.uptime)
+        sample = CounterSample(header.now + _seconds(block[1].split()[0]) - header.uptime)
         for line in block[2:]:
             _read_line(line, sample, labels)
             _read_finer(line, sample, header.hz)
@@ -96,37 +96,37 @@ def _sample(block: list[str], header: Header) -> Sample | None:
     return sample if sample.cpus else None
 
 
-def _read_line(line: str, sample: Sample, labels: Mapping[str, str]) -> None:
+def _read_line(line: str, sample: CounterSample, labels: Mapping[str, str]) -> None:
     word = line.partition(" ")[0]
     if line.startswith("cpu"):
         sample.cpus["all" if word == "cpu" else word] = [_count(n) for n in line.split()[1:9]]
     # what must be in a line before a pattern is tried: most lines are none of these, and there are millions
-    elif line.endswith("kB") and (found := _MEMORY.fullmatch(line)):
-        sample.memory[found[1]] = _count(found[2]) * 1024
-    elif ":" in line and (found := _NET.fullmatch(line)):
-        counters = found[2].split()
-        sample.net[found[1]] = (_count(counters[0]), _count(counters[8]))
-    elif "." in word and (found := _LOAD.fullmatch(line)):
-        sample.levels["load1"] = _seconds(found[1])
+    elif line.endswith("kB") and (match := _MEMORY.fullmatch(line)):
+        sample.memory[match[1]] = _count(match[2]) * 1024
+    elif ":" in line and (match := _NET.fullmatch(line)):
+        counters = match[2].split()
+        sample.net[match[1]] = (_count(counters[0]), _count(counters[8]))
+    elif "." in word and (match := _LOAD.fullmatch(line)):
+        sample.gauges["load1"] = _seconds(match[1])
     elif line.startswith("TCP:"):
         fields = line.split()
-        sample.levels["sockets_tcp_inuse"] = _count(fields[fields.index("inuse") + 1])
-        sample.levels["sockets_tcp_tw"] = _count(fields[fields.index("tw") + 1])
+        sample.gauges["sockets_tcp_inuse"] = _count(fields[fields.index("inuse") + 1])
+        sample.gauges["sockets_tcp_tw"] = _count(fields[fields.index("tw") + 1])
     elif word in labels and ") " in line:
         rest = line.rpartition(") ")[2].split()
         ticks = _count(rest[11]) + _count(rest[12])
-        sample.processes[f"{labels[word]}:{word}"] = Process(ticks, _count(rest[21]), _count(rest[19]))
+        sample.processes[f"{labels[word]}:{word}"] = ProcessCounters(ticks, _count(rest[21]), _count(rest[19]))
 
 
-def _read_finer(line: str, sample: Sample, hz: float) -> None:
+def _read_finer(line: str, sample: CounterSample, hz: float) -> None:
     """Read /proc/<pid>/schedstat, which follows the process's own line, for time that is less than a tick.
 
     Of hundreds of workers none may use a whole tick between two samples. It is the first thread's alone (proc(5)), so
     the larger of both counts.
     """
-    if line[:1].isdigit() and sample.processes and (found := _SCHEDSTAT.fullmatch(line)):
+    if line[:1].isdigit() and sample.processes and (match := _SCHEDSTAT.fullmatch(line)):
         item, process = sample.processes.popitem()
-        ticks = max(process.ticks, _count(found[1]) / 1e9 * hz)
+        ticks = max(process.ticks, _count(match[1]) / 1e9 * hz)
         sample.processes[item] = process._replace(ticks=ticks)
 
 

@@ -3,7 +3,7 @@
 The way through, each module importing only those before it::
 
     studies    a study by name, accepted by its services       choose     resume or new: which run is meant
-    bench      hosts opened, drivers, seats, target            connect    hosts file or lab -> bench
+    testbed      hosts opened, drivers, placements, target            connect    hosts file or lab -> testbed
     preflight  all that is wrong before the first trial        session    one sitting: leftovers, checks, run.json
     reset, load, watch, evidence -> trial (one attempt)        names, attempts -> execute (the loop, the ledger)
     api        run_study, the door                             progress   what a run tells while it runs

@@ -9,8 +9,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from loadbook.core.units import seconds
-from loadbook.records.added import Added
+from loadbook.core.units import format_duration
+from loadbook.records.added import AddedTraceFiles
 from loadbook.records.manifest import TrialRecord, sha256_file
 from loadbook.traces import kinds
 from loadbook.traces.base import Problem, Traces
@@ -18,72 +18,72 @@ from loadbook.traces.base import Problem, Traces
 TIME_DIGITS = 4
 POINT = ("metric", "item", "value", "unit")
 Row = dict[str, Any]
-Look = tuple[tuple[int, int], ...]
+FileStates = tuple[tuple[int, int], ...]
 
 
 class AddedFiles(NamedTuple):
     """What was added to the run whose raw folder is `raw`."""
 
     raw: Path = Path()
-    added: tuple[Added, ...] = ()
+    added: tuple[AddedTraceFiles, ...] = ()
 
-    def rows(self, record: TrialRecord) -> Iterator[Row]:
+    def host_metric_rows(self, record: TrialRecord) -> Iterator[Row]:
         """Yield what the files say of the time of one trial, times from the start of its measurement."""
-        span, opened = span_of(record), opened_at(record)
+        span, opened = trial_span(record), window_start(record)
         if span is None or opened is None:
             return
-        for one in self.added:
-            offset = _offset_s(record, one)
-            keys = {"host": one.host, "role": one.role, "source": kinds.KINDS[one.kind].source}
-            for point in _between(self.raw, one, span[0] + offset, span[1] + offset):
+        for added in self.added:
+            offset = _offset_s(record, added)
+            keys = {"host": added.host, "role": added.role, "source": kinds.FORMATS[added.kind].source}
+            for point in _points_between(self.raw, added, span[0] + offset, span[1] + offset):
                 t_s = round(float(point["t"]) - offset - opened, TIME_DIGITS)
                 yield keys | {"t_s": t_s} | {name: point[name] for name in POINT}
 
     def problems(self, records: Sequence[TrialRecord]) -> Iterator[Row]:
         """Yield what was wrong with the files, and those of which nothing lies within any trial."""
-        spans = [span for record in records if (span := span_of(record))]
-        for one in self.added:
-            traces = _read(self.raw, one, _look(self.raw, one))
+        spans = [span for record in records if (span := trial_span(record))]
+        for added in self.added:
+            traces = _read_added(self.raw, added, _file_states(self.raw, added))
             for problem in traces.problems:
-                yield _row(one, problem)
-            offset = one.offset_s or 0.0
+                yield _problem_row(added, problem)
+            offset = added.offset_s or 0.0
             if traces.times and not any(_any_within(traces.times, a + offset, b + offset) for a, b in spans):
-                yield _row(one, Problem("outside", _outside(traces, spans)))
-            clocked = any(one.host in record.clocks for record in records)
-            if one.offset_s is None and not clocked:
-                said = f"the clock of host {one.host} was not compared with ours: taken as equal (--clock-offset)"
-                yield _row(one, Problem("clock_not_known", said))
+                yield _problem_row(added, Problem("outside", _no_overlap_text(traces, spans)))
+            has_clock = any(added.host in record.clocks for record in records)
+            if added.offset_s is None and not has_clock:
+                message = f"the clock of host {added.host} was not compared with ours: taken as equal (--clock-offset)"
+                yield _problem_row(added, Problem("clock_not_known", message))
 
 
-def _offset_s(record: TrialRecord, one: Added) -> float:
+def _offset_s(record: TrialRecord, added: AddedTraceFiles) -> float:
     """Return the host's clock minus ours: as it was said when the file was added, else as it was measured."""
-    clock = record.clocks.get(one.host)
-    if one.offset_s is not None:
-        return one.offset_s
+    clock = record.clocks.get(added.host)
+    if added.offset_s is not None:
+        return added.offset_s
     return clock.offset_before_s if clock else 0.0
 
 
-def span_of(record: TrialRecord) -> tuple[float, float] | None:
+def trial_span(record: TrialRecord) -> tuple[float, float] | None:
     """Return begin and end of a trial by our clock; None where that is not known."""
     if record.started is not None and record.duration_s is not None:
         return record.started, record.started + record.duration_s
     return record.window
 
 
-def opened_at(record: TrialRecord) -> float | None:
+def window_start(record: TrialRecord) -> float | None:
     """Return when the measurement began, by our clock; of an imported trial when it was started."""
     return record.window[0] if record.window else record.started
 
 
-def _row(one: Added, problem: Problem) -> Row:
-    found = {"host": one.host, "file": one.read[0][0], "line": None, "level": "note"}
-    return found | {"trial": None, "name": problem.name, "message": problem.message}
+def _problem_row(added: AddedTraceFiles, problem: Problem) -> Row:
+    row = {"host": added.host, "file": added.parsed_files[0][0], "line": None, "level": "note"}
+    return row | {"trial": None, "name": problem.name, "message": problem.message}
 
 
-def _outside(traces: Traces, spans: Sequence[tuple[float, float]]) -> str:
+def _no_overlap_text(traces: Traces, spans: Sequence[tuple[float, float]]) -> str:
     first, last = traces.times[0], traces.times[-1]
     if spans and first <= spans[-1][1] and last >= spans[0][0]:
-        step, longest = seconds(traces.interval_s), seconds(max(b - a for a, b in spans))
+        step, longest = format_duration(traces.interval_s), format_duration(max(b - a for a, b in spans))
         return f"no sample lies within a trial: one every {step}, trials of {longest} at most"
     return "no sample lies within the time of the run: is the clock's offset or the zone wrong?"
 
@@ -92,33 +92,33 @@ def _any_within(times: Sequence[float], start: float, end: float) -> bool:
     return bisect_left(times, start) < bisect_right(times, end)
 
 
-def _between(raw: Path, one: Added, start: float, end: float) -> list[Row]:
-    times, points = _sorted(raw, one, _look(raw, one))
+def _points_between(raw: Path, added: AddedTraceFiles, start: float, end: float) -> list[Row]:
+    times, points = _sorted_points(raw, added, _file_states(raw, added))
     return points[bisect_left(times, start) : bisect_right(times, end)]
 
 
 @lru_cache(maxsize=16)
-def _sorted(raw: Path, one: Added, look: Look) -> tuple[list[float], list[Row]]:
-    points: list[Row] = sorted(_read(raw, one, look).rows, key=itemgetter("t"))
+def _sorted_points(raw: Path, added: AddedTraceFiles, states: FileStates) -> tuple[list[float], list[Row]]:
+    points: list[Row] = sorted(_read_added(raw, added, states).rows, key=itemgetter("t"))
     return [float(point["t"]) for point in points], points
 
 
 @lru_cache(maxsize=16)
-def _read(raw: Path, one: Added, look: Look) -> Traces:
+def _read_added(raw: Path, added: AddedTraceFiles, states: FileStates) -> Traces:
     """Read the files of one host that are still as they were kept; another one is a problem."""
-    changed = [name for name, sha256 in one.read if not _as_kept(raw / name, sha256)]
-    said = [Problem("changed-file", f"{name} is missing or no longer matches its sha256") for name in changed]
-    whole = {Path(n).name.partition("-")[2]: (raw / n).read_bytes() for n, _ in one.read if n not in changed}
-    traces = kinds.read(one.kind, whole) if whole else Traces([], [], 0.0, [])
-    return Traces(traces.rows, traces.times, traces.interval_s, [*said, *traces.problems])
+    changed = [name for name, sha256 in added.parsed_files if not _is_unchanged(raw / name, sha256)]
+    problems = [Problem("changed-file", f"{name} is missing or no longer matches its sha256") for name in changed]
+    contents = {Path(n).name.partition("-")[2]: (raw / n).read_bytes() for n, _ in added.parsed_files if n not in changed}
+    traces = kinds.read_traces(added.kind, contents) if contents else Traces([], [], 0.0, [])
+    return Traces(traces.rows, traces.times, traces.interval_s, [*problems, *traces.problems])
 
 
-def _look(raw: Path, one: Added) -> Look:
+def _file_states(raw: Path, added: AddedTraceFiles) -> FileStates:
     """Return size and time of each file, so that what was read of another content is not used again."""
-    paths = [raw / name for name, _ in one.read]
-    seen = [path.stat() if path.is_file() else None for path in paths]
-    return tuple((s.st_size, s.st_mtime_ns) if s else (0, 0) for s in seen)
+    paths = [raw / name for name, _ in added.parsed_files]
+    stats = [path.stat() if path.is_file() else None for path in paths]
+    return tuple((s.st_size, s.st_mtime_ns) if s else (0, 0) for s in stats)
 
 
-def _as_kept(path: Path, sha256: str) -> bool:
+def _is_unchanged(path: Path, sha256: str) -> bool:
     return path.is_file() and sha256_file(path) == sha256

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from typing import Any
 
 from loadbook.core.errors import UsageError
-from loadbook.design.plan import Plan, more_trials, read_plan
+from loadbook.design.plan import Plan, additional_trials, parse_plan
 from loadbook.records.layout import RunPaths
 from loadbook.records.ledger import read_ledger
 from loadbook.records.manifest import read_json
-from loadbook.records.planned import as_it_stands, known_trials
+from loadbook.records.planned import current_plan, all_planned_trials
 
 
 def add_blocks(paths: RunPaths, more: int) -> tuple[dict[str, Any], Plan]:
@@ -26,31 +26,31 @@ def add_blocks(paths: RunPaths, more: int) -> tuple[dict[str, Any], Plan]:
     """
     if more < 1:
         raise UsageError(f"{more} blocks cannot be added", "give a number of blocks, 1 or more")
-    raw, entries, source = read_json(paths.plan), read_ledger(paths.ledger), str(paths.plan)
-    before, known = as_it_stands(raw, entries), known_trials(raw, entries)
-    plan = read_plan(raw | {"trials": known}, source)
+    raw, entries, source = read_json(paths.plan_json), read_ledger(paths.ledger), str(paths.plan_json)
+    before, trials = current_plan(raw, entries), all_planned_trials(raw, entries)
+    plan = parse_plan(raw | {"trials": trials}, source)
     total = before["blocks"] + more
-    _must_not_fall_between_looks(plan, before["blocks"], total)
+    _check_planned_look(plan, before["blocks"], total)
     added = {
         "blocks": total,
         "more": more,
-        "exploratory": not plan.study.stopping.allows(total),
-        "trials": [asdict(trial) for trial in more_trials(plan, total)],
+        "exploratory": not plan.study.stopping.allows_interim(total),
+        "trials": [asdict(trial) for trial in additional_trials(plan, total)],
     }
-    after = as_it_stands(raw, [*entries, {"event": "blocks-added"} | added])
-    return added, read_plan(after, source)
+    after = current_plan(raw, [*entries, {"event": "blocks-added"} | added])
+    return added, parse_plan(after, source)
 
 
-def _must_not_fall_between_looks(plan: Plan, blocks: int, total: int) -> None:
+def _check_planned_look(plan: Plan, blocks: int, total: int) -> None:
     later = [look for look in plan.study.stopping.looks if look > blocks]
     if later and total < later[-1] and total not in later:
         raise UsageError(
-            f"{total} blocks are no planned look: study {plan.study.name!r} {plan.study.stopping.said()}",
+            f"{total} blocks are no planned look: study {plan.study.name!r} {plan.study.stopping.describe()}",
             f"go on to its next look: --more {later[0] - blocks}",
         )
 
 
-def is_what_was_added(paths: RunPaths, more: int) -> bool:
+def resumes_added_blocks(paths: RunPaths, more: int) -> bool:
     """Tell whether a run is unfinished because just so many blocks were added: the same command goes on with them."""
     changes = [e for e in read_ledger(paths.ledger) if e["event"] in ("blocks-added", "run-ended")]
     return bool(changes) and changes[-1].get("more") == more

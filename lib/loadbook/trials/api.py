@@ -6,19 +6,19 @@ from pathlib import Path
 
 from loadbook.core.errors import DataError, UsageError
 from loadbook.hosts.inventory import read_hosts
-from loadbook.records.atomic import FULL, FULL_HINT, said_of
-from loadbook.records.layout import EXAMPLE, Layout
+from loadbook.records.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
+from loadbook.records.layout import EXAMPLE_STUDY, Layout
 from loadbook.records.ledger import Ledger
-from loadbook.trials.attempts import Keeper
-from loadbook.trials.choose import Wish, choose
-from loadbook.trials.execute import execute
-from loadbook.trials.lock import only_runner
-from loadbook.trials.looks import ends, look
-from loadbook.trials.outlook import outlook, shortfall
-from loadbook.trials.progress import OnEvent, Progress, silent
-from loadbook.trials.session import Session
+from loadbook.trials.attempts import AttemptStore
+from loadbook.trials.choose import RunRequest, select_run
+from loadbook.trials.execute import execute_plan
+from loadbook.trials.lock import hold_study_lock
+from loadbook.trials.looks import stopping_points, interim_analysis
+from loadbook.trials.outlook import forecast_power, underpowered_note
+from loadbook.trials.progress import OnEvent, Progress, ignore_event
+from loadbook.trials.session import RunSession
 from loadbook.trials.studies import load_study, study_file
-from loadbook.trials.turn import Turn
+from loadbook.trials.turn import LockPolicy
 
 
 def run_study(
@@ -29,9 +29,9 @@ def run_study(
     blocks: int | None = None,
     new: bool = False,
     resume: str | None = None,
-    on_event: OnEvent = silent,
+    on_event: OnEvent = ignore_event,
     more: int | None = None,
-    turn: Turn | None = None,
+    lock_policy: LockPolicy | None = None,
 ) -> str:
     """Do a study's plan on hosts and return the run's id; an unfinished run is resumed exactly as it was planned.
 
@@ -56,39 +56,39 @@ def run_study(
     KeyboardInterrupt : the trial under way was stopped and recorded as cancelled.
     """
     study = load_study(layout, study_name)
-    if study.name == EXAMPLE:
-        raise UsageError(f"a study cannot be called {EXAMPLE!r}", "that is the recorded run that comes with loadbook")
+    if study.name == EXAMPLE_STUDY:
+        raise UsageError(f"a study cannot be called {EXAMPLE_STUDY!r}", "that is the recorded run that comes with loadbook")
     if hosts is not None:
         read_hosts(hosts)  # a file that is not there is told before a run is announced
     try:
-        with only_runner(layout.study_raw(study.name)) as taken_over:
+        with hold_study_lock(layout.study_raw(study.name)) as taken_over:
             if taken_over:
                 on_event(Progress("note", taken_over))
-            chosen = choose(layout, study, Wish(subset, blocks, new, resume, more))
-            on_event(Progress("note", chosen.why, run=chosen.run))
+            selection = select_run(layout, study, RunRequest(subset, blocks, new, resume, more))
+            on_event(Progress("note", selection.message, run=selection.run))
             # whoever is refused hears it before the statistics are loaded
-            with Session(layout, chosen, hosts, on_event, turn) as session:
-                if not chosen.resumed and (short := shortfall(outlook(layout, chosen.plan, hosts))):
-                    on_event(Progress("note", short))
-                _sit(session, study_file(layout, study_name))
+            with RunSession(layout, selection, hosts, on_event, lock_policy) as session:
+                if not selection.resumed and (note := underpowered_note(forecast_power(layout, selection.plan, hosts))):
+                    on_event(Progress("note", note))
+                _run_session(session, study_file(layout, study_name))
     except OSError as error:
         where = error.filename or layout.study_raw(study.name)
-        if error.errno in FULL:
-            raise DataError(said_of(error, where), FULL_HINT) from error
+        if error.errno in DISK_FULL_ERRNOS:
+            raise DataError(disk_full_message(error, where), DISK_FULL_HINT) from error
         raise DataError(
             f"{where}: {error.strerror or error}", "set that right, then give the same command again"
         ) from error
-    return chosen.run
+    return selection.run
 
 
-def _sit(session: Session, file: Path) -> None:
+def _run_session(session: RunSession, file: Path) -> None:
     """Do what is left of a run in one sitting; it ends at the first declared look at which everything is decided."""
     session.prepare(file)
     with Ledger(session.paths.ledger) as ledger:
-        keeper, plan = Keeper(session.bench, session.paths, ledger), session.bench.plan
-        session.settle(keeper)
-        for blocks in ends(plan, ledger.entries):
-            execute(session.bench, keeper, session.on_event, blocks)
-            if look(session.layout, plan, session.chosen.run, blocks, ledger, session.on_event):
+        store, plan = AttemptStore(session.testbed, session.paths, ledger), session.testbed.plan
+        session.recover_attempts(store)
+        for blocks in stopping_points(plan, ledger.entries):
+            execute_plan(session.testbed, store, session.on_event, blocks)
+            if interim_analysis(session.layout, plan, session.selection.run, blocks, ledger, session.on_event):
                 break
-        session.finish(keeper, blocks)
+        session.finish(store, blocks)

@@ -16,15 +16,15 @@ from loadbook.design.plan import Plan
 from loadbook.design.study import Study
 from loadbook.hosts import guard, undo
 from loadbook.hosts.host import Host
-from loadbook.hosts.inventory import HostsFile, Permit
-from loadbook.trials.evidence import InvalidTrial
-from loadbook.trials.load import forget_job
-from loadbook.trials.stage import LINE, Stage
+from loadbook.hosts.inventory import HostsFile, Permission
+from loadbook.trials.evidence import InvalidTrialError
+from loadbook.trials.load import remove_job_folder
+from loadbook.trials.stage import DELAY_ROLE, Deployment
 
 MAX_REASONS = 3
 
 
-def needs_line(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, drivers: Iterable[str]) -> bool:
+def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, drivers: Iterable[str]) -> bool:
     """Tell whether a delay that treatments ask for has to be made in userspace, on the driver's own host.
 
     Raises
@@ -33,7 +33,7 @@ def needs_line(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, driv
     """
     study, drivers = plan.study, list(drivers)
     settings = [study.setting(treatment, study.workload.role) for treatment in plan.treatments]
-    if not asks_for_delay(study, plan.treatments):
+    if not uses_delay(study, plan.treatments):
         return False
     if all("tc" in inventory.hosts[alias].may and guard.has_netem(hosts[alias]) for alias in drivers):
         return False
@@ -45,123 +45,126 @@ def needs_line(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, driv
     return True
 
 
-def asks_for_delay(study: Study, treatments: Iterable[str]) -> bool:
+def uses_delay(study: Study, treatments: Iterable[str]) -> bool:
     """Tell whether any of the treatments puts a delay or a loss on the way to the target."""
     settings = [study.setting(treatment, study.workload.role) for treatment in treatments]
     return any(setting.delay_ms or setting.loss for setting in settings)
 
 
-def forbidden(stages: Iterable[Stage]) -> list[str]:
+def missing_permissions(deployments: Iterable[Deployment]) -> list[str]:
     """Return what treatments need of hosts although the hosts file does not allow it, a line for each host."""
-    mays: dict[str, Sequence[Permit]] = {}
-    wanted: dict[str, dict[Permit, None]] = {}
+    allowed: dict[str, Sequence[Permission]] = {}
+    needed: dict[str, dict[Permission, None]] = {}
     reasons: dict[str, dict[str, None]] = {}
-    for stage in stages:
-        for alias, why, permits in _permits(stage):
-            mays[alias] = stage.bench.inventory.hosts[alias].may
-            if lacking := [permit for permit in permits if permit not in mays[alias]]:
-                wanted.setdefault(alias, {}).update(dict.fromkeys(lacking))
+    for deployment in deployments:
+        for alias, why, permits in _needed_permissions(deployment):
+            allowed[alias] = deployment.testbed.inventory.hosts[alias].may
+            if lacking := [permit for permit in permits if permit not in allowed[alias]]:
+                needed.setdefault(alias, {}).update(dict.fromkeys(lacking))
                 reasons.setdefault(alias, {})[why] = None
-    said = [guard.not_allowed(alias, mays[alias], list(wanted[alias]), _few(reasons[alias])) for alias in wanted]
-    return [words for words in said if words]
+    messages = [guard.permission_problem(alias, allowed[alias], list(needed[alias]), _reasons_text(reasons[alias])) for alias in needed]
+    return [message for message in messages if message]
 
 
-def _few(reasons: Iterable[str]) -> str:
-    every = list(reasons)
-    more = f" and {len(every) - MAX_REASONS} more" if len(every) > MAX_REASONS else ""
-    return ", ".join(every[:MAX_REASONS]) + more
+def _reasons_text(reasons: Iterable[str]) -> str:
+    listed = list(reasons)
+    more = f" and {len(listed) - MAX_REASONS} more" if len(listed) > MAX_REASONS else ""
+    return ", ".join(listed[:MAX_REASONS]) + more
 
 
-def _permits(stage: Stage) -> Iterator[tuple[str, str, Sequence[Permit]]]:
+def _needed_permissions(deployment: Deployment) -> Iterator[tuple[str, str, Sequence[Permission]]]:
     """Yield, for each host, who needs what."""
-    yield from ((seat.alias, f"service {seat.spec.name}", seat.spec.needs) for seat in stage.seats)
-    yield from ((alias, f"treatment {stage.treatment}", own.permits()) for alias, own in changes_of(stage).items())
+    yield from ((placement.alias, f"service {placement.spec.name}", placement.spec.needs) for placement in deployment.placements)
+    yield from ((alias, f"treatment {deployment.treatment}", changes.required_permissions()) for alias, changes in host_changes_of(deployment).items())
 
 
-def changes_of(stage: Stage) -> dict[str, guard.Changes]:
+def host_changes_of(deployment: Deployment) -> dict[str, guard.HostChanges]:
     """Return host -> what the treatment changes of it; hosts that stay as they are do not appear.
 
     UsageError: roles of one host would have it differently.
     """
-    found: dict[str, guard.Changes] = {}
-    for alias, own in (*_of_services(stage), *_of_drivers(stage)):
-        known = found.get(alias, guard.Changes())
-        _must_agree(stage, alias, known, own)
-        found[alias] = known | own
-    return {alias: changes for alias, changes in found.items() if changes.permits()}
+    changes_by_host: dict[str, guard.HostChanges] = {}
+    for alias, needed in (*_service_changes(deployment), *_driver_changes(deployment)):
+        known = changes_by_host.get(alias, guard.HostChanges())
+        _check_agree(deployment, alias, known, needed)
+        changes_by_host[alias] = known | needed
+    return {alias: changes for alias, changes in changes_by_host.items() if changes.required_permissions()}
 
 
-def _must_agree(stage: Stage, alias: str, one: guard.Changes, other: guard.Changes) -> None:
-    both = {name: (value, other.sysctls.get(name, value)) for name, value in one.sysctls.items()}
-    if "tc" in one.permits() and "tc" in other.permits():
-        both |= {name: (getattr(one, name), getattr(other, name)) for name in ("rate_mbit", "toward")}
+def _check_agree(deployment: Deployment, alias: str, first_changes: guard.HostChanges, second_changes: guard.HostChanges) -> None:
+    both: dict[str, tuple[object, object]] = {
+        name: (value, second_changes.sysctls.get(name, value)) for name, value in first_changes.sysctls.items()
+    }
+    if "tc" in first_changes.required_permissions() and "tc" in second_changes.required_permissions():
+        both["rate_mbit"] = first_changes.rate_mbit, second_changes.rate_mbit
+        both["toward"] = first_changes.destination, second_changes.destination
     for name, (first, second) in both.items():
         if str(first) != str(second):
             raise UsageError(
-                f"host {alias} is to have {name} = {first} and {second} under treatment {stage.treatment}",
+                f"host {alias} is to have {name} = {first} and {second} under treatment {deployment.treatment}",
                 "roles on one host share its kernel and its network: give them one value, or hosts of their own",
             )
 
 
-def _of_services(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:
-    for seat in stage.seats:
-        setting = stage.setting(seat.role)
-        quotas = {seat.role: setting.cpu_quota} if setting.cpu_quota else {}
-        sysctls, accepts = {**seat.spec.sysctls, **setting.sysctls}, tuple(stage.also_at(seat))
+def _service_changes(deployment: Deployment) -> Iterator[tuple[str, guard.HostChanges]]:
+    for placement in deployment.placements:
+        setting = deployment.setting(placement.role)
+        quotas = {placement.role: setting.cpu_quota} if setting.cpu_quota else {}
+        sysctls, accepts = {**placement.spec.sysctls, **setting.sysctls}, tuple(deployment.direct_return_addresses(placement))
         # toward everybody: who asks may have another address than the one that it is known by
-        yield seat.alias, guard.Changes(sysctls, 0.0, 0.0, setting.rate_mbit, "", quotas, accepts, seat.tables)
+        yield placement.alias, guard.HostChanges(sysctls, 0.0, 0.0, setting.rate_mbit, "", quotas, accepts, placement.tables)
 
 
-def _of_drivers(stage: Stage) -> Iterator[tuple[str, guard.Changes]]:
-    setting = stage.setting(stage.study.workload.role)
-    by_kernel = 0.0 if any(seat.role == LINE for seat in stage.seats) else setting.delay_ms
+def _driver_changes(deployment: Deployment) -> Iterator[tuple[str, guard.HostChanges]]:
+    setting = deployment.setting(deployment.study.workload.role)
+    by_kernel = 0.0 if any(placement.role == DELAY_ROLE for placement in deployment.placements) else setting.delay_ms
     shaped = by_kernel or setting.loss or setting.rate_mbit
-    for alias in stage.bench.drivers:
+    for alias in deployment.testbed.drivers:
         yield (
             alias,
-            guard.Changes(
+            guard.HostChanges(
                 sysctls=setting.sysctls,
                 delay_ms=by_kernel,
                 loss=setting.loss,
                 rate_mbit=setting.rate_mbit,
-                toward=stage.target.address if shaped else "",
+                destination=deployment.target.address if shaped else "",
             ),
         )
 
 
 @dataclass
-class Guards:
+class HostChangeJobs:
     """The jobs that change the hosts for one trial; `name` is that of the job on every host."""
 
-    stage: Stage
+    deployment: Deployment
     name: str
     lease_s: float
     _set: list[str] = field(default_factory=list)
 
-    def set_up(self) -> dict[str, dict[str, Any]]:
+    def apply(self) -> dict[str, dict[str, Any]]:
         """Change what the treatment changes, and return it by host for the record; HostError when one is refused."""
-        changes = changes_of(self.stage)
-        for alias, wanted in changes.items():
+        changes = host_changes_of(self.deployment)
+        for alias, host_changes in changes.items():
             self._set.append(alias)
-            guard.set_up(self.stage.bench.hosts[alias], self.name, wanted, self.lease_s)
+            guard.apply_changes(self.deployment.testbed.hosts[alias], self.name, host_changes, self.lease_s)
         # a host of which only leftovers of a service would be removed is not changed
-        return {alias: said for alias, wanted in changes.items() if (said := wanted.said())}
+        return {alias: record for alias, host_changes in changes.items() if (record := host_changes.to_record())}
 
-    def must_hold(self) -> None:
-        """Raise InvalidTrial when changes were put back before the load was over."""
+    def check_in_effect(self) -> None:
+        """Raise InvalidTrialError when changes were put back before the load was over."""
         for alias in self._set:
-            if not self.stage.bench.hosts[alias].state(self.name).running:
-                raise InvalidTrial(f"host {alias}: what was changed for the trial was put back during the load")
+            if not self.deployment.testbed.hosts[alias].state(self.name).running:
+                raise InvalidTrialError(f"host {alias}: what was changed for the trial was put back during the load")
 
     def restore(self) -> None:
         """Put everything back; what cannot be reached is put back by the host itself.
 
-        What a host could not put back is noted in the bench (`must_be_restored`).
+        What a host could not put back is noted in the testbed (`check_restored`).
         """
         for alias in self._set:
-            host = self.stage.bench.hosts[alias]
+            host = self.deployment.testbed.hosts[alias]
             with contextlib.suppress(HostError):
-                with self.stage.bench.told():
-                    undo.end(host, self.name)
-                forget_job(host, self.name)
+                with self.deployment.testbed.collecting_restore_errors():
+                    undo.end_job(host, self.name)
+                remove_job_folder(host, self.name)
         self._set.clear()

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadbook.core.errors import UsageError
-from loadbook.design.plan import Plan, make_plan, read_plan, study_sha256
+from loadbook.design.plan import Plan, make_plan, parse_plan, study_sha256
 from loadbook.design.study import Study
 from loadbook.records.layout import Layout, RunPaths
-from loadbook.records.ledger import read_ledger, states
-from loadbook.records.planned import is_complete, plan_of
-from loadbook.trials.adding import add_blocks, is_what_was_added
+from loadbook.records.ledger import read_ledger, trial_states
+from loadbook.records.planned import is_run_complete, read_current_plan
+from loadbook.trials.adding import add_blocks, resumes_added_blocks
 
 
 @dataclass(frozen=True)
-class Wish:
+class RunRequest:
     """What the user asked for: None leaves it to the study (a new run) or to the plan (a resumed one)."""
 
     subset: str | None = None
@@ -30,7 +30,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RunSelection:
     """The run to be done: its id, plan and paths, whether it goes on from before, and a sentence that says so.
 
     `added` is what its ledger keeps of blocks that are added now.
@@ -40,11 +40,11 @@ class Chosen:
     plan: Plan
     paths: RunPaths
     resumed: bool
-    why: str
-    added: dict[str, Any] | None = None
+    message: str
+    added_blocks: dict[str, Any] | None = None
 
 
-def choose(layout: Layout, study: Study, wish: Wish) -> Chosen:
+def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelection:
     """Return the run to do: the one named by `wish.resume`, else the latest if it is unfinished, else a new one.
 
     With `wish.more` it is the latest, or the one named, that gets so many blocks more.
@@ -54,47 +54,47 @@ def choose(layout: Layout, study: Study, wish: Wish) -> Chosen:
     UsageError : the run to resume is complete or unknown, or the study changed since it was planned; blocks are added
         to a run that is unfinished, or to where its study does not look.
     """
-    if wish.more is not None:
-        return _longer(layout, study, wish)
+    if request.more is not None:
+        return _select_extended(layout, study, request)
     runs = layout.runs(study.name)
-    if wish.resume is None and (wish.new or not runs or is_complete(layout.run(study.name, runs[-1]))):
-        return _new(layout, study, wish)
-    run = layout.resolve_run(study.name, wish.resume or "latest")
+    if request.resume is None and (request.new or not runs or is_run_complete(layout.run(study.name, runs[-1]))):
+        return _select_new(layout, study, request)
+    run = layout.resolve_run(study.name, request.resume or "latest")
     paths = layout.run(study.name, run)
-    if is_complete(paths):
+    if is_run_complete(paths):
         raise UsageError(f"run {run} of {study.name} is complete", "leave --resume out to start a new run")
-    return _unfinished(study, paths, wish)
+    return _select_unfinished(study, paths, request)
 
 
-def _unfinished(study: Study, paths: RunPaths, wish: Wish) -> Chosen:
+def _select_unfinished(study: Study, paths: RunPaths, request: RunRequest) -> RunSelection:
     run = paths.raw.name
-    plan = read_plan(plan_of(paths), str(paths.plan))
-    _must_go_on(study, plan, run, wish)
-    left = len(plan.trials) - len(_final(paths))
-    return Chosen(run, plan, paths, True, f"resuming run {run}: {left} of {len(plan.trials)} trials to do")
+    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+    _check_same_plan(study, plan, run, request)
+    trials_left = len(plan.trials) - len(_final_trials(paths))
+    return RunSelection(run, plan, paths, True, f"resuming run {run}: {trials_left} of {len(plan.trials)} trials to do")
 
 
-def _longer(layout: Layout, study: Study, wish: Wish) -> Chosen:
+def _select_extended(layout: Layout, study: Study, request: RunRequest) -> RunSelection:
     """Return a finished run with more blocks, or the one whose added blocks are not done yet."""
-    run, more = layout.resolve_run(study.name, wish.resume or "latest"), wish.more or 0
+    run, more = layout.resolve_run(study.name, request.resume or "latest"), request.more or 0
     paths = layout.run(study.name, run)
-    if wish.new or wish.blocks or wish.subset:
+    if request.new or request.blocks or request.subset:
         raise UsageError("--more adds blocks to a run as it was planned", "leave --new, --blocks and --subset out")
-    if not is_complete(paths):
-        if is_what_was_added(paths, more):
-            return _unfinished(study, paths, wish)
+    if not is_run_complete(paths):
+        if resumes_added_blocks(paths, more):
+            return _select_unfinished(study, paths, request)
         hint = f"finish it first: loadbook run {study.name}"
         raise UsageError(f"run {run} of {study.name} is unfinished: blocks are added when it is done", hint)
     added, plan = add_blocks(paths, more)
-    _must_be_its_own(study, plan, run)
-    why = f"adding {more} block{'s' if more > 1 else ''} to run {run}: {plan.blocks} in all"
+    _check_same_study(study, plan, run)
+    message = f"adding {more} block{'s' if more > 1 else ''} to run {run}: {plan.blocks} in all"
     if added["exploratory"]:
-        why += f", which makes it exploratory: its study declared {study.stopping.said()}"
-    return Chosen(run, plan, paths, True, why, added)
+        message += f", which makes it exploratory: its study declared {study.stopping.describe()}"
+    return RunSelection(run, plan, paths, True, message, added)
 
 
-def _final(paths: RunPaths) -> set[str]:
-    return {trial for trial, state in states(read_ledger(paths.ledger)).items() if state.final}
+def _final_trials(paths: RunPaths) -> set[str]:
+    return {trial for trial, state in trial_states(read_ledger(paths.ledger)).items() if state.final}
 
 
 def new_run_id(layout: Layout, study: str) -> str:
@@ -107,30 +107,30 @@ def new_run_id(layout: Layout, study: str) -> str:
     return run
 
 
-def _new(layout: Layout, study: Study, wish: Wish) -> Chosen:
-    plan = make_plan(study, wish.subset, wish.blocks)
+def _select_new(layout: Layout, study: Study, request: RunRequest) -> RunSelection:
+    plan = make_plan(study, request.subset, request.blocks)
     run = new_run_id(layout, study.name)
     blocks = f"{plan.blocks} block{'s' if plan.blocks > 1 else ''} of {len(plan.treatments)}"
-    why = f"new run {run}: {len(plan.trials)} trials in {blocks}, about {plan.hours * 60:.0f} min"
-    return Chosen(run, plan, layout.run(study.name, run), False, why)
+    message = f"new run {run}: {len(plan.trials)} trials in {blocks}, about {plan.hours * 60:.0f} min"
+    return RunSelection(run, plan, layout.run(study.name, run), False, message)
 
 
-def _must_go_on(study: Study, plan: Plan, run: str, wish: Wish) -> None:
+def _check_same_plan(study: Study, plan: Plan, run: str, request: RunRequest) -> None:
     """Refuse to mix what was planned with something else."""
-    _must_be_its_own(study, plan, run)
-    if wish.subset is not None and wish.subset != plan.subset:
-        changed = f"it was planned with the subset {plan.subset!r}, not {wish.subset!r}"
-    elif wish.blocks is not None and wish.blocks != plan.blocks:
-        changed = f"it was planned with {plan.blocks} blocks, not {wish.blocks}"
+    _check_same_study(study, plan, run)
+    if request.subset is not None and request.subset != plan.subset:
+        difference = f"it was planned with the subset {plan.subset!r}, not {request.subset!r}"
+    elif request.blocks is not None and request.blocks != plan.blocks:
+        difference = f"it was planned with {plan.blocks} blocks, not {request.blocks}"
     else:
         return
-    raise _refused(study, f"run {run} of {study.name} is unfinished, but {changed}")
+    raise _mismatch_error(study, f"run {run} of {study.name} is unfinished, but {difference}")
 
 
-def _must_be_its_own(study: Study, plan: Plan, run: str) -> None:
+def _check_same_study(study: Study, plan: Plan, run: str) -> None:
     if study_sha256(study) != study_sha256(plan.study):
-        raise _refused(study, f"run {run} of {study.name} cannot go on: the study has changed since")
+        raise _mismatch_error(study, f"run {run} of {study.name} cannot go on: the study has changed since")
 
 
-def _refused(study: Study, why: str) -> UsageError:
-    return UsageError(why, f"undo that to go on with it, or start a new run: loadbook run {study.name} --new")
+def _mismatch_error(study: Study, message: str) -> UsageError:
+    return UsageError(message, f"undo that to go on with it, or start a new run: loadbook run {study.name} --new")

@@ -1,4 +1,4 @@
-"""From a hosts file (of real hosts or of a recording), or the lab, to the bench: who drives, who serves, the target."""
+"""From a hosts file (of real hosts or of a recording), or the lab, to the testbed: who drives, who serves, the target."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from loadbook.core.errors import UsageError
 from loadbook.design.plan import Plan
 from loadbook.hosts import connect
 from loadbook.hosts.host import Host
-from loadbook.hosts.host_lock import Claim
+from loadbook.hosts.host_lock import LockRequest
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.lab_plan import lab_kind
-from loadbook.hosts.replay import Recording, ReplayHost
-from loadbook.hosts.tape import TapedHost, taped
+from loadbook.hosts.replay import RecordedRun, ReplayHost
+from loadbook.hosts.tape import RecordingHost, record_host
 from loadbook.records.layout import Layout
 from loadbook.services import ServiceSpec, load_service
 from loadbook.tools import registry
-from loadbook.trials.bench import Bench
-from loadbook.trials.caps import must_be_allowed
-from loadbook.trials.changes import needs_line
+from loadbook.trials.bench import Testbed
+from loadbook.trials.caps import check_load_allowed
+from loadbook.trials.changes import needs_userspace_delay
 from loadbook.trials.roles import check_roles, needed_cpus, needed_hosts, used_hosts
-from loadbook.trials.stage import LINE_SERVICE, seat_all
+from loadbook.trials.stage import DELAY_SERVICE, place_services
 from loadbook.trials.studies import service_folders
 
 THREADS = 16
-MAX_SAID = 5
+MAX_NAMED_TRIALS = 5
 
 
-def hosts_path(layout: Layout, plan: Plan, hosts_file: Path | None) -> Path:
+def resolve_hosts_file(layout: Layout, plan: Plan, hosts_file: Path | None) -> Path:
     """Return the hosts file that is meant: the lab's, which is brought up, where none is given."""
-    return hosts_file or _lab_up(layout, plan)
+    return hosts_file or _start_lab(layout, plan)
 
 
-def make_bench(layout: Layout, plan: Plan, run: str, path: Path, break_lock: str = "") -> Bench:
-    """Return the bench of a run, its hosts opened and held.
+def open_testbed(layout: Layout, plan: Plan, run: str, path: Path, break_lock: str = "") -> Testbed:
+    """Return the testbed of a run, its hosts opened and held.
 
     Parameters
     ----------
@@ -49,99 +49,99 @@ def make_bench(layout: Layout, plan: Plan, run: str, path: Path, break_lock: str
     PreflightError, UsageError, ToolError : a role without a host, an unknown service, tool or target.
     """
     inventory = read_hosts(path)
-    must_be_allowed(plan, inventory, path, lab=bool(lab_kind(path)))
+    check_load_allowed(plan, inventory, path, lab=bool(lab_kind(path)))
     check_roles(plan, inventory)
-    recording = _recording(path, inventory, plan)
+    replayed = _replayed_run_of(path, inventory, plan)
     used = used_hosts(plan, inventory)
-    claim = Claim(plan.study.name, run, evict=break_lock)
-    if recording is None:
-        opened = _opened(lambda alias: connect(path, alias, run, hosts=inventory, claim=claim), used)
+    claim = LockRequest(plan.study.name, run, evict_id=break_lock)
+    if replayed is None:
+        opened = _open_all(lambda alias: connect(path, alias, run, hosts=inventory, lock_request=claim), used)
     else:
         name = f"{plan.study.name}-{run}"  # two studies may begin in one second
-        opened = _opened(
-            lambda alias: _replayed(layout.replay / f"{name}-{alias}", recording, alias, inventory, run), used
+        opened = _open_all(
+            lambda alias: _open_replay_host(layout.replay / f"{name}-{alias}", replayed, alias, inventory, run), used
         )
-    hosts = {alias: taped(host, run) for alias, host in opened.items()}
-    with _closed_on_error(hosts.values()):
-        lined = needs_line(plan, hosts, inventory, inventory.with_role(plan.study.workload.role))
-        return bench_of(layout, plan, run, hosts, inventory, lined=lined, lab=lab_kind(path), replay=recording)
+    hosts = {alias: record_host(host, run) for alias, host in opened.items()}
+    with _close_on_error(hosts.values()):
+        userspace_delay = needs_userspace_delay(plan, hosts, inventory, inventory.with_role(plan.study.workload.role))
+        return build_testbed(layout, plan, run, hosts, inventory, userspace_delay=userspace_delay, lab=lab_kind(path), replay=replayed)
 
 
-def bench_of(
+def build_testbed(
     layout: Layout,
     plan: Plan,
     run: str,
-    hosts: dict[str, TapedHost],
+    hosts: dict[str, RecordingHost],
     inventory: HostsFile,
     *,
-    lined: bool,
+    userspace_delay: bool,
     lab: str = "",
-    replay: Recording | None = None,
-) -> Bench:
-    """Return the bench of these hosts; `lined`: a delay is made in userspace. Nothing is asked of any host."""
+    replay: RecordedRun | None = None,
+) -> Testbed:
+    """Return the testbed of these hosts; `userspace_delay`: a delay is made in userspace. Nothing is asked of any host."""
     drivers = tuple(inventory.with_role(plan.study.workload.role))
-    specs = _services(plan, service_folders(layout), lined=lined)
-    return Bench(
+    specs = _load_services(plan, service_folders(layout), userspace_delay=userspace_delay)
+    return Testbed(
         plan=plan,
         run=run,
         lab=lab,
         hosts=hosts,
         inventory=inventory,
         drivers=drivers,
-        seats=seat_all(plan.study, plan.treatments, inventory, specs, drivers),
-        tools={name: registry.load(name) for name in plan.study.tools_of(plan.treatments)},
+        placements=place_services(plan.study, plan.treatments, inventory, specs, drivers),
+        tools={name: registry.load_tool(name) for name in plan.study.tools_of(plan.treatments)},
         pool=ThreadPoolExecutor(THREADS, thread_name_prefix="bench"),
-        replay=replay.id if replay else None,
+        replayed_run=replay.id if replay else None,
     )
 
 
-def _services(plan: Plan, folders: Sequence[Path], *, lined: bool) -> dict[str, ServiceSpec]:
+def _load_services(plan: Plan, folders: Sequence[Path], *, userspace_delay: bool) -> dict[str, ServiceSpec]:
     """Return every service that a treatment runs, by name, and the delay in userspace where it is needed."""
     study = plan.study
     names = {study.setting(treatment, role).service for treatment in plan.treatments for role in study.roles}
-    wanted = sorted(name for name in names if name) + ([LINE_SERVICE] if lined else [])
-    return {name: load_service(name, folders) for name in wanted}
+    needed = sorted(name for name in names if name) + ([DELAY_SERVICE] if userspace_delay else [])
+    return {name: load_service(name, folders) for name in needed}
 
 
-def _lab_up(layout: Layout, plan: Plan) -> Path:
+def _start_lab(layout: Layout, plan: Plan) -> Path:
     from loadbook.hosts.lab import Lab
 
-    lab = Lab.at(layout.lab, needs=needed_hosts(plan), least=needed_cpus(plan))
+    lab = Lab.load(layout.lab, min_hosts=needed_hosts(plan), min_server_cpus=needed_cpus(plan))
     lab.up()
     return lab.hosts_file
 
 
-def _recording(path: Path, inventory: HostsFile, plan: Plan) -> Recording | None:
+def _replayed_run_of(path: Path, inventory: HostsFile, plan: Plan) -> RecordedRun | None:
     """Return the recorded run that a hosts file plays back, None for real hosts."""
     if inventory.replay is None:
         return None
-    recording = Recording((path.absolute().parent / inventory.replay).resolve())
-    missing = recording.missing(plan.trials)
+    recording = RecordedRun((path.absolute().parent / inventory.replay).resolve())
+    missing = recording.missing_trials(plan.trials)
     if missing:
-        words = [f"{t.trial}: {t.treatment} in block {t.block}" for t in missing[:MAX_SAID]]
-        more = [f"and {len(missing) - MAX_SAID} more"] if len(missing) > MAX_SAID else []
-        lines = "\n  ".join([f"{path} plays run {recording.id} back, which does not hold:", *words, *more])
+        missing_trials = [f"{t.trial}: {t.treatment} in block {t.block}" for t in missing[:MAX_NAMED_TRIALS]]
+        more = [f"and {len(missing) - MAX_NAMED_TRIALS} more"] if len(missing) > MAX_NAMED_TRIALS else []
+        lines = "\n  ".join([f"{path} plays run {recording.id} back, which does not hold:", *missing_trials, *more])
         raise UsageError(lines, "ask for the treatments and blocks of that run (--subset, --blocks)")
     return recording
 
 
-def _replayed(folder: Path, recording: Recording, alias: str, inventory: HostsFile, run: str) -> Host:
+def _open_replay_host(folder: Path, recording: RecordedRun, alias: str, inventory: HostsFile, run: str) -> Host:
     host = ReplayHost(recording, alias, inventory.hosts[alias].address or alias, folder, run)
     host.open()
     return host
 
 
-def _opened(opened: Callable[[str], Host], aliases: Sequence[str]) -> dict[str, Host]:
+def _open_all(open_host: Callable[[str], Host], aliases: Sequence[str]) -> dict[str, Host]:
     """Open all hosts, one after the other: the first key that is not trusted ends it before anything is run."""
     hosts: dict[str, Host] = {}
-    with _closed_on_error(hosts.values()):
+    with _close_on_error(hosts.values()):
         for alias in aliases:
-            hosts[alias] = opened(alias)
+            hosts[alias] = open_host(alias)
     return hosts
 
 
 @contextmanager
-def _closed_on_error(hosts: Iterable[Host]) -> Iterator[None]:
+def _close_on_error(hosts: Iterable[Host]) -> Iterator[None]:
     """Close the hosts that are open by then when the block fails: a session that stayed would keep others away."""
     try:
         yield

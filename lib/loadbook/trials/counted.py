@@ -15,32 +15,32 @@ TIME_DIGITS = 4
 Row = dict[str, Any]
 
 
-class WentBack(NamedTuple):
+class CounterReset(NamedTuple):
     """A counter that was lower after the load than before it: its service was started again, or another answered."""
 
     host: str
     message: str
 
 
-def counted(record: TrialRecord) -> tuple[list[Row], list[WentBack]]:
+def counter_rows(record: TrialRecord) -> tuple[list[Row], list[CounterReset]]:
     """Return rows of a trial's counters, two for each that was read twice, and those that went back.
 
     Their times are those of the load's start and end, warm-up included; 0 is the start of the window.
     """
-    times = _times(record)
+    times = _load_times(record)
     rows: list[Row] = []
-    back: list[WentBack] = []
+    resets: list[CounterReset] = []
     for service in record.services if times else ():
-        for name, before, after in _pairs(service):
+        for name, before, after in _counter_pairs(service):
             if after < before:
-                where = f"role {service.role}: {service.service}"
-                back.append(WentBack(service.host, f"{where} counted {before:.0f} {name}, then {after:.0f}"))
+                service_text = f"role {service.role}: {service.service}"
+                resets.append(CounterReset(service.host, f"{service_text} counted {before:.0f} {name}, then {after:.0f}"))
                 continue
-            rows += [_row(service, name, t, value) for t, value in zip(times, (before, after), strict=True)]
-    return rows, back
+            rows += [_counter_row(service, name, t, value) for t, value in zip(times, (before, after), strict=True)]
+    return rows, resets
 
 
-def _times(record: TrialRecord) -> tuple[float, ...]:
+def _load_times(record: TrialRecord) -> tuple[float, ...]:
     """Return when the load began and ended, seconds from the window's start; nothing where that is not known."""
     began = [d.started_ours for d in record.drivers if d.started_ours is not None]
     ended = [d.ended_ours for d in record.drivers if d.ended_ours is not None]
@@ -49,13 +49,13 @@ def _times(record: TrialRecord) -> tuple[float, ...]:
     return tuple(round(t - record.window[0], TIME_DIGITS) for t in (min(began), max(ended)))
 
 
-def _pairs(service: ServiceRecord) -> Iterator[tuple[str, float, float]]:
+def _counter_pairs(service: ServiceRecord) -> Iterator[tuple[str, float, float]]:
     for name, before in sorted(service.counters_before.items()):
         if name in service.counters_after:
             yield name, before, service.counters_after[name]
 
 
-def _row(service: ServiceRecord, name: str, t_s: float, value: float) -> Row:
+def _counter_row(service: ServiceRecord, name: str, t_s: float, value: float) -> Row:
     return {
         "host": service.host,
         "role": service.role,

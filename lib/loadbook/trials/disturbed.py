@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from loadbook.core.units import seconds
+from loadbook.core.units import format_duration
 from loadbook.hosts.shell import cpu_list
-from loadbook.trials.bench import Bench
+from loadbook.trials.bench import Testbed
 from loadbook.trials.preflight import hex_address
 
-LOOK_S = 20.0
+SCRIPT_TIMEOUT_S = 20.0
 # $1 is an address as /proc/net/tcp has it (empty: any), the rest ports likewise; CPUs are looked at twice
-SCRIPT = """
+BACKGROUND_LOAD_SCRIPT = """
 address=${1:-[0-9A-F]*}
 shift
 grep '^cpu[0-9]' /proc/stat
@@ -46,31 +46,31 @@ done
 """
 
 
-def disturbances(bench: Bench) -> Iterator[str]:
+def background_load(testbed: Testbed) -> Iterator[str]:
     """Yield a sentence for everything of others that is found on the hosts: CPU, connections, package managers."""
-    live = [alias for alias, host in bench.hosts.items() if host.live]
-    answers = bench.each(
-        lambda alias: bench.hosts[alias].script(SCRIPT, words(bench, alias), timeout_s=LOOK_S).stdout, live
+    live = [alias for alias, host in testbed.hosts.items() if host.live]
+    answers = testbed.map(
+        lambda alias: testbed.hosts[alias].script(BACKGROUND_LOAD_SCRIPT, script_arguments(testbed, alias), timeout_s=SCRIPT_TIMEOUT_S).stdout, live
     )
     for alias, answer in answers.items():
-        for said in read(answer.decode("utf-8", "replace"), bench.plan.study.gates.foreign_cpu, bench.plan.hours):
-            yield f"host {alias}: {said}"
+        for sentence in parse_background_load(answer.decode("utf-8", "replace"), testbed.plan.study.gates.foreign_cpu, testbed.plan.hours):
+            yield f"host {alias}: {sentence}"
 
 
-def words(bench: Bench, alias: str) -> list[str]:
+def script_arguments(testbed: Testbed, alias: str) -> list[str]:
     """Return the arguments of SCRIPT: a host's address and the ports of its services."""
-    ports = sorted({f"{seat.port:04X}" for seat in bench.seats if seat.alias == alias})
-    return [hex_address(bench.hosts[alias].address), *ports]
+    ports = sorted({f"{placement.port:04X}" for placement in testbed.placements if placement.alias == alias})
+    return [hex_address(testbed.hosts[alias].address), *ports]
 
 
-def read(answer: str, foreign_cpu: float, hours: float) -> Iterator[str]:
+def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iterator[str]:
     """Yield what SCRIPT's answer says of others; CPU from `foreign_cpu` CPUs on, timers within so many hours."""
     first, _, rest = answer.partition("again\n")
     lines = [line.split() for line in rest.splitlines()]
-    told = {fields[0]: fields[1:] for fields in lines if fields}
-    mask = cpu_list(told["cpus"][0]) if "cpus" in told else set()
-    used = _used_cpus(first, rest, mask)
-    load = float(told["load"][0]) if "load" in told else 0.0
+    values = {fields[0]: fields[1:] for fields in lines if fields}
+    mask = cpu_list(values["cpus"][0]) if "cpus" in values else set()
+    used = _cpus_in_use(first, rest, mask)
+    load = float(values["load"][0]) if "load" in values else 0.0
     if used > foreign_cpu:
         yield f"others use {used:.1f} of its {len(mask)} CPUs now (load average {load:g}): see with top who"
     elif load > max(1, len(mask)):
@@ -80,35 +80,35 @@ def read(answer: str, foreign_cpu: float, hours: float) -> Iterator[str]:
             yield f"{fields[2]} connections to port {int(fields[1], 16)} are open, which are not ours"
     if names := sorted({fields[1] for fields in lines if fields[:1] == ["packages"]}):
         yield f"a package manager is at work: {', '.join(names)}"
-    now = float(told["now"][0]) if "now" in told else 0.0
+    now = float(values["now"][0]) if "now" in values else 0.0
     for fields in lines:
-        if fields[:1] == ["timer"] and (left := _left_s(fields[2:], now)) is not None and left < hours * 3600:
-            yield f"{fields[1]}.timer starts a package manager in {seconds(left)}, during the run: systemctl stop it"
+        if fields[:1] == ["timer"] and (left_s := _seconds_until(fields[2:], now)) is not None and left_s < hours * 3600:
+            yield f"{fields[1]}.timer starts a package manager in {format_duration(left_s)}, during the run: systemctl stop it"
 
 
-def _used_cpus(first: str, second: str, mask: set[int]) -> float:
+def _cpus_in_use(first: str, second: str, mask: set[int]) -> float:
     """Return how many of these CPUs were in use between two looks; without stolen time, which is a gate's own."""
-    before, after = _ticks(first), _ticks(second)
+    before, after = _cpu_ticks(first), _cpu_ticks(second)
     total = sum(sum(after[cpu]) - sum(before[cpu]) for cpu in mask if cpu in before and cpu in after)
     # idle, iowait and steal are fields 4, 5 and 8
     spare = sum(after[cpu][k] - before[cpu][k] for cpu in mask if cpu in before and cpu in after for k in (3, 4, 7))
     return len(mask) * (total - spare) / total if total > 0 else 0.0
 
 
-def _ticks(text: str) -> dict[int, list[int]]:
-    found = {}
+def _cpu_ticks(text: str) -> dict[int, list[int]]:
+    ticks = {}
     for line in text.splitlines():
         name, *fields = line.split()
         if name.startswith("cpu") and name[3:].isdigit() and len(fields) >= 8:
-            found[int(name[3:])] = [int(field) for field in fields[:8]]
-    return found
+            ticks[int(name[3:])] = [int(field) for field in fields[:8]]
+    return ticks
 
 
-def _left_s(fields: list[str], now: float) -> float | None:
+def _seconds_until(fields: list[str], now: float) -> float | None:
     """Return the seconds until an instant that systemd prints as "Sun 2026-11-22 16:32:11 UTC"."""
     try:
         at = datetime.strptime(" ".join(fields[1:3]), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
     except ValueError:
         return None
-    left = at.timestamp() - now
-    return left if left >= 0 else None
+    left_s = at.timestamp() - now
+    return left_s if left_s >= 0 else None

@@ -11,148 +11,148 @@ from loadbook.core.errors import LoadbookError
 from loadbook.design.plan import Plan
 from loadbook.hosts import guard, jobs, remote_host
 from loadbook.hosts.facts import SYSCTLS
-from loadbook.hosts.host_lock import LOCK
+from loadbook.hosts.host_lock import DEFAULT_LOCK_FILE
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.lab_plan import lab_kind
 from loadbook.hosts.shell import cpu_list
-from loadbook.hosts.tape import taped
+from loadbook.hosts.tape import record_host
 from loadbook.records.layout import Layout
-from loadbook.trials.bench import Bench
-from loadbook.trials.caps import must_be_allowed
-from loadbook.trials.changes import asks_for_delay, changes_of, forbidden
-from loadbook.trials.connect import bench_of
-from loadbook.trials.disturbed import SCRIPT
-from loadbook.trials.disturbed import words as others
-from loadbook.trials.dry_steps import RUN, TOKEN, Step, allowed, attempt_steps, built, changed, configured, put_back
-from loadbook.trials.preflight import CHECK_LEASE_S, STATE, hex_address, load_launches, needed_ports
-from loadbook.trials.roles import lacking, used_hosts
+from loadbook.trials.bench import Testbed
+from loadbook.trials.caps import check_load_allowed
+from loadbook.trials.changes import uses_delay, host_changes_of, missing_permissions
+from loadbook.trials.connect import build_testbed
+from loadbook.trials.disturbed import BACKGROUND_LOAD_SCRIPT
+from loadbook.trials.disturbed import script_arguments as others
+from loadbook.trials.dry_steps import RUN, TOKEN, DryRunStep, launch_check_steps, attempt_steps, build_steps, change_steps, configure_steps, restore_step
+from loadbook.trials.preflight import CHECK_LEASE_S, PREFLIGHT_SCRIPT, hex_address, load_launches, needed_ports
+from loadbook.trials.roles import missing_roles, used_hosts
 from loadbook.trials.stage import make_instance
 
 
 @dataclass
-class Part:
-    """One part of a run: its phases, each with its steps; `lacks` says why it cannot be done on these hosts."""
+class DryRunPart:
+    """One part of a run: its phases, each with its steps; `missing` says why it cannot be done on these hosts."""
 
     title: str
     trials: int = 0
-    phases: list[tuple[str, list[Step]]] = field(default_factory=list)
-    lacks: list[str] = field(default_factory=list)
+    phases: list[tuple[str, list[DryRunStep]]] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
 
 
-def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[Bench | None, list[Part]]:
-    """Return the bench, hosts not opened (None when no treatment can be done), and the parts of the run in order.
+def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[Testbed | None, list[DryRunPart]]:
+    """Return the testbed, hosts not opened (None when no treatment can be done), and the parts of the run in order.
 
     Raises UsageError and StudyError for a hosts file that cannot be used; no host is asked anything.
     """
     inventory = read_hosts(hosts_file)
-    must_be_allowed(plan, inventory, hosts_file, lab=bool(lab_kind(hosts_file)))
-    lacks = {name: lacks_of(layout, plan, name, hosts_file, inventory) for name in plan.treatments}
-    able = tuple(name for name in plan.treatments if not lacks[name])
-    bench = _bench(layout, replace(plan, treatments=able), hosts_file, inventory) if able else None
-    parts = [_treatment(bench, plan, name, lacks[name]) for name in plan.treatments]
-    if bench is None:
+    check_load_allowed(plan, inventory, hosts_file, lab=bool(lab_kind(hosts_file)))
+    missing = {name: missing_for_treatment(layout, plan, name, hosts_file, inventory) for name in plan.treatments}
+    able = tuple(name for name in plan.treatments if not missing[name])
+    testbed = _unopened_testbed(layout, replace(plan, treatments=able), hosts_file, inventory) if able else None
+    parts = [_treatment_part(testbed, plan, name, missing[name]) for name in plan.treatments]
+    if testbed is None:
         return None, parts
-    before = Part("once, before the first trial", phases=[("check everything", list(_before(bench)))])
-    after = Part("once, after the last trial", phases=[("facts of the hosts", list(_facts(bench)))])
-    return bench, [before, *parts, after]
+    before = DryRunPart("once, before the first trial", phases=[("check everything", list(_preflight_steps(testbed)))])
+    after = DryRunPart("once, after the last trial", phases=[("facts of the hosts", list(_facts_steps(testbed)))])
+    return testbed, [before, *parts, after]
 
 
-def lacks_of(layout: Layout, plan: Plan, treatment: str, path: Path, inventory: HostsFile) -> list[str]:
+def missing_for_treatment(layout: Layout, plan: Plan, treatment: str, path: Path, inventory: HostsFile) -> list[str]:
     """Return what a treatment lacks on the hosts of a file, as far as the file can tell."""
     alone = replace(plan, treatments=(treatment,))
-    missing = list(lacking(alone, inventory).values())
+    missing = list(missing_roles(alone, inventory).values())
     if missing:
         return missing
     try:
-        bench = _bench(layout, alone, path, inventory)
-        attempt_steps(bench, treatment)
+        testbed = _unopened_testbed(layout, alone, path, inventory)
+        attempt_steps(testbed, treatment)
     except LoadbookError as error:
         return [error.message]
-    return forbidden([bench.stage(treatment)])
+    return missing_permissions([testbed.deployment(treatment)])
 
 
-def _bench(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> Bench:
-    """Return the bench of hosts that are known but not opened; what only they could tell is assumed."""
-    hosts = {alias: taped(remote_host(path, alias, RUN, hosts=inventory), RUN) for alias in used_hosts(plan, inventory)}
+def _unopened_testbed(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> Testbed:
+    """Return the testbed of hosts that are known but not opened; what only they could tell is assumed."""
+    hosts = {alias: record_host(remote_host(path, alias, RUN, hosts=inventory), RUN) for alias in used_hosts(plan, inventory)}
     drivers = inventory.with_role(plan.study.workload.role)
-    lined = asks_for_delay(plan.study, plan.treatments) and not all(
+    userspace_delay = uses_delay(plan.study, plan.treatments) and not all(
         "tc" in inventory.hosts[alias].may for alias in drivers
     )
-    bench = bench_of(layout, plan, RUN, hosts, inventory, lined=lined)
-    bench.host_cpus = dict.fromkeys(hosts, tuple(range(_named_cpus(plan))))
-    return bench
+    testbed = build_testbed(layout, plan, RUN, hosts, inventory, userspace_delay=userspace_delay)
+    testbed.host_cpus = dict.fromkeys(hosts, tuple(range(_min_cpus(plan))))
+    return testbed
 
 
-def _named_cpus(plan: Plan) -> int:
+def _min_cpus(plan: Plan) -> int:
     """Return how many CPUs hosts must have at least, by what the treatments name: so many are assumed."""
     masks = {plan.study.setting(name, role).cpus for name in plan.treatments for role in plan.study.roles}
     return max((max(cpu_list(mask)) + 1 for mask in masks - {"all"}), default=1)
 
 
-def _treatment(bench: Bench | None, plan: Plan, name: str, lacks: list[str]) -> Part:
+def _treatment_part(testbed: Testbed | None, plan: Plan, name: str, missing: list[str]) -> DryRunPart:
     title = f"treatment {name}" + (f" ({label})" if (label := plan.study.label(name)) != name else "")
     trials = sum(trial.treatment == name for trial in plan.trials)
-    return Part(title, trials, [] if bench is None or lacks else attempt_steps(bench, name), lacks)
+    return DryRunPart(title, trials, [] if testbed is None or missing else attempt_steps(testbed, name), missing)
 
 
-def _before(bench: Bench) -> Iterator[Step]:
+def _preflight_steps(testbed: Testbed) -> Iterator[DryRunStep]:
     """Yield what opening the hosts and `trials.preflight` do."""
-    name, launcher = jobs.launcher()
-    for alias, host in bench.hosts.items():
-        yield Step(alias, "login", (host.workdir,), "makes this folder, and keeps to the CPUs of the hosts file")
-        yield Step(alias, "put", (f"{host.workdir}/{name}",), "starts and ends jobs", launcher)
-        lock = bench.inventory.hosts[alias].lock or LOCK
-        yield Step(alias, "lock", (lock,), "for the whole run; refused, with its name, where another run holds it")
-    for alias, host in bench.hosts.items():
-        words = (STATE, host.workdir, hex_address(host.address), *needed_ports(bench, alias))
-        yield put_back(alias)
-        yield Step(alias, "script", (SCRIPT, *others(bench, alias)), "does anybody else use it?")
-        yield Step(alias, "script", words, "free disk, CPUs, and that nothing listens on its ports")
-    for alias in bench.drivers:
-        for tool in bench.tools.values():
-            yield Step(alias, "run", tool.version_argv, f"version of {tool.name}")
-        for launch in load_launches(bench):
-            yield from allowed(alias, launch)
-    yield from _services(bench)
-    yield from _changes(bench)
-    yield from _facts(bench)
+    name, launcher = jobs.launcher_script()
+    for alias, host in testbed.hosts.items():
+        yield DryRunStep(alias, "login", (host.workdir,), "makes this folder, and keeps to the CPUs of the hosts file")
+        yield DryRunStep(alias, "put", (f"{host.workdir}/{name}",), "starts and ends jobs", launcher)
+        lock = testbed.inventory.hosts[alias].lock or DEFAULT_LOCK_FILE
+        yield DryRunStep(alias, "lock", (lock,), "for the whole run; refused, with its name, where another run holds it")
+    for alias, host in testbed.hosts.items():
+        args = (PREFLIGHT_SCRIPT, host.workdir, hex_address(host.address), *needed_ports(testbed, alias))
+        yield restore_step(alias)
+        yield DryRunStep(alias, "script", (BACKGROUND_LOAD_SCRIPT, *others(testbed, alias)), "does anybody else use it?")
+        yield DryRunStep(alias, "script", args, "free disk, CPUs, and that nothing listens on its ports")
+    for alias in testbed.drivers:
+        for tool in testbed.tools.values():
+            yield DryRunStep(alias, "run", tool.version_argv, f"version of {tool.name}")
+        for launch in load_launches(testbed):
+            yield from launch_check_steps(alias, launch)
+    yield from _service_check_steps(testbed)
+    yield from _change_check_steps(testbed)
+    yield from _facts_steps(testbed)
 
 
-def _services(bench: Bench) -> Iterator[Step]:
+def _service_check_steps(testbed: Testbed) -> Iterator[DryRunStep]:
     """Yield how versions are asked for, and every configuration is checked once."""
-    for seat in bench.seats:
-        if seat.spec.build:
-            yield from built(seat, bench.hosts[seat.alias].workdir)
-        if seat.spec.version:
-            yield Step(seat.alias, "run", seat.spec.version.argv, f"version of {seat.spec.name}")
+    for placement in testbed.placements:
+        if placement.spec.build:
+            yield from build_steps(placement, testbed.hosts[placement.alias].workdir)
+        if placement.spec.version:
+            yield DryRunStep(placement.alias, "run", placement.spec.version.argv, f"version of {placement.spec.name}")
         seen = set()
-        for stage in map(bench.stage, bench.plan.treatments):
-            if seat not in stage.seats:
+        for deployment in map(testbed.deployment, testbed.plan.treatments):
+            if placement not in deployment.placements:
                 continue
-            instance = make_instance(stage, seat, f"{RUN}-preflight", CHECK_LEASE_S, TOKEN)
+            instance = make_instance(deployment, placement, f"{RUN}-preflight", CHECK_LEASE_S, TOKEN)
             if instance.rendered.config_sha256 not in seen:
                 seen.add(instance.rendered.config_sha256)
-                yield from configured(seat, instance)
-                yield Step(seat.alias, "remove", (instance.rendered.place.dir,))
+                yield from configure_steps(placement, instance)
+                yield DryRunStep(placement.alias, "remove", (instance.rendered.context.dir,))
 
 
-def _changes(bench: Bench) -> Iterator[Step]:
+def _change_check_steps(testbed: Testbed) -> Iterator[DryRunStep]:
     """Yield how every change of a host is made once and put back."""
     name, seen = f"{RUN}-preflight-guard", set[str]()
-    for alias in bench.drivers if asks_for_delay(bench.plan.study, bench.plan.treatments) else ():
-        if "tc" in bench.inventory.hosts[alias].may:
-            yield Step(alias, "script", (guard.NETEM,), "can its kernel delay? If not: the service delay-line instead")
-    for stage in map(bench.stage, bench.plan.treatments):
-        wanted = repr(sorted(changes_of(stage).items()))
-        if wanted not in seen:
-            seen.add(wanted)
-            for step in changed(stage, name, CHECK_LEASE_S):
+    for alias in testbed.drivers if uses_delay(testbed.plan.study, testbed.plan.treatments) else ():
+        if "tc" in testbed.inventory.hosts[alias].may:
+            yield DryRunStep(alias, "script", (guard.NETEM_SCRIPT,), "can its kernel delay? If not: the service delay-line instead")
+    for deployment in map(testbed.deployment, testbed.plan.treatments):
+        changes = repr(sorted(host_changes_of(deployment).items()))
+        if changes not in seen:
+            seen.add(changes)
+            for step in change_steps(deployment, name, CHECK_LEASE_S):
                 yield step
-                yield Step(step.alias, "stop", (name,), "puts back what was changed")
-                yield put_back(step.alias, name)
+                yield DryRunStep(step.alias, "stop", (name,), "puts back what was changed")
+                yield restore_step(step.alias, name)
 
 
-def _facts(bench: Bench) -> Iterator[Step]:
+def _facts_steps(testbed: Testbed) -> Iterator[DryRunStep]:
     text = files("loadbook.hosts").joinpath("facts.sh").read_text(encoding="utf-8")
-    for alias in bench.hosts:
-        yield Step(alias, "script", (text, *SYSCTLS), "kernel, CPU, limits, settings")
+    for alias in testbed.hosts:
+        yield DryRunStep(alias, "script", (text, *SYSCTLS), "kernel, CPU, limits, settings")

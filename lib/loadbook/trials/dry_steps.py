@@ -13,21 +13,21 @@ from loadbook.design.plan import PlannedTrial
 from loadbook.hosts import guard, jobs, undo
 from loadbook.hosts.host import Job
 from loadbook.services import Instance, SystemInstance
-from loadbook.services.asking import LISTENING
-from loadbook.services.build import LOOK
-from loadbook.services.instance import LOG_BYTES, PIDS
-from loadbook.services.launch import ALLOWED, Launch
-from loadbook.services.questions import Question
-from loadbook.services.recipe import command, folder_name
-from loadbook.services.render import BUILT
-from loadbook.services.system import START_S
+from loadbook.services.asking import LISTENING_SCRIPT
+from loadbook.services.build import BUILD_STATE_SCRIPT
+from loadbook.services.instance import LOG_TAIL_BYTES, PIDS_SCRIPT
+from loadbook.services.launch import LIMITS_SCRIPT, LaunchOptions
+from loadbook.services.questions import Probe
+from loadbook.services.recipe import build_command, program_folder_name
+from loadbook.services.render import BUILT_FOLDER
+from loadbook.services.system import SYSTEM_START_TIMEOUT_S
 from loadbook.tools.base import Target
-from loadbook.trials.bench import Bench
-from loadbook.trials.changes import changes_of
+from loadbook.trials.bench import Testbed
+from loadbook.trials.changes import host_changes_of
 from loadbook.trials.load import FIRST_STEP
-from loadbook.trials.names import guard_name
-from loadbook.trials.reset import SCRIPT
-from loadbook.trials.stage import Seat, Stage, make_instance
+from loadbook.trials.names import changes_job_name
+from loadbook.trials.reset import HOST_STATE_SCRIPT
+from loadbook.trials.stage import Placement, Deployment, make_instance
 from loadbook.trials.trial import Attempt
 
 RUN, TRIAL, TOKEN = "RUN", "t0001", "000000000000"
@@ -35,7 +35,7 @@ SAMPLER = "sampler"
 CLOCK = ("date", "+%s.%N")
 
 
-class Step(NamedTuple):
+class DryRunStep(NamedTuple):
     """One thing that would be done on one host.
 
     `call` is login, lock, run, script, put, job, http, fetch, stop or remove; `words` are its argument list, path, URL
@@ -43,231 +43,231 @@ class Step(NamedTuple):
     """
 
     alias: str
-    call: str
-    words: tuple[str, ...]
+    action: str
+    args: tuple[str, ...]
     note: str = ""
     data: bytes = b""
 
 
-Steps = Iterator[Step]
+Steps = Iterator[DryRunStep]
 
 
-def attempt_steps(bench: Bench, treatment: str) -> list[tuple[str, list[Step]]]:
+def attempt_steps(testbed: Testbed, treatment: str) -> list[tuple[str, list[DryRunStep]]]:
     """Return the phases of an attempt at a treatment, each with its steps in order."""
-    attempt = Attempt(bench, PlannedTrial(TRIAL, treatment, 1, 1), 1, Path())
-    stage, lease_s = attempt.stage, attempt.guards.lease_s
-    instances = {seat: make_instance(stage, seat, attempt.stem, lease_s, TOKEN) for seat in stage.seats}
+    attempt = Attempt(testbed, PlannedTrial(TRIAL, treatment, 1, 1), 1, Path())
+    deployment, lease_s = attempt.deployment, attempt.host_changes.lease_s
+    instances = {placement: make_instance(deployment, placement, attempt.stem, lease_s, TOKEN) for placement in deployment.placements}
     phases = {
-        "back to rest": (Step(a, "script", (SCRIPT,), "until nothing is left of the last trial") for a in bench.hosts),
-        "change the hosts": changed(stage, guard_name(attempt.stem), lease_s),
-        "put and check": (step for seat, one in instances.items() for step in configured(seat, one)),
-        "start and prove": _started(stage, instances),
-        "ask for the page, start the monitors": _watched(attempt),
-        "load": _loaded(attempt, instances),
-        "after the load": _asked_after(attempt, instances),
-        "collect": _collected(attempt),
-        "stop and put back": _stopped(attempt, instances),
+        "back to rest": (DryRunStep(a, "script", (HOST_STATE_SCRIPT,), "until nothing is left of the last trial") for a in testbed.hosts),
+        "change the hosts": change_steps(deployment, changes_job_name(attempt.stem), lease_s),
+        "put and check": (step for placement, instance in instances.items() for step in configure_steps(placement, instance)),
+        "start and prove": _start_steps(deployment, instances),
+        "ask for the page, start the monitors": _monitor_steps(attempt),
+        "load": _load_steps(attempt, instances),
+        "after the load": _after_load_steps(attempt, instances),
+        "collect": _collect_steps(attempt),
+        "stop and put back": _stop_steps(attempt, instances),
     }
-    return [(title, found) for title, steps in phases.items() if (found := list(steps))]
+    return [(title, phase_steps) for title, steps in phases.items() if (phase_steps := list(steps))]
 
 
-def changed(stage: Stage, name: str, lease_s: float) -> Steps:
+def change_steps(deployment: Deployment, name: str, lease_s: float) -> Steps:
     """Yield the jobs that change hosts for a treatment."""
-    for alias, changes in changes_of(stage).items():
-        said = ", ".join(f"{key} {value}" for key, value in changes.said().items())
-        own = stage.bench.hosts[alias].address
-        yield from _job(alias, guard.job(name, changes, lease_s, own), said)
-        yield outcome(alias, name, guard.READY_S)
+    for alias, changes in host_changes_of(deployment).items():
+        note = ", ".join(f"{key} {value}" for key, value in changes.to_record().items())
+        address = deployment.testbed.hosts[alias].address
+        yield from _job_steps(alias, guard.changes_job(name, changes, lease_s, address), note)
+        yield outcome_step(alias, name, guard.CHANGES_TIMEOUT_S)
 
 
-def outcome(alias: str, name: str, limit_s: float) -> Step:
+def outcome_step(alias: str, name: str, limit_s: float) -> DryRunStep:
     """Return how the job that changes a host is asked."""
-    words = (undo.OUTCOME, jobs.folder(name), str(round(limit_s * 50)))
-    return Step(alias, "script", words, "were the changes made, or refused?")
+    args = (undo.OUTCOME_SCRIPT, jobs.job_folder(name), str(round(limit_s * 50)))
+    return DryRunStep(alias, "script", args, "were the changes made, or refused?")
 
 
-def put_back(alias: str, name: str = "") -> Step:
+def restore_step(alias: str, name: str = "") -> DryRunStep:
     """Return how a host is asked what is left to be put back, by a job or by anybody."""
-    return Step(
-        alias, "script", (undo.script(), *undo.restore_words(name)), "puts back what is left changed, if anything"
+    return DryRunStep(
+        alias, "script", (undo.rollback_script(), *undo.restore_args(name)), "puts back what is left changed, if anything"
     )
 
 
-def configured(seat: Seat, instance: Instance) -> Steps:
+def configure_steps(placement: Placement, instance: Instance) -> Steps:
     """Yield what `Instance.check` does: build, files, the service's own commands."""
     launch = instance.launch
     if isinstance(instance, SystemInstance):
-        for path, data in instance.new.items():
-            yield Step(seat.alias, "put", (path,), seat.role, data)
-        yield Step(seat.alias, "script", (undo.script(), *instance.stage_words), _said(instance, "stage"))
+        for path, data in instance.new_files.items():
+            yield DryRunStep(placement.alias, "put", (path,), placement.role, data)
+        yield DryRunStep(placement.alias, "script", (undo.rollback_script(), *instance.stage_args), _system_service_note(instance, "stage"))
         return
     if instance.spec.build:
-        yield from built(seat, instance.host.workdir)
-    yield from allowed(seat.alias, launch)
+        yield from build_steps(placement, instance.host.workdir)
+    yield from launch_check_steps(placement.alias, launch)
     for name, data in instance.rendered.files.items():
-        yield Step(seat.alias, "put", (f"{instance.rendered.place.dir}/{name}",), seat.role, data)
+        yield DryRunStep(placement.alias, "put", (f"{instance.rendered.context.dir}/{name}",), placement.role, data)
     for name in ("prepare", "check", "effective"):
         if name in instance.rendered.commands:
-            yield Step(seat.alias, "run", instance.rendered.commands[name], f"{seat.role}: {name}")
+            yield DryRunStep(placement.alias, "run", instance.rendered.commands[name], f"{placement.role}: {name}")
 
 
-def allowed(alias: str, launch: Launch) -> Steps:
+def launch_check_steps(alias: str, launch: LaunchOptions) -> Steps:
     """Yield how a host is asked whether a process may have what it is to be started with."""
     if launch.cpus or launch.nofile is not None:
-        yield Step(alias, "script", (ALLOWED, launch.cpu_list), "may it have these CPUs and open files?")
+        yield DryRunStep(alias, "script", (LIMITS_SCRIPT, launch.cpu_list), "may it have these CPUs and open files?")
 
 
-def built(seat: Seat, workdir: str) -> Steps:
+def build_steps(placement: Placement, workdir: str) -> Steps:
     """Yield how a program that comes as sources is looked for and, when it is not there, built."""
-    spec = seat.spec
+    spec = placement.spec
     assert spec.build is not None
-    folder = f"{workdir}/{BUILT}/{folder_name(spec)}"
-    yield Step(seat.alias, "script", (LOOK, folder, *spec.build.needs), f"is {spec.name} built?")
-    settings, argv = command(spec, "x86_64")
-    words = ("env", *(f"{name}={value}" for name, value in settings.items()), *argv)
-    yield Step(seat.alias, "run", spec.build.version.argv, "if not: what builds it there")
-    yield Step(seat.alias, "run", words, "then, for its own machine; else here, and carried there")
+    folder = f"{workdir}/{BUILT_FOLDER}/{program_folder_name(spec)}"
+    yield DryRunStep(placement.alias, "script", (BUILD_STATE_SCRIPT, folder, *spec.build.needs), f"is {spec.name} built?")
+    settings, argv = build_command(spec, "x86_64")
+    args = ("env", *(f"{name}={value}" for name, value in settings.items()), *argv)
+    yield DryRunStep(placement.alias, "run", spec.build.version.argv, "if not: what builds it there")
+    yield DryRunStep(placement.alias, "run", args, "then, for its own machine; else here, and carried there")
 
 
-def _started(stage: Stage, instances: dict[Seat, Instance]) -> Steps:
-    for alias in stage.bench.hosts:
-        yield Step(alias, "run", CLOCK, "its clock against ours, ten times")
-    for seat in (seat for seats in stage.levels() for seat in seats):
-        one, asker = instances[seat], stage.asker(seat).alias
-        yield from _job(seat.alias, one.job, f"{seat.role}: {seat.spec.name}")
-        if isinstance(one, SystemInstance):
-            yield from _reloaded(seat, one, asker)
+def _start_steps(deployment: Deployment, instances: dict[Placement, Instance]) -> Steps:
+    for alias in deployment.testbed.hosts:
+        yield DryRunStep(alias, "run", CLOCK, "its clock against ours, ten times")
+    for placement in (placement for placements in deployment.start_groups() for placement in placements):
+        instance, client = instances[placement], deployment.client_host(placement).alias
+        yield from _job_steps(placement.alias, instance.job, f"{placement.role}: {placement.spec.name}")
+        if isinstance(instance, SystemInstance):
+            yield from _reload_steps(placement, instance, client)
             continue
-        if one.spec.ready.tcp:
-            yield Step(seat.alias, "script", (LISTENING, f"{one.port:04X}"), "until it listens")
+        if instance.spec.ready.tcp:
+            yield DryRunStep(placement.alias, "script", (LISTENING_SCRIPT, f"{instance.port:04X}"), "until it listens")
         else:
-            yield _question(one, seat, asker, "ready", one.spec.ready, "until it is ready")
-        if one.spec.prove and one.rendered.tells:
-            yield _question(one, seat, asker, "prove", one.spec.prove, f"must say {one.rendered.says['prove']}")
-        yield Step(seat.alias, "script", (PIDS, "LEADER", one.spec.process_name), "its processes")
+            yield _probe_step(instance, placement, client, "ready", instance.spec.ready, "until it is ready")
+        if instance.spec.prove and instance.rendered.contains_config_id:
+            yield _probe_step(instance, placement, client, "prove", instance.spec.prove, f"must say {instance.rendered.expected['prove']}")
+        yield DryRunStep(placement.alias, "script", (PIDS_SCRIPT, "LEADER", instance.spec.process_name), "its processes")
 
 
-def _reloaded(seat: Seat, one: SystemInstance, asker: str) -> Steps:
+def _reload_steps(placement: Placement, instance: SystemInstance, client: str) -> Steps:
     """Yield what follows when the job of the host's own server replaces its files."""
-    yield outcome(seat.alias, one.name, START_S)
-    yield Step(seat.alias, "note", (), _said(one, "start"))
-    if "effective" in one.rendered.commands:
-        yield Step(seat.alias, "run", one.rendered.commands["effective"], f"{seat.role}: effective")
-    if one.spec.prove and one.rendered.tells:
-        yield _question(one, seat, asker, "prove", one.spec.prove, f"must say {one.rendered.says['prove']}, by and by")
+    yield outcome_step(placement.alias, instance.name, SYSTEM_START_TIMEOUT_S)
+    yield DryRunStep(placement.alias, "note", (), _system_service_note(instance, "start"))
+    if "effective" in instance.rendered.commands:
+        yield DryRunStep(placement.alias, "run", instance.rendered.commands["effective"], f"{placement.role}: effective")
+    if instance.spec.prove and instance.rendered.contains_config_id:
+        yield _probe_step(instance, placement, client, "prove", instance.spec.prove, f"must say {instance.rendered.expected['prove']}, by and by")
     else:
-        yield _question(one, seat, asker, "ready", one.spec.ready, "until it is ready")
-    yield Step(seat.alias, "script", (undo.script(), *one.settle_words), "until no process of before is left")
-    yield Step(seat.alias, "script", (undo.script(), *one.server_words), "its processes")
+        yield _probe_step(instance, placement, client, "ready", instance.spec.ready, "until it is ready")
+    yield DryRunStep(placement.alias, "script", (undo.rollback_script(), *instance.settle_args), "until no process of before is left")
+    yield DryRunStep(placement.alias, "script", (undo.rollback_script(), *instance.server_args), "its processes")
 
 
-def _said(one: SystemInstance, what: str) -> str:
+def _system_service_note(instance: SystemInstance, phase: str) -> str:
     """Return in words what the host does by itself, with its commands."""
-    own, check = one.system, " ".join(one.rendered.commands["check"])
-    if what == "stage":
-        return f"copies {own.tree}, puts the new files into the copy: {check}"
-    unit = own.unit or "the unit"
-    files = ", ".join(f"{own.tree}/{name}" for name in one.rendered.files)
-    verb = "restart" if own.reload == "restart" else "reload"
-    by_hand = "stop and start" if verb == "restart" else f"kill -s {own.reload} <{own.pid_file}>"
+    system, check = instance.system, " ".join(instance.rendered.commands["check"])
+    if phase == "stage":
+        return f"copies {system.tree}, puts the new files into the copy: {check}"
+    unit = system.unit or "the unit"
+    files = ", ".join(f"{system.tree}/{name}" for name in instance.rendered.files)
+    verb = "restart" if system.reload == "restart" else "reload"
+    by_hand = "stop and start" if verb == "restart" else f"kill -s {system.reload} <{system.pid_file}>"
     return f"keeps and replaces {files}; systemctl {verb} {unit}, without systemd {by_hand}; at its end all of it back"
 
 
-def _question(one: Instance, seat: Seat, asker: str, name: str, question: Question, note: str) -> Step:
+def _probe_step(instance: Instance, placement: Placement, client: str, name: str, probe: Probe, note: str) -> DryRunStep:
     """Return how a running service is asked, as `services.asking.hear` does."""
-    if name in one.rendered.commands:
-        return Step(seat.alias, "run", one.rendered.commands[name], note)
-    place, path = one.rendered.place, question.path or "/"
-    if question.side:
-        return Step(seat.alias, "http", (f"http://{place.address}:{place.side_port}{path}",), note)
-    return Step(asker, "http", (f"{one.scheme}://{one.address}:{one.port}{path}",), note)
+    if name in instance.rendered.commands:
+        return DryRunStep(placement.alias, "run", instance.rendered.commands[name], note)
+    place, path = instance.rendered.context, probe.path or "/"
+    if probe.side:
+        return DryRunStep(placement.alias, "http", (f"http://{place.address}:{place.side_port}{path}",), note)
+    return DryRunStep(client, "http", (f"{instance.scheme}://{instance.address}:{instance.port}{path}",), note)
 
 
-def _watched(attempt: Attempt) -> Steps:
-    yield from _page(attempt, "the page, as the load will get it")
-    for alias in _sampled(attempt):
-        yield from _job(alias, attempt.watch.job_on(alias), "monitors")
-    for source in attempt.watch.sources:
+def _monitor_steps(attempt: Attempt) -> Steps:
+    yield from _page_steps(attempt, "the page, as the load will get it")
+    for alias in _sampled_hosts(attempt):
+        yield from _job_steps(alias, attempt.monitors.job_on(alias), "monitors")
+    for source in attempt.monitors.sources:
         if source != SAMPLER:
             yield from (
-                Step(a, "ask", (source,), "over the SSH connection, until the load is over")
-                for a in attempt.bench.hosts
+                DryRunStep(a, "ask", (source,), "over the SSH connection, until the load is over")
+                for a in attempt.testbed.hosts
             )
 
 
-def _sampled(attempt: Attempt) -> list[str]:
-    return list(attempt.bench.hosts) if SAMPLER in attempt.watch.sources else []
+def _sampled_hosts(attempt: Attempt) -> list[str]:
+    return list(attempt.testbed.hosts) if SAMPLER in attempt.monitors.sources else []
 
 
-def _page(attempt: Attempt, note: str) -> Steps:
-    target: Target = attempt.stage.target
+def _page_steps(attempt: Attempt, note: str) -> Steps:
+    target: Target = attempt.deployment.target
     url = f"{target.scheme}://{target.address}:{target.port}{attempt.workload.path}"
-    for alias in attempt.bench.drivers:
-        yield Step(alias, "http", (url,), note)
+    for alias in attempt.testbed.drivers:
+        yield DryRunStep(alias, "http", (url,), note)
 
 
-def _counted(attempt: Attempt, instances: dict[Seat, Instance]) -> Steps:
-    for seat, one in instances.items():
-        if one.spec.counters and one.counts:
-            asker = attempt.stage.asker(seat).alias
-            yield _question(one, seat, asker, "counters", one.spec.counters, "what it has counted")
+def _counter_steps(attempt: Attempt, instances: dict[Placement, Instance]) -> Steps:
+    for placement, instance in instances.items():
+        if instance.spec.counters and instance.has_counters:
+            client = attempt.deployment.client_host(placement).alias
+            yield _probe_step(instance, placement, client, "counters", instance.spec.counters, "what it has counted")
 
 
-def _loaded(attempt: Attempt, instances: dict[Seat, Instance]) -> Steps:
-    yield from _counted(attempt, instances)
-    for alias in attempt.bench.drivers:
-        yield from _job(alias, attempt.load.job_on(alias), attempt.workload.tool)
+def _load_steps(attempt: Attempt, instances: dict[Placement, Instance]) -> Steps:
+    yield from _counter_steps(attempt, instances)
+    for alias in attempt.testbed.drivers:
+        yield from _job_steps(alias, attempt.load.job_on(alias), attempt.workload.tool)
 
 
-def _asked_after(attempt: Attempt, instances: dict[Seat, Instance]) -> Steps:
-    for alias in _sampled(attempt):
-        yield Step(alias, "stop", (attempt.watch.name,), "monitors")
-        yield Step(alias, "fetch", (f"jobs/{attempt.watch.name}/stdout.{FIRST_STEP}",), "what they saw")
-    yield from _counted(attempt, instances)
-    for alias in attempt.bench.hosts:
-        yield Step(alias, "run", CLOCK, "its clock again")
-    yield from _page(attempt, "the page again")
+def _after_load_steps(attempt: Attempt, instances: dict[Placement, Instance]) -> Steps:
+    for alias in _sampled_hosts(attempt):
+        yield DryRunStep(alias, "stop", (attempt.monitors.name,), "monitors")
+        yield DryRunStep(alias, "fetch", (f"jobs/{attempt.monitors.name}/stdout.{FIRST_STEP}",), "what they saw")
+    yield from _counter_steps(attempt, instances)
+    for alias in attempt.testbed.hosts:
+        yield DryRunStep(alias, "run", CLOCK, "its clock again")
+    yield from _page_steps(attempt, "the page again")
 
 
-def _collected(attempt: Attempt) -> Steps:
-    for alias in attempt.bench.drivers:
+def _collect_steps(attempt: Attempt) -> Steps:
+    for alias in attempt.testbed.drivers:
         job = attempt.load.job_on(alias)
         for number in range(len(job.steps), 0, -1):
             for stream in ("stdout", "stderr"):
-                yield Step(alias, "fetch", (f"jobs/{job.name}/{stream}.{number}",))
+                yield DryRunStep(alias, "fetch", (f"jobs/{job.name}/{stream}.{number}",))
         for name in attempt.load.tool.expected_files(attempt.load.shares[alias]):
-            yield Step(alias, "fetch", (f"jobs/{job.name}/{name}",), "where it is there")
+            yield DryRunStep(alias, "fetch", (f"jobs/{job.name}/{name}",), "where it is there")
 
 
-def _stopped(attempt: Attempt, instances: dict[Seat, Instance]) -> Steps:
-    for seat, one in instances.items():
-        if log := one.log_file:
-            yield Step(seat.alias, "run", ("tail", "-c", str(LOG_BYTES), log), f"{seat.role}: the end of its log")
-        yield from _ended(seat.alias, one.name, seat.role)
-        if isinstance(one, SystemInstance):
-            yield put_back(seat.alias, one.name)
-        yield Step(seat.alias, "remove", (one.rendered.place.dir,))
-    for alias in attempt.bench.drivers:
-        yield from _ended(alias, attempt.load.name, attempt.workload.tool)
-    for alias in _sampled(attempt):
-        yield from _ended(alias, attempt.watch.name, "monitors")
-    for alias in changes_of(attempt.stage):
-        yield from _ended(alias, attempt.guards.name, "puts back what was changed")
-        yield put_back(alias, attempt.guards.name)
+def _stop_steps(attempt: Attempt, instances: dict[Placement, Instance]) -> Steps:
+    for placement, instance in instances.items():
+        if log := instance.log_file:
+            yield DryRunStep(placement.alias, "run", ("tail", "-c", str(LOG_TAIL_BYTES), log), f"{placement.role}: the end of its log")
+        yield from _end_job_steps(placement.alias, instance.name, placement.role)
+        if isinstance(instance, SystemInstance):
+            yield restore_step(placement.alias, instance.name)
+        yield DryRunStep(placement.alias, "remove", (instance.rendered.context.dir,))
+    for alias in attempt.testbed.drivers:
+        yield from _end_job_steps(alias, attempt.load.name, attempt.workload.tool)
+    for alias in _sampled_hosts(attempt):
+        yield from _end_job_steps(alias, attempt.monitors.name, "monitors")
+    for alias in host_changes_of(attempt.deployment):
+        yield from _end_job_steps(alias, attempt.host_changes.name, "puts back what was changed")
+        yield restore_step(alias, attempt.host_changes.name)
 
 
-def _ended(alias: str, name: str, note: str) -> Steps:
-    yield Step(alias, "stop", (name,), note)
-    yield Step(alias, "remove", (jobs.folder(name),))
+def _end_job_steps(alias: str, name: str, note: str) -> Steps:
+    yield DryRunStep(alias, "stop", (name,), note)
+    yield DryRunStep(alias, "remove", (jobs.job_folder(name),))
 
 
-def _job(alias: str, job: Job, note: str) -> Steps:
+def _job_steps(alias: str, job: Job, note: str) -> Steps:
     """Yield the files of a job and each of its steps, as they are typed on the host."""
     for name, data in job.files.items():
-        yield Step(alias, "put", (f"{jobs.folder(job.name)}/{name}",), note, data)
+        yield DryRunStep(alias, "put", (f"{jobs.job_folder(job.name)}/{name}",), note, data)
     for argv in job.steps:
-        yield Step(alias, "job", (job.name, *_exported(job), *argv), f"{note}, for {job.lease_s:.0f} s at most")
+        yield DryRunStep(alias, "job", (job.name, *_env_prefix(job), *argv), f"{note}, for {job.lease_s:.0f} s at most")
 
 
-def _exported(job: Job) -> Sequence[str]:
+def _env_prefix(job: Job) -> Sequence[str]:
     return ["env", *(f"{name}={value}" for name, value in job.env.items())] if job.env else []

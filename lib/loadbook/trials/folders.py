@@ -21,11 +21,11 @@ ATTEMPT = re.compile(r"(.+)-attempt(\d+)")
 # Two changes within one tick of the file system's clock leave the same time. Linux ticks at least 100 times a second;
 # times of whole seconds are those of file systems that count in 1 s or 2 s.
 TICK_S, COARSE_TICK_S, SECOND_NS = 0.05, 2.1, 1_000_000_000
-File = tuple[str, int, int, int, int]
+FileIdentity = tuple[str, int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Found:
+class TrialFolder:
     """The folder of one trial, its size in bytes, and its identity.
 
     The identity is empty where a later change might leave the same one: such a folder is always read again.
@@ -36,17 +36,17 @@ class Found:
     identity: str
 
 
-def find(paths: RunPaths, trials: Iterable[str]) -> tuple[dict[str, Found], list[str]]:
+def find_trial_folders(paths: RunPaths, trials: Iterable[str]) -> tuple[dict[str, TrialFolder], list[str]]:
     """Return the folders of those trials that have one, and the names in trials/ that belong to none of them.
 
     A trial's folder is the published one, else that of its last failed attempt.
     """
-    published, failed, names = _names(paths.trials), _last_attempts(paths), list(trials)
+    published, failed, names = _subfolder_names(paths.trials), _last_attempts(paths), list(trials)
     folders = {t: paths.trial(t) if t in published else failed[t] for t in names if t in published or t in failed}
-    return {trial: _look(folder) for trial, folder in folders.items()}, sorted(published.difference(names))
+    return {trial: _identify(folder) for trial, folder in folders.items()}, sorted(published.difference(names))
 
 
-def _names(folder: Path) -> set[str]:
+def _subfolder_names(folder: Path) -> set[str]:
     if not folder.is_dir():
         return set()
     with os.scandir(folder) as entries:
@@ -54,42 +54,42 @@ def _names(folder: Path) -> set[str]:
 
 
 def _last_attempts(paths: RunPaths) -> dict[str, Path]:
-    attempts = sorted((m[1], int(m[2]), m[0]) for name in _names(paths.failed) if (m := ATTEMPT.fullmatch(name)))
+    attempts = sorted((m[1], int(m[2]), m[0]) for name in _subfolder_names(paths.failed) if (m := ATTEMPT.fullmatch(name)))
     return {trial: paths.failed / name for trial, _, name in attempts}
 
 
-def _look(folder: Path) -> Found:
+def _identify(folder: Path) -> TrialFolder:
     """Return what a folder holds; one that changed within the last tick is looked at again when that is over."""
     now = time.time()
     try:
-        files = sorted(_files(os.fspath(folder)))
-        young_s = _young_s(files, now)
-        if young_s > 0:
-            time.sleep(min(young_s, COARSE_TICK_S))
+        files = sorted(_file_identities(os.fspath(folder)))
+        unsafe_s = _unsafe_for_s(files, now)
+        if unsafe_s > 0:
+            time.sleep(min(unsafe_s, COARSE_TICK_S))
             now = time.time()
-            files = sorted(_files(os.fspath(folder)))
+            files = sorted(_file_identities(os.fspath(folder)))
     except OSError:  # whoever reads it will say why
-        return Found(folder, 0, "")
+        return TrialFolder(folder, 0, "")
     size = sum(size for _, size, *_ in files)
-    if _young_s(files, now) > 0:  # it goes on changing, or by a clock that is ahead of ours
-        return Found(folder, size, "")
+    if _unsafe_for_s(files, now) > 0:  # it goes on changing, or by a clock that is ahead of ours
+        return TrialFolder(folder, size, "")
     start = len(os.fspath(folder))
-    shown = repr([folder.name, *((path[start:], *rest) for path, *rest in files)])
-    return Found(folder, size, blake2b(shown.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest())
+    described = repr([folder.name, *((path[start:], *rest) for path, *rest in files)])
+    return TrialFolder(folder, size, blake2b(described.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest())
 
 
-def _young_s(files: Iterable[File], now: float) -> float:
+def _unsafe_for_s(files: Iterable[FileIdentity], now: float) -> float:
     """Return for how many seconds after `now` another change of the newest file might go unseen; 0 or less: none."""
     newest = max((ctime for *_, ctime, _ in files), default=0)
     return newest / SECOND_NS + (TICK_S if newest % SECOND_NS else COARSE_TICK_S) - now
 
 
-def _files(folder: str) -> Iterator[File]:
+def _file_identities(folder: str) -> Iterator[FileIdentity]:
     """Yield path, size (B), modification and change (ns), and inode of every file below a folder."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
-                yield from _files(entry.path)
+                yield from _file_identities(entry.path)
             else:
-                seen = entry.stat()
-                yield entry.path, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
+                stat = entry.stat()
+                yield entry.path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino

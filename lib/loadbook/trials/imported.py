@@ -13,27 +13,27 @@ from dataclasses import replace
 from pathlib import Path
 
 from loadbook.core.errors import DataError, StudyError, UsageError
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.design.study import Study
 from loadbook.design.study_file import read_study
 from loadbook.records.layout import Layout, RunPaths
-from loadbook.records.manifest import NAME, read_json, sha256_file
-from loadbook.records.manifest import read as read_record
+from loadbook.records.manifest import RECORD_NAME, read_json, sha256_file
+from loadbook.records.manifest import read_trial
 from loadbook.trials.choose import new_run_id
-from loadbook.trials.imported_csv import read_conditions, refuse
-from loadbook.trials.imported_files import all_files, find_sources
-from loadbook.trials.imported_reports import Report, read_reports
-from loadbook.trials.imported_run import Import, OnFile, silent, write_run
+from loadbook.trials.imported_csv import read_conditions, import_error
+from loadbook.trials.imported_files import files_by_kept_name, find_outputs
+from loadbook.trials.imported_reports import ToolReport, read_reports
+from loadbook.trials.imported_run import CheckedImport, OnFile, ignore_progress, write_run
 from loadbook.trials.imported_study import (
-    Asked,
+    ImportOptions,
     condition_problems,
     constant_factors,
-    name_of,
-    plan_of,
+    to_valid_name,
+    import_plan,
     report_problems,
     study_text,
 )
-from loadbook.trials.lock import only_runner
+from loadbook.trials.lock import hold_study_lock
 from loadbook.trials.studies import study_file
 
 MAX_NOTES = 5
@@ -42,10 +42,10 @@ MAX_NOTES = 5
 def read_import(
     folder: Path,
     conditions: Path,
-    asked: Asked,
+    options: ImportOptions,
     tool: str | None = None,
-    on_file: OnFile = silent,
-) -> Import:
+    on_file: OnFile = ignore_progress,
+) -> CheckedImport:
     """Read and check outputs in `folder` and what `conditions` says of them; nothing is written.
 
     Parameters
@@ -59,23 +59,23 @@ def read_import(
     UsageError : everything that is wrong with the file of conditions, the names in it or the arguments.
     DataError : only the outputs are wrong.
     """
-    _check_arguments(folder, asked)
+    _check_arguments(folder, options)
     folder = folder.resolve()
-    asked = replace(asked, name=name_of(asked.name or folder.name))
-    if not asked.name:
+    options = replace(options, name=to_valid_name(options.name or folder.name))
+    if not options.name:
         raise UsageError(f"the folder's name {folder.name!r} makes no name for a study", "give one: --study NAME")
-    said, wrong = read_conditions(conditions)
-    sources, more = find_sources(folder, said)
-    reports, mistaken = read_reports(sources, tool, on_file)
-    wrong += [*condition_problems(asked, said, whole=not wrong), *more, *mistaken, *report_problems(asked, reports)]
-    if wrong:
-        raise refuse(conditions, wrong)
-    text = study_text(asked, reports)
-    plan, pairs = plan_of(_study(text, conditions), reports)
-    return Import(folder, conditions, text, plan, tuple(pairs), tuple(_notes(reports)))
+    conditions_read, problems = read_conditions(conditions)
+    sources, file_problems = find_outputs(folder, conditions_read)
+    reports, tool_problems = read_reports(sources, tool, on_file)
+    problems += [*condition_problems(options, conditions_read, whole=not problems), *file_problems, *tool_problems, *report_problems(options, reports)]
+    if problems:
+        raise import_error(conditions, problems)
+    text = study_text(options, reports)
+    plan, pairs = import_plan(_parse_study(text, conditions), reports)
+    return CheckedImport(folder, conditions, text, plan, tuple(pairs), tuple(_import_notes(reports)))
 
 
-def _study(text: str, conditions: Path) -> Study:
+def _parse_study(text: str, conditions: Path) -> Study:
     """Read a study's text as any study file is read."""
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "study.toml"
@@ -86,7 +86,7 @@ def _study(text: str, conditions: Path) -> Study:
             raise StudyError(f"the study made from {conditions}", error.problems) from error
 
 
-def _notes(reports: Sequence[Report]) -> Iterator[str]:
+def _import_notes(reports: Sequence[ToolReport]) -> Iterator[str]:
     """Yield what the user should know of outputs that can be imported."""
     same = constant_factors(reports)
     if same:
@@ -97,22 +97,22 @@ def _notes(reports: Sequence[Report]) -> Iterator[str]:
         yield f"and {len(unread) - MAX_NOTES} more without numbers"
 
 
-def _check_arguments(folder: Path, asked: Asked) -> None:
+def _check_arguments(folder: Path, options: ImportOptions) -> None:
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder")
-    if asked.margin is not None and not 0 < asked.margin < 1:
-        raise UsageError(f"--margin {asked.margin:g} is not between 0 and 1", "give 0.02 for 2 %")
-    if asked.metric is not None:
-        metric_of(asked.metric)
-    if asked.question is not None and not (3 <= len(asked.question) <= 90 and asked.question.isprintable()):
+    if options.margin is not None and not 0 < options.margin < 1:
+        raise UsageError(f"--margin {options.margin:g} is not between 0 and 1", "give 0.02 for 2 %")
+    if options.metric is not None:
+        get_metric(options.metric)
+    if options.question is not None and not (3 <= len(options.question) <= 90 and options.question.isprintable()):
         raise UsageError("--question must have 3 to 90 printable characters")
 
 
-def earlier_runs(layout: Layout, name: str) -> list[str]:
+def earlier_imports(layout: Layout, name: str) -> list[str]:
     """Return the imported runs of a study; UsageError if the name is that of a study which loadbook runs itself."""
     runs = layout.runs(name)
-    own = [r for r in runs if read_json(layout.run(name, r).run_json).get("provenance") != "imported"]
-    if own or study_file(layout, name).is_file():
+    own_runs = [r for r in runs if read_json(layout.run(name, r).run_json).get("provenance") != "imported"]
+    if own_runs or study_file(layout, name).is_file():
         raise UsageError(
             f"there is a study {name!r} already, and imported results are not mixed with its own",
             "give another name: --study NAME",
@@ -120,28 +120,28 @@ def earlier_runs(layout: Layout, name: str) -> list[str]:
     return runs
 
 
-def same_as(layout: Layout, made: Import) -> str | None:
+def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
     """Return the latest earlier run that holds the same outputs as the same trials, None if there is none."""
-    own = {
-        (planned.treatment, planned.block, frozenset(sha256_file(p) for _, p in all_files(report.source) if _holds(p)))
-        for planned, report in made.pairs
+    keys = {
+        (planned.treatment, planned.block, frozenset(sha256_file(p) for _, p in files_by_kept_name(report.source) if _is_nonempty(p)))
+        for planned, report in checked.pairs
     }
-    runs = reversed(earlier_runs(layout, made.name))
-    return next((run for run in runs if _outputs(layout.run(made.name, run)) == own), None)
+    runs = reversed(earlier_imports(layout, checked.name))
+    return next((run for run in runs if _output_keys(layout.run(checked.name, run)) == keys), None)
 
 
-def _holds(path: Path) -> bool:
+def _is_nonempty(path: Path) -> bool:
     return path.stat().st_size > 0
 
 
-def _outputs(paths: RunPaths) -> set[tuple[str, int, frozenset[str]]]:
+def _output_keys(paths: RunPaths) -> set[tuple[str, int, frozenset[str]]]:
     """Return treatment, block and the sha256 of every file that holds something, of each trial of an imported run."""
-    folders = [path.parent for place in (paths.trials, paths.failed) for path in place.glob(f"*/{NAME}")]
-    records = [read_record(folder) for folder in folders]
+    folders = [path.parent for place in (paths.trials, paths.failed) for path in place.glob(f"*/{RECORD_NAME}")]
+    records = [read_trial(folder) for folder in folders]
     return {(r.treatment, r.block, frozenset(f.sha256 for f in r.files.values() if f.size)) for r in records}
 
 
-def keep_import(layout: Layout, made: Import, on_file: OnFile = silent) -> str:
+def write_import(layout: Layout, checked: CheckedImport, on_file: OnFile = ignore_progress) -> str:
     """Keep checked outputs as a new run and return its id; `on_file(done, total)` is told of progress.
 
     Raises
@@ -149,13 +149,13 @@ def keep_import(layout: Layout, made: Import, on_file: OnFile = silent) -> str:
     UsageError : the study's name belongs to another study, or someone else writes runs of it just now.
     DataError : a file cannot be read or written; nothing of the run is left.
     """
-    earlier_runs(layout, made.name)
+    earlier_imports(layout, checked.name)
     try:
-        with only_runner(layout.study_raw(made.name)):
-            for leftover in layout.study_raw(made.name).glob(".*.part"):
+        with hold_study_lock(layout.study_raw(checked.name)):
+            for leftover in layout.study_raw(checked.name).glob(".*.part"):
                 shutil.rmtree(leftover)
-            run = new_run_id(layout, made.name)
-            write_run(layout.run(made.name, run), made, on_file)
+            run = new_run_id(layout, checked.name)
+            write_run(layout.run(checked.name, run), checked, on_file)
     except OSError as error:
         raise DataError(f"{error.filename or layout.root}: {error.strerror or error}; nothing was imported") from error
     return run

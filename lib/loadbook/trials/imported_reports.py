@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 
 from loadbook.core.errors import LoadbookError, ParseError, UsageError
 from loadbook.tools import registry
-from loadbook.tools.base import Captured, Parsed
-from loadbook.trials.imported_csv import Condition, Wrong
-from loadbook.trials.imported_files import Source
-from loadbook.trials.outputs import argv_of
+from loadbook.tools.base import ToolOutput, ParsedReport
+from loadbook.trials.imported_csv import Condition, ImportProblem
+from loadbook.trials.imported_files import OutputFiles
+from loadbook.trials.outputs import find_argv
 
 # rows that only a load at a given rate has
 OPEN_METRICS = ("offered_per_s", "latency_intended")
 
 
 @dataclass(frozen=True)
-class Report:
+class ToolReport:
     """One output and what its tool's parser made of it: `parsed` is None where `error` says that it cannot be read."""
 
-    source: Source
+    source: OutputFiles
     tool: str
-    parsed: Parsed | None
+    parsed: ParsedReport | None
     error: str | None = None
 
     @property
@@ -33,14 +33,14 @@ class Report:
     @property
     def metrics(self) -> frozenset[str]:
         """Names of what the report measured."""
-        return frozenset(row.metric for row in self.parsed.rows) if self.parsed else frozenset()
+        return frozenset(row.metric for row in self.parsed.measurements) if self.parsed else frozenset()
 
     @property
     def offered_per_s(self) -> float | None:
         """The rate asked for, by the user's word, else by the report; None where neither tells."""
-        rows = self.parsed.rows if self.parsed else ()
-        told = next((row.value for row in rows if row.metric == "offered_per_s"), None)
-        return self.condition.offered_per_s or told
+        rows = self.parsed.measurements if self.parsed else ()
+        reported = next((row.value for row in rows if row.metric == "offered_per_s"), None)
+        return self.condition.offered_per_s or reported
 
     @property
     def is_open(self) -> bool:
@@ -49,92 +49,92 @@ class Report:
 
 
 def read_reports(
-    sources: Sequence[Source], tool: str | None, on_file: Callable[[int, int], None]
-) -> tuple[list[Report], list[Wrong]]:
+    sources: Sequence[OutputFiles], tool: str | None, on_file: Callable[[int, int], None]
+) -> tuple[list[ToolReport], list[ImportProblem]]:
     """Read every output with the tool of its row, else `tool`, else every tool.
 
     A tool that was named and cannot read an output is no mistake (the trial will have no numbers), unless another
     tool can. `on_file(done, total)` is told of progress.
     """
-    found: list[Report] = []
-    wrong: list[Wrong] = []
+    reports: list[ToolReport] = []
+    problems: list[ImportProblem] = []
     for number, source in enumerate(sources, 1):
         try:
-            found.append(_read(source, source.condition.tool or tool or ""))
+            reports.append(_read_report(source, source.condition.tool or tool or ""))
         except UsageError as error:
-            wrong.append(Wrong(source.condition.line, error.message))
+            problems.append(ImportProblem(source.condition.line, error.message))
         except LoadbookError as error:
-            wrong.append(Wrong(source.condition.line, error.message, data=True))
+            problems.append(ImportProblem(source.condition.line, error.message, data=True))
         on_file(number, len(sources))
-    found, more = _settled(found)
-    return found, [*wrong, *more, *_mixed(found)]
+    reports, tool_problems = _assign_tools(reports)
+    return reports, [*problems, *tool_problems, *_mixed_tools(reports)]
 
 
-def _read(source: Source, named: str) -> Report:
+def _read_report(source: OutputFiles, named: str) -> ToolReport:
     """Return one report; its tool is empty where none was named and no parser takes the output."""
-    names = registry.names()
+    names = registry.tool_names()
     if named and named not in names:
         raise UsageError(f"no tool {named!r}; tools: {', '.join(names)}")
-    read = source.captured()
-    tried = {name: _attempt(source, read, name) for name in ([named] if named else names)}
-    taken = [name for name, result in tried.items() if isinstance(result, Parsed)]
+    read = source.read_captured()
+    tried = {name: _try_tool(source, read, name) for name in ([named] if named else names)}
+    taken = [name for name, result in tried.items() if isinstance(result, ParsedReport)]
     if named and not taken:
-        others = [name for name in names if name != named and isinstance(_attempt(source, read, name), Parsed)]
+        others = [name for name in names if name != named and isinstance(_try_tool(source, read, name), ParsedReport)]
         if others:
             raise ParseError(others[0], source.condition.file, 0, f"this is its report, not one of {named}")
-        return Report(source, named, None, str(tried[named]))
+        return ToolReport(source, named, None, str(tried[named]))
     if len(taken) > 1:
         which = f"{', '.join(taken[:-1])} or {taken[-1]}"
         raise UsageError(f"{source.condition.file} may be a report of {which}: say which in a column 'tool'")
     parsed = tried[taken[0]] if taken else None
-    return Report(source, taken[0] if taken else "", parsed if isinstance(parsed, Parsed) else None)
+    return ToolReport(source, taken[0] if taken else "", parsed if isinstance(parsed, ParsedReport) else None)
 
 
-def _attempt(source: Source, read: Captured, name: str) -> Parsed | str:
+def _try_tool(source: OutputFiles, read: ToolOutput, name: str) -> ParsedReport | str:
     """Return what a tool's parser makes of an output, or why it refuses it."""
-    tool = registry.load(name)
+    tool = registry.load_tool(name)
     try:
-        return registry.parse(tool, replace(read, argv=argv_of(source.command, tool.binary)))
+        return registry.parse_output(tool, replace(read, argv=find_argv(source.command, tool.binary)))
     except ParseError as error:
         return error.message
 
 
-def _settled(reports: Sequence[Report]) -> tuple[list[Report], list[Wrong]]:
+def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list[ImportProblem]]:
     """Give outputs that no parser takes the tool of their treatment, else the only tool there is."""
     by_treatment = {r.condition.treatment: r.tool for r in reports if r.tool}
     tools = set(by_treatment.values())
     only = min(tools) if len(tools) == 1 else ""
-    found, wrong = [], []
+    assigned, problems = [], []
     for report in reports:
         tool = report.tool or by_treatment.get(report.condition.treatment, only)
         if not tool:
-            text = f"{report.condition.file} is no report of any tool ({', '.join(registry.names())})"
-            wrong.append(Wrong(report.condition.line, f"{text}: if it should be one, say which by --tool", data=True))
+            text = f"{report.condition.file} is no report of any tool ({', '.join(registry.tool_names())})"
+            problems.append(ImportProblem(report.condition.line, f"{text}: if it should be one, say which by --tool", data=True))
         elif not report.tool:
-            error = _attempt(report.source, report.source.captured(), tool)
+            error = _try_tool(report.source, report.source.read_captured(), tool)
             report = replace(report, tool=tool, error=str(error))
-        found.append(report)
-    return found, wrong
+        assigned.append(report)
+    return assigned, problems
 
 
-def _mixed(reports: Sequence[Report]) -> Iterator[Wrong]:
+def _mixed_tools(reports: Sequence[ToolReport]) -> Iterator[ImportProblem]:
     """Yield outputs of another tool than their treatment's first, or than the first of all if the user named none."""
-    first: dict[str, Report] = {}
+    first: dict[str, ToolReport] = {}
     for report in (r for r in reports if r.tool):
-        own = first.setdefault(report.condition.treatment, report)
+        first_of_treatment = first.setdefault(report.condition.treatment, report)
         any_ = next(iter(first.values()))
         line, file = report.condition.line, report.condition.file
-        if own.tool != report.tool:
-            text = f"{file} is of {report.tool}, line {own.condition.line} of the same treatment is of {own.tool}"
-            yield Wrong(line, f"{text}: a treatment has one tool", data=True)
-        elif any_.tool != report.tool and not report.condition.tool and own is report:
+        if first_of_treatment.tool != report.tool:
+            text = f"{file} is of {report.tool}, line {first_of_treatment.condition.line} of the same treatment is of {first_of_treatment.tool}"
+            yield ImportProblem(line, f"{text}: a treatment has one tool", data=True)
+        elif any_.tool != report.tool and not report.condition.tool and first_of_treatment is report:
             text = (
                 f"{file} is of {report.tool}, line {any_.condition.line} is of {any_.tool}: tools measure differently"
             )
-            yield Wrong(line, f"{text}; if they are what you compare, add a column 'tool', else import each", data=True)
+            yield ImportProblem(line, f"{text}; if they are what you compare, add a column 'tool', else import each", data=True)
     read = [r for r in reports if r.parsed]
     for report in read:
         if report.is_open != read[0].is_open:
             text = "one load has a rate of its own, the other waits for answers: they cannot be compared"
-            where = f"{report.condition.file} and {read[0].condition.file} (line {read[0].condition.line})"
-            yield Wrong(report.condition.line, f"{where}: {text}", data=True)
+            outputs = f"{report.condition.file} and {read[0].condition.file} (line {read[0].condition.line})"
+            yield ImportProblem(report.condition.line, f"{outputs}: {text}", data=True)

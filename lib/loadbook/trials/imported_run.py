@@ -12,36 +12,36 @@ from typing import Any
 
 from loadbook.design.plan import Plan, PlannedTrial, study_sha256
 from loadbook.records import manifest
-from loadbook.records.atomic import move
+from loadbook.records.atomic import move_folder
 from loadbook.records.layout import RunPaths
 from loadbook.records.ledger import Ledger
 from loadbook.records.manifest import DriverRecord, Status, TrialRecord, write_json
 from loadbook.records.schema import SCHEMA_VERSION
-from loadbook.records.verify import own_files
+from loadbook.records.verify import run_file_checksums
 from loadbook.tools import registry
-from loadbook.trials.imported_files import all_files
-from loadbook.trials.imported_reports import Report
-from loadbook.trials.outputs import argv_of
+from loadbook.trials.imported_files import files_by_kept_name
+from loadbook.trials.imported_reports import ToolReport
+from loadbook.trials.outputs import find_argv
 
-DRIVER = "driver"
-CONDITIONS = "conditions.csv"
-Pair = tuple[PlannedTrial, Report]
+DEFAULT_DRIVER = "driver"
+CONDITIONS_FILE = "conditions.csv"
+PlannedOutput = tuple[PlannedTrial, ToolReport]
 OnFile = Callable[[int, int], None]
 
 
-def silent(done: int, total: int) -> None:
+def ignore_progress(done: int, total: int) -> None:
     """Tell nobody of progress."""
 
 
 @dataclass(frozen=True)
-class Import:
+class CheckedImport:
     """Outputs that were checked: the study that they answer, its plan in order, and what the user should know."""
 
     folder: Path
     conditions: Path
     study_text: str
     plan: Plan
-    pairs: tuple[Pair, ...]
+    pairs: tuple[PlannedOutput, ...]
     notes: tuple[str, ...]
 
     @property
@@ -50,48 +50,48 @@ class Import:
         return self.plan.study.name
 
 
-def write_run(paths: RunPaths, made: Import, on_file: OnFile) -> None:
+def write_run(paths: RunPaths, checked: CheckedImport, on_file: OnFile) -> None:
     """Make a run's folder under another name, then rename it; on any failure nothing of it is left."""
     part, run = paths.raw.with_name(f".{paths.raw.name}.part"), paths.raw.name
     try:
         part.mkdir(parents=True)
         new = RunPaths(part, part)
-        new.study_toml.write_text(made.study_text, encoding="utf-8")
-        shutil.copyfile(made.conditions, part / CONDITIONS)
+        new.study_toml.write_text(checked.study_text, encoding="utf-8")
+        shutil.copyfile(checked.conditions, part / CONDITIONS_FILE)
         with Ledger(new.ledger) as ledger:
-            ledger.append("run-started", trials=len(made.plan.trials))
-            for done, (planned, report) in enumerate(made.pairs, 1):
-                _keep(new, ledger, made.plan, run, planned, report)
-                on_file(done, len(made.pairs))
-            write_json(new.run_json, _run_json(run, made))
-            write_json(new.plan, made.plan.to_json())
-            ledger.append("run-ended", files=own_files(new))
-        move(part, paths.raw)
+            ledger.append("run-started", trials=len(checked.plan.trials))
+            for done, (planned, report) in enumerate(checked.pairs, 1):
+                _write_trial(new, ledger, checked.plan, run, planned, report)
+                on_file(done, len(checked.pairs))
+            write_json(new.run_json, _run_json(run, checked))
+            write_json(new.plan_json, checked.plan.to_json())
+            ledger.append("run-ended", files=run_file_checksums(new))
+        move_folder(part, paths.raw)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _keep(paths: RunPaths, ledger: Ledger, plan: Plan, run: str, planned: PlannedTrial, report: Report) -> None:
+def _write_trial(paths: RunPaths, ledger: Ledger, plan: Plan, run: str, planned: PlannedTrial, report: ToolReport) -> None:
     """Copy one output byte for byte, seal it with its record, and account for it."""
-    record = _record(plan, run, planned, report)
-    kept = f"{planned.trial}-attempt1"
-    folder = paths.trial(planned.trial) if record.status == "ok" else paths.failed / kept
+    record = _trial_record(plan, run, planned, report)
+    failed_name = f"{planned.trial}-attempt1"
+    folder = paths.trial(planned.trial) if record.status == "ok" else paths.failed / failed_name
     folder.mkdir(parents=True)
-    for pattern, path in all_files(report.source):
+    for pattern, path in files_by_kept_name(report.source):
         shutil.copyfile(path, folder / pattern.format(host=record.drivers[0].host), follow_symlinks=False)
     for name in (record.drivers[0].stdout, record.drivers[0].stderr):
         (folder / name).touch()  # what was not kept is empty
-    manifest.seal(folder, record)
+    manifest.seal_trial(folder, record)
     ledger.append("started", trial=planned.trial, attempt=1)
-    sealed = manifest.sha256_file(folder / manifest.NAME)
+    sealed = manifest.sha256_file(folder / manifest.RECORD_NAME)
     fields = {"trial": planned.trial, "attempt": 1, "status": record.status, "reason": record.reason}
     ledger.append("ended", **fields, final=True, sha256=sealed)
 
 
-def _record(plan: Plan, run: str, planned: PlannedTrial, report: Report) -> TrialRecord:
+def _trial_record(plan: Plan, run: str, planned: PlannedTrial, report: ToolReport) -> TrialRecord:
     """Return what is known of a trial: what is not stays empty, so that gates call it unchecked."""
-    said, study = report.condition, plan.study
-    driver = _driver(report)
+    condition, study = report.condition, plan.study
+    driver = _driver_record(report)
     failed = driver.rc not in (0, None)
     status: Status = "tool_failed" if failed else "ok"
     return TrialRecord(
@@ -105,25 +105,25 @@ def _record(plan: Plan, run: str, planned: PlannedTrial, report: Report) -> Tria
         attempt=1,
         status=status,
         reason=f"host {driver.host}: {report.tool} ended with exit code {driver.rc}" if failed else None,
-        started=said.started,
-        duration_s=said.duration,
+        started=condition.started,
+        duration_s=condition.duration,
         tool=report.tool,
-        workload=_workload(report),
+        workload=_workload_record(report),
         drivers=[driver],
     )
 
 
-def _workload(report: Report) -> dict[str, Any]:
+def _workload_record(report: ToolReport) -> dict[str, Any]:
     if not report.is_open:
         return {"tool": report.tool, "model": "closed"}
     return {"tool": report.tool, "model": "open", "rate_per_s": report.offered_per_s}
 
 
-def _driver(report: Report) -> DriverRecord:
-    source, host = report.source, report.condition.host or DRIVER
+def _driver_record(report: ToolReport) -> DriverRecord:
+    source, host = report.source, report.condition.host or DEFAULT_DRIVER
     return DriverRecord(
         host=host,
-        argv=list(argv_of(source.command, registry.load(report.tool).binary)),
+        argv=list(find_argv(source.command, registry.load_tool(report.tool).binary)),
         rc=source.rc,
         stdout=f"stdout-{host}",
         stderr=f"stderr-{host}",
@@ -132,13 +132,13 @@ def _driver(report: Report) -> DriverRecord:
     )
 
 
-def _run_json(run: str, made: Import) -> dict[str, Any]:
-    plan, said, now = made.plan, [report.condition for _, report in made.pairs], time.time()
-    hosts = dict.fromkeys(c.host or DRIVER for c in said)
-    tools = {h: dict.fromkeys(r.tool for _, r in made.pairs if (r.condition.host or DRIVER) == h) for h in hosts}
-    times = [c.started for c in said if c.started is not None]
-    ends = [c.started + (c.duration or 0.0) for c in said if c.started is not None]
-    timed = len(times) == len(said)
+def _run_json(run: str, checked: CheckedImport) -> dict[str, Any]:
+    plan, conditions, now = checked.plan, [report.condition for _, report in checked.pairs], time.time()
+    hosts = dict.fromkeys(c.host or DEFAULT_DRIVER for c in conditions)
+    tools = {h: dict.fromkeys(r.tool for _, r in checked.pairs if (r.condition.host or DEFAULT_DRIVER) == h) for h in hosts}
+    times = [c.started for c in conditions if c.started is not None]
+    ends = [c.started + (c.duration or 0.0) for c in conditions if c.started is not None]
+    timed = len(times) == len(conditions)
     return {
         "study": plan.study.name,
         "run": run,
@@ -160,7 +160,7 @@ def _run_json(run: str, made: Import) -> dict[str, Any]:
         "resumed": 0,
         "provenance": "imported",
         "imported": {"at": now, "timed": timed}
-        | {"folder": _printable(made.folder.name), "conditions": _printable(made.conditions.name)},
+        | {"folder": _printable(checked.folder.name), "conditions": _printable(checked.conditions.name)},
     }
 
 

@@ -15,25 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import DataError
-from loadbook.design.plan import Plan, PlannedTrial, read_plan
-from loadbook.records.added import added
+from loadbook.design.plan import Plan, PlannedTrial, parse_plan
+from loadbook.records.added import read_added_files
 from loadbook.records.layout import RunPaths
 from loadbook.records.manifest import read_json
-from loadbook.records.planned import plan_of
-from loadbook.records.verify import attempt_sums, changed_own
+from loadbook.records.planned import read_current_plan
+from loadbook.records.verify import attempt_checksums, changed_run_files
 from loadbook.trials.added_rows import AddedFiles
-from loadbook.trials.folders import Found, find
-from loadbook.trials.reading import Known, Part, read_part
-from loadbook.trials.remembered import recall, remember, state_of
-from loadbook.trials.spread import cpus, processes, spread
+from loadbook.trials.folders import TrialFolder, find_trial_folders
+from loadbook.trials.reading import IngestedTrial, IngestPart, read_part
+from loadbook.trials.remembered import load_cache, save_cache, raw_state
+from loadbook.trials.spread import usable_cpus, worker_processes, map_unordered
 from loadbook.trials.versions import code_version
 
 # Raw bytes that a worker is given at a time, and below which no processes are started: starting takes longer then.
-PART_BYTES, FEW_BYTES = 4_000_000, 12_000_000
+PART_BYTES, MIN_PARALLEL_BYTES = 4_000_000, 12_000_000
 
 
 @dataclass(frozen=True)
-class Ingested:
+class IngestSummary:
     """What an ingest found: numbers of planned, recorded and valid trials, of problems by level, and causes.
 
     `causes` says why recorded trials are not valid (how they ended, else their gates), with how many, most frequent
@@ -52,8 +52,8 @@ def ingest(
     paths: RunPaths,
     executor: Executor | None = None,
     on_trial: Callable[[int, int], None] = lambda done, total: None,
-    say: Callable[[str], None] = lambda text: None,
-) -> Ingested:
+    on_note: Callable[[str], None] = lambda text: None,
+) -> IngestSummary:
     """Make the five tables of one run; trials that are unchanged since the last time are not read again.
 
     Parameters
@@ -66,48 +66,48 @@ def ingest(
     ------
     DataError : the plan cannot be read, or rows do not fit the declared schema.
     """
-    plan = read_plan(plan_of(paths), str(paths.plan))
-    found, strays = find(paths, [planned.trial for planned in plan.trials])
-    changed, sums = changed_own(paths), attempt_sums(paths)
-    if paths.plan.name in changed:
+    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+    folders, unplanned = find_trial_folders(paths, [planned.trial for planned in plan.trials])
+    changed, sums = changed_run_files(paths), attempt_checksums(paths)
+    if paths.plan_json.name in changed:
         hint = "restore it from a backup; loadbook verify names all that changed"
-        raise DataError(f"{paths.plan} is not as it was kept when the run ended: it was not used", hint)
-    facts, files = _facts(paths, changed), AddedFiles(paths.raw.absolute(), tuple(added(paths)))
-    state, memory = state_of(paths, found, [strays, facts, changed, len(plan.trials)]), recall(paths)
-    if memory and memory.state == state != "":
-        return _ingested(memory.summary, read=0)
-    from loadbook.trials.assemble import joined, pieces_of, write_tables  # needs statistics, slow to import
+        raise DataError(f"{paths.plan_json} is not as it was kept when the run ended: it was not used", hint)
+    facts, files = _read_host_facts(paths, changed), AddedFiles(paths.raw.absolute(), tuple(read_added_files(paths)))
+    state, cache = raw_state(paths, folders, [unplanned, facts, changed, len(plan.trials)]), load_cache(paths)
+    if cache and cache.state == state != "":
+        return _to_summary(cache.summary, read=0)
+    from loadbook.trials.assemble import concat_by_table, split_by_trial, write_tables  # needs statistics, slow to import
 
-    known = memory.known(found) if memory else {}
-    pieces = [p for p in pieces_of(memory.tables()) if p.trial in known] if memory else []
-    new = {trial: one for trial, one in found.items() if trial not in known}
-    _clear(paths, known)
-    for gone in (path for path in paths.requests.glob("*.parquet") if path.stem not in found):
-        gone.unlink()
-    on_trial(len(known), len(found))
-    with _workers(executor, new) as workers:
-        for rows in spread(read_part, list(_parts(paths, plan, new, files, sums)), workers, say):
-            known |= rows.known
-            pieces += pieces_of(rows.tables)
-            on_trial(len(known), len(found))
-    summary = write_tables(paths, plan, known, joined(pieces), strays, facts, files, changed)
-    remember(paths, state, summary, found, known)
-    return _ingested(summary, read=len(new))
+    ingested = cache.unchanged_trials(folders) if cache else {}
+    pieces = [p for p in split_by_trial(cache.tables()) if p.trial in ingested] if cache else []
+    new = {trial: folder for trial, folder in folders.items() if trial not in ingested}
+    _remove_stale_requests(paths, ingested)
+    for stale in (path for path in paths.request_logs.glob("*.parquet") if path.stem not in folders):
+        stale.unlink()
+    on_trial(len(ingested), len(folders))
+    with _open_workers(executor, new) as workers:
+        for rows in map_unordered(read_part, list(_split_into_parts(paths, plan, new, files, sums)), workers, on_note):
+            ingested |= rows.trials
+            pieces += split_by_trial(rows.tables)
+            on_trial(len(ingested), len(folders))
+    summary = write_tables(paths, plan, ingested, concat_by_table(pieces), unplanned, facts, files, changed)
+    save_cache(paths, state, summary, folders, ingested)
+    return _to_summary(summary, read=len(new))
 
 
-def _clear(paths: RunPaths, known: Mapping[str, Known]) -> None:
+def _remove_stale_requests(paths: RunPaths, ingested: Mapping[str, IngestedTrial]) -> None:
     """Remove the requests kept of trials that are read now, or are not there any more."""
-    for kept in paths.requests.iterdir() if paths.requests.is_dir() else ():
-        if kept.stem not in known:
-            kept.unlink()
+    for file in paths.request_logs.iterdir() if paths.request_logs.is_dir() else ():
+        if file.stem not in ingested:
+            file.unlink()
 
 
-def _ingested(summary: Mapping[str, Any], read: int) -> Ingested:
+def _to_summary(summary: Mapping[str, Any], read: int) -> IngestSummary:
     causes = [(why, count) for why, count in summary["causes"]]
-    return Ingested(**{**summary, "causes": causes, "read": read})
+    return IngestSummary(**{**summary, "causes": causes, "read": read})
 
 
-def _facts(paths: RunPaths, changed: Sequence[str]) -> dict[str, Any]:
+def _read_host_facts(paths: RunPaths, changed: Sequence[str]) -> dict[str, Any]:
     """Return what the hosts told before and after the run; a file that changed or cannot be read is as if not there."""
     facts: dict[str, Any] = {}
     for path in sorted(paths.facts.glob("*.json")):
@@ -118,24 +118,24 @@ def _facts(paths: RunPaths, changed: Sequence[str]) -> dict[str, Any]:
     return facts
 
 
-def _workers(executor: Executor | None, new: Mapping[str, Found]) -> AbstractContextManager[Executor | None]:
-    if executor is not None or cpus() == 1 or sum(one.size for one in new.values()) < FEW_BYTES:
+def _open_workers(executor: Executor | None, new: Mapping[str, TrialFolder]) -> AbstractContextManager[Executor | None]:
+    if executor is not None or usable_cpus() == 1 or sum(folder.size for folder in new.values()) < MIN_PARALLEL_BYTES:
         return nullcontext(executor)
-    return processes()
+    return worker_processes()
 
 
-def _parts(
-    paths: RunPaths, plan: Plan, new: Mapping[str, Found], files: AddedFiles, sums: Mapping[str, Mapping[int, str]]
-) -> Iterator[Part]:
+def _split_into_parts(
+    paths: RunPaths, plan: Plan, new: Mapping[str, TrialFolder], files: AddedFiles, sums: Mapping[str, Mapping[int, str]]
+) -> Iterator[IngestPart]:
     """Yield the new trials in parts of about PART_BYTES, at least one trial each."""
-    chosen: list[tuple[PlannedTrial, Path]] = []
+    part: list[tuple[PlannedTrial, Path]] = []
     size = 0
     for planned in plan.trials:
         if planned.trial in new:
-            chosen.append((planned, new[planned.trial].folder.absolute()))
+            part.append((planned, new[planned.trial].folder.absolute()))
             size += new[planned.trial].size
-        if chosen and (size >= PART_BYTES or planned is plan.trials[-1]):
+        if part and (size >= PART_BYTES or planned is plan.trials[-1]):
             name, code = paths.raw.name, code_version()
-            own = {planned.trial: sums[planned.trial] for planned, _ in chosen if planned.trial in sums}
-            yield Part(plan.study.name, name, plan.study.gates, tuple(chosen), code, paths.requests, files, own)
-            chosen, size = [], 0
+            part_sums = {planned.trial: sums[planned.trial] for planned, _ in part if planned.trial in sums}
+            yield IngestPart(plan.study.name, name, plan.study.gates, tuple(part), code, paths.request_logs, files, part_sums)
+            part, size = [], 0

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loadbook.trials.bench import Bench
-from loadbook.trials.load import forget_job
-from loadbook.trials.names import job_names, service_name
-from loadbook.trials.stage import LINE
+from loadbook.trials.bench import Testbed
+from loadbook.trials.load import remove_job_folder
+from loadbook.trials.names import job_names, service_job_name
+from loadbook.trials.stage import DELAY_ROLE
 
-GRACE_S = 1.0
+STALE_JOB_GRACE_S = 1.0
 
 
-def clear(bench: Bench, stems: Sequence[str]) -> None:
+def remove_stale_jobs(testbed: Testbed, stems: Sequence[str]) -> None:
     """Stop the jobs of attempts and remove what they left, on every host; HostError for one that cannot be reached.
 
     Parameters
     ----------
     stems : what the names of an attempt's jobs begin with.
     """
-    bench.each(lambda alias: _clear(bench, alias, stems), bench.hosts)
+    testbed.map(lambda alias: _remove_stale_jobs_on(testbed, alias, stems), testbed.hosts)
 
 
-def _clear(bench: Bench, alias: str, stems: Sequence[str]) -> None:
-    host, roles = bench.hosts[alias], (*bench.plan.study.roles, LINE)
+def _remove_stale_jobs_on(testbed: Testbed, alias: str, stems: Sequence[str]) -> None:
+    host, roles = testbed.hosts[alias], (*testbed.plan.study.roles, DELAY_ROLE)
     for stem in stems:
         for name in job_names(stem, roles):
-            host.stop(name, grace_s=GRACE_S)
-            forget_job(host, name)
+            host.stop(name, grace_s=STALE_JOB_GRACE_S)
+            remove_job_folder(host, name)
         for role in roles:
-            host.remove(f"{host.workdir}/services/{service_name(stem, role)}")
+            host.remove(f"{host.workdir}/services/{service_job_name(stem, role)}")

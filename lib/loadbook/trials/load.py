@@ -13,8 +13,8 @@ from loadbook.core.errors import CommandError, LostError, OversizeError, ToolErr
 from loadbook.design.workload import Workload
 from loadbook.hosts.host import Host, Job
 from loadbook.records.manifest import ClockRecord, DriverRecord
-from loadbook.services.launch import AS_LOGGED_IN, Launch
-from loadbook.tools.base import REPORT_BYTES, Target, Tool
+from loadbook.services.launch import DEFAULT_LAUNCH, LaunchOptions
+from loadbook.tools.base import MAX_REPORT_BYTES, Target, Tool
 
 # A tool may run this much over its duration (time-outs of its own included) before it counts as hung.
 GRACE_S = 10.0
@@ -26,27 +26,27 @@ LEAD_S, LEAD_ROUND_TRIPS, MAX_LEAD_S = 0.5, 20, 5.0
 WARMUP_SPARE_S = 2
 # $0 seconds of "$@", in the job's own process group (timeout(1) would leave it, out of reach of the job's end); it ends
 # with its children, since JMeter's own start script does not exec and would leave its JVM, and the load, behind
-_CUT = """"$@" & pid=$!; sleep "$0"; children=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null)
+TIMED_WARMUP_SCRIPT = """"$@" & pid=$!; sleep "$0"; children=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null)
 kill -s TERM "$pid" $children; wait "$pid"; exit 0"""
 STOP_GRACE_S = 5.0
 MAX_FILE_BYTES = 2_000_000_000  # of a tool's own: JMeter writes 90 bytes a request
 
 
 @dataclass
-class Load:
+class LoadJobs:
     """The load jobs of one trial: `name` on every driver, each with its share of the workload (design.sharing).
 
-    `started` holds our clock (epoch s) and monotonic clock. Several drivers begin to measure at one instant: `aim`
-    chooses it, and `starts` holds it in each host's own time (epoch s).
+    `started` holds our clock (epoch s) and monotonic clock. Several drivers begin to measure at one instant: `schedule_start`
+    chooses it, and `start_times` holds it in each host's own time (epoch s).
     """
 
     tool: Tool
     shares: Mapping[str, Workload]
     target: Target
     name: str
-    launch: Launch = AS_LOGGED_IN
+    launch: LaunchOptions = DEFAULT_LAUNCH
     started: dict[str, tuple[float, float]] = field(default_factory=dict)
-    starts: dict[str, float] = field(default_factory=dict)
+    start_times: dict[str, float] = field(default_factory=dict)
     lead_s: float = 0.0
     _cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -65,19 +65,19 @@ class Load:
         share = self.shares[alias]
         try:
             measurement = tuple(self.tool.command(share, self.target, share.duration_s))
-            steps = (self._warmup(share), measurement) if share.warmup_s else (measurement,)
-            return tuple(self.launch.argv(step) for step in steps)
+            steps = (self._warmup_command(share), measurement) if share.warmup_s else (measurement,)
+            return tuple(self.launch.wrap(step) for step in steps)
         except ToolError as error:
             if len(self.shares) == 1:
                 raise
             part = f"{share.connections} connections" if share.rate_per_s is None else f"{share.rate_per_s:g} a second"
             raise ToolError(f"host {alias}, whose share is {part}: {error.message}", error.hint) from error
 
-    def _warmup(self, share: Workload) -> tuple[str, ...]:
+    def _warmup_command(self, share: Workload) -> tuple[str, ...]:
         """Return the warm-up's command: cut off at its time, since some tools count in whole seconds only."""
         longer_s = math.ceil(share.warmup_s) + WARMUP_SPARE_S
-        longer = self.tool.command(share.shortened(longer_s, 0), self.target, longer_s)
-        return ("/bin/sh", "-c", _CUT, f"{share.warmup_s:g}", *longer)
+        longer = self.tool.command(share.with_duration(longer_s, 0), self.target, longer_s)
+        return ("/bin/sh", "-c", TIMED_WARMUP_SCRIPT, f"{share.warmup_s:g}", *longer)
 
     @property
     def planned_s(self) -> float:
@@ -85,20 +85,20 @@ class Load:
         return self.lead_s + self.workload.warmup_s + self.workload.duration_s
 
     @property
-    def patience_s(self) -> float:
+    def timeout_s(self) -> float:
         """Seconds after its start at which the job counts as hung."""
         lead_s = MAX_LEAD_S if len(self.shares) > 1 else 0.0
-        spare_s: float = getattr(self.tool, "spare_s", 0.0)
-        return lead_s + self.workload.warmup_s + self.workload.longest_s + spare_s + GRACE_S
+        extra_timeout_s: float = getattr(self.tool, "extra_timeout_s", 0.0)
+        return lead_s + self.workload.warmup_s + self.workload.hang_limit_s + extra_timeout_s + GRACE_S
 
-    def aim(self, clocks: Mapping[str, ClockRecord]) -> None:
+    def schedule_start(self, clocks: Mapping[str, ClockRecord]) -> None:
         """Choose the instant at which several drivers begin to measure, far enough away for all to be started."""
         if len(self.shares) == 1:
             return
         round_trip_s = max(clocks[alias].rtt_before_s for alias in self.shares)
         self.lead_s = min(LEAD_S + LEAD_ROUND_TRIPS * round_trip_s, MAX_LEAD_S)
         at = time.time() + self.lead_s + self.workload.warmup_s
-        self.starts = {alias: at + clocks[alias].offset_before_s for alias in self.shares}
+        self.start_times = {alias: at + clocks[alias].offset_before_s for alias in self.shares}
 
     def start(self, host: Host) -> int:
         """Start the job on one driver and return its leader's process id."""
@@ -109,8 +109,8 @@ class Load:
     def job_on(self, alias: str) -> Job:
         """Return the job of a driver: the tool's files, warm-up and measurement."""
         files = dict(self.tool.extra_files(self.shares[alias]))
-        lease_s = self.patience_s + LEASE_EXTRA_S
-        return Job(self.name, self.steps_on(alias), lease_s, files, last_at=self.starts.get(alias))
+        lease_s = self.timeout_s + LEASE_EXTRA_S
+        return Job(self.name, self.steps_on(alias), lease_s, files, last_step_at=self.start_times.get(alias))
 
     def wait(self, host: Host) -> None:
         """Sleep through the planned time, asking nothing of anybody, then wait for the job's end."""
@@ -118,7 +118,7 @@ class Load:
         planned_s = self.planned_s if host.live else 0.0
         if self._cancelled.wait(max(0.0, begun + planned_s - time.monotonic())):
             return
-        host.wait(self.name, timeout_s=max(1.0, begun + self.patience_s - time.monotonic()))
+        host.wait(self.name, timeout_s=max(1.0, begun + self.timeout_s - time.monotonic()))
 
     def cancel(self) -> None:
         """Wake whoever sleeps in `wait`."""
@@ -127,7 +127,7 @@ class Load:
     def end(self, host: Host) -> None:
         """End the job on one driver, whether it still runs or not, and remove what it left there."""
         host.stop(self.name, grace_s=STOP_GRACE_S)
-        forget_job(host, self.name)
+        remove_job_folder(host, self.name)
 
     def collect(self, host: Host, folder: Path) -> DriverRecord:
         """Copy the driver's outputs into `folder` byte for byte and return its record."""
@@ -138,54 +138,54 @@ class Load:
         record = DriverRecord(
             host=host.alias,
             argv=list(steps[-1]),
-            rc=_code(host, f"{jobs}/rc.{last}"),
+            rc=_read_exit_code(host, f"{jobs}/rc.{last}"),
             started_ours=self.started[host.alias][0],
             ended_ours=ended,
             stdout=f"stdout-{host.alias}",
             stderr=f"stderr-{host.alias}",
         )
-        record.started_host, record.ended_host = _times(host, f"{jobs}/times.{last}")
+        record.started_host, record.ended_host = _read_step_times(host, f"{jobs}/times.{last}")
         for step, prefix in zip(range(last, FIRST_STEP - 1, -1), ("", "warmup-"), strict=False):
             for stream in ("stdout", "stderr"):
                 name = f"{prefix}{stream}-{host.alias}"
-                record.cut |= _fetched(host, f"{jobs}/{stream}.{step}", folder / name, REPORT_BYTES)
+                record.cut |= _fetch_truncated(host, f"{jobs}/{stream}.{step}", folder / name, MAX_REPORT_BYTES)
         for name in self.tool.expected_files(share):
             if host.exists(f"{jobs}/{name}"):
-                kept = f"{host.alias}-{Path(name).name}"
-                record.cut |= _fetched(host, f"{jobs}/{name}", folder / kept, MAX_FILE_BYTES)
-                record.files[name] = kept
+                kept_name = f"{host.alias}-{Path(name).name}"
+                record.cut |= _fetch_truncated(host, f"{jobs}/{name}", folder / kept_name, MAX_FILE_BYTES)
+                record.files[name] = kept_name
         return record
 
 
-def cut_of(folder: Path, drivers: Iterable[DriverRecord]) -> str:
+def truncated_outputs(folder: Path, drivers: Iterable[DriverRecord]) -> str:
     """Return which outputs were larger than is kept of them, and where they were cut; empty if none was."""
-    names = [(driver.host, name, there) for driver in drivers for name, there in driver.cut.items()]
+    names = [(driver.host, name, size) for driver in drivers for name, size in driver.cut.items()]
     return "; ".join(
-        f"host {host}: {name} has {there:,} bytes: only the first {(folder / name).stat().st_size:,} are kept"
-        for host, name, there in names
+        f"host {host}: {name} has {size:,} bytes: only the first {(folder / name).stat().st_size:,} are kept"
+        for host, name, size in names
     )
 
 
-def forget_job(host: Host, name: str) -> None:
+def remove_job_folder(host: Host, name: str) -> None:
     """Remove the folder of a job that has ended."""
     host.remove(f"{host.workdir}/jobs/{name}")
 
 
-def _fetched(host: Host, path: str, local: Path, max_bytes: int) -> dict[str, int]:
+def _fetch_truncated(host: Host, path: str, local: Path, max_bytes: int) -> dict[str, int]:
     """Copy a file; return name and size (bytes) of one that is larger, of which only the beginning is kept."""
     try:
         host.fetch(path, local, max_bytes=max_bytes)
     except OversizeError as error:
-        return {local.name: error.size}
+        return {local.name: error.size_bytes}
     return {}
 
 
-def _code(host: Host, path: str) -> int | None:
+def _read_exit_code(host: Host, path: str) -> int | None:
     text = host.get(path, max_bytes=100).strip()
     return int(text) if text else None
 
 
-def _times(host: Host, path: str) -> tuple[float, float]:
+def _read_step_times(host: Host, path: str) -> tuple[float, float]:
     """Return start and end (epoch seconds, the host's clock) of a step."""
     try:
         started, ended = (float(word) for word in host.get(path, max_bytes=200).split())

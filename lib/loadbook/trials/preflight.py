@@ -9,28 +9,28 @@ from functools import partial
 from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, ToolError
-from loadbook.core.units import size
-from loadbook.design.sharing import share
-from loadbook.hosts.polling import asker
+from loadbook.core.units import format_bytes
+from loadbook.design.sharing import split_load
+from loadbook.hosts.polling import connect_monitor
 from loadbook.hosts.shell import cpu_list
 from loadbook.records.atomic import free_bytes
 from loadbook.services import Instance, version
-from loadbook.services.launch import Launch
+from loadbook.services.launch import LaunchOptions
 from loadbook.tools.base import Tool
-from loadbook.trials.bench import Bench
-from loadbook.trials.changes import Guards, changes_of, forbidden
-from loadbook.trials.load import Load
-from loadbook.trials.names import guard_name, preflight_stem
+from loadbook.trials.bench import Testbed
+from loadbook.trials.changes import HostChangeJobs, host_changes_of, missing_permissions
+from loadbook.trials.load import LoadJobs
+from loadbook.trials.names import changes_job_name, preflight_stem
 from loadbook.trials.room import DISK_FACTOR, HOST_MIN_BYTES
-from loadbook.trials.stage import Seat, make_instance
+from loadbook.trials.stage import Placement, make_instance
 
-PROBE_S = 20.0
-NOT_THERE = 127  # of a shell that does not find a program
+PROBE_TIMEOUT_S = 20.0
+RC_NOT_FOUND = 127  # of a shell that does not find a program
 CHECK_LEASE_S = 60.0
 PORT_HINT = "stop what listens there, or give the host another service_port in the hosts file"
 
 # $1 is a folder that may not exist yet, $2 an address as /proc/net/tcp has it (empty: any), the rest ports likewise
-STATE = """
+PREFLIGHT_SCRIPT = """
 folder=$1
 while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
 df -Pk "$folder" | tail -n 1 | { read -r device total used free rest; echo "free_kb $free"; }
@@ -53,7 +53,7 @@ class PreflightError(LoadbookError):
         self.problems = problems
 
 
-def preflight(bench: Bench, data: Path) -> None:
+def preflight(testbed: Testbed, data: Path) -> None:
     """Check tools, services, every treatment's configuration, ports and disks; fill in versions and boot ids.
 
     Parameters
@@ -64,30 +64,30 @@ def preflight(bench: Bench, data: Path) -> None:
     ------
     PreflightError : with everything that is wrong, on all hosts.
     """
-    refused = forbidden(bench.stage(treatment) for treatment in bench.plan.treatments)
+    refused = missing_permissions(testbed.deployment(treatment) for treatment in testbed.plan.treatments)
     if refused:  # before anything is touched that may not be
         raise PreflightError(refused)
-    hosts = [partial(_check_host, bench, alias) for alias in bench.hosts]
-    checks: list[Callable[[], None]] = [lambda: _check_ours(bench, data)]
-    checks += [partial(_check_driver, bench, alias, tool) for alias in bench.drivers for tool in bench.tools.values()]
-    checks += [partial(launch.check, bench.hosts[alias]) for alias in bench.drivers for launch in load_launches(bench)]
+    hosts = [partial(_check_host, testbed, alias) for alias in testbed.hosts]
+    checks: list[Callable[[], None]] = [lambda: _check_controller(testbed, data)]
+    checks += [partial(_check_driver, testbed, alias, tool) for alias in testbed.drivers for tool in testbed.tools.values()]
+    checks += [partial(launch.check_limits, testbed.hosts[alias]) for alias in testbed.drivers for launch in load_launches(testbed)]
     # the services that one role may have on a host use one folder, one after the other
-    places = dict.fromkeys((seat.role, seat.alias) for seat in bench.seats)
-    checks += [partial(_check_place, bench, role, alias) for role, alias in places]
-    checks += [partial(_check_changes, bench)]
-    checks += [partial(_check_sources, bench, alias) for alias, host in bench.hosts.items() if host.live]
+    places = dict.fromkeys((placement.role, placement.alias) for placement in testbed.placements)
+    checks += [partial(_check_role_on_host, testbed, role, alias) for role, alias in places]
+    checks += [partial(_check_changes, testbed)]
+    checks += [partial(_check_monitor_sources, testbed, alias) for alias, host in testbed.hosts.items() if host.live]
     # services are placed on the CPUs that hosts have, so hosts come first
-    problems = [*_found(bench, hosts), *_found(bench, checks), *_unlike_tools(bench)]
+    problems = [*_run_checks(testbed, hosts), *_run_checks(testbed, checks), *_tool_version_mismatches(testbed)]
     if problems:
         raise PreflightError(problems)
 
 
-def _found(bench: Bench, checks: Sequence[Callable[[], None]]) -> list[str]:
+def _run_checks(testbed: Testbed, checks: Sequence[Callable[[], None]]) -> list[str]:
     """Do checks at the same time and return what they found wrong."""
-    return [problem for group in bench.each(_problems, checks).values() for problem in group]
+    return [problem for group in testbed.map(_problems_of, checks).values() for problem in group]
 
 
-def _problems(check: Callable[[], None]) -> list[str]:
+def _problems_of(check: Callable[[], None]) -> list[str]:
     """Run one check and return what it found wrong."""
     try:
         check()
@@ -98,127 +98,127 @@ def _problems(check: Callable[[], None]) -> list[str]:
     return []
 
 
-def _check_ours(bench: Bench, data: Path) -> None:
+def _check_controller(testbed: Testbed, data: Path) -> None:
     """See that our disk has room and that the tool can put this load on the target."""
     data.mkdir(parents=True, exist_ok=True)
-    free, need = free_bytes(data), bench.plan.disk_bytes * DISK_FACTOR
+    free, need = free_bytes(data), testbed.plan.disk_bytes * DISK_FACTOR
     if free < need:
-        raise PreflightError([f"{data}: {size(free)} free, the plan needs about {size(need)}"])
-    for name in bench.plan.treatments:
-        workload = bench.plan.study.workload_of(name)
-        shares = share(workload, bench.drivers)
-        load = Load(bench.tools[workload.tool], shares, bench.stage(name).target, "preflight")
-        for alias in bench.drivers:
+        raise PreflightError([f"{data}: {format_bytes(free)} free, the plan needs about {format_bytes(need)}"])
+    for name in testbed.plan.treatments:
+        workload = testbed.plan.study.workload_of(name)
+        shares = split_load(workload, testbed.drivers)
+        load = LoadJobs(testbed.tools[workload.tool], shares, testbed.deployment(name).target, "preflight")
+        for alias in testbed.drivers:
             load.steps_on(alias)
 
 
-def load_launches(bench: Bench) -> list[Launch]:
+def load_launches(testbed: Testbed) -> list[LaunchOptions]:
     """Return the ways in which load generators are started under the plan's treatments."""
-    return list(dict.fromkeys(bench.stage(name).load_launch for name in bench.plan.treatments))
+    return list(dict.fromkeys(testbed.deployment(name).load_launch for name in testbed.plan.treatments))
 
 
-def _check_driver(bench: Bench, alias: str, tool: Tool) -> None:
+def _check_driver(testbed: Testbed, alias: str, tool: Tool) -> None:
     """Learn the version of a tool on a driver; ToolError when it is missing or cannot be used."""
-    done = bench.hosts[alias].run(tool.version_argv, timeout_s=PROBE_S)
-    if done.rc == NOT_THERE:
-        raise ToolError(f"host {alias}: {tool.binary} is not installed", tool.get)
+    done = testbed.hosts[alias].run(tool.version_argv, timeout_s=PROBE_TIMEOUT_S)
+    if done.rc == RC_NOT_FOUND:
+        raise ToolError(f"host {alias}: {tool.binary} is not installed", tool.install_hint)
     try:
-        bench.tool_versions[alias, tool.name] = tool.version(done.stdout, done.stderr)
+        testbed.tool_versions[alias, tool.name] = tool.version(done.stdout, done.stderr)
     except ToolError as error:
-        raise ToolError(f"host {alias}: {error.message}", tool.get) from error
+        raise ToolError(f"host {alias}: {error.message}", tool.install_hint) from error
 
 
-def _unlike_tools(bench: Bench) -> Iterator[str]:
+def _tool_version_mismatches(testbed: Testbed) -> Iterator[str]:
     """Yield the tools of which drivers have different versions: what they report is added up."""
-    for tool in bench.tools:
-        found = {alias: version for (alias, name), version in bench.tool_versions.items() if name == tool}
-        if len(set(found.values())) > 1:
-            said = ", ".join(f"{version} on {alias}" for alias, version in found.items())
-            yield f"drivers have different versions of {tool}: {said} (install the same on all)"
+    for tool in testbed.tools:
+        versions = {alias: version for (alias, name), version in testbed.tool_versions.items() if name == tool}
+        if len(set(versions.values())) > 1:
+            listed = ", ".join(f"{version} on {alias}" for alias, version in versions.items())
+            yield f"drivers have different versions of {tool}: {listed} (install the same on all)"
 
 
-def _check_host(bench: Bench, alias: str) -> None:
+def _check_host(testbed: Testbed, alias: str) -> None:
     """Learn the boot id of a host and see that its disk has room and its service ports are free."""
-    host = bench.hosts[alias]
-    ports = needed_ports(bench, alias)
-    done = host.script(STATE, [host.workdir, hex_address(host.address), *ports], timeout_s=PROBE_S, check=True)
+    host = testbed.hosts[alias]
+    ports = needed_ports(testbed, alias)
+    done = host.script(PREFLIGHT_SCRIPT, [host.workdir, hex_address(host.address), *ports], timeout_s=PROBE_TIMEOUT_S, check=True)
     words = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
     facts = {name: value for name, value in words if name != "listening"}
-    bench.boot_ids[alias] = facts["boot_id"]
-    bench.host_cpus[alias] = tuple(sorted(cpu_list(facts.get("cpus", "0"))))
+    testbed.boot_ids[alias] = facts["boot_id"]
+    testbed.host_cpus[alias] = tuple(sorted(cpu_list(facts.get("cpus", "0"))))
     problems = [f"host {alias}: port {int(p, 16)} is in use ({PORT_HINT})" for name, p in words if name == "listening"]
     free = int(facts["free_kb"]) * 1024
     if free < HOST_MIN_BYTES:
-        problems.append(f"host {alias}: {size(free)} free at {host.workdir}, {size(HOST_MIN_BYTES)} needed")
+        problems.append(f"host {alias}: {format_bytes(free)} free at {host.workdir}, {format_bytes(HOST_MIN_BYTES)} needed")
     if problems:
         raise PreflightError(problems)
 
 
-def _check_place(bench: Bench, role: str, alias: str) -> None:
+def _check_role_on_host(testbed: Testbed, role: str, alias: str) -> None:
     """Check all services that a role may have on a host."""
-    seats = [seat for seat in bench.seats if (seat.role, seat.alias) == (role, alias)]
-    if problems := [problem for seat in seats for problem in _problems(partial(_check_seat, bench, seat))]:
+    placements = [placement for placement in testbed.placements if (placement.role, placement.alias) == (role, alias)]
+    if problems := [problem for placement in placements for problem in _problems_of(partial(_check_placement, testbed, placement))]:
         raise PreflightError(problems)
 
 
-def _check_seat(bench: Bench, seat: Seat) -> None:
+def _check_placement(testbed: Testbed, placement: Placement) -> None:
     """Learn a service's version and let it check the configuration of every treatment, each once."""
-    host, stem = bench.hosts[seat.alias], preflight_stem(bench.run)
-    bench.service_versions[seat] = version(host, seat.spec)
+    host, stem = testbed.hosts[placement.alias], preflight_stem(testbed.run)
+    testbed.service_versions[placement] = version(host, placement.spec)
     problems, seen = [], set()
-    for treatment in bench.plan.treatments:
-        stage = bench.stage(treatment)
-        if seat not in stage.seats:
+    for treatment in testbed.plan.treatments:
+        deployment = testbed.deployment(treatment)
+        if placement not in deployment.placements:
             continue
         try:
-            instance = make_instance(stage, seat, stem, CHECK_LEASE_S)
+            instance = make_instance(deployment, placement, stem, CHECK_LEASE_S)
             if instance.rendered.config_sha256 not in seen:
                 seen.add(instance.rendered.config_sha256)
-                _syntax(instance)
+                _check_configuration(instance)
         except LoadbookError as error:
-            problems.append(f"treatment {treatment}, role {seat.role}: {error.message}")
+            problems.append(f"treatment {treatment}, role {placement.role}: {error.message}")
     if problems:
         raise PreflightError(problems)
 
 
-def _check_sources(bench: Bench, alias: str) -> None:
+def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
     """See that a host's own monitors answer that the study wants to be asked."""
-    for source in bench.plan.study.monitors.sources:
-        if source != "sampler" and (asked := asker(bench.hosts[alias], bench.inventory.hosts[alias], source)):
-            asked.close()
+    for source in testbed.plan.study.monitors.sources:
+        if source != "sampler" and (source_poller := connect_monitor(testbed.hosts[alias], testbed.inventory.hosts[alias], source)):
+            source_poller.close()
 
 
-def _check_changes(bench: Bench) -> None:
+def _check_changes(testbed: Testbed) -> None:
     """Make every change of a host once and put it back: what a host refuses is known before the first trial."""
     problems, seen = [], set()
-    for treatment in bench.plan.treatments:
-        guards = Guards(bench.stage(treatment), guard_name(preflight_stem(bench.run)), CHECK_LEASE_S)
-        wanted = repr(sorted(changes_of(guards.stage).items()))
-        if wanted in seen:
+    for treatment in testbed.plan.treatments:
+        jobs = HostChangeJobs(testbed.deployment(treatment), changes_job_name(preflight_stem(testbed.run)), CHECK_LEASE_S)
+        changes = repr(sorted(host_changes_of(jobs.deployment).items()))
+        if changes in seen:
             continue
-        seen.add(wanted)
+        seen.add(changes)
         try:
-            guards.set_up()
+            jobs.apply()
         except LoadbookError as error:
             problems.append(f"treatment {treatment}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
         finally:
-            guards.restore()
-    bench.must_be_restored()
+            jobs.restore()
+    testbed.check_restored()
     if problems:
         raise PreflightError(problems)
 
 
-def _syntax(instance: Instance) -> None:
+def _check_configuration(instance: Instance) -> None:
     try:
         instance.check()
     finally:
         instance.stop()
 
 
-def needed_ports(bench: Bench, alias: str) -> list[str]:
+def needed_ports(testbed: Testbed, alias: str) -> list[str]:
     """Return the ports (hex) on which nothing may listen yet; a host's own server may be there already."""
-    own = [seat for seat in bench.seats if seat.alias == alias and not seat.spec.tree]
-    return sorted({f"{port:04X}" for seat in own for port in seat.spec.ports(seat.port)})
+    placements = [placement for placement in testbed.placements if placement.alias == alias and not placement.spec.tree]
+    return sorted({f"{port:04X}" for placement in placements for port in placement.spec.ports(placement.port)})
 
 
 def hex_address(address: str) -> str:

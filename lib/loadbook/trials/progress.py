@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loadbook.core.text import one_line
-from loadbook.core.units import remaining
+from loadbook.core.units import format_remaining_time
 
 Kind = Literal["note", "trial-started", "trial-ended"]
 
@@ -36,15 +36,15 @@ class Progress:
         if self.kind == "note":
             return one_line(self.message)
         where = f"[{self.done}/{self.total}] block {self.block} of {self.blocks}"
-        return f"{where}  {self.trial}  {self.treatment}: {one_line(self.message)}{self.left()}"
+        return f"{where}  {self.trial}  {self.treatment}: {one_line(self.message)}{self.remaining_text()}"
 
-    def left(self) -> str:
+    def remaining_text(self) -> str:
         """Return the expected time to the end as words that follow others; nothing where it is not known."""
-        return "" if self.remaining_s is None else f", {remaining(self.remaining_s)}"
+        return "" if self.remaining_s is None else f", {format_remaining_time(self.remaining_s)}"
 
 
 OnEvent = Callable[[Progress], None]
 
 
-def silent(event: Progress) -> None:
+def ignore_event(event: Progress) -> None:
     """Do nothing with an event."""

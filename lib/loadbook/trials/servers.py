@@ -10,15 +10,15 @@ from typing import Literal
 from loadbook.hosts.host import JobState
 from loadbook.records.manifest import ServiceRecord
 from loadbook.services import Instance, Proof
-from loadbook.trials.evidence import InvalidTrial, keep, service_record
-from loadbook.trials.load import forget_job
-from loadbook.trials.names import service_name
-from loadbook.trials.stage import Seat, Stage, make_instance
+from loadbook.trials.evidence import InvalidTrialError, write_trial_file, service_record
+from loadbook.trials.load import remove_job_folder
+from loadbook.trials.names import service_job_name
+from loadbook.trials.stage import Placement, Deployment, make_instance
 
-LAST_WORDS = 800
+LOG_TAIL_CHARS = 800
 
 
-class Servers:
+class TrialServices:
     """The services that a treatment needs, for one attempt; `folder` receives what they leave behind.
 
     Parameters
@@ -27,18 +27,18 @@ class Servers:
     lease_s : seconds after which the hosts end them by themselves.
     """
 
-    def __init__(self, stage: Stage, stem: str, lease_s: float, folder: Path) -> None:
-        self.stage, self.bench, self.folder = stage, stage.bench, folder
+    def __init__(self, deployment: Deployment, stem: str, lease_s: float, folder: Path) -> None:
+        self.deployment, self.testbed, self.folder = deployment, deployment.testbed, folder
         self.stem, self.lease_s = stem, lease_s
-        self._instances: dict[Seat, Instance] = {}
-        self._records: dict[Seat, ServiceRecord] = {}
+        self._instances: dict[Placement, Instance] = {}
+        self._records: dict[Placement, ServiceRecord] = {}
 
     def configure(self) -> None:
         """Render every service, put it on its host and let it check its configuration."""
-        for seat in self.stage.seats:
-            token = self.bench.hosts[seat.alias].token(service_name(self.stem, seat.role))
-            self._instances[seat] = make_instance(self.stage, seat, self.stem, self.lease_s, token)
-        self.bench.each(lambda seat: self._instances[seat].check(), self._instances)
+        for placement in self.deployment.placements:
+            token = self.testbed.hosts[placement.alias].token(service_job_name(self.stem, placement.role))
+            self._instances[placement] = make_instance(self.deployment, placement, self.stem, self.lease_s, token)
+        self.testbed.map(lambda placement: self._instances[placement].check(), self._instances)
 
     @property
     def records(self) -> list[ServiceRecord]:
@@ -50,73 +50,73 @@ class Servers:
 
         Raises
         ------
-        InvalidTrial : one does not run this treatment's configuration.
+        InvalidTrialError : one does not run this treatment's configuration.
         """
-        for seats in self.stage.levels():
-            self._records |= self.bench.each(self._start, seats)
+        for placements in self.deployment.start_groups():
+            self._records |= self.testbed.map(self._start, placements)
         for record in self.records:
             if record.live is False:
-                words = f"{record.role} does not run this treatment's configuration: {record.live_evidence}"
-                raise InvalidTrial(words)
+                message = f"{record.role} does not run this treatment's configuration: {record.live_evidence}"
+                raise InvalidTrialError(message)
 
-    def _start(self, seat: Seat) -> ServiceRecord:
-        instance, asker = self._instances[seat], self.stage.asker(seat)
+    def _start(self, placement: Placement) -> ServiceRecord:
+        instance, client = self._instances[placement], self.deployment.client_host(placement)
         instance.start()
-        instance.ready(asker)
-        proof, version = instance.prove(asker), self.bench.service_versions.get(seat)
+        instance.ready(client)
+        proof, version = instance.prove(client), self.testbed.service_versions.get(placement)
         # the host's own server has the CPUs that its system gives it
-        cpus = list(self.stage.launch(seat).cpus) or ([] if seat.spec.tree else self.bench.cpus_of(seat.alias))
-        return service_record(seat, instance, proof, self.folder, version=version, cpus=cpus)
+        cpus = list(self.deployment.launch(placement).cpus) or ([] if placement.spec.tree else self.testbed.cpus_of(placement.alias))
+        return service_record(placement, instance, proof, self.folder, version=version, cpus=cpus)
 
-    def must_run(self) -> None:
-        """Raise InvalidTrial when a service ended during the load; behind a balancer another may have stood in."""
-        self._must_be_live()
-        states = self.bench.each(self._state, self._records)
-        for seat, state in states.items():
+    def check_running(self) -> None:
+        """Raise InvalidTrialError when a service ended during the load; behind a balancer another may have stood in."""
+        self._check_system_services()
+        states = self.testbed.map(self._state, self._records)
+        for placement, state in states.items():
             if not state.running:
-                log = self._instances[seat].log().decode(errors="replace").strip()[-LAST_WORDS:]
-                words = f"host {seat.alias}: {seat.spec.name} ended during the load"
-                raise InvalidTrial(f"{words} with exit code {state.rc}: {log or 'it said nothing'}")
+                log = self._instances[placement].log().decode(errors="replace").strip()[-LOG_TAIL_CHARS:]
+                message = f"host {placement.alias}: {placement.spec.name} ended during the load"
+                raise InvalidTrialError(f"{message} with exit code {state.rc}: {log or 'it said nothing'}")
 
-    def _must_be_live(self) -> None:
+    def _check_system_services(self) -> None:
         """See that a host's own server still runs what it is to run: others may have reloaded it meanwhile."""
-        own = [seat for seat in self._records if seat.spec.tree]
-        for seat, proof in self.bench.each(self._proof, own).items():
+        system_placements = [placement for placement in self._records if placement.spec.tree]
+        for placement, proof in self.testbed.map(self._prove, system_placements).items():
             if proof.live is False:
-                raise InvalidTrial(f"host {seat.alias}: {seat.spec.name} was changed during the load: {proof.evidence}")
+                raise InvalidTrialError(f"host {placement.alias}: {placement.spec.name} was changed during the load: {proof.evidence}")
 
-    def _proof(self, seat: Seat) -> Proof:
-        return self._instances[seat].prove(self.stage.asker(seat))
+    def _prove(self, placement: Placement) -> Proof:
+        return self._instances[placement].prove(self.deployment.client_host(placement))
 
-    def _state(self, seat: Seat) -> JobState:
-        return self._instances[seat].state()
+    def _state(self, placement: Placement) -> JobState:
+        return self._instances[placement].state()
 
     @property
     def changes(self) -> dict[str, dict[str, str]]:
         """What services changed of their hosts beside their own folders, by host."""
-        found: dict[str, dict[str, str]] = {}
-        for seat in self._records:
-            if changed := self._instances[seat].changes:
-                found.setdefault(seat.alias, {}).update(changed)
-        return found
+        changes_by_host: dict[str, dict[str, str]] = {}
+        for placement in self._records:
+            if changed := self._instances[placement].changes:
+                changes_by_host.setdefault(placement.alias, {}).update(changed)
+        return changes_by_host
 
-    def count(self, when: Literal["before", "after"]) -> None:
+    def read_counters(self, when: Literal["before", "after"]) -> None:
         """Keep in their records what the services have counted so far."""
-        for seat, counts in self.bench.each(self._counted, self._records).items():
-            setattr(self._records[seat], f"counters_{when}", counts)
+        for placement, counts in self.testbed.map(self._counters_of, self._records).items():
+            setattr(self._records[placement], f"counters_{when}", counts)
 
-    def _counted(self, seat: Seat) -> dict[str, float]:
-        return self._instances[seat].counters(self.stage.asker(seat))
+    def _counters_of(self, placement: Placement) -> dict[str, float]:
+        return self._instances[placement].counters(self.deployment.client_host(placement))
 
-    def ends(self) -> list[Callable[[], None]]:
+    def stop_calls(self) -> list[Callable[[], None]]:
         """Return the calls that end them, each keeping the end of the service's log first."""
-        return [partial(self._end, seat) for seat in self._instances]
+        return [partial(self._end, placement) for placement in self._instances]
 
-    def _end(self, seat: Seat) -> None:
-        instance = self._instances[seat]
+    def _end(self, placement: Placement) -> None:
+        instance = self._instances[placement]
         try:
-            keep(self.folder / f"log-{seat.alias}-{seat.role}", instance.log())
+            write_trial_file(self.folder / f"log-{placement.alias}-{placement.role}", instance.log())
         finally:
-            with self.bench.told():
+            with self.testbed.collecting_restore_errors():
                 instance.stop()
-            forget_job(self.bench.hosts[seat.alias], instance.name)
+            remove_job_folder(self.testbed.hosts[placement.alias], instance.name)

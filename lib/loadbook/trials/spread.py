@@ -17,13 +17,13 @@ from typing import TypeVar
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
-Say = Callable[[str], None]
+OnNote = Callable[[str], None]
 
 # a cluster that has lost all of its workers does nothing but wait; no job takes so long
-PATIENCE_S = 600.0
+WORKER_TIMEOUT_S = 600.0
 
 
-def spread(work: Callable[[Job], Result], jobs: Sequence[Job], executor: Executor | None, say: Say) -> Iterator[Result]:
+def map_unordered(work: Callable[[Job], Result], jobs: Sequence[Job], executor: Executor | None, say: OnNote) -> Iterator[Result]:
     """Yield the results of all jobs, in any order.
 
     A job that fails on a worker (it died, it runs other code, it does not see the files) is done again in this process:
@@ -35,12 +35,12 @@ def spread(work: Callable[[Job], Result], jobs: Sequence[Job], executor: Executo
     executor : None does everything in this process.
     say : is told when and why jobs are done again.
     """
-    left = list(jobs) if executor is None else (yield from _by_workers(work, jobs, executor, say))
+    left = list(jobs) if executor is None else (yield from _run_on_workers(work, jobs, executor, say))
     yield from map(work, left)
 
 
-def _by_workers(
-    work: Callable[[Job], Result], jobs: Sequence[Job], executor: Executor, say: Say
+def _run_on_workers(
+    work: Callable[[Job], Result], jobs: Sequence[Job], executor: Executor, say: OnNote
 ) -> Generator[Result, None, list[Job]]:
     """Yield what workers made; return the jobs that they did not do."""
     waiting: dict[Future[Result], Job] = {}
@@ -49,7 +49,7 @@ def _by_workers(
     try:
         waiting |= {_submit(executor, work, job): job for job in jobs}
         while waiting:
-            done, _ = wait(waiting, PATIENCE_S, FIRST_COMPLETED)
+            done, _ = wait(waiting, WORKER_TIMEOUT_S, FIRST_COMPLETED)
             for future in done or list(waiting):
                 job, failure = waiting.pop(future), _failure(future)
                 if failure is None:
@@ -77,7 +77,7 @@ def _submit(executor: Executor, work: Callable[[Job], Result], job: Job) -> Futu
 
 def _failure(future: Future[Result]) -> str | None:
     if not future.done():
-        return f"none has answered for {PATIENCE_S:g} s"
+        return f"none has answered for {WORKER_TIMEOUT_S:g} s"
     if future.cancelled():
         return "the work was cancelled"
     error = future.exception()
@@ -85,9 +85,9 @@ def _failure(future: Future[Result]) -> str | None:
 
 
 @contextmanager
-def processes(count: int | None = None) -> Iterator[Executor]:
+def worker_processes(count: int | None = None) -> Iterator[Executor]:
     """Yield an executor of processes, by default one per CPU that we may use; they end with the block, or with us."""
-    pool = ProcessPoolExecutor(count or cpus(), _Context(), initializer=_follow)
+    pool = ProcessPoolExecutor(count or usable_cpus(), _Context(), initializer=_follow_parent)
     try:
         yield pool
     finally:
@@ -114,12 +114,12 @@ class _Context(SpawnContext):
     Process = _Process
 
 
-def cpus() -> int:
+def usable_cpus() -> int:
     """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
-def _follow() -> None:
+def _follow_parent() -> None:
     """In a worker: leave Ctrl-C to the parent, and end when it ends in whatever way."""
     gc.set_threshold(100_000, 20, 20)  # rows are many and have no cycles: looking for some takes a tenth of the time
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -8,7 +8,7 @@ from typing import Any
 
 from loadbook.core.errors import LoadbookError, SpecProblem, StudyError, ToolError
 from loadbook.design.study import Study
-from loadbook.design.study_file import SMOKE, find_study, read_raw
+from loadbook.design.study_file import SMOKE_SUFFIX, find_study, read_study_tables
 from loadbook.design.workload import Workload
 from loadbook.records.layout import Layout
 from loadbook.services import check_study, load_service
@@ -22,32 +22,32 @@ def load_study(layout: Layout, name: str) -> Study:
     try:
         study = find_study(layout.studies, name)
     except StudyError as error:
-        known = {problem.path for problem in error.problems}
-        more = [p for p in _vars_problems(file, folders) if p.path not in known]
-        raise StudyError(error.source, [*error.problems, *more], error.hint) from error
-    found = [*check_study(study, folders), *_load_problems(study)]
-    if found:
-        raise StudyError(str(file), found)
+        known_paths = {problem.path for problem in error.problems}
+        vars_problems = [p for p in _vars_problems(file, folders) if p.path not in known_paths]
+        raise StudyError(error.source, [*error.problems, *vars_problems], error.hint) from error
+    problems = [*check_study(study, folders), *_load_problems(study)]
+    if problems:
+        raise StudyError(str(file), problems)
     return study
 
 
 def _load_problems(study: Study) -> list[SpecProblem]:
     """Return what the tools would refuse of the loads, without a host; where they go makes no difference."""
-    own = [name for name in study.treatments if study.workload_of(name) != study.workload]
-    places = {"workload": study.workload} | {f"treatments.{name}.workload": study.workload_of(name) for name in own}
-    return [problem for place, load in places.items() for problem in _refused(load, place)]
+    changed = [name for name in study.treatments if study.workload_of(name) != study.workload]
+    places = {"workload": study.workload} | {f"treatments.{name}.workload": study.workload_of(name) for name in changed}
+    return [problem for place, load in places.items() for problem in _tool_problems(load, place)]
 
 
-def _refused(load: Workload, place: str) -> list[SpecProblem]:
+def _tool_problems(load: Workload, place: str) -> list[SpecProblem]:
     try:
-        tool = registry.load(load.tool)
+        tool = registry.load_tool(load.tool)
     except ToolError as error:
         return [SpecProblem(f"{place}.tool", f"{error.message}; {error.hint}")]
     target = Target("192.0.2.1", 80, load.scheme)
     try:
         tool.command(load, target, load.duration_s)
     except ToolError as error:
-        able = ", ".join(registry.able(load, target)) or "none yet"
+        able = ", ".join(registry.capable_tools(load, target)) or "none yet"
         hints = [error.hint] if error.hint and "tools that can: " not in error.hint else []
         return [SpecProblem(place, "; ".join([error.message, *hints, f"tools that can: {able}"]))]
     return []
@@ -58,7 +58,7 @@ def study_file(layout: Layout, name: str) -> Path:
     if name.endswith(".toml"):
         return Path(name)
     path = layout.studies / f"{name}.toml"
-    return path if path.is_file() else layout.studies / f"{name.removesuffix(SMOKE)}.toml"
+    return path if path.is_file() else layout.studies / f"{name.removesuffix(SMOKE_SUFFIX)}.toml"
 
 
 def service_folders(layout: Layout) -> list[Path]:
@@ -69,18 +69,18 @@ def service_folders(layout: Layout) -> list[Path]:
 def _vars_problems(file: Path, folders: list[Path]) -> Iterator[SpecProblem]:
     """Yield what services would refuse in a file that is wrong otherwise, so that both are told at once."""
     try:
-        roles = read_raw(file).get("roles")
+        roles = read_study_tables(file).get("roles")
     except LoadbookError:
         return
     for name, role in roles.items() if isinstance(roles, dict) else []:
-        service, given = _service_of(role)
+        service, values = _service_and_vars(role)
         try:
-            yield from load_service(service, folders).problems(f"roles.{name}.vars", given) if service else []
+            yield from load_service(service, folders).problems(f"roles.{name}.vars", values) if service else []
         except LoadbookError as error:
             yield SpecProblem(f"roles.{name}.service", error.message)
 
 
-def _service_of(role: Any) -> tuple[str, dict[str, Any]]:
+def _service_and_vars(role: Any) -> tuple[str, dict[str, Any]]:
     """Return service and values of a raw role; empty ones where it holds something else."""
-    service, given = (role.get("service"), role.get("vars")) if isinstance(role, dict) else (None, None)
-    return service if isinstance(service, str) else "", given if isinstance(given, dict) else {}
+    service, values = (role.get("service"), role.get("vars")) if isinstance(role, dict) else (None, None)
+    return service if isinstance(service, str) else "", values if isinstance(values, dict) else {}

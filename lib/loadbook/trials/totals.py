@@ -7,14 +7,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from loadbook.tools.base import Measurement, Parsed
+from loadbook.tools.base import Measurement, ParsedReport
 
 SUMMED_UNITS = ("1", "B", "1/s", "B/s")
 # a share of one CPU: its sum over drivers means nothing
 NEVER_SUMMED = ("driver_cpu",)
 
 
-def total(reports: Sequence[Parsed]) -> list[Measurement]:
+def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
     """Return the rows of driver ``*``; those of a single driver are the totals.
 
     Of several, what every driver reports counts: counts and rates are summed, each rate over its driver's own
@@ -22,35 +22,35 @@ def total(reports: Sequence[Parsed]) -> list[Measurement]:
     of all drivers' single times together where these are known (`Parsed.times_us`), and else there are none.
     """
     if len(reports) == 1:
-        return list(reports[0].rows)
-    tables = [{(m.metric, m.statistic): m for m in report.rows} for report in reports]
-    times = _together(reports)
-    found = []
-    for m in reports[0].rows if reports else ():
+        return list(reports[0].measurements)
+    tables = [{(m.metric, m.statistic): m for m in report.measurements} for report in reports]
+    times = _merged_times(reports)
+    totals = []
+    for m in reports[0].measurements if reports else ():
         if not all((m.metric, m.statistic) in table for table in tables):
             continue
         values = [table[m.metric, m.statistic].value for table in tables]
         if m.metric == "duration":
-            found.append(m._replace(value=max(values), text=None))
+            totals.append(m._replace(value=max(values), text=None))
         elif m.unit in SUMMED_UNITS and m.metric not in NEVER_SUMMED:
-            found.append(m._replace(value=sum(values), text=None))
+            totals.append(m._replace(value=sum(values), text=None))
         elif m.metric in times and (value := statistic_s(times[m.metric], m.statistic)) is not None:
-            found.append(m._replace(value=value, text=None))
-    return found
+            totals.append(m._replace(value=value, text=None))
+    return totals
 
 
-def apart(reports: Sequence[Parsed]) -> list[str]:
+def unmerged_times(reports: Sequence[ParsedReport]) -> list[str]:
     """Return the metrics of times that several drivers report, but not every single time: each driver has its own."""
-    timed = {m.metric for report in reports for m in report.rows if m.unit == "s" and m.metric != "duration"}
-    return sorted(timed - set(_together(reports))) if len(reports) > 1 else []
+    timed = {m.metric for report in reports for m in report.measurements if m.unit == "s" and m.metric != "duration"}
+    return sorted(timed - set(_merged_times(reports))) if len(reports) > 1 else []
 
 
-def _together(reports: Sequence[Parsed]) -> dict[str, Counter[int]]:
+def _merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:
     """Return the single times of all drivers by metric, for metrics of which each driver has them."""
     if not reports:
         return {}
-    known = set.intersection(*(set(report.times_us) for report in reports))
-    return {metric: sum((Counter(r.times_us[metric]) for r in reports), Counter()) for metric in known}
+    metrics = set.intersection(*(set(report.times_us) for report in reports))
+    return {metric: sum((Counter(r.times_us[metric]) for r in reports), Counter()) for metric in metrics}
 
 
 def statistic_s(times_us: Mapping[int, int], statistic: str) -> float | None:

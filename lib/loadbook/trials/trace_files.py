@@ -9,73 +9,73 @@ from pathlib import Path
 from typing import NamedTuple
 
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.units import joined, size
-from loadbook.records.added import Added, keep_added
+from loadbook.core.units import join_words, format_bytes
+from loadbook.records.added import AddedTraceFiles, store_added_files
 from loadbook.records.layout import Layout, check_name
 from loadbook.records.manifest import read_json
 from loadbook.traces import kinds
 from loadbook.traces.base import Traces
-from loadbook.trials.lock import only_runner
+from loadbook.trials.lock import hold_study_lock
 
 MAX_BYTES = 500_000_000
-SADF_S = 300.0
+SADF_TIMEOUT_S = 300.0
 SYSSTAT = "sysstat"
 
 
-class Given(NamedTuple):
+class HostMetricFiles(NamedTuple):
     """Files of one kind: contents by name to read, and what those were made of."""
 
     kind: str
     read: dict[str, bytes]
-    kept: dict[str, bytes]
+    originals: dict[str, bytes]
 
     @property
     def traces(self) -> Traces:
         """What is in them."""
-        return kinds.read(self.kind, self.read)
+        return kinds.read_traces(self.kind, self.read)
 
 
-def read_files(files: Sequence[Path], kind: str = "auto") -> list[Given]:
+def read_metric_files(files: Sequence[Path], kind: str = "auto") -> list[HostMetricFiles]:
     """Read files and find out what they are; sar's binary data become text by the `sadf` that is installed here.
 
     Raises
     ------
     UsageError : a file is not there, or of no known kind. DataError : `sadf` cannot read it, or nothing is in it.
     """
-    if kind not in ("auto", SYSSTAT, *kinds.KINDS):
-        raise UsageError(f"no kind {kind!r} of traces", f"auto, {', '.join([*kinds.KINDS, SYSSTAT])}")
-    contents = {str(path): _content(path) for path in files}
-    named = {"auto": kinds.kinds_in(contents)}.get(kind, {kind: list(contents)})
+    if kind not in ("auto", SYSSTAT, *kinds.FORMATS):
+        raise UsageError(f"no kind {kind!r} of traces", f"auto, {', '.join([*kinds.FORMATS, SYSSTAT])}")
+    contents = {str(path): _read_content(path) for path in files}
+    named = {"auto": kinds.files_by_format(contents)}.get(kind, {kind: list(contents)})
     if unknown := named.get(None):
-        known = ", ".join([*kinds.KINDS, SYSSTAT])
-        raise UsageError(f"{joined(unknown)}: not a file of traces that loadbook knows", f"--kind one of: {known}")
-    given = [_given(str(k), {name: contents[name] for name in names}) for k, names in named.items()]
-    for one in given:
-        if not one.traces.rows:
-            said = "; ".join(p.message for p in one.traces.problems[:3])
-            raise DataError(f"{joined(list(one.read))}: read as {one.kind}, nothing usable in it: {said}")
-    return given
+        known_kinds = ", ".join([*kinds.FORMATS, SYSSTAT])
+        raise UsageError(f"{join_words(unknown)}: not a file of traces that loadbook knows", f"--kind one of: {known_kinds}")
+    found_files = [_metric_files(str(k), {name: contents[name] for name in names}) for k, names in named.items()]
+    for metric_files in found_files:
+        if not metric_files.traces.rows:
+            messages = "; ".join(p.message for p in metric_files.traces.problems[:3])
+            raise DataError(f"{join_words(list(metric_files.read))}: read as {metric_files.kind}, nothing usable in it: {messages}")
+    return found_files
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{path} is larger than {size(MAX_BYTES)}", "cut it to the time of the run")
+            raise UsageError(f"{path} is larger than {format_bytes(MAX_BYTES)}", "cut it to the time of the run")
         return path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _given(kind: str, contents: Mapping[str, bytes]) -> Given:
+def _metric_files(kind: str, contents: Mapping[str, bytes]) -> HostMetricFiles:
     plain = {Path(name).name: data for name, data in contents.items()}
     if len(plain) < len(contents):
         raise UsageError("two of the files have one name", "add them one after the other")
     if kind != SYSSTAT:
-        return Given(kind, plain, {})
-    return Given("sadf-json", {f"{Path(name).name}.json": exported(Path(name)) for name in contents}, plain)
+        return HostMetricFiles(kind, plain, {})
+    return HostMetricFiles("sadf-json", {f"{Path(name).name}.json": sadf_json(Path(name)) for name in contents}, plain)
 
 
-def exported(path: Path) -> bytes:
+def sadf_json(path: Path) -> bytes:
     """Return what ``sadf -j FILE -- -A`` prints of a binary file of sar's.
 
     Its format changes with the version of sysstat, so the text is what is kept to be read.
@@ -87,18 +87,18 @@ def exported(path: Path) -> bytes:
         )
     argv = ["sadf", "-j", str(path.absolute()), "--", "-A"]
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=SADF_S, check=False, env={"LC_ALL": "C", "TZ": "UTC"})
+        done = subprocess.run(argv, capture_output=True, timeout=SADF_TIMEOUT_S, check=False, env={"LC_ALL": "C", "TZ": "UTC"})
     except (OSError, subprocess.SubprocessError) as error:
         raise DataError(f"sadf could not read {path}: {error}", by_hand) from error
     if b'"timestamp"' not in done.stdout:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise DataError(f"sadf could not read {path}: {said[0] if said else 'it printed nothing'}", by_hand)
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise DataError(f"sadf could not read {path}: {lines[0] if lines else 'it printed nothing'}", by_hand)
     return done.stdout
 
 
-def add_files(
-    layout: Layout, study: str, run: str, given: Sequence[Given], host: str, role: str | None, offset_s: float | None
-) -> list[Added]:
+def add_metric_files(
+    layout: Layout, study: str, run: str, metric_files: Sequence[HostMetricFiles], host: str, role: str | None, offset_s: float | None
+) -> list[AddedTraceFiles]:
     """Keep files with a run: copied, checksummed, in its ledger; the next ingest reads them.
 
     Raises
@@ -113,5 +113,5 @@ def add_files(
             f"run {run} of {study} has no host {host!r}",
             f"its hosts: {', '.join(hosts)}; of another machine say what it did: --role balancer",
         )
-    with only_runner(layout.study_raw(study)):
-        return [keep_added(paths, host, role or roles[0], g.kind, offset_s, g.read, g.kept) for g in given]
+    with hold_study_lock(layout.study_raw(study)):
+        return [store_added_files(paths, host, role or roles[0], g.kind, offset_s, g.read, g.originals) for g in metric_files]

@@ -24,22 +24,22 @@ from loadbook.core.errors import (
     UnreachableError,
 )
 from loadbook.design.plan import PlannedTrial
-from loadbook.design.sharing import share
+from loadbook.design.sharing import split_load
 from loadbook.hosts.host import Host
-from loadbook.hosts.tape import tape_name
+from loadbook.hosts.tape import transcript_name
 from loadbook.records.manifest import ClockRecord, ResponseRecord, Status, TrialRecord
-from loadbook.records.spans import measured
-from loadbook.trials.bench import Bench
-from loadbook.trials.changes import Guards
-from loadbook.trials.evidence import InvalidTrial, ask, keep, wrong_answer
-from loadbook.trials.judged import judged
-from loadbook.trials.load import Load, cut_of
-from loadbook.trials.names import blank_record, guard_name, job_stem, load_name, monitor_name, service_name
-from loadbook.trials.reach import Reach, in_time
-from loadbook.trials.reset import reset
-from loadbook.trials.room import HOST_TRIAL_BYTES, must_have_room, must_not_be_full, or_full_disk
-from loadbook.trials.servers import Servers
-from loadbook.trials.watch import Watch
+from loadbook.records.spans import window_fields
+from loadbook.trials.bench import Testbed
+from loadbook.trials.changes import HostChangeJobs
+from loadbook.trials.evidence import InvalidTrialError, fetch_page, write_trial_file, response_problem
+from loadbook.trials.judged import assess_outputs
+from loadbook.trials.load import LoadJobs, truncated_outputs
+from loadbook.trials.names import initial_record, changes_job_name, job_stem, load_job_name, monitor_job_name, service_job_name
+from loadbook.trials.reach import Connectivity, run_within
+from loadbook.trials.reset import wait_for_rest
+from loadbook.trials.room import HOST_TRIAL_BYTES, check_free_space, check_disks_not_full, prefer_full_disk_error
+from loadbook.trials.servers import TrialServices
+from loadbook.trials.watch import TrialMonitors
 
 SERVICE_LEASE_EXTRA_S = 60.0
 # a wall clock that moved against the monotonic one by more than this spoils the trial's times
@@ -52,77 +52,86 @@ RESTORE_S = 5.0
 class Attempt:
     """One attempt; `folder` receives its files. `retry` tells, after `run`, whether another may do better."""
 
-    def __init__(self, bench: Bench, planned: PlannedTrial, attempt: int, folder: Path) -> None:
-        self.bench, self.planned, self.folder = bench, planned, folder
-        self.study = bench.plan.study
-        self.stem = job_stem(bench.run, planned.trial, attempt)
-        self.record = blank_record(bench, planned, attempt)
+    def __init__(self, testbed: Testbed, planned: PlannedTrial, attempt: int, folder: Path) -> None:
+        self.testbed, self.planned, self.folder = testbed, planned, folder
+        self.study = testbed.plan.study
+        self.stem = job_stem(testbed.run, planned.trial, attempt)
+        self.record = initial_record(testbed, planned, attempt)
         self.workload = self.study.workload_of(planned.treatment)
-        self.stage = bench.stage(planned.treatment)
-        tool, shares = bench.tools[self.workload.tool], share(self.workload, bench.drivers)
-        self.load = Load(tool, shares, self.stage.target, load_name(self.stem), self.stage.load_launch)
-        self.watch = Watch(bench, monitor_name(self.stem), self.load.patience_s, self._watched_jobs())
-        lease_s = self.load.patience_s + SERVICE_LEASE_EXTRA_S
-        self.guards = Guards(self.stage, guard_name(self.stem), lease_s)
-        self.servers = Servers(self.stage, self.stem, lease_s, folder)
+        self.deployment = testbed.deployment(planned.treatment)
+        tool, shares = testbed.tools[self.workload.tool], split_load(self.workload, testbed.drivers)
+        self.load = LoadJobs(tool, shares, self.deployment.target, load_job_name(self.stem), self.deployment.load_launch)
+        self.monitors = TrialMonitors(testbed, monitor_job_name(self.stem), self.load.timeout_s, self._watched_jobs())
+        lease_s = self.load.timeout_s + SERVICE_LEASE_EXTRA_S
+        self.host_changes = HostChangeJobs(self.deployment, changes_job_name(self.stem), lease_s)
+        self.services = TrialServices(self.deployment, self.stem, lease_s, folder)
         self.retry = False
         self._phase = "reset"
 
     def _watched_jobs(self) -> dict[str, dict[str, str]]:
         """Return host -> file below jobs/ -> label of the processes that count as ours: load generator and services."""
-        jobs = {alias: {f"{self.load.name}/step": self.workload.tool} for alias in self.bench.drivers}
-        for seat in self.stage.seats:
+        jobs = {alias: {f"{self.load.name}/step": self.workload.tool} for alias in self.testbed.drivers}
+        for placement in self.deployment.placements:
             # the host's own server is no child of the job that replaces its files, which says where it is
-            file = f"{service_name(self.stem, seat.role)}/{'main' if seat.spec.tree else 'step'}"
-            jobs.setdefault(seat.alias, {})[file] = seat.spec.name
+            file = f"{service_job_name(self.stem, placement.role)}/{'main' if placement.spec.tree else 'step'}"
+            jobs.setdefault(placement.alias, {})[file] = placement.spec.name
         return jobs
 
     @property
-    def asker(self) -> Host:
+    def client_host(self) -> Host:
         """The driver that asks for the page before and after the load."""
-        return self.bench.hosts[self.bench.drivers[0]]
+        return self.testbed.hosts[self.testbed.drivers[0]]
 
     def run(self) -> TrialRecord:
         """Do everything and return the record, not yet sealed; only KeyboardInterrupt and local errors get out."""
         begun_s, self.record.started = time.monotonic(), time.time()
-        hurried, reach = False, Reach(self.bench)
+        interrupted, connectivity = False, Connectivity(self.testbed)
         try:
-            self._try(reach, begun_s)
+            self._run_and_assess(connectivity, begun_s)
         except KeyboardInterrupt:
-            hurried = True
+            interrupted = True
             raise
         finally:
             with self._timed("stop"):
-                self._stop(*((CANCEL_S, RESTORE_S) if hurried else (None, None)))
-            for alias, host in self.bench.hosts.items():
-                keep(self.folder / tape_name(alias), host.take())
-            self.record.reconnects = reach.reconnects
+                self._stop(*((CANCEL_S, RESTORE_S) if interrupted else (None, None)))
+            for alias, host in self.testbed.hosts.items():
+                write_trial_file(self.folder / transcript_name(alias), host.take_transcript())
+            self.record.reconnects = connectivity.reconnects
             self.record.duration_s = round(time.monotonic() - begun_s, 4)
         return self.record
 
-    def _try(self, reach: Reach, begun_s: float) -> None:
+    def _run_and_assess(self, connectivity: Connectivity, begun_s: float) -> None:
         """Run the phases and say how they ended."""
         try:
             self._run_phases()
-            reach.must_not_have_rebooted(self.record.boot_ids)
+            connectivity.check_not_rebooted(self.record.boot_ids)
             self._end("ok", None)
-            self._judge(time.time() - (self.record.started or 0) - (time.monotonic() - begun_s))
+            self._assess(time.time() - (self.record.started or 0) - (time.monotonic() - begun_s))
             if self.record.status != "ok":
-                reach.must_have_held(self.record.reason or "")
-        except LoadbookError as seen:
-            phase, error = self._phase, or_full_disk(self.bench, reach.behind(seen, self.record.boot_ids))
+                connectivity.check_connected(self.record.reason or "")
+        except LoadbookError as raised:
+            phase, error = self._phase, prefer_full_disk_error(self.testbed, connectivity.root_cause(raised, self.record.boot_ids))
             self._end(_status_of(error, phase), f"{phase}: {error.message}")
             self.retry = isinstance(error, HostError) and error.transient
-            if error is seen and isinstance(error, LostError | UnreachableError):
-                self._give_up(error.host)
+            if error is raised and isinstance(error, LostError | UnreachableError):
+                self._close_lost_host(error.host)
             else:
-                self._keep_outputs()
-                self._explain(phase)
+                self._collect_failed_outputs()
+                self._add_output_reason(phase)
 
     def _run_phases(self) -> None:
-        phases = (self._reset, self._configure, self._start, self._ask_before, self._load, self._ask_after)
-        for phase in (*phases, self._collect):
-            with self._timed(phase.__name__.strip("_")):
+        # the names are kept in trial.json (phases_s) and begin the reason of a failure
+        phases = {
+            "reset": self._reset,
+            "configure": self._configure,
+            "start": self._start,
+            "ask_before": self._check_page,
+            "load": self._run_load,
+            "ask_after": self._check_after_load,
+            "collect": self._collect,
+        }
+        for name, phase in phases.items():
+            with self._timed(name):
                 phase()
 
     @contextmanager
@@ -137,122 +146,122 @@ class Attempt:
         self.record.status, self.record.reason = status, reason
 
     def _reset(self) -> None:
-        self.bench.scene(self.planned)
-        pause = self.bench.pause
-        rests = self.bench.each(lambda a: reset(self.bench.hosts[a], self.study.reset, pause), self.bench.hosts)
-        self.record.reset = {alias: rest.state for alias, rest in rests.items()}
-        self.record.boot_ids = {alias: rest.boot_id for alias, rest in rests.items()}
+        self.testbed.set_trial(self.planned)
+        pause = self.testbed.pause
+        states = self.testbed.map(lambda a: wait_for_rest(self.testbed.hosts[a], self.study.reset, pause), self.testbed.hosts)
+        self.record.reset = {alias: state.state for alias, state in states.items()}
+        self.record.boot_ids = {alias: state.boot_id for alias, state in states.items()}
         for alias, boot_id in self.record.boot_ids.items():
-            before, self.bench.boot_ids[alias] = self.bench.boot_ids.get(alias, boot_id), boot_id
+            before, self.testbed.boot_ids[alias] = self.testbed.boot_ids.get(alias, boot_id), boot_id
             if before != boot_id:
                 raise LostError(alias, "was rebooted since the last trial")
-        for alias, rest in rests.items():
-            must_have_room(self.bench.hosts[alias], rest.state, HOST_TRIAL_BYTES)
+        for alias, state in states.items():
+            check_free_space(self.testbed.hosts[alias], state.state, HOST_TRIAL_BYTES)
 
     def _configure(self) -> None:
-        self.record.changes = self.guards.set_up()
-        self.servers.configure()
+        self.record.changes = self.host_changes.apply()
+        self.services.configure()
 
     def _start(self) -> None:
         """Start the services; the clocks are read meanwhile."""
-        clocks = self.bench.begin(lambda alias: self.bench.hosts[alias].clock(), self.bench.hosts)
+        clocks = self.testbed.submit(lambda alias: self.testbed.hosts[alias].clock(), self.testbed.hosts)
         try:
-            self.servers.start()
+            self.services.start()
         finally:
-            self.record.services = self.servers.records
-            for alias, changed in self.servers.changes.items():
+            self.record.services = self.services.records
+            for alias, changed in self.services.changes.items():
                 self.record.changes.setdefault(alias, {}).update(changed)
-        for alias, clock in self.bench.results(clocks).items():
+        for alias, clock in self.testbed.results(clocks).items():
             self.record.clocks[alias] = ClockRecord(offset_before_s=clock.offset_s, rtt_before_s=clock.rtt_s)
 
-    def _ask_before(self) -> None:
+    def _check_page(self) -> None:
         """See that the page is right while the monitors start."""
-        started = self.bench.pool.submit(self.watch.start)
+        started = self.testbed.pool.submit(self.monitors.start)
         try:
-            self.record.response_before = self._answer()
+            self.record.response_before = self._fetch_page_from_drivers()
         finally:
             started.result()
-        wrong = wrong_answer(self.workload, self.record.response_before)
-        if wrong:
-            raise InvalidTrial(f"before the load {wrong}", "correct workload.path or workload.expect_*")
+        problem = response_problem(self.workload, self.record.response_before)
+        if problem:
+            raise InvalidTrialError(f"before the load {problem}", "correct workload.path or workload.expect_*")
 
-    def _answer(self) -> ResponseRecord:
+    def _fetch_page_from_drivers(self) -> ResponseRecord:
         """Ask for the page from every driver; what the first one gets stands for all, since they must agree."""
-        hosts = [self.bench.hosts[alias] for alias in self.bench.drivers]
-        answers = self.bench.each(lambda host: ask(host, self.stage.target, self.workload.path), hosts)
-        first, *others = answers.items()
-        for host, answer in others:
-            if (answer.status, answer.bytes) != (first[1].status, first[1].bytes):
-                seen = " and ".join(f"{h.alias} {a.status} with {a.bytes} bytes" for h, a in (first, (host, answer)))
-                raise InvalidTrial(f"drivers get different answers: {seen}", "the target must serve all drivers alike")
+        hosts = [self.testbed.hosts[alias] for alias in self.testbed.drivers]
+        responses = self.testbed.map(lambda host: fetch_page(host, self.deployment.target, self.workload.path), hosts)
+        first, *others = responses.items()
+        for host, response in others:
+            if (response.status, response.bytes) != (first[1].status, first[1].bytes):
+                listed = " and ".join(f"{h.alias} {a.status} with {a.bytes} bytes" for h, a in (first, (host, response)))
+                raise InvalidTrialError(f"drivers get different answers: {listed}", "the target must serve all drivers alike")
         return first[1]
 
-    def _load(self) -> None:
-        drivers = [self.bench.hosts[alias] for alias in self.bench.drivers]
-        self.servers.count("before")
-        self.load.aim(self.record.clocks)
-        self.bench.each(self.load.start, drivers)
-        self.bench.each(self.load.wait, drivers)
+    def _run_load(self) -> None:
+        drivers = [self.testbed.hosts[alias] for alias in self.testbed.drivers]
+        self.services.read_counters("before")
+        self.load.schedule_start(self.record.clocks)
+        self.testbed.map(self.load.start, drivers)
+        self.testbed.map(self.load.wait, drivers)
 
-    def _ask_after(self) -> None:
-        self._watched = self.bench.pool.submit(self.watch.collect, self.folder, self.record.services)
-        self.servers.must_run()
-        self.guards.must_hold()
-        must_not_be_full(self.bench)
-        self.servers.count("after")
-        clocks = self.bench.begin(lambda alias: self.bench.hosts[alias].clock(), self.bench.hosts)
-        self.record.response_after = self._answer()
-        for alias, clock in self.bench.results(clocks).items():
+    def _check_after_load(self) -> None:
+        self._watched = self.testbed.pool.submit(self.monitors.collect, self.folder, self.record.services)
+        self.services.check_running()
+        self.host_changes.check_in_effect()
+        check_disks_not_full(self.testbed)
+        self.services.read_counters("after")
+        clocks = self.testbed.submit(lambda alias: self.testbed.hosts[alias].clock(), self.testbed.hosts)
+        self.record.response_after = self._fetch_page_from_drivers()
+        for alias, clock in self.testbed.results(clocks).items():
             ours = self.record.clocks[alias]
             ours.offset_after_s, ours.rtt_after_s = clock.offset_s, clock.rtt_s
 
     def _collect(self) -> None:
-        drivers = self.bench.each(lambda a: self.load.collect(self.bench.hosts[a], self.folder), self.bench.drivers)
+        drivers = self.testbed.map(lambda a: self.load.collect(self.testbed.hosts[a], self.folder), self.testbed.drivers)
         self.record.drivers = list(drivers.values())
-        self.record.monitors, self.record.polled = self._watched.result(), self.watch.polled
-        times = measured(self.record.drivers, self.record.clocks)
+        self.record.monitors, self.record.polled = self._watched.result(), self.monitors.polled
+        times = window_fields(self.record.drivers, self.record.clocks)
         self.record.window, self.record.start_skew_s = times["window"], times["start_skew_s"]
 
-    def _judge(self, clock_step_s: float) -> None:
+    def _assess(self, clock_step_s: float) -> None:
         """Lower the status of a whole trial whose clock, page or tool was not right."""
         if abs(clock_step_s) > MAX_CLOCK_STEP_S:
             self._end("partial", f"the controller's clock jumped by {clock_step_s:.1f} s during the trial")
-        answer = self.record.response_after
-        wrong = wrong_answer(self.workload, answer) if answer else None
-        if wrong:
-            self._end("invalid", f"after the load {wrong}")
-        found = judged(self.folder, self.record, self.study.gates)
-        if found and not (found.status == "partial" and wrong):
-            self._end(found.status, found.reason)
-        if cut := cut_of(self.folder, self.record.drivers):
-            self._end("tool_failed", cut)
+        response = self.record.response_after
+        problem = response_problem(self.workload, response) if response else None
+        if problem:
+            self._end("invalid", f"after the load {problem}")
+        outcome = assess_outputs(self.folder, self.record, self.study.gates)
+        if outcome and not (outcome.status == "partial" and problem):
+            self._end(outcome.status, outcome.reason)
+        if truncated := truncated_outputs(self.folder, self.record.drivers):
+            self._end("tool_failed", truncated)
 
-    def _give_up(self, alias: str) -> None:
+    def _close_lost_host(self, alias: str) -> None:
         """Ask nothing more of a host that is lost, every question would wait for it; its jobs end with the line."""
-        if alias in self.bench.hosts:
+        if alias in self.testbed.hosts:
             with contextlib.suppress(HostError):
-                self.bench.hosts[alias].close()
+                self.testbed.hosts[alias].close()
 
-    def _keep_outputs(self) -> None:
+    def _collect_failed_outputs(self) -> None:
         """Keep what a failed attempt left on its drivers, as far as they can still be reached."""
         for alias in self.load.started:
             with contextlib.suppress(LoadbookError):
-                self.bench.hosts[alias].stop(self.load.name, grace_s=1.0)
-                self.record.drivers.append(self.load.collect(self.bench.hosts[alias], self.folder))
+                self.testbed.hosts[alias].stop(self.load.name, grace_s=1.0)
+                self.record.drivers.append(self.load.collect(self.testbed.hosts[alias], self.folder))
 
-    def _explain(self, phase: str) -> None:
+    def _add_output_reason(self, phase: str) -> None:
         """Add what the load generators say: a driver that ran out of ports, say, could not ask for the page either."""
-        found = judged(self.folder, self.record, self.study.gates) if phase == "ask_after" else None
-        if found and found.status == self.record.status == "invalid":
-            self._end("invalid", f"{self.record.reason}; {found.reason}")
+        outcome = assess_outputs(self.folder, self.record, self.study.gates) if phase == "ask_after" else None
+        if outcome and outcome.status == self.record.status == "invalid":
+            self._end("invalid", f"{self.record.reason}; {outcome.reason}")
 
     def _stop(self, limit_s: float | None, restore_s: float | None) -> None:
         """End everything that was started; what cannot be reached any more, or in time, ends by its lease."""
         self.load.cancel()
-        ends = self.servers.ends()
-        ends += [partial(self.load.end, self.bench.hosts[alias]) for alias in self.load.started]
-        in_time(self.bench, [*ends, self.watch.end], limit_s)
-        in_time(self.bench, [self.guards.restore], restore_s)
+        ends = self.services.stop_calls()
+        ends += [partial(self.load.end, self.testbed.hosts[alias]) for alias in self.load.started]
+        run_within(self.testbed, [*ends, self.monitors.end], limit_s)
+        run_within(self.testbed, [self.host_changes.restore], restore_s)
 
 
 def _status_of(error: LoadbookError, phase: str) -> Status:

@@ -13,7 +13,7 @@ import loadbook.tools
 
 # the libraries that read, decide or write
 LIBRARIES = ("numpy", "pandas", "pyarrow", "pydantic", "scipy")
-SOURCES = (".py", ".toml")
+SOURCE_SUFFIXES = (".py", ".toml")
 
 
 @cache
@@ -21,6 +21,6 @@ def code_version() -> str:
     """Return a digest of every file of loadbook, of tools added to it, and of the versions beneath."""
     digest = sha256(repr([platform.python_version(), *((name, version(name)) for name in LIBRARIES)]).encode())
     for folder in map(Path, dict.fromkeys((*loadbook.__path__, *loadbook.tools.__path__))):
-        for file in sorted(p for p in folder.rglob("*") if p.suffix in SOURCES):
+        for file in sorted(p for p in folder.rglob("*") if p.suffix in SOURCE_SUFFIXES):
             digest.update(repr((file.relative_to(folder).as_posix(), file.read_bytes())).encode())
     return digest.hexdigest()

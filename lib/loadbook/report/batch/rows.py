@@ -15,18 +15,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.design.batch_file import Batch
 from loadbook.records.manifest import read_json, write_json
-from loadbook.report.batch.works import Report, Work
+from loadbook.report.batch.works import ReportJob, BatchJob
 
-NAME = "batch.json"
+BATCH_FILE = "batch.json"
 INTERRUPTED = 130
 State = Literal["waiting", "running", "stopped", "done", "failed"]
 
 
-class _Kept(BaseModel):
+class _FileModel(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
 
-class Made(_Kept):
+class PageFiles(_FileModel):
     """The page of a notebook, and the notebook as it was executed: names of files beside batch.json; None: failed."""
 
     notebook: str
@@ -34,7 +34,7 @@ class Made(_Kept):
     executed: str | None = None
 
 
-class Row(_Kept):
+class EntryRecord(_FileModel):
     """One entry: what it was to do, how far it is, and what came of it.
 
     `blocks_after`: of added blocks, how many there are when they are done. `ran_s` and `reported_s` are seconds; the
@@ -57,7 +57,7 @@ class Row(_Kept):
     ran_s: float = 0.0
     reported_s: float = 0.0
     summary: dict[str, Any] = Field(default_factory=dict)
-    pages: list[Made] = Field(default_factory=list)
+    pages: list[PageFiles] = Field(default_factory=list)
     reason: str | None = None
     next: str | None = None
     exit_code: int = 0
@@ -68,7 +68,7 @@ class Row(_Kept):
         self.reason, self.next = " ".join(error.message.split()), error.hint
 
 
-class Round(_Kept):
+class BatchRun(_FileModel):
     """One pass over a batch file: its rows in the file's order; `ended` is None until none of them is left to do."""
 
     format: Literal[1] = 1
@@ -78,30 +78,30 @@ class Round(_Kept):
     ended: float | None = None
     sittings: int = 1
     exit_code: int = 0
-    entries: list[Row]
+    entries: list[EntryRecord]
 
     @property
-    def left(self) -> list[Row]:
+    def unfinished(self) -> list[EntryRecord]:
         """The rows that are not finished."""
         return [row for row in self.entries if row.state != "done"]
 
-    def row(self, report: Report) -> Row:
+    def entry_of(self, report: ReportJob) -> EntryRecord:
         """Return the row of a report."""
         return next(row for row in self.entries if row.identity == report.identity)
 
-    def keep(self, folder: Path) -> None:
+    def write(self, folder: Path) -> None:
         """Write the file; the exit code is the worst of any row: the highest."""
         self.exit_code = max((row.exit_code for row in self.entries), default=0)
-        write_json(folder / NAME, self.model_dump(mode="json"))
+        write_json(folder / BATCH_FILE, self.model_dump(mode="json"))
 
 
-def read_round(folder: Path) -> Round | None:
+def read_batch_run(folder: Path) -> BatchRun | None:
     """Return the last round of a batch, None if there was none; DataError for a file that holds none."""
-    path = folder / NAME
+    path = folder / BATCH_FILE
     if not path.is_file():
         return None
     try:
-        return Round.model_validate(read_json(path))
+        return BatchRun.model_validate(read_json(path))
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(
@@ -109,7 +109,7 @@ def read_round(folder: Path) -> Round | None:
         ) from error
 
 
-def begun(batch: Batch, works: list[Work], last: Round | None, *, new: bool, failed: bool) -> tuple[Round, str]:
+def start_batch_run(batch: Batch, jobs: list[BatchJob], last: BatchRun | None, *, new: bool, failed: bool) -> tuple[BatchRun, str]:
     """Return the round to do, and a sentence that says which it is.
 
     The last one goes on where it was if it has not ended, or with what `failed` in it; else a new one begins.
@@ -119,23 +119,23 @@ def begun(batch: Batch, works: list[Work], last: Round | None, *, new: bool, fai
     UsageError : the last round is that of another file with this name; `failed` without a round.
     """
     if last is not None and Path(last.file) != batch.file:
-        said = f"a batch called {batch.name!r} is that of {last.file}"
-        raise UsageError(said, 'give this one a name of its own, in its first line: name = "..."')
+        message = f"a batch called {batch.name!r} is that of {last.file}"
+        raise UsageError(message, 'give this one a name of its own, in its first line: name = "..."')
     if failed and last is None:
         raise UsageError(f"batch {batch.name!r} has had no round yet: nothing has failed", "leave --failed out")
     if last is None or new or (last.ended is not None and not failed):
-        rows = [_row(work, report) for work in works for report in work.reports]
-        return Round(batch=batch.name, file=str(batch.file), began=time.time(), entries=rows), "a new round"
-    return _resumed(last, works)
+        rows = [_new_entry_record(job, report) for job in jobs for report in job.reports]
+        return BatchRun(batch=batch.name, file=str(batch.file), began=time.time(), entries=rows), "a new round"
+    return _resume_batch_run(last, jobs)
 
 
-def _resumed(last: Round, works: list[Work]) -> tuple[Round, str]:
+def _resume_batch_run(last: BatchRun, jobs: list[BatchJob]) -> tuple[BatchRun, str]:
     """Return the last round as its file is now: rows that are done stay, the others are to be done."""
     known = {row.identity: row for row in last.entries}
     rows = []
-    for work in works:
-        for report in work.reports:
-            row = _row(work, report)
+    for job in jobs:
+        for report in job.reports:
+            row = _new_entry_record(job, report)
             before = known.pop(report.identity, None)
             if before is not None and before.state == "done":
                 row = before
@@ -143,24 +143,24 @@ def _resumed(last: Round, works: list[Work]) -> tuple[Round, str]:
                 row.run, row.blocks_after = before.run, before.blocks_after
             rows.append(row)
     done = sum(row.state == "done" for row in rows)
-    gone = f"; no longer in the file: {', '.join(row.name for row in known.values())}" if known else ""
-    said = f"going on with the round of {_day(last.began)}: {done} of {len(rows)} entries are done{gone}"
-    return last.model_copy(update={"entries": rows, "ended": None, "sittings": last.sittings + 1}), said
+    dropped = f"; no longer in the file: {', '.join(row.name for row in known.values())}" if known else ""
+    text = f"going on with the round of {_utc_text(last.began)}: {done} of {len(rows)} entries are done{dropped}"
+    return last.model_copy(update={"entries": rows, "ended": None, "sittings": last.sittings + 1}), text
 
 
-def _row(work: Work, report: Report) -> Row:
-    return Row(
+def _new_entry_record(job: BatchJob, report: ReportJob) -> EntryRecord:
+    return EntryRecord(
         name=report.name,
         identity=report.identity,
-        study=work.study,
-        question=work.question,
-        hosts=str(work.hosts) if work.hosts else "lab",
-        subset=work.subset,
-        blocks=work.blocks,
-        more=work.more,
+        study=job.study,
+        question=job.question,
+        hosts=str(job.hosts) if job.hosts else "lab",
+        subset=job.subset,
+        blocks=job.blocks,
+        more=job.more,
         parameters=report.parameters,
     )
 
 
-def _day(at: float) -> str:
+def _utc_text(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from loadbook.core.units import joined, quantity
+from loadbook.core.units import join_words, format_quantity
 from loadbook.report import palette
 from loadbook.report.figures.common import Sheet, in_house_style
 from loadbook.report.figures.text import counted, shortened
@@ -27,12 +27,12 @@ from loadbook.report.figures.traces import (
     time_axis,
     time_unit,
 )
-from loadbook.stats.hygiene.beside import OTHERS, beside, resources
+from loadbook.stats.hygiene.beside import OTHER_PROCESSES, peer_comparison, host_resources
 
 HEAD_IN = 0.3
 MOST = 5
 MIB = 2.0**20
-ALWAYS = ("CPUs busy", OTHERS)
+ALWAYS = ("CPUs busy", OTHER_PROCESSES)
 Hosts = Mapping[str, Mapping[str, Any]]
 
 
@@ -40,8 +40,8 @@ def read(
     traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, trial: str, windows: Mapping[str, float] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of `beside` that are drawn (what differs, then the CPUs), and the samples over time."""
-    found = resources(traces, hosts)
-    table = beside(found, trials, trial, windows or {})
+    found = host_resources(traces, hosts)
+    table = peer_comparison(found, trials, trial, windows or {})
     usual = table[table["apart"].isna() & table["resource"].isin(ALWAYS)]
     chosen = pd.concat([table[table["apart"].notna()][:MOST], usual])[:MOST]
     treatment = trials.set_index("trial")["treatment"].to_dict()[trial]
@@ -98,13 +98,13 @@ def each(table: pd.DataFrame) -> list[Any]:
 
 
 def _title(row: Any, narrow: bool = False) -> str:
-    resource, here = (row.resource.replace(OTHERS, "other CPU time"), "") if narrow else (row.resource, " here")
+    resource, here = (row.resource.replace(OTHER_PROCESSES, "other CPU time"), "") if narrow else (row.resource, " here")
     return f"{resource}: {said(row, row.here)}{here}, usually {said(row, row.usual)}"
 
 
 def said(row: Any, value: float) -> str:
     """Return a value of a row as readers see it: CPUs with two decimals, counts as they are, the rest in its unit."""
-    return f"{value:.2f}" if row.resource.startswith("CPUs") else quantity(float(f"{value:.3g}"), row.unit)
+    return f"{value:.2f}" if row.resource.startswith("CPUs") else format_quantity(float(f"{value:.3g}"), row.unit)
 
 
 def answer(
@@ -116,7 +116,7 @@ def answer(
         return f"Not known: too little was recorded of {trial} or of others of its treatment."
     told = [f"{_title(row)} ({row.host})" for row in each(chosen[chosen["apart"].notna()])]
     return (
-        f"{trial} differs in {joined(told)}."
+        f"{trial} differs in {join_words(told)}."
         if told
         else f"{trial}’s hosts did what they do in its treatment’s others."
     )

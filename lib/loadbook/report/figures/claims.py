@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadbook.core.metrics import metric as metric_of
-from loadbook.design.claim import ERROR_KINDS
+from loadbook.core.metrics import get_metric
+from loadbook.design.claim import ERROR_CLAIM_KINDS
 from loadbook.report import palette
 from loadbook.report.figures.text import drawable
-from loadbook.stats.claims.judge import Judged
-from loadbook.stats.claims.summary import numbers, title
+from loadbook.stats.claims.judge import ClaimResult
+from loadbook.stats.claims.summary import article_numbers_text, claim_title
 from loadbook.stats.claims.words import OUTCOMES
-from loadbook.stats.result import ErrorSummary, Row, Verdict
+from loadbook.stats.result import ErrorSummary, AnalysisRow, Verdict
 from loadbook.stats.wording.shown import comparison_texts
 
 
@@ -29,7 +29,7 @@ class Line:
     effect: float | None
     at_ceiling: bool
     blind: bool
-    ours: Row | None
+    ours: AnalysisRow | None
     fate: str
     seen: str
     colour: str
@@ -40,25 +40,25 @@ class Line:
         return self.effect is not None or self.ours is not None
 
 
-def lines_of(judged: Sequence[Judged]) -> list[Line]:
+def lines_of(judged: Sequence[ClaimResult]) -> list[Line]:
     """Return what is drawn of the claims, in their order."""
     return [_line(one) for one in judged]
 
 
-def _line(one: Judged) -> Line:
+def _line(one: ClaimResult) -> Line:
     claim, article, finding = one.claim, one.article, one.finding
-    about_ratio = claim.check not in (*ERROR_KINDS, "slope")
+    about_ratio = claim.effective_kind not in (*ERROR_CLAIM_KINDS, "slope")
     ours = finding.verdict if finding.verdict and compared(finding.verdict) else None
     glyph, word = OUTCOMES[finding.outcome]
     return Line(
-        drawable(title(claim), claim.treatment),
-        numbers(claim),
+        drawable(claim_title(claim), claim.treatment),
+        article_numbers_text(claim),
         article.effect if about_ratio else None,
         article.at_ceiling,
-        article.blind,
+        article.both_at_ceiling,
         _row(ours) if ours else None,
         f"{glyph} {word}",
-        _seen(ours) if ours else finding.number,
+        _seen(ours) if ours else finding.short_evidence,
         palette.VERDICTS[ours.kind].text if ours else palette.SOFT,
     )
 
@@ -68,14 +68,14 @@ def compared(verdict: Verdict) -> bool:
     return verdict.kind != "invalid" and verdict.comparison.effect is not None
 
 
-def _row(verdict: Verdict) -> Row:
+def _row(verdict: Verdict) -> AnalysisRow:
     """Return a comparison as the row that intervals are drawn of."""
     name = verdict.comparison.treatment
-    return Row(name, name, "treatment", None, None, 0, 0, verdict, ErrorSummary(name, 0, 0, 0, 0, {}))
+    return AnalysisRow(name, name, "treatment", None, None, 0, 0, verdict, ErrorSummary(name, 0, 0, 0, 0, {}))
 
 
 def _seen(verdict: Verdict) -> str:
     """Return our verdict, change and interval: "▲ faster +6.0 % (+5.1 to +6.8)"."""
     texts, row = comparison_texts(verdict), _row(verdict)
-    word = palette.word_of(row, metric_of(verdict.comparison.metric))
-    return f"{palette.glyph_of(row)} {word} {texts.change} ({texts.interval_number})"
+    word = palette.row_word(row, get_metric(verdict.comparison.metric))
+    return f"{palette.row_glyph(row)} {word} {texts.change} ({texts.interval_number})"

@@ -24,7 +24,7 @@ from matplotlib.text import Text
 from loadbook.core.metrics import Metric
 from loadbook.report import palette
 from loadbook.report.figures.text import FONT, counted, drawable, font
-from loadbook.stats.result import Analysis, Row
+from loadbook.stats.result import Analysis, AnalysisRow
 from loadbook.stats.wording import sentences
 
 WIDE_IN, NARROW_IN = 8.75, 3.72
@@ -78,7 +78,7 @@ class Sheet:
         self.narrow = narrow
         self.width, self.height = (NARROW_IN if narrow else WIDE_IN), height_in
         self.size = size_pt(narrow)
-        self.figure = Figure(figsize=(self.width, height_in), dpi=100, facecolor=palette.GROUND)
+        self.figure = Figure(figsize=(self.width, height_in), dpi=100, facecolor=palette.BACKGROUND)
 
     def text(
         self,
@@ -120,7 +120,7 @@ class Sheet:
         patch.set(transform=self.figure.dpi_scale_trans, zorder=-5)
         self.figure.add_artist(patch)
 
-    def mark(self, x: float, y: float, style: palette.Style, size_pt: float = 6.0) -> None:
+    def mark(self, x: float, y: float, style: palette.VerdictStyle, size_pt: float = 6.0) -> None:
         """Draw one mark of a style, as a key beside its label."""
         line = Line2D([x], [self.height - y], **mark_props(style, size_pt))
         line.set_transform(self.figure.dpi_scale_trans)
@@ -142,18 +142,18 @@ def size_pt(narrow: bool) -> float:
     return NARROW_PT if narrow else WIDE_PT
 
 
-def marks(analysis: Analysis) -> dict[str, palette.Style]:
+def marks(analysis: Analysis) -> dict[str, palette.VerdictStyle]:
     """Return each treatment's look among others: its class's colour, and a marker that no other treatment has."""
-    given: dict[str, palette.Style] = {}
+    given: dict[str, palette.VerdictStyle] = {}
     spare = iter(palette.SPARE_MARKERS * (1 + len(analysis.rows) // len(palette.SPARE_MARKERS)))
     for row in analysis.rows:
-        style = palette.style_of(row)
+        style = palette.row_style(row)
         taken = any((s.marker, s.hollow) == (style.marker, style.hollow) for s in given.values())
         given[row.treatment] = replace(style, marker=next(spare)) if taken or not style.marker else style
     return given
 
 
-def rows_in_reading_order(analysis: Analysis) -> list[Row]:
+def rows_in_reading_order(analysis: Analysis) -> list[AnalysisRow]:
     """Return the rows of figures that show the trials: the baseline, its duplicate, the treatments, the control."""
     return [row for kind in ("baseline", "aa", "treatment", "control") for row in analysis.rows if row.kind == kind]
 
@@ -162,14 +162,14 @@ def rows_in_reading_order(analysis: Analysis) -> list[Row]:
 _OPTICAL = {"^": 1.15, "v": 1.15, "<": 1.15, ">": 1.15, "P": 1.2, "p": 1.1, "*": 1.4, "s": 0.92, "D": 0.85, "d": 1.1}
 
 
-def mark_props(style: palette.Style, size_pt: float) -> dict[str, Any]:
+def mark_props(style: palette.VerdictStyle, size_pt: float) -> dict[str, Any]:
     """Return Line2D properties of a mark: filled with a white rim, or hollow with an ink edge."""
     hollow = style.hollow
     return {
         "marker": style.marker,
         "markersize": size_pt * _OPTICAL.get(style.marker, 1.0) * (0.88 if hollow else 1.0),
         "markerfacecolor": style.face,
-        "markeredgecolor": style.edge if hollow else palette.GROUND,
+        "markeredgecolor": style.edge if hollow else palette.BACKGROUND,
         "markeredgewidth": 1.2 if hollow else 0.6,
         "linestyle": "none",
     }
@@ -197,7 +197,7 @@ def quantity(metric: Metric, statistic: str | None = None) -> str:
 
 def confidence(analysis: Analysis, one_sided: bool = False) -> str:
     """Return "95 %", the level of the intervals; of those that decide equivalence "90 %"."""
-    return sentences.confidence(analysis.level, one_sided=one_sided)
+    return sentences.confidence_text(analysis.level, one_sided=one_sided)
 
 
 def blocks_text(analysis: Analysis) -> str:

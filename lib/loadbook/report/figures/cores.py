@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 from matplotlib.figure import Figure
 
-from loadbook.core.units import NBSP, joined
+from loadbook.core.units import NBSP, join_words
 from loadbook.report.figures.common import in_house_style
 from loadbook.report.figures.traces import SOME, drawn_block
 from loadbook.report.figures.tracks import Block, Hosts, Track, lay_out, median_block, ordered, samples_of, who
-from loadbook.stats.saturation import one_source
+from loadbook.stats.saturation import finest_source_only
 
 MOST_CORES, MOST_PROCESSES = 8, 6
 IDLE = 0.5  # percent of one CPU: processes that never used more are left out
@@ -34,7 +34,7 @@ def read_host(
     """Take one host of one block (default: the one in the middle) out of a run's tables."""
     number = median_block(trials) if block is None else block
     mine = trials[trials["block"] == number].sort_values("slot")
-    own = one_source(traces[traces["trial"].isin(list(mine["trial"]))])
+    own = finest_source_only(traces[traces["trial"].isin(list(mine["trial"]))])
     name = who(ordered(hosts)[host], host)
     tracks = (*_cores(own, host, name, hosts[host].get("cpus")), *_processes(own, host, name))
     return Block(number, tuple(lay_out(own, mine, windows or {})), tracks)
@@ -99,7 +99,7 @@ def answer(
     shares = [(t, share) for t in shown.tracks if (share := shown.full_share(t)) is not None]
     full = [f"{t.noun} ({round(100 * s)}{NBSP}% of the measured time)" for t, s in shares if s > SOME]
     if full:
-        return f"On the {name}, full: {joined(full)}."
+        return f"On the {name}, full: {join_words(full)}."
     return f"On the {name} no core and no process was full." if shares else f"On the {name}: not known."
 
 
@@ -110,7 +110,7 @@ def how(
     """Return how the figure is read, and what it leaves out."""
     allowed, shown = hosts[host].get("cpus"), read_host(traces, trials, hosts, host, windows, block)
     said = f"Block {shown.number}; 100{NBSP}% is one whole CPU; amber: at or above 90{NBSP}%."
-    said += f" Only the CPUs that the host is given: {joined([str(n) for n in allowed])}." if allowed else ""
+    said += f" Only the CPUs that the host is given: {join_words([str(n) for n in allowed])}." if allowed else ""
     return f"{said} Processes by how much they used, those that hardly ran left out."
 
 

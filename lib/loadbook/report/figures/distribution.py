@@ -12,13 +12,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import NBSP, seconds
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import NBSP, format_duration
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import Sheet, in_house_style, names
 from loadbook.report.figures.text import counted, shortened
-from loadbook.requests.merged import Curve
+from loadbook.requests.merged import ExceedanceCurve
 from loadbook.stats.result import Analysis
 
 LEFT_IN, HEAD_IN, TALL_IN, FOOT_IN, GAP_IN = 0.62, 0.3, 1.15, 0.46, 0.24
@@ -26,7 +26,7 @@ SHOWN = (0.5, 0.1, 0.01, 0.001)  # shares of slower requests that the words for 
 
 
 @in_house_style
-def draw(analysis: Analysis, curves: Mapping[str, Curve], narrow: bool = False) -> Figure:
+def draw(analysis: Analysis, curves: Mapping[str, ExceedanceCurve], narrow: bool = False) -> Figure:
     """Draw one panel per treatment: time (log) against the share of requests that took longer (log).
 
     `curves` maps treatments to the distribution of the requests of all their counting trials together.
@@ -38,7 +38,7 @@ def draw(analysis: Analysis, curves: Mapping[str, Curve], narrow: bool = False) 
     each = HEAD_IN + TALL_IN + FOOT_IN
     sheet = Sheet(narrow, down * each)
     width = (sheet.width - LEFT_IN - 0.1 - GAP_IN * (across - 1)) / across
-    limits, lowest = _limits(curves), min(min(curve.slower) for curve in curves.values())
+    limits, lowest = _limits(curves), min(min(curve.shares_slower) for curve in curves.values())
     for number, treatment in enumerate(order):
         line, column = divmod(number, across)
         left, top = LEFT_IN + column * (width + GAP_IN), line * each + HEAD_IN
@@ -48,7 +48,7 @@ def draw(analysis: Analysis, curves: Mapping[str, Curve], narrow: bool = False) 
         if treatment != analysis.baseline and analysis.baseline in curves:
             _line(panel, curves[analysis.baseline], palette.SOFT, 1.1, (0, (3, 2)))
         _line(panel, curves[treatment], palette.INK, 1.7, "-")
-    unit = scales.unit_for(metric_of("latency"), limits[1])
+    unit = scales.unit_for(get_metric("latency"), limits[1])
     title = f"latency, {unit.words} (log); vertical: share of requests that took longer (log)"
     if narrow:
         title = f"latency, {unit.words}; vertical: share slower (both log)"
@@ -56,7 +56,7 @@ def draw(analysis: Analysis, curves: Mapping[str, Curve], narrow: bool = False) 
     return sheet.figure
 
 
-def _limits(curves: Mapping[str, Curve]) -> tuple[float, float]:
+def _limits(curves: Mapping[str, ExceedanceCurve]) -> tuple[float, float]:
     times = [t for curve in curves.values() for t in curve.times_s if t > 0]
     low, high = (min(times), max(times)) if times else (1e-3, 1e-2)
     return low / 1.05, max(high, 1.1 * low) * 1.05
@@ -65,7 +65,7 @@ def _limits(curves: Mapping[str, Curve]) -> tuple[float, float]:
 def _axes(
     panel: Axes, limits: tuple[float, float], lowest: float, width: float, size: float, *, first: bool
 ) -> None:  # fmt: skip
-    scales.values_on_x(panel, limits, scales.unit_for(metric_of("latency"), limits[1]), width, size - 0.4)
+    scales.values_on_x(panel, limits, scales.unit_for(get_metric("latency"), limits[1]), width, size - 0.4)
     panel.set_ylim(math.log10(lowest) - 0.1, 0.05)
     decades = list(range(math.ceil(math.log10(lowest)), 1))
     scales.set_ticks(panel.yaxis, decades, [f"{100 * 10.0**d:g}{NBSP}%" if first else "" for d in decades])
@@ -73,14 +73,14 @@ def _axes(
         panel.axhline(decade, color=palette.GRID, linewidth=0.8, zorder=-2)
 
 
-def _line(panel: Axes, curve: Curve, colour: str, width_pt: float, dashes: str | tuple[int, tuple[int, int]]) -> None:
-    known = [(math.log(t), math.log10(s)) for t, s in zip(curve.times_s, curve.slower, strict=True) if t > 0]
+def _line(panel: Axes, curve: ExceedanceCurve, colour: str, width_pt: float, dashes: str | tuple[int, tuple[int, int]]) -> None:
+    known = [(math.log(t), math.log10(s)) for t, s in zip(curve.times_s, curve.shares_slower, strict=True) if t > 0]
     if known:
         xs, ys = np.array(known).T
         panel.plot(xs, ys, color=colour, linewidth=width_pt, linestyle=dashes, drawstyle="steps-post")
 
 
-def answer(analysis: Analysis, curves: Mapping[str, Curve]) -> str:
+def answer(analysis: Analysis, curves: Mapping[str, ExceedanceCurve]) -> str:
     """Return what is drawn, and that it decides nothing."""
     requests, trials = sum(c.requests for c in curves.values()), sum(c.trials for c in curves.values())
     return (
@@ -89,7 +89,7 @@ def answer(analysis: Analysis, curves: Mapping[str, Curve]) -> str:
     )
 
 
-def how(analysis: Analysis, curves: Mapping[str, Curve]) -> str:
+def how(analysis: Analysis, curves: Mapping[str, ExceedanceCurve]) -> str:
     """Return how the figure is read."""
     return (
         "Solid: all requests of the treatment’s counting trials together; dashed: the baseline’s. At 1 % stands p99. "
@@ -98,15 +98,15 @@ def how(analysis: Analysis, curves: Mapping[str, Curve]) -> str:
     )
 
 
-def alt(analysis: Analysis, curves: Mapping[str, Curve]) -> str:
+def alt(analysis: Analysis, curves: Mapping[str, ExceedanceCurve]) -> str:
     """Return the percentiles that the curves pass."""
     shown, said = names(analysis), []
     for treatment, curve in curves.items():
-        at = [share for share in SHOWN if share >= min(curve.slower)]
-        values = [f"p{100 - 100 * share:g} {seconds(_time_at(curve, share))}" for share in at]
+        at = [share for share in SHOWN if share >= min(curve.shares_slower)]
+        values = [f"p{100 - 100 * share:g} {format_duration(_time_at(curve, share))}" for share in at]
         said.append(f"{shown.get(treatment, treatment)}: {', '.join(values)}")
     return f"Distribution of the latency of all requests together. {answer(analysis, curves)} {'; '.join(said)}."
 
 
-def _time_at(curve: Curve, share: float) -> float:
-    return next(t for s, t in zip(curve.slower, curve.times_s, strict=True) if s <= share * (1 + 1e-9))
+def _time_at(curve: ExceedanceCurve, share: float) -> float:
+    return next(t for s, t in zip(curve.shares_slower, curve.times_s, strict=True) if s <= share * (1 + 1e-9))

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import NARROW_IN, names, size_pt
 from loadbook.report.figures.text import drawable, line_in, text_width, wrap
-from loadbook.stats.result import Analysis, Row
-from loadbook.stats.wording.shown import numbers
+from loadbook.stats.result import Analysis, AnalysisRow
+from loadbook.stats.wording.shown import row_texts
 
 ROW_IN, LANE_IN, NAME_IN, REASON_IN = 0.34, 0.25, 2.35, 2.05
 NOT_COMPARED = "no interval: not compared"
@@ -24,7 +24,7 @@ DECIDED = ("better", "worse", "small")
 class Line:
     """One row of the figure: its texts, wrapped, and its height in inches."""
 
-    row: Row
+    row: AnalysisRow
     name: str
     verdict: str
     change: str
@@ -54,20 +54,20 @@ class Look:
     names : treatment -> the name that is drawn.
     """
 
-    verdict: Callable[[Row], str]
-    change: Callable[[Row, bool], str]
+    verdict: Callable[[AnalysisRow], str]
+    change: Callable[[AnalysisRow, bool], str]
     change_head: str
     margin: Callable[[bool], str]
     margin_at: float
     margin_size: float
     ground: Callable[[Axes, Sequence[float], float, float], None]
-    interval: Callable[[Axes, scales.RatioScale, float, Row], None]
+    interval: Callable[[Axes, scales.RatioScale, float, AnalysisRow], None]
     title: str
     names: Mapping[str, str]
-    note: Callable[[Row], str] = lambda row: ""
+    note: Callable[[AnalysisRow], str] = lambda row: ""
 
 
-def rows_of(analysis: Analysis) -> list[Row]:
+def rows_of(analysis: Analysis) -> list[AnalysisRow]:
     """Return the rows of the figure: treatments in the analysis' order, then the checks."""
     return [*analysis.of_kind("treatment"), *analysis.of_kind("aa", "control")]
 
@@ -81,7 +81,7 @@ def scale_of(analysis: Analysis) -> scales.RatioScale:
     return scales.ratio_scale(intervals, truths, [*certain, *truths], analysis.margin)
 
 
-def wide_line(row: Row, look: Look) -> Line:
+def wide_line(row: AnalysisRow, look: Look) -> Line:
     """Return a row of the wide layout."""
     size = size_pt(False)
     bold = row.kind == "treatment"
@@ -94,7 +94,7 @@ def wide_line(row: Row, look: Look) -> Line:
     return Line(row, name, look.verdict(row), said, height)
 
 
-def narrow_line(row: Row, look: Look) -> Line:
+def narrow_line(row: AnalysisRow, look: Look) -> Line:
     """Return a row of the narrow layout: its words stand above its lane."""
     size, bold, room = size_pt(True), row.kind == "treatment", NARROW_IN - 0.12
     verdict, note, name = look.verdict(row), look.note(row), look.names[row.treatment]
@@ -106,25 +106,25 @@ def narrow_line(row: Row, look: Look) -> Line:
     return Line(row, name, verdict, said, lane + 0.12 + line_in(size, name.count("\n") + 1 + own_line), own_line, note)
 
 
-def reason_lines(row: Row) -> str:
+def reason_lines(row: AnalysisRow) -> str:
     """Return why a row was not compared, wrapped for the narrow layout."""
     return wrap(_reason(row) or NOT_COMPARED, NARROW_IN - 0.16, size_pt(True) - 0.6)
 
 
-def compared(row: Row) -> bool:
+def compared(row: AnalysisRow) -> bool:
     """Say whether the row has an effect that may be shown."""
     return row.verdict is not None and row.verdict.kind != "invalid" and row.verdict.comparison.effect is not None
 
 
-def verdict_text(row: Row, analysis: Analysis) -> str:
+def verdict_text(row: AnalysisRow, analysis: Analysis) -> str:
     """Return glyph and word."""
-    return f"{palette.glyph_of(row)} {palette.word_of(row, metric_of(analysis.metric))}"
+    return f"{palette.row_glyph(row)} {palette.row_word(row, get_metric(analysis.metric))}"
 
 
-def change_text(row: Row, blocks: bool = True) -> str:
+def change_text(row: AnalysisRow, blocks: bool = True) -> str:
     """Return change and interval, or why there is none."""
     if compared(row) and row.verdict:
-        texts = numbers(row)
+        texts = row_texts(row)
         return f"{texts.change} ({texts.interval_number})" + (f", {texts.blocks}" if blocks else "")
     return _reason(row) or "not compared"
 
@@ -146,7 +146,7 @@ def reference(analysis: Analysis) -> str:
     return f"each treatment against {name}, the one observed best, the checks against the study’s baseline; "
 
 
-def _reason(row: Row) -> str:
+def _reason(row: AnalysisRow) -> str:
     return drawable((row.verdict.reason if row.verdict else None) or "", "")
 
 

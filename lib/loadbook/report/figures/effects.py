@@ -11,7 +11,7 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import forest, scales
 from loadbook.report.figures.common import confidence, in_house_style, names, quantity
@@ -27,10 +27,10 @@ from loadbook.report.figures.effect_rows import (
 )
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.text import listed
-from loadbook.stats.result import Analysis, Row, VerdictKind
-from loadbook.stats.wording.headline import headline, nothing_won
+from loadbook.stats.result import Analysis, AnalysisRow, VerdictKind
+from loadbook.stats.wording.headline import headline, no_change_sentence
 from loadbook.stats.wording.sentences import margin_text
-from loadbook.stats.wording.shown import numbers
+from loadbook.stats.wording.shown import row_texts
 from loadbook.stats.wording.words import predicate
 
 _SIDES: tuple[VerdictKind, ...] = ("better", "worse")
@@ -39,7 +39,7 @@ _SIDES: tuple[VerdictKind, ...] = ("better", "worse")
 @in_house_style
 def draw(analysis: Analysis, narrow: bool = False) -> Figure:
     """Draw one row per comparison: name, interval on a log axis of ratios, verdict, change and blocks."""
-    metric = metric_of(analysis.metric)
+    metric = get_metric(analysis.metric)
     look = Look(
         verdict=lambda row: verdict_text(row, analysis),
         change=change_text,
@@ -59,15 +59,15 @@ def _ground(margin: float, panel: Axes, ticks: Sequence[float], top: float, bott
     scales.ratio_ground(panel, margin, ticks, top, bottom)
 
 
-def _interval(panel: Axes, scale: scales.RatioScale, y: float, row: Row) -> None:
+def _interval(panel: Axes, scale: scales.RatioScale, y: float, row: AnalysisRow) -> None:
     if row.verdict:
         draw_interval(panel, scale, y, row, row.verdict.comparison, tick=0.075)
 
 
 def answer(analysis: Analysis) -> str:
     """Return which treatments are better or worse, in one sentence."""
-    if analysis.laboratory:
-        return analysis.laboratory
+    if analysis.aa_failure:
+        return analysis.aa_failure
     if analysis.contrasts != "baseline":
         return headline(analysis, names(analysis))
     treatments = analysis.of_kind("treatment")
@@ -75,10 +75,10 @@ def answer(analysis: Analysis) -> str:
         return "No treatment could be compared."
     won = [said for kind in _SIDES if (said := _side(analysis, kind))]
     if not won:
-        return nothing_won(analysis)
+        return no_change_sentence(analysis)
     decided = [r for r in treatments if r.verdict and r.verdict.kind in _SIDES]
     rest = (
-        nothing_won(analysis).replace("No treatment", "; no other treatment") if len(decided) < len(treatments) else "."
+        no_change_sentence(analysis).replace("No treatment", "; no other treatment") if len(decided) < len(treatments) else "."
     )
     return "; ".join(won) + rest
 
@@ -90,7 +90,7 @@ def _side(analysis: Analysis, kind: VerdictKind) -> str:
     shown = names(analysis)
     does = predicate(analysis.metric, rows[0].verdict.comparison.effect or 0.0, len(rows))
     if len(rows) == 1:
-        texts = numbers(rows[0])
+        texts = row_texts(rows[0])
         return f"{shown[rows[0].treatment]} {does} by {texts.size} ({texts.bounds})"
     return f"{listed([shown[r.treatment] for r in rows], 3, 'treatments')} {does}"
 
@@ -115,13 +115,13 @@ def how(analysis: Analysis) -> str:
 
 def alt(analysis: Analysis) -> str:
     """Return the answer and every row's numbers in words."""
-    metric, shown = metric_of(analysis.metric), names(analysis)
+    metric, shown = get_metric(analysis.metric), names(analysis)
     bases = {row.verdict.comparison.baseline for row in analysis.rows if row.verdict}
     named = analysis.contrasts == "baseline" and len(bases) < 2  # conditions that are judged apart have one each
     against = shown.get(analysis.baseline, analysis.baseline) if named else compared_with(analysis)
     head = f"Effect of each treatment on {quantity(metric, analysis.statistic)} against {against}."
     rows = [
-        f"{shown[r.treatment]}: {palette.word_of(r, metric)}, {change_text(r)}{' blocks' if compared(r) else ''}"
+        f"{shown[r.treatment]}: {palette.row_word(r, metric)}, {change_text(r)}{' blocks' if compared(r) else ''}"
         for r in rows_of(analysis)
     ]
     return " ".join([head, answer(analysis), "; ".join(rows) + "."])

@@ -27,8 +27,8 @@ from loadbook.report.figures.common import (
     size_pt,
 )
 from loadbook.report.figures.text import counted, line_in, listed, shortened, text_width, widest, wrap
-from loadbook.stats.result import Analysis, ErrorSummary, Row
-from loadbook.stats.wording.errors import CLASS_WORDS
+from loadbook.stats.result import Analysis, ErrorSummary, AnalysisRow
+from loadbook.stats.wording.errors import ERROR_CLASS_NOUNS
 
 PER, LIMIT_PER = 100_000.0, 100.0  # errors per 100,000 requests; the line beyond which a rate counts ok responses only
 DRIVER = "errors_driver"
@@ -91,7 +91,7 @@ def _rates(errors: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     return both.assign(rate=rate.clip(upper=PER), place=rank / max(1.0, rank.max() + 0.5))
 
 
-def _height(analysis: Analysis, row: Row, narrow: bool) -> float:
+def _height(analysis: Analysis, row: AnalysisRow, narrow: bool) -> float:
     if not narrow:
         two = "\n" in _said(row.errors, narrow) or "\n" in wrap(
             names(analysis)[row.treatment], NAME_IN, size_pt(False), True
@@ -104,7 +104,7 @@ def _height(analysis: Analysis, row: Row, narrow: bool) -> float:
     )
 
 
-def _beside(analysis: Analysis, row: Row) -> bool:
+def _beside(analysis: Analysis, row: AnalysisRow) -> bool:
     """Say whether a narrow row's words fit beside its name."""
     size, name = size_pt(True), names(analysis)[row.treatment]
     return text_width(name, size, True) + 0.15 + widest([_said(row.errors, True)], size - 0.6) < NARROW_IN - 0.12
@@ -121,10 +121,10 @@ def _said(summary: ErrorSummary, narrow: bool) -> str:
 
 def _classes(summary: ErrorSummary) -> list[str]:
     ordered = sorted(summary.by_class.items(), key=lambda item: -item[1])
-    return [f"{n:,} {CLASS_WORDS.get(c, (c, c))[n != 1]}" for c, n in ordered if n]
+    return [f"{n:,} {ERROR_CLASS_NOUNS.get(c, (c, c))[n != 1]}" for c, n in ordered if n]
 
 
-def _place(analysis: Analysis, rows: list[Row], sheet: Sheet, blocks: int) -> _Place:
+def _place(analysis: Analysis, rows: list[AnalysisRow], sheet: Sheet, blocks: int) -> _Place:
     lane = min(max(0.075 * blocks, 0.7), 1.3)
     if sheet.narrow:
         return _Place(0.08, 0.08 + lane, 0.08 + lane + 0.12, NARROW_IN - 0.15)
@@ -170,7 +170,7 @@ def _ground(zero: Axes, axis: Axes, top: float, bottom: float) -> None:
     axis.plot([np.log(LIMIT_PER)] * 2, [top, bottom], **dashed)
 
 
-def _draw_trials(zero: Axes, axis: Axes, row: Row, trials: pd.DataFrame, y: float, limits: tuple[float, float]) -> None:
+def _draw_trials(zero: Axes, axis: Axes, row: AnalysisRow, trials: pd.DataFrame, y: float, limits: tuple[float, float]) -> None:
     """Draw one dot per trial: side by side by block in the lane of zeros, else at the height of its block."""
     look = _KINDS.get(row.errors.kind, palette.BASELINE)
     clean, failed = trials[trials["rate"] == 0], trials[trials["rate"] > 0]
@@ -183,7 +183,7 @@ def _draw_trials(zero: Axes, axis: Axes, row: Row, trials: pd.DataFrame, y: floa
         axis.plot(np.log(spread["rate"].clip(*limits)), y + 0.2 * (spread["place"] - 0.5), **props)
 
 
-def _texts(sheet: Sheet, analysis: Analysis, row: Row, top: float, middle: float, place: _Place) -> None:
+def _texts(sheet: Sheet, analysis: Analysis, row: AnalysisRow, top: float, middle: float, place: _Place) -> None:
     name, said = names(analysis)[row.treatment], _said(row.errors, sheet.narrow)
     bold, size = row.kind == "treatment", sheet.size - 0.6
     look = _KINDS.get(row.errors.kind)

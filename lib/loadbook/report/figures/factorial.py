@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures import scales
@@ -28,10 +28,10 @@ from loadbook.report.figures.effect_rows import DECIDED, LANE_IN, NOT_COMPARED, 
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.meetings import PANEL_IN, draw_meeting
 from loadbook.report.figures.text import drawable, line_in, text_width, widest, wrap
-from loadbook.stats.factorial.effects import Effect, FactorialAnalysis, as_row
-from loadbook.stats.factorial.sentences import PAIR_WORDS, effect_sentence, headline, together
+from loadbook.stats.factorial.effects import FactorialEffect, FactorialAnalysis, effect_row
+from loadbook.stats.factorial.sentences import INTERACTION_TEXTS, factorial_effect_sentence, factorial_headline, interaction_sentences
 from loadbook.stats.wording.sentences import margin_text
-from loadbook.stats.wording.words import words
+from loadbook.stats.wording.words import direction_words
 
 HEAD_IN, FOOT_IN, TITLE_IN, ROW_IN, EDGE_IN = 0.4, 0.72, 0.3, 0.42, 0.05
 NAME_IN, SIDE_IN, GAP_IN = 2.2, 2.45, 0.3
@@ -42,7 +42,7 @@ MAIN_TITLE, PAIR_TITLE = "each alone, all else averaged", "pairs: change of the 
 class Line:
     """One effect: its texts, wrapped, and its height in inches."""
 
-    effect: Effect
+    effect: FactorialEffect
     name: str
     aliases: str
     verdict: str
@@ -53,9 +53,9 @@ class Line:
 @in_house_style
 def draw(found: FactorialAnalysis, narrow: bool = False) -> Figure:
     """Draw a row per main effect and per pair; beside them, where a pair acts, both factors' levels and the metric."""
-    groups = [[_line(found, e, narrow) for e in group] for group in (found.mains, found.pairs)]
+    groups = [[_line(found, e, narrow) for e in group] for group in (found.main_effects, found.interactions)]
     rows = sum(line.height for group in groups for line in group) + TITLE_IN * sum(map(bool, groups))
-    panels = len(found.meetings) * PANEL_IN
+    panels = len(found.interaction_plots) * PANEL_IN
     bottom = HEAD_IN + rows
     height = bottom + FOOT_IN + panels if narrow else max(bottom + FOOT_IN, HEAD_IN + panels)
     sheet = Sheet(narrow, height)
@@ -69,19 +69,19 @@ def draw(found: FactorialAnalysis, narrow: bool = False) -> Figure:
         scales.ratio_ground(panel, margin, ticks, HEAD_IN, bottom)
     _head(sheet, found, scale, edges)
     _draw_groups(sheet, panel, scale, margin, ticks, groups, edges)
-    title = f"change in {quantity(metric_of(found.analysis.metric), found.analysis.statistic)} (ratio, log scale)"
+    title = f"change in {quantity(get_metric(found.analysis.metric), found.analysis.statistic)} (ratio, log scale)"
     title = wrap(f"{title}, {found.blocks}{NBSP}blocks", max(edges[1] - edges[0], 3.0), sheet.size)
     middle = sheet.width / 2 if narrow else max((edges[0] + edges[1]) / 2, 1.6)
     sheet.text(middle, bottom + 0.28, title, colour=palette.SOFT, at="center", va="top")
     left = 0.08 if narrow else WIDE_IN - SIDE_IN
-    for number, meeting in enumerate(found.meetings):
+    for number, meeting in enumerate(found.interaction_plots):
         top = (bottom + FOOT_IN if narrow else 0.1) + number * PANEL_IN
         draw_meeting(sheet, found, meeting, (left, top))
     return sheet.figure
 
 
-def _line(found: FactorialAnalysis, effect: Effect, narrow: bool) -> Line:
-    size, row = size_pt(narrow), as_row(effect)
+def _line(found: FactorialAnalysis, effect: FactorialEffect, narrow: bool) -> Line:
+    size, row = size_pt(narrow), effect_row(effect)
     room = NARROW_IN - 0.16 if narrow else NAME_IN
     name = wrap(drawable(effect.label, "?"), room, size, True)
     aliases = wrap("or " + ", or ".join(effect.aliases), room, size - 1.2, lines=3) if effect.aliases else ""
@@ -97,11 +97,11 @@ def _line(found: FactorialAnalysis, effect: Effect, narrow: bool) -> Line:
     return Line(effect, name, aliases, verdict_text(found, effect), said, max(ROW_IN, tall + 0.1, under + 0.08))
 
 
-def verdict_text(found: FactorialAnalysis, effect: Effect) -> str:
+def verdict_text(found: FactorialAnalysis, effect: FactorialEffect) -> str:
     """Return glyph and word; a pair is better or worse together, not faster or slower."""
-    row, kind = as_row(effect), effect.verdict.kind
-    plain = palette.word_of(row, metric_of(found.analysis.metric))
-    return f"{palette.glyph_of(row)} {PAIR_WORDS.get(kind, plain) if len(effect.names) == 2 else plain}"
+    row, kind = effect_row(effect), effect.verdict.kind
+    plain = palette.row_word(row, get_metric(found.analysis.metric))
+    return f"{palette.row_glyph(row)} {INTERACTION_TEXTS.get(kind, plain) if len(effect.names) == 2 else plain}"
 
 
 def _edges(found: FactorialAnalysis, lines: Sequence[Line], narrow: bool) -> tuple[float, float]:
@@ -115,12 +115,12 @@ def _edges(found: FactorialAnalysis, lines: Sequence[Line], narrow: bool) -> tup
         widest([line.change for line in lines], size),
         text_width(_change_head(found), size - 0.6),
     )
-    side = SIDE_IN + GAP_IN if found.meetings else EDGE_IN
+    side = SIDE_IN + GAP_IN if found.interaction_plots else EDGE_IN
     return max(names, 1.95) + 0.22, WIDE_IN - side - said - 0.14
 
 
 def _scale(found: FactorialAnalysis) -> scales.RatioScale:
-    shown = [e.verdict for e in found.effects if compared(as_row(e))]
+    shown = [e.verdict for e in found.effects if compared(effect_row(e))]
     intervals = [bounds for v in shown if (bounds := v.comparison.ci_family or v.comparison.ci95)]
     decided = [v.comparison.effect or 0.0 for v in shown if v.kind in DECIDED]
     return scales.ratio_scale(intervals, [], decided, found.analysis.margin)
@@ -129,7 +129,7 @@ def _scale(found: FactorialAnalysis) -> scales.RatioScale:
 def _head(sheet: Sheet, found: FactorialAnalysis, scale: scales.RatioScale, edges: tuple[float, float]) -> None:
     """Write what left and right mean and, at zero, the margin."""
     size, (left, right) = sheet.size - 0.6, edges
-    above, below, _ = words(found.analysis.metric)
+    above, below, _ = direction_words(found.analysis.metric)
     margin = f"margin ±{margin_text(found.analysis.margin)}"
     half = text_width(margin, size) / 2
     middle = min(max(scale.inch(0, left, right), left + half), right - half)
@@ -157,7 +157,7 @@ def _draw_groups(
             y += TITLE_IN
         for line in group:
             lane = y + line.height - LANE_IN / 2 - 0.06 if sheet.narrow else y + line.height / 2
-            row = as_row(line.effect)
+            row = effect_row(line.effect)
             if sheet.narrow and compared(row):
                 scales.ratio_ground(panel, margin, ticks, lane - LANE_IN / 2, lane + LANE_IN / 2)
             if compared(row):
@@ -167,7 +167,7 @@ def _draw_groups(
 
 
 def _wide_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]) -> None:
-    middle, row, left = y + line.height / 2, as_row(line.effect), edges[0] - 0.14
+    middle, row, left = y + line.height / 2, effect_row(line.effect), edges[0] - 0.14
     if line.aliases:
         tall = line_in(sheet.size, line.name.count("\n") + 1) + line_in(sheet.size - 1.2, line.aliases.count("\n") + 1)
         sheet.text(left, middle - tall / 2, line.name, bold=True, at="right", va="top")
@@ -178,12 +178,12 @@ def _wide_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]) 
     size = sheet.size if compared(row) else sheet.size - 0.8
     half = (line_in(sheet.size) + line_in(size, line.change.count("\n") + 1)) / 2
     right = edges[1] + 0.12
-    sheet.text(right, middle - half, line.verdict, bold=True, colour=palette.text_colour(row), va="top")
+    sheet.text(right, middle - half, line.verdict, bold=True, colour=palette.row_text_colour(row), va="top")
     sheet.text(right, middle + half, line.change, size=size, va="bottom")
 
 
 def _narrow_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]) -> None:
-    row, at = as_row(line.effect), y + 0.04
+    row, at = effect_row(line.effect), y + 0.04
     sheet.text(edges[0], at, line.name, bold=True, va="top")
     at += line_in(sheet.size, line.name.count("\n") + 1)
     if line.aliases:
@@ -193,14 +193,14 @@ def _narrow_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]
         said = line.change or NOT_COMPARED
         sheet.text(edges[0], at, said, size=sheet.size - 0.6, italic=True, colour=palette.SOFT, va="top")
         return
-    sheet.text(edges[0], at, line.verdict, colour=palette.text_colour(row), va="top")
+    sheet.text(edges[0], at, line.verdict, colour=palette.row_text_colour(row), va="top")
     sheet.text(edges[1], at, line.change, at="right", va="top")
 
 
 def answer(found: FactorialAnalysis) -> str:
     """Return what single factors do, and whether a pair acts together."""
-    first = headline(found)
-    return " ".join([first, *(together(found) if not found.meetings else [])])
+    first = factorial_headline(found)
+    return " ".join([first, *(interaction_sentences(found) if not found.interaction_plots else [])])
 
 
 def how(found: FactorialAnalysis) -> str:
@@ -215,12 +215,12 @@ def how(found: FactorialAnalysis) -> str:
     text = "; ".join(said) + "."
     if any(e.aliases for e in found.effects):
         text += " “or”: this fraction cannot tell these effects apart."
-    if found.meetings:
+    if found.interaction_plots:
         text += " Panels: pairs whose interval excludes 0; parallel lines would mean that neither changes the other."
     return text
 
 
 def alt(found: FactorialAnalysis) -> str:
     """Return the answer and every effect's sentence."""
-    said = " ".join(effect_sentence(e, found.switches) for e in found.effects)
+    said = " ".join(factorial_effect_sentence(e, found.factor_labels) for e in found.effects)
     return f"Effects of {len(found.design.names)} factors and their pairs. {answer(found)} {said}"

@@ -24,8 +24,8 @@ from loadbook.report.figures.effect_rows import (
     wide_line,
 )
 from loadbook.report.figures.text import line_in, text_width, widest, wrap
-from loadbook.stats.result import Analysis, Row
-from loadbook.stats.wording.words import words
+from loadbook.stats.result import Analysis, AnalysisRow
+from loadbook.stats.wording.words import direction_words
 
 HEAD_IN, FOOT_IN, CHECKS_IN, EDGE_IN = 0.4, 0.68, 0.28, 0.05
 REACH_IN, APART_IN = 0.9, 0.15  # of the direction words: how far from the margin's words they go, how near they come
@@ -82,7 +82,7 @@ def above_axis(
     half = text_width(margin, size) / 2
     zero = min(max(at, half + EDGE_IN), right - half)
     sheet.text(zero, y, margin, size=size, colour=palette.SOFT, at="center", va="baseline")
-    above, below, _ = words(metric)
+    above, below, _ = direction_words(metric)
     slower, faster = f"← {below}", f"{above} →"
     starts = max(left, zero - half - REACH_IN)
     ends = min(right, zero + half + REACH_IN)
@@ -121,7 +121,7 @@ def begin_checks(sheet: Sheet, y: float) -> None:
     sheet.rule(EDGE_IN, sheet.width - EDGE_IN, y - 0.01)
 
 
-def _truth(panel: Axes, scale: scales.RatioScale, row: Row, y: float) -> None:
+def _truth(panel: Axes, scale: scales.RatioScale, row: AnalysisRow, y: float) -> None:
     """Draw a tick at the effect that is known, where one is."""
     if row.expected_effect is not None and scale.inside(scales.position(row.expected_effect)):
         truth = scales.position(row.expected_effect)
@@ -129,7 +129,7 @@ def _truth(panel: Axes, scale: scales.RatioScale, row: Row, y: float) -> None:
 
 
 def _no_interval(
-    sheet: Sheet, scale: scales.RatioScale, margin: float, row: Row, y: float, edges: tuple[float, float]
+    sheet: Sheet, scale: scales.RatioScale, margin: float, row: AnalysisRow, y: float, edges: tuple[float, float]
 ) -> None:
     """Say beside the band that there is nothing to draw; on a narrow sheet the reason stands here."""
     size, (left, right) = sheet.size - 0.6, edges
@@ -148,7 +148,7 @@ def _no_interval(
 def _wide_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]) -> None:
     middle = y + line.height / 2
     sheet.text(edges[0] - 0.14, middle, line.name, bold=not line.check, at="right")
-    sheet.text(edges[1] + 0.12, middle, line.verdict, bold=True, colour=palette.text_colour(line.row))
+    sheet.text(edges[1] + 0.12, middle, line.verdict, bold=True, colour=palette.row_text_colour(line.row))
     size = sheet.size if compared(line.row) else sheet.size - 0.8
     sheet.text(WIDE_IN - EDGE_IN, middle, line.change, size=size, at="right")
 
@@ -160,7 +160,7 @@ def _narrow_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]
     at = y + 0.04 + step * (name_lines if line.own_line else 0)
     said = sheet.text(edges[1], at, line.change, at="right", va="top") if line.change else None
     right = edges[1] - (text_width(line.change, sheet.size) + 0.08 if said else 0)
-    sheet.text(right, at, line.verdict, colour=palette.text_colour(line.row), at="right", va="top", bold=False)
+    sheet.text(right, at, line.verdict, colour=palette.row_text_colour(line.row), at="right", va="top", bold=False)
     if line.note:
         sheet.text(edges[1], y + 0.04, line.note, size=sheet.size - 0.6, at="right", va="top")
 

@@ -111,7 +111,7 @@ def _draw_gate(panel: Axes, gate: Gate, trials: pd.DataFrame, y: float) -> None:
     low, high = trials["slot"].min() - 0.8, trials["slot"].max() + 0.8
     panel.plot([low, high], [y, y], color=palette.GRID, linewidth=0.8, zorder=-1)
     for first, last in [(low + 0.5, high - 0.5)] if gate.wholly_unchecked else _stretches(gate.blind):
-        box = Rectangle((first - 0.5, y - 0.09), last - first + 1, 0.18, facecolor=palette.GROUND, hatch="////")
+        box = Rectangle((first - 0.5, y - 0.09), last - first + 1, 0.18, facecolor=palette.BACKGROUND, hatch="////")
         box.set(linewidth=0, zorder=0, edgecolor=palette.RULE)
         panel.add_patch(box)
     if gate.whole_run:
@@ -144,7 +144,7 @@ def _texts(sheet: Sheet, gate: Gate, top: float, lane: float, edges: tuple[float
         why = drawable(gate.unchecked or "", "no evidence").removeprefix("not checked: ")
         words = wrap(f"not checked: {why}", right - left - 0.3, size, lines=1)
         text = sheet.text((left + right) / 2, lane, words, size=size, colour=palette.SOFT, at="center")
-        text.set_bbox({"facecolor": palette.GROUND, "edgecolor": "none", "pad": 1.0})
+        text.set_bbox({"facecolor": palette.BACKGROUND, "edgecolor": "none", "pad": 1.0})
 
 
 def answer(

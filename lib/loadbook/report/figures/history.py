@@ -9,15 +9,15 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
-from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import joined
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import join_words
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, in_house_style, quantity, size_pt
 from loadbook.report.figures.history_axis import AIR, Axis, axis
 from loadbook.report.figures.history_panel import draw_letters, draw_panel, goes_beyond
 from loadbook.report.figures.text import counted, drawable, line_in, pushed_apart, shortened, text_width, wrap
-from loadbook.stats.history.result import Course, History
+from loadbook.stats.history.result import EffectSeries, StudyHistory
 from loadbook.stats.wording import history as words
 from loadbook.stats.wording.sentences import margin_text
 
@@ -29,7 +29,7 @@ MOST_PANELS, MOST_MARKS = 12, 8
 
 
 @in_house_style
-def draw(history: History, marks: Marks, narrow: bool = False) -> Figure:
+def draw(history: StudyHistory, marks: Marks, narrow: bool = False) -> Figure:
     """Draw each comparison's effect by date, with the levels between changes, and lines where conditions changed.
 
     `marks` has run -> what is recorded otherwise than in the run before it on the same hosts, in words.
@@ -58,23 +58,23 @@ def draw(history: History, marks: Marks, narrow: bool = False) -> Figure:
     return sheet.figure
 
 
-def panels(history: History) -> list[Course]:
+def panels(history: StudyHistory) -> list[EffectSeries]:
     """Return the comparisons that are drawn: all, or of very many those that alarm or changed, then the first ones."""
-    order = sorted(history.courses, key=lambda c: not (c.changed or (c.alarm and c.alarm.speaks)))
+    order = sorted(history.series, key=lambda c: not (c.changed_segments or (c.alarm and c.alarm.raised)))
     kept = order[:MOST_PANELS]
-    return [course for course in history.courses if course in kept]
+    return [course for course in history.series if course in kept]
 
 
-def _axis(history: History) -> Axis:
-    there = {point.run for course in history.courses for point in course.points}
+def _axis(history: StudyHistory) -> Axis:
+    there = {point.run for course in history.series for point in course.points}
     return axis({seen.run: seen.started for seen in history.runs if seen.run in there})
 
 
-def _title(sheet: Sheet, course: Course, y: float, edges: tuple[float, float]) -> None:
+def _title(sheet: Sheet, course: EffectSeries, y: float, edges: tuple[float, float]) -> None:
     """Write the comparison's name, and at the right the level at which it stands, or that the newest run is worse."""
-    now = words.latest(course)
-    said = words.effect(now) if now else "no run counts"
-    alarm = bool(course.alarm and course.alarm.speaks)
+    now = words.current_segment(course)
+    said = words.level_text(now) if now else "no run counts"
+    alarm = bool(course.alarm and course.alarm.raised)
     size, line = sheet.size, line_in(sheet.size)
     width = text_width(said, size - 0.6) if not sheet.narrow else 0.0
     flag = "▼ newest run worse  " if alarm else ""
@@ -135,55 +135,55 @@ def _dates(sheet: Sheet, known: Axis, place: tuple[float, float, float]) -> None
     sheet.text((left + right) / 2, bottom + down + 0.3, known.title, colour=palette.SOFT, at="center")
 
 
-def _key_lines(history: History, marks: Marks, known: Axis, narrow: bool) -> list[str]:
+def _key_lines(history: StudyHistory, marks: Marks, known: Axis, narrow: bool) -> list[str]:
     """Return what each numbered line stands for, in lines that fit."""
     width, size = (NARROW_IN if narrow else WIDE_IN) - 0.16, size_pt(narrow) - 0.6
     found = _marked(marks, known)
     lines = []
     for number, run in enumerate(found[:MOST_MARKS], 1):
-        said = drawable(f"{number}  {words.day(known.times[run])}: {'; '.join(marks[run])}", run)
+        said = drawable(f"{number}  {words.date_text(known.times[run])}: {'; '.join(marks[run])}", run)
         lines += wrap(said, width, size, lines=3 if narrow else 2).split("\n")
     if len(found) > MOST_MARKS:
         lines.append(f"and {counted(len(found) - MOST_MARKS, 'other change')} of conditions: see the table of runs")
     return lines
 
 
-def answer(history: History, marks: Marks) -> str:
+def answer(history: StudyHistory, marks: Marks) -> str:
     """Return whether the newest run is worse than its past, and whether effects changed."""
     return words.headline(history)
 
 
-def how(history: History, marks: Marks) -> str:
+def how(history: StudyHistory, marks: Marks) -> str:
     """Return how the figure is read, naming only what it has."""
-    points = [point for course in history.courses for point in course.points]
+    points = [point for course in history.series for point in course.points]
     said = [
         f"One mark is one run, in the colour of its verdict, with the interval of its report: the change in "
-        f"{quantity(metric_of(history.metric))}, a ratio on a log scale, each panel with a range of its own",
+        f"{quantity(get_metric(history.metric))}, a ratio on a log scale, each panel with a range of its own",
         "ink line: the mean of the runs of one level (random effects)",
     ]
-    if any(course.alarm for course in history.courses):
+    if any(course.alarm for course in history.series):
         said.append("short line at the newest run: beyond it, that run would raise an alarm")
     if marks:
         said.append("numbered lines: recorded conditions changed")
     if len({point.hosts for point in points}) > 1:
         said.append("letters: hosts, whose runs are never held together")
-    if any(not point.counts for point in points):
+    if any(not point.is_included for point in points):
         said.append("hollow grey, or a cross at the foot: the run does not count, for the reason in the table")
     if _axis(history).pauses:
         said.append("grey strip: a longer pause, cut")
     if any(goes_beyond(course, history.margin) for course in panels(history)):
         said.append("arrow head: it goes on beyond the panel")
     said.append(f"shaded: differences below ±{margin_text(history.margin)}")
-    left = len(history.courses) - len(panels(history))
+    left = len(history.series) - len(panels(history))
     drawn = f" {counted(left, 'other comparison')} are not drawn; the table has them." if left else ""
-    return f"{'; '.join(said)}. {words.how_changes(history)}{drawn}"
+    return f"{'; '.join(said)}. {words.method_sentence(history)}{drawn}"
 
 
-def alt(history: History, marks: Marks) -> str:
+def alt(history: StudyHistory, marks: Marks) -> str:
     """Return the answer, and of every comparison where it stands and what changed."""
     found = _marked(marks, _axis(history))
-    told = [f"{course.label} {words.sentence(course)}" for course in history.courses]
-    days = [words.day(seen.started) for seen in history.runs if seen.run in found]
-    changed = [f"Conditions changed with the runs of {joined(days)}."] if found else []
-    head = f"Effects of {words.runs(len(_axis(history).places))} by date."
+    told = [f"{course.label} {words.series_sentence(course)}" for course in history.series]
+    days = [words.date_text(seen.started) for seen in history.runs if seen.run in found]
+    changed = [f"Conditions changed with the runs of {join_words(days)}."] if found else []
+    head = f"Effects of {words.run_count_text(len(_axis(history).places))} by date."
     return " ".join([head, answer(history, marks), *told, *changed])

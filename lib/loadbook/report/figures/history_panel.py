@@ -14,14 +14,14 @@ from loadbook.report.figures import scales
 from loadbook.report.figures.common import SMALLEST_PT, Sheet, mark_props
 from loadbook.report.figures.history_axis import AIR, Axis
 from loadbook.report.figures.text import line_in, pushed_apart
-from loadbook.stats.history.result import Course, Point
+from loadbook.stats.history.result import EffectSeries, EffectPoint
 from loadbook.stats.wording import history as words
 
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 CLIP = 2.0  # usual widths of an interval, beyond what most runs gave
 
 
-def draw_panel(panel: Axes, course: Course, known: Axis, margin: float, tall: float) -> None:
+def draw_panel(panel: Axes, course: EffectSeries, known: Axis, margin: float, tall: float) -> None:
     """Draw one comparison into axes of this height (inches)."""
     scale = _scale(course, margin)
     panel.set_xlim(-AIR, 1 + AIR)
@@ -43,7 +43,7 @@ def draw_panel(panel: Axes, course: Course, known: Axis, margin: float, tall: fl
         _alarm(panel, scale, known, course, size)
 
 
-def _scale(course: Course, margin: float) -> scales.RatioScale:
+def _scale(course: EffectSeries, margin: float) -> scales.RatioScale:
     """Return the range of the levels and of most runs, with some intervals' width; zero is in it where it is near."""
     logs = [p.effect.log[0] for p in course.points if p.effect.log]
     edge = scales.position(margin)
@@ -51,7 +51,7 @@ def _scale(course: Course, margin: float) -> scales.RatioScale:
         return scales.RatioScale(-3 * edge, 3 * edge)
     ends = [sorted(map(scales.position, p.effect.interval)) for p in course.points if p.effect.interval]
     reach = CLIP * float(np.median([high - low for low, high in ends]))
-    usual = [*np.quantile(logs, [0.1, 0.9]), *(stretch.level.mean for stretch in course.stretches)]
+    usual = [*np.quantile(logs, [0.1, 0.9]), *(stretch.level.mean for stretch in course.segments)]
     limits = [scales.position(course.alarm.limit)] if course.alarm else []
     low = max(min(usual) - reach, min(low for low, _ in [*ends, *zip(limits, limits, strict=True)]))
     high = min(max(usual) + reach, max(high for _, high in [*ends, *zip(limits, limits, strict=True)]))
@@ -61,7 +61,7 @@ def _scale(course: Course, margin: float) -> scales.RatioScale:
     return scales.RatioScale(low - air, high + air)
 
 
-def goes_beyond(course: Course, margin: float) -> bool:
+def goes_beyond(course: EffectSeries, margin: float) -> bool:
     """Tell whether an interval ends in an arrow head at the panel's edge."""
     scale = _scale(course, margin)
     ends = [scales.position(v) for p in course.points for v in p.effect.interval or () if p.effect.verdict != "invalid"]
@@ -74,10 +74,10 @@ def _ticks(scale: scales.RatioScale, tall: float) -> list[float]:
     return [round(float(t), 6) / 100 for t in found if ends[0] <= t <= ends[1] and t > -100]
 
 
-def _levels(panel: Axes, course: Course, known: Axis) -> None:
+def _levels(panel: Axes, course: EffectSeries, known: Axis) -> None:
     """Draw a line through the runs of each hosts and question, and over it the levels between changes."""
-    for stretch in course.stretches:
-        points = [course.points[place] for place in stretch.places]
+    for stretch in course.segments:
+        points = [course.points[place] for place in stretch.indices]
         xs = [known.places[p.run] for p in points]
         dashes = DASHES[stretch.hosts % len(DASHES)]
         ys = [log[0] for p in points if (log := p.effect.log)]
@@ -87,14 +87,14 @@ def _levels(panel: Axes, course: Course, known: Axis) -> None:
                        linestyle=dashes, zorder=5, solid_capstyle="butt")  # fmt: skip
 
 
-def _look(point: Point) -> palette.Style:
-    if not point.counts:
-        return palette.Style(palette.OTHERS, palette.SOFT, "○", "o", hollow=True)
+def _look(point: EffectPoint) -> palette.VerdictStyle:
+    if not point.is_included:
+        return palette.VerdictStyle(palette.OTHERS, palette.SOFT, "○", "o", hollow=True)
     kinds = {"aa": palette.AA, "control": palette.CONTROL}
     return kinds.get(point.effect.kind) or palette.VERDICTS[point.effect.verdict]
 
 
-def _point(panel: Axes, scale: scales.RatioScale, x: float, point: Point, size: float) -> None:
+def _point(panel: Axes, scale: scales.RatioScale, x: float, point: EffectPoint, size: float) -> None:
     """Draw one run: mark and interval, or a cross at the foot of the panel where there is no effect."""
     log, look = point.effect.log, _look(point)
     if log is None or point.effect.interval is None or point.effect.verdict == "invalid":
@@ -114,26 +114,26 @@ def _point(panel: Axes, scale: scales.RatioScale, x: float, point: Point, size: 
     panel.text(x - 0.018, at, scales.percent_of(log[0]), ha="right", va=said, fontsize=SMALLEST_PT, color=palette.SOFT)
 
 
-def _alarm(panel: Axes, scale: scales.RatioScale, known: Axis, course: Course, size: float) -> None:
+def _alarm(panel: Axes, scale: scales.RatioScale, known: Axis, course: EffectSeries, size: float) -> None:
     """Draw how far the newest run may go without an alarm, and a ring around it if it went further."""
     assert course.alarm is not None
     x, limit = known.places[course.points[-1].run], scales.position(course.alarm.limit)
     if scale.inside(limit):
         panel.plot([x - 0.012, x + 0.02], [limit] * 2, color=palette.INK, linewidth=1.4, clip_on=False, zorder=5)
     log = course.points[-1].effect.log
-    if course.alarm.speaks and log:
+    if course.alarm.raised and log:
         at = min(max(log[0], scale.low), scale.high)
         panel.plot([x], [at], "o", markersize=2.1 * max(size, 4.5), markerfacecolor="none",
                    markeredgecolor=palette.INK, markeredgewidth=1.3, zorder=7, clip_on=False)  # fmt: skip
 
 
-def draw_letters(sheet: Sheet, panel: Axes, course: Course, place: tuple[float, float, float]) -> None:
+def draw_letters(sheet: Sheet, panel: Axes, course: EffectSeries, place: tuple[float, float, float]) -> None:
     """Write the letter of each set of hosts at the right, at the height of its last level, where there are several."""
     if len({point.hosts for point in course.points}) < 2:
         return
-    last = {stretch.hosts: stretch.level.mean for stretch in course.stretches}
+    last = {stretch.hosts: stretch.level.mean for stretch in course.segments}
     (right, top, tall), (low, high) = place, panel.get_ylim()
     wanted = [top + tall * (high - level) / (high - low) for level in last.values()]
     places = pushed_apart(wanted, [line_in(sheet.size)] * len(wanted), top, top + tall)
     for hosts, y in zip(last, places, strict=True):
-        sheet.text(right + 0.08, y, words.letter(hosts), bold=True, size=sheet.size - 0.6)
+        sheet.text(right + 0.08, y, words.host_set_letter(hosts), bold=True, size=sheet.size - 0.6)

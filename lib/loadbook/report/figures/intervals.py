@@ -9,18 +9,18 @@ from matplotlib.axes import Axes
 from loadbook.report import palette
 from loadbook.report.figures.common import mark_props
 from loadbook.report.figures.scales import RatioScale, position
-from loadbook.stats.result import Comparison, Interval, Row
+from loadbook.stats.result import Comparison, Interval, AnalysisRow
 
 
 def draw_interval(
-    axes: Axes, scale: RatioScale, y: float, row: Row, comparison: Comparison, tick: float,
-    style: palette.Style | None = None, thick: float = 4.6,
+    axes: Axes, scale: RatioScale, y: float, row: AnalysisRow, comparison: Comparison, tick: float,
+    style: palette.VerdictStyle | None = None, thick: float = 4.6,
 ) -> None:  # fmt: skip
     """Draw one row's estimate: thick 95 % line, thin family line, ticks of half height `tick` at the 90 % interval.
 
     `style` is the row's own unless another one is given, `thick` the width of the thick line in points.
     """
-    style = style or palette.style_of(row)
+    style = style or palette.row_style(row)
     check = row.kind in ("aa", "control")
     if comparison.ci95 is not None:
         widest = comparison.ci_family or comparison.ci95

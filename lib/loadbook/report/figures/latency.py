@@ -13,8 +13,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import joined, seconds
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import join_words, format_duration
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import (
@@ -27,15 +27,15 @@ from loadbook.report.figures.common import (
     size_pt,
 )
 from loadbook.report.figures.text import counted, shortened, widest, wrap
-from loadbook.stats.result import Analysis, Row
+from loadbook.stats.result import Analysis, AnalysisRow
 from loadbook.stats.wording.sentences import margin_text
-from loadbook.stats.wording.shown import numbers
-from loadbook.stats.wording.words import word
+from loadbook.stats.wording.shown import row_texts
+from loadbook.stats.wording.words import direction_word
 
 Panels = Mapping[str, tuple[pd.DataFrame, Analysis]]
 MOST_IN_A_ROW, NAME_WIDE_IN, NAME_NARROW_IN = 6, 1.6, 1.4
 HEAD_IN, FOOT_IN, ROW_WIDE_IN, ROW_NARROW_IN, GAP_IN = 0.28, 0.54, 0.31, 0.21, 0.18
-PLAIN = palette.Style(palette.INK, palette.INK, "", "o", hollow=True)
+PLAIN = palette.VerdictStyle(palette.INK, palette.INK, "", "o", hollow=True)
 
 
 @in_house_style
@@ -57,9 +57,9 @@ def draw(analysis: Analysis, panels: Panels, quantity: str = "", narrow: bool = 
         x, y = left + column * (width + GAP_IN), line * each + HEAD_IN
         panel = sheet.panel(x, y, x + width, y + tall)
         sheet.text(x, y - 0.13, name, bold=True)
-        looks = {} if analysis.laboratory else {r.treatment: _look(r) for r in own.rows}
+        looks = {} if analysis.aa_failure else {r.treatment: _look(r) for r in own.rows}
         _draw_panel(sheet, panel, rows, values, own, width, looks)
-        unit = scales.unit_for(metric_of(own.metric), _limits(values)[1])
+        unit = scales.unit_for(get_metric(own.metric), _limits(values)[1])
         title = f"{unit.words} (log)"
         sheet.text(x + width / 2, y + tall + 0.35, title, size=sheet.size - 0.4, colour=palette.SOFT, at="center")
         if column == 0:
@@ -72,7 +72,7 @@ def _name_size(narrow: bool) -> float:
     return size_pt(narrow) - (0.8 if narrow else 0.4)
 
 
-def _names(analysis: Analysis, rows: list[Row], narrow: bool) -> list[str]:
+def _names(analysis: Analysis, rows: list[AnalysisRow], narrow: bool) -> list[str]:
     shown, size = names(analysis), _name_size(narrow)
     if narrow:
         return [shortened(shown[r.treatment], NAME_NARROW_IN, size) for r in rows]
@@ -84,12 +84,12 @@ def _limits(values: pd.DataFrame) -> tuple[float, float]:
 
 
 def _draw_panel(
-    sheet: Sheet, panel: Axes, rows: list[Row], values: pd.DataFrame, own: Analysis, width: float,
-    looks: Mapping[str, palette.Style],
+    sheet: Sheet, panel: Axes, rows: list[AnalysisRow], values: pd.DataFrame, own: Analysis, width: float,
+    looks: Mapping[str, palette.VerdictStyle],
 ) -> None:  # fmt: skip
     good = values[values["valid"] & (values["value"] > 0)]
     limits = _limits(values)
-    scales.values_on_x(panel, limits, scales.unit_for(metric_of(own.metric), limits[1]), width, sheet.size - 0.4)
+    scales.values_on_x(panel, limits, scales.unit_for(get_metric(own.metric), limits[1]), width, sheet.size - 0.4)
     panel.set_ylim(len(rows), 0)
     panel.set_yticks([])
     rank = good["block"].rank(method="dense") - 0.5
@@ -110,14 +110,14 @@ def _draw_panel(
         panel.axvline(math.log(base.median()), color=palette.INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
 
 
-def _look(row: Row) -> palette.Style:
-    style = palette.style_of(row)
+def _look(row: AnalysisRow) -> palette.VerdictStyle:
+    style = palette.row_style(row)
     return style if style.marker else PLAIN
 
 
-def _moved(panels: Panels) -> dict[str, list[tuple[str, Row]]]:
+def _moved(panels: Panels) -> dict[str, list[tuple[str, AnalysisRow]]]:
     """Return treatment -> the percentiles at which it is better or worse, with that panel's row."""
-    found: dict[str, list[tuple[str, Row]]] = {}
+    found: dict[str, list[tuple[str, AnalysisRow]]] = {}
     for name, (_, own) in panels.items():
         for row in own.of_kind("treatment"):
             if row.verdict and row.verdict.kind in ("better", "worse"):
@@ -130,7 +130,7 @@ def answer(analysis: Analysis, panels: Panels, quantity: str = "") -> str:
     moved = _moved(panels)
     if not panels:
         return "This tool prints no percentiles."
-    if analysis.laboratory:
+    if analysis.aa_failure:
         return "No verdict on any percentile: the laboratory contradicts itself."
     margin = margin_text(next(iter(panels.values()))[1].margin)
     if not moved:
@@ -141,14 +141,14 @@ def answer(analysis: Analysis, panels: Panels, quantity: str = "") -> str:
     return "; ".join(said) + (f"; {counted(more, 'more treatment')} with a shift." if more else ".")
 
 
-def _moves(name: str, found: list[tuple[str, Row]], panels: Sequence[str]) -> str:
+def _moves(name: str, found: list[tuple[str, AnalysisRow]], panels: Sequence[str]) -> str:
     """Return "X: p50 longer (+72 %, +60 to +80 %), p75 to p99 shorter, p90 most (...)": each direction by itself."""
-    directions = {p: word(r.verdict.comparison.metric, _effect(r)) for p, r in found if r.verdict}
+    directions = {p: direction_word(r.verdict.comparison.metric, _effect(r)) for p, r in found if r.verdict}
     said = []
     for direction in dict.fromkeys(directions.values()):
         group = [(p, r) for p, r in found if directions.get(p) == direction]
         largest, row = max(group, key=lambda item: abs(math.log1p(_effect(item[1]))))
-        how_much = f"({numbers(row).change}, {numbers(row).interval})"
+        how_much = f"({row_texts(row).change}, {row_texts(row).interval})"
         where = _where([p for p, _ in group], panels)
         most = f", {largest} most {how_much}" if len(group) > 1 else f" {how_much}"
         said.append(f"{where} {direction}{most}")
@@ -162,10 +162,10 @@ def _where(found: list[str], panels: Sequence[str]) -> str:
     first = panels.index(found[0])
     if len(found) > 2 and list(panels[first : first + len(found)]) == found:
         return f"{found[0]} to {found[-1]}"
-    return joined(found)
+    return join_words(found)
 
 
-def _effect(row: Row) -> float:
+def _effect(row: AnalysisRow) -> float:
     return (row.verdict.comparison.effect if row.verdict else None) or 0.0
 
 
@@ -178,7 +178,7 @@ def how(analysis: Analysis, panels: Panels, quantity: str = "") -> str:
         "Each panel has a range of its own, which does not start at zero.",
         f"Colour and shape: this percentile’s own verdict, margin {margin_text(own.margin)}; grey is undecided.",
     ]
-    return " ".join(said[:-1] if analysis.laboratory else said)
+    return " ".join(said[:-1] if analysis.aa_failure else said)
 
 
 def alt(analysis: Analysis, panels: Panels, quantity: str = "") -> str:
@@ -188,5 +188,5 @@ def alt(analysis: Analysis, panels: Panels, quantity: str = "") -> str:
         medians = values[values["valid"]].groupby("treatment")["value"].median()
         shown = names(own)
         by_name = {shown.get(str(t), str(t)): float(v) for t, v in medians.items()}
-        said.append(f"{name}: " + ", ".join(f"{t} {seconds(v)}" for t, v in by_name.items() if v > 0))
+        said.append(f"{name}: " + ", ".join(f"{t} {format_duration(v)}" for t, v in by_name.items() if v > 0))
     return f"Latency percentiles per trial. {answer(analysis, panels)} Medians: {'; '.join(said)}."

@@ -6,28 +6,28 @@ import math
 
 from matplotlib.axes import Axes
 
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import NARROW_IN, Sheet, mark_props
 from loadbook.report.figures.text import drawable, line_in, pushed_apart, shortened, wrap
-from loadbook.stats.factorial.effects import FactorialAnalysis, Meeting
+from loadbook.stats.factorial.effects import FactorialAnalysis, InteractionPlot
 from loadbook.stats.result import Interval
 
 PANEL_IN, WIDTH_IN, LEFT_IN, LABEL_IN = 2.25, 2.4, 0.52, 0.85
 LOOKS = {False: palette.AA, True: palette.BASELINE}
 
 
-def draw_meeting(sheet: Sheet, found: FactorialAnalysis, meeting: Meeting, corner: tuple[float, float]) -> None:
+def draw_meeting(sheet: Sheet, found: FactorialAnalysis, meeting: InteractionPlot, corner: tuple[float, float]) -> None:
     """Draw one panel of `PANEL_IN` height with its upper left corner there; all panels share their y axis."""
     left, top = corner
     width = NARROW_IN - 0.16 if sheet.narrow else WIDTH_IN
-    one, other = (found.switches[name] for name in meeting.effect.names)
+    one, other = (found.factor_labels[name] for name in meeting.effect.names)
     size = sheet.size - 0.6
     title = wrap(drawable(meeting.effect.label, "?"), width, size, True)
     sheet.text(left, top + 0.06, title, size=size, bold=True, va="top")
     top += 0.1 + line_in(size, title.count("\n") + 1)
-    metric, limits = metric_of(found.analysis.metric), _limits(found)
+    metric, limits = get_metric(found.analysis.metric), _limits(found)
     unit = scales.unit_for(metric, limits[1])
     said = scales.value_title(metric, found.analysis.statistic, unit, True)
     said = wrap(said, width, sheet.size - 1.4)
@@ -54,7 +54,7 @@ def draw_meeting(sheet: Sheet, found: FactorialAnalysis, meeting: Meeting, corne
 def _limits(found: FactorialAnalysis) -> Interval:
     import pandas as pd
 
-    ends = [bound for m in found.meetings for _, interval in m.values.values() for bound in interval]
+    ends = [bound for m in found.interaction_plots for _, interval in m.cell_means.values() for bound in interval]
     return scales.value_range(pd.Series(ends), pad=0.12)
 
 
@@ -63,9 +63,9 @@ def _share(value: float, limits: Interval) -> float:
     return (math.log(value) - low) / (high - low)
 
 
-def _line(panel: Axes, meeting: Meeting, high: bool) -> float:
+def _line(panel: Axes, meeting: InteractionPlot, high: bool) -> float:
     """Draw the first factor's line at one level of the second; return the value at its right end."""
-    points = [meeting.values[(level, high)] for level in (False, True)]
+    points = [meeting.cell_means[(level, high)] for level in (False, True)]
     shift = 0.03 if high else -0.03  # intervals of the two lines do not cover each other
     places = [x + shift for x in (0, 1)]
     panel.plot(places, [math.log(v) for v, _ in points], color=palette.INK, linewidth=1.3, zorder=1)

@@ -12,15 +12,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import MINUS, percent
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import MINUS, format_percent
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import Sheet, in_house_style, quantity
 from loadbook.report.figures.text import counted
-from loadbook.stats.noise.plasmode import MOST_BLOCKS, POWER
-from loadbook.stats.noise.record import Record, headline, relabelled_line
-from loadbook.stats.noise.scatter import normal_place, normal_scores
+from loadbook.stats.noise.plasmode import MAX_RESAMPLED_BLOCKS, POWER
+from loadbook.stats.noise.record import NoiseRecord, noise_headline, relabelling_sentence
+from loadbook.stats.noise.scatter import normal_quantiles, normal_scores
 from loadbook.stats.wording.sentences import margin_text
 
 TITLE_IN, FOOT_IN, TALL_IN = 0.5, 0.62, 1.75
@@ -32,7 +32,7 @@ DRIFT_P = 0.05
 
 
 @in_house_style
-def draw(record: Record, narrow: bool = False) -> Figure:
+def draw(record: NoiseRecord, narrow: bool = False) -> Figure:
     """Draw four panels: values by slot, neighbours, sorted residuals, and the difference that so many blocks find."""
     rows = 4 if narrow else 2
     sheet = Sheet(narrow, rows * (TITLE_IN + TALL_IN + FOOT_IN))
@@ -73,8 +73,8 @@ def _residuals_on_y(panel: Axes, scale: scales.RatioScale, size: float) -> None:
     scales.set_ticks(panel.yaxis, [scales.position(e) for e in kept], [scales.effect_label(e) for e in kept])
 
 
-def _draw_values(sheet: Sheet, panel: Axes, record: Record, place: tuple[float, float, float]) -> None:
-    found, metric = record.noise, metric_of(record.metric)
+def _draw_values(sheet: Sheet, panel: Axes, record: NoiseRecord, place: tuple[float, float, float]) -> None:
+    found, metric = record.noise, get_metric(record.metric)
     values = record.values["value"]
     limits = scales.value_range(values)
     unit = scales.unit_for(metric, limits[1])
@@ -92,14 +92,14 @@ def _draw_values(sheet: Sheet, panel: Axes, record: Record, place: tuple[float, 
     _titles(sheet, place, _drift_words(record), above, "trial, in order of execution")
 
 
-def _drift_words(record: Record) -> str:
+def _drift_words(record: NoiseRecord) -> str:
     found = record.noise
     if found.drift is None or found.drift_p is None or found.drift_p >= DRIFT_P:
         return "no steady drift is visible"
-    return f"drift of {percent(found.drift)} over the record"
+    return f"drift of {format_percent(found.drift)} over the record"
 
 
-def _draw_neighbours(sheet: Sheet, panel: Axes, record: Record, place: tuple[float, float, float]) -> None:
+def _draw_neighbours(sheet: Sheet, panel: Axes, record: NoiseRecord, place: tuple[float, float, float]) -> None:
     residuals = record.noise.residuals
     scale = _reach(residuals)
     scales.ratio_axis(panel, scale, place[1] - place[0], sheet.size, 0.0)
@@ -114,7 +114,7 @@ def _draw_neighbours(sheet: Sheet, panel: Axes, record: Record, place: tuple[flo
     _titles(sheet, place, title, "the next trial against the median", "one trial against the median")
 
 
-def _draw_sorted(sheet: Sheet, panel: Axes, record: Record, place: tuple[float, float, float]) -> None:
+def _draw_sorted(sheet: Sheet, panel: Axes, record: NoiseRecord, place: tuple[float, float, float]) -> None:
     ordered = np.sort(record.noise.residuals)
     scores = normal_scores(len(ordered))
     _residuals_on_y(panel, _reach(ordered), sheet.size)
@@ -122,29 +122,29 @@ def _draw_sorted(sheet: Sheet, panel: Axes, record: Record, place: tuple[float, 
     panel.set_xlim(-edge, edge)
     panel.plot([-edge, edge], [ordered.std() * x for x in (-edge, edge)], color=palette.INK, linewidth=0.9, zorder=-1)
     _dots(panel, scores, ordered)
-    groups = record.noise.groups
-    if groups.apart:
+    groups = record.noise.gap_test
+    if groups.is_bimodal:
         at = float(np.mean(scores[[groups.below - 1, groups.below]]))
         panel.plot([at, at], ordered[[groups.below - 1, groups.below]], color=palette.INK, linewidth=1.8)
-    scales.set_ticks(panel.xaxis, list(normal_place(SHARES)), [percent(share, 0, signed=False) for share in SHARES])
+    scales.set_ticks(panel.xaxis, list(normal_quantiles(SHARES)), [format_percent(share, 0, signed=False) for share in SHARES])
     _titles(sheet, place, groups_words(record), "trial against the median", "share of trials below (normal scale)")
 
 
-def groups_words(record: Record) -> str:
+def groups_words(record: NoiseRecord) -> str:
     """Return whether the trials lie in two groups."""
-    groups = record.noise.groups
-    if not groups.apart:
+    groups = record.noise.gap_test
+    if not groups.is_bimodal:
         return "one group: no gap is visible"
-    return f"two groups: {groups.below} and {groups.above} trials, {percent(groups.gap, 1, signed=False)} apart"
+    return f"two groups: {groups.below} and {groups.above} trials, {format_percent(groups.gap, 1, signed=False)} apart"
 
 
-def _draw_detectable(sheet: Sheet, panel: Axes, record: Record, place: tuple[float, float, float]) -> None:
+def _draw_detectable(sheet: Sheet, panel: Axes, record: NoiseRecord, place: tuple[float, float, float]) -> None:
     """Draw the curve with its range (log, log), the margin as a band from below, and where they meet."""
-    drawn = [(a.blocks, a.detectable) for a in record.abilities if math.isfinite(a.detectable)]
-    most = max(MOST_BLOCKS, 1.6 * (record.need.high if record.need else MOST_BLOCKS))
-    beyond = [(n, record.pool.beyond(round(n))) for n in np.geomspace(MOST_BLOCKS, most, 12)]
-    low, high = record.pool.factors
-    line = np.array(drawn + (beyond[1:] if most > MOST_BLOCKS else []))
+    drawn = [(a.blocks, a.detectable_effect) for a in record.precisions if math.isfinite(a.detectable_effect)]
+    most = max(MAX_RESAMPLED_BLOCKS, 1.6 * (record.blocks_needed.high if record.blocks_needed else MAX_RESAMPLED_BLOCKS))
+    beyond = [(n, record.pool.detectable_by_formula(round(n))) for n in np.geomspace(MAX_RESAMPLED_BLOCKS, most, 12)]
+    low, high = record.pool.sd_factors
+    line = np.array(drawn + (beyond[1:] if most > MAX_RESAMPLED_BLOCKS else []))
     xs, ys = np.log(line[:, 0]), line[:, 1]
     effects = [np.log(np.expm1(np.log1p(ys) * factor)) for factor in (1.0, low, high)]
     bottom = min(effects[1].min(), math.log(record.margin)) - 0.25
@@ -154,20 +154,20 @@ def _draw_detectable(sheet: Sheet, panel: Axes, record: Record, place: tuple[flo
     panel.fill_between(xs, effects[1], effects[2], color=palette.WINDOW_TINT, linewidth=0, zorder=-2)
     for edge in effects[1:]:
         panel.plot(xs, edge, color=palette.RULE, linewidth=0.8, zorder=-1)
-    kept = xs <= math.log(MOST_BLOCKS)
+    kept = xs <= math.log(MAX_RESAMPLED_BLOCKS)
     panel.plot(xs[kept], effects[0][kept], color=palette.INK, linewidth=1.8)
-    if most > MOST_BLOCKS:
-        after = xs >= math.log(MOST_BLOCKS)
+    if most > MAX_RESAMPLED_BLOCKS:
+        after = xs >= math.log(MAX_RESAMPLED_BLOCKS)
         panel.plot(xs[after], effects[0][after], color=palette.INK, linewidth=1.4, linestyle=(0, (4, 2)))
-    if record.need:
+    if record.blocks_needed:
         panel.plot(
-            [math.log(record.need.blocks)], [math.log(record.margin)], marker="o", markersize=6, color=palette.INK
+            [math.log(record.blocks_needed.blocks)], [math.log(record.margin)], marker="o", markersize=6, color=palette.INK
         )
     _detectable_ticks(sheet, panel, place, most)
-    title = "out of reach" if record.need is None else (
-        f"{margin_text(record.margin)}: {record.need.blocks:,} blocks ({record.need.low:,} to {record.need.high:,})"
+    title = "out of reach" if record.blocks_needed is None else (
+        f"{margin_text(record.margin)}: {record.blocks_needed.blocks:,} blocks ({record.blocks_needed.low:,} to {record.blocks_needed.high:,})"
     )  # fmt: skip
-    _titles(sheet, place, title, f"difference found with {percent(POWER, 0, signed=False)} probability", "blocks (log)")
+    _titles(sheet, place, title, f"difference found with {format_percent(POWER, 0, signed=False)} probability", "blocks (log)")
     inside = (math.log(record.margin) - bottom) / (panel.get_ylim()[1] - bottom)
     sheet.text(
         place[0] + 0.07,
@@ -189,26 +189,26 @@ def _detectable_ticks(sheet: Sheet, panel: Axes, place: tuple[float, float, floa
     scales.set_ticks(panel.yaxis, [math.log(e) for e in effects], [scales.effect_label(e)[1:] for e in effects])
 
 
-def answer(record: Record) -> str:
+def answer(record: NoiseRecord) -> str:
     """Return how many blocks the margin needs here."""
-    return headline(record, record.margin)
+    return noise_headline(record, record.margin)
 
 
-def how(record: Record) -> str:
+def how(record: NoiseRecord) -> str:
     """Return how the figure is read."""
     trials, pairs = counted(record.noise.trials, "trial"), counted(len(record.pool.pairs), "pair")
     dots = f"One dot is one of {trials} of one configuration."
     curve = f"Thin lines: where the curve may lie, as {pairs} tell no better; dashed: by the formula from 40 blocks on."
-    return f"{relabelled_line(record.relabelled)} {dots} {curve}"
+    return f"{relabelling_sentence(record.relabelling)} {dots} {curve}"
 
 
-def alt(record: Record) -> str:
+def alt(record: NoiseRecord) -> str:
     """Return the answer and the numbers of all four panels."""
     found = record.noise
-    low, high = (percent(bound, 1, signed=False) for bound in found.cv_interval)
+    low, high = (format_percent(bound, 1, signed=False) for bound in found.cv_interval)
     lag1 = f"{found.lag1:.2f}".replace("-", MINUS)
     return (
         f"{answer(record)} {counted(found.trials, 'trial')} of one configuration scatter by "
-        f"{percent(found.cv, 1, signed=False)} (95 % interval {low} to {high}); {_drift_words(record)}; "
+        f"{format_percent(found.cv, 1, signed=False)} (95 % interval {low} to {high}); {_drift_words(record)}; "
         f"correlation of neighbours {lag1}; {groups_words(record)}."
     )

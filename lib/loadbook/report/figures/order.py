@@ -13,8 +13,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import percent
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import format_percent
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import (
@@ -30,14 +30,14 @@ from loadbook.report.figures.common import (
 )
 from loadbook.report.figures.crosses import Frame, draw_excluded
 from loadbook.report.figures.text import counted, line_in, pushed_apart, shortened, text_width, widest, wrap
-from loadbook.stats.hygiene.order import outliers
+from loadbook.stats.hygiene.order import find_outliers
 from loadbook.stats.result import Analysis
 
 MOST_ARMS, LABEL_IN = 8, 1.85
 UNSTEADY = 0.10  # range of the block medians from which on a reader should ask what disturbed the host
 RING_PT = 5.0
 LEFT_IN, TITLE_IN, GAP_IN, FOOT_IN = 0.62, 0.3, 0.34, 0.46
-OTHERS = palette.Style(palette.OTHERS, palette.SOFT, "", "o")
+OTHERS = palette.VerdictStyle(palette.OTHERS, palette.SOFT, "", "o")
 
 
 @in_house_style
@@ -72,7 +72,7 @@ def draw(
     return sheet.figure
 
 
-def _looks(analysis: Analysis) -> dict[str, palette.Style]:
+def _looks(analysis: Analysis) -> dict[str, palette.VerdictStyle]:
     """Return each treatment's look; beyond eight arms only baseline, A/A and the two largest effects keep theirs."""
     looks = marks(analysis)
     if len(analysis.rows) - 1 <= MOST_ARMS:
@@ -86,20 +86,20 @@ def _looks(analysis: Analysis) -> dict[str, palette.Style]:
     return {t: look if t in kept else OTHERS for t, look in looks.items()}
 
 
-def _shown(analysis: Analysis, looks: dict[str, palette.Style]) -> list[tuple[str, palette.Style]]:
+def _shown(analysis: Analysis, looks: dict[str, palette.VerdictStyle]) -> list[tuple[str, palette.VerdictStyle]]:
     """Return (name, look) of what the key lists; the others once, as a count."""
     shown = [(name, looks[t]) for t, name in names(analysis).items() if looks[t] is not OTHERS]
     others = len(looks) - len(shown)
     return [*shown, (f"{others} others", OTHERS)] if others else shown
 
 
-def _label_width(analysis: Analysis, looks: dict[str, palette.Style]) -> float:
+def _label_width(analysis: Analysis, looks: dict[str, palette.VerdictStyle]) -> float:
     size = size_pt(False) - 0.4
     return widest([wrap(name, LABEL_IN, size) for name, _ in _shown(analysis, looks)], size)
 
 
 def _draw_values(
-    sheet: Sheet, panel: Axes, analysis: Analysis, values: pd.DataFrame, looks: dict[str, palette.Style], height: float
+    sheet: Sheet, panel: Axes, analysis: Analysis, values: pd.DataFrame, looks: dict[str, palette.VerdictStyle], height: float
 ) -> tuple[float, float]:
     counted_ones = values[values["valid"] & (values["value"] > 0)]
     low, high = scales.value_range((values if counted_ones.empty else counted_ones)["value"], 0.07)
@@ -107,7 +107,7 @@ def _draw_values(
     if not out.empty:  # room for the reasons above, for trials without a value below
         below = 0.12 if (~(out["value"] > 0)).any() else 0.0
         low, high = low * (high / low) ** -below, high * (high / low) ** 0.14
-    unit = scales.unit_for(metric_of(analysis.metric), high)
+    unit = scales.unit_for(get_metric(analysis.metric), high)
     scales.values_on_y(panel, (low, high), unit, height)
     size = 5.0 if sheet.narrow else 6.0
     others_first = sorted(looks.items(), key=lambda item: item[1] is not OTHERS)
@@ -115,7 +115,7 @@ def _draw_values(
         own = counted_ones[counted_ones["treatment"] == treatment]
         props = mark_props(look, 3.2 if look is OTHERS else size)
         panel.plot(own["slot"], np.log(own["value"]), **props, zorder=2 if look is OTHERS else 3)
-    far = counted_ones[counted_ones["trial"].isin(list(outliers(values)))]
+    far = counted_ones[counted_ones["trial"].isin(list(find_outliers(values)))]
     panel.plot(
         far["slot"], np.log(far["value"]), linestyle="none", marker="o", markersize=size + RING_PT,
         markerfacecolor="none", markeredgecolor=palette.INK, markeredgewidth=0.9, zorder=4,
@@ -151,7 +151,7 @@ def _draw_drift(panel: Axes, values: pd.DataFrame) -> None:
 
 
 def _draw_labels(
-    sheet: Sheet, analysis: Analysis, values: pd.DataFrame, looks: dict[str, palette.Style],
+    sheet: Sheet, analysis: Analysis, values: pd.DataFrame, looks: dict[str, palette.VerdictStyle],
     limits: tuple[float, float], frame: tuple[float, float, float],
 ) -> None:  # fmt: skip
     """Write each treatment's name at the right, as near to its median as the other names allow."""
@@ -174,7 +174,7 @@ def _draw_labels(
         sheet.text(right + 0.26, y, text, size=size, colour=look.text)
 
 
-def _key_rows(analysis: Analysis, looks: dict[str, palette.Style]) -> list[list[tuple[float, str, palette.Style]]]:
+def _key_rows(analysis: Analysis, looks: dict[str, palette.VerdictStyle]) -> list[list[tuple[float, str, palette.VerdictStyle]]]:
     """Return the narrow sheet's key: rows of (x in inches, name, look)."""
     size, rows, x = size_pt(True) - 0.4, [[]], 0.1  # type: ignore[var-annotated]
     for name, look in _shown(analysis, looks):
@@ -188,7 +188,7 @@ def _key_rows(analysis: Analysis, looks: dict[str, palette.Style]) -> list[list[
     return rows
 
 
-def _draw_key(sheet: Sheet, rows: list[list[tuple[float, str, palette.Style]]]) -> None:
+def _draw_key(sheet: Sheet, rows: list[list[tuple[float, str, palette.VerdictStyle]]]) -> None:
     for number, row in enumerate(rows):
         y = TITLE_IN + line_in(sheet.size) * (number + 0.3)
         for x, text, look in row:
@@ -200,7 +200,7 @@ def _titles(
     sheet: Sheet, analysis: Analysis, values: pd.DataFrame, edges: tuple[float, float], drift: tuple[float, float]
 ) -> None:
     left, right = edges
-    metric = metric_of(analysis.metric)
+    metric = get_metric(analysis.metric)
     unit = scales.unit_for(metric, float(values["value"].max()))
     size = sheet.size - (0.6 if sheet.narrow else 0)
     title = scales.value_title(metric, analysis.statistic, unit, sheet.narrow)
@@ -230,7 +230,7 @@ def answer(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] 
     if len(per_block) < 2:
         return "It could: with one block, order and treatment cannot be told apart."
     spread = _spread(values)
-    drift = f"block medians lie up to {percent(spread, 1 if spread < UNSTEADY else 0, signed=False)} apart"
+    drift = f"block medians lie up to {format_percent(spread, 1 if spread < UNSTEADY else 0, signed=False)} apart"
     lacking = int((per_block < values["treatment"].nunique()).sum())
     if lacking:
         return (
@@ -245,7 +245,7 @@ def answer(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] 
 def how(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] | None = None) -> str:
     """Return how the figure is read."""
     text = "One mark is one trial; the vertical axis is logarithmic and does not start at zero."
-    out, far = int((~values["valid"]).sum()), len(outliers(values))
+    out, far = int((~values["valid"]).sum()), len(find_outliers(values))
     text += f" ✕: {counted(out, 'trial')} not counted." if out else ""
     return text + (f" Ring: {counted(far, 'trial')} far from the others of its treatment, counted." if far else "")
 
@@ -254,7 +254,7 @@ def alt(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] | N
     """Return the answer with the number of trials, blocks and excluded trials."""
     out = int((~values["valid"]).sum())
     return (
-        f"{quantity(metric_of(analysis.metric), analysis.statistic)} of {len(values)} trials in order of execution, "
-        f"{counted(values['block'].nunique(), 'block')}, {out} not counted, {len(outliers(values))} ringed as far from "
+        f"{quantity(get_metric(analysis.metric), analysis.statistic)} of {len(values)} trials in order of execution, "
+        f"{counted(values['block'].nunique(), 'block')}, {out} not counted, {len(find_outliers(values))} ringed as far from "
         f"the others of its treatment. {answer(analysis, values)}"
     )

@@ -31,7 +31,7 @@ from loadbook.report.figures.traces import (
     write_title,
 )
 from loadbook.report.figures.tracks import Block, Hosts, Track, lay_out, ordered, tracks_of
-from loadbook.stats.saturation import one_source
+from loadbook.stats.saturation import finest_source_only
 
 __all__ = ("alt", "answer", "draw", "how", "needed")
 HEAD_IN = 0.3
@@ -44,7 +44,7 @@ def read_all(
     links: Mapping[str, float] | None = None,
 ) -> Block:  # fmt: skip
     """Lay every trial of a run on one clock, whose 0 is the start of its measurement."""
-    own = one_source(traces)
+    own = finest_source_only(traces)
     laid = lay_out(own, trials.sort_values("slot"), windows or {})
     first = min(0.0, float(own["t_s"].min())) if len(own) else 0.0
     at_once = tuple(replace(t, start=first, opens=-first) for t in laid)

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures import scales, tier_ratios
@@ -29,11 +29,11 @@ from loadbook.report.figures.size_labels import (
 )
 from loadbook.report.figures.sizes import Look, SizeAxis, looks
 from loadbook.report.figures.text import counted, drawable, line_in, text_width, widest
-from loadbook.stats.reasons import counts
-from loadbook.stats.regimes.fit import Curve
-from loadbook.stats.regimes.found import Found
-from loadbook.stats.regimes.series import Series
-from loadbook.stats.saturation import LETTERS
+from loadbook.stats.reasons import usable_mask
+from loadbook.stats.regimes.fit import TwoRegimeCurve
+from loadbook.stats.regimes.found import PageSizeResult
+from loadbook.stats.regimes.series import PageSizeSeries
+from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.wording import regimes as words
 
 TICKS_IN, AIR_IN, PANEL_IN = 0.62, 0.22, 2.75
@@ -41,14 +41,14 @@ SPREAD = 0.3  # octaves over which the trials of one size are laid side by side,
 
 
 @in_house_style
-def draw(found: Found, by: str = "rate", narrow: bool = False) -> Figure:
+def draw(found: PageSizeResult, by: str = "rate", narrow: bool = False) -> Figure:
     """Draw every trial, the fitted curves with their bands, knees and the ceiling; below, what limits each point.
 
     Parameters
     ----------
     by : "rate" for answers per second, "bytes" for the page's bytes per second.
     """
-    names = {one.name: drawable(one.name, f"series {k}") for k, one in enumerate(found.regimes.series, 1)}
+    names = {one.name: drawable(one.name, f"series {k}") for k, one in enumerate(found.curves.series, 1)}
     given, per = looks(found), (lambda size: size) if by == "bytes" else (lambda size: 1.0)
     head = 0.36 + (len(names) * line_in(8.6) + 0.08 if narrow else 0.0)
     strip = STRIP_IN * len(names) + 0.24
@@ -57,13 +57,13 @@ def draw(found: Found, by: str = "rate", narrow: bool = False) -> Figure:
     axis = _axis(found, sheet, list(names.values()))
     axes = axis.panel(sheet, head, head + PANEL_IN, AIR_IN)
     limits = _limits(found, per)
-    unit = scales.unit_for(metric_of("bytes_per_s" if by == "bytes" else "ok_per_s"), limits[1])
+    unit = scales.unit_for(get_metric("bytes_per_s" if by == "bytes" else "ok_per_s"), limits[1])
     scales.values_on_y(axes, limits, unit, PANEL_IN)
-    axis.write(axes, found.regimes.sizes_b, sheet.size)
-    for one in found.regimes.series:
+    axis.write(axes, found.curves.sizes_b, sheet.size)
+    for one in found.curves.series:
         _draw_trials(axes, axis, found, one, given[one.name], per)
-        curve = found.regimes.fits[one.name]
-        if isinstance(curve, Curve):
+        curve = found.curves.fits[one.name]
+        if isinstance(curve, TwoRegimeCurve):
             _draw_curve(axes, axis, curve, given[one.name], per)
     _draw_ceiling(sheet, axes, axis, found, per, limits, head)
     title = ("page bytes" if by == "bytes" else "ok responses") + ("/s" if narrow else " per second")
@@ -82,26 +82,26 @@ def draw(found: Found, by: str = "rate", narrow: bool = False) -> Figure:
     return sheet.figure
 
 
-def _axis(found: Found, sheet: Sheet, names: list[str]) -> SizeAxis:
+def _axis(found: PageSizeResult, sheet: Sheet, names: list[str]) -> SizeAxis:
     """Return the axis of sizes, with room for the names at its left where the sheet is wide."""
-    knees = [words.knee_text(curve, tick=True) for curve in found.regimes.curves.values()]
+    knees = [words.knee_text(curve, tick=True) for curve in found.curves.curves.values()]
     needed = max(widest(names, sheet.size, True), widest([f"knee {knee}" for knee in knees], KNEE_PT))
     zone = 0.25 if sheet.narrow else min(2.3, max(needed, 1.1)) + 0.45
-    sizes = found.regimes.sizes_b or [1, 2]
+    sizes = found.curves.sizes_b or [1, 2]
     return SizeAxis(sizes[0], sizes[-1], TICKS_IN, TICKS_IN + zone, sheet.width - AIR_IN - 0.1)
 
 
-def _limits(found: Found, per: Callable[[float], float]) -> tuple[float, float]:
-    arms = {arm: size for one in found.regimes.series for size, arm in one.arms.items()}
+def _limits(found: PageSizeResult, per: Callable[[float], float]) -> tuple[float, float]:
+    arms = {arm: size for one in found.curves.series for size, arm in one.arms.items()}
     own = found.values[found.values["treatment"].isin(list(arms))]
     return scales.value_range(own["value"] * own["treatment"].map(arms).map(per).astype(float), 0.08)
 
 
 def _draw_trials(
-    axes: Axes, axis: SizeAxis, found: Found, series: Series, look: Look, per: Callable[[float], float]
+    axes: Axes, axis: SizeAxis, found: PageSizeResult, series: PageSizeSeries, look: Look, per: Callable[[float], float]
 ) -> None:
     """Draw one hollow mark per trial, beside each other by block; a cross for those that do not count."""
-    valid, last = counts(found.values), max(1, int(found.values["block"].max()))
+    valid, last = usable_mask(found.values), max(1, int(found.values["block"].max()))
     for size, arm in series.arms.items():
         own = found.values[(found.values["treatment"] == arm) & (found.values["value"] > 0)]
         xs = axis.at(size) + SPREAD * ((own["block"].to_numpy(float) - 0.5) / last - 0.5)
@@ -110,34 +110,34 @@ def _draw_trials(
         axes.plot(xs[~good], ys[~good], "x", color=palette.OTHERS, markersize=4, markeredgewidth=0.9, zorder=3)
 
 
-def _draw_curve(axes: Axes, axis: SizeAxis, curve: Curve, look: Look, per: Callable[[float], float]) -> None:
+def _draw_curve(axes: Axes, axis: SizeAxis, curve: TwoRegimeCurve, look: Look, per: Callable[[float], float]) -> None:
     """Draw the fit, its band, and a tick at the knee with the knee's interval."""
     sizes = np.geomspace(curve.sizes_b[0], curve.sizes_b[-1], 60)
-    rates = [curve.rate(size) for size in sizes]
+    rates = [curve.rate_at(size) for size in sizes]
     xs, scale = [axis.at(size) for size in sizes], [per(size) for size in sizes]
     low, high = ([math.log(r.interval[k] * s) for r, s in zip(rates, scale, strict=True)] for k in (0, 1))
     axes.fill_between(xs, low, high, color=look.shade, alpha=0.16, linewidth=0, zorder=1)
     middle = [math.log(r.value * s) for r, s in zip(rates, scale, strict=True)]
     axes.plot(xs, middle, color=look.shade, linewidth=1.4, linestyle=look.dash, zorder=2)
-    if curve.regime_seen != "both":
+    if curve.visible_regime != "both":
         return
     knee = curve.knee_b
-    y = math.log(curve.rate(knee.value).value * per(knee.value))
+    y = math.log(curve.rate_at(knee.value).value * per(knee.value))
     ends = [axis.at(min(max(bound, curve.sizes_b[0]), curve.sizes_b[-1])) for bound in knee.interval]
     axes.plot(ends, [y, y], color=look.shade, linewidth=3.4, solid_capstyle="butt", zorder=4)
     axes.plot([axis.at(knee.value)], [y], "|", color=look.shade, markersize=22, markeredgewidth=2.2, zorder=5)
 
 
-def ceiling_of(found: Found) -> tuple[float, str] | None:
+def ceiling_of(found: PageSizeResult) -> tuple[float, str] | None:
     """Return the ceiling in bytes per second and what it is: the link's, else the highest that a curve approaches."""
     if found.link_bytes_per_s:
         return found.link_bytes_per_s, f"link, {words.bandwidth_text(found.link_bytes_per_s)}"
-    fitted = [c.ceiling_bytes_per_s.value for c in found.regimes.curves.values() if c.regime_seen != "request"]
+    fitted = [c.ceiling_bytes_per_s.value for c in found.curves.curves.values() if c.visible_regime != "request"]
     return (max(fitted), f"fitted ceiling, {words.bandwidth_text(max(fitted))}") if fitted else None
 
 
 def _draw_ceiling(
-    sheet: Sheet, axes: Axes, axis: SizeAxis, found: Found, per: Callable[[float], float],
+    sheet: Sheet, axes: Axes, axis: SizeAxis, found: PageSizeResult, per: Callable[[float], float],
     limits: tuple[float, float], top: float,
 ) -> None:  # fmt: skip
     """Draw the bandwidth ceiling where it crosses the panel, with its name along the line."""
@@ -167,32 +167,32 @@ def _draw_ceiling(
     sheet.text(x, inch - lift, name, size=letters, colour=palette.DOUBT_TEXT, va="baseline", rotation=turned)
 
 
-def answer(found: Found, by: str = "rate") -> str:
+def answer(found: PageSizeResult, by: str = "rate") -> str:
     """Return from which size on the network is the limit, or what is instead."""
     return words.headline(found) if by == "rate" else words.bandwidth_headline(found)
 
 
-def how(found: Found, by: str = "rate") -> str:
+def how(found: PageSizeResult, by: str = "rate") -> str:
     """Return how the figure is read."""
     said = (
         "One hollow mark per trial; line: the fit of 1 / rate = cost per request + bytes × cost per byte, with its "
-        f"{found.regimes.level * 100:g}{NBSP}% band; upright tick: the knee, where both costs are equal, with its "
+        f"{found.curves.level * 100:g}{NBSP}% band; upright tick: the knee, where both costs are equal, with its "
         "interval. Amber: the bandwidth ceiling, bytes of pages alone. Letters: what the traces name as full: "
     )
-    said += "; ".join(f"{letter} {noun}" for letter, noun in LETTERS.items()) + f"; {NOTHING} nothing watched was full"
+    said += "; ".join(f"{letter} {noun}" for letter, noun in BOTTLENECK_NAMES.items()) + f"; {NOTHING} nothing watched was full"
     said += f"; {UNWATCHED} not watched." if UNWATCHED in _all_letters(found) else "."
-    if (~counts(found.values)).any():
+    if (~usable_mask(found.values)).any():
         said += " ×: a trial that does not count."
     return said + (f" {tier_ratios.how(found)}" if found.tiers and by == "rate" else "")
 
 
-def alt(found: Found, by: str = "rate") -> str:
+def alt(found: PageSizeResult, by: str = "rate") -> str:
     """Return the answer and every curve's numbers in words."""
-    curves = " ".join(f"{name}{words.curve_sentence(fit)}" for name, fit in found.regimes.fits.items())
-    trials = counted(int(counts(found.values).sum()), "trial")
+    curves = " ".join(f"{name}{words.curve_sentence(fit)}" for name, fit in found.curves.fits.items())
+    trials = counted(int(usable_mask(found.values).sum()), "trial")
     what = "bytes" if by == "bytes" else "responses"
     return f"Page size against {what} per second, {trials}. {answer(found, by)} {curves}"
 
 
-def _all_letters(found: Found) -> set[str]:
-    return {letter_of(found, arm) for one in found.regimes.series for arm in one.arms.values()}
+def _all_letters(found: PageSizeResult) -> set[str]:
+    return {letter_of(found, arm) for one in found.curves.series for arm in one.arms.values()}

@@ -12,19 +12,19 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, confidence, in_house_style, mark_props, names
 from loadbook.report.figures.text import counted, widest, wrap
 from loadbook.stats.result import Analysis
 from loadbook.stats.wording.sentences import margin_text
-from loadbook.stats.wording.shown import numbers
+from loadbook.stats.wording.shown import row_texts
 from loadbook.stats.wording.words import predicate
 
 TITLE_IN, FOOT_IN, LEFT_IN, TALL_IN = 0.62, 0.62, 0.62, 2.1
 CROSS: dict[str, Any] = {"color": palette.INK, "markersize": 5, "markeredgewidth": 1.3}
-PLAIN = palette.Style(palette.INK, palette.INK, "", "p", hollow=True)  # a treatment that has no verdict
+PLAIN = palette.VerdictStyle(palette.INK, palette.INK, "", "p", hollow=True)  # a treatment that has no verdict
 
 
 def choose(analysis: Analysis) -> str | None:
@@ -86,8 +86,8 @@ def _agreement(analysis: Analysis, treatment: str, pairs: pd.DataFrame) -> str:
     return f"{int(agree.sum())} of {counted(len(agree), 'block')} agree in direction"
 
 
-def _look(analysis: Analysis, treatment: str) -> palette.Style:
-    style = palette.style_of(analysis.row(treatment))
+def _look(analysis: Analysis, treatment: str) -> palette.VerdictStyle:
+    style = palette.row_style(analysis.row(treatment))
     return style if style.marker else PLAIN
 
 
@@ -98,7 +98,7 @@ def _draw_values(
     """Draw the two columns of values joined by block; beside them a cross for each trial that is not counted."""
     both = pd.concat([pairs["base"], pairs["own"]])
     limits = scales.value_range(both if both.notna().any() else out["value"])
-    metric = metric_of(analysis.metric)
+    metric = get_metric(analysis.metric)
     unit = scales.unit_for(metric, limits[1])
     scales.values_on_y(panel, limits, unit, TALL_IN)
     panel.set_xlim(-0.45, 1.45)
@@ -155,17 +155,17 @@ def _draw_changes(
     panel.tick_params(axis="x", length=0)
     size = sheet.size - (1.0 if sheet.narrow else 0.6)
     said = _change(analysis, treatment) or "no interval: not compared"
-    word = f"{palette.glyph_of(row)} {palette.word_of(row, metric_of(analysis.metric))}"
+    word = f"{palette.row_glyph(row)} {palette.row_word(row, get_metric(analysis.metric))}"
     title = wrap(f"change in each block; band: margin ±{margin_text(analysis.margin)}", right - left + 0.3, size)
     at = left if not sheet.narrow else 0.05
-    sheet.text(at, top - 0.36 - (0.06 if sheet.narrow else 0.13), word, bold=True, colour=palette.text_colour(row))
+    sheet.text(at, top - 0.36 - (0.06 if sheet.narrow else 0.13), word, bold=True, colour=palette.row_text_colour(row))
     sheet.text(at + widest([word], sheet.size, True) + 0.1, top - (0.42 if sheet.narrow else 0.49), said)
     sheet.text(at, top - 0.2, title, size=size, colour=palette.SOFT)
     sheet.text((left + right) / 2, bottom + 0.36, "block", colour=palette.SOFT, at="center")
 
 
 def _change(analysis: Analysis, treatment: str) -> str:
-    texts, row = numbers(analysis.row(treatment)), analysis.row(treatment)
+    texts, row = row_texts(analysis.row(treatment)), analysis.row(treatment)
     compared = row.verdict and row.verdict.kind != "invalid" and row.verdict.comparison.effect is not None
     return f"{texts.change} ({texts.interval_number})" if compared else ""
 

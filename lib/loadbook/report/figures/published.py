@@ -11,7 +11,7 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.units import percent
+from loadbook.core.units import format_percent
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.claims import Line, lines_of
@@ -27,8 +27,8 @@ from loadbook.report.figures.common import (
 )
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.text import line_in, text_width, widest, wrap
-from loadbook.stats.claims.judge import Judged
-from loadbook.stats.claims.summary import tally
+from loadbook.stats.claims.judge import ClaimResult
+from loadbook.stats.claims.summary import claims_summary
 from loadbook.stats.result import Analysis
 
 HEAD_IN, FOOT_IN, LANE_IN, NAME_IN, HERE_IN = 0.34, 0.66, 0.36, 3.0, 2.2
@@ -36,7 +36,7 @@ Texts = tuple[str, str, str]  # claim, its numbers, what was seen here; wrapped
 
 
 @in_house_style
-def draw(judged: Sequence[Judged], analysis: Analysis, narrow: bool = False) -> Figure:
+def draw(judged: Sequence[ClaimResult], analysis: Analysis, narrow: bool = False) -> Figure:
     """Draw each published ratio as a hollow diamond without interval, and ours below it with one.
 
     `judged` are the study's claims; at the right stands how each fares here. Claims about errors or slopes are not
@@ -151,12 +151,12 @@ def _head(sheet: Sheet, analysis: Analysis, right: float) -> None:
     sheet.text(0.05, 0.16, claim, size=size, colour=palette.SOFT)
 
 
-def answer(judged: Sequence[Judged], analysis: Analysis) -> str:
+def answer(judged: Sequence[ClaimResult], analysis: Analysis) -> str:
     """Return how the claims fare here: direction first, then size; then which the article's numbers could show."""
-    return tally([one.finding for one in judged], [one.article.could for one in judged])
+    return claims_summary([one.finding for one in judged], [one.article.could_show for one in judged])
 
 
-def how(judged: Sequence[Judged], analysis: Analysis) -> str:
+def how(judged: Sequence[ClaimResult], analysis: Analysis) -> str:
     """Return how the figure is read, naming only the marks that it has."""
     lines = lines_of(judged)
     text = "◇: the article’s single value, so without an interval; "
@@ -170,10 +170,10 @@ def how(judged: Sequence[Judged], analysis: Analysis) -> str:
     return text + " Shaded: the margin. Other machines, other load: compare directions and verdicts, not rates."
 
 
-def alt(judged: Sequence[Judged], analysis: Analysis) -> str:
+def alt(judged: Sequence[ClaimResult], analysis: Analysis) -> str:
     """Return the answer and each claim's change there and here."""
     said = []
     for line in lines_of(judged):
-        there = f"{percent(line.effect)} ({line.numbers})" if line.effect is not None else line.numbers
+        there = f"{format_percent(line.effect)} ({line.numbers})" if line.effect is not None else line.numbers
         said.append(f"{line.title}: {there} in the article, {' '.join([line.fate, line.seen]).strip()}")
     return f"Published claims against this run. {answer(judged, analysis)} {'; '.join(said)}."

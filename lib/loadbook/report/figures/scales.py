@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 
 from loadbook.core.metrics import Metric
-from loadbook.core.units import MINUS, NBSP, percent
+from loadbook.core.units import MINUS, NBSP, format_percent
 from loadbook.report import palette
 from loadbook.report.figures.common import quantity
 from loadbook.report.figures.text import text_width
@@ -227,4 +227,4 @@ def value_title(metric: Metric, statistic: str, unit: Unit, narrow: bool) -> str
 
 def percent_of(position_on_axis: float) -> str:
     """Return a position of a ratio axis as signed percent with one decimal."""
-    return percent(math.expm1(position_on_axis))
+    return format_percent(math.expm1(position_on_axis))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures.common import (
@@ -30,7 +30,7 @@ from loadbook.report.figures.scales import set_ticks
 from loadbook.report.figures.scaling_points import Point, points
 from loadbook.report.figures.text import counted, drawable, line_in, pushed_apart, shortened, text_width, widest, wrap
 from loadbook.stats.result import Analysis
-from loadbook.stats.verdict import within
+from loadbook.stats.verdict import is_within_margin
 from loadbook.stats.wording.sentences import margin_text
 
 HEAD_IN, FOOT_IN, HIGH_IN, LEFT_IN, KEY_IN, NAME_IN = 0.2, 0.66, 2.75, 0.62, 0.21, 1.6
@@ -69,7 +69,7 @@ def draw(
         _line(panel, [p for p in found if p.series == name], shift)
     (_key if narrow else _labels)(sheet, panel, box, labelled)
     base = drawable(analysis.row(analysis.baseline).label, analysis.baseline)
-    said = f"number of nodes; {quantity(metric_of(analysis.metric))} as a multiple of {base} (log scales)"
+    said = f"number of nodes; {quantity(get_metric(analysis.metric))} as a multiple of {base} (log scales)"
     said = wrap(f"{said}, {blocks_text(analysis)}", NARROW_IN - 0.2 if narrow else right - 0.1, sheet.size)
     middle = sheet.width / 2 if narrow else max(box.left + box.right, 0.3 + right) / 2
     sheet.text(middle, box.bottom + 0.28, said, colour=palette.SOFT, at="center", va="top")
@@ -143,7 +143,7 @@ def _line(panel: Axes, own: list[Point], shift: float) -> None:
     places = [math.log2(p.nodes) + (shift if p.interval else 0.0) for p in own]
     panel.plot(places, [_log(p.ratio) for p in own], color=palette.OTHERS, linewidth=1.0, zorder=1)
     for x, point in zip(places, own, strict=True):
-        style, y = palette.style_of(point.row), _log(point.ratio)
+        style, y = palette.row_style(point.row), _log(point.ratio)
         ends = [_log(bound) for bound in point.interval or ()]
         panel.plot([x] * len(ends), ends, color=style.edge, linewidth=2.6, zorder=2, solid_capstyle="butt")
         if point.at_least:
@@ -173,7 +173,7 @@ def _key(sheet: Sheet, panel: Axes, box: Box, labelled: list[Point]) -> None:
     """Write the ratios above the panel, which takes the whole width."""
     for k, point in enumerate(labelled):
         y = HEAD_IN + (k + 0.2) * KEY_IN
-        sheet.mark(0.14, y, palette.style_of(point.row), 6.5)
+        sheet.mark(0.14, y, palette.row_style(point.row), 6.5)
         _label(sheet, 0.28, y, point)
 
 
@@ -185,15 +185,15 @@ def _label(sheet: Sheet, x: float, y: float, point: Point) -> None:
     name = shortened(drawable(point.series, "?"), min(room, NAME_IN), sheet.size, True) + nodes
     sheet.text(x, y, name, bold=True)
     x += text_width(name, sheet.size, True)
-    sheet.text(x, y, text, colour=palette.text_colour(point.row))
+    sheet.text(x, y, text, colour=palette.row_text_colour(point.row))
 
 
 def answer(
     analysis: Analysis, nodes: Mapping[str, int], series: Mapping[str, str], limited: Collection[str] = ()
 ) -> str:
     """Return how much the most nodes carry, and whether that is in proportion to their number."""
-    if analysis.laboratory:
-        return analysis.laboratory
+    if analysis.aa_failure:
+        return analysis.aa_failure
     found = [p for p in points(analysis, nodes, series, limited) if p.interval is not None]
     if not found:
         return "No treatment could be compared."
@@ -217,7 +217,7 @@ def _in_proportion(analysis: Analysis, point: Point) -> str:
     if point.at_least or point.decides is None or point.interval is None:
         return ""
     relative = tuple((1 + bound) / point.nodes - 1 for bound in point.decides)
-    if within((relative[0], relative[1]), analysis.margin):
+    if is_within_margin((relative[0], relative[1]), analysis.margin):
         return f", in proportion to within {margin_text(analysis.margin)}"
     return f"; in proportion would be {point.nodes}" if point.interval[1] < point.nodes else ""
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from loadbook.core.units import decimals_for
+from loadbook.core.units import decimals_for_half_width
 from loadbook.report.figures.effect_rows import compared
-from loadbook.stats.result import Analysis, Interval, Row
+from loadbook.stats.result import Analysis, Interval, AnalysisRow
 
 
 @dataclass(frozen=True)
 class Point:
     """One treatment: its number of nodes and its ratio to the baseline (1 for that itself) with its interval."""
 
-    row: Row
+    row: AnalysisRow
     series: str
     nodes: int
     ratio: float
@@ -27,7 +27,7 @@ class Point:
         """The ratio and its interval, "at least" where the load that was offered was the limit."""
         if self.interval is None:
             return f"{self.ratio:g}"
-        digits = decimals_for((self.interval[1] - self.interval[0]) / 2)
+        digits = decimals_for_half_width((self.interval[1] - self.interval[0]) / 2)
         low, high = (f"{bound:.{digits}f}" for bound in self.interval)
         return ("at least " if self.at_least else "") + f"{self.ratio:.{digits}f} ({low} to {high})"
 

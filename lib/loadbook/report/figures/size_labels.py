@@ -11,10 +11,10 @@ from loadbook.report import palette
 from loadbook.report.figures.common import Sheet
 from loadbook.report.figures.sizes import Look, SizeAxis
 from loadbook.report.figures.text import line_in, pushed_apart, shortened, text_width
-from loadbook.stats.regimes.fit import Curve
-from loadbook.stats.regimes.found import Found
-from loadbook.stats.regimes.series import Series
-from loadbook.stats.saturation import LETTERS
+from loadbook.stats.regimes.fit import TwoRegimeCurve
+from loadbook.stats.regimes.found import PageSizeResult
+from loadbook.stats.regimes.series import PageSizeSeries
+from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.wording import regimes as words
 
 STRIP_IN, KNEE_PT = 0.185, 8.4
@@ -23,52 +23,52 @@ AMBER = ("N", "D")  # the ceiling's colour, and the tool's fault
 
 
 def draw_labels(
-    sheet: Sheet, axis: SizeAxis, names: dict[str, str], given: dict[str, Look], found: Found,
+    sheet: Sheet, axis: SizeAxis, names: dict[str, str], given: dict[str, Look], found: PageSizeResult,
     per: Callable[[float], float], limits: tuple[float, float], top: float, height: float,
 ) -> None:  # fmt: skip
     """Write each series at the left end of its curve, its knee below its name."""
     low, high = (math.log(limit) for limit in limits)
-    wanted = [top + height * (high - _left_end(found, one, per, low)) / (high - low) for one in found.regimes.series]
+    wanted = [top + height * (high - _left_end(found, one, per, low)) / (high - low) for one in found.curves.series]
     boxes = [line_in(sheet.size, 2) + 0.03] * len(wanted)
     places = pushed_apart(wanted, boxes, top - 0.1, top + height)
     left, room = axis.edge + 0.1, axis.left - axis.edge - 0.42
-    for one, at, y in zip(found.regimes.series, wanted, places, strict=True):
-        look, fit = given[one.name], found.regimes.fits[one.name]
+    for one, at, y in zip(found.curves.series, wanted, places, strict=True):
+        look, fit = given[one.name], found.curves.fits[one.name]
         name = shortened(names[one.name], room, sheet.size, True)
         sheet.text(left, y - 0.08, name, bold=True, colour=palette.INK)
-        knee = f"knee {words.knee_text(fit, tick=True)}" if isinstance(fit, Curve) else "no curve"
+        knee = f"knee {words.knee_text(fit, tick=True)}" if isinstance(fit, TwoRegimeCurve) else "no curve"
         sheet.text(left, y + 0.075, shortened(knee, room + 0.1, KNEE_PT), colour=palette.SOFT, size=KNEE_PT)
         end = axis.left - 0.14
         sheet.line([end - 0.2, end], [y - 0.04, at], look.shade, 0.7)
 
 
-def _left_end(found: Found, series: Series, per: Callable[[float], float], otherwise: float) -> float:
+def _left_end(found: PageSizeResult, series: PageSizeSeries, per: Callable[[float], float], otherwise: float) -> float:
     """Return the log of a curve, or of its trials where it does not reach that far, at the axis's left end."""
-    fit, size = found.regimes.fits[series.name], min(series.arms)
-    if isinstance(fit, Curve) and fit.sizes_b[0] <= size:
-        return math.log(fit.rate(size).value * per(size))
+    fit, size = found.curves.fits[series.name], min(series.arms)
+    if isinstance(fit, TwoRegimeCurve) and fit.sizes_b[0] <= size:
+        return math.log(fit.rate_at(size).value * per(size))
     own = found.values.loc[found.values["treatment"] == series.arms[size], "value"]
     middle = float(own[own > 0].median())
     return math.log(middle * per(size)) if middle > 0 else otherwise
 
 
-def draw_key(sheet: Sheet, names: dict[str, str], given: dict[str, Look], found: Found) -> None:
+def draw_key(sheet: Sheet, names: dict[str, str], given: dict[str, Look], found: PageSizeResult) -> None:
     """Write the series above the panel, one a line, where labels have no room beside the curves."""
-    for k, one in enumerate(found.regimes.series):
-        y, fit, look = 0.37 + k * line_in(8.6), found.regimes.fits[one.name], given[one.name]
+    for k, one in enumerate(found.curves.series):
+        y, fit, look = 0.37 + k * line_in(8.6), found.curves.fits[one.name], given[one.name]
         _sample(sheet, 0.05, 0.35, y, look)
-        knee = f"  knee {words.knee_text(fit, tick=True)}" if isinstance(fit, Curve) else "  no curve"
+        knee = f"  knee {words.knee_text(fit, tick=True)}" if isinstance(fit, TwoRegimeCurve) else "  no curve"
         name = shortened(names[one.name], sheet.width - 0.55 - text_width(knee, 7.6), 8.2, True)
         sheet.text(0.45, y, name, bold=True, size=8.2)
         sheet.text(0.45 + text_width(name, 8.2, True), y, knee, size=7.6, colour=palette.SOFT)
 
 
 def draw_strip(
-    sheet: Sheet, axis: SizeAxis, names: dict[str, str], given: dict[str, Look], found: Found, top: float
+    sheet: Sheet, axis: SizeAxis, names: dict[str, str], given: dict[str, Look], found: PageSizeResult, top: float
 ) -> None:  # fmt: skip
     """Write one letter per size and series: what the traces name as the bottleneck."""
     sheet.text(0.05, top - 0.13, "full:" if sheet.narrow else "full, by the traces:", size=8.2, colour=palette.SOFT)
-    for k, one in enumerate(found.regimes.series):
+    for k, one in enumerate(found.curves.series):
         y = top + 0.1 + k * STRIP_IN
         if k % 2 == 0:
             sheet.box(0.02, y - STRIP_IN / 2, sheet.width - 0.02, y + STRIP_IN / 2, palette.TINT)
@@ -78,11 +78,11 @@ def draw_strip(
             sheet.text(0.4, y, name, size=8.4, colour=palette.SOFT)
         for size, arm in one.arms.items():
             letter = letter_of(found, arm)
-            colour = palette.DOUBT_TEXT if letter in AMBER else palette.INK if letter in LETTERS else palette.SOFT
+            colour = palette.DOUBT_TEXT if letter in AMBER else palette.INK if letter in BOTTLENECK_NAMES else palette.SOFT
             if letter in AMBER:
                 at, half = axis.inch(size), min(0.11, axis.octave_in / 2 - 0.01)
                 sheet.box(at - half, y - 0.08, at + half, y + 0.08, palette.DOUBT_BOX)
-            sheet.text(axis.inch(size), y, letter, bold=letter in LETTERS, colour=colour, at="center", size=8.6)
+            sheet.text(axis.inch(size), y, letter, bold=letter in BOTTLENECK_NAMES, colour=colour, at="center", size=8.6)
 
 
 def _sample(sheet: Sheet, left: float, right: float, y: float, look: Look) -> None:
@@ -93,6 +93,6 @@ def _sample(sheet: Sheet, left: float, right: float, y: float, look: Look) -> No
     sheet.mark((left + right) / 2, y, look.style, 4.8)
 
 
-def letter_of(found: Found, treatment: str) -> str:
+def letter_of(found: PageSizeResult, treatment: str) -> str:
     """Return the letter of what limited a treatment; a dash where nothing watched was full, ? where nobody watched."""
-    return (found.letters[treatment] or NOTHING) if treatment in found.letters else UNWATCHED
+    return (found.bottlenecks[treatment] or NOTHING) if treatment in found.bottlenecks else UNWATCHED

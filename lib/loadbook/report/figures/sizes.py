@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import Sheet
-from loadbook.stats.regimes.found import Found
-from loadbook.stats.regimes.series import Series
+from loadbook.stats.regimes.found import PageSizeResult
+from loadbook.stats.regimes.series import PageSizeSeries
 from loadbook.stats.wording.regimes import tick_text
 
 SHADES = (palette.INK, palette.SOFT, palette.OTHERS, palette.RULE)
@@ -62,7 +62,7 @@ class SizeAxis:
 class Look:
     """How one series is drawn: `style` of its marks, `dash` of its line, `order` among those that share its shade."""
 
-    style: palette.Style
+    style: palette.VerdictStyle
     dash: str | tuple[int, tuple[float, ...]]
     order: int
 
@@ -72,19 +72,19 @@ class Look:
         return self.style.fill
 
 
-def looks(found: Found) -> dict[str, Look]:
+def looks(found: PageSizeResult) -> dict[str, Look]:
     """Return series -> its look: shade and marker tell the front (the last one is darkest), dashes the tier."""
-    fronts = list(dict.fromkeys(front_of(found, one) for one in found.regimes.series))[::-1]
+    fronts = list(dict.fromkeys(front_of(found, one) for one in found.curves.series))[::-1]
     given: dict[str, Look] = {}
-    for one in found.regimes.series:
+    for one in found.curves.series:
         front = fronts.index(front_of(found, one))
         order = sum(look.style.fill == SHADES[front % 4] for look in given.values())
-        style = palette.Style(SHADES[front % 4], SHADES[front % 4], "", MARKERS[front % 4], hollow=True)
+        style = palette.VerdictStyle(SHADES[front % 4], SHADES[front % 4], "", MARKERS[front % 4], hollow=True)
         given[one.name] = Look(style, DASHES[order % 4], order)
     return given
 
 
-def front_of(found: Found, series: Series) -> tuple[object, ...]:
+def front_of(found: PageSizeResult, series: PageSizeSeries) -> tuple[object, ...]:
     """Return the levels of a series without that of its tier: what stands in front of it."""
     tier = found.tiers.factor if found.tiers else None
     return tuple(level for name, level in series.levels.items() if name != tier)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import text_to_path
 
-from loadbook.core.units import joined
+from loadbook.core.units import join_words
 
 FONT = "DejaVu Sans"
 LINE = 1.25
@@ -129,5 +129,5 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 def listed(items: Sequence[str], most: int, noun: str) -> str:
     """Return the items joined, or the first ones and how many more there are."""
     if len(items) <= most:
-        return joined(items)
+        return join_words(items)
     return ", ".join(items[: most - 1]) + f" and {len(items) - most + 1} other {noun}"

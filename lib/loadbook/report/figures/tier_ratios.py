@@ -11,8 +11,8 @@ from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import Sheet, mark_props
 from loadbook.report.figures.sizes import Look, SizeAxis, front_of
-from loadbook.stats.regimes.found import Found
-from loadbook.stats.regimes.series import Series
+from loadbook.stats.regimes.found import PageSizeResult
+from loadbook.stats.regimes.series import PageSizeSeries
 from loadbook.stats.result import Verdict
 from loadbook.stats.wording import regimes as words
 from loadbook.stats.wording.sentences import margin_text
@@ -21,12 +21,12 @@ PANEL_IN, HEAD_IN, FOOT_IN = 1.25, 0.5, 0.22
 SPREAD_IN = 0.11  # between the marks of two fronts at one size
 
 
-def height_in(found: Found) -> float:
+def height_in(found: PageSizeResult) -> float:
     """Return the inches that the panel needs; 0 for a study of one tier."""
     return PANEL_IN + HEAD_IN + FOOT_IN if found.tiers else 0.0
 
 
-def draw_below(sheet: Sheet, axis: SizeAxis, found: Found, looks: Mapping[str, Look], top: float) -> None:
+def draw_below(sheet: Sheet, axis: SizeAxis, found: PageSizeResult, looks: Mapping[str, Look], top: float) -> None:
     """Draw the panel below the others, over the axis of sizes that they share."""
     assert found.tiers is not None
     verdicts = [v for pair in found.tiers.pairs for v in pair.verdicts.values() if v.comparison.ci95]
@@ -44,16 +44,16 @@ def draw_below(sheet: Sheet, axis: SizeAxis, found: Found, looks: Mapping[str, L
         panel.plot([low, high], [scales.position(tick)] * 2, color=palette.GRID, linewidth=0.8, zorder=-4)
     panel.axhspan(scales.position(-found.margin), scales.position(found.margin), color=palette.BAND, lw=0, zorder=-3)
     panel.plot([low, high], [0, 0], color=palette.INK, linewidth=1.0, zorder=-2)
-    axis.write(panel, found.regimes.sizes_b, sheet.size)
+    axis.write(panel, found.curves.sizes_b, sheet.size)
     for k, pair in enumerate(found.tiers.pairs):
         shift = SPREAD_IN * (k - (len(found.tiers.pairs) - 1) / 2) / axis.octave_in
-        marker = next(looks[s.name].style.marker for s in found.regimes.series if _is_front(found, s, k))
+        marker = next(looks[s.name].style.marker for s in found.curves.series if _is_front(found, s, k))
         for size, verdict in pair.verdicts.items():
             _draw_verdict(panel, scale, axis.at(size) + shift, verdict, marker)
 
 
-def _is_front(found: Found, series: Series, number: int) -> bool:
-    fronts = list(dict.fromkeys(front_of(found, one) for one in found.regimes.series))
+def _is_front(found: PageSizeResult, series: PageSizeSeries, number: int) -> bool:
+    fronts = list(dict.fromkeys(front_of(found, one) for one in found.curves.series))
     return front_of(found, series) == fronts[number]
 
 
@@ -67,19 +67,19 @@ def _draw_verdict(panel: Axes, scale: scales.RatioScale, x: float, verdict: Verd
     panel.plot([x, x], ends, color=style.edge, linewidth=1.8, solid_capstyle="butt", zorder=2)
     for bound in found.ci90 if verdict.kind in ("equivalent", "small") else ():
         panel.plot([x], [scales.position(bound)], "_", color=style.edge, markersize=6, zorder=2)
-    own = palette.Style(style.fill, style.text, style.glyph, marker)
+    own = palette.VerdictStyle(style.fill, style.text, style.glyph, marker)
     panel.plot([x], [scales.position(found.effect or 0.0)], **mark_props(own, 5.6), zorder=3)
 
 
-def how(found: Found) -> str:
+def how(found: PageSizeResult) -> str:
     """Return how the panel is read."""
     return (
         f"Below: the two web tiers compared at each size, 95{NBSP}% intervals, colours by verdict, marks by balancer; "
-        f"“{palette.CLASS_WORDS['equivalent']}” where the 90{NBSP}% interval lies within the margin."
+        f"“{palette.VERDICT_WORDS['equivalent']}” where the 90{NBSP}% interval lies within the margin."
     )
 
 
-def sentences(found: Found) -> list[str]:
+def sentences(found: PageSizeResult) -> list[str]:
     """Return from which size on the tiers converge, a sentence per front."""
     pairs = found.tiers.pairs if found.tiers else ()
     return [f"{pair.name or 'both tiers'}{words.pair_sentence(found, pair)}" for pair in pairs]

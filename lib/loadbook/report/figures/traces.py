@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.units import MINUS, NBSP, joined
+from loadbook.core.units import MINUS, NBSP, join_words
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import SMALLEST_PT, WIDE_IN, Sheet, in_house_style, size_pt
@@ -198,7 +198,7 @@ def answer(
     if any(share > SOME for share in watched):
         driver = "so the tool, not only the server, may have set the numbers"
     full = [f"{t.noun} ({round(100 * s)}{NBSP}% of the measured time)" for t, s in judged if s > SOME]
-    return f"At its limit: {joined(full)}; {driver}." if full else f"Nothing that was watched was full; {driver}."
+    return f"At its limit: {join_words(full)}; {driver}." if full else f"Nothing that was watched was full; {driver}."
 
 
 def _room(share: float) -> str:
@@ -221,7 +221,7 @@ def how(
     if any(track.mean is not None for track in shown.tracks):
         said.append("Grey line: mean of the cores.")
     silent = [who(ordered(hosts)[h], h) for h in sorted(set(hosts) - set(traces["host"]))]
-    return " ".join([*said, *([f"No monitor on: {joined(silent)}."] if silent else [])])
+    return " ".join([*said, *([f"No monitor on: {join_words(silent)}."] if silent else [])])
 
 
 def alt(

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report.figures.scales import unit_for
 from loadbook.report.figures.text import drawable
-from loadbook.stats.saturation import FULL, one_source
+from loadbook.stats.saturation import FULL_SHARE, finest_source_only
 
 ROLES = ("driver", "balancer", "lb", "proxy", "web", "backend", "db")
 SHOWN = ("cpu_busy", "memory_used", "net_tx", "sockets_tcp_tw")
@@ -54,7 +54,7 @@ class Track:
     @property
     def full(self) -> float | None:
         """From which value on the resource is full; None where its capacity is not known."""
-        return None if self.capacity is None else FULL * self.capacity
+        return None if self.capacity is None else FULL_SHARE * self.capacity
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def read_block(
     """Take one block (default: the one in the middle) out of a run's tables; see `traces.draw`."""
     number = median_block(trials) if block is None else block
     mine = trials[trials["block"] == number].sort_values("slot")
-    own = one_source(traces[traces["trial"].isin(list(mine["trial"]))])
+    own = finest_source_only(traces[traces["trial"].isin(list(mine["trial"]))])
     laid = tuple(lay_out(own, mine, windows or {}))
     rate, tracks = _rate(laid, rates or {}), tracks_of(own, ordered(hosts), links or {})
     return Block(number, laid, tuple([rate, *tracks] if rate and tracks else tracks))
@@ -152,7 +152,7 @@ def _rate(laid: Sequence[Trial], rates: Mapping[str, float]) -> Track | None:
     if not known:
         return None
     data = pd.DataFrame(known, columns=["trial", "t_s", "value"])
-    unit = unit_for(metric_of("ok_per_s"), float(data["value"].max()))
+    unit = unit_for(get_metric("ok_per_s"), float(data["value"].max()))
     title = ", ".join(filter(None, ["ok responses per second", unit.words]))
     data["value"] /= unit.divisor
     return Track(title, "the answered rate", False, data, words=" in a trial")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.metrics import metric as metric_of
+from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import forest, scales
 from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, in_house_style, quantity, size_pt
@@ -19,10 +19,10 @@ from loadbook.report.figures.effect_rows import DECIDED, compared
 from loadbook.report.figures.forest import CHECKS_IN, EDGE_IN, FOOT_IN, HEAD_IN
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.text import drawable, line_in, text_width, widest, wrap
-from loadbook.stats.result import Row
-from loadbook.stats.two_runs import Moved, TwoRuns
+from loadbook.stats.result import AnalysisRow
+from loadbook.stats.two_runs import EffectPair, RunComparison
 from loadbook.stats.wording import two_runs as wording
-from loadbook.stats.wording.sentences import confidence, margin_text
+from loadbook.stats.wording.sentences import confidence_text, margin_text
 
 ROW_IN, LANE_IN, BESIDE_IN = 0.44, 0.34, 0.085  # BESIDE: how far each interval lies from the middle of its row
 NAME_IN, REASON_IN, KEY_IN = 2.1, 2.2, 0.16
@@ -35,7 +35,7 @@ NEWER = "newer run"
 class Line:
     """One row: its name, word and number as they are drawn, and its height in inches."""
 
-    row: Moved
+    row: EffectPair
     name: str
     word: str
     moved: str
@@ -48,7 +48,7 @@ class Line:
 
 
 @in_house_style
-def draw(found: TwoRuns, narrow: bool = False) -> Figure:
+def draw(found: RunComparison, narrow: bool = False) -> Figure:
     """Draw one row per comparison: both intervals, whether it changed, and by how much it moved."""
     lines = [(_narrow_line if narrow else _wide_line)(row) for row in found.rows]
     height = HEAD_IN + KEY_IN + sum(line.height for line in lines)
@@ -64,35 +64,35 @@ def draw(found: TwoRuns, narrow: bool = False) -> Figure:
         scales.ratio_ground(panel, found.margin, ticks, top, height - FOOT_IN)
     _head(sheet, found, scale, (left, right))
     _draw_lines(sheet, panel, scale, found, ticks, lines, (left, right))
-    title = f"change in {quantity(metric_of(found.newer.metric), found.newer.statistic)} against the baseline "
+    title = f"change in {quantity(get_metric(found.newer.metric), found.newer.statistic)} against the baseline "
     forest.foot(sheet, title + "of its run (ratio, log scale)", (left, right))
     return sheet.figure
 
 
-def _wide_line(row: Moved) -> Line:
+def _wide_line(row: EffectPair) -> Line:
     size, bold = size_pt(False), row.row.kind == "treatment"
     name, moved = wrap(_name(row), NAME_IN, size, bold), _moved(row)
-    moved = moved if row.shift else wrap(moved, REASON_IN, size - 0.8, lines=3)
+    moved = moved if row.change else wrap(moved, REASON_IN, size - 0.8, lines=3)
     most = max(name.count("\n"), moved.count("\n"))
-    return Line(row, name, row.word, moved, ROW_IN + (0.13 if most > 1 else 0.0))
+    return Line(row, name, row.kind, moved, ROW_IN + (0.13 if most > 1 else 0.0))
 
 
-def _narrow_line(row: Moved) -> Line:
+def _narrow_line(row: EffectPair) -> Line:
     size, bold, room = size_pt(True), row.row.kind == "treatment", NARROW_IN - 0.16
     name = wrap(_name(row), room, size, bold)
-    moved = _moved(row) if row.shift else wrap(_moved(row), room, size - 0.6, lines=3)
+    moved = _moved(row) if row.change else wrap(_moved(row), room, size - 0.6, lines=3)
     texts = line_in(size, name.count("\n") + 1) + line_in(size, moved.count("\n") + 1)
-    return Line(row, name, row.word, moved, texts + (LANE_IN if _sides(row) else 0.0) + 0.14)
+    return Line(row, name, row.kind, moved, texts + (LANE_IN if _sides(row) else 0.0) + 0.14)
 
 
-def _name(row: Moved) -> str:
+def _name(row: EffectPair) -> str:
     return drawable(row.row.label, row.row.treatment)
 
 
-def _moved(row: Moved) -> str:
-    if row.shift is None:
+def _moved(row: EffectPair) -> str:
+    if row.change is None:
         return drawable(row.reason or "", "")
-    texts = wording.texts(row)
+    texts = wording.effect_change_texts(row)
     return f"{texts.change} ({texts.interval})"
 
 
@@ -105,7 +105,7 @@ def _edges(lines: Sequence[Line], sheet: Sheet) -> tuple[float, float]:
 
 def _columns(lines: Sequence[Line], size: float) -> tuple[float, float]:
     """Return the widths of the words and of the numbers, each with its head."""
-    numbers = [widest([line.moved], size if line.row.shift else size - 0.8) for line in lines]
+    numbers = [widest([line.moved], size if line.row.change else size - 0.8) for line in lines]
     return (
         max([text_width(line.word, size, True) for line in lines] + [0.6]) + 0.2,
         max([*numbers, text_width(_moved_head(0.95), size - 0.6)]),
@@ -113,10 +113,10 @@ def _columns(lines: Sequence[Line], size: float) -> tuple[float, float]:
 
 
 def _moved_head(level: float) -> str:
-    return f"moved by, % ({confidence(level)} interval)"
+    return f"moved by, % ({confidence_text(level)} interval)"
 
 
-def _scale(found: TwoRuns) -> scales.RatioScale:
+def _scale(found: RunComparison) -> scales.RatioScale:
     """Return the axis that holds both runs' intervals, unless one is far wider than what was decided."""
     shown = [(side, side.verdict) for row in found.rows for side in _sides(row) if side.verdict]
     intervals = [bounds for _, v in shown if (bounds := v.comparison.ci_family or v.comparison.ci95)]
@@ -124,12 +124,12 @@ def _scale(found: TwoRuns) -> scales.RatioScale:
     return scales.ratio_scale(intervals, [], decided, found.margin)
 
 
-def _sides(row: Moved) -> list[Row]:
+def _sides(row: EffectPair) -> list[AnalysisRow]:
     """Return the rows of the runs that have an effect which may be shown."""
     return [side for side in row.sides if side is not None and compared(side)]
 
 
-def _head(sheet: Sheet, found: TwoRuns, scale: scales.RatioScale, edges: tuple[float, float]) -> None:
+def _head(sheet: Sheet, found: RunComparison, scale: scales.RatioScale, edges: tuple[float, float]) -> None:
     """Write which mark is which run, and the words above the axis and the columns."""
     size = sheet.size - 0.6
     at = EDGE_IN + 0.06
@@ -148,7 +148,7 @@ def _head(sheet: Sheet, found: TwoRuns, scale: scales.RatioScale, edges: tuple[f
 
 
 def _draw_lines(
-    sheet: Sheet, panel: Axes, scale: scales.RatioScale, found: TwoRuns, ticks: list[float],
+    sheet: Sheet, panel: Axes, scale: scales.RatioScale, found: RunComparison, ticks: list[float],
     lines: Sequence[Line], edges: tuple[float, float],
 ) -> None:  # fmt: skip
     y, checks_begun = HEAD_IN + KEY_IN, False
@@ -165,19 +165,19 @@ def _draw_lines(
         y += line.height
 
 
-def _intervals(panel: Axes, scale: scales.RatioScale, lane: float, row: Moved) -> None:
+def _intervals(panel: Axes, scale: scales.RatioScale, lane: float, row: EffectPair) -> None:
     """Draw the older interval above, hollow and in ink, the newer one below it in its verdict's colour."""
     for side, place in ((row.older, lane - BESIDE_IN), (row.newer, lane + BESIDE_IN)):
         if side is None or side.verdict is None or not compared(side):
             continue
-        style, old = palette.style_of(side), side is row.older
+        style, old = palette.row_style(side), side is row.older
         style = replace(style, fill=palette.INK, hollow=True) if old else replace(style, hollow=False)
         thick = OLDER_PT if old else NEWER_PT
         draw_interval(panel, scale, place, side, side.verdict.comparison, tick=0.055, style=style, thick=thick)
 
 
 def _wide_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]) -> None:
-    middle, moved = y + line.height / 2, line.row.shift is not None
+    middle, moved = y + line.height / 2, line.row.change is not None
     sheet.text(edges[0] - 0.14, middle, line.name, bold=not line.check, at="right")
     colour = palette.INK if moved else palette.SOFT
     sheet.text(edges[1] + 0.12, middle, line.word, bold=line.word == "changed", colour=colour)
@@ -186,7 +186,7 @@ def _wide_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]) 
 
 
 def _narrow_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]) -> None:
-    moved, below = line.row.shift is not None, y + 0.04 + line_in(sheet.size, line.name.count("\n") + 1)
+    moved, below = line.row.change is not None, y + 0.04 + line_in(sheet.size, line.name.count("\n") + 1)
     sheet.text(edges[0], y + 0.04, line.name, bold=not line.check, va="top")
     if moved:
         word = sheet.text(edges[0], below, line.word, bold=line.word == "changed", va="top").get_text()
@@ -196,29 +196,29 @@ def _narrow_texts(sheet: Sheet, line: Line, y: float, edges: tuple[float, float]
         sheet.text(edges[0], below, line.moved, size=sheet.size - 0.6, italic=True, colour=palette.SOFT, va="top")
 
 
-def answer(found: TwoRuns) -> str:
+def answer(found: RunComparison) -> str:
     """Return whether any effect changed, in one sentence."""
     return wording.headline(found)
 
 
-def how(found: TwoRuns) -> str:
+def how(found: RunComparison) -> str:
     """Return how the figure is read, naming only the marks that it has."""
-    level = confidence(found.level)
+    level = confidence_text(found.level)
     said = [f"Above, hollow, in ink: the {OLDER}", f"below, in its verdict’s colour: the {NEWER}",
             f"thick line: the {level} interval of one run’s effect"]  # fmt: skip
-    family = max((row.shift.family for row in found.rows if row.shift), default=1)
+    family = max((row.change.family_size for row in found.rows if row.change), default=1)
     if family > 1:
         said.append("thin line: widened for all comparisons of its run")
     judged = "the words come from the interval of the difference between the two effects"
     said.append(judged + (f", allowing for {family} comparisons" if family > 1 else ""))
-    if any(row.word == "agrees" for row in found.rows):
-        said.append(f"“agrees”: its {confidence(found.level, one_sided=True)} interval lies within the margin")
+    if any(row.kind == "agrees" for row in found.rows):
+        said.append(f"“agrees”: its {confidence_text(found.level, one_sided=True)} interval lies within the margin")
     said.append(f"shaded: differences below ±{margin_text(found.margin)}, declared as too small to matter")
     return "; ".join(said) + "."
 
 
-def alt(found: TwoRuns) -> str:
+def alt(found: RunComparison) -> str:
     """Return the answer and every row in words."""
-    rows = [f"{_name(row)}{wording.phrase(row, found.margin)}" for row in found.rows]
-    head = f"Effect of each treatment on {quantity(metric_of(found.newer.metric), found.newer.statistic)} in two runs."
+    rows = [f"{_name(row)}{wording.effect_change_phrase(row, found.margin)}" for row in found.rows]
+    head = f"Effect of each treatment on {quantity(get_metric(found.newer.metric), found.newer.statistic)} in two runs."
     return " ".join([head, answer(found), *rows])

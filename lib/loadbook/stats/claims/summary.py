@@ -4,59 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loadbook.core.metrics import metric as metric_of
-from loadbook.core.units import level, quantity
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import format_rounded, format_quantity
 from loadbook.design.claim import Claim
-from loadbook.stats.claims.finding import Finding
-from loadbook.stats.claims.words import OUTCOMES, Could, Outcome
+from loadbook.stats.claims.finding import ClaimFinding
+from loadbook.stats.claims.words import OUTCOMES, CouldShow, ClaimOutcome
 
-_SEVERAL: dict[Outcome, str] = {"holds": "hold here", "contradicted": "do not hold here"}
-SIZES: dict[bool | None, str] = {True: "in direction and size", False: "in direction, not in size"}
+_PLURAL_OUTCOMES: dict[ClaimOutcome, str] = {"holds": "hold here", "contradicted": "do not hold here"}
+SIZE_TEXTS: dict[bool | None, str] = {True: "in direction and size", False: "in direction, not in size"}
 _UNITS = {"requests_per_s": " req/s", "ok_per_s": " req/s"}
 
 
-def title(claim: Claim) -> str:
+def claim_title(claim: Claim) -> str:
     """Return the sentence: in quotation marks where it is the article's own words, else our short form."""
     return f"“{claim.quote}”" if claim.quote else claim.claim
 
 
-def numbers(claim: Claim) -> str:
+def article_numbers_text(claim: Claim) -> str:
     """Return "17,688 → 23,872 req/s; errors 62,488 → 7,754", as far as the article has numbers."""
-    said = []
+    parts = []
     if claim.value is not None and claim.against_value is not None:
-        said.append(_values(claim, claim.against_value, claim.value))
+        parts.append(_values_text(claim, claim.against_value, claim.value))
     if claim.errors is not None or claim.against_errors is not None:
         before, after = ("–" if e is None else f"{e:,}" for e in (claim.against_errors, claim.errors))
-        said.append(f"errors {before} → {after}")
-    return "; ".join(said) or "no numbers"
+        parts.append(f"errors {before} → {after}")
+    return "; ".join(parts) or "no numbers"
 
 
-def _values(claim: Claim, before: float, after: float) -> str:
-    metric = metric_of(claim.metric)
+def _values_text(claim: Claim, before: float, after: float) -> str:
+    metric = get_metric(claim.metric)
     if claim.metric in _UNITS:
-        return f"{level(before)} → {level(after)}{_UNITS[claim.metric]}"
+        return f"{format_rounded(before)} → {format_rounded(after)}{_UNITS[claim.metric]}"
     name = claim.metric.replace("_", " ") + (f" {claim.statistic}" if claim.statistic else "")
-    return f"{name} {quantity(before, metric.unit)} → {quantity(after, metric.unit)}"
+    return f"{name} {format_quantity(before, metric.unit)} → {format_quantity(after, metric.unit)}"
 
 
-def tally(findings: Sequence[Finding], could: Sequence[Could]) -> str:
+def claims_summary(findings: Sequence[ClaimFinding], could: Sequence[CouldShow]) -> str:
     """Return how many claims fare how, of those that hold how many in size, and how many the article could show."""
     outcomes = [finding.outcome for finding in findings]
     if len(findings) == 1:
-        size = SIZES.get(findings[0].sized)
-        return f"The article’s claim: {OUTCOMES[outcomes[0]][1]}{f', {size}' if size else ''}. {_shown(could)}"
-    counted = {outcome: outcomes.count(outcome) for outcome in OUTCOMES if outcome in outcomes}
-    said = [f"{n} {_SEVERAL.get(o, OUTCOMES[o][1]) if n > 1 else OUTCOMES[o][1]}" for o, n in counted.items()]
-    sized = [finding.sized for finding in findings if finding.sized is not None]
+        size = SIZE_TEXTS.get(findings[0].size_met)
+        return f"The article’s claim: {OUTCOMES[outcomes[0]][1]}{f', {size}' if size else ''}. {_could_show_text(could)}"
+    counts = {outcome: outcomes.count(outcome) for outcome in OUTCOMES if outcome in outcomes}
+    parts = [f"{n} {_PLURAL_OUTCOMES.get(o, OUTCOMES[o][1]) if n > 1 else OUTCOMES[o][1]}" for o, n in counts.items()]
+    sized = [finding.size_met for finding in findings if finding.size_met is not None]
     if sized:
-        said[0] += f" (in size, too: {sum(sized) or 'none'})"
-    return f"Of {len(findings)} claims: {'; '.join(said)}. {_shown(could)}"
+        parts[0] += f" (in size, too: {sum(sized) or 'none'})"
+    return f"Of {len(findings)} claims: {'; '.join(parts)}. {_could_show_text(could)}"
 
 
-def _shown(could: Sequence[Could]) -> str:
+def _could_show_text(could: Sequence[CouldShow]) -> str:
     """Return what the article's own numbers are worth."""
     yes, partly = could.count("yes"), could.count("in part")
     if len(could) == 1:
         return f"Could its own numbers have shown it? {could[0].capitalize()}."
-    also = f" ({partly}{' more' if yes else ''} in part)" if partly else ""
-    return f"The article’s own numbers, one run each, could have shown {yes or 'none'} of them{also}."
+    partly_text = f" ({partly}{' more' if yes else ''} in part)" if partly else ""
+    return f"The article’s own numbers, one run each, could have shown {yes or 'none'} of them{partly_text}."

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from loadbook.stats.result import Interval
-from loadbook.stats.swaps import Floats
+from loadbook.stats.swaps import FloatArray
 
 
 @dataclass(frozen=True)
-class Pooled:
+class PooledEffect:
     """One effect by least squares: log ratio, its interval, and p of the analysis of variance (type 2)."""
 
     estimate: float
@@ -25,7 +25,7 @@ class Pooled:
     p: float | None
 
 
-def pooled(logs: Floats, levels: Floats, effects: Sequence[Sequence[int]], level: float = 0.95) -> list[Pooled]:
+def fit_pooled_effects(logs: FloatArray, levels: FloatArray, effects: Sequence[Sequence[int]], level: float = 0.95) -> list[PooledEffect]:
     """Fit log values by blocks and effects, `logy ~ C(block) + a + b + a:b + ...`.
 
     Parameters
@@ -50,9 +50,9 @@ def pooled(logs: Floats, levels: Floats, effects: Sequence[Sequence[int]], level
         warnings.simplefilter("ignore")  # of a perfect fit, whose intervals are points
         fit = ols(f"logy ~ C(block) + {' + '.join(terms)}", frame).fit()
         tested, bounds = anova_lm(fit, typ=2), fit.conf_int(1 - level)
-    found = []
+    effects_found = []
     for term, effect in zip(terms, effects, strict=True):
         scale, p = 2.0 ** len(effect), float(tested.loc[term, "PR(>F)"])
         low, high = (scale * float(bound) for bound in bounds.loc[term])
-        found.append(Pooled(scale * float(fit.params[term]), (low, high), p if math.isfinite(p) else None))
-    return found
+        effects_found.append(PooledEffect(scale * float(fit.params[term]), (low, high), p if math.isfinite(p) else None))
+    return effects_found

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from loadbook.stats.result import Row
+from loadbook.stats.result import AnalysisRow
 
-Outcome = Literal["passed", "failed", "invalid", "skipped"]
+CaseOutcome = Literal["passed", "failed", "invalid", "skipped"]
 CaseKind = Literal["comparison", "aa", "control", "trials", "stopping", "doubt"]
-EXIT_CODES: dict[Outcome, int] = {"passed": 0, "skipped": 0, "failed": 1, "invalid": 4}
-LABORATORY = {"aa": "A/A arm", "control": "positive control"}
+EXIT_CODES: dict[CaseOutcome, int] = {"passed": 0, "skipped": 0, "failed": 1, "invalid": 4}
+CHECK_NAMES = {"aa": "A/A arm", "control": "positive control"}
 
 
 @dataclass(frozen=True)
-class Case:
+class CiCase:
     """One question of a gate: what was seen (a sentence), and why it fails, is invalid or was not asked (`because`).
 
     `metric` is another one than the study's own. `undecided` says that the run shows neither, and that the study's
@@ -23,16 +23,16 @@ class Case:
 
     kind: CaseKind
     name: str
-    outcome: Outcome
+    outcome: CaseOutcome
     sentence: str
     because: str | None = None
     treatment: str | None = None
     metric: str | None = None
-    row: Row | None = field(default=None, repr=False)
+    row: AnalysisRow | None = field(default=None, repr=False)
     undecided: bool = False
 
     @property
-    def told(self) -> str:
+    def full_sentence(self) -> str:
         """What was seen, and what follows from it where that is not said already."""
         if self.because is None or self.because.lower() in self.sentence.lower():
             return self.sentence
@@ -40,23 +40,23 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Judged:
+class CiResult:
     """What a build gate says of a run: invalid before failed before passed."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[CiCase, ...]
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CaseOutcome:
         """How the build ends; invalid where anything that was asked could not be judged."""
-        there = {case.outcome for case in self.cases}
-        return "invalid" if "invalid" in there else "failed" if "failed" in there else "passed"
+        outcomes = {case.outcome for case in self.cases}
+        return "invalid" if "invalid" in outcomes else "failed" if "failed" in outcomes else "passed"
 
     @property
     def exit_code(self) -> int:
         """0 passed, 1 a verdict that the study declared unacceptable, 4 data that allow no verdict."""
         return EXIT_CODES[self.outcome]
 
-    def of(self, *outcomes: Outcome) -> tuple[Case, ...]:
+    def cases_with(self, *outcomes: CaseOutcome) -> tuple[CiCase, ...]:
         """Return the cases that ended so."""
         return tuple(case for case in self.cases if case.outcome in outcomes)
 
@@ -64,15 +64,15 @@ class Judged:
     def sentence(self) -> str:
         """The outcome in words, with the first reason; what is wrong with the laboratory comes first."""
         if self.outcome == "passed":
-            return f"Build gate: passed{self._accepted()}."
-        wrong = self.of(self.outcome)
-        first = next((case for case in wrong if case.kind in LABORATORY), wrong[0])
+            return f"Build gate: passed{self._accepted_text()}."
+        wrong = self.cases_with(self.outcome)
+        first = next((case for case in wrong if case.kind in CHECK_NAMES), wrong[0])
         more = f" {len(wrong) - 1} more like it." if len(wrong) > 1 else ""
-        return f"Build gate: {'failed' if self.outcome == 'failed' else 'no verdict'}. {first.told}{more}"
+        return f"Build gate: {'failed' if self.outcome == 'failed' else 'no verdict'}. {first.full_sentence}{more}"
 
-    def _accepted(self) -> str:
-        asked = [case for case in self.of("passed") if case.kind == "comparison"]
-        open_ones = [case.name for case in self.of("passed") if case.undecided]
-        count = "its comparison is" if len(asked) == 1 else f"all {len(asked)} comparisons are"
-        said = f", {count} acceptable" if asked else ""
-        return said + (f"; undecided, which the study lets pass: {', '.join(open_ones)}" if open_ones else "")
+    def _accepted_text(self) -> str:
+        comparisons = [case for case in self.cases_with("passed") if case.kind == "comparison"]
+        undecided = [case.name for case in self.cases_with("passed") if case.undecided]
+        count = "its comparison is" if len(comparisons) == 1 else f"all {len(comparisons)} comparisons are"
+        text = f", {count} acceptable" if comparisons else ""
+        return text + (f"; undecided, which the study lets pass: {', '.join(undecided)}" if undecided else "")

@@ -13,32 +13,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadbook.core.metrics import Direction
-from loadbook.stats.history.level import level
+from loadbook.stats.history.level import estimate_level
 
-Told = tuple[float, float, int]  # log of the ratio, its standard error, blocks
-MIN_PAST = 4  # earlier runs: with fewer, hardly anything could be found
-NIGHTS = 365
+LogEffect = tuple[float, float, int]  # log of the ratio, its standard error, blocks
+MIN_PAST_RUNS = 4  # earlier runs: with fewer, hardly anything could be found
+NIGHTS_PER_YEAR = 365
 
 
 @dataclass(frozen=True)
 class Alarm:
     """What the past lets expect of the newest run, as ratios minus 1: `expected`, and `limit` at worst.
 
-    `speaks` where `effect` is worse than that. `power` is the probability with which a true worsening by `margin`
+    `raised` where `effect` is worse than that. `power` is the probability with which a true worsening by `margin`
     would have been found. `rate` is this comparison's own share of false alarms.
     """
 
     effect: float
     expected: float
     limit: float
-    past: int
-    speaks: bool
+    past_runs: int
+    raised: bool
     rate: float
     margin: float
     power: float
 
 
-def alarm(past: Sequence[Told], newest: Told, *, better: Direction, rate: float, margin: float) -> Alarm | None:
+def assess_newest(past: Sequence[LogEffect], newest: LogEffect, *, better: Direction, rate: float, margin: float) -> Alarm | None:
     """Hold the newest run against its past; None where that is too short.
 
     Parameters
@@ -47,32 +47,32 @@ def alarm(past: Sequence[Told], newest: Told, *, better: Direction, rate: float,
     rate : the share of false alarms of this one comparison.
     margin : ratio minus 1, as the study declares it.
     """
-    if len(past) < MIN_PAST:
+    if len(past) < MIN_PAST_RUNS:
         return None
     from scipy.special import stdtr, stdtrit
 
-    found = level([(log, error) for log, error, _ in past])
-    error = found.next_error(max(newest[1], _usual(past, newest[2])))
-    sign, free = (1 if better == "higher" else -1), len(past) - 1
-    reach = float(stdtrit(free, 1 - rate))
-    limit = found.mean - sign * reach * error
+    past_level = estimate_level([(log, error) for log, error, _ in past])
+    error = past_level.prediction_error(max(newest[1], _usual_error(past, newest[2])))
+    sign, degrees_of_freedom = (1 if better == "higher" else -1), len(past) - 1
+    quantile = float(stdtrit(degrees_of_freedom, 1 - rate))
+    limit = past_level.mean - sign * quantile * error
     return Alarm(
         effect=math.expm1(newest[0]),
-        expected=math.expm1(found.mean),
+        expected=math.expm1(past_level.mean),
         limit=math.expm1(limit),
-        past=len(past),
-        speaks=sign * (newest[0] - limit) < 0,
+        past_runs=len(past),
+        raised=sign * (newest[0] - limit) < 0,
         rate=rate,
         margin=margin,
-        power=float(stdtr(free, math.log1p(margin) / error - reach)),
+        power=float(stdtr(degrees_of_freedom, math.log1p(margin) / error - quantile)),
     )
 
 
-def _usual(past: Sequence[Told], blocks: int) -> float:
+def _usual_error(past: Sequence[LogEffect], blocks: int) -> float:
     """Return the standard error that a run of so many blocks usually has, by those before it."""
     return math.sqrt(sum(error**2 * count for _, error, count in past) / len(past) / blocks)
 
 
-def a_year(rate: float) -> float:
+def false_alarms_per_year(rate: float) -> float:
     """Return how many false alarms a year of nightly runs has at this rate per run."""
-    return NIGHTS * rate
+    return NIGHTS_PER_YEAR * rate

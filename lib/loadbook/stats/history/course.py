@@ -11,141 +11,141 @@ from dataclasses import replace
 from itertools import pairwise
 
 from loadbook.core.metrics import Direction
-from loadbook.stats.history.alarm import MIN_PAST, alarm
-from loadbook.stats.history.changes import LEAST, changes
-from loadbook.stats.history.level import level
-from loadbook.stats.history.result import ALARM_RATE, CHANGE_RATE, Course, Effect, Point, Seen, Stretch
+from loadbook.stats.history.alarm import MIN_PAST_RUNS, assess_newest
+from loadbook.stats.history.changes import MIN_SEGMENT_RUNS, find_changes
+from loadbook.stats.history.level import estimate_level
+from loadbook.stats.history.result import ALARM_RATE, CHANGE_RATE, EffectSeries, RunEffect, EffectPoint, RunSummary, Segment
 
 
-def courses(
-    runs: Sequence[Seen], better: Direction, margin: float, rate: float = ALARM_RATE, change_rate: float = CHANGE_RATE
-) -> tuple[Course, ...]:
+def effect_series(
+    runs: Sequence[RunSummary], better: Direction, margin: float, rate: float = ALARM_RATE, change_rate: float = CHANGE_RATE
+) -> tuple[EffectSeries, ...]:
     """Return every comparison of these runs, oldest run first: treatments before checks, as they first appeared.
 
     `rate` and `change_rate` are those of all comparisons together.
     """
-    found = {name: _points(runs, name) for name in _names(runs)}
-    groups = {name: _groups(points) for name, points in found.items()}
-    searched = sum(len(places) >= 2 * LEAST for each in groups.values() for places in each)
-    stretches = {
-        name: tuple(s for places in groups[name] for s in _stretches(points, places, change_rate / max(searched, 1)))
-        for name, points in found.items()
+    points_by_name = {name: _effect_points(runs, name) for name in _comparison_names(runs)}
+    groups = {name: _comparable_groups(points) for name, points in points_by_name.items()}
+    searchable_groups = sum(len(indices) >= 2 * MIN_SEGMENT_RUNS for groups_of_name in groups.values() for indices in groups_of_name)
+    segments = {
+        name: tuple(s for indices in groups[name] for s in _segments(points, indices, change_rate / max(searchable_groups, 1)))
+        for name, points in points_by_name.items()
     }
-    judged = [name for name, points in found.items() if _judged(points, runs)]
+    assessed = [name for name, points in points_by_name.items() if _is_assessable(points, runs)]
     return tuple(
-        _course(points, stretches[name], runs, better, margin, rate / max(len(judged), 1))
-        for name, points in found.items()
+        _series_of(points, segments[name], runs, better, margin, rate / max(len(assessed), 1))
+        for name, points in points_by_name.items()
     )
 
 
-def _names(runs: Sequence[Seen]) -> list[str]:
+def _comparison_names(runs: Sequence[RunSummary]) -> list[str]:
     """Return the comparisons in the order of the newest run that has them, treatments first."""
-    newest_first = [effect for seen in reversed(runs) for effect in seen.effects]
+    newest_first = [effect for run in reversed(runs) for effect in run.effects]
     kinds = ("treatment", "aa", "control")
     return list(dict.fromkeys(e.treatment for kind in kinds for e in newest_first if e.kind == kind))
 
 
-def _points(runs: Sequence[Seen], name: str) -> tuple[Point, ...]:
+def _effect_points(runs: Sequence[RunSummary], name: str) -> tuple[EffectPoint, ...]:
     return tuple(
-        Point(seen.run, seen.started, seen.hosts, effect, _why(seen, effect))
-        for seen in runs
-        for effect in seen.effects
+        EffectPoint(run.run, run.started, run.hosts, effect, _exclusion_reason(run, effect))
+        for run in runs
+        for effect in run.effects
         if effect.treatment == name
     )
 
 
-def _why(seen: Seen, effect: Effect) -> str:
-    return seen.left_out or effect.reason or ("" if effect.log else "it has no interval of any width")
+def _exclusion_reason(run: RunSummary, effect: RunEffect) -> str:
+    return run.excluded_reason or effect.reason or ("" if effect.log else "it has no interval of any width")
 
 
-def _groups(points: Sequence[Point]) -> list[list[int]]:
+def _comparable_groups(points: Sequence[EffectPoint]) -> list[list[int]]:
     """Return the places of points that count, by hosts and question, in the order in which they begin."""
-    found: dict[tuple[int, tuple[tuple[str, str], ...]], list[int]] = {}
-    for place, point in enumerate(points):
-        if point.counts:
-            found.setdefault((point.hosts, tuple(sorted(point.effect.asked.items()))), []).append(place)
-    return list(found.values())
+    groups: dict[tuple[int, tuple[tuple[str, str], ...]], list[int]] = {}
+    for index, point in enumerate(points):
+        if point.is_included:
+            groups.setdefault((point.hosts, tuple(sorted(point.effect.asked.items()))), []).append(index)
+    return list(groups.values())
 
 
-def _stretches(points: Sequence[Point], places: Sequence[int], rate: float) -> Iterable[Stretch]:
-    logs = _logs(points, places)
-    edges = [0, *changes(logs, rate), len(places)]
+def _segments(points: Sequence[EffectPoint], indices: Sequence[int], rate: float) -> Iterable[Segment]:
+    logs = _log_effects(points, indices)
+    edges = [0, *find_changes(logs, rate), len(indices)]
     for number, (start, end) in enumerate(pairwise(edges)):
-        own = tuple(places[start:end])
+        segment_indices = tuple(indices[start:end])
         begins = "changed" if number else "first"
-        yield Stretch(own, points[own[0]].hosts, level(logs[start:end]), begins)
+        yield Segment(segment_indices, points[segment_indices[0]].hosts, estimate_level(logs[start:end]), begins)
 
 
-def _logs(points: Sequence[Point], places: Iterable[int]) -> list[tuple[float, float]]:
-    return [log for place in places if (log := points[place].effect.log)]
+def _log_effects(points: Sequence[EffectPoint], indices: Iterable[int]) -> list[tuple[float, float]]:
+    return [log for index in indices if (log := points[index].effect.log)]
 
 
-def _judged(points: Sequence[Point], runs: Sequence[Seen]) -> bool:
+def _is_assessable(points: Sequence[EffectPoint], runs: Sequence[RunSummary]) -> bool:
     last = points[-1]
-    return last.effect.kind == "treatment" and last.run == runs[-1].run and last.counts
+    return last.effect.kind == "treatment" and last.run == runs[-1].run and last.is_included
 
 
-def _course(
-    points: tuple[Point, ...], stretches: tuple[Stretch, ...], runs: Sequence[Seen], better: Direction,
+def _series_of(
+    points: tuple[EffectPoint, ...], segments: tuple[Segment, ...], runs: Sequence[RunSummary], better: Direction,
     margin: float, rate: float,
-) -> Course:  # fmt: skip
+) -> EffectSeries:  # fmt: skip
     last = points[-1].effect
-    course = Course(last.treatment, last.label, last.kind, points, stretches, _asked_anew(points))
+    series = EffectSeries(last.treatment, last.label, last.kind, points, segments, _question_changes(points))
     if last.kind != "treatment":
-        return course
-    if not _judged(points, runs):
-        return replace(course, silence=_not_judged(points, runs))
-    past = _past(points)
-    told = [(*log, points[place].effect.blocks) for place in (*past, -1) if (log := points[place].effect.log)]
-    found = alarm(told[:-1], told[-1], better=better, rate=rate, margin=margin)
-    if found is None:
-        return replace(course, silence=_too_few(len(past)))
-    return replace(course, alarm=found, stretches=_without_newest(course, past) if found.speaks else stretches)
+        return series
+    if not _is_assessable(points, runs):
+        return replace(series, no_alarm_reason=_no_alarm_reason(points, runs))
+    past = _past_indices(points)
+    log_effects = [(*log, points[index].effect.blocks) for index in (*past, -1) if (log := points[index].effect.log)]
+    alarm_result = assess_newest(log_effects[:-1], log_effects[-1], better=better, rate=rate, margin=margin)
+    if alarm_result is None:
+        return replace(series, no_alarm_reason=_too_few_text(len(past)))
+    return replace(series, alarm=alarm_result, segments=_without_newest(series, past) if alarm_result.raised else segments)
 
 
-def _without_newest(course: Course, past: Sequence[int]) -> tuple[Stretch, ...]:
+def _without_newest(series: EffectSeries, past: Sequence[int]) -> tuple[Segment, ...]:
     """Return the stretches; the level that the newest run has fallen from is that of the runs before it."""
-    mine = level(_logs(course.points, past))
+    past_level = estimate_level(_log_effects(series.points, past))
     return tuple(
-        replace(stretch, places=tuple(past), level=mine) if stretch.places[:-1] == tuple(past) else stretch
-        for stretch in course.stretches
+        replace(segment, indices=tuple(past), level=past_level) if segment.indices[:-1] == tuple(past) else segment
+        for segment in series.segments
     )
 
 
-def _past(points: Sequence[Point]) -> list[int]:
+def _past_indices(points: Sequence[EffectPoint]) -> list[int]:
     """Return the places of the runs that the newest is held against: of its group, since the last change before it.
 
     The newest run takes no part in finding that change.
     """
-    mine = next(group for group in _groups(points) if group[-1] == len(points) - 1)[:-1]
-    if not mine:
+    earlier = next(group for group in _comparable_groups(points) if group[-1] == len(points) - 1)[:-1]
+    if not earlier:
         return []
-    edges = changes(_logs(points, mine), CHANGE_RATE)
-    return mine[edges[-1] if edges else 0 :]
+    edges = find_changes(_log_effects(points, earlier), CHANGE_RATE)
+    return earlier[edges[-1] if edges else 0 :]
 
 
-def _not_judged(points: Sequence[Point], runs: Sequence[Seen]) -> str:
-    last, newest = points[-1], runs[-1]
-    if last.run != newest.run:
-        return f"the newest run {'is left out: ' + newest.left_out if newest.left_out else 'does not have it'}"
-    return f"the newest run does not count: {last.why}"
+def _no_alarm_reason(points: Sequence[EffectPoint], runs: Sequence[RunSummary]) -> str:
+    last, newest_run = points[-1], runs[-1]
+    if last.run != newest_run.run:
+        return f"the newest run {'is left out: ' + newest_run.excluded_reason if newest_run.excluded_reason else 'does not have it'}"
+    return f"the newest run does not count: {last.excluded_reason}"
 
 
-def _too_few(past: int) -> str:
-    there = "there is none" if past == 0 else f"there {'is' if past == 1 else 'are'} {past}"
-    more = MIN_PAST - past
+def _too_few_text(past: int) -> str:
+    existing = "there is none" if past == 0 else f"there {'is' if past == 1 else 'are'} {past}"
+    more = MIN_PAST_RUNS - past
     will_do = f"{more} more run{'' if more == 1 else 's'} will do"
-    return f"it takes {MIN_PAST} earlier runs of its level, hosts and question; {there}, {will_do}"
+    return f"it takes {MIN_PAST_RUNS} earlier runs of its level, hosts and question; {existing}, {will_do}"
 
 
-def _asked_anew(points: Sequence[Point]) -> dict[int, tuple[str, ...]]:
+def _question_changes(points: Sequence[EffectPoint]) -> dict[int, tuple[str, ...]]:
     """Return the places at which another question is asked than before on these hosts, and in which of its parts."""
-    found, last = {}, dict[int, Point]()
-    for place, point in enumerate(points):
-        theirs = point.effect.asked
-        ours = last.get(point.hosts, point).effect.asked
-        parts = [part for part in dict.fromkeys([*ours, *theirs]) if ours.get(part) != theirs.get(part)]
+    changes, last = {}, dict[int, EffectPoint]()
+    for index, point in enumerate(points):
+        current = point.effect.asked
+        previous = last.get(point.hosts, point).effect.asked
+        parts = [part for part in dict.fromkeys([*previous, *current]) if previous.get(part) != current.get(part)]
         if parts:
-            found[place] = tuple(parts)
+            changes[index] = tuple(parts)
         last[point.hosts] = point
-    return found
+    return changes

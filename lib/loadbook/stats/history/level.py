@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from loadbook.stats.result import Interval
-from loadbook.stats.swaps import Floats
+from loadbook.stats.swaps import FloatArray
 
 
 @dataclass(frozen=True)
-class Level:
+class EffectLevel:
     """Logs of ratios: the mean of `runs` runs, its standard error, and the standard deviation between runs.
 
     `scale` multiplies the variance that the runs' own errors and `between` give a run. Of one run the error is its own.
@@ -27,7 +27,7 @@ class Level:
     runs: int
     mean: float
     error: float
-    between: float
+    sd_between_runs: float
     scale: float
 
     def interval(self, level: float = 0.95) -> Interval:
@@ -38,25 +38,25 @@ class Level:
         half = float(stdtrit(self.runs - 1, p) if self.runs > 1 else ndtri(p)) * self.error
         return self.mean - half, self.mean + half
 
-    def next_error(self, error: float) -> float:
+    def prediction_error(self, error: float) -> float:
         """Return the standard error of the difference between another run, of this error of its own, and the mean."""
-        return math.sqrt(self.scale * (error**2 + self.between**2) + self.error**2)
+        return math.sqrt(self.scale * (error**2 + self.sd_between_runs**2) + self.error**2)
 
 
-def level(logs: Sequence[tuple[float, float]]) -> Level:
+def estimate_level(logs: Sequence[tuple[float, float]]) -> EffectLevel:
     """Return the level of runs: the log of each one's ratio with its standard error (> 0)."""
-    y, own = np.array(logs, float).T
+    y, errors = np.array(logs, float).T
     if len(y) == 1:
-        return Level(1, float(y[0]), float(own[0]), 0.0, 1.0)
-    between = between_runs(y, own)
-    share = 1 / (own**2 + between**2)
+        return EffectLevel(1, float(y[0]), float(errors[0]), 0.0, 1.0)
+    between = sd_between_runs(y, errors)
+    share = 1 / (errors**2 + between**2)
     mean = float(share @ y / share.sum())
     scale = float(share @ (y - mean) ** 2) / (len(y) - 1)
     scale = scale if scale > 1e-12 else 1.0  # runs that are exactly alike: no more is known than each said of itself
-    return Level(len(y), mean, math.sqrt(scale / share.sum()), between, scale)
+    return EffectLevel(len(y), mean, math.sqrt(scale / share.sum()), between, scale)
 
 
-def between_runs(values: Floats, errors: Floats) -> float:
+def sd_between_runs(values: FloatArray, errors: FloatArray) -> float:
     """Return the standard deviation between runs, beyond what their own errors explain."""
     from statsmodels.stats.meta_analysis import combine_effects
 

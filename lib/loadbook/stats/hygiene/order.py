@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loadbook.core.units import percent
+from loadbook.core.units import format_percent
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MIN_BLOCKS = 5
-DRIFT_P = 0.05
-FENCE, MIN_FENCED, NEIGHBOURS = 1.5, 8, 9
-EQUAL = 1e-9  # logs this close are one value
+MIN_DRIFT_BLOCKS = 5
+DRIFT_ALPHA = 0.05
+TUKEY_FENCE, MIN_OUTLIER_TRIALS, NEIGHBOUR_TRIALS = 1.5, 8, 9
+EQUAL_LOGS = 1e-9  # logs this close are one value
 
 
 @dataclass(frozen=True)
-class Order:
+class DriftSummary:
     """How values moved with the order of execution, treatments taken out.
 
     Parameters
@@ -43,15 +43,15 @@ class Order:
         """What a reader is told."""
         if self.drift is None or self.drift_p is None:
             return "Too few blocks to see a drift."
-        if self.drift_p >= DRIFT_P:
+        if self.drift_p >= DRIFT_ALPHA:
             return "No steady drift is visible over the run."
         return (
-            f"The values moved by {percent(self.drift)} over the run; every block holds every treatment, "
+            f"The values moved by {format_percent(self.drift)} over the run; every block holds every treatment, "
             "so this cancels in the comparisons."
         )
 
 
-def describe(values: pd.DataFrame) -> Order:
+def describe_drift(values: pd.DataFrame) -> DriftSummary:
     """Describe drift and correlation of a run.
 
     Parameters
@@ -62,12 +62,12 @@ def describe(values: pd.DataFrame) -> Order:
     logs = np.log(usable["value"])
     residual = logs - logs.groupby(usable["treatment"]).transform("median")
     medians = residual.groupby(usable["block"]).median()
-    drift, p = _trend(medians)
+    drift, p = _mann_kendall_drift(medians)
     residuals = usable[["trial", "slot", "block"]].assign(residual=np.expm1(residual))
-    return Order(residuals, np.expm1(medians), drift, p, _lag1(residual.to_numpy()))
+    return DriftSummary(residuals, np.expm1(medians), drift, p, _lag1_if_known(residual.to_numpy()))
 
 
-def outliers(values: pd.DataFrame) -> dict[str, float]:
+def find_outliers(values: pd.DataFrame) -> dict[str, float]:
     """Return the trials that lie far from others of their treatment: trial -> ratio to what was expected, minus 1.
 
     Expected is the median of the treatment, and of the neighbouring nine trials' distances from theirs (the drift). Far
@@ -77,39 +77,39 @@ def outliers(values: pd.DataFrame) -> dict[str, float]:
 
     Parameters
     ----------
-    values : as for `describe`; treatments with fewer than eight trials that count are not judged.
+    values : as for `describe_drift`; treatments with fewer than eight trials that count are not judged.
     """
     usable = values[values["valid"].astype(bool) & (values["value"] > 0)].sort_values("slot")
     logs = np.log(usable["value"])
-    away = logs - logs.groupby(usable["treatment"]).transform("median")
-    away -= away.rolling(NEIGHBOURS, center=True, min_periods=MIN_BLOCKS).median().fillna(0.0)
-    found: dict[str, float] = {}
-    common = away.quantile(0.75) - away.quantile(0.25)
-    for _, own in away.groupby(usable["treatment"]):
+    distances = logs - logs.groupby(usable["treatment"]).transform("median")
+    distances -= distances.rolling(NEIGHBOUR_TRIALS, center=True, min_periods=MIN_DRIFT_BLOCKS).median().fillna(0.0)
+    ratio_by_trial: dict[str, float] = {}
+    common_range = distances.quantile(0.75) - distances.quantile(0.25)
+    for _, own in distances.groupby(usable["treatment"]):
         low, high = own.quantile(0.25), own.quantile(0.75)
-        reach = FENCE * max(high - low, common) + EQUAL
-        far = own[(own < low - reach) | (own > high + reach)] if len(own) >= MIN_FENCED else own[:0]
-        found |= {str(usable.at[row, "trial"]): math.expm1(value) for row, value in far.items()}
-    return found
+        fence = TUKEY_FENCE * max(high - low, common_range) + EQUAL_LOGS
+        outlying = own[(own < low - fence) | (own > high + fence)] if len(own) >= MIN_OUTLIER_TRIALS else own[:0]
+        ratio_by_trial |= {str(usable.at[row, "trial"]): math.expm1(value) for row, value in outlying.items()}
+    return ratio_by_trial
 
 
-def _trend(medians: pd.Series) -> tuple[float | None, float | None]:
+def _mann_kendall_drift(medians: pd.Series) -> tuple[float | None, float | None]:
     from scipy.stats import kendalltau, theilslopes
 
-    if len(medians) < MIN_BLOCKS or medians.nunique() < 2:
+    if len(medians) < MIN_DRIFT_BLOCKS or medians.nunique() < 2:
         return None, None
     blocks = medians.index.to_numpy(float)
     slope = float(theilslopes(medians.to_numpy(), blocks).slope)
     return math.expm1(slope * (blocks[-1] - blocks[0])), float(kendalltau(blocks, medians.to_numpy()).pvalue)
 
 
-def _lag1(residuals: np.ndarray) -> float | None:
-    if len(residuals) < MIN_BLOCKS or float(np.std(residuals)) == 0:
+def _lag1_if_known(residuals: np.ndarray) -> float | None:
+    if len(residuals) < MIN_DRIFT_BLOCKS or float(np.std(residuals)) == 0:
         return None
-    return lag_one(residuals)
+    return lag1_correlation(residuals)
 
 
-def lag_one(residuals: np.ndarray) -> float:
+def lag1_correlation(residuals: np.ndarray) -> float:
     """Return the correlation of neighbouring residuals."""
     centred = residuals - residuals.mean()
     return float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())

@@ -1,6 +1,6 @@
 """Within a trial: where the warm-up ends, and whether the rate holds still after it (statistics.md 3.10).
 
-Two different questions. `mser5` cuts one trial's series, so that its mean has the least error; `steady` asks all trials
+Two different questions. `mser5` cuts one trial's series, so that its mean has the least error; `rate_trend` asks all trials
 of a treatment together whether the rate still moves after the first ten seconds. Neither changes a tool's own figures:
 what the rate is after the cut is a statistic of its own (`trials.trial_rows`, `steady`).
 """
@@ -14,45 +14,45 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-BATCH = 5  # samples; the 5 of MSER-5
-LARGEST_CUT = 0.5  # of the series; beyond, too little would be left to judge the rest by
-DISCARD_S = 10.0
+MSER_BATCH = 5  # samples; the 5 of MSER-5
+MAX_CUT = 0.5  # of the series; beyond, too little would be left to judge the rest by
+MIN_WARMUP_S = 10.0
 # of fewer than six means no order at all has p < 0.01
-WINDOW_S, WINDOWS, MIN_WINDOWS = 5.0, 20, 6
-MOVING_P = 0.01
+WINDOW_S, MAX_WINDOWS, MIN_WINDOWS = 5.0, 20, 6
+MOVING_ALPHA = 0.01
 
 
-class Trend(NamedTuple):
+class RateTrend(NamedTuple):
     """Whether a treatment's rate still moved: `p` of Mann-Kendall, `change` from first to last window (ratio - 1)."""
 
     moving: bool
     p: float
     change: float
-    seconds: float
+    duration_s: float
 
 
-def mser5(series: ArrayLike, largest: float = LARGEST_CUT) -> int:
+def mser5(series: ArrayLike, max_cut: float = MAX_CUT) -> int:
     """Return how many samples to cut from the front: the cut whose remaining mean has the smallest standard error.
 
     The series is taken in batches of five (White, Cobb and Spratt, 2000); what is over at the end is not judged. At
-    most the share `largest` is cut: a cut at that limit says that the series had not settled.
+    most the share `max_cut` is cut: a cut at that limit says that the series had not settled.
     """
     values = np.asarray(series, float)
-    batches = values[: len(values) // BATCH * BATCH].reshape(-1, BATCH).mean(axis=1)
+    batches = values[: len(values) // MSER_BATCH * MSER_BATCH].reshape(-1, MSER_BATCH).mean(axis=1)
     if len(batches) < 2:
         return 0
-    cuts = range(int(len(batches) * largest) + 1)
+    cuts = range(int(len(batches) * max_cut) + 1)
     errors = [float(np.var(batches[cut:])) / (len(batches) - cut) for cut in cuts]
-    return int(np.argmin(errors)) * BATCH
+    return int(np.argmin(errors)) * MSER_BATCH
 
 
-def cut_samples(series: ArrayLike, interval_s: float = 1.0) -> int:
+def warmup_samples(series: ArrayLike, interval_s: float = 1.0) -> int:
     """Return how many samples of one trial are warm-up: ten seconds, and what MSER-5 cuts from the rest."""
-    first = math.ceil(DISCARD_S / interval_s)
+    first = math.ceil(MIN_WARMUP_S / interval_s)
     return first + mser5(np.asarray(series, float)[first:])
 
 
-def steady(series_by_trial: Sequence[ArrayLike], interval_s: float = 1.0) -> Trend | None:
+def rate_trend(series_by_trial: Sequence[ArrayLike], interval_s: float = 1.0) -> RateTrend | None:
     """Return whether the rate of one treatment still moved after ten seconds; None where its series are too short.
 
     Mann-Kendall at p < 0.01 on means over windows of 5 s (ten of them in trials of 60 s; at most 20, which are longer
@@ -69,16 +69,16 @@ def steady(series_by_trial: Sequence[ArrayLike], interval_s: float = 1.0) -> Tre
         return None
     p = float(kendalltau(np.arange(len(means)), means).pvalue) if np.ptp(means) > 0 else 1.0
     shortest = min(len(np.asarray(series)) for series in series_by_trial)
-    return Trend(p < MOVING_P, p, float(means[-1] / means[0]) - 1 if means[0] else 0.0, shortest * interval_s)
+    return RateTrend(p < MOVING_ALPHA, p, float(means[-1] / means[0]) - 1 if means[0] else 0.0, shortest * interval_s)
 
 
 def _window_means(series_by_trial: Sequence[ArrayLike], interval_s: float) -> np.ndarray | None:
-    first = math.ceil(DISCARD_S / interval_s)
-    left = [np.asarray(series, float)[first:] for series in series_by_trial]
-    samples = min((len(series) for series in left), default=0)
-    windows = min(WINDOWS, int(samples * interval_s / WINDOW_S + 1e-9))
+    first = math.ceil(MIN_WARMUP_S / interval_s)
+    rest = [np.asarray(series, float)[first:] for series in series_by_trial]
+    samples = min((len(series) for series in rest), default=0)
+    windows = min(MAX_WINDOWS, int(samples * interval_s / WINDOW_S + 1e-9))
     if windows < MIN_WINDOWS:
         return None
     size = samples // windows
-    average = np.mean([series[: size * windows] for series in left], axis=0)
+    average = np.mean([series[: size * windows] for series in rest], axis=0)
     return np.asarray(average.reshape(windows, size).mean(axis=1))

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 
 from loadbook.core.errors import UsageError
 from loadbook.stats.compare import MIN_BLOCKS
-from loadbook.stats.many import p_values, smallest_found
-from loadbook.stats.noise.scatter import spread_factors
-from loadbook.stats.plan import blocks_needed, detectable
-from loadbook.stats.swaps import Floats
+from loadbook.stats.many import p_by_row, smallest_detected
+from loadbook.stats.noise.scatter import sd_interval_factors
+from loadbook.stats.plan import blocks_needed, detectable_effect
+from loadbook.stats.swaps import FloatArray
 
 ALPHA, POWER = 0.05, 0.8
-STUDIES, SEED = 400, 20_170_424
-MOST_BLOCKS = 40  # beyond, a record of some 60 pairs is used up: the formula goes on from there
-RANGE_LEVEL = 0.8
-GRID, ABILITY_STUDIES = (5, 6, 7, 8, 10, 12, 16, 24, 40), 200
+PSEUDO_STUDIES, STUDY_SEED = 400, 20_170_424
+MAX_RESAMPLED_BLOCKS = 40  # beyond, a record of some 60 pairs is used up: the formula goes on from there
+SD_RANGE_LEVEL = 0.8
+PRECISION_BLOCKS, PRECISION_STUDIES = (5, 6, 7, 8, 10, 12, 16, 24, 40), 200
 
 
-class Need(NamedTuple):
+class BlocksNeeded(NamedTuple):
     """So many blocks find a difference with a probability of 80 %, and from how few to how many it may be."""
 
     blocks: int
@@ -36,23 +36,23 @@ class Need(NamedTuple):
     resampled: bool
 
 
-class Ability(NamedTuple):
+class DesignPrecision(NamedTuple):
     """What studies of so many blocks can do.
 
-    `half_width` is the median one of their 95 % intervals, `detectable` the effect that 80 % of them find (both ratios
+    `half_width` is the median one of their 95 % intervals, `detectable_effect` the effect that 80 % of them find (both ratios
     minus 1), `power` the share that finds the margin.
     """
 
     blocks: int
     half_width: float
-    detectable: float
+    detectable_effect: float
     power: float
 
 
-class Relabelled(NamedTuple):
+class RelabellingTest(NamedTuple):
     """Shares of pseudo-studies of `blocks` blocks, drawn from the windows of a record, that claim a difference.
 
-    `false_alarms`: labels drawn within blocks, no difference. `found`: the same with one label times 1 + `effect`.
+    `false_alarms`: labels drawn within blocks, no difference. `detected`: the same with one label times 1 + `effect`.
     `fixed_order`: one label for the first half of a window, the other for the second; there is one such per window.
     """
 
@@ -60,13 +60,13 @@ class Relabelled(NamedTuple):
     windows: int
     studies: int
     false_alarms: float
-    found: float
+    detected: float
     effect: float
     fixed_order: float
 
 
 @dataclass(frozen=True)
-class Pool:
+class PairPool:
     """Logs of pairs of neighbouring trials of one configuration, one row per pair."""
 
     pairs: NDArray[np.float64]
@@ -78,39 +78,39 @@ class Pool:
         return float(np.sqrt(np.mean(np.square(self.pairs[:, 0] - self.pairs[:, 1]))))
 
     @property
-    def factors(self) -> tuple[float, float]:
+    def sd_factors(self) -> tuple[float, float]:
         """Factors within which the true `sd` lies with a probability of 80 %, seen from this one."""
         ratios = self.pairs[:, 0] - self.pairs[:, 1]
-        return spread_factors(ratios, level=RANGE_LEVEL)
+        return sd_interval_factors(ratios, level=SD_RANGE_LEVEL)
 
-    def studies(self, blocks: int, number: int = STUDIES) -> tuple[Floats, Floats]:
+    def draw_studies(self, blocks: int, number: int = PSEUDO_STUDIES) -> tuple[FloatArray, FloatArray]:
         """Return `number` studies of so many blocks, as logs of both arms: pairs drawn again and again, and labels."""
-        dice = np.random.default_rng((SEED, blocks))
-        drawn = self.pairs[dice.integers(0, len(self.pairs), (number, blocks))]
-        return _labelled(drawn, dice)
+        rng = np.random.default_rng((STUDY_SEED, blocks))
+        drawn = self.pairs[rng.integers(0, len(self.pairs), (number, blocks))]
+        return _with_drawn_labels(drawn, rng)
 
     def power(self, blocks: int, effect: float, alpha: float = ALPHA) -> float:
         """Return the share of studies that find an effect (ratio minus 1)."""
-        base, other = self.studies(blocks)
-        return float(np.mean(p_values(base, other + math.log1p(effect)) <= alpha))
+        base, other = self.draw_studies(blocks)
+        return float(np.mean(p_by_row(base, other + math.log1p(effect)) <= alpha))
 
-    def detectable(self, blocks: int, alpha: float = ALPHA, power: float = POWER, number: int = STUDIES) -> float:
+    def detectable_effect(self, blocks: int, alpha: float = ALPHA, power: float = POWER, number: int = PSEUDO_STUDIES) -> float:
         """Return the effect (ratio minus 1) that this share of studies finds; infinite with too few blocks for alpha.
 
         With a power of one half it is the median half-width of their intervals.
         """
-        return self._found_by(smallest_found(*self.studies(blocks, number), alpha), power)
+        return self._found_by(smallest_detected(*self.draw_studies(blocks, number), alpha), power)
 
-    def ability(self, blocks: int, margin: float) -> Ability:
+    def precision(self, blocks: int, margin: float) -> DesignPrecision:
         """Return what studies of so many blocks can do."""
-        found = smallest_found(*self.studies(blocks, ABILITY_STUDIES), ALPHA)
-        return Ability(blocks, self._found_by(found, 0.5), self._found_by(found, POWER), self.power(blocks, margin))
+        smallest_effects = smallest_detected(*self.draw_studies(blocks, PRECISION_STUDIES), ALPHA)
+        return DesignPrecision(blocks, self._found_by(smallest_effects, 0.5), self._found_by(smallest_effects, POWER), self.power(blocks, margin))
 
     @staticmethod
-    def _found_by(found: Floats, power: float) -> float:
-        return math.expm1(float(np.quantile(found, power, method="higher")))
+    def _found_by(smallest_effects: FloatArray, power: float) -> float:
+        return math.expm1(float(np.quantile(smallest_effects, power, method="higher")))
 
-    def needed(self, effect: float, alpha: float = ALPHA) -> Need | None:
+    def blocks_needed(self, effect: float, alpha: float = ALPHA) -> BlocksNeeded | None:
         """Return how many blocks find an effect; None for more than 10,000. Beyond 40 blocks: by the formula."""
         if not effect > 0:
             raise UsageError(f"a difference of {effect} is nothing to look for", "give 0.02 for 2 %")
@@ -119,59 +119,59 @@ class Pool:
             blocks, resampled = blocks_needed(effect, self._sd_beyond(alpha), alpha=alpha), False
         if blocks is None:
             return None
-        blocks = blocks if resampled else max(blocks, MOST_BLOCKS + 1)
-        low, high = (max(MIN_BLOCKS, math.ceil(blocks * factor**2)) for factor in self.factors)
-        return Need(blocks, min(low, blocks), max(high, blocks), resampled)
+        blocks = blocks if resampled else max(blocks, MAX_RESAMPLED_BLOCKS + 1)
+        low, high = (max(MIN_BLOCKS, math.ceil(blocks * factor**2)) for factor in self.sd_factors)
+        return BlocksNeeded(blocks, min(low, blocks), max(high, blocks), resampled)
 
-    def beyond(self, blocks: int, alpha: float = ALPHA) -> float:
+    def detectable_by_formula(self, blocks: int, alpha: float = ALPHA) -> float:
         """Return what more than 40 blocks detect: by the formula, from what 40 do."""
-        return detectable(blocks, self._sd_beyond(alpha), alpha=alpha)
+        return detectable_effect(blocks, self._sd_beyond(alpha), alpha=alpha)
 
     def _sd_beyond(self, alpha: float) -> float:
         """Return the scatter with which the formula gives for 40 blocks what pseudo-studies of 40 blocks detect."""
         if alpha not in self._known:
-            ratio = math.log1p(self.detectable(MOST_BLOCKS, alpha)) / math.log1p(
-                detectable(MOST_BLOCKS, 1.0, alpha=alpha)
+            ratio = math.log1p(self.detectable_effect(MAX_RESAMPLED_BLOCKS, alpha)) / math.log1p(
+                detectable_effect(MAX_RESAMPLED_BLOCKS, 1.0, alpha=alpha)
             )
             self._known[alpha] = ratio
         return self._known[alpha]
 
     def _resampled(self, effect: float, alpha: float) -> int | None:
         """Return the fewest blocks up to 40 that have the power; found by bisection, as power grows with blocks."""
-        if self.power(MOST_BLOCKS, effect, alpha) < POWER:
+        if self.power(MAX_RESAMPLED_BLOCKS, effect, alpha) < POWER:
             return None
-        few, enough = MIN_BLOCKS - 1, MOST_BLOCKS
-        while enough - few > 1:
-            middle = (few + enough) // 2
-            few, enough = (few, middle) if self.power(middle, effect, alpha) >= POWER else (middle, enough)
+        too_few, enough = MIN_BLOCKS - 1, MAX_RESAMPLED_BLOCKS
+        while enough - too_few > 1:
+            middle = (too_few + enough) // 2
+            too_few, enough = (too_few, middle) if self.power(middle, effect, alpha) >= POWER else (middle, enough)
         return enough
 
 
-def pool(series: NDArray[np.float64]) -> Pool:
+def pair_pool(series: NDArray[np.float64]) -> PairPool:
     """Return the pairs of neighbours of logs in order of execution; an odd one at the end is left over."""
-    return Pool(series[: len(series) // 2 * 2].reshape(-1, 2))
+    return PairPool(series[: len(series) // 2 * 2].reshape(-1, 2))
 
 
-def relabel(series: NDArray[np.float64], blocks: int, studies: int = 5_000, effect: float = 0.02) -> Relabelled | None:
+def relabelling_test(series: NDArray[np.float64], blocks: int, studies: int = 5_000, effect: float = 0.02) -> RelabellingTest | None:
     """Judge pseudo-studies from contiguous windows of 2 x `blocks` trials; None if there is only one such window."""
     if len(series) <= 2 * blocks:
         return None
     windows = np.lib.stride_tricks.sliding_window_view(series, 2 * blocks)
-    dice = np.random.default_rng((SEED, blocks))
-    drawn = windows[dice.integers(0, len(windows), studies)].reshape(studies, blocks, 2)
-    base, other = _labelled(drawn, dice)
+    rng = np.random.default_rng((STUDY_SEED, blocks))
+    drawn = windows[rng.integers(0, len(windows), studies)].reshape(studies, blocks, 2)
+    base, other = _with_drawn_labels(drawn, rng)
     shares = [
-        float(np.mean(p_values(*arms) <= ALPHA))
+        float(np.mean(p_by_row(*arms) <= ALPHA))
         for arms in (
             (base, other),
             (base, other + math.log1p(effect)),
             (windows[:, :blocks], windows[:, blocks:]),
         )
     ]
-    return Relabelled(blocks, len(windows), studies, shares[0], shares[1], effect, shares[2])
+    return RelabellingTest(blocks, len(windows), studies, shares[0], shares[1], effect, shares[2])
 
 
-def _labelled(pairs: Floats, dice: np.random.Generator) -> tuple[Floats, Floats]:
+def _with_drawn_labels(pairs: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
     """Draw for every pair (last axis) which of the two is the baseline."""
-    swapped = dice.integers(0, 2, pairs.shape[:-1], dtype=bool)
+    swapped = rng.integers(0, 2, pairs.shape[:-1], dtype=bool)
     return np.where(swapped, pairs[..., 1], pairs[..., 0]), np.where(swapped, pairs[..., 0], pairs[..., 1])

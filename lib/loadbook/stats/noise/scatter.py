@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from loadbook.stats.hygiene.order import describe, lag_one
+from loadbook.stats.hygiene.order import describe_drift, lag1_correlation
 from loadbook.stats.result import Interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MIN_TRIALS = 10
-SAMPLES, SEED = 999, 20_170_423
-MIDDLE = 0.8  # gaps in the outer tenths are those of outliers, not of two groups
-GROUPS_P = 0.01
+GAP_SAMPLES, GAP_SEED = 999, 20_170_423
+MIDDLE_SHARE = 0.8  # gaps in the outer tenths are those of outliers, not of two groups
+BIMODAL_ALPHA = 0.01
 
 
 @dataclass(frozen=True)
-class Groups:
+class GapTest:
     """The widest gap among the middle 80 % of the trials: so wide (ratio minus 1), with so many trials on each side.
 
     `p` is the share of normal samples of this size and spread that have one as wide.
@@ -39,13 +39,13 @@ class Groups:
     p: float
 
     @property
-    def apart(self) -> bool:
+    def is_bimodal(self) -> bool:
         """Tell whether the trials lie in two groups."""
-        return self.p < GROUPS_P
+        return self.p < BIMODAL_ALPHA
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseSummary:
     """What trials of one configuration did.
 
     Parameters
@@ -66,7 +66,7 @@ class Noise:
     drift_p: float | None
     lag1: float
     lag1_error: float
-    groups: Groups
+    gap_test: GapTest
 
     @property
     def trials(self) -> int:
@@ -74,37 +74,37 @@ class Noise:
         return len(self.residuals)
 
 
-def of_one(values: pd.DataFrame, arms: Collection[str]) -> pd.DataFrame:
+def trials_of_arms(values: pd.DataFrame, arms: Collection[str]) -> pd.DataFrame:
     """Return the trials of these arms, which are one configuration, that count and have a value; in order."""
-    kept = values[values["treatment"].isin(arms) & values["valid"].astype(bool) & (values["value"] > 0)]
-    return kept.sort_values("slot", ignore_index=True)
+    counted = values[values["treatment"].isin(arms) & values["valid"].astype(bool) & (values["value"] > 0)]
+    return counted.sort_values("slot", ignore_index=True)
 
 
-def noise(values: pd.DataFrame) -> Noise | None:
-    """Describe trials of one configuration (see `of_one`); None below 10 trials, or if all are equal."""
+def summarise_noise(values: pd.DataFrame) -> NoiseSummary | None:
+    """Describe trials of one configuration (see `trials_of_arms`); None below 10 trials, or if all are equal."""
     if len(values) < MIN_TRIALS or values["value"].nunique() < 2:
         return None
     logs = np.log(values["value"].to_numpy(float))
     residuals = logs - np.median(logs)
-    order = describe(values.assign(treatment="one"))
-    lag1 = lag_one(residuals)
+    drift = describe_drift(values.assign(treatment="one"))
+    lag1 = lag1_correlation(residuals)
     cv = float(values["value"].std(ddof=1) / values["value"].mean())
-    low, high = spread_factors(residuals, lag1)
-    return Noise(
+    low, high = sd_interval_factors(residuals, lag1)
+    return NoiseSummary(
         slots=values["slot"].to_numpy(np.int64),
         residuals=residuals,
         mean=float(values["value"].mean()),
         cv=cv,
         cv_interval=(cv * low, cv * high),
-        drift=order.drift,
-        drift_p=order.drift_p,
+        drift=drift.drift,
+        drift_p=drift.drift_p,
         lag1=lag1,
         lag1_error=1 / math.sqrt(len(residuals)),
-        groups=groups(residuals),
+        gap_test=widest_gap_test(residuals),
     )
 
 
-def spread_factors(sample: NDArray[np.float64], lag1: float = 0.0, level: float = 0.95) -> Interval:
+def sd_interval_factors(sample: NDArray[np.float64], lag1: float = 0.0, level: float = 0.95) -> Interval:
     """Return by which factors the true standard deviation may differ from that of the sample, low and high.
 
     Bonett's interval (2006), which allows for heavy tails; correlated neighbours count as fewer trials, as they do for
@@ -115,36 +115,36 @@ def spread_factors(sample: NDArray[np.float64], lag1: float = 0.0, level: float 
     z = float(norm.ppf((1 + level) / 2))
     size = max(len(sample) * (1 - lag1**2) / (1 + lag1**2), z + 3)
     centre = trim_mean(sample, 1 / (2 * math.sqrt(max(len(sample) - 4, 1))))
-    tails = len(sample) * float(((sample - centre) ** 4).sum()) / float(((sample - sample.mean()) ** 2).sum()) ** 2
-    error = size / (size - z) * math.sqrt(max(tails - (size - 3) / size, 0.0) / (size - 1))
-    middle = math.sqrt(size / (size - z))
-    return middle * math.exp(-z * error / 2), middle * math.exp(z * error / 2)
+    kurtosis = len(sample) * float(((sample - centre) ** 4).sum()) / float(((sample - sample.mean()) ** 2).sum()) ** 2
+    error = size / (size - z) * math.sqrt(max(kurtosis - (size - 3) / size, 0.0) / (size - 1))
+    centre_factor = math.sqrt(size / (size - z))
+    return centre_factor * math.exp(-z * error / 2), centre_factor * math.exp(z * error / 2)
 
 
-def groups(residuals: NDArray[np.float64]) -> Groups:
+def widest_gap_test(residuals: NDArray[np.float64]) -> GapTest:
     """Return the widest gap among the middle 80 % of the residuals, and how often normal noise has one as wide."""
     ordered = np.sort(residuals)
-    start, gap = _widest(ordered[None, :])
-    drawn = np.sort(np.random.default_rng(SEED).normal(size=(SAMPLES, len(ordered))))
-    usual = _widest(drawn)[1] / drawn.std(axis=1, ddof=1)
-    wider = int(np.count_nonzero(usual >= gap[0] / ordered.std(ddof=1)))
+    start, gap = _widest_gap(ordered[None, :])
+    simulated = np.sort(np.random.default_rng(GAP_SEED).normal(size=(GAP_SAMPLES, len(ordered))))
+    simulated_gaps = _widest_gap(simulated)[1] / simulated.std(axis=1, ddof=1)
+    wider = int(np.count_nonzero(simulated_gaps >= gap[0] / ordered.std(ddof=1)))
     below = int(start[0]) + 1
-    return Groups(math.expm1(gap[0]), below, len(ordered) - below, (wider + 1) / (SAMPLES + 1))
+    return GapTest(math.expm1(gap[0]), below, len(ordered) - below, (wider + 1) / (GAP_SAMPLES + 1))
 
 
-def _widest(ordered: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _widest_gap(ordered: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return, per row, where its widest gap begins among the middle, and how wide it is."""
-    outer = int(ordered.shape[1] * (1 - MIDDLE) / 2)
+    outer = int(ordered.shape[1] * (1 - MIDDLE_SHARE) / 2)
     gaps = np.diff(ordered, axis=1)[:, outer : ordered.shape[1] - 1 - outer]
     return np.argmax(gaps, axis=1) + outer, gaps.max(axis=1)
 
 
 def normal_scores(size: int) -> NDArray[np.float64]:
     """Return where so many sorted values lie on a normal scale (Blom)."""
-    return normal_place((np.arange(1, size + 1) - 0.375) / (size + 0.25))
+    return normal_quantiles((np.arange(1, size + 1) - 0.375) / (size + 0.25))
 
 
-def normal_place(shares: ArrayLike) -> NDArray[np.float64]:
+def normal_quantiles(shares: ArrayLike) -> NDArray[np.float64]:
     """Return where shares of a whole lie on a normal scale."""
     from scipy.special import ndtri
 

@@ -20,7 +20,7 @@ MIN_BATCHES = 3
 MIN_TRIALS = 5
 
 
-class Length(NamedTuple):
+class TrialLength(NamedTuple):
     """What the parts of the scatter say (ratios; seconds); `best_s` is None where no scatter between trials is seen."""
 
     best_s: float | None
@@ -30,7 +30,7 @@ class Length(NamedTuple):
     trials: int
 
 
-def trial_length(rates: Sequence[ArrayLike], interval_s: float, sd_trial: float, overhead_s: float) -> Length | None:
+def estimate_trial_length(rates: Sequence[ArrayLike], interval_s: float, sd_trial: float, overhead_s: float) -> TrialLength | None:
     """Return what trials of one configuration say of their best length; None where they are too short or too few.
 
     Parameters
@@ -50,7 +50,7 @@ def trial_length(rates: Sequence[ArrayLike], interval_s: float, sd_trial: float,
     length_s = batch_s * float(np.mean([len(means) for means in batches]))
     between = math.sqrt(max(sd_trial**2 - within**2 / length_s, 0.0))
     best = best_trial_length_s(within, between, overhead_s) if between > 0 else None
-    return Length(best, within, between, overhead_s, len(batches))
+    return TrialLength(best, within, between, overhead_s, len(batches))
 
 
 def _batch_means(series: np.ndarray, size: int) -> np.ndarray:

@@ -22,10 +22,10 @@ import numpy as np
 
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.result import Interval
-from loadbook.stats.swaps import Floats
+from loadbook.stats.swaps import FloatArray
 
 MIN_SIZES = 3  # two costs and one size that can contradict them
-LEAST_SHARE = 1e-4  # a cost that is a smaller part of every request than this cannot be seen at all
+MIN_COST_SHARE = 1e-4  # a cost that is a smaller part of every request than this cannot be seen at all
 
 
 @dataclass(frozen=True)
@@ -37,25 +37,25 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Curve:
+class TwoRegimeCurve:
     """The fit of one series.
 
-    `sizes_b` (bytes, rising), `means_per_s` the rates by size that were fitted, `logs` the log of both costs (seconds,
-    seconds per byte) of the whole fit and, in `without`, of the fits that leave out one block each; `means_without`
+    `sizes_b` (bytes, rising), `means_per_s` the rates by size that were fitted, `log_costs` the log of both costs (seconds,
+    seconds per byte) of the whole fit and, in `log_costs_without`, of the fits that leave out one block each; `means_without`
     likewise.
     """
 
-    sizes_b: Floats
-    means_per_s: Floats
-    logs: Floats
-    without: Floats
-    means_without: Floats
+    sizes_b: FloatArray
+    means_per_s: FloatArray
+    log_costs: FloatArray
+    log_costs_without: FloatArray
+    means_without: FloatArray
     level: float = 0.95
 
     @property
     def blocks(self) -> int:
         """Blocks that the intervals rest on."""
-        return len(self.without)
+        return len(self.log_costs_without)
 
     @cached_property
     def per_request_s(self) -> Estimate:
@@ -77,43 +77,43 @@ class Curve:
         """The size in bytes at which a request costs as much as its bytes."""
         return self._estimate(lambda logs: logs[..., 0] - logs[..., 1])
 
-    def rate(self, size_b: float) -> Estimate:
+    def rate_at(self, size_b: float) -> Estimate:
         """Return the curve's rate per second at a size, with its interval (of the curve, not of a trial)."""
         return self._estimate(lambda logs: _log_rate(logs, size_b))
 
     @cached_property
     def misfits(self) -> dict[float, Estimate]:
         """Size -> rate measured over that of the curve: where its interval leaves out 1, the curve is too simple."""
-        found = {}
+        misfits_by_size = {}
         for k, size in enumerate(self.sizes_b):
-            whole = math.log(self.means_per_s[k]) - _log_rate(self.logs, size)
-            parts = np.log(self.means_without[:, k]) - _log_rate(self.without, size)
-            found[float(size)] = jackknife(float(whole), parts, self.level)
-        return found
+            log_ratio = math.log(self.means_per_s[k]) - _log_rate(self.log_costs, size)
+            log_ratios_without = np.log(self.means_without[:, k]) - _log_rate(self.log_costs_without, size)
+            misfits_by_size[float(size)] = jackknife_estimate(float(log_ratio), log_ratios_without, self.level)
+        return misfits_by_size
 
     @property
-    def regime_seen(self) -> str:
+    def visible_regime(self) -> str:
         """Which side of the knee the sizes show: "both", "request" (it may lie beyond the largest) or "byte"."""
         low, high = self.knee_b.interval
         if high > self.sizes_b[-1]:
             return "request"
         return "byte" if low < self.sizes_b[0] else "both"
 
-    def _estimate(self, log_of: Callable[[Floats], Floats]) -> Estimate:
-        return jackknife(float(log_of(self.logs)), log_of(self.without), self.level)
+    def _estimate(self, log_of: Callable[[FloatArray], FloatArray]) -> Estimate:
+        return jackknife_estimate(float(log_of(self.log_costs)), log_of(self.log_costs_without), self.level)
 
 
-def jackknife(log_whole: float, logs_without: Floats, level: float) -> Estimate:
+def jackknife_estimate(log_whole: float, logs_without: FloatArray, level: float) -> Estimate:
     """Return exp of an estimate with its interval, from the estimates that each leave out one block."""
     from scipy.stats import t
 
     blocks = len(logs_without)
     spread = float(np.sum((logs_without - logs_without.mean()) ** 2)) * (blocks - 1) / blocks
     half = float(t.ppf(0.5 + level / 2, blocks - 1)) * math.sqrt(spread)
-    return Estimate(_exp(log_whole), (_exp(log_whole - half), _exp(log_whole + half)))
+    return Estimate(_safe_exp(log_whole), (_safe_exp(log_whole - half), _safe_exp(log_whole + half)))
 
 
-def fit_curve(values: Mapping[float, Mapping[object, float]], level: float = 0.95) -> Curve | str:
+def fit_curve(values: Mapping[float, Mapping[object, float]], level: float = 0.95) -> TwoRegimeCurve | str:
     """Fit one series, or say in words why it cannot be.
 
     Parameters
@@ -121,61 +121,61 @@ def fit_curve(values: Mapping[float, Mapping[object, float]], level: float = 0.9
     values : size in bytes -> block -> rate per second, of the trials that count (all above zero).
     level : of the intervals.
     """
-    kept = {size: values[size] for size in sorted(values) if len(values[size]) >= MIN_BLOCKS}
-    if len(kept) < MIN_SIZES:
-        return f"{len(kept)} of {len(values)} sizes have {MIN_BLOCKS} trials that count, {MIN_SIZES} must for a curve"
-    blocks = sorted({block for own in kept.values() for block in own}, key=str)
-    table = np.array([[math.log(own[b]) if b in own else math.nan for own in kept.values()] for b in blocks])
+    usable = {size: values[size] for size in sorted(values) if len(values[size]) >= MIN_BLOCKS}
+    if len(usable) < MIN_SIZES:
+        return f"{len(usable)} of {len(values)} sizes have {MIN_BLOCKS} trials that count, {MIN_SIZES} must for a curve"
+    blocks = sorted({block for by_block in usable.values() for block in by_block}, key=str)
+    table = np.array([[math.log(by_block[b]) if b in by_block else math.nan for by_block in usable.values()] for b in blocks])
     table = table[np.isfinite(table).sum(axis=1) > 1]  # a block with one size says nothing of the others
     if len(table) < MIN_BLOCKS:
         return f"only {len(table)} blocks have two sizes, {MIN_BLOCKS} are needed"
-    sizes = np.array(list(kept), float)
-    means, parts = _means(table), np.array([_means(np.delete(table, k, axis=0)) for k in range(len(table))])
-    logs = _fit(sizes, means)
-    without = np.array([_fit(sizes, part, logs) for part in parts])
-    return Curve(sizes, np.exp(means), logs, without, np.exp(parts), level)
+    sizes = np.array(list(usable), float)
+    means, parts = _size_means(table), np.array([_size_means(np.delete(table, k, axis=0)) for k in range(len(table))])
+    logs = _fit_costs(sizes, means)
+    without = np.array([_fit_costs(sizes, part, logs) for part in parts])
+    return TwoRegimeCurve(sizes, np.exp(means), logs, without, np.exp(parts), level)
 
 
-def _means(table: Floats) -> Floats:
+def _size_means(table: FloatArray) -> FloatArray:
     """Return the least-squares mean of each column of a table of logs (blocks down, sizes across) with gaps."""
-    there = np.isfinite(table)
-    if there.all():
+    present = np.isfinite(table)
+    if present.all():
         return np.asarray(table.mean(axis=0))
-    rows, columns = np.nonzero(there)
+    rows, columns = np.nonzero(present)
     design = np.zeros((len(rows), table.shape[1] + table.shape[0]))
     design[np.arange(len(rows)), columns] = 1.0
     design[np.arange(len(rows)), table.shape[1] + rows] = 1.0
     # the smallest solution in the blocks' part: block effects that add up to nothing
     closing = np.r_[np.zeros(table.shape[1]), np.ones(table.shape[0])]
-    solved = np.linalg.lstsq(np.vstack([design, closing]), np.r_[table[there], 0.0], rcond=None)[0]
+    solved = np.linalg.lstsq(np.vstack([design, closing]), np.r_[table[present], 0.0], rcond=None)[0]
     return np.asarray(solved[: table.shape[1]])
 
 
-def _fit(sizes: Floats, log_rates: Floats, start: Floats | None = None) -> Floats:
+def _fit_costs(sizes: FloatArray, log_rates: FloatArray, start: FloatArray | None = None) -> FloatArray:
     """Return the logs of both costs by least squares on log rates; each stays a visible part of some request."""
     from scipy.optimize import least_squares
 
     seconds = np.exp(-log_rates)
-    low = np.log([seconds.min() * LEAST_SHARE, seconds.min() / sizes[-1] * LEAST_SHARE])
+    low = np.log([seconds.min() * MIN_COST_SHARE, seconds.min() / sizes[-1] * MIN_COST_SHARE])
     high = np.log([seconds.max() * 2, (seconds / sizes).max() * 2])
     first = np.log([seconds[0], seconds[-1] / sizes[-1]]) if start is None else start
     log_sizes = np.log(sizes)
 
-    def slopes(logs: Floats) -> Floats:
+    def slopes(logs: FloatArray) -> FloatArray:
         of_bytes = 1 / (1 + np.exp(logs[0] - logs[1] - log_sizes))
         return np.column_stack([1 - of_bytes, of_bytes])
 
-    def missed(logs: Floats) -> Floats:
+    def residuals(logs: FloatArray) -> FloatArray:
         return np.asarray(log_rates + np.logaddexp(logs[0], logs[1] + log_sizes))
 
     start = np.clip(first, low + 1e-6, high - 1e-6)
-    return np.asarray(least_squares(missed, start, jac=slopes, bounds=(low, high), xtol=1e-10).x)
+    return np.asarray(least_squares(residuals, start, jac=slopes, bounds=(low, high), xtol=1e-10).x)
 
 
-def _log_rate(logs: Floats, size_b: float) -> Floats:
+def _log_rate(logs: FloatArray, size_b: float) -> FloatArray:
     """Return the log of the curve's rate at a size; costs along the last axis."""
     return np.asarray(-np.logaddexp(logs[..., 0], logs[..., 1] + math.log(size_b)))
 
 
-def _exp(log: float) -> float:
+def _safe_exp(log: float) -> float:
     return math.exp(max(min(log, 700.0), -700.0))

@@ -12,22 +12,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loadbook.design.pages import page_factor
-from loadbook.design.role import Level
+from loadbook.design.pages import page_size_factor
+from loadbook.design.role import FactorLevel
 from loadbook.design.study import Study
 from loadbook.stats import errors
 from loadbook.stats.family import compare_contrasts
-from loadbook.stats.reasons import counts
-from loadbook.stats.regimes.series import Series, level_name
+from loadbook.stats.reasons import usable_mask
+from loadbook.stats.regimes.series import PageSizeSeries, level_text
 from loadbook.stats.result import ErrorSummary, Verdict
-from loadbook.stats.verdict import decide
+from loadbook.stats.verdict import decide_verdict
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True)
-class Pair:
+class TierPair:
     """Two tiers behind one and the same front: `name` says which front, `verdicts` of the second by size in bytes."""
 
     name: str
@@ -45,56 +45,56 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Tiers:
+class TierComparison:
     """Every front's pair of tiers: the factor, its two levels in words, the second compared with the first."""
 
     factor: str
     names: tuple[str, str]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[TierPair, ...]
 
 
-def tier_factor(study: Study, series: Sequence[Series]) -> str | None:
+def tier_factor(study: Study, series: Sequence[PageSizeSeries]) -> str | None:
     """Return the factor of the role that has the page, beside the size, of which the series have two levels."""
-    sized = page_factor(study)
+    sized = page_size_factor(study)
     role = study.factors[sized].role if sized else None
-    named = [n for n, f in study.factors.items() if f.role == role and n != sized and f.of != "workload"]
-    return next((n for n in named if len({one.levels.get(n) for one in series}) == 2), None)
+    factors = [n for n, f in study.factors.items() if f.role == role and n != sized and f.of != "workload"]
+    return next((n for n in factors if len({page_series.levels.get(n) for page_series in series}) == 2), None)
 
 
-def tiers_of(
-    study: Study, values: pd.DataFrame, series: Sequence[Series], margin: float, metric: str, level: float = 0.95
-) -> Tiers | None:
+def compare_tiers(
+    study: Study, values: pd.DataFrame, series: Sequence[PageSizeSeries], margin: float, metric: str, level: float = 0.95
+) -> TierComparison | None:
     """Compare the two tiers of a study at every size; None where no factor has two of them."""
     factor = tier_factor(study, series)
     if factor is None:
         return None
-    first, second = dict.fromkeys(one.levels[factor] for one in series)
-    valid = values.assign(valid=counts(values))
-    fronts: dict[tuple[Level, ...], dict[Level, Series]] = {}
-    for one in series:
-        fronts.setdefault(tuple(v for n, v in one.levels.items() if n != factor), {})[one.levels[factor]] = one
-    whole = [own for own in fronts.values() if len(own) == 2]
+    first, second = dict.fromkeys(page_series.levels[factor] for page_series in series)
+    valid = values.assign(valid=usable_mask(values))
+    fronts: dict[tuple[FactorLevel, ...], dict[FactorLevel, PageSizeSeries]] = {}
+    for page_series in series:
+        fronts.setdefault(tuple(v for n, v in page_series.levels.items() if n != factor), {})[page_series.levels[factor]] = page_series
+    both_tiers = [by_tier for by_tier in fronts.values() if len(by_tier) == 2]
     contrasts = {
-        (front, size): (own[second].arms[size], own[first].arms[size])
-        for front, own in enumerate(whole) for size in own[first].arms if size in own[second].arms
+        (front, size): (by_tier[second].arms[size], by_tier[first].arms[size])
+        for front, by_tier in enumerate(both_tiers) for size in by_tier[first].arms if size in by_tier[second].arms
     }  # fmt: skip
-    found = compare_contrasts(valid, list(contrasts.values()), metric=metric, level=level) if contrasts else []
-    verdicts = {key: decide(comparison, margin) for key, comparison in zip(contrasts, found, strict=True)}
+    comparisons = compare_contrasts(valid, list(contrasts.values()), metric=metric, level=level) if contrasts else []
+    verdicts = {key: decide_verdict(comparison, margin) for key, comparison in zip(contrasts, comparisons, strict=True)}
     pairs = [
-        Pair(_front(own[first], own[second]), {size: v for (k, size), v in verdicts.items() if k == front})
-        for front, own in enumerate(whole)
+        TierPair(_shared_front_name(by_tier[first], by_tier[second]), {size: v for (k, size), v in verdicts.items() if k == front})
+        for front, by_tier in enumerate(both_tiers)
     ]
-    return Tiers(factor, (level_name(study, factor, first), level_name(study, factor, second)), tuple(pairs))
+    return TierComparison(factor, (level_text(study, factor, first), level_text(study, factor, second)), tuple(pairs))
 
 
-def _front(first: Series, second: Series) -> str:
+def _shared_front_name(first: PageSizeSeries, second: PageSizeSeries) -> str:
     """Return what two series' names have in common."""
-    theirs = second.name.split(", ")
-    return ", ".join(part for part in first.name.split(", ") if part in theirs)
+    second_parts = second.name.split(", ")
+    return ", ".join(part for part in first.name.split(", ") if part in second_parts)
 
 
 def tier_errors(
-    study: Study, trials: pd.DataFrame, measurements: pd.DataFrame, series: Sequence[Series]
+    study: Study, trials: pd.DataFrame, measurements: pd.DataFrame, series: Sequence[PageSizeSeries]
 ) -> dict[str, ErrorSummary]:
     """Return the errors of each tier over all of its sizes and fronts, by its name; the second compared with the first.
 
@@ -103,12 +103,12 @@ def tier_errors(
     factor = tier_factor(study, series)
     if factor is None:
         return {}
-    named = {arm: level_name(study, factor, one.levels[factor]) for one in series for arm in one.arms.values()}
-    by_tier = trials.assign(treatment=trials["treatment"].map(named))
-    first, second = dict.fromkeys(named.values())
+    tier_of_arm = {arm: level_text(study, factor, page_series.levels[factor]) for page_series in series for arm in page_series.arms.values()}
+    by_tier = trials.assign(treatment=trials["treatment"].map(tier_of_arm))
+    first, second = dict.fromkeys(tier_of_arm.values())
     # a block holds many trials of a tier: the check by blocks, which takes one of each arm, does not apply
-    counted = {name: errors.count(by_tier, measurements, name)._replace(blocks=()) for name in (first, second)}
+    counts = {name: errors.count_errors(by_tier, measurements, name)._replace(blocks=()) for name in (first, second)}
     return {
-        first: errors.summarise(first, counted[first], None),
-        second: errors.summarise(second, counted[second], counted[first]),
+        first: errors.summarise_errors(first, counts[first], None),
+        second: errors.summarise_errors(second, counts[second], counts[first]),
     }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from loadbook.core.units import NBSP, p_value, percent
+from loadbook.core.units import NBSP, format_p_value, format_percent
 from loadbook.stats.result import ErrorSummary
 
 ERROR_ALPHA = 0.05
-CLASS_WORDS = {
+ERROR_CLASS_NOUNS = {
     "errors_connect": ("failed connection", "failed connections"),
     "errors_timeout": ("time-out", "time-outs"),
     "errors_read": ("reset or failed receive", "resets or failed receives"),
@@ -29,29 +29,29 @@ def errors_sentence(errors: ErrorSummary, compared_with: ErrorSummary | None = N
     if not errors.trials:
         return "errors: not measured."
     name = against or "the baseline"
-    trials = f"{errors.trials_with_errors} of {_trials(errors.trials)}"
-    theirs = f"{compared_with.trials_with_errors} of {compared_with.trials}" if compared_with else ""
+    trials = f"{errors.trials_with_errors} of {_trial_count_text(errors.trials)}"
+    other_count = f"{compared_with.trials_with_errors} of {compared_with.trials}" if compared_with else ""
     if not errors.trials_with_errors:
-        clean = f"no errors in {errors.trials} of {_trials(errors.trials)}"
-        bound = f"(up to {_whole(errors.upper_share or 0)} of trials could still have some)"
-        if errors.kind == "fewer" and theirs:
-            clean += f", fewer than {name}: 0 against {theirs}{_unconfirmed(errors)}"
-        return f"{clean} {bound}."
-    what = f"{trials} had errors ({_classes(errors)})"
-    beside = f" against {theirs} of {name}" if theirs else ""
+        no_errors_text = f"no errors in {errors.trials} of {_trial_count_text(errors.trials)}"
+        bound = f"(up to {_whole_percent(errors.upper_share or 0)} of trials could still have some)"
+        if errors.kind == "fewer" and other_count:
+            no_errors_text += f", fewer than {name}: 0 against {other_count}{_unconfirmed_text(errors)}"
+        return f"{no_errors_text} {bound}."
+    counts_text = f"{trials} had errors ({_classes_text(errors)})"
+    against_text = f" against {other_count} of {name}" if other_count else ""
     if errors.kind in ("more", "fewer"):
-        return f"{errors.kind} errors: {what}{beside}{rate_words(errors)}{_unconfirmed(errors)}."
-    return f"{what}{beside}{': undecided' if errors.kind == 'undecided' and theirs else ''}."
+        return f"{errors.kind} errors: {counts_text}{against_text}{rate_ratio_text(errors)}{_unconfirmed_text(errors)}."
+    return f"{counts_text}{against_text}{': undecided' if errors.kind == 'undecided' and other_count else ''}."
 
 
-def _classes(errors: ErrorSummary) -> str:
+def _classes_text(errors: ErrorSummary) -> str:
     if not errors.by_class:
         return f"{errors.errors:,} in all"
-    named = sorted(errors.by_class.items(), key=lambda item: -item[1])
-    return ", ".join(f"{number:,} {CLASS_WORDS[key][number != 1]}" for key, number in named)
+    by_frequency = sorted(errors.by_class.items(), key=lambda item: -item[1])
+    return ", ".join(f"{number:,} {ERROR_CLASS_NOUNS[key][number != 1]}" for key, number in by_frequency)
 
 
-def rate_words(errors: ErrorSummary) -> str:
+def rate_ratio_text(errors: ErrorSummary) -> str:
     """Return how many times as many errors per request as the other arm has, to follow a comma; "" if not known."""
     if errors.rate_ratio is None or errors.rate_ci95 is None:
         return ""
@@ -59,16 +59,16 @@ def rate_words(errors: ErrorSummary) -> str:
     return f", {errors.rate_ratio:.2g} times as many per request (95{NBSP}% interval {low:.2g} to {high:.2g})"
 
 
-def _unconfirmed(errors: ErrorSummary) -> str:
+def _unconfirmed_text(errors: ErrorSummary) -> str:
     """Say so where the check by blocks does not find what the trials show."""
     if errors.p_blocks is None or errors.p_blocks < ERROR_ALPHA:
         return ""
-    return f", which the single blocks do not confirm (p {p_value(errors.p_blocks)})"
+    return f", which the single blocks do not confirm (p {format_p_value(errors.p_blocks)})"
 
 
-def _whole(share: float) -> str:
-    return percent(share, 0, signed=False)
+def _whole_percent(share: float) -> str:
+    return format_percent(share, 0, signed=False)
 
 
-def _trials(number: int) -> str:
+def _trial_count_text(number: int) -> str:
     return f"{number} trial{'' if number == 1 else 's'}"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loadbook.stats.result import Row, VerdictKind
-from loadbook.stats.wording.sentences import margin_text, phrase
+from loadbook.stats.result import AnalysisRow, VerdictKind
+from loadbook.stats.wording.sentences import margin_text, verdict_phrase
 from loadbook.stats.wording.shown import comparison_texts
 
-MAX_LOSERS = 2
+MAX_LOSING = 2
 
 
-def headline(rows: Sequence[Row], margin: float) -> str:
+def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
     """Return how many treatments lose more than the margin, keep within it, or leave that open."""
-    losing, within, undecided = (_of(rows, kind) for kind in ("worse", "no-loss", "undecided"))
+    losing, within, undecided = (_rows_with_verdict(rows, kind) for kind in ("worse", "no-loss", "undecided"))
     accepted, all_of_them = margin_text(margin), f"of {len(rows)} treatments"
     if len(within) == len(rows):
-        worst = min(rows, key=_at_worst)
+        worst = min(rows, key=_worst_bound)
         bound = comparison_texts(worst.verdict).worst if worst.verdict else ""
         return f"No loss beyond {accepted} in any {all_of_them}: at worst {bound} ({worst.label})."
     if not losing and not within:
@@ -28,21 +28,21 @@ def headline(rows: Sequence[Row], margin: float) -> str:
         parts.append(f"no loss beyond {accepted} in {len(within)}{'' if losing else f' {all_of_them}'}")
     left = len(rows) - len(losing) - len(within) - len(undecided)
     parts += [f"{number} {word}" for number, word in ((len(undecided), "undecided"), (left, "not compared")) if number]
-    said = ", ".join(parts)
-    return f"{said[0].upper()}{said[1:]}."
+    text = ", ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
 
 
-def losers(rows: Sequence[Row]) -> str | None:
+def losing_sentences(rows: Sequence[AnalysisRow]) -> str | None:
     """Return the sentences of those that lose more, where the headline only counts them."""
-    found = _of(rows, "worse")[:MAX_LOSERS] if len(rows) > 1 else []
-    return " ".join(f"{r.label}{phrase(r.verdict, against=r.against)}" for r in found if r.verdict) or None
+    losing = _rows_with_verdict(rows, "worse")[:MAX_LOSING] if len(rows) > 1 else []
+    return " ".join(f"{r.label}{verdict_phrase(r.verdict, against=r.reference_label)}" for r in losing if r.verdict) or None
 
 
-def _at_worst(row: Row) -> float:
+def _worst_bound(row: AnalysisRow) -> float:
     """Return the bound at worst, counted as a gain."""
-    worst, best = row.verdict.loss if row.verdict and row.verdict.loss else (0.0, 0.0)
+    worst, best = row.verdict.one_sided_bounds if row.verdict and row.verdict.one_sided_bounds else (0.0, 0.0)
     return worst if worst <= best else -worst
 
 
-def _of(rows: Sequence[Row], kind: VerdictKind) -> list[Row]:
+def _rows_with_verdict(rows: Sequence[AnalysisRow], kind: VerdictKind) -> list[AnalysisRow]:
     return [row for row in rows if row.verdict and row.verdict.kind == kind]
