@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from loadbook.records.rundata import load_run
+from loadbook.ingest.ingest import ingest
+from loadbook.run.api import run_study
 from loadbook.stats.compare import compare
-from loadbook.trials.api import run_study
-from loadbook.trials.ingest import ingest
+from loadbook.store.tables import load_run
 from project import lab_project
 
 ALLOWED_SHARE = 0.15

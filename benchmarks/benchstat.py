@@ -21,9 +21,8 @@ import pandas as pd
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.stats.family import compare_all
 from loadbook.stats.table import read_trials
+from loadbook.stats.text import direction, verdict_line
 from loadbook.stats.verdict import decide_verdict
-from loadbook.stats.wording.sentences import verdict_line
-from loadbook.stats.wording.words import direction
 
 PROGRAM = "benchstat"
 FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures" / "benchstat"

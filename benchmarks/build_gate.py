@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from loadbook.design.build_gate import CiPolicy
+from loadbook.stats.ci import CaseOutcome, assess_run
 from loadbook.stats.compare import compare
 from loadbook.stats.family import compare_all
-from loadbook.stats.gate.case import CaseOutcome
-from loadbook.stats.gate.judge import assess_run
-from loadbook.stats.result import Analysis, Comparison, ErrorSummary, AnalysisRow, RowKind, Verdict
+from loadbook.stats.results import Analysis, AnalysisRow, Comparison, ErrorSummary, RowKind, Verdict
 from loadbook.stats.verdict import decide_verdict
+from loadbook.study.ci_policy import CiPolicy
 from noise import Floats, draw
 
 MARGIN, AA_P = 0.02, 0.01
@@ -102,7 +101,9 @@ def analysis_of(arms: Floats) -> Analysis:
     return Analysis("base", "ok_per_s", "value", MARGIN, 0.95, tuple(rows))
 
 
-def _row(name: str, kind: RowKind, found: Comparison | None, void: bool = False, passed: bool | None = None) -> AnalysisRow:
+def _row(
+    name: str, kind: RowKind, found: Comparison | None, void: bool = False, passed: bool | None = None
+) -> AnalysisRow:
     verdict = decide_verdict(found, MARGIN) if found else None
     if verdict and void:
         verdict = Verdict("invalid", verdict.comparison, MARGIN, reason="the laboratory contradicts itself")

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from loadbook.design.study import Study
-from loadbook.stats.claims.judge import check_claims
+from loadbook.analyses.claims.compute import check_claims
+from loadbook.study.model import Study
 
 CELLS = {"neither": {}, "a": {"a": "on"}, "b": {"b": "on"}, "both": {"a": "on", "b": "on"}}
 RIVALS = {"kind": "best", "treatment": "x", "against": "base", "among": ["y", "z"]}

@@ -18,24 +18,29 @@ from pathlib import Path
 from typing import Any
 
 import gallery_page
+from loadbook.analyses.balancers.backends import BackendsPage
+from loadbook.analyses.balancers.page import BalancersPage
+from loadbook.analyses.claims.compute import (
+    ClaimResult,
+    article_numbers_text,
+    check_claims,
+    claim_title,
+    claims_summary,
+)
+from loadbook.analyses.claims.text import OUTCOMES
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.analyses.page_size.page import PageSizePage
 from loadbook.core.errors import LoadbookError, UsageError
-from loadbook.design.study import Study
-from loadbook.design.study_file import SMOKE_SUFFIX, find_study
-from loadbook.records.atomic import write_atomic
-from loadbook.records.layout import Layout
-from loadbook.records.planned import is_run_complete
-from loadbook.records.rundata import RunData, load_run
-from loadbook.report import trust
-from loadbook.report.backends import BackendsPage
-from loadbook.report.balancers import BalancersPage
+from loadbook.report import checks
 from loadbook.report.build import ensure_ingested
-from loadbook.report.effects import EffectsPage
 from loadbook.report.figures.common import house_style
 from loadbook.report.page import figure_module, scope_parts
-from loadbook.report.page_size import PageSizePage
-from loadbook.stats.claims.judge import ClaimResult, check_claims
-from loadbook.stats.claims.summary import article_numbers_text, claims_summary, claim_title
-from loadbook.stats.claims.words import OUTCOMES
+from loadbook.store.atomic import write_atomic
+from loadbook.store.ledger import is_run_complete
+from loadbook.store.paths import Layout
+from loadbook.store.tables import RunData, load_run
+from loadbook.study.model import Study
+from loadbook.study.reader import SMOKE_SUFFIX, find_study
 
 STUDIES = Path(__file__).parents[1] / "studies"
 PAGES = {page.notebook: page for page in (EffectsPage, BalancersPage, BackendsPage, PageSizePage)}
@@ -74,7 +79,7 @@ def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any]
         "picture": f"gallery-{data.study.name.removesuffix(SMOKE_SUFFIX)}.png",
         "claims": list(_claims(judged, data)),
         "tally": claims_summary([one.finding for one in judged], [one.article.could_show for one in judged]) if judged else "",
-        "checks": [f"{c.glyph} {c.title}: {c.text}" for c in trust.harness_checks(data, page.analysis, page.notes)],
+        "checks": [f"{c.glyph} {c.title}: {c.text}" for c in checks.harness_checks(data, page.analysis, page.notes)],
         "scope": ", ".join(scope_parts(data, page.analysis.margin)),
         "machine": machine(data), "cores": cores(data),
     }  # fmt: skip

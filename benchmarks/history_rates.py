@@ -19,10 +19,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from loadbook.stats.history.alarm import LogEffect, assess_newest
-from loadbook.stats.history.changes import MIN_SEGMENT_RUNS, find_changes
-from loadbook.stats.history.course import effect_series
-from loadbook.stats.history.result import ALARM_RATE, CHANGE_RATE, RunEffect, RunSummary
+from loadbook.analyses.history.compute import (
+    ALARM_RATE,
+    CHANGE_RATE,
+    MIN_SEGMENT_RUNS,
+    LogEffect,
+    RunEffect,
+    RunSummary,
+    assess_newest,
+    effect_series,
+    find_changes,
+)
 
 OWN, BETWEEN, BLOCKS, MARGIN = 0.004, 0.004, 10, 0.02
 RUNS = (5, 10, 30, 100)

@@ -22,9 +22,9 @@ import time
 from itertools import cycle
 from pathlib import Path
 
-from loadbook.design.plan import make_plan, parse_plan
-from loadbook.records import manifest
-from loadbook.records.layout import Layout, RunPaths
+from loadbook.store import trial_record
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.study.plan import make_plan, parse_plan
 
 RECORDED = next((Path(__file__).parent.parent / "tests/fixtures/recorded-run").iterdir())
 TARGET_TRIALS, FIRST_S, UNCHANGED_S = 10_000, 60.0, 3.0
@@ -34,12 +34,14 @@ COMMAND = [sys.executable, "-c", "from loadbook.cli import main; main()", "inges
 def make_raw_run(root: Path, trials: int) -> RunPaths:
     """Write a raw run of `trials` trials below `root`, each a copy of a recorded trial of its treatment."""
     recorded = RunPaths(RECORDED, RECORDED)
-    small = parse_plan(manifest.read_json(recorded.plan_json), str(recorded.plan_json))
+    small = parse_plan(trial_record.read_json(recorded.plan_json), str(recorded.plan_json))
     plan = make_plan(small.study, small.subset, -(-trials // len(small.treatments)), small.seed)
     paths = Layout(root).run(plan.study.name, recorded.raw.name)
-    manifest.write_json(paths.plan_json, plan.to_json() | {"trials": plan.to_json()["trials"][:trials]})
+    trial_record.write_json(paths.plan_json, plan.to_json() | {"trials": plan.to_json()["trials"][:trials]})
     folders = sorted(recorded.trials.iterdir())
-    sources = {name: cycle(f for f in folders if manifest.read_trial(f).treatment == name) for name in plan.treatments}
+    sources = {
+        name: cycle(f for f in folders if trial_record.read_trial(f).treatment == name) for name in plan.treatments
+    }
     paths.trials.mkdir()
     for planned in plan.trials[:trials]:
         _copy(next(sources[planned.treatment]), paths.trial(planned.trial), vars(planned))
@@ -47,9 +49,9 @@ def make_raw_run(root: Path, trials: int) -> RunPaths:
 
 
 def _copy(source: Path, folder: Path, changes: dict[str, object]) -> None:
-    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(manifest.RECORD_NAME))
-    record = manifest.read_trial(source).model_copy(update=changes)
-    (folder / manifest.RECORD_NAME).write_text(record.model_dump_json(indent=1) + "\n")
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(trial_record.RECORD_NAME))
+    record = trial_record.read_trial(source).model_copy(update=changes)
+    (folder / trial_record.RECORD_NAME).write_text(record.model_dump_json(indent=1) + "\n")
 
 
 def measured(paths: RunPaths, what: str) -> float:
@@ -88,7 +90,7 @@ def benchmark(paths: RunPaths, trials: int) -> bool:
 
 def profile(paths: RunPaths) -> None:
     """Print where a full ingest in one process spends its time."""
-    from loadbook.trials import ingest
+    from loadbook.ingest import ingest
 
     ingest.MIN_PARALLEL_BYTES = sys.maxsize
     with cProfile.Profile() as seen:

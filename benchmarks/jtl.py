@@ -49,8 +49,7 @@ def write_big(path: Path, rows: int) -> None:
 
 def loadbook(path: Path) -> dict[str, list[float]]:
     """Read, check, write parquet and summarise."""
-    from loadbook.requests.api import summarise
-    from loadbook.requests.store import RequestWriter
+    from loadbook.request_logs.read import RequestWriter, summarise
 
     with RequestWriter(path.with_suffix(".parquet")) as store:
         summary = summarise(path, "jmeter", store=store)

@@ -18,9 +18,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from loadbook.records import manifest
-from loadbook.records.layout import Layout
-from loadbook.records.ledger import read_ledger, trial_states
+from loadbook.store import trial_record
+from loadbook.store.ledger import read_ledger, trial_states
+from loadbook.store.paths import Layout
 from project import lab_project
 
 STUDY = "aa"
@@ -36,7 +36,7 @@ def start(layout: Layout, hosts: Path) -> subprocess.Popen[bytes]:
 def published(layout: Layout) -> dict[str, str]:
     """Return the digests of every file of every published trial."""
     files = layout.study_raw(STUDY).glob("*/trials/*/**/*")
-    return {str(f): manifest.sha256_file(f) for f in files if f.is_file()}
+    return {str(f): trial_record.sha256_file(f) for f in files if f.is_file()}
 
 
 def left_running(lab: Path) -> list[str]:
@@ -77,8 +77,8 @@ def check_runs(layout: Layout) -> list[str]:
     problems = []
     for run in layout.runs(STUDY):
         paths = layout.run(STUDY, run)
-        planned = {t["trial"]: t["treatment"] for t in manifest.read_json(paths.plan_json)["trials"]}
-        records = {p.name: manifest.read_trial(p) for p in paths.trials.iterdir()}
+        planned = {t["trial"]: t["treatment"] for t in trial_record.read_json(paths.plan_json)["trials"]}
+        records = {p.name: trial_record.read_trial(p) for p in paths.trials.iterdir()}
         entries = read_ledger(paths.ledger)
         finals = Counter(e["trial"] for e in entries if e["event"] == "ended" and e["final"])
         if set(records) != set(planned):
@@ -87,7 +87,7 @@ def check_runs(layout: Layout) -> list[str]:
         problems += [f"{run}: {t} ended as {s.status}" for t, s in trial_states(entries).items() if s.status != "ok"]
         problems += [f"{run}: {t} is {r.treatment}" for t, r in records.items() if r.treatment != planned[t]]
         problems += [
-            f"{run}: {t}: changed files" for t, r in records.items() if manifest.changed_files(paths.trial(t), r)
+            f"{run}: {t}: changed files" for t, r in records.items() if trial_record.changed_files(paths.trial(t), r)
         ]
         print(f"{run}: {len(records)} trials, {sum(e['event'] == 'run-resumed' for e in entries)} times resumed")
     return problems

@@ -21,12 +21,12 @@ from typing import NamedTuple
 import pandas as pd
 
 from loadbook.core.units import format_percent
-from loadbook.records.rundata import load_run
+from loadbook.ingest.ingest import ingest
+from loadbook.run.api import run_study
 from loadbook.stats.family import compare_all
-from loadbook.stats.result import Comparison
+from loadbook.stats.results import Comparison
 from loadbook.stats.verdict import decide_verdict
-from loadbook.trials.api import run_study
-from loadbook.trials.ingest import ingest
+from loadbook.store.tables import load_run
 from project import lab_project, say
 
 STUDIES = {"rate": "known-cost", "cpu": "known-cost-cpu"}

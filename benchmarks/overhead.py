@@ -11,9 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from loadbook.records import manifest
-from loadbook.records.manifest import TrialRecord
-from loadbook.trials.api import run_study
+from loadbook.run.api import run_study
+from loadbook.store import trial_record
+from loadbook.store.trial_record import TrialRecord
 from project import lab_project
 
 TARGET_S = 1.0
@@ -32,7 +32,7 @@ def main() -> None:
     blocks = (parser.parse_args().trials + 1) // 2
     with tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder, lab_project(Path(folder)) as (layout, hosts):
         run = run_study(layout, "aa", hosts, blocks=blocks)
-        records = [manifest.read_trial(p) for p in sorted(layout.run("aa", run).trials.iterdir())]
+        records = [trial_record.read_trial(p) for p in sorted(layout.run("aa", run).trials.iterdir())]
     print(f"{'phase':<12} median ms   max ms   ({len(records)} trials)")
     for phase in records[0].phases_s:
         seconds = [r.phases_s[phase] for r in records]

@@ -18,14 +18,14 @@ from matplotlib.figure import Figure
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent
 from loadbook.report import palette
+from loadbook.report.blocks import compact_svg
 from loadbook.report.figures import effects, scales
 from loadbook.report.figures.common import WIDE_IN, Sheet, in_house_style, mark_props, to_svg
-from loadbook.report.show import compact_svg
 from loadbook.stats.compare import compare_pairs
-from loadbook.stats.plan import detectable_effect
-from loadbook.stats.result import Analysis, Comparison, ErrorSummary, AnalysisRow, Verdict
+from loadbook.stats.results import Analysis, AnalysisRow, Comparison, ErrorSummary, Verdict
+from loadbook.stats.sequential import detectable_effect
+from loadbook.stats.text import comparison_texts
 from loadbook.stats.verdict import decide_verdict
-from loadbook.stats.wording.shown import comparison_texts
 from noise import NOISES, Floats, blocked, sequential
 from simulated.two_arms import pairs_of
 
@@ -127,7 +127,9 @@ def verdicts() -> Analysis:
 def _made(rng: np.random.Generator, name: str, effect: float, scatter: float, blocks: int) -> Verdict:
     shared, noise = rng.normal(0, 0.03, blocks), rng.normal(0, scatter, (2, blocks))
     noise -= noise.mean(axis=1, keepdims=True)
-    return decide_verdict(compare_pairs(pairs_of(shared + noise[0], shared + noise[1] + math.log1p(effect), name)), MARGIN)
+    return decide_verdict(
+        compare_pairs(pairs_of(shared + noise[0], shared + noise[1] + math.log1p(effect), name)), MARGIN
+    )
 
 
 def _row(name: str, verdict: Verdict) -> AnalysisRow:

@@ -12,16 +12,16 @@ from __future__ import annotations
 import argparse
 import sys
 
+from loadbook.analyses.noise.compute import compute_noise_record, noise_headline
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_percent
-from loadbook.records.layout import Layout, project_layout
-from loadbook.records.rundata import load_run
-from loadbook.stats.noise.plasmode import relabelling_test
-from loadbook.stats.noise.record import noise_headline, compute_noise_record
-from loadbook.stats.noise.scatter import summarise_noise, trials_of_arms
-from loadbook.trials.api import run_study
-from loadbook.trials.ingest import ingest
-from loadbook.trials.recorded import aa_arms
+from loadbook.ingest.ingest import ingest
+from loadbook.run.api import run_study
+from loadbook.run.power import aa_arms
+from loadbook.stats.power import relabelling_test
+from loadbook.stats.scatter import summarise_noise, trials_of_arms
+from loadbook.store.paths import Layout, project_layout
+from loadbook.store.tables import load_run
 from project import say
 
 BLOCKS = (6, 8, 10, 15, 20)
@@ -37,9 +37,7 @@ def show(here: Layout, study: str, run: str, studies: int) -> bool:
     if found is None or page is None:
         raise SystemExit("fewer than 20 trials count, or all are equal")
     low, high = (format_percent(bound, signed=False) for bound in found.cv_interval)
-    scatter = (
-        f"CV {format_percent(found.cv, signed=False)} ({low} to {high}), lag-1 {found.lag1:+.2f} ± {found.lag1_error:.2f}"
-    )
+    scatter = f"CV {format_percent(found.cv, signed=False)} ({low} to {high}), lag-1 {found.lag1:+.2f} ± {found.lag1_error:.2f}"
     print(f"run {data.run}: {found.trials} trials, mean {found.mean:,.0f} /s, {scatter}")
     print(noise_headline(page, page.margin))
     print("\n| blocks | windows | false alarms % | fixed order % | a true 2 % found % |\n|---|---|---|---|---|")

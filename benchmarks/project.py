@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loadbook.hosts.lab import Lab
-from loadbook.records.layout import Layout
-from loadbook.trials.progress import Progress
+from loadbook.run.progress import Progress
+from loadbook.store.paths import Layout
 
 REPO = Path(__file__).parent.parent
 

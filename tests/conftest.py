@@ -38,7 +38,7 @@ def lab() -> Iterator[Lab]:
 def spaces() -> Iterator[Lab]:
     """A namespace lab with the hosts driver, web, web-2 and balancer; for tests marked `root`."""
     from labs import own_lab
-    from loadbook.hosts.lab_plan import plan_hosts
+    from loadbook.hosts.lab import plan_hosts
 
     roles = {role: (role,) for role in ("driver", "web")}
     with own_lab(kind="netns", hosts=plan_hosts(roles, {}, {"web": 2, "balancer": 1})) as own:
@@ -48,7 +48,7 @@ def spaces() -> Iterator[Lab]:
 @pytest.fixture
 def connect_lab(lab: Lab) -> Iterator[Callable[..., RemoteHost]]:
     """`connect_lab(alias="driver", run_id="test")` returns an open host of the lab; closed after the test."""
-    from loadbook.hosts import connect
+    from loadbook.hosts.remote import connect
 
     opened: list[RemoteHost] = []
 

@@ -10,10 +10,10 @@ from collections import Counter
 from pathlib import Path
 
 from loadbook.hosts.lab import Lab
-from loadbook.records import manifest
-from loadbook.records.layout import Layout, RunPaths
-from loadbook.records.ledger import read_ledger
-from loadbook.records.verify import verify_run
+from loadbook.store import trial_record
+from loadbook.store.ledger import read_ledger
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.verify import verify_run
 
 
 def loadbook(layout: Layout, *words: str) -> subprocess.Popen[str]:
@@ -59,7 +59,7 @@ def _where(pid: int) -> str:
 def digests(layout: Layout, study: str) -> dict[str, str]:
     """Return the sha256 of every file of every published trial."""
     files = layout.study_raw(study).glob("*/trials/*/**/*")
-    return {str(f.relative_to(layout.root)): manifest.sha256_file(f) for f in files if f.is_file()}
+    return {str(f.relative_to(layout.root)): trial_record.sha256_file(f) for f in files if f.is_file()}
 
 
 def must_be_whole(paths: RunPaths, trials: list[str], reopened: int = 0) -> None:

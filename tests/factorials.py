@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from loadbook.design import aliases
-from loadbook.design.factorial import factorial_design
-from loadbook.design.factorial_file import expand_factorial
-from loadbook.design.study import Study
+from loadbook.study import factorial as aliases
+from loadbook.study.factorial import expand_factorial, factorial_design
+from loadbook.study.model import Study
 
 
 @dataclass

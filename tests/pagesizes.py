@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from loadbook.design import grid
-from loadbook.design.study import Study
+from loadbook.study import factorial
+from loadbook.study.model import Study
 
 EIGHT = (128, 2048, 8192, 32_768, 65_536, 131_072, 262_144, 524_288)
 PER_REQUEST_S = {"small": 1 / 900, "medium": 1 / 1900, "large": 1 / 3600}
@@ -61,7 +61,7 @@ def sized_study(
         "workload": {"tool": "wrk", "target": "balancer"}, "margin": 0.05, "factors": factors,
         "grid": {"factors": list(factors)}, "notebooks": ["page_size_tps"], "treatments": {},
     } | more  # fmt: skip
-    assert grid.expand_grid(raw) == []
+    assert factorial.expand_grid(raw) == []
     raw.setdefault("baseline", next(iter(raw["treatments"])))
     raw["treatments"]["again"] = {"same_as": raw["baseline"], "check": "aa", "label": "baseline, again"}
     return Study.model_validate(raw)

@@ -12,9 +12,9 @@ import tomllib
 from pathlib import Path
 
 from loadbook.hosts.lab import Lab
-from loadbook.records.layout import EXAMPLE_STUDY, Layout
-from loadbook.trials.api import run_study
-from loadbook.trials.progress import Progress
+from loadbook.run.api import run_study
+from loadbook.run.progress import Progress
+from loadbook.store.paths import EXAMPLE_STUDY, Layout
 from recorded import REPO, with_studies
 
 STUDY = "access-log"

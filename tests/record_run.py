@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from loadbook.hosts.lab import Lab
-from loadbook.records import manifest
-from loadbook.trials.api import run_study
-from loadbook.trials.progress import Progress
+from loadbook.run.api import run_study
+from loadbook.run.progress import Progress
+from loadbook.store import trial_record
 from recorded import FIXTURE, INCLUDED, REPO, STUDIES, STUDY, with_studies
 
 # gates.driver_cpu: where the fixture is recorded, driver and server may share two CPUs with other work
@@ -69,7 +69,7 @@ def rename_folder(run: Path, folder: Path) -> None:
         if path.is_file() and str(folder).encode() in (data := path.read_bytes()):
             path.write_bytes(data.replace(str(folder).encode(), b"/lab"))
     for record in run.glob("*/*/trial.json"):
-        manifest.seal_trial(record.parent, manifest.read_trial(record.parent))
+        trial_record.seal_trial(record.parent, trial_record.read_trial(record.parent))
 
 
 def main() -> None:

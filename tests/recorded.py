@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from loadbook.records.layout import Layout
+from loadbook.store.paths import Layout
 
 REPO = Path(__file__).parent.parent
 FIXTURE = REPO / "tests/fixtures/recorded-run"
@@ -25,7 +25,7 @@ def copy_recorded_run(tmp_path: Path) -> Layout:
 
 def ingested_run(tmp_path: Path) -> Layout:
     """Do as `copy_recorded_run` does and make the tables."""
-    from loadbook.trials.ingest import ingest
+    from loadbook.ingest.ingest import ingest
 
     layout = copy_recorded_run(tmp_path)
     ingest(layout.run(STUDY, layout.resolve_run(STUDY)))

@@ -9,7 +9,7 @@ import pytest
 
 from loadbook.cli import COMMANDS
 from loadbook.core.metrics import METRICS
-from loadbook.records.schema import TABLES
+from loadbook.store.schema import TABLES
 
 ROOT = Path(__file__).parents[1]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

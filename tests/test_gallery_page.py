@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import gallery
 import gallery_page
-from loadbook.design.study_file import find_study
-from loadbook.records.rundata import load_run
-from loadbook.stats.claims.summary import article_numbers_text, claim_title
+from loadbook.analyses.claims.compute import article_numbers_text, claim_title
+from loadbook.store.tables import load_run
+from loadbook.study.reader import find_study
 
 KEPT = gallery_page.load()
 

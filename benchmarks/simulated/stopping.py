@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from loadbook.design.stopping import POCOCK_P
 from loadbook.stats.sequential import always_valid_t
+from loadbook.study.limits import POCOCK_P
 from noise import MARGIN, SCENARIOS, Floats, Rng, draw
 from simulated.check import Row, Simulation, percent
 from simulated.two_arms import p_values

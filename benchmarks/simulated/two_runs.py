@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
+from loadbook.analyses.compare_runs.compute import EffectChange, effect_change, is_changed
 from loadbook.stats.compare import compare_pairs
-from loadbook.stats.result import Comparison
-from loadbook.stats.swaps import adjust_holm
-from loadbook.stats.two_runs import EffectChange, is_changed, effect_change
+from loadbook.stats.results import Comparison
+from loadbook.stats.tests import adjust_holm
 from loadbook.stats.verdict import is_within_margin
 from noise import MARGIN, Floats, Rng, draw
 from simulated.check import Row, Simulation, percent
@@ -33,7 +33,9 @@ def found(base: Floats, other: Floats) -> Comparison:
     return compare_pairs(pairs_of(base, other))
 
 
-def shifts(noise: str, blocks: tuple[int, int], change: float, louder: float, rng: Rng, studies: int) -> list[EffectChange]:
+def shifts(
+    noise: str, blocks: tuple[int, int], change: float, louder: float, rng: Rng, studies: int
+) -> list[EffectChange]:
     """Return by how much an effect moved between two runs; the second scatters `louder` times as much."""
     studies = min(studies, MOST)
     runs = [draw(rng, noise, studies, n, [effect]) for n, effect in zip(blocks, (EFFECT, EFFECT + change), strict=True)]
@@ -70,7 +72,9 @@ def _any_changed(older: Floats, newer: Floats) -> bool:
     pairs = zip(older[1:], newer[1:], strict=True)
     known = [s for a, b in pairs if (s := effect_change(found(older[0], a), found(newer[0], b))) is not None]
     adjusted = adjust_holm([s.p for s in known])
-    return any(is_changed(replace(s, p_adjusted=p, family_size=len(known))) for s, p in zip(known, adjusted, strict=True))
+    return any(
+        is_changed(replace(s, p_adjusted=p, family_size=len(known))) for s, p in zip(known, adjusted, strict=True)
+    )
 
 
 def simulations() -> Iterator[Simulation]:

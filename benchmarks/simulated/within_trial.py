@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from loadbook.stats.hygiene.steady import warmup_samples, rate_trend
+from loadbook.stats.steady_state import rate_trend, warmup_samples
 from noise import Floats, Rng, ar
 from simulated.check import Row, Simulation, percent
 

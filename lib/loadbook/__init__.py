@@ -11,48 +11,43 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from loadbook.explore.history import history as history
-    from loadbook.explore.pick import pick as pick
-    from loadbook.explore.run import load as load
-    from loadbook.explore.running import ingest as ingest
-    from loadbook.explore.running import plan as plan
-    from loadbook.explore.running import run as run
-    from loadbook.explore.running import state as state
-    from loadbook.explore.studies import studies as studies
-    from loadbook.report.backends import backends_page as backends_page
-    from loadbook.report.balancers import balancers_page as balancers_page
-    from loadbook.report.compare_runs import compare_runs_page as compare_runs_page
-    from loadbook.report.effects import effects_page as effects_page
-    from loadbook.report.factorial import factorial_page as factorial_page
-    from loadbook.report.history import history_page as history_page
-    from loadbook.report.laboratory import noise_page as noise_page
-    from loadbook.report.page_size import page_size_page as page_size_page
-    from loadbook.report.parameters import check_parameters as check_parameters
-    from loadbook.report.quality import quality_page as quality_page
-    from loadbook.report.resources import resources_page as resources_page
+    from loadbook.analyses.balancers.backends import backends_page
+    from loadbook.analyses.balancers.page import balancers_page
+    from loadbook.analyses.compare_runs.page import compare_runs_page
+    from loadbook.analyses.effects.page import effects_page
+    from loadbook.analyses.factorial.page import factorial_page
+    from loadbook.analyses.history.page import history_page
+    from loadbook.analyses.noise.page import noise_page
+    from loadbook.analyses.page_size.page import page_size_page
+    from loadbook.analyses.quality.page import quality_page
+    from loadbook.analyses.resources.page import resources_page
+    from loadbook.notebook.progress import ingest, plan, run, state
+    from loadbook.notebook.run import load
+    from loadbook.notebook.studies import history, pick, studies
+    from loadbook.report.notebooks import check_parameters
 
 __version__ = "0.1.0"
 
 _VERBS = {
-    "backends_page": "loadbook.report.backends",
-    "balancers_page": "loadbook.report.balancers",
-    "check_parameters": "loadbook.report.parameters",
-    "compare_runs_page": "loadbook.report.compare_runs",
-    "effects_page": "loadbook.report.effects",
-    "factorial_page": "loadbook.report.factorial",
-    "history": "loadbook.explore.history",
-    "history_page": "loadbook.report.history",
-    "ingest": "loadbook.explore.running",
-    "load": "loadbook.explore.run",
-    "noise_page": "loadbook.report.laboratory",
-    "page_size_page": "loadbook.report.page_size",
-    "pick": "loadbook.explore.pick",
-    "plan": "loadbook.explore.running",
-    "quality_page": "loadbook.report.quality",
-    "resources_page": "loadbook.report.resources",
-    "run": "loadbook.explore.running",
-    "state": "loadbook.explore.running",
-    "studies": "loadbook.explore.studies",
+    "backends_page": "loadbook.analyses.balancers.backends",
+    "balancers_page": "loadbook.analyses.balancers.page",
+    "check_parameters": "loadbook.report.notebooks",
+    "compare_runs_page": "loadbook.analyses.compare_runs.page",
+    "effects_page": "loadbook.analyses.effects.page",
+    "factorial_page": "loadbook.analyses.factorial.page",
+    "history": "loadbook.notebook.studies",
+    "history_page": "loadbook.analyses.history.page",
+    "ingest": "loadbook.notebook.progress",
+    "load": "loadbook.notebook.run",
+    "noise_page": "loadbook.analyses.noise.page",
+    "page_size_page": "loadbook.analyses.page_size.page",
+    "pick": "loadbook.notebook.studies",
+    "plan": "loadbook.notebook.progress",
+    "quality_page": "loadbook.analyses.quality.page",
+    "resources_page": "loadbook.analyses.resources.page",
+    "run": "loadbook.notebook.progress",
+    "state": "loadbook.notebook.progress",
+    "studies": "loadbook.notebook.studies",
 }
 
 
@@ -61,7 +56,7 @@ def __getattr__(name: str) -> Any:
     if name not in _VERBS:
         if name.startswith("_"):
             raise AttributeError(name)
-        from loadbook.core.names import unknown_name_error
+        from loadbook.core.errors import unknown_name_error
 
         raise unknown_name_error("verb", name, sorted(_VERBS), "in loadbook")
     return getattr(importlib.import_module(_VERBS[name]), name)

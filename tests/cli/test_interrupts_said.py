@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.cli.interrupts import interrupts
+from loadbook.cli.progress import interrupts
 
 
 class InterruptedOnce(io.RawIOBase):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from commands import exit_code
-from loadbook.cli.ticker import Ticker
+from loadbook.cli.progress import Ticker
 from recorded import STUDY, copy_recorded_run
 
 

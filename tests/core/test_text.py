@@ -12,11 +12,10 @@ from click.testing import CliRunner
 import loadbook
 from hostile import CORPUS, TERMINAL, silent
 from loadbook.cli import cli
-from loadbook.cli.progress import Reporter
-from loadbook.cli.say import cell, echo
+from loadbook.cli.progress import Reporter, cell, echo
 from loadbook.core.errors import HostError, SpecProblem, StudyError
 from loadbook.core.text import clean, one_line
-from loadbook.trials.progress import Progress
+from loadbook.run.progress import Progress
 
 pytestmark = pytest.mark.fault(44)
 

@@ -13,10 +13,9 @@ import pytest
 from hostile import WRITABLE, silent
 from loadbook.core.errors import LoadbookError, StudyError
 from loadbook.core.toml import MAX_BYTES, MAX_KEY_PARTS, read_toml
-from loadbook.design.gallery import is_variant
-from loadbook.design.study_file import read_study
 from loadbook.hosts.inventory import read_hosts
 from loadbook.services.spec import load_service
+from loadbook.study.reader import is_variant, read_study
 from memory import PEAK
 
 pytestmark = pytest.mark.fault(46)
@@ -83,7 +82,9 @@ def test_the_place_of_a_mistake_is_named(tmp_path: Path) -> None:
 def test_dots_in_words_and_numbers_are_no_keys(tmp_path: Path) -> None:
     dotted = "1. 2. 3. " * 40
     text = (
-        f'a = "{dotted}" # {dotted}\nb = """\n{dotted}\n"""\nc = \'{dotted}\'\nd = [{"0.5, " * 900}]\n' + "x." * 20 + "x = 1\n"
+        f'a = "{dotted}" # {dotted}\nb = """\n{dotted}\n"""\nc = \'{dotted}\'\nd = [{"0.5, " * 900}]\n'
+        + "x." * 20
+        + "x = 1\n"
     )
     (tmp_path / "x.toml").write_text(text)
     assert read_toml(tmp_path / "x.toml")["a"] == dotted

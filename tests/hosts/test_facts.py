@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.hosts import connect
 from loadbook.hosts.facts import gather_facts, parse_facts
-from loadbook.records.conditions import fact_differences
+from loadbook.hosts.remote import connect
+from loadbook.store.conditions import fact_differences
 
 
 @pytest.mark.lab

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.errors import HostError, UsageError
-from loadbook.hosts import connect, undo
-from loadbook.hosts.guard import HostChanges, cgroup_file, has_netem, permission_problem, apply_changes
+from loadbook.hosts import rollback
 from loadbook.hosts.host import Job
+from loadbook.hosts.remote import connect
+from loadbook.hosts.rollback import HostChanges, apply_changes, cgroup_file, has_netem, permission_problem
 from waiting import wait_until
 
 BACKLOG, MEMORY = "net.core.somaxconn", "net.ipv4.tcp_rmem"
@@ -84,7 +85,7 @@ _CONTROLLER = """
 import sys, time
 from pathlib import Path
 from loadbook.hosts import connect
-from loadbook.hosts.guard import HostChanges, apply_changes
+from loadbook.hosts.rollback import HostChanges, apply_changes
 apply_changes(connect(Path(sys.argv[1]), "web", "dies"), "g-dies", HostChanges({"net.core.somaxconn": 141}), 60)
 print("set", flush=True)
 time.sleep(60)
@@ -130,9 +131,9 @@ def test_two_aliases_of_one_machine_share_a_setting(web, spaces):
         with pytest.raises(HostError, match=f"{BACKLOG} = 144: another job on this machine has set it to 143"):
             apply_changes(other, "g-differs", HostChanges({BACKLOG: 144}), LEASE_S)
         apply_changes(other, "g-shared", HostChanges({BACKLOG: 143}), LEASE_S)
-        undo.end_job(web, "g-shared")
+        rollback.end_job(web, "g-shared")
         assert setting(web, BACKLOG) == "143"
-        undo.end_job(other, "g-shared")
+        rollback.end_job(other, "g-shared")
         assert setting(web, BACKLOG) == before
 
 
@@ -145,16 +146,16 @@ def test_what_cannot_be_put_back_is_said_and_tried_again(web):
     try:
         for _ in range(2):
             with pytest.raises(
-                undo.NotRestoredError, match=f"{BACKLOG.replace('.', '/')} = {before}: Read-only"
+                rollback.NotRestoredError, match=f"{BACKLOG.replace('.', '/')} = {before}: Read-only"
             ) as left:
-                undo.end_job(web, "g-stuck")
+                rollback.end_job(web, "g-stuck")
             assert "loadbook restore" in str(left.value.hint)
         assert setting(web, BACKLOG) == "145"
     finally:
         web.script(f"umount {file}", timeout_s=5, check=True)
-    assert undo.restore(web) == [f"{file} = {before}"]
+    assert rollback.restore(web) == [f"{file} = {before}"]
     assert setting(web, BACKLOG) == before
-    assert undo.restore(web) == []
+    assert rollback.restore(web) == []
 
 
 @pytest.mark.root
@@ -166,7 +167,7 @@ def test_a_reboot_puts_settings_back_by_itself(web):
     # as it is after a reboot: another boot id, and the kernel has forgotten the setting
     other_boot = "sed -i '1s/ [0-9a-f-]* net:/ another net:/' /etc/loadbook/undo/g-boot@*"
     said(web, f"{other_boot}; echo 150 >/proc/sys/net/core/somaxconn")
-    assert undo.restore(web) == []
+    assert rollback.restore(web) == []
     assert setting(web, BACKLOG) == "150"
     assert said(web, "ls /etc/loadbook/undo") == ""
     web.script(f"echo {before} >/proc/sys/net/core/somaxconn", timeout_s=5)
@@ -177,9 +178,9 @@ def test_a_reboot_puts_settings_back_by_itself(web):
 def test_packet_rules_of_a_killed_service_are_deleted(web):
     apply_changes(web, "g-table", HostChanges(tables=("ip loadbook-18080",)), LEASE_S)
     said(web, "nft add table ip loadbook-18080")
-    undo.end_job(web, "g-table")
+    rollback.end_job(web, "g-table")
     assert "loadbook" not in said(web, "nft list tables")
-    assert undo.restore(web) == []
+    assert rollback.restore(web) == []
 
 
 _SINK = """
@@ -268,9 +269,7 @@ def test_an_address_of_another_is_accepted_for_a_while(web, spaces):
 @pytest.mark.lab
 def test_a_quota_holds_for_what_goes_through_its_door(web):
     apply_changes(web, "g-quota", HostChanges(quotas={"web": 0.2}), LEASE_S)
-    command = (
-        f'read -r door <{cgroup_file("g-quota", "web")}; echo $$ >"$door"; timeout 1.5 sh -c "while :; do :; done"; times'
-    )
+    command = f'read -r door <{cgroup_file("g-quota", "web")}; echo $$ >"$door"; timeout 1.5 sh -c "while :; do :; done"; times'
     used = said(web, command).splitlines()[-1].split()
     cpu_s = sum(float(word.rstrip("s").partition("m")[2]) for word in used)
     assert 0.1 < cpu_s < 0.7
@@ -294,16 +293,21 @@ def test_a_quota_in_the_newer_hierarchy(web, tmp_path):
     (tmp_path / "mounts").write_text(f"cgroup2 {tree} cgroup2 rw,relatime 0 0\n")
     changes = HostChanges(quotas={"web": 0.5}).script_lines()
     env = {"LOADBOOK_MOUNTS": str(tmp_path / "mounts"), "LOADBOOK_STATE": str(tmp_path / "state")}
-    web.start(replace(undo.rollback_job("g-newer", ("guard", web.address, *changes), LEASE_S), env=env))
+    web.start(replace(rollback.rollback_job("g-newer", ("guard", web.address, *changes), LEASE_S), env=env))
     made = tree / f"loadbook-{web.address}-g-newer-web"
     wait_until(lambda: (made / "cpu.max").is_file() and (made / "cpu.max").read_text() == "10000 20000\n")
     web.stop("g-newer")
 
 
 def test_only_what_the_hosts_file_allows():
-    changes = HostChanges({BACKLOG: 1}, delay_ms=5, destination="192.0.2.1", quotas={"web": 1}, accepted_addresses=("192.0.2.9",))
+    changes = HostChanges(
+        {BACKLOG: 1}, delay_ms=5, destination="192.0.2.1", quotas={"web": 1}, accepted_addresses=("192.0.2.9",)
+    )
     assert changes.required_permissions() == ["sysctl", "tc", "cgroup", "nft"]
-    assert permission_problem("web1", ("sysctl", "tc", "cgroup", "nft"), changes.required_permissions(), "this study") is None
+    assert (
+        permission_problem("web1", ("sysctl", "tc", "cgroup", "nft"), changes.required_permissions(), "this study")
+        is None
+    )
     said = permission_problem("web1", ("sysctl", "cgroup"), changes.required_permissions(), "this study")
     assert said is not None
     assert said.startswith("host web1: this study: needs tc, nft, which the hosts file does not allow")

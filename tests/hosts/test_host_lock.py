@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.hosts import connect, read_hosts, session
-from loadbook.hosts.checkup import check_hosts
+from loadbook.hosts import session
+from loadbook.hosts.doctor import check_hosts
 from loadbook.hosts.host import Job
-from loadbook.hosts.host_lock import LockRequest, InUseError, process_start_ticks, parse_owners, pid_namespace_id
-from loadbook.hosts.in_use import lab_lock_owners
 from loadbook.hosts.jobs import launcher_script
+from loadbook.hosts.lab import lab_lock_owners
+from loadbook.hosts.lock import InUseError, LockRequest, parse_owners, pid_namespace_id, process_start_ticks
+from loadbook.hosts.remote import connect, read_hosts
 from waiting import wait_until
 
 HOLDER = """
@@ -25,7 +26,7 @@ import sys, time
 from pathlib import Path
 from loadbook.hosts import connect
 from loadbook.hosts.host import Job
-from loadbook.hosts.host_lock import LockRequest
+from loadbook.hosts.lock import LockRequest
 host = connect(Path(sys.argv[1]), "web", "20260101-000000", lock_request=LockRequest("theirs", "20260101-000000"))
 host.start(Job("held", (("sh", "-c", "trap '' TERM; while :; do sleep 1; done"),), 600))
 print("held", flush=True)
@@ -48,7 +49,9 @@ def holder(lab):
 
 
 def ours(lab, **options):
-    return connect(lab.hosts_file, "web", "20260202-000000", lock_request=LockRequest("ours", "20260202-000000", **options))
+    return connect(
+        lab.hosts_file, "web", "20260202-000000", lock_request=LockRequest("ours", "20260202-000000", **options)
+    )
 
 
 @pytest.mark.lab

@@ -14,8 +14,8 @@ import pytest
 
 from hostile import CORPUS, HTML, PATHS, SHELL, TEMPLATES, TERMINAL, no_canary, silent
 from loadbook.core.errors import HostError, HostTimeoutError, LoadbookError
-from loadbook.hosts import connect
 from loadbook.hosts.host import Job
+from loadbook.hosts.remote import connect
 
 pytestmark = pytest.mark.lab
 SECRET = b"root:$6$canary-of-the-host:19000:0:99999:7:::\n"

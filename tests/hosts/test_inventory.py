@@ -9,10 +9,9 @@ from pydantic import ValidationError
 
 from hostile import CORPUS, HTML, PATHS, SHELL, TEMPLATES, TERMINAL, silent
 from loadbook.core.errors import StudyError, UsageError
-from loadbook.hosts import connect
 from loadbook.hosts.inventory import HostEntry, HostsFile, read_hosts
-from loadbook.hosts.remote import RemoteHost
-from loadbook.hosts.ssh_config import Endpoint, resolve_endpoint, read_user_config
+from loadbook.hosts.keys import Endpoint, read_user_config, resolve_endpoint
+from loadbook.hosts.remote import RemoteHost, connect
 
 
 def test_every_mistake_is_named_by_its_key_path(tmp_path):

@@ -11,10 +11,12 @@ from paramiko import ChannelException, HostKeys, PKey, SSHConfig
 
 from loadbook.cli.hosts import hosts as hosts_command
 from loadbook.core.errors import HostKeyError, UnreachableError, UsageError
-from loadbook.hosts import connect, known_hosts, trust
-from loadbook.hosts.connection import close_connection, jump_host_error, open_connection
+from loadbook.hosts import keys as known_hosts
+from loadbook.hosts import trust
 from loadbook.hosts.inventory import HostEntry, read_hosts
-from loadbook.hosts.ssh_config import resolve_endpoint
+from loadbook.hosts.keys import resolve_endpoint
+from loadbook.hosts.remote import connect
+from loadbook.hosts.ssh import close_connection, jump_host_error, open_connection
 
 
 def make_key(folder: Path, name: str, kind: str = "ed25519") -> str:
@@ -101,7 +103,12 @@ def test_the_keys_of_jump_hosts_are_proven_too(lab, tmp_path):
     with pytest.raises(HostKeyError, match=r"host near: .* ANOTHER key"):
         open_connection(end)
     (tmp_path / "known_hosts").write_text(line_of(lab, "web") + "\n")
-    trust.store_keys(tmp_path / "known_hosts", trust.login_chain(end)[0], trust.offered_keys(trust.login_chain(end)[0]), replace=False)
+    trust.store_keys(
+        tmp_path / "known_hosts",
+        trust.login_chain(end)[0],
+        trust.offered_keys(trust.login_chain(end)[0]),
+        replace=False,
+    )
     assert [offer.status for offer in trust.check_offered_keys(end)] == ["trusted"]
     connection = open_connection(end)
     _, answer, _ = connection.client.exec_command("echo $SSH_CONNECTION", timeout=10)

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from loadbook.cli.doctor import doctor
-from loadbook.cli.lab import lab as lab_command
+from loadbook.cli.hosts import doctor
+from loadbook.cli.hosts import lab as lab_command
 from loadbook.core.errors import UnreachableError, UsageError
-from loadbook.hosts import connect, read_hosts
 from loadbook.hosts.host import Job
-from loadbook.hosts.host_lock import LockRequest
-from loadbook.hosts.lab import Lab
-from loadbook.hosts.lab_plan import cpu_masks
+from loadbook.hosts.lab import Lab, cpu_masks
+from loadbook.hosts.lock import LockRequest
+from loadbook.hosts.remote import connect, read_hosts
 from waiting import wait_until
 
 pytestmark = pytest.mark.lab

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.core.errors import UsageError
-from loadbook.hosts.lab_plan import cpu_masks, plan_hosts
+from loadbook.hosts.lab import cpu_masks, plan_hosts
 
 SMALL = {"driver": ("driver",), "web": ("web",)}
 counts = st.dictionaries(st.sampled_from(["driver", "web", "balancer", "app", "store"]), st.integers(1, 4))

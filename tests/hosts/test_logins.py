@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.errors import AuthError, HostError, HostKeyError
-from loadbook.hosts import connect, sshd
+from loadbook.hosts import sshd
 from loadbook.hosts.lab import Lab
+from loadbook.hosts.remote import connect
 from waiting import wait_until
 
 pytestmark = pytest.mark.lab

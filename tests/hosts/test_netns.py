@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from loadbook.cli.lab import lab as lab_command
+from loadbook.cli.hosts import lab as lab_command
 from loadbook.core.errors import UsageError
-from loadbook.hosts import connect, read_hosts
-from loadbook.hosts.checkup import check_hosts
+from loadbook.hosts.doctor import check_hosts
 from loadbook.hosts.host import Job
-from loadbook.hosts.iproute import namespace_names
 from loadbook.hosts.lab import Lab
-from loadbook.hosts.netns import NamespaceNetwork
+from loadbook.hosts.netns import NamespaceNetwork, namespace_names
+from loadbook.hosts.remote import connect, read_hosts
 from waiting import wait_until
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.errors import HostError
+from loadbook.host_metrics import registry
 from loadbook.hosts.inventory import HostEntry
-from loadbook.hosts.polling import MonitorClient, Poller, connect_monitor
-from loadbook.traces import kinds
+from loadbook.hosts.monitors import MonitorClient, Poller, connect_monitor
 from waiting import wait_until
 
 FIXTURES = Path("tests/fixtures/traces")
@@ -104,7 +104,7 @@ def test_a_munin_node_is_asked_only_for_what_traces_hold(connect_lab):
     with serving(node(asked=asked)) as port:
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
     assert not problem and set(asked) == {b"list\n", b"fetch cpu\n"}
-    traces = kinds.read_traces(kinds.detect_format(data) or "", {"munin-driver": data})
+    traces = registry.read_traces(registry.detect_format(data) or "", {"munin-driver": data})
     assert not traces.problems and len(traces.times) >= 3
     busy = [row["value"] for row in traces.rows if row["metric"] == "cpu_busy"]
     assert busy and all(value == pytest.approx(0.5, abs=0.2) for value in busy)
@@ -114,7 +114,7 @@ def test_a_node_exporter_is_scraped(connect_lab):
     with serving(exporter()) as port:
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], exporter_port=port), "node-exporter")
     assert not problem
-    traces = kinds.read_traces(kinds.detect_format(data) or "", {"x": data})
+    traces = registry.read_traces(registry.detect_format(data) or "", {"x": data})
     assert not traces.problems
     total = [row["value"] for row in traces.rows if row["metric"] == "memory_total"]
     assert len(total) == len(traces.times) >= 3 and set(total) == {25276510208.0}
@@ -148,7 +148,7 @@ def test_a_node_that_goes_away_ends_the_poller_only(connect_lab):
     with serving(node(answer=b"user.value 1\n")) as port:  # half an answer, then it closes
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
     assert "closed the connection" in problem
-    traces = kinds.read_traces("munin", {"x": data})
+    traces = registry.read_traces("munin", {"x": data})
     assert not traces.rows and traces.problems
 
 
@@ -178,7 +178,7 @@ def test_a_real_munin_node(connect_lab, tmp_path):
         finally:
             started.terminate()
     assert not problem
-    traces = kinds.read_traces("munin", {"x": data})
+    traces = registry.read_traces("munin", {"x": data})
     assert {"cpu_busy", "memory_used", "memory_total"} <= {row["metric"] for row in traces.rows}
 
 

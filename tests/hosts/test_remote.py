@@ -11,9 +11,10 @@ import time
 import pytest
 
 from loadbook.core.errors import CommandError, HostError, HostTimeoutError, OversizeError, UnreachableError, UsageError
-from loadbook.hosts import connect, sshd
+from loadbook.hosts import sshd
 from loadbook.hosts.host import Job
 from loadbook.hosts.lab import Lab
+from loadbook.hosts.remote import connect
 
 pytestmark = pytest.mark.lab
 

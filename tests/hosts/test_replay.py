@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
-from loadbook.design.plan import PlannedTrial
-from loadbook.hosts.host import HttpResponse, CommandResult, Host, Job
-from loadbook.hosts.replay import RecordedRun, ReplayHost
-from loadbook.hosts.tape import MAX_RECORDED_BODY_BYTES, Transcript, call_key, transcript_name, record_host
-from loadbook.records.manifest import read_trial
-from loadbook.traces.sampler import parse_sampler
+from loadbook.host_metrics.sampler import parse_sampler
+from loadbook.hosts.host import CommandResult, Host, HttpResponse, Job
+from loadbook.hosts.replay import (
+    MAX_RECORDED_BODY_BYTES,
+    RecordedRun,
+    ReplayHost,
+    Transcript,
+    call_key,
+    record_host,
+    transcript_name,
+)
+from loadbook.store.trial_record import read_trial
+from loadbook.study.plan import PlannedTrial
 from recorded import FIXTURE
 
 RUN = next(FIXTURE.glob("*/"))

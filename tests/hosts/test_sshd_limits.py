@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from loadbook.core.errors import HostError, UnreachableError
-from loadbook.hosts import connect, sshd
+from loadbook.hosts import sshd
 from loadbook.hosts.lab import Lab
+from loadbook.hosts.remote import connect
 
 pytestmark = [pytest.mark.lab, pytest.mark.fault(15)]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from certificate import certificate
-from loadbook.hosts.tls import TlsStream
+from loadbook.hosts.http import TlsStream
 
 BODY = bytes(range(256)) * 4000  # more than one record, more than one chunk
 

@@ -12,10 +12,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from loadbook.core.gates import RULE_INFO
-from loadbook.design.batch_file import BatchSpec
-from loadbook.design.study import ValidityLimits, Study
+from loadbook.batch.file import BatchSpec
+from loadbook.core.validity_rules import RULE_INFO
 from loadbook.hosts.inventory import HostsFile
+from loadbook.study.limits import ValidityLimits
+from loadbook.study.model import Study
 
 FILLED_IN = {"config_text", "plan_text"}  # by loadbook, from the files that stand beside a study
 

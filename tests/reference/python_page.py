@@ -14,7 +14,7 @@ from docstrings import doc_of, markdown, table
 
 import loadbook
 from loadbook import explore
-from loadbook.explore.cards import Card
+from loadbook.notebook.display import Card
 from loadbook.report.page import Page
 
 HEAD = """# In Python: `import loadbook as lb`
@@ -24,7 +24,7 @@ in a terminal; a wrong name lists the right ones. Units are seconds, bytes and p
 [explore](../explore.md) shows them at work. Errors are `UsageError` (a wrong name or argument), `DataError` (kept
 data that cannot be used) and their like of `loadbook.core.errors`; each says what to do next."""
 GROUPS = {
-    "loadbook.explore.running": "Run",
+    "loadbook.notebook.progress": "Run",
     "loadbook.explore": "Explore",
     "loadbook.report": "Pages of reports",
 }

@@ -11,7 +11,7 @@ from typing import Any
 from docstrings import table
 
 from loadbook.core.errors import StudyError
-from loadbook.design.study_file import read_study
+from loadbook.study.reader import read_study
 
 BASE = """
 schema = 1

@@ -8,7 +8,7 @@ from reference_pages import COMMAND, FOLDER, PAGES
 
 import loadbook
 from loadbook.cli import COMMANDS
-from loadbook.core.gates import RULE_INFO
+from loadbook.core.validity_rules import RULE_INFO
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from loadbook.cli.report import report
-from loadbook.records.layout import Layout
+from loadbook.store.paths import Layout
 
 
 @dataclass

@@ -10,10 +10,10 @@ from typing import Any
 
 from mockproject import Arm, make_project
 
-from loadbook.records.layout import Layout
-from loadbook.records.ledger import Ledger
-from loadbook.records.manifest import read_json, write_json
-from loadbook.records.schema import TABLES
+from loadbook.store.ledger import Ledger
+from loadbook.store.paths import Layout
+from loadbook.store.schema import TABLES
+from loadbook.store.trial_record import read_json, write_json
 
 STUDY, DAY = "nginx-directives", 86400.0
 BEGIN = 1_767_229_200.0  # 2026-01-01 01:00 UTC

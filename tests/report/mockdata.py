@@ -15,19 +15,19 @@ import numpy as np
 import pandas as pd
 from scipy import stats as sps
 
+from loadbook.analyses.claims.compute import ClaimResult, check_claims
 from loadbook.core.metrics import get_metric
-from loadbook.design.study import Study
-from loadbook.stats.claims.judge import ClaimResult, check_claims
-from loadbook.stats.result import (
+from loadbook.stats.results import (
     VERDICT_ORDER,
     Analysis,
+    AnalysisRow,
     Comparison,
     ErrorSummary,
     Forecast,
-    AnalysisRow,
     Verdict,
     VerdictKind,
 )
+from loadbook.study.model import Study
 
 CASES = (
     "plain", "all_undecided", "all_invalid", "aa_failed", "one_treatment", "sixteen", "long_names", "japanese",
@@ -225,7 +225,9 @@ def _row(
     level = float(wide[arm.key].median()) if arm.key in wide else None
     half = level * 0.01 if level else None
     if arm.kind == "baseline":
-        return AnalysisRow(arm.key, arm.label, "baseline", level, half, len(own), int(own["valid"].sum()), None, summary)
+        return AnalysisRow(
+            arm.key, arm.label, "baseline", level, half, len(own), int(own["valid"].sum()), None, summary
+        )
     comparison = _comparison(arm, base, wide, metric, statistic)
     kind, reason = _kind(arm, comparison, metric, margin)
     forecast = Forecast(9, 4, 21) if kind == "undecided" else None

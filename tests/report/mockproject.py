@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.metrics import get_metric
-from loadbook.design.plan import Plan, make_plan
-from loadbook.design.study import Study
-from loadbook.records import manifest
-from loadbook.records.layout import Layout
-from loadbook.records.manifest import DriverRecord, TrialRecord
-from loadbook.records.schema import write_table
+from loadbook.store import trial_record
+from loadbook.store.paths import Layout
+from loadbook.store.schema import write_table
+from loadbook.store.trial_record import DriverRecord, TrialRecord
+from loadbook.study.model import Study
+from loadbook.study.plan import Plan, make_plan
 
 REPO = Path(__file__).parents[2]
 RUN = "20261120T101500"
@@ -115,9 +115,9 @@ def make_project(
 
 def _write_raw(layout: Layout, plan: Plan, run: str) -> None:
     paths, study = layout.run(plan.study.name, run), plan.study
-    manifest.write_json(paths.plan_json, plan.to_json())
+    trial_record.write_json(paths.plan_json, plan.to_json())
     hosts = {"driver-1": {"roles": ["driver"], "cpus": [1]}, "web-1": {"roles": ["web"], "cpus": [0]}}
-    manifest.write_json(paths.run_json, {
+    trial_record.write_json(paths.run_json, {
         "study": study.name, "run": run, "subset": plan.subset, "schema_version": 1, "started": STARTED,
         "ended": STARTED + 5160, "loadbook_version": "0.1.0", "git_revision": "1a2b3c4d5e6f", "git_dirty": False,
         "study_sha256": "ab" * 32, "seed": plan.seed, "blocks": plan.blocks, "hosts": hosts,
@@ -133,9 +133,9 @@ def _write_raw(layout: Layout, plan: Plan, run: str) -> None:
             "boot_id": {"value": "b00t-1d", "kind": "identity"},
             "load_1min": {"value": 0.2, "kind": "info"},
         }
-        manifest.write_json(paths.facts / f"{host}-before.json", before)
+        trial_record.write_json(paths.facts / f"{host}-before.json", before)
         after = before | {"load_1min": {"value": 1.7, "kind": "info"}}
-        manifest.write_json(paths.facts / f"{host}-after.json", after)
+        trial_record.write_json(paths.facts / f"{host}-after.json", after)
     for planned in plan.trials[:3]:
         _publish(paths, study, planned, run)
 
@@ -149,8 +149,8 @@ def _publish(paths: Any, study: Study, planned: Any, run: str) -> None:
         study=study.name, run=run, trial=planned.trial, treatment=planned.treatment, factors={}, block=planned.block,
         slot=planned.slot, attempt=1, status="ok", tool="wrk", workload={}, drivers=[driver],
     )  # fmt: skip
-    manifest.seal_trial(staged, record)
-    manifest.publish_trial(staged, paths.trial(planned.trial))
+    trial_record.seal_trial(staged, record)
+    trial_record.publish_trial(staged, paths.trial(planned.trial))
 
 
 def _write_tables(

@@ -11,9 +11,9 @@ import test_factorial_page
 import test_page_size
 from mockproject import make_project, usual_arms
 
-from loadbook.records.rundata import load_run
-from loadbook.report.balancers import BalancersPage
-from loadbook.report.effects import EffectsPage
+from loadbook.analyses.balancers.page import BalancersPage
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.store.tables import load_run
 
 MISSED = "The known effect was not found: this laboratory may miss others, too."
 

@@ -14,19 +14,19 @@ from legible import must_be_legible
 from mockproject import Arm, make_project
 
 import loadbook
+from loadbook.analyses.balancers import compute
+from loadbook.analyses.balancers.backends import BackendsPage
+from loadbook.analyses.claims.compute import check_claims
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.analyses.quality.page import QualityPage
 from loadbook.core.errors import StudyError, UsageError
-from loadbook.design.study_file import find_study, read_study
-from loadbook.explore.run import Run
-from loadbook.records.rundata import RunData, load_run
-from loadbook.report.backends import BackendsPage
-from loadbook.report.effects import EffectsPage
+from loadbook.notebook.run import Run
 from loadbook.report.figures import connections
 from loadbook.report.html import forbidden_content
-from loadbook.report.quality import QualityPage
-from loadbook.stats import pooling
-from loadbook.stats.claims.judge import check_claims
-from loadbook.stats.parts import strata_of
-from loadbook.stats.result import AnalysisRow
+from loadbook.stats.analyse import strata_of
+from loadbook.stats.results import AnalysisRow
+from loadbook.store.tables import RunData, load_run
+from loadbook.study.reader import find_study, read_study
 
 STUDIES = Path(loadbook.__file__).parents[2] / "studies"
 NOTEBOOK = STUDIES.parent / "notebooks" / "backend_modes.ipynb"
@@ -158,7 +158,7 @@ def test_every_block_is_clean(page: BackendsPage) -> None:
 @functools.cache
 def drawn(case: str, root: Path, narrow: bool):
     page = project(root)
-    found = pooling.connections_per_request(page.data.traces, page.data.trials, ["app"])
+    found = compute.connections_per_request(page.data.traces, page.data.trials, ["app"])
     if case == "none-opened":
         found["value"] = 0.0
     if case == "excluded":
@@ -179,7 +179,7 @@ def test_texts_are_whole_and_apart(case: str, narrow: bool, tmp_path: Path) -> N
      (0.25, "1 for 4 requests")],
 )  # fmt: skip
 def test_connections_per_request_in_words(value: float, said: str) -> None:
-    assert pooling.per_request_text(value) == said
+    assert compute.per_request_text(value) == said
 
 
 def test_a_study_without_conditions_is_one_part(page: BackendsPage) -> None:

@@ -15,12 +15,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from mockproject import Arm, make_project
 
 import loadbook
-from loadbook.records.rundata import RunData, load_run
-from loadbook.report.balancers import BalancersPage
+from loadbook.analyses.balancers.page import BalancersPage
 from loadbook.report.figures import scaling
 from loadbook.report.figures.common import SMALLEST_PT, to_svg
 from loadbook.report.html import forbidden_content
-from loadbook.report.parameters import parse_literals
+from loadbook.report.notebooks import parse_literals
+from loadbook.store.tables import RunData, load_run
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "lb_vs_single.ipynb"
 FORBIDDEN = re.compile(r"significant|(?<!against )\bsame\b(?! against)|proves?\b|no effect|\bnan\b", re.IGNORECASE)

@@ -16,10 +16,10 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from commands import exit_code
 from controllers import loadbook
-from loadbook.records.layout import Layout
+from loadbook.batch.page import HOME_LINK
 from loadbook.report import notebooks
-from loadbook.report.batch.page import HOME_LINK
 from loadbook.report.html import forbidden_content
+from loadbook.store.paths import Layout
 from recorded import FIXTURE, INCLUDED, STUDIES, STUDY, with_studies
 from waiting import wait_until
 
@@ -29,9 +29,7 @@ SUMMARY = {
     "valid": 4, "planned": 4, "started": 1.0, "ended": 2.0, "question": "Which?",
     "verdict": {"kind": "better", "word": "faster", "glyph": "▲", "sentence": "one is faster by 6 %."},
 }  # fmt: skip
-SAYS = (
-    f"from IPython.display import display; display({{'{notebooks.DONE_MIME}': {{**{SUMMARY}, 'study': study}}}}, raw=True)"
-)
+SAYS = f"from IPython.display import display; display({{'{notebooks.DONE_MIME}': {{**{SUMMARY}, 'study': study}}}}, raw=True)"
 # says who it is, and waits to be killed, the first time that it is executed
 WAITS = """import os, time, pathlib
 where = pathlib.Path(r'{}')

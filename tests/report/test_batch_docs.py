@@ -17,9 +17,8 @@ import pytest
 from papermill.cli import _resolve_type
 
 from commands import exit_code
-from loadbook.design.batch_file import EntrySpec, read_batch
-from loadbook.report.notebooks import declared_parameters
-from loadbook.report.parameters import check_injected
+from loadbook.batch.file import EntrySpec, read_batch
+from loadbook.report.notebooks import check_injected, declared_parameters
 from recorded import REPO
 
 PAGE = (REPO / "docs/batch.md").read_text()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from loadbook.report.batch.lanes import Scheduler, next_startable, timetable
-from loadbook.report.batch.works import ReportJob, BatchJob
+from loadbook.batch.jobs import BatchJob, ReportJob
+from loadbook.batch.scheduler import Scheduler, next_startable, timetable
 
 
 def work(study: str, *machines: str, here: bool = False, run_s: float = 60.0) -> BatchJob:

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from hostile import CORPUS
+from loadbook.batch import page
+from loadbook.batch.file import Batch
+from loadbook.batch.jobs import BatchJob, BatchRun, ReportJob, read_batch_run, start_batch_run
+from loadbook.batch.process import WorkerJob
+from loadbook.batch.scheduler import BatchOptions, BatchSession
 from loadbook.core.errors import DataError, UsageError
-from loadbook.design.batch_file import Batch
-from loadbook.records.layout import Layout
-from loadbook.report.batch import page
-from loadbook.report.batch.rows import BatchRun, start_batch_run, read_batch_run
-from loadbook.report.batch.sitting import BatchOptions, BatchSession
-from loadbook.report.batch.worker import WorkerJob
-from loadbook.report.batch.works import ReportJob, BatchJob
 from loadbook.report.html import forbidden_content
+from loadbook.store.paths import Layout
 
 Said = dict[str, Any]
 VERDICT = {"kind": "better", "word": "faster", "glyph": "▲", "sentence": "gzip is faster by 6.0 %."}
@@ -78,10 +77,14 @@ class Stage:
         self.jobs.append(job)
         return Script(*self.scripts[job.study])
 
-    def sit(self, works: list[BatchJob], how: BatchOptions | None = None, stop_at: str = "", **choice: bool) -> BatchRun:
+    def sit(
+        self, works: list[BatchJob], how: BatchOptions | None = None, stop_at: str = "", **choice: bool
+    ) -> BatchRun:
         self.jobs.clear()
         last = read_batch_run(self.folder)
-        round_, _ = start_batch_run(Batch("nightly", self.file, ()), works, last, **{"new": False, "failed": False} | choice)
+        round_, _ = start_batch_run(
+            Batch("nightly", self.file, ()), works, last, **{"new": False, "failed": False} | choice
+        )
 
         def heard(one: BatchJob, name: str, event: Any, left_s: float) -> None:
             self.told.append(f"{name} {event.line()}")
@@ -211,7 +214,9 @@ def test_a_file_that_changed_keeps_what_is_done(stage):
     stage.scripts["b"] = (ran("run-b"), 130)
     stage.sit([work("a"), work("b")], stop_at="b")
     last = read_batch_run(stage.folder)
-    round_, said = start_batch_run(Batch("nightly", stage.file, ()), [work("a"), work("c")], last, new=False, failed=False)
+    round_, said = start_batch_run(
+        Batch("nightly", stage.file, ()), [work("a"), work("c")], last, new=False, failed=False
+    )
     assert states(round_) == {"a": "done", "c": "waiting"}
     assert said.endswith("1 of 2 entries are done; no longer in the file: b")
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from loadbook.batch import process as worker
+from loadbook.batch.process import WorkerJob
 from loadbook.core.errors import HostError
-from loadbook.records.planned import is_run_complete, read_current_plan
-from loadbook.report.batch import worker
-from loadbook.report.batch.worker import WorkerJob
+from loadbook.store.ledger import is_run_complete, read_current_plan
 from recorded import FIXTURE, INCLUDED, STUDIES, STUDY, with_studies
 
 REPLAY = next(FIXTURE.iterdir()) / "hosts.toml"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from loadbook.batch.file import read_batch
+from loadbook.batch.jobs import batch_jobs
 from loadbook.core.errors import StudyError
-from loadbook.design.batch_file import read_batch
-from loadbook.report.batch.works import batch_jobs
 from recorded import FIXTURE, REPO, copy_recorded_run, with_studies
 
 REPLAY = next(FIXTURE.iterdir()) / "hosts.toml"

@@ -9,8 +9,8 @@ from chrome import BINARY, Chrome
 from mockproject import Arm, make_project
 from pages import page_html
 
-from loadbook.records.rundata import load_run
-from loadbook.report.effects import EffectsPage
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.store.tables import load_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(not BINARY, reason="Chromium is not installed")]
 

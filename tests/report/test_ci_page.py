@@ -12,9 +12,9 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from loadbook.design.build_gate import CiPolicy, CiLimits
-from loadbook.design.study_file import read_study
-from loadbook.records.layout import Layout
+from loadbook.store.paths import Layout
+from loadbook.study.ci_policy import CiLimits, CiPolicy
+from loadbook.study.reader import read_study
 from recorded import STUDY, copy_recorded_run, run_of
 
 PAGE = (Path(__file__).parents[2] / "docs/ci.md").read_text()

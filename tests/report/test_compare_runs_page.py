@@ -18,14 +18,14 @@ from mockproject import REPO, Arm, make_project, usual_arms
 from nbformat.v4 import new_markdown_cell, new_notebook
 from pages import page_html
 
+from loadbook.analyses.compare_runs.page import ComparePage, resolve_run_pair
 from loadbook.core.errors import UsageError
-from loadbook.records.layout import Layout
-from loadbook.records.manifest import read_json, write_json
-from loadbook.records.rundata import load_run
 from loadbook.report import index
-from loadbook.report.compare_runs import ComparePage, resolve_run_pair
 from loadbook.report.figures import common, two_runs
 from loadbook.report.html import forbidden_content
+from loadbook.store.paths import Layout
+from loadbook.store.tables import load_run
+from loadbook.store.trial_record import read_json, write_json
 
 OLDER, NEWER, STUDY = "20261120-101500", "20261201-101500", "nginx-directives"
 FORBIDDEN = re.compile(r"significant|\bsame\b|proves?\b|no effect|\bnan\b|\binf\b", re.IGNORECASE)

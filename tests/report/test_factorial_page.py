@@ -14,15 +14,14 @@ from mockproject import Arm, make_project
 
 import loadbook
 from factorials import FactorialRun, factorial_run, factorial_study
+from loadbook.analyses.factorial.compute import FactorialAnalysis, analyse_factorial
+from loadbook.analyses.factorial.page import FactorialPage, follow_up_study
 from loadbook.core.errors import UsageError
-from loadbook.design.study_file import read_study
-from loadbook.records.rundata import load_run
-from loadbook.report.factorial import FactorialPage
 from loadbook.report.figures import common, factorial
-from loadbook.report.follow_up import follow_up_study
 from loadbook.report.html import forbidden_content
-from loadbook.report.parameters import parse_literals
-from loadbook.stats.factorial.effects import FactorialAnalysis, analyse_factorial
+from loadbook.report.notebooks import parse_literals
+from loadbook.store.tables import load_run
+from loadbook.study.reader import read_study
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "factorial.ipynb"
 FIVE = ("multi_accept", "use_epoll", "tcp_nopush", "tcp_nodelay", "worker_processes")
@@ -156,7 +155,9 @@ def test_aliased_pairs_ask_for_a_larger_fraction() -> None:
         "a x b may be c x d as well: run a larger fraction, or only the factors in question."
     ]
     invalid = found_of("invalid")
-    assert follow_up_study(run.study, invalid)[0] == ["Nothing was compared: repair what the answer names, and run again."]
+    assert follow_up_study(run.study, invalid)[0] == [
+        "Nothing was compared: repair what the answer names, and run again."
+    ]
 
 
 def test_a_study_of_another_kind_is_refused(tmp_path: Path) -> None:

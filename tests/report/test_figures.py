@@ -37,8 +37,8 @@ from loadbook.report.figures import (
     traces,
 )
 from loadbook.report.figures import text as lettering
-from loadbook.stats.hygiene.order import find_outliers
-from loadbook.stats.wording.shown import row_texts
+from loadbook.stats.diagnostics import find_outliers
+from loadbook.stats.text import row_texts
 
 FIGURES = ("effects", "order", "pairs", "errors", "latency", "traces", "gates", "published", "overlay", "cores")
 FEWER = ("plain", "all_invalid", "one_treatment", "sixteen", "long_names", "japanese", "five_blocks", "many_excluded")

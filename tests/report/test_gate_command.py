@@ -11,13 +11,12 @@ import pytest
 from mockproject import RUN, Arm, make_project
 
 from commands import exit_code
-from loadbook.records.layout import Layout
-from loadbook.records.manifest import read_json, write_json
-from loadbook.records.rundata import load_run
-from loadbook.report.build_gate import ci_summary, evaluate_ci
-from loadbook.report.effects import EffectsPage
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.report.ci import ci_summary, evaluate_ci, junit_xml
 from loadbook.report.index import write_index
-from loadbook.report.junit import junit_xml
+from loadbook.store.paths import Layout
+from loadbook.store.tables import load_run
+from loadbook.store.trial_record import read_json, write_json
 
 STUDY = "mock"
 ARMS = {

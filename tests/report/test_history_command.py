@@ -12,13 +12,13 @@ import pytest
 from manyruns import BEGIN, DAY, STUDY, add, nights
 
 from commands import exit_code
-from loadbook.records.layout import Layout
+from loadbook.store.paths import Layout
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """Five nights of one effect, read once: what they found is remembered."""
-    from loadbook.report.history_runs import read_history
+    from loadbook.analyses.history.page import read_history
 
     layout = nights(tmp_path_factory.mktemp("base"), 5)
     read_history(layout, STUDY, lambda done, total: None)
@@ -151,16 +151,16 @@ def test_another_margin_is_another_question(five, monkeypatch, capsys):
 def test_what_a_run_found_is_remembered_until_its_tables_change(steady, monkeypatch, capsys):
     told(monkeypatch, capsys, steady)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("loadbook.report.run_effects._compute_effects", lambda *what: pytest.fail("computed again"))
+        patch.setattr("loadbook.analyses.history.page._compute_effects", lambda *what: pytest.fail("computed again"))
         before = told(monkeypatch, capsys, steady)
     layout = Layout(steady)
     table = layout.run(STUDY, layout.runs(STUDY)[0]).table("measurements")
     with pytest.MonkeyPatch.context() as patch:
         seen = []
-        from loadbook.report import run_effects
+        from loadbook.analyses.history import page
 
-        computed = run_effects._compute_effects
-        patch.setattr(run_effects, "_compute_effects", lambda *what: seen.append(what) or computed(*what))
+        computed = page._compute_effects
+        patch.setattr(page, "_compute_effects", lambda *what: seen.append(what) or computed(*what))
         table.touch()
         assert told(monkeypatch, capsys, steady) == before
         assert len(seen) == 1

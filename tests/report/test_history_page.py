@@ -9,14 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadbook.records.conditions import ConditionChange
+from loadbook.analyses.history.compute import RunEffect, RunSummary, StudyHistory, effect_series
+from loadbook.analyses.history.page import IMPORTED_HOSTS_TEXT, HistoryPage, HistoryRuns
 from loadbook.report.figures import history as figure
 from loadbook.report.figures.common import to_svg
 from loadbook.report.figures.history_axis import LONGEST, axis
-from loadbook.report.history import HistoryPage
-from loadbook.report.history_runs import IMPORTED_HOSTS_TEXT, HistoryRuns
-from loadbook.stats.history.course import effect_series
-from loadbook.stats.history.result import RunEffect, StudyHistory, RunSummary
+from loadbook.store.conditions import ConditionChange
 
 DAY, BEGIN = 86400.0, 1_767_229_200.0
 KERNEL = ConditionChange("fact", "kernel", "6.1", "6.8", ("web",))

@@ -8,8 +8,9 @@ import pytest
 from manyruns import STUDY, nights
 
 from loadbook.core.errors import ReportError
-from loadbook.records.manifest import read_json
-from loadbook.report import build, history_report, index
+from loadbook.report import build, index
+from loadbook.report import build as history_report
+from loadbook.store.trial_record import read_json
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,13 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from pages import page_html
 
 from hostile import CANARY, CORPUS, HTML, TERMINAL, silent
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.analyses.quality.page import QualityPage
 from loadbook.core.errors import ReportError
-from loadbook.records.layout import Layout
-from loadbook.records.rundata import load_run
 from loadbook.report import html, index
-from loadbook.report.effects import EffectsPage
 from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
-from loadbook.report.quality import QualityPage
+from loadbook.store.paths import Layout
+from loadbook.store.tables import load_run
 
 pytestmark = [
     pytest.mark.fault(44, 55), pytest.mark.browser,

@@ -15,11 +15,11 @@ from making import make_report
 
 from hostile import CANARY, HTML, SHEETS, TEMPLATES, TERMINAL, no_canary, silent
 from loadbook.hosts.lab import Lab
-from loadbook.records.ledger import read_ledger
-from loadbook.records.manifest import read_json
-from loadbook.trials.api import run_study
-from loadbook.trials.ingest import ingest
-from loadbook.trials.progress import Progress
+from loadbook.ingest.ingest import ingest
+from loadbook.run.api import run_study
+from loadbook.run.progress import Progress
+from loadbook.store.ledger import read_ledger
+from loadbook.store.trial_record import read_json
 from recorded import with_studies
 
 pytestmark = [

@@ -12,7 +12,7 @@ from bs4 import BeautifulSoup
 from loadbook.core.errors import ReportError
 from loadbook.report import html
 from loadbook.report.blocks import EMPTY_MIME, URGENT_MIME
-from loadbook.report.html import MAX_PAGE_BYTES, CONTENT_SECURITY_POLICY, forbidden_content
+from loadbook.report.html import CONTENT_SECURITY_POLICY, MAX_PAGE_BYTES, forbidden_content
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,9 @@ def test_an_urgent_section_comes_first_and_an_empty_one_goes():
         shown({"text/plain": "head"}), markdown("## a?"), shown({"text/plain": "a"}), markdown("## b?"),
         shown({"text/plain": "b", URGENT_MIME: True}), markdown("## c?"), shown({"text/plain": "c", EMPTY_MIME: True}),
     ]  # fmt: skip
-    texts = [c.source if c.cell_type == "markdown" else c.outputs[0].data["text/plain"] for c in html.arrange_cells(cells)]
+    texts = [
+        c.source if c.cell_type == "markdown" else c.outputs[0].data["text/plain"] for c in html.arrange_cells(cells)
+    ]
     assert texts == ["head", "## b?", "b", "## a?", "a"]
 
 

@@ -9,15 +9,14 @@ import pandas as pd
 import pytest
 from mockproject import Arm, make_project
 
-from loadbook.records.rundata import RunData, load_run
-from loadbook.report import hygiene, tails
-from loadbook.report.effects import EffectsPage
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.analyses.quality.page import QualityPage
+from loadbook.report import checks
 from loadbook.report.figures import distribution
-from loadbook.report.quality import QualityPage
-from loadbook.requests.api import summarise
-from loadbook.requests.merged import exceedance_curve, merge_times
-from loadbook.requests.store import RequestWriter
-from loadbook.stats.hygiene.tails import GOOD_TAIL_REQUESTS
+from loadbook.request_logs.read import RequestWriter, summarise
+from loadbook.request_logs.summary import exceedance_curve, merge_times
+from loadbook.stats.diagnostics import GOOD_TAIL_REQUESTS
+from loadbook.store.tables import RunData, load_run
 
 ARMS = {"baseline": Arm(), "x": Arm(0.05, label="x on"), "again": Arm(check="aa"), "y": Arm()}
 
@@ -79,7 +78,7 @@ def test_a_closed_loop_is_labelled_and_rate_and_median_are_one_piece_of_evidence
     assert "own correction for stalls, at fixed concurrency; bar: " in shown.html
     assert "Rate and p50 are one piece of evidence, not two" in said
     opened = replace(run, trials=run.trials.assign(load_model="open"))
-    assert "At fixed concurrency" not in tails.tail_note(opened, "latency", ["p50"], [])
+    assert "At fixed concurrency" not in checks.tail_note(opened, "latency", ["p50"], [])
 
 
 def with_requests(run: RunData, number: float) -> RunData:
@@ -95,7 +94,7 @@ def test_percentiles_that_cannot_be_measured_are_named_and_not_drawn(run: RunDat
     assert "p90 rests on about 150 requests beyond it in a trial" in said
     plenty = EffectsPage(with_requests(run, GOOD_TAIL_REQUESTS * 1000.0))
     assert "p99" in plenty.panels
-    assert "rests on" not in tails.tail_note(plenty.data, "latency", list(plenty.panels), [])
+    assert "rests on" not in checks.tail_note(plenty.data, "latency", list(plenty.panels), [])
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +111,7 @@ def logged(run: RunData) -> RunData:
 
 def test_requests_are_merged_for_the_picture_only(logged: RunData) -> None:
     before = EffectsPage(logged).analysis
-    found = tails.treatment_curves(logged)
+    found = checks.treatment_curves(logged)
     assert set(found) == {"baseline", "x"}
     trials = int(logged.trials.query("treatment == 'x'")["valid"].sum())
     assert (found["x"].trials, found["x"].requests) == (trials, 399 * trials)  # one of each log was not answered
@@ -138,7 +137,7 @@ def test_a_curve_is_that_of_the_sorted_times(logged: RunData) -> None:
 
 @pytest.mark.parametrize("narrow", [False, True])
 def test_the_distribution_is_drawn_with_a_panel_per_treatment(logged: RunData, narrow: bool) -> None:
-    analysis, found = EffectsPage(logged).analysis, tails.treatment_curves(logged)
+    analysis, found = EffectsPage(logged).analysis, checks.treatment_curves(logged)
     figure = distribution.draw(analysis, found, narrow=narrow)
     assert len(figure.axes) == 2
     assert "p99 " in distribution.alt(analysis, found)
@@ -148,8 +147,8 @@ def test_the_distribution_is_drawn_with_a_panel_per_treatment(logged: RunData, n
 def test_too_few_trials_for_carry_over_are_said(run: RunData) -> None:
     page = EffectsPage(run)
     few = page.values[page.values["block"] == 1]
-    assert hygiene.CARRY_OVER_NOT_CHECKED in hygiene.order_sentences(
-        hygiene.detect_carry_over(run, page.analysis, few), page.analysis, few, page.labels
+    assert checks.CARRY_OVER_NOT_CHECKED in checks.order_sentences(
+        checks.detect_carry_over(run, page.analysis, few), page.analysis, few, page.labels
     )
 
 

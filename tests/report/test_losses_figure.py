@@ -11,7 +11,7 @@ from mockdata import mock
 from loadbook.report import verdicts
 from loadbook.report.figures import effects, losses
 from loadbook.report.figures.common import to_svg
-from loadbook.stats.result import Analysis, AnalysisRow
+from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.verdict import decide_verdict
 
 
@@ -115,7 +115,9 @@ def laddered(contrasts: str) -> Analysis:
     m = mock("plain")
     names = [r.treatment for r in m.analysis.rows]
     rows = tuple(
-        replace(r, reference_label=m.analysis.rows[max(0, names.index(r.treatment) - 1)].label) if r.kind == "treatment" else r
+        replace(r, reference_label=m.analysis.rows[max(0, names.index(r.treatment) - 1)].label)
+        if r.kind == "treatment"
+        else r
         for r in m.analysis.rows
     )
     best = {"best": "baseline"} if contrasts == "best" else {}

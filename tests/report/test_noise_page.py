@@ -11,12 +11,12 @@ from making import make_report
 from mockproject import Arm, make_project
 from pages import page_html
 
-from loadbook.records.rundata import load_run
+from loadbook.analyses.noise.compute import compute_noise_record, noise_headline, relabelling_sentence
+from loadbook.analyses.noise.page import NoisePage, ability_table
 from loadbook.report.figures import common
 from loadbook.report.figures import noise as figure
 from loadbook.report.html import forbidden_content
-from loadbook.report.laboratory import NoisePage, ability_table
-from loadbook.stats.noise.record import noise_headline, compute_noise_record, relabelling_sentence
+from loadbook.store.tables import load_run
 
 FORBIDDEN = re.compile(r"significant|\bsame\b|proves?\b|no effect|\bnan\b|\binf\b", re.IGNORECASE)
 RECORDS = ("calm", "noisy", "two groups", "drifting", "few")

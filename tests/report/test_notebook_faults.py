@@ -17,8 +17,8 @@ from mockproject import Arm, make_project
 from nbformat.v4 import new_code_cell, new_notebook
 
 from loadbook.core.errors import ReportError
-from loadbook.records.layout import Layout
 from loadbook.report import notebooks
+from loadbook.store.paths import Layout
 from waiting import wait_until
 
 pytestmark = pytest.mark.alone
@@ -177,7 +177,7 @@ def test_two_executions_with_one_output_leave_one_of_them_whole(layout, tmp_path
     write(layout, "pair", "import time; time.sleep(1)")
     code = """
 import sys; from pathlib import Path
-from loadbook.records.layout import Layout; from loadbook.report import notebooks
+from loadbook.store.paths import Layout; from loadbook.report import notebooks
 print(notebooks.execute_notebook(Layout(Path(sys.argv[1])), "pair", {"study": sys.argv[2]}, Path(sys.argv[3])).done["study"])
 """
     out = tmp_path / "out" / "pair.ipynb"
@@ -201,7 +201,9 @@ def test_a_kernel_that_does_not_come_up_is_started_once_more(layout, tmp_path, m
     (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     if ends == "well":
-        assert notebooks.execute_notebook(layout, "victim", {"study": "x"}, tmp_path / "o.ipynb").summary == {"study": "x"}
+        assert notebooks.execute_notebook(layout, "victim", {"study": "x"}, tmp_path / "o.ipynb").summary == {
+            "study": "x"
+        }
     else:
         with pytest.raises(ReportError, match=re.escape("notebook victim: no kernel came up, 2 times: RuntimeError")):
             notebooks.execute_notebook(layout, "victim", {"study": "x"}, tmp_path / "o.ipynb")

@@ -13,8 +13,8 @@ from mockproject import REPO, Arm, make_project
 from nbformat.v4 import new_code_cell, new_notebook
 
 from loadbook.core.errors import ReportError, UsageError
-from loadbook.records.layout import Layout
 from loadbook.report import notebooks
+from loadbook.store.paths import Layout
 
 FEW = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06, label="one")}
 DONE_CELL = f"from IPython.display import display; display({{'{notebooks.DONE_MIME}': {{'run': study}}}}, raw=True)"
@@ -126,7 +126,9 @@ def test_plain_papermill_refuses_a_misfit(layout, name, value, said, tmp_path):
 def test_run_study_is_safe_by_default(tmp_path):
     for name in ("studies", "notebooks"):
         shutil.copytree(REPO / name, tmp_path / name)
-    done = notebooks.execute_notebook(Layout(tmp_path), "run_study", {"study": "nginx-directives"}, tmp_path / "o.ipynb")
+    done = notebooks.execute_notebook(
+        Layout(tmp_path), "run_study", {"study": "nginx-directives"}, tmp_path / "o.ipynb"
+    )
     cells = nbformat.read(done.path, as_version=4).cells
     text = "\n".join(o.data["text/plain"] for c in cells for o in c.get("outputs", []))
     assert "Nothing was executed" in text

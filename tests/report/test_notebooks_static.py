@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from loadbook import _VERBS
-from loadbook.report.parameters import parse_literals
+from loadbook.report.notebooks import parse_literals
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 FORBIDDEN = (

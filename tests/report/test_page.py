@@ -11,16 +11,15 @@ from mockproject import PUBLISHED, Arm, make_project, usual_arms
 from pages import page_html
 
 import recorded
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.analyses.quality.page import QualityPage
 from loadbook.core.errors import UsageError
-from loadbook.records.layout import Layout
-from loadbook.records.rundata import load_run
-from loadbook.report import trust
-from loadbook.report.blocks import clean
-from loadbook.report.effects import EffectsPage
+from loadbook.ingest.ingest import ingest
+from loadbook.report import checks
+from loadbook.report.blocks import Column, Table, clean, table_markup, table_text
 from loadbook.report.html import forbidden_content
-from loadbook.report.quality import QualityPage
-from loadbook.report.tables import Column, Table, table_text, table_markup
-from loadbook.trials.ingest import ingest
+from loadbook.store.paths import Layout
+from loadbook.store.tables import load_run
 
 NASTY = '"><img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31mred\x1b]8;;http://x\x07\u202e$x_1$ {{7*7}}'
 INERT = '"><img src=x onerror=alert(1)><script>alert(2)</script>[31mred]8;;http://x$x_1$ {{7*7}}'
@@ -68,7 +67,7 @@ def test_an_aa_arm_that_passed_although_its_interval_leaves_zero_out_says_why(us
     aa = next(row for row in usual.analysis.rows if row.kind == "aa")
     found = replace(aa.verdict.comparison, effect=0.03, ci95=(0.01, 0.05), p=0.025)
     near = replace(aa, verdict=replace(aa.verdict, comparison=found))
-    told = trust.harness_checks(usual.data, replace(usual.analysis, rows=(near,)))[0]
+    told = checks.harness_checks(usual.data, replace(usual.analysis, rows=(near,)))[0]
     assert told.glyph == "✓" and told.text.endswith("; p 0.025, which fails below 0.01")
 
 
@@ -78,7 +77,7 @@ def test_what_holds_for_several_treatments_is_said_once(usual):
         replace(row, verdict=row.verdict and replace(row.verdict, comparison=replace(row.verdict.comparison, flags=f)))
         for row, f in zip(usual.analysis.rows, ((), (left_out,), ("other", left_out), *[()] * 99), strict=False)
     ]
-    found = trust.comparison_notes(replace(usual.analysis, rows=tuple(rows)))
+    found = checks.comparison_notes(replace(usual.analysis, rows=tuple(rows)))
     assert [(s.title, s.text) for s in found if s.name == "comparison"] == [
         (f"{rows[1].label}; {rows[2].label}", left_out),
         (rows[2].label, "other"),

@@ -14,14 +14,14 @@ from legible import must_be_legible
 from mockproject import Arm, make_project
 
 import loadbook
+from loadbook.analyses.page_size import page as jmeter_table
+from loadbook.analyses.page_size.compute import PageSizeResult, analyse_page_sizes
+from loadbook.analyses.page_size.page import PageSizePage
 from loadbook.core.errors import UsageError
-from loadbook.records.rundata import load_run
-from loadbook.report import jmeter_table
 from loadbook.report.figures import common, page_size, tier_ratios
 from loadbook.report.html import forbidden_content
-from loadbook.report.page_size import PageSizePage
-from loadbook.report.parameters import parse_literals
-from loadbook.stats.regimes.found import PageSizeResult, analyse_page_sizes
+from loadbook.report.notebooks import parse_literals
+from loadbook.store.tables import load_run
 from pagesizes import sized_run, sized_study
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "page_size_tps.ipynb"

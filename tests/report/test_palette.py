@@ -9,7 +9,7 @@ import pytest
 
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
-from loadbook.stats.result import VERDICT_ORDER
+from loadbook.stats.results import VERDICT_ORDER
 
 # Machado, Oliveira, Fernandes 2009, severity 1.0; they apply to linear RGB
 MATRICES = {

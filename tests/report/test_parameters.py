@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from hostile import CORPUS, silent
 from loadbook.core.errors import UsageError
-from loadbook.report import parameters
+from loadbook.report import notebooks
 
 DECLARED = {"study": "s", "level": 0.95, "blocks": 3, "execute": False, "names": []}
 
 
 def test_literals_of_a_parameters_cell():
-    assert parameters.parse_literals('study = "x"\nlevel = 0.95\nnothing = None') == {
+    assert notebooks.parse_literals('study = "x"\nlevel = 0.95\nnothing = None') == {
         "study": "x",
         "level": 0.95,
         "nothing": None,
@@ -24,7 +24,7 @@ def test_literals_of_a_parameters_cell():
 @pytest.mark.parametrize("source", ["import os", "x = open('/etc/passwd')", "x, y = 1, 2", "x =", "print(1)"])
 def test_anything_else_is_refused(source):
     with pytest.raises(UsageError, match="plain assignments"):
-        parameters.parse_literals(source)
+        notebooks.parse_literals(source)
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_anything_else_is_refused(source):
 )
 def test_misfits(name, value, said):
     with pytest.raises(UsageError, match=said) as caught:
-        parameters.validate_parameters("notebook x", DECLARED, {name: value})
+        notebooks.validate_parameters("notebook x", DECLARED, {name: value})
     assert "study (text)" in caught.value.hint
 
 
 def test_every_misfit_is_named_at_once():
     with pytest.raises(UsageError) as caught:
-        parameters.validate_parameters("notebook x", DECLARED, {"studdy": 1, "lvl": 2})
+        notebooks.validate_parameters("notebook x", DECLARED, {"studdy": 1, "lvl": 2})
     assert "studdy" in caught.value.message
     assert "lvl" in caught.value.message
 
 
 @given(st.text(max_size=20), st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.none(), st.binary()))
 def test_only_known_names_of_the_declared_type_pass(name, value):
-    if not parameters.parameter_problems(DECLARED, {name: value}):
+    if not notebooks.parameter_problems(DECLARED, {name: value}):
         assert name in DECLARED
         assert name.isidentifier()
         assert not keyword.iskeyword(name)
@@ -68,28 +68,28 @@ def test_only_known_names_of_the_declared_type_pass(name, value):
 
 
 def test_texts_of_the_command_line_take_the_declared_type():
-    given = parameters.parse_pairs(DECLARED, ["study=a=b", "level=0.9", "blocks=4", "execute=True", "names=a,b"])
+    given = notebooks.parse_pairs(DECLARED, ["study=a=b", "level=0.9", "blocks=4", "execute=True", "names=a,b"])
     assert given == {"study": "a=b", "level": 0.9, "blocks": 4, "execute": True, "names": ["a", "b"]}
 
 
 def test_a_text_that_does_not_fit_is_an_error_later():
     with pytest.raises(UsageError, match="must be a number"):
-        parameters.validate_parameters("x", DECLARED, parameters.parse_pairs(DECLARED, ["level=high"]))
+        notebooks.validate_parameters("x", DECLARED, notebooks.parse_pairs(DECLARED, ["level=high"]))
     with pytest.raises(UsageError, match="not name=value"):
-        parameters.parse_pairs(DECLARED, ["level"])
+        notebooks.parse_pairs(DECLARED, ["level"])
 
 
 def test_the_injected_cell_is_compared_with_the_declared_one():
     cells = ["", 'study = "x"\nlevel = 0.95', '# Parameters\nstudy = "y"\n', "import loadbook"]
-    parameters.check_injected(cells)
+    notebooks.check_injected(cells)
     with pytest.raises(UsageError, match="unknown parameter 'studdy'"):
-        parameters.check_injected([*cells[:2], '# Parameters\nstuddy = "y"\n'])
+        notebooks.check_injected([*cells[:2], '# Parameters\nstuddy = "y"\n'])
     with pytest.raises(UsageError, match="must be a number"):
-        parameters.check_injected([*cells[:2], '# Parameters\nlevel = "y"\n'])
+        notebooks.check_injected([*cells[:2], '# Parameters\nlevel = "y"\n'])
 
 
 def test_without_papermill_there_is_nothing_to_check():
-    parameters.check_injected(["", 'study = "x"', "study = 5"])
+    notebooks.check_injected(["", 'study = "x"', "study = 5"])
 
 
 @pytest.mark.fault(47)
@@ -97,7 +97,7 @@ def test_no_text_of_the_corpus_is_a_name():
     """papermill writes names as they are: one with a newline in it would be a line of Python."""
     for text in (*CORPUS, "study\nimport os", "study ", "study=1;x", "\u2118", "self", "print", "lambda", "_", "a.b"):
         with pytest.raises(UsageError) as refused:
-            parameters.validate_parameters("notebook x", DECLARED, {text: 1})
+            notebooks.validate_parameters("notebook x", DECLARED, {text: 1})
         assert silent(refused.value.message)
 
 
@@ -109,18 +109,18 @@ def test_texts_of_the_corpus_arrive_in_a_notebook_as_they_are_or_not_at_all():
     for text in CORPUS:
         given = {"study": text, "names": [text, text]}
         if "\ud800" in text:
-            assert len(parameters.parameter_problems(DECLARED, given)) == 2
+            assert len(notebooks.parameter_problems(DECLARED, given)) == 2
             continue
-        assert parameters.parameter_problems(DECLARED, given) == []
+        assert notebooks.parameter_problems(DECLARED, given) == []
         cell = PythonTranslator.codify(given, "Parameters")
-        assert parameters.parse_literals(cell) == given
+        assert notebooks.parse_literals(cell) == given
 
 
 @pytest.mark.fault(47)
 @pytest.mark.parametrize("text", ["1e400", "-1e400", "nan", "inf", "1" * 5000, "0x1", "１", "1_0", "", "true"])
 def test_numbers_of_the_command_line_are_finite_or_refused(text):
-    given = parameters.parse_pairs(DECLARED, [f"level={text}", f"blocks={text}"])
-    refused = {name for name in given if parameters.parameter_problems(DECLARED, {name: given[name]})}
+    given = notebooks.parse_pairs(DECLARED, [f"level={text}", f"blocks={text}"])
+    refused = {name for name in given if notebooks.parameter_problems(DECLARED, {name: given[name]})}
     finite = {"１": {"level", "blocks"}, "1_0": {"level", "blocks"}, "1" * 5000: set()}.get(text, set())
     assert set(given) - refused <= finite
 
@@ -128,4 +128,4 @@ def test_numbers_of_the_command_line_are_finite_or_refused(text):
 def test_numbers_beyond_a_float_and_in_lists_are_refused():
     for values in ({"level": 10**400}, {"names": [1.0, float("nan")]}, {"names": [float("inf")]}, {"blocks": 10**400}):
         with pytest.raises(UsageError, match="must be"):
-            parameters.validate_parameters("notebook x", DECLARED, values)
+            notebooks.validate_parameters("notebook x", DECLARED, values)

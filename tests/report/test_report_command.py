@@ -10,8 +10,8 @@ from making import make_report
 from mockproject import Arm, make_project
 
 from loadbook.core.errors import UsageError
-from loadbook.records.layout import Layout
 from loadbook.report.build import ensure_ingested
+from loadbook.store.paths import Layout
 
 FEW = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06, label="one")}
 QUICK = {"notebooks": ("run_quality",)}
@@ -87,7 +87,7 @@ def test_a_failed_notebook_is_a_row_and_exit_3_and_others_go_on(tmp_path):
 
 def test_tables_older_than_the_raw_data_are_rebuilt(layout, monkeypatch):
     ingested, said = [], []
-    monkeypatch.setattr("loadbook.trials.ingest.ingest", ingested.append)
+    monkeypatch.setattr("loadbook.ingest.ingest.ingest", ingested.append)
     paths = layout.run("quick", "20261120T101500")
     ensure_ingested(paths, said.append)
     assert (ingested, said) == ([], [])

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from loadbook.records.layout import Layout
-from loadbook.records.rundata import RunData, load_run
-from loadbook.report import traces_told
-from loadbook.report.resources import NO_TRACES, ResourcesPage
+from loadbook.analyses.resources import page as traces_told
+from loadbook.analyses.resources import text as words
+from loadbook.analyses.resources.page import NO_TRACES, ResourcesPage
 from loadbook.stats.saturation import bottleneck_by_treatment, hosts_with_traces, saturation_of_run
-from loadbook.stats.wording import saturation as words
+from loadbook.store.paths import Layout
+from loadbook.store.tables import RunData, load_run
 from recorded import STUDY, ingested_run
 
 FORBIDDEN = re.compile(r"significant|\bsame\b(?! against)|proves?\b|no effect|\bnan\b", re.IGNORECASE)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from mockproject import make_project, usual_arms
 
+from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.units import NBSP
-from loadbook.records.layout import Layout
-from loadbook.records.rundata import load_run
-from loadbook.report.effects import EffectsPage
-from loadbook.report.index import write_summary, write_index
+from loadbook.report.index import write_index, write_summary
+from loadbook.store.paths import Layout
+from loadbook.store.tables import load_run
 
 
 def run(folder, **more):

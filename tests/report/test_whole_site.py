@@ -9,7 +9,7 @@ import pytest
 from making import make_report
 
 from loadbook.core.errors import UsageError
-from loadbook.records.layout import Layout
+from loadbook.store.paths import Layout
 from recorded import FIXTURE, REPO, STUDIES
 
 HOSTS = next(FIXTURE.iterdir()) / "hosts.toml"
@@ -60,9 +60,9 @@ def test_the_index_has_the_pages_and_what_is_lacking(site):
 
 def test_the_same_call_runs_nothing_again_unless_asked_or_changed(site, layout, monkeypatch):
     ran = []
-    monkeypatch.setattr("loadbook.report.site.run_study", lambda layout, name, *rest, **how: ran.append((name, how)))
-    monkeypatch.setattr("loadbook.report.site.build_report", lambda *rest: pytest.fail("not asked for"))
-    from loadbook.report.site import run_smoke_studies
+    monkeypatch.setattr("loadbook.batch.site.run_study", lambda layout, name, *rest, **how: ran.append((name, how)))
+    monkeypatch.setattr("loadbook.batch.site.build_report", lambda *rest: pytest.fail("not asked for"))
+    from loadbook.batch.site import run_smoke_studies
 
     def names(new=False):
         ran.clear()

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from loadbook.core.errors import CommandError, HostError, HostTimeoutError, UnreachableError
-from loadbook.hosts.host import HttpResponse, ClockOffset, CommandResult, JobState
+from loadbook.hosts.host import ClockOffset, CommandResult, HttpResponse, JobState
 
 
 class LocalHost:

@@ -14,9 +14,8 @@ from itertools import count
 from pathlib import Path
 
 from loadbook.core.errors import HostError
-from loadbook.hosts import connect
 from loadbook.hosts.lab import Lab
-from loadbook.hosts.remote import RemoteHost
+from loadbook.hosts.remote import RemoteHost, connect
 from loadbook.services import InstanceContext, ServiceSpec, SystemInstance, load_service, render
 from waiting import wait_until
 

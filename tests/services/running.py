@@ -6,7 +6,7 @@ from itertools import count
 
 from localhost import LocalHost
 
-from loadbook.services import Instance, LaunchOptions, InstanceContext, load_service, render
+from loadbook.services import Instance, InstanceContext, LaunchOptions, load_service, render
 
 _number = count()
 
@@ -24,7 +24,9 @@ def running(
 ) -> Iterator[Instance]:
     """Check, start and await a service with others behind it; it is stopped at the end."""
     name = f"t{next(_number):04}-a1-{service}"
-    place = InstanceContext.for_instance(host, name, port, {"node": node, "backends": [as_backend(one) for one in behind]})
+    place = InstanceContext.for_instance(
+        host, name, port, {"node": node, "backends": [as_backend(one) for one in behind]}
+    )
     spec = load_service(service)
     one = Instance(host, spec, render(spec, values, place, main=main), name=name, lease_s=60.0, launch=launch)
     try:

@@ -12,8 +12,7 @@ from localhost import LocalHost
 from loadbook.core.errors import StudyError
 from loadbook.hosts.host import CommandResult
 from loadbook.services import Instance, InstanceContext, ServiceSpec, load_service, render, version
-from loadbook.services.build import BuildError, build
-from loadbook.services.recipe import build_command, program_digest
+from loadbook.services.build import BuildError, build, build_command, program_digest
 
 MACHINE = os.uname().machine
 SERVICE = """
@@ -220,7 +219,9 @@ def test_a_service_is_installed_or_built(tmp_path: Path) -> None:
 
 def test_checking_an_instance_builds_it(tmp_path: Path, here: LocalHost, maker: Path, port: int) -> None:
     spec = made(tmp_path)
-    web = Instance(here, spec, render(spec, {}, InstanceContext.for_instance(here, "t1", port)), name="t1", lease_s=30.0)
+    web = Instance(
+        here, spec, render(spec, {}, InstanceContext.for_instance(here, "t1", port)), name="t1", lease_s=30.0
+    )
     web.check()
     try:
         web.start()

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.design.role import Setting
-from loadbook.design.study import Study
-from loadbook.design.study_file import read_study
 from loadbook.services import InstanceContext, check_study, load_service, render
+from loadbook.study.model import Study
+from loadbook.study.reader import read_study
+from loadbook.study.treatments import Setting
 
 STUDIES = Path(__file__).parents[2] / "studies"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.design.study_file import read_study
 from loadbook.services import check_study, load_service
+from loadbook.study.reader import read_study
 
 DOCS = sorted((Path(__file__).parents[2] / "docs").glob("extending*.md"))
 BLOCKS = [b for path in DOCS for b in re.findall(r"```toml\n(.*?)```", path.read_text(), re.DOTALL)]

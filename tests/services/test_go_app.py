@@ -35,7 +35,9 @@ def body(here: LocalHost, app: Instance, path: str = "/") -> bytes:
 @pytest.mark.parametrize("size", [0, 5, 13, 70_000])
 def test_the_page_is_that_of_a_static_file(here: LocalHost, running: Running, size: int) -> None:
     app = running("go-app", page_bytes=size)
-    static = render(NGINX, {"page_bytes": size}, InstanceContext.for_instance(here, "static", 80)).files["html/index.html"]
+    static = render(NGINX, {"page_bytes": size}, InstanceContext.for_instance(here, "static", 80)).files[
+        "html/index.html"
+    ]
     answer = here.http_get(app.address, app.port, "/index.html", timeout_s=5)
     assert answer.body == static and answer.headers["content-type"] == "text/html"
     assert answer.headers["content-length"] == str(size)
@@ -84,7 +86,9 @@ def test_a_web_server_gets_the_page_by_fastcgi(here: LocalHost, running: Running
         "[commands]\nstart = ['nginx', '-p', '{{ dir }}/', '-c', 'nginx.conf']\n"
     )
     spec = load_service("front", [tmp_path / "services"])
-    front = Instance(here, spec, render(spec, {}, InstanceContext.for_instance(here, "front", port)), name="front", lease_s=30.0)
+    front = Instance(
+        here, spec, render(spec, {}, InstanceContext.for_instance(here, "front", port)), name="front", lease_s=30.0
+    )
     front.check()
     front.start()
     try:

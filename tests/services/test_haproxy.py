@@ -115,6 +115,10 @@ def test_without_backends_there_is_nothing_to_balance() -> None:
 def test_every_value_is_written() -> None:
     behind = [{"node": "a", "address": "10.0.0.1", "port": 80, "dir": "/w/a", "local": False}]
     values = {"balance": "least-conn", "http_reuse": "always", "nbthread": 2, "maxconn": 900, "check": "tcp"}
-    text = render(HAPROXY, values, InstanceContext("/w", "10.0.0.9", 443, {"backends": behind})).files["haproxy.cfg"].decode()
+    text = (
+        render(HAPROXY, values, InstanceContext("/w", "10.0.0.9", 443, {"backends": behind}))
+        .files["haproxy.cfg"]
+        .decode()
+    )
     for line in ("balance leastconn", "http-reuse always", "nbthread 2", "maxconn 900", "server a 10.0.0.1:80 check"):
         assert f"    {line}\n" in text

@@ -11,7 +11,16 @@ from localhost import LocalHost
 from toy import toy_service
 
 from loadbook.core.errors import HostError, UnreachableError
-from loadbook.services import Instance, InstanceContext, ServiceError, ServiceSpec, load_service, wait_for_http, render, version
+from loadbook.services import (
+    Instance,
+    InstanceContext,
+    ServiceError,
+    ServiceSpec,
+    load_service,
+    render,
+    version,
+    wait_for_http,
+)
 
 NGINX = load_service("nginx")
 
@@ -24,7 +33,9 @@ def toy(tmp_path: Path) -> ServiceSpec:
 def instance(
     host: LocalHost, spec: ServiceSpec, port: int, name: str = "t0001-a1-web", **values: str | int
 ) -> Instance:
-    return Instance(host, spec, render(spec, values, InstanceContext.for_instance(host, name, port)), name=name, lease_s=30.0)
+    return Instance(
+        host, spec, render(spec, values, InstanceContext.for_instance(host, name, port)), name=name, lease_s=30.0
+    )
 
 
 def wait_for_pids(web: Instance, count: int) -> list[int]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.design.study_file import find_study
 from loadbook.services import load_service
+from loadbook.study.reader import find_study
 from loadbook.tools.base import Target
 from loadbook.tools.httperf import TOOL
 

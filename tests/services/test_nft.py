@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from loadbook.core.errors import StudyError
-from loadbook.hosts import connect
-from loadbook.hosts.guard import HostChanges, apply_changes
+from loadbook.hosts.remote import connect
+from loadbook.hosts.rollback import HostChanges, apply_changes
 from loadbook.services import Instance, InstanceContext, ServiceError, load_service, render
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
@@ -42,7 +42,9 @@ def running(host, service: str, name: str, values=None, **extra) -> Iterator[Ins
 
 
 @contextmanager
-def balanced(hosts, service: str, name: str, changes: dict[str, HostChanges], values=None, **extra) -> Iterator[Instance]:
+def balanced(
+    hosts, service: str, name: str, changes: dict[str, HostChanges], values=None, **extra
+) -> Iterator[Instance]:
     """Two web servers, one page each, behind a balancer; nothing stands when it is over."""
     webs = [hosts["web"], hosts["web-2"]]
     with ExitStack() as stack:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.design.study_file import read_study
 from loadbook.services import InstanceContext, load_service, render
+from loadbook.study.reader import read_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 

@@ -10,7 +10,7 @@ from localhost import LocalHost
 from running import page, running
 
 from loadbook.core.errors import StudyError
-from loadbook.services import Instance, LaunchOptions, InstanceContext, load_service, render
+from loadbook.services import Instance, InstanceContext, LaunchOptions, load_service, render
 
 NGINX = load_service("nginx")
 PLACE = InstanceContext("/w/t1", "127.0.0.1", 18080)

@@ -63,7 +63,10 @@ def test_hostile_values_never_reach_a_template(service: str) -> None:
 def test_every_service_is_alike_wherever_it_runs(service: str) -> None:
     spec = load_service(service)
     there = {"backends": [{**BEHIND, "node": "other", "address": "10.9.9.9", "port": 81, "dir": "/x"}], "cpus": [2, 3]}
-    one, two = render(spec, {}, PLACE), render(spec, {}, InstanceContext("/elsewhere", "10.9.9.8", 8080, {**there, "node": "n"}))
+    one, two = (
+        render(spec, {}, PLACE),
+        render(spec, {}, InstanceContext("/elsewhere", "10.9.9.8", 8080, {**there, "node": "n"})),
+    )
     assert one.config_sha256 == two.config_sha256
     assert one.config_id != two.config_id and one.contains_config_id
 

@@ -8,11 +8,11 @@ import tomllib
 import pytest
 
 from commands import exit_code
-from loadbook.design.plan import make_plan
-from loadbook.records.layout import Layout
+from loadbook.run.studies import load_study
 from loadbook.services import known_services, load_service
-from loadbook.services.values import EnumVar, IntVar, PathVar, SwitchVar, Var
-from loadbook.trials.studies import load_study
+from loadbook.services.spec import EnumVar, IntVar, PathVar, SwitchVar, Var
+from loadbook.store.paths import Layout
+from loadbook.study.plan import make_plan
 
 PROXY = ["--service", "balancer=nginx", "--service", "web=nginx", "--set", "balancer.upstream=http"]
 

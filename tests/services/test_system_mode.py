@@ -17,7 +17,8 @@ import pytest
 from ownserver import OwnServer, digest, end, own_server, process
 
 from loadbook.core.errors import UsageError
-from loadbook.hosts import connect, undo
+from loadbook.hosts import rollback
+from loadbook.hosts.remote import connect
 from loadbook.services import ServiceError, load_service, system
 from waiting import wait_until
 
@@ -149,7 +150,7 @@ def test_old_workers_that_drain_too_long_end_by_a_restart(own, record_property):
 
 @pytest.mark.fault(37)
 def test_an_edit_of_somebody_else_is_kept_and_shown(own, record_property):
-    with pytest.raises(undo.NotRestoredError) as left, deployed(own):
+    with pytest.raises(rollback.NotRestoredError) as left, deployed(own):
         with (own.tree / "nginx.conf").open("a") as file:
             file.write("# mine, do not touch\n")
         theirs = (own.tree / "nginx.conf").read_text()
@@ -160,8 +161,8 @@ def test_an_edit_of_somebody_else_is_kept_and_shown(own, record_property):
     assert "+# mine, do not touch" in shown.read_text()
     assert (own.tree / "nginx.conf").read_text() == theirs
     # it is told every time, and nothing else is changed on top of it
-    with pytest.raises(undo.NotRestoredError, match="edited by somebody else"):
-        undo.restore(own.host, retry=True)
+    with pytest.raises(rollback.NotRestoredError, match="edited by somebody else"):
+        rollback.restore(own.host, retry=True)
     again = own.instance("own-next")
     again.check()
     with pytest.raises(ServiceError, match="is changed already, by own-web"):
@@ -171,7 +172,7 @@ def test_an_edit_of_somebody_else_is_kept_and_shown(own, record_property):
     # the original is put back by hand: then all is as it was
     kept = next((own.state / "kept").iterdir())
     shutil.copy2(kept / "old/nginx.conf", own.tree / "nginx.conf")
-    assert undo.restore(own.host) == [f"{own.tree} (nginx runs with its own files again)"]
+    assert rollback.restore(own.host) == [f"{own.tree} (nginx runs with its own files again)"]
     own.must_be_as_before()
     record_property("seen", "kept; diff and original named; settled by hand, then restored")
 
@@ -184,7 +185,7 @@ def test_a_server_that_does_not_come_back_is_said_and_not_tried_again(own, recor
         free = probe.getsockname()
         probe.close()
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with pytest.raises(undo.NotRestoredError) as left, deployed(own, listen=f"{free[0]}:{free[1]}"):
+        with pytest.raises(rollback.NotRestoredError) as left, deployed(own, listen=f"{free[0]}:{free[1]}"):
             _bind(other, (own.host.address, own.port))
         words = str(left.value)
         assert "nginx DOES NOT COME BACK" in words
@@ -193,11 +194,11 @@ def test_a_server_that_does_not_come_back_is_said_and_not_tried_again(own, recor
         assert f"{kept}/old" in words
         assert digest(own.tree) == own.before
         tried = (own.run / "error.log").read_text().count("still could not bind")
-        with pytest.raises(undo.NotRestoredError, match="DOES NOT COME BACK"):
-            undo.restore(own.host)
+        with pytest.raises(rollback.NotRestoredError, match="DOES NOT COME BACK"):
+            rollback.restore(own.host)
         time.sleep(0.5)
         assert (own.run / "error.log").read_text().count("still could not bind") == tried
-    assert undo.restore(own.host, retry=True) == [f"{own.tree} (nginx runs with its own files again)"]
+    assert rollback.restore(own.host, retry=True) == [f"{own.tree} (nginx runs with its own files again)"]
     own.must_be_as_before()
     record_property("seen", "files back, commands and backup named; tried again by `loadbook restore` only")
 
@@ -226,7 +227,7 @@ def test_after_a_reboot_the_files_are_still_put_back(own):
     words = lines[0].split()
     words[3] = "00000000-0000-0000-0000-000000000000"
     entry.write_text("\n".join([" ".join(words), "sysctl /proc/sys/net/core/no-such-thing 1", *lines[1:], ""]))
-    assert undo.restore(own.host) == [f"{own.tree} (nginx runs with its own files again)"]
+    assert rollback.restore(own.host) == [f"{own.tree} (nginx runs with its own files again)"]
     own.must_be_as_before()
     instance.stop()
 
@@ -286,12 +287,12 @@ def test_kill_9_of_everything_on_the_host_at_every_write(own, tmp_path, shell, r
         job = tmp_path / f"job-{number}"
         _crashing(job, number)
         env = {**os.environ, "PATH": f"{job}:{os.environ['PATH']}", "LOADBOOK_STATE": str(own.state)}
-        argv = [*shell, undo.SCRIPT_NAME, "system", instance.rendered.context.dir]
+        argv = [*shell, rollback.SCRIPT_NAME, "system", instance.rendered.context.dir]
         with process(argv, cwd=job, env=env, stderr=subprocess.DEVNULL) as running:
             wait_until(lambda running=running, job=job: running.poll() is not None or (job / "state").exists(), 20)
             done = running.poll() is None
         kills += not done
-        undo.restore(own.host)
+        rollback.restore(own.host)
         own.must_be_as_before()
         if done:
             break
@@ -310,14 +311,14 @@ def test_kill_9_of_what_puts_back_at_every_write(own, tmp_path, record_property)
         for folder, calls in ((job, 1000), (crash, number)):
             _crashing(folder, calls)
         env = {**os.environ, "LOADBOOK_STATE": str(own.state)}
-        with process(["sh", undo.SCRIPT_NAME, "system", instance.rendered.context.dir], cwd=job, env=env):
+        with process(["sh", rollback.SCRIPT_NAME, "system", instance.rendered.context.dir], cwd=job, env=env):
             wait_until((job / "state").exists, 20)
         env["PATH"] = f"{crash}:{os.environ['PATH']}"
-        with process(["sh", undo.SCRIPT_NAME, "restore"], cwd=crash, env=env) as running:
+        with process(["sh", rollback.SCRIPT_NAME, "restore"], cwd=crash, env=env) as running:
             killed = running.wait(40) != 0
         kills += killed
         assert bool(own.left()) == killed
-        undo.restore(own.host)
+        rollback.restore(own.host)
         own.must_be_as_before()
         if not killed:
             break
@@ -329,7 +330,7 @@ def test_kill_9_of_what_puts_back_at_every_write(own, tmp_path, record_property)
 def _crashing(job: Path, number: int) -> None:
     """Make a job's folder with a `sync` that, at its call of that number, ends the whole group first."""
     job.mkdir()
-    (job / undo.SCRIPT_NAME).write_text(undo.rollback_script())
+    (job / rollback.SCRIPT_NAME).write_text(rollback.rollback_script())
     (job / "sync").write_text(
         f'#!/bin/sh\necho >>"{job}/calls"\n[ "$(wc -l <"{job}/calls")" -lt {number} ] || kill -s KILL 0\n'
         f'exec {shutil.which("sync")} "$@"\n'
@@ -344,9 +345,9 @@ def test_it_is_put_back_by_every_shell(own, tmp_path, shell):
     instance, job = own.instance(), tmp_path / "job"
     instance.check()
     job.mkdir()
-    (job / undo.SCRIPT_NAME).write_text(undo.rollback_script())
+    (job / rollback.SCRIPT_NAME).write_text(rollback.rollback_script())
     env = {**os.environ, "LOADBOOK_STATE": str(own.state)}
-    argv = [*shell, undo.SCRIPT_NAME, "system", instance.rendered.context.dir]
+    argv = [*shell, rollback.SCRIPT_NAME, "system", instance.rendered.context.dir]
     with process(argv, cwd=job, env=env) as running:
         wait_until((job / "state").exists, 20)
         assert (job / "state").read_text() == "done\n"
@@ -368,7 +369,7 @@ def test_two_at_once_on_one_tree_are_refused(own):
             other.start()
         other.stop()
         assert own.page() == "loadbook"
-        assert undo.restore(second) == []
+        assert rollback.restore(second) == []
     own.must_be_as_before()
 
 

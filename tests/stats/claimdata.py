@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from loadbook.design.study import Study
+from loadbook.study.model import Study
 
 Truth = Mapping[str, Mapping[str, Any]]
 TWO_BY_TWO = {

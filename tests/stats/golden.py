@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from statdata import comparison
 
-from loadbook.stats.result import ErrorSummary, AnalysisRow, Verdict
+from loadbook.stats.results import AnalysisRow, ErrorSummary, Verdict
+from loadbook.stats.text import best_sentence, errors_sentence, row_phrase, verdict_line, verdict_sentence
 from loadbook.stats.verdict import decide_verdict
-from loadbook.stats.wording.sentences import best_sentence, errors_sentence, row_phrase, verdict_sentence, verdict_line
 
 GOLDEN = Path(__file__).with_name("golden_sentences.txt")
 METRICS = {"ok_per_s": "higher", "latency": "lower", "errors": "lower", "joules": "higher"}
@@ -84,7 +84,9 @@ def _numbers(metric: str, shape: str):
 
 def _case(name: str, verdict: Verdict, against: str | None = None) -> Case:
     block_s = 433.3 if verdict.forecast else None
-    return Case(name, verdict, verdict_sentence(verdict, "X", against=against, block_s=block_s), verdict_line(verdict, against))
+    return Case(
+        name, verdict, verdict_sentence(verdict, "X", against=against, block_s=block_s), verdict_line(verdict, against)
+    )
 
 
 def others() -> Iterator[tuple[str, str]]:
@@ -96,7 +98,10 @@ def others() -> Iterator[tuple[str, str]]:
     rate = _errors("more", 12, errors=40, rate_ratio=4.2, rate_ci95=(2.0, 8.8))
     fewer = _errors("fewer", 0)
     worse_base = _errors("baseline", 9, errors=900)
-    up, even = decide_verdict(_numbers("ok_per_s", "up"), 0.02), decide_verdict(_numbers("ok_per_s", "around zero, noisy"), 0.02)
+    up, even = (
+        decide_verdict(_numbers("ok_per_s", "up"), 0.02),
+        decide_verdict(_numbers("ok_per_s", "around zero, noisy"), 0.02),
+    )
     down = decide_verdict(_numbers("ok_per_s", "down"), 0.02, hypothesis="no-loss")
     yield "no errors", errors_sentence(clean, base)
     yield "more", errors_sentence(more, base)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from loadbook.stats.result import Comparison, Verdict
+from loadbook.stats.results import Comparison, Verdict
 
 
 def frame(arms: Mapping[str, Sequence[float | None]]) -> pd.DataFrame:

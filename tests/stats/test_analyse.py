@@ -10,12 +10,11 @@ import pandas as pd
 import pytest
 
 from loadbook.core.errors import UsageError
-from loadbook.design.study import Study
+from loadbook.stats import diagnostics
 from loadbook.stats.analyse import analyse
-from loadbook.stats.hygiene import order
-from loadbook.stats.wording.headline import control_failure_sentence, verdict_counts, headline, supporting_text
-from loadbook.stats.wording.sentences import aa_sentence, control_sentence
-from loadbook.stats.wording.shown import row_texts
+from loadbook.stats.headline import control_failure_sentence, headline, supporting_text, verdict_counts
+from loadbook.stats.text import aa_sentence, control_sentence, row_texts
+from loadbook.study.model import Study
 
 ARMS = {
     "base": {},
@@ -303,7 +302,8 @@ def test_all_undecided_says_so() -> None:
     found = analyse(make_run({"base": {"sd": 0.08}, "a": {"sd": 0.08}, "b": {"sd": 0.08}}))
     assert headline(found) == "No treatment is shown to change the rate by 2\u00a0% or more."
     assert re.match(
-        r"(About \d.* more blocks would decide (the|1 of the) 2 undecided|More blocks would not)", supporting_text(found)
+        r"(About \d.* more blocks would decide (the|1 of the) 2 undecided|More blocks would not)",
+        supporting_text(found),
     )
     alone = analyse(make_run({"base": {"sd": 0.02}, "a": {"sd": 0.02, "effect": 0.01}}))
     assert supporting_text(alone).startswith("About ")
@@ -342,7 +342,7 @@ def values_of(run: Run) -> pd.DataFrame:
 
 
 def test_drift_is_described() -> None:
-    found = order.describe_drift(values_of(make_run(drift=-0.03)))
+    found = diagnostics.describe_drift(values_of(make_run(drift=-0.03)))
     assert found.drift == pytest.approx(np.exp(-0.03 * 11) - 1, abs=0.1)
     assert found.drift_p < 0.01
     assert found.sentence.startswith("The values moved by −")
@@ -350,5 +350,5 @@ def test_drift_is_described() -> None:
 
 
 def test_no_drift_is_said_carefully() -> None:
-    assert order.describe_drift(values_of(make_run())).sentence == "No steady drift is visible over the run."
-    assert order.describe_drift(values_of(make_run(blocks=3))).sentence == "Too few blocks to see a drift."
+    assert diagnostics.describe_drift(values_of(make_run())).sentence == "No steady drift is visible over the run."
+    assert diagnostics.describe_drift(values_of(make_run(blocks=3))).sentence == "Too few blocks to see a drift."

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from claimdata import run_of
 
-from loadbook.design.gallery import study_files
-from loadbook.design.study import Study
-from loadbook.design.study_file import read_study
-from loadbook.stats.claims.judge import check_claims
+from loadbook.analyses.claims.compute import check_claims
+from loadbook.study.model import Study
+from loadbook.study.reader import read_study, study_files
 
 ROOT = Path(__file__).parents[2]
 PAGES = (65_536, 131_072, 524_288)

@@ -11,11 +11,9 @@ import pandas as pd
 import pytest
 from test_analyse import ARMS, make_run
 
-from loadbook.design.build_gate import CiPolicy, CiLimits
 from loadbook.stats.analyse import analyse
-from loadbook.stats.gate.case import CiResult
-from loadbook.stats.gate.judge import assess_run
-from loadbook.stats.gate.limits import policy_text, unacceptable_verdicts
+from loadbook.stats.ci import CiResult, assess_run, policy_text, unacceptable_verdicts
+from loadbook.study.ci_policy import CiLimits, CiPolicy
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

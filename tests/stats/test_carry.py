@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from loadbook.stats.hygiene.carry import carry_over
+from loadbook.stats.diagnostics import carry_over
 
 LABELS = {"a": "baseline", "b": "gzip on"}
 

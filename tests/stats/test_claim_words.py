@@ -9,13 +9,12 @@ import pytest
 from claimdata import claim
 from statdata import verdict
 
+from loadbook.analyses.claims import text as words
+from loadbook.analyses.claims.checks import ClaimFinding, assess_article
+from loadbook.analyses.claims.compute import article_numbers_text, claim_title, claims_summary
 from loadbook.core.units import NBSP
-from loadbook.design.claim import Claim
-from loadbook.stats.claims import words
-from loadbook.stats.claims.article import assess_article
-from loadbook.stats.claims.finding import ClaimFinding
-from loadbook.stats.claims.summary import article_numbers_text, claims_summary, claim_title
-from loadbook.stats.result import ErrorSummary, Forecast
+from loadbook.stats.results import ErrorSummary, Forecast
+from loadbook.study.claims import Claim
 
 
 def of(kind: str, **more) -> Claim:

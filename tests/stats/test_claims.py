@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 from claimdata import TWO_BY_TWO, Run, claim, run_of, study_of
 
+from loadbook.analyses.claims.checks import check_interaction
+from loadbook.analyses.claims.compute import ClaimRun, check_claims
 from loadbook.stats.analyse import analyse
-from loadbook.stats.claims.errors import check_interaction
-from loadbook.stats.claims.judge import check_claims
-from loadbook.stats.claims.run import ClaimRun
 
 ARMS = {
     "base": {"label": "baseline"},

@@ -12,12 +12,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from loadbook.analyses.compare_runs import compute
 from loadbook.core.errors import UsageError
-from loadbook.design.study import Study
-from loadbook.records.conditions import RunRecord, condition_changes
-from loadbook.records.layout import RunPaths
-from loadbook.records.rundata import read_run_record
-from loadbook.stats import comparable
+from loadbook.store.conditions import RunRecord, condition_changes
+from loadbook.store.paths import RunPaths
+from loadbook.store.tables import read_run_record
+from loadbook.study.model import Study
 from recorded import FIXTURE
 
 
@@ -44,13 +44,13 @@ def make() -> Maker:
 
 def refused(older: RunRecord, newer: RunRecord, **asked: str) -> str:
     with pytest.raises(UsageError) as caught:
-        comparable.check_comparable(older, newer, **asked)
+        compute.check_comparable(older, newer, **asked)
     assert caught.value.hint
     return caught.value.message
 
 
 def test_two_runs_of_one_study_may_be_compared(make: Maker) -> None:
-    comparable.check_comparable(make.run("a"), make.run("b"))
+    compute.check_comparable(make.run("a"), make.run("b"))
 
 
 def test_another_study(make: Maker) -> None:
@@ -61,23 +61,23 @@ def test_another_study(make: Maker) -> None:
 def test_a_replay_of_the_other_and_two_replays_of_one(make: Maker) -> None:
     assert "those of run a" in refused(make.run("a"), make.run("b", replay="a"))
     assert "those of run x" in refused(make.run("a", replay="x"), make.run("b", replay="x"))
-    comparable.check_comparable(make.run("a", replay="x"), make.run("b", replay="y"))
+    compute.check_comparable(make.run("a", replay="x"), make.run("b", replay="y"))
 
 
 def test_a_copy_under_another_name(make: Maker) -> None:
     rows = {"trial": ["t1", "t2"], "driver": ["*", "*"], "metric": "ok_per_s", "statistic": "value"}
     one = SimpleNamespace(run_json={"run": "a"}, measurements=pd.DataFrame(rows | {"value": [1.0, 2.0]}))
     other = SimpleNamespace(run_json={"run": "b"}, measurements=pd.DataFrame(rows | {"value": [1.0, 2.5]}))
-    comparable.check_not_copies(one, other)
+    compute.check_not_copies(one, other)
     with pytest.raises(UsageError, match="all 2 values are equal"):
-        comparable.check_not_copies(one, SimpleNamespace(run_json={"run": "b"}, measurements=one.measurements[::-1]))
+        compute.check_not_copies(one, SimpleNamespace(run_json={"run": "b"}, measurements=one.measurements[::-1]))
 
 
 @pytest.mark.parametrize(("name", "value"), [("metric", "latency"), ("baseline", "auto-nopush")])
 def test_another_question_is_refused_until_one_is_named(make: Maker, name: str, value: str) -> None:
     older, newer = make.run("a"), make.run("b", lambda spec: spec.update({name: value}))
     assert f"the study's {name} was" in refused(older, newer)
-    comparable.check_comparable(older, newer, **{name: value})
+    compute.check_comparable(older, newer, **{name: value})
 
 
 def test_no_treatment_in_common(make: Maker) -> None:
@@ -90,7 +90,7 @@ def test_a_treatment_that_sets_other_things_is_another(make: Maker) -> None:
     def other(spec: dict[str, Any]) -> None:
         spec["treatments"]["auto-nopush"]["set"] = {"tcp_nodelay": "off"}
 
-    found = comparable.changed_treatments(make.run("a"), make.run("b", other))
+    found = compute.changed_treatments(make.run("a"), make.run("b", other))
     assert list(found) == ["auto-nopush"]
     assert "tcp_nopush unset → on in the older run, as the baseline in the newer" in found["auto-nopush"]
 
@@ -102,8 +102,8 @@ def test_a_set_up_that_changed_for_all_arms_leaves_treatments_as_they_are_and_is
         spec["workload"]["expect_bytes"] = 50
 
     older, newer = make.run("a"), make.run("b", busier)
-    assert comparable.changed_treatments(older, newer) == {}
-    told = comparable.comparison_caveats(older, newer, condition_changes(older, newer))
+    assert compute.changed_treatments(older, newer) == {}
+    told = compute.comparison_caveats(older, newer, condition_changes(older, newer))
     assert [d.title for d in told] == ["Other load or set-up", "Two runs tell that, not why"]
     assert "workload.connections" in told[0].text
 
@@ -112,7 +112,7 @@ def test_doubts_name_the_run(make: Maker) -> None:
     older = make.run("a", imported={"folder": "f", "conditions": "c.csv", "timed": True})
     newer = make.run("b", lambda spec: spec.update(margin=0.05), replay="x", ended=None)
     newer.plan["added"] = 3
-    told = [f"{d.title}: {d.text}" for d in comparable.comparison_caveats(older, newer, [])]
+    told = [f"{d.title}: {d.text}" for d in compute.comparison_caveats(older, newer, [])]
     assert told[0].startswith("The older run was imported: ")
     assert told[1] == "The newer run is a replay: of run x: nothing was measured anew"
     assert told[2].startswith("The newer run did not end: ")

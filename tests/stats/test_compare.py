@@ -11,7 +11,7 @@ from statdata import frame, noisy
 
 from loadbook.core.errors import DataError
 from loadbook.stats.compare import IDENTICAL_VALUES, UNEQUAL_VARIANCES, compare
-from loadbook.stats.methods import blocked_rank, paired_t, signed_rank
+from loadbook.stats.tests import blocked_rank, paired_t, signed_rank
 
 RNG = np.random.default_rng(7)
 

@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 from statdata import frame, noisy
 
 from commands import exit_code
-from loadbook.stats.best import compare_with_best
 from loadbook.stats.compare import compare
-from loadbook.stats.contrasts import compare_declared
-from loadbook.stats.family import compare_contrasts, find_best_arm, step_down_p
-from loadbook.stats.methods import rank_differences
-from loadbook.stats.pairs import PairedLogs, pair_arms
+from loadbook.stats.family import compare_contrasts, compare_declared, compare_with_best, find_best_arm, step_down_p
+from loadbook.stats.tests import PairedLogs, pair_arms, rank_differences
 
 LADDER = {"base": 0.0, "one": 0.03, "two": 0.031, "three": 0.07}
 RUNGS = [("one", "base"), ("two", "one"), ("three", "two")]
@@ -87,7 +84,8 @@ def test_a_ladder_keeps_the_error_rate_of_its_family(steps: dict[int, float]) ->
     for _ in range(400):
         values = rng.normal(0, 0.02, (10, 1)) + rng.normal(0, 0.01, (10, arms)) + effects
         pairs = [
-            PairedLogs(str(k), str(k - 1), tuple(range(10)), values[:, k - 1], values[:, k], 0, 0) for k in range(1, arms)
+            PairedLogs(str(k), str(k - 1), tuple(range(10)), values[:, k - 1], values[:, k], 0, 0)
+            for k in range(1, arms)
         ]
         wrong += any(p < 0.05 for k, p in enumerate(step_down_p(pairs), 1) if k not in steps)
     assert wrong <= 34

@@ -3,7 +3,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from loadbook.stats.errors import ErrorCounts, block_sign_flip_p, count_errors, rate_ratio, summarise_errors, zero_error_upper_bound
+from loadbook.stats.errors import (
+    ErrorCounts,
+    block_sign_flip_p,
+    count_errors,
+    rate_ratio,
+    summarise_errors,
+    zero_error_upper_bound,
+)
 
 
 def counts(errors: list[int], requests: int = 10_000) -> ErrorCounts:

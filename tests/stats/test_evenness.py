@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from loadbook.stats.evenness import NodeShares, evenness_sentence, node_shares
+from loadbook.analyses.balancers.compute import NodeShares, evenness_sentence, node_shares
 
 LABELS = {"two": "two nodes", "other": "two others", "one": "one node"}
 

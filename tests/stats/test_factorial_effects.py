@@ -10,15 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factorials import factorial_run, factorial_study
+from loadbook.analyses.factorial import compute
+from loadbook.analyses.factorial import text as say
+from loadbook.analyses.factorial.compute import (
+    FactorialAnalysis,
+    analyse_factorial,
+    block_contrasts,
+    count_factorial_errors,
+    fit_pooled_effects,
+    one_factor_at_a_time_trials,
+    step_down_effects_p,
+)
 from loadbook.core.units import NBSP
-from loadbook.design import aliases
-from loadbook.design.factorial import FactorialDesign, factorial_design
-from loadbook.stats.factorial import effect_tests
-from loadbook.stats.factorial import sentences as say
-from loadbook.stats.factorial.anova import fit_pooled_effects
-from loadbook.stats.factorial.effect_tests import block_contrasts, step_down_effects_p
-from loadbook.stats.factorial.effects import FactorialAnalysis, analyse_factorial, one_factor_at_a_time_trials
-from loadbook.stats.factorial.errors import count_factorial_errors
+from loadbook.study import factorial
+from loadbook.study.factorial import FactorialDesign, factorial_design
 
 FIVE = ("accept", "epoll", "nopush", "nodelay", "workers")
 NEVER = re.compile(r"\b(significant|proves|no effect|same effect)\b")
@@ -48,7 +53,7 @@ def half() -> FactorialAnalysis:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 5), st.integers(0, 2), st.integers(0, 10_000))
 def test_the_mean_of_contrasts_is_the_least_squares_estimate(factors: int, words: int, seed: int) -> None:
-    design = FactorialDesign(tuple("abcde"[:factors]), aliases.minimum_aberration_words(factors, words))
+    design = FactorialDesign(tuple("abcde"[:factors]), factorial.minimum_aberration_words(factors, words))
     if len(design.alias_sets) >= len(design.cells):
         return  # saturated: least squares has nothing to spare
     logs = np.random.default_rng(seed).normal(size=(6, len(design.cells)))
@@ -151,7 +156,7 @@ def test_nothing_real_gives_no_claims_in_families() -> None:
 def test_one_large_effect_does_not_make_others() -> None:
     design = FactorialDesign(("a", "b", "c"), ())
     rng, claims = np.random.default_rng(8), 0
-    shift = np.array([aliases.effect_sign(1, c) for c in design.cells]) * 0.3
+    shift = np.array([factorial.effect_sign(1, c) for c in design.cells]) * 0.3
     for _ in range(60):
         p = step_down_effects_p(design, block_contrasts(design, shift + rng.normal(0, 0.02, size=(8, 8))))
         assert p[0] < 0.02
@@ -216,9 +221,9 @@ def test_where_scatter_differs_the_two_analyses_may_disagree() -> None:
     """One combination scatters wildly: least squares spreads its scatter over every effect."""
     design = FactorialDesign(("a", "b"), ())
     rng = np.random.default_rng(1)
-    shift = np.array([aliases.effect_sign(1, c) for c in design.cells]) * 0.01
+    shift = np.array([factorial.effect_sign(1, c) for c in design.cells]) * 0.01
     logs = shift + rng.normal(0, 0.002, (10, 4)) + rng.normal(0, 0.2, (10, 1)) * np.array([1.0, 1, -1, -1])
-    found = effect_tests.compare_effects(design, logs, baseline="plain", metric="ok_per_s", statistic="value", excluded=0)
+    found = compute.compare_effects(design, logs, baseline="plain", metric="ok_per_s", statistic="value", excluded=0)
     levels = np.array([[1.0 if c >> k & 1 else -1.0 for k in (0, 1)] for c in design.cells])
     beside = fit_pooled_effects(logs, levels, [[0], [1], [0, 1]])
     low, high = found[0].ci95 or (0.0, 0.0)
@@ -243,7 +248,9 @@ def test_errors_of_a_pair_are_found() -> None:
 def test_few_errors_are_undecided_and_none_is_no_proof() -> None:
     study = factorial_study(("accept", "epoll"), 8)
     switches = analysed(study, {}).factor_labels
-    few = say.factorial_error_sentences(count_factorial_errors(factorial_run(study, {}, failing={("accept",): 0.3}, seed=1)), switches)
+    few = say.factorial_error_sentences(
+        count_factorial_errors(factorial_run(study, {}, failing={("accept",): 0.3}, seed=1)), switches
+    )
     assert few[-1] == (
         "Whether a factor or a pair brings or removes them is undecided (exact sign test over 8 blocks, Holm)."
     )

@@ -10,7 +10,7 @@ import golden
 import pytest
 
 import loadbook
-from loadbook.stats.result import VERDICT_ORDER
+from loadbook.stats.results import VERDICT_ORDER
 
 PACKAGE = Path(loadbook.__file__).parent
 CASES = list(golden.cases())

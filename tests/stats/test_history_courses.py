@@ -6,10 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadbook.stats.history.alarm import MIN_PAST_RUNS
-from loadbook.stats.history.course import effect_series
-from loadbook.stats.history.result import RunEffect, StudyHistory, RunSummary
-from loadbook.stats.wording import history as words
+from loadbook.analyses.history import text as words
+from loadbook.analyses.history.compute import MIN_PAST_RUNS, RunEffect, RunSummary, StudyHistory, effect_series
 
 DAY = 86400.0
 NOISE = np.random.default_rng(3).normal(0, 0.004, 400)

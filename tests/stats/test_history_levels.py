@@ -11,9 +11,14 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from history_rates import rates, too_many
-from loadbook.stats.history.alarm import MIN_PAST_RUNS, false_alarms_per_year, assess_newest
-from loadbook.stats.history.changes import MIN_SEGMENT_RUNS, find_changes
-from loadbook.stats.history.level import estimate_level
+from loadbook.analyses.history.compute import (
+    MIN_PAST_RUNS,
+    MIN_SEGMENT_RUNS,
+    assess_newest,
+    estimate_level,
+    false_alarms_per_year,
+    find_changes,
+)
 
 RNG = np.random.default_rng(7)
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from loadbook.core.errors import UsageError
 from loadbook.stats.compare import TESTS, choose_method
-from loadbook.stats.many import p_by_row, smallest_detected
-from loadbook.stats.noise.plasmode import pair_pool, relabelling_test
-from loadbook.stats.noise.scatter import widest_gap_test, summarise_noise, trials_of_arms, sd_interval_factors
-from loadbook.stats.pairs import PairedLogs
-from loadbook.stats.plan import blocks_needed
+from loadbook.stats.power import pair_pool, relabelling_test
+from loadbook.stats.scatter import sd_interval_factors, summarise_noise, trials_of_arms, widest_gap_test
+from loadbook.stats.sequential import blocks_needed
+from loadbook.stats.tests import PairedLogs
+from loadbook.stats.vectorised import p_by_row, smallest_detected
 
 RNG = np.random.default_rng
 

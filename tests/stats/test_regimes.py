@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadbook.design.pages import first_same_page, page_bytes, page_size_factor
-from loadbook.stats.regimes.fit import TwoRegimeCurve, fit_curve
-from loadbook.stats.regimes.found import analyse_page_sizes
-from loadbook.stats.regimes.series import page_size_series
-from loadbook.stats.wording import regimes as words
+from loadbook.analyses.page_size import text as words
+from loadbook.analyses.page_size.compute import TwoRegimeCurve, analyse_page_sizes, fit_curve, page_size_series
+from loadbook.study.reader import first_same_page, page_bytes, page_size_factor
 from pagesizes import EIGHT, HOSTS, LINK_BYTES_PER_S, PER_REQUEST_S, sized_run, sized_study
 
 A, KNEE = 1 / 2000, 65_536
@@ -149,9 +147,14 @@ def test_where_too_few_trials_count_nothing_is_said_to_be_or_not_to_be_the_limit
     late = run.trials["block"] > 4
     few = replace(run, trials=run.trials.assign(valid=run.trials["valid"] & ~late))
     found = analyse_page_sizes(few, "ok_per_s")
-    assert (words.headline(found), words.network_limit_text(found)) == ("No answer: at no size do 5 trials count.", "not known")
+    assert (words.headline(found), words.network_limit_text(found)) == (
+        "No answer: at no size do 5 trials count.",
+        "not known",
+    )
     large = run.trials["treatment"].str.startswith("524288")
-    short = analyse_page_sizes(replace(run, trials=run.trials.assign(valid=run.trials["valid"] & ~(late & large))), "ok_per_s")
+    short = analyse_page_sizes(
+        replace(run, trials=run.trials.assign(valid=run.trials["valid"] & ~(late & large))), "ok_per_s"
+    )
     nowhere = replace(short, bottlenecks=dict.fromkeys(short.bottlenecks, "C"))
     assert words.headline(nowhere).replace("\xa0", " ").startswith("At no size up to 256 KiB is the network")
 

@@ -8,9 +8,9 @@ import pytest
 from claimdata import run_of
 from pydantic import ValidationError
 
-from loadbook.design.claim import Claim, Published
-from loadbook.records.rundata import RunData, load_run
-from loadbook.stats.claims.judge import check_claims
+from loadbook.analyses.claims.compute import check_claims
+from loadbook.store.tables import RunData, load_run
+from loadbook.study.claims import Claim, Published
 from recorded import STUDY, ingested_run
 
 GIB = 1024**3

@@ -102,7 +102,10 @@ def test_several_sources_are_not_added():
         *rows("t1", "edge", "memory_used", "all", [60.0] * 4, "munin"),
         *rows("t1", "web1", "memory_used", "all", [70.0] * 4, "munin"),
     ]
-    assert finest_source_only(pd.DataFrame(both)).groupby("host")["value"].max().to_dict() == {"edge": 50.0, "web1": 70.0}
+    assert finest_source_only(pd.DataFrame(both)).groupby("host")["value"].max().to_dict() == {
+        "edge": 50.0,
+        "web1": 70.0,
+    }
     assert of(saturation(pd.DataFrame(both), trials("t1"), HOSTS), "edge", "memory")["peak"] == 50.0
 
 

@@ -13,10 +13,10 @@ from scipy.stats import norm
 from statdata import noisy
 
 from loadbook.core.errors import UsageError
-from loadbook.design.stopping import StoppingRule
 from loadbook.stats.compare import compare
-from loadbook.stats.sequential import POCOCK_P, always_valid_t, equivalent_fixed_alpha, critical_t, compute_stopping_state
+from loadbook.stats.sequential import always_valid_t, compute_stopping_state, critical_t, equivalent_fixed_alpha
 from loadbook.stats.verdict import decide_verdict
+from loadbook.study.limits import POCOCK_P, StoppingRule
 
 LOOKS = StoppingRule(rule="looks", looks=(10, 20, 30))
 ALWAYS = StoppingRule(rule="always-valid")
@@ -99,7 +99,13 @@ def test_a_comparison_says_that_it_is_always_valid_and_is_wider():
 
 def test_a_fixed_number_of_blocks_is_judged_as_a_whole():
     found = compute_stopping_state(StoppingRule(), started=7, complete=7, planned=10)
-    assert (found.rule, found.blocks, found.interim_analysis, found.pending_reason, found.level) == ("fixed", 10, None, None, 0.95)
+    assert (found.rule, found.blocks, found.interim_analysis, found.pending_reason, found.level) == (
+        "fixed",
+        10,
+        None,
+        None,
+        0.95,
+    )
 
 
 @pytest.mark.parametrize(("blocks", "look"), [(10, (1, 3)), (20, (2, 3)), (30, (3, 3))])

@@ -3,9 +3,15 @@
 import pytest
 from statdata import verdict
 
-from loadbook.stats.result import ErrorSummary, Forecast
-from loadbook.stats.wording.sentences import best_sentence, errors_sentence, margin_text, verdict_sentence, verdict_line
-from loadbook.stats.wording.shown import comparison_texts
+from loadbook.stats.results import ErrorSummary, Forecast
+from loadbook.stats.text import (
+    best_sentence,
+    comparison_texts,
+    errors_sentence,
+    margin_text,
+    verdict_line,
+    verdict_sentence,
+)
 
 UNDECIDED = {"effect": 0.010, "low": -0.005, "high": 0.026, "p": 0.2}
 MORE = Forecast(9, 1, 21)

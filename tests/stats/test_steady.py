@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.stats.hygiene.steady import warmup_samples, mser5, rate_trend
+from loadbook.stats.steady_state import mser5, rate_trend, warmup_samples
 
 
 def series(rng: np.random.Generator, tau_s: float, trials: int = 1, seconds: int = 60) -> np.ndarray:

@@ -9,12 +9,12 @@ import pytest
 from test_analyse import ARMS, make_run
 
 from loadbook.core.errors import StudyError
-from loadbook.design.study_file import find_study, read_study
 from loadbook.stats.analyse import analyse
-from loadbook.stats.reasons import invalid_reason
-from loadbook.stats.result import Comparison
-from loadbook.stats.wording.headline import headline, supporting_text
-from loadbook.stats.wording.sentences import row_phrase
+from loadbook.stats.headline import headline, supporting_text
+from loadbook.stats.results import Comparison
+from loadbook.stats.text import row_phrase
+from loadbook.stats.verdict import invalid_reason
+from loadbook.study.reader import find_study, read_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 CHECKS = {name: ARMS[name] for name in ("again", "log")}

@@ -7,7 +7,7 @@ import pytest
 from test_analyse import make_run
 
 from loadbook.stats.analyse import analyse
-from loadbook.stats.hygiene.tails import tail_requests, requests_needed, share_beyond, has_short_tail
+from loadbook.stats.diagnostics import has_short_tail, requests_needed, share_beyond, tail_requests
 
 
 @pytest.mark.parametrize(

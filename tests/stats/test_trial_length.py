@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loadbook.stats.noise.trial_length import estimate_trial_length
+from loadbook.stats.power import estimate_trial_length
 
 
 def ar(dice: np.random.Generator, seconds: int, sd: float = 0.05, rho: float = 0.5) -> np.ndarray:

@@ -11,11 +11,18 @@ import pytest
 from scipy import stats as sps
 from statdata import noisy
 
+from loadbook.analyses.compare_runs import text as wording
+from loadbook.analyses.compare_runs.compute import (
+    EffectPair,
+    RunComparison,
+    blocks_needed_per_run,
+    compare_analyses,
+    effect_change,
+    is_changed,
+)
 from loadbook.stats.compare import compare
-from loadbook.stats.result import Analysis, Comparison, ErrorSummary, AnalysisRow
-from loadbook.stats.two_runs import EffectPair, RunComparison, blocks_needed_per_run, is_changed, effect_change, compare_analyses
+from loadbook.stats.results import Analysis, AnalysisRow, Comparison, ErrorSummary
 from loadbook.stats.verdict import decide_verdict
-from loadbook.stats.wording import two_runs as wording
 
 NONE = ErrorSummary("t", 8, 0, 0, 1000, {})
 ALIKE: dict[str, str] = {}
@@ -67,7 +74,11 @@ def test_the_words_come_from_the_difference_alone() -> None:
     newer = run({"moved": 0.01, "stayed": 0.062}, seed=2)
     loud = run({"noisy": 0.01}, seed=4, sd=0.04)
     newer = replace(newer, rows=(*newer.rows, loud.row("noisy")))
-    assert words(compare_analyses(older, newer, ALIKE)) == {"moved": "changed", "noisy": "undecided", "stayed": "agrees"}
+    assert words(compare_analyses(older, newer, ALIKE)) == {
+        "moved": "changed",
+        "noisy": "undecided",
+        "stayed": "agrees",
+    }
 
 
 def test_two_verdict_words_that_differ_are_no_change() -> None:
@@ -146,7 +157,10 @@ def test_a_rung_held_against_another_is_not_compared() -> None:
     verdict = newer.row("x").verdict
     verdict = replace(verdict, comparison=replace(verdict.comparison, baseline="rung-2"))
     newer = replace(newer, rows=(newer.rows[0], replace(newer.row("x"), verdict=verdict)))
-    assert "against base in the older run, against rung-2" in row(compare_analyses(run({"x": 0.06}), newer, ALIKE), "x").reason
+    assert (
+        "against base in the older run, against rung-2"
+        in row(compare_analyses(run({"x": 0.06}), newer, ALIKE), "x").reason
+    )
 
 
 def test_too_few_blocks_have_no_interval() -> None:
@@ -171,7 +185,9 @@ def test_the_lower_side_of_the_newer_and_the_upper_of_the_older_bound_a_fall() -
 
 def test_agreement_is_that_of_the_90_percent_interval() -> None:
     even = compare(noisy(10, {"base": 0.0, "x": 0.02}, sd=0.002), "x", "base")
-    found = effect_change(replace(even, effect=0.02, ci95=(0.007, 0.033)), replace(even, effect=0.02, ci95=(0.007, 0.033)))
+    found = effect_change(
+        replace(even, effect=0.02, ci95=(0.007, 0.033)), replace(even, effect=0.02, ci95=(0.007, 0.033))
+    )
     assert found is not None and found.ci95[1] > found.ci90[1]
     margin = (found.ci95[1] + found.ci90[1]) / 2
     one = replace(run({"x": 0.02}), margin=margin)

@@ -8,7 +8,7 @@ from scipy import stats as sps
 from statdata import frame
 
 from loadbook.stats.compare import compare
-from loadbook.stats.hygiene.unstable import FLAG_PREFIX, effect_stability, block_order, rank_von_neumann_p
+from loadbook.stats.diagnostics import FLAG_PREFIX, block_order, effect_stability, rank_von_neumann_p
 
 
 @pytest.mark.parametrize("blocks", [8, 12, 30])

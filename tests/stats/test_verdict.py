@@ -4,7 +4,7 @@ import pytest
 from statdata import comparison, noisy
 
 from loadbook.stats.compare import compare
-from loadbook.stats.plan import best_trial_length_s, blocks_needed, detectable_effect
+from loadbook.stats.sequential import best_trial_length_s, blocks_needed, detectable_effect
 from loadbook.stats.verdict import decide_verdict, forecast_blocks, is_within_margin
 
 

@@ -9,7 +9,7 @@ from test_analyse import make_run
 from test_steady import series
 
 from loadbook.stats.analyse import analyse
-from loadbook.stats.hygiene.within import MIN_SERIES_S, RateSeries, rate_series, settled_rate, rate_trends
+from loadbook.stats.steady_state import MIN_SERIES_S, RateSeries, rate_series, rate_trends, settled_rate
 
 COLUMNS = ["trial", "driver", "series", "metric", "x", "value"]
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tool_cases import attempt, capture, good, table
 
-from loadbook.tools import registry
+from loadbook.tools import base
 from loadbook.tools.base import ToolOutput
 
 Change = Callable[[bytes, bytes, random.Random], bytes]
@@ -71,7 +71,7 @@ CHANGES: tuple[Change, ...] = (
 def fuzz(tool: str, inputs: int, draw: random.Random) -> int:
     """Return how many of the changed captures were read; raises where a parser misbehaves."""
     captures = [capture(path) for path in good(tool)]
-    wholes = [table(registry.load_tool(tool).parse(c).measurements) for c in captures]
+    wholes = [table(base.load_tool(tool).parse(c).measurements) for c in captures]
     read = 0
     for _ in range(inputs):
         at, change = draw.randrange(len(captures)), draw.choice(CHANGES)
@@ -98,7 +98,7 @@ def _with(captured: ToolOutput, part: str, data: bytes) -> ToolOutput:
 if __name__ == "__main__":
     asked = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    for tool in sys.argv[3:] or registry.tool_names():
+    for tool in sys.argv[3:] or base.tool_names():
         began = time.monotonic()
         read = fuzz(tool, asked, random.Random(f"{seed} {tool}"))
         took = time.monotonic() - began

@@ -8,14 +8,14 @@ import pytest
 from tool_cases import FIXTURES, capture, check_sane, table
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.design.workload import Workload
-from loadbook.tools import ab_forms, registry
-from loadbook.tools.ab_report import command_options
-from loadbook.tools.base import ToolOutput, ParsedReport, Target
-from loadbook.tools.text import LinePattern
+from loadbook.study.workload import Workload
+from loadbook.tools import ab, base
+from loadbook.tools.ab import command_options
+from loadbook.tools.base import ParsedReport, Target, ToolOutput
+from loadbook.tools.line_patterns import LinePattern
 
 WEB = Target("127.0.0.2", 8080)
-AB = registry.load_tool("ab")
+AB = base.load_tool("ab")
 
 
 def case(name: str) -> ToolOutput:
@@ -235,6 +235,8 @@ def test_a_table_that_is_not_there_must_not_have_been_wanted() -> None:
         AB.parse(replace(case("no_table_d"), argv=()))
 
 
-@pytest.mark.parametrize("form", [*ab_forms.line_patterns([]), *ab_forms.line_patterns([ab_forms.PLAIN_HEADING])], ids=lambda form: form.name)
+@pytest.mark.parametrize(
+    "form", [*ab.line_patterns([]), *ab.line_patterns([ab.PLAIN_HEADING])], ids=lambda form: form.name
+)
 def test_every_form_matches_the_line_it_shows(form: LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)

@@ -10,12 +10,12 @@ from test_corpus import TABLE
 from tool_cases import FIXTURES, capture, cases, check_sane, good
 
 from loadbook.core.errors import ParseError
-from loadbook.tools import registry
+from loadbook.tools import base
 
-ALL = [(tool, path) for tool in registry.tool_names() for path in cases(tool)]
+ALL = [(tool, path) for tool in base.tool_names() for path in cases(tool)]
 
 
-@pytest.mark.parametrize("tool", registry.tool_names())
+@pytest.mark.parametrize("tool", base.tool_names())
 def test_every_tool_has_captures_of_good_and_failed_runs(tool: str) -> None:
     assert len(good(tool)) >= 3, f"add captures of {tool} to {FIXTURES / tool} (docs/extending.md, 'Add a tool')"
     assert len(cases(tool)) > len(good(tool)), f"add captures of {tool} without a report: usage text, killed"
@@ -29,19 +29,19 @@ def test_capture(tool: str, path: Path) -> None:
     expected = json.loads(path.read_text())
     if "error" in expected:
         with pytest.raises(ParseError, match=f"{tool}: stdout.*{expected['error']}"):
-            registry.load_tool(tool).parse(capture(path))
+            base.load_tool(tool).parse(capture(path))
         return
-    parsed = registry.load_tool(tool).parse(capture(path))
+    parsed = base.load_tool(tool).parse(capture(path))
     check_sane(parsed)
-    assert [row._replace(value=pytest.approx(row.value, rel=1e-12))._asdict() for row in parsed.measurements] == expected[
-        "rows"
-    ]
+    assert [
+        row._replace(value=pytest.approx(row.value, rel=1e-12))._asdict() for row in parsed.measurements
+    ] == expected["rows"]
     assert [name for name, _ in parsed.doubts] == expected["doubts"]
 
 
-@pytest.mark.parametrize("tool", registry.tool_names())
+@pytest.mark.parametrize("tool", base.tool_names())
 def test_another_tools_output_is_refused(tool: str) -> None:
-    for other in registry.tool_names():
+    for other in base.tool_names():
         for path in good(other) if other != tool else ():
             with pytest.raises(ParseError, match=f"no report of {tool}|usage"):
-                registry.load_tool(tool).parse(capture(path))
+                base.load_tool(tool).parse(capture(path))

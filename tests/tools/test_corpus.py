@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 from tool_cases import FIXTURES, capture, check_sane, table
 
-from loadbook.cli.parse import parse
+from loadbook.cli.data import parse
 from loadbook.core.errors import ParseError
 from loadbook.core.metrics import ERROR_CLASSES
-from loadbook.tools import registry
+from loadbook.tools import base
 
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "": 1.0}
 COLUMNS = (
@@ -62,7 +62,7 @@ def ids(cases: list[Case]) -> list[str]:
 
 @pytest.mark.parametrize("case", READ, ids=ids(READ))
 def test_rows(case: Case) -> None:
-    parsed = registry.load_tool(case.tool).parse(capture(path(case)))
+    parsed = base.load_tool(case.tool).parse(capture(path(case)))
     check_sane(parsed)
     found = {key: row.value for key, row in table(parsed.measurements).items()}
     assert len(case.says) == len(COLUMNS), case
@@ -88,7 +88,7 @@ def check_classes(found: dict[tuple[str, str], float], printed: str) -> None:
 def test_refusals(case: Case) -> None:
     captured = capture(path(case))
     with pytest.raises(ParseError, match=f"^{case.tool}: .*{case.says[1]}") as refusal:
-        registry.load_tool(case.tool).parse(captured)
+        base.load_tool(case.tool).parse(captured)
     assert refusal.value.exit_code == 4
     assert (refusal.value.file, refusal.value.line) == ("stdout", 0) or refusal.value.file in captured.files
 
@@ -126,5 +126,5 @@ def test_no_capture_of_the_table_is_missing_or_there_twice() -> None:
     ],
 )
 def test_doubts(tool: str, name: str, doubts: list[str]) -> None:
-    parsed = registry.load_tool(tool).parse(capture(FIXTURES / tool / f"{name}.json"))
+    parsed = base.load_tool(tool).parse(capture(FIXTURES / tool / f"{name}.json"))
     assert [name for name, _ in parsed.doubts] == doubts

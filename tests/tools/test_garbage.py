@@ -7,7 +7,7 @@ import random
 import pytest
 
 from loadbook.core.errors import ParseError
-from loadbook.tools import registry
+from loadbook.tools import base
 from loadbook.tools.base import ToolOutput
 
 pytestmark = pytest.mark.fault(28)
@@ -18,7 +18,7 @@ TOOLS = ("wrk", "wrk2", "ab", "httperf", "h2load", "weighttp")
 def test_garbage_is_no_report_and_its_place_is_named(tool, record_property):
     noise = b"\xff\xfe" + random.Random(tool).randbytes(100_000)
     with pytest.raises(ParseError) as refused:
-        registry.parse_output(registry.load_tool(tool), ToolOutput(b"# a line\n\n" + noise))
+        base.parse_output(base.load_tool(tool), ToolOutput(b"# a line\n\n" + noise))
     assert "; from byte 11 (line 3) on it is no text" in refused.value.reason
     record_property("seen", refused.value.reason.rpartition("; ")[2])
 
@@ -26,5 +26,5 @@ def test_garbage_is_no_report_and_its_place_is_named(tool, record_property):
 @pytest.mark.parametrize("tool", TOOLS)
 def test_text_in_any_language_is_not_called_garbage(tool):
     with pytest.raises(ParseError) as refused:
-        registry.parse_output(registry.load_tool(tool), ToolOutput("größer\t\x1b[1mπ\r\n".encode()))
+        base.parse_output(base.load_tool(tool), ToolOutput("größer\t\x1b[1mπ\r\n".encode()))
     assert "no text" not in refused.value.reason

@@ -8,12 +8,12 @@ import pytest
 from tool_cases import FIXTURES, capture, check_sane, table
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.design.workload import Workload
-from loadbook.tools import h2load_forms, h2load_log, registry
-from loadbook.tools.base import ToolOutput, Target
+from loadbook.study.workload import Workload
+from loadbook.tools import base, h2load
+from loadbook.tools.base import Target, ToolOutput
 
 WEB = Target("127.0.0.2", 8080)
-H2LOAD = registry.load_tool("h2load")
+H2LOAD = base.load_tool("h2load")
 # the table of 1.69 and later, over QUIC, as users published it
 NEW_TABLE = """
                  min         max         median     p95        p99        mean         sd        +/- sd
@@ -157,7 +157,9 @@ def test_the_log_gives_exact_percentiles() -> None:
     got = values(case("logfile"))
     assert got["latency", "p50"] == pytest.approx(65e-6) and got["latency", "p99.9"] == pytest.approx(306e-6)
     without = H2LOAD.parse(replace(case("logfile"), files={}))
-    assert ("latency", "p50") not in table(without.measurements) and [name for name, _ in without.doubts] == ["log_missing"]
+    assert ("latency", "p50") not in table(without.measurements) and [name for name, _ in without.doubts] == [
+        "log_missing"
+    ]
 
 
 def test_a_log_that_began_with_a_warm_up_is_read_from_its_end() -> None:
@@ -185,8 +187,8 @@ def test_a_log_that_is_not_of_this_run_is_refused(log: object, says: str) -> Non
 
 
 def test_the_name_of_the_log() -> None:
-    assert h2load_log.log_file_name(("h2load", "--log-file", "a/b.log", "http://h/")) == "b.log"
-    assert h2load_log.log_file_name(("h2load", "http://h/")) is h2load_log.log_file_name(("h2load", "--log-file=")) is None
+    assert h2load.log_file_name(("h2load", "--log-file", "a/b.log", "http://h/")) == "b.log"
+    assert h2load.log_file_name(("h2load", "http://h/")) is h2load.log_file_name(("h2load", "--log-file=")) is None
 
 
 @pytest.mark.parametrize(
@@ -207,8 +209,8 @@ def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str,
         H2LOAD.parse(changed(name, swap))
 
 
-@pytest.mark.parametrize("form", h2load_forms.LINE_PATTERNS, ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: h2load_forms.LinePattern) -> None:
+@pytest.mark.parametrize("form", h2load.LINE_PATTERNS, ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: h2load.LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example) or form.name in ("connect", "ttfb", "clients")
 
 

@@ -8,12 +8,12 @@ import pytest
 from tool_cases import FIXTURES, capture, check_sane, table
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.design.workload import Workload
-from loadbook.tools import httperf_forms, registry
-from loadbook.tools.base import ToolOutput, Target
+from loadbook.study.workload import Workload
+from loadbook.tools import base, httperf
+from loadbook.tools.base import Target, ToolOutput
 
 WEB = Target("127.0.0.2", 8080)
-HTTPERF = registry.load_tool("httperf")
+HTTPERF = base.load_tool("httperf")
 
 
 def case(name: str) -> ToolOutput:
@@ -173,6 +173,6 @@ def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str,
         HTTPERF.parse(changed(name, swap))
 
 
-@pytest.mark.parametrize("form", httperf_forms.LINE_PATTERNS, ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: httperf_forms.LinePattern) -> None:
+@pytest.mark.parametrize("form", httperf.LINE_PATTERNS, ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: httperf.LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from tool_cases import FIXTURES, attempt, capture, check_sane, table
 
 from loadbook.core.errors import ParseError, StudyError, ToolError
-from loadbook.design.study_file import read_study
-from loadbook.design.workload import Workload
-from loadbook.tools import jmeter, registry
-from loadbook.tools.base import ToolOutput, ParsedReport, Target
+from loadbook.study.reader import read_study
+from loadbook.study.workload import Workload
+from loadbook.tools import base, jmeter
+from loadbook.tools.base import ParsedReport, Target, ToolOutput
 
 WEB = Target("127.0.0.2", 8080)
-JMETER = registry.load_tool("jmeter")
+JMETER = base.load_tool("jmeter")
 OWN = """<jmeterTestPlan version="1.2"><hashTree><a>${__P(host)}:${__P(port,80)} ${__P(threads)}</a>
 <b>${__property(duration)} ${__P(loops,-1)}</b></hashTree></jmeterTestPlan>"""
 
@@ -163,7 +163,7 @@ def test_a_plan_of_ones_own_is_used_as_it_is_and_kept_with_the_study(tmp_path: P
     assert JMETER.extra_files(found.workload_of("a"))["plan.jmx"] == OWN.encode()
     assert b"<a>b " in JMETER.extra_files(found.workload_of("b"))["plan.jmx"]
     with pytest.raises(ToolError, match="wrk has no plans"):
-        registry.load_tool("wrk").command(found.workload.model_copy(update={"tool": "wrk"}), WEB, 1)
+        base.load_tool("wrk").command(found.workload.model_copy(update={"tool": "wrk"}), WEB, 1)
 
 
 def test_the_version_probe_knows_debians_package() -> None:

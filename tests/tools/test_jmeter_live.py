@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from test_live import SECURE, measured, web
 
-from loadbook.design.workload import Workload
-from loadbook.tools import registry
+from loadbook.study.workload import Workload
+from loadbook.tools import base
 from loadbook.tools.base import Target
 
 __all__ = ["web"]  # a fixture
@@ -56,6 +56,6 @@ def test_a_think_time_and_a_server_that_is_not_there(web: Target, tmp_path: Path
 
 
 def test_the_version_probe() -> None:
-    tool = registry.load_tool("jmeter")
+    tool = base.load_tool("jmeter")
     done = subprocess.run(tool.version_argv, capture_output=True, timeout=60)
     assert tool.version(done.stdout, done.stderr) == "5.6.3"

@@ -13,9 +13,9 @@ import pytest
 from tool_cases import check_sane, table
 
 from certificate import certificate
-from loadbook.design.workload import Workload
-from loadbook.tools import registry
-from loadbook.tools.base import ToolOutput, Target
+from loadbook.study.workload import Workload
+from loadbook.tools import base
+from loadbook.tools.base import Target, ToolOutput
 
 pytestmark = pytest.mark.lab
 
@@ -74,7 +74,7 @@ def _wait(port: int) -> None:
 
 def measured(web: Target, folder: Path, workload: Workload, duration_s: float = 1.0) -> dict[tuple[str, str], float]:
     """Return what one real run of the workload gave."""
-    tool = registry.load_tool(workload.tool)
+    tool = base.load_tool(workload.tool)
     for name, data in tool.extra_files(workload).items():
         (folder / name).write_bytes(data)
     argv = tool.command(workload, web, duration_s)
@@ -140,7 +140,7 @@ def test_headers_arrive_as_asked_and_errors_are_counted(web: Target, tmp_path: P
 
 @pytest.mark.parametrize("name", ["wrk", "httperf", "ab", "h2load"])
 def test_the_version_probe(name: str) -> None:
-    tool = registry.load_tool(name)
+    tool = base.load_tool(name)
     done = subprocess.run(tool.version_argv, capture_output=True, timeout=10)
     assert tool.version(done.stdout, done.stderr)[0].isdigit()
 

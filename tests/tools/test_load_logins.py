@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loadbook.core.errors import ToolError
-from loadbook.design.workload import Workload
-from loadbook.tools import registry
+from loadbook.study.workload import Workload
+from loadbook.tools import base
 from loadbook.tools.base import Target
 
 pytestmark = pytest.mark.fault(54)
@@ -21,10 +21,10 @@ def load(tool: str, **more: object) -> Workload:
 
 
 @pytest.mark.parametrize("header", ["Authorization", "authorization", "Proxy-Authorization", "Cookie", "X-API-Key"])
-@pytest.mark.parametrize("tool", registry.tool_names())
+@pytest.mark.parametrize("tool", base.tool_names())
 def test_headers_with_a_login_are_refused_without_their_value(tool: str, header: str) -> None:
     with pytest.raises(ToolError, match="a login in a study would stand in data") as refused:
-        registry.load_tool(tool).command(load(tool, headers={header: "Bearer hunter2"}), TARGET, 10)
+        base.load_tool(tool).command(load(tool, headers={header: "Bearer hunter2"}), TARGET, 10)
     assert "hunter2" not in refused.value.message + (refused.value.hint or "")
 
 
@@ -44,11 +44,11 @@ def test_headers_with_a_login_are_refused_without_their_value(tool: str, header:
 )
 def test_options_with_a_login_are_refused_without_their_value(tool: str, words: tuple[str, ...]) -> None:
     with pytest.raises(ToolError) as refused:
-        registry.load_tool(tool).command(load(tool, extra=words), TARGET, 10)
+        base.load_tool(tool).command(load(tool, extra=words), TARGET, 10)
     assert "hunter2" not in refused.value.message + (refused.value.hint or "")
 
 
 def test_other_headers_and_a_script_on_the_driver_are_fine() -> None:
-    argv = registry.load_tool("wrk").command(load("wrk", headers={"X-Bench": "1", "Accept": "*/*"}), TARGET, 10)
+    argv = base.load_tool("wrk").command(load("wrk", headers={"X-Bench": "1", "Accept": "*/*"}), TARGET, 10)
     assert "X-Bench: 1" in argv
-    assert "-s" in registry.load_tool("wrk").command(load("wrk", extra=("-s", "/root/login.lua")), TARGET, 10)
+    assert "-s" in base.load_tool("wrk").command(load("wrk", extra=("-s", "/root/login.lua")), TARGET, 10)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tool_cases import attempt, capture, good, table, with_stdout
 
 from loadbook.core.errors import ParseError
-from loadbook.tools import registry
-from loadbook.tools.base import ToolOutput, ParsedReport
+from loadbook.tools import base
+from loadbook.tools.base import ParsedReport, ToolOutput
 
-GOOD = {tool: [capture(path) for path in good(tool)] for tool in registry.tool_names()}
+GOOD = {tool: [capture(path) for path in good(tool)] for tool in base.tool_names()}
 reports = st.sampled_from([(tool, captured) for tool, all_ in GOOD.items() for captured in all_])
 SMALL = [(tool, path) for tool in GOOD for path in good(tool) if path.with_suffix(".stdout").stat().st_size < 1500]
 NOISE = st.lists(
@@ -35,7 +35,7 @@ NOISE = st.lists(
 
 
 def whole(tool: str, captured: ToolOutput) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(registry.load_tool(tool).parse(captured).measurements).items()}
+    return {key: row.value for key, row in table(base.load_tool(tool).parse(captured).measurements).items()}
 
 
 @pytest.mark.parametrize(("tool", "path"), SMALL, ids=[path.stem for _, path in SMALL])
@@ -83,7 +83,9 @@ def test_lines_shuffled(report: tuple[str, ToolOutput], random: object) -> None:
     lines = captured.stdout.splitlines(keepends=True)
     random.shuffle(lines)  # type: ignore[attr-defined]
     parsed = attempt(tool, with_stdout(captured, lines))
-    assert parsed is None or {key: row.value for key, row in table(parsed.measurements).items()} == whole(tool, captured)
+    assert parsed is None or {key: row.value for key, row in table(parsed.measurements).items()} == whole(
+        tool, captured
+    )
 
 
 @given(reports, reports)
@@ -135,7 +137,7 @@ def test_changed_bytes_never_give_nonsense(report: tuple[str, ToolOutput], data:
 @settings(max_examples=100, deadline=None)
 def test_any_bytes_are_refused(data: bytes, tool: str) -> None:
     with pytest.raises(ParseError):
-        registry.load_tool(tool).parse(ToolOutput(data))
+        base.load_tool(tool).parse(ToolOutput(data))
 
 
 FILED = [(tool, captured) for tool, all_ in GOOD.items() for captured in all_ if captured.files]
@@ -154,7 +156,9 @@ def test_a_file_of_the_tool_that_was_cut(report: tuple[str, ToolOutput], data: s
     parsed = attempt(tool, cut)
     if tool == "jmeter":  # a list of samples without an end: a cut between two of them cannot be seen
         return
-    assert parsed is None or {key: row.value for key, row in table(parsed.measurements).items()} == whole(tool, captured)
+    assert parsed is None or {key: row.value for key, row in table(parsed.measurements).items()} == whole(
+        tool, captured
+    )
 
 
 @given(st.sampled_from(FILED), st.data())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tool_cases import FIXTURES
 
-from loadbook.trials.outputs import find_argv, read_captured
+from loadbook.ingest.trial_rows import find_argv, read_captured
 
 
 def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
@@ -89,7 +89,11 @@ def test_wrong_arguments_are_exit_2(tmp_path: Path) -> None:
 
 def test_the_command_line_is_found_in_shell_and_ssh() -> None:
     assert find_argv("ulimit -n 64; wrk -t2 'http://h/?a=1&b=2'", "wrk") == ("wrk", "-t2", "http://h/?a=1&b=2")
-    assert find_argv("ssh -tt driver 'cd x && /usr/bin/wrk -t2 http://h/'", "wrk") == ("/usr/bin/wrk", "-t2", "http://h/")
+    assert find_argv("ssh -tt driver 'cd x && /usr/bin/wrk -t2 http://h/'", "wrk") == (
+        "/usr/bin/wrk",
+        "-t2",
+        "http://h/",
+    )
     assert find_argv("ulimit -n 32; /src/bin/weighttp05 -n 10 http://h/", "weighttp")[1:] == ("-n", "10", "http://h/")
     assert find_argv("/src/bin/wrk2 -R10 http://h/", "wrk") == ()
     assert find_argv("echo 'unclosed", "wrk") == find_argv("", "wrk") == ()

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 import loadbook.tools
-from loadbook.cli.parse import parse
+from loadbook.cli.data import parse
 from loadbook.core.errors import ToolError
-from loadbook.design.workload import Workload
-from loadbook.tools import registry
+from loadbook.study.workload import Workload
+from loadbook.tools import base
 from loadbook.tools.base import Target
 
 DOC = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -32,28 +32,30 @@ def toy(tmp_path: Path) -> Iterator[str]:
 
 
 def test_known_tools() -> None:
-    assert registry.tool_names() == sorted(registry.tool_names()) and {"httperf", "wrk"} <= set(registry.tool_names())
-    assert "httperf" in registry.tool_names("open") and "wrk" in registry.tool_names("closed")
-    assert "wrk" not in registry.tool_names("open") and "httperf" not in registry.tool_names("closed")
-    for name in registry.tool_names():
-        tool = registry.load_tool(name)
+    assert base.tool_names() == sorted(base.tool_names()) and {"httperf", "wrk"} <= set(base.tool_names())
+    assert "httperf" in base.tool_names("open") and "wrk" in base.tool_names("closed")
+    assert "wrk" not in base.tool_names("open") and "httperf" not in base.tool_names("closed")
+    for name in base.tool_names():
+        tool = base.load_tool(name)
         assert tool.name == name and tool.version_argv[0] == tool.binary and tool.install_hint
-        assert ("apt-get install" in tool.install_hint) == (name in {"ab", "h2load", "httperf", "wrk"}), tool.install_hint
+        assert ("apt-get install" in tool.install_hint) == (name in {"ab", "h2load", "httperf", "wrk"}), (
+            tool.install_hint
+        )
 
 
 def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ToolError, match="unknown tool 'wkr'") as refusal:
-        registry.load_tool("wkr")
-    assert refusal.value.hint == f"known tools: {', '.join(registry.tool_names())}"
+        base.load_tool("wkr")
+    assert refusal.value.hint == f"known tools: {', '.join(base.tool_names())}"
 
 
 def test_one_file_adds_a_tool(toy: str, tmp_path: Path) -> None:
-    assert "toy" in registry.tool_names()
+    assert "toy" in base.tool_names()
     load = Workload(tool=toy, model="open", rate_per_s=5, path="/a")
-    assert registry.load_tool(toy).command(load, Target("h", 80), 2.5) == ["toy", "2.5", "http://h:80/a"]
+    assert base.load_tool(toy).command(load, Target("h", 80), 2.5) == ["toy", "2.5", "http://h:80/a"]
     with pytest.raises(ToolError, match="open-loop") as refusal:
-        registry.load_tool("wrk").command(load, Target("h", 80), 2)
-    assert refusal.value.hint == f"tools that can: {', '.join(registry.tool_names('open'))}" and "toy" in refusal.value.hint
+        base.load_tool("wrk").command(load, Target("h", 80), 2)
+    assert refusal.value.hint == f"tools that can: {', '.join(base.tool_names('open'))}" and "toy" in refusal.value.hint
 
     (tmp_path / "out").write_text("toy: 12 answers in 3.5 s\n")
     shown = CliRunner().invoke(parse, [toy, str(tmp_path / "out"), "--json"])
@@ -62,15 +64,17 @@ def test_one_file_adds_a_tool(toy: str, tmp_path: Path) -> None:
 
 def test_tools_that_can_make_a_load_are_found_by_asking_them() -> None:
     target = Target("192.0.2.1", 80)
-    assert {"ab", "h2load", "weighttp"} <= set(registry.capable_tools(Workload(tool="wrk", requests=500), target))
-    assert "wrk" not in registry.capable_tools(Workload(tool="wrk", requests=500), target)
-    thinking = registry.capable_tools(Workload(tool="ab", think_time_s=0.1, extra=("-l",)), target)
+    assert {"ab", "h2load", "weighttp"} <= set(base.capable_tools(Workload(tool="wrk", requests=500), target))
+    assert "wrk" not in base.capable_tools(Workload(tool="wrk", requests=500), target)
+    thinking = base.capable_tools(Workload(tool="ab", think_time_s=0.1, extra=("-l",)), target)
     assert "wrk" in thinking and not {"ab", "h2load", "httperf", "weighttp"} & set(thinking)
-    assert not {"weighttp"} & set(registry.capable_tools(Workload(tool="ab", requests=500), target._replace(scheme="https")))
+    assert not {"weighttp"} & set(
+        base.capable_tools(Workload(tool="ab", requests=500), target._replace(scheme="https"))
+    )
 
 
 def test_two_tools_of_one_name_are_refused(toy: str, tmp_path: Path) -> None:
     (tmp_path / "toy_again.py").write_text(TOY)
     with pytest.raises(ToolError, match="two modules"):
-        registry.tool_names()
+        base.tool_names()
     sys.modules.pop("loadbook.tools.toy_again")

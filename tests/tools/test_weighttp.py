@@ -8,13 +8,13 @@ import pytest
 from tool_cases import FIXTURES, capture, check_sane, table
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.design.workload import Workload
-from loadbook.tools import registry, weighttp_forms
-from loadbook.tools.base import ToolOutput, ParsedReport, Target
-from loadbook.tools.text import LinePattern
+from loadbook.study.workload import Workload
+from loadbook.tools import base, weighttp
+from loadbook.tools.base import ParsedReport, Target, ToolOutput
+from loadbook.tools.line_patterns import LinePattern
 
 WEB = Target("127.0.0.2", 8080)
-WEIGHTTP = registry.load_tool("weighttp")
+WEIGHTTP = base.load_tool("weighttp")
 
 
 def case(name: str) -> ToolOutput:
@@ -183,6 +183,6 @@ def test_text_and_json_together_are_two_reports() -> None:
         WEIGHTTP.parse(ToolOutput(case("0.5--quiet").stdout + case("0.4--mix500").stdout))
 
 
-@pytest.mark.parametrize("form", weighttp_forms.TEXT_PATTERNS, ids=lambda form: form.name)
+@pytest.mark.parametrize("form", weighttp.TEXT_PATTERNS, ids=lambda form: form.name)
 def test_every_form_matches_the_line_it_shows(form: LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)

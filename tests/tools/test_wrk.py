@@ -8,12 +8,12 @@ import pytest
 from tool_cases import FIXTURES, capture, table
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.design.workload import Workload
-from loadbook.tools import registry, wrk_forms
-from loadbook.tools.base import ToolOutput, Target
+from loadbook.study.workload import Workload
+from loadbook.tools import base, wrk
+from loadbook.tools.base import Target, ToolOutput
 
 WEB = Target("127.0.0.2", 8080)
-WRK = registry.load_tool("wrk")
+WRK = base.load_tool("wrk")
 
 
 def case(name: str) -> ToolOutput:
@@ -177,6 +177,6 @@ def test_a_run_far_longer_than_asked_raises_the_clock() -> None:
     assert "clock" in dict(WRK.parse(late).doubts)
 
 
-@pytest.mark.parametrize("form", [*wrk_forms.LINE_PATTERNS, *wrk_forms.EXACT_PATTERNS], ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: wrk_forms.LinePattern) -> None:
+@pytest.mark.parametrize("form", [*wrk.LINE_PATTERNS, *wrk.EXACT_PATTERNS], ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: wrk.LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)

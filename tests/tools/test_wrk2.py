@@ -8,12 +8,12 @@ import pytest
 from tool_cases import FIXTURES, capture, good, table
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.design.workload import Workload
-from loadbook.tools import registry, wrk2_forms
-from loadbook.tools.base import ToolOutput, Target
+from loadbook.study.workload import Workload
+from loadbook.tools import base, wrk2
+from loadbook.tools.base import Target, ToolOutput
 
 WEB = Target("127.0.0.2", 8080)
-WRK2 = registry.load_tool("wrk2")
+WRK2 = base.load_tool("wrk2")
 OPEN = {"tool": "wrk2", "model": "open", "rate_per_s": 2000.0}
 
 
@@ -98,7 +98,7 @@ def test_without_its_option_only_the_row_of_latency_is_there() -> None:
     assert {s for m, s in got if m == "latency_intended"} == {"mean", "sd", "max"}
     assert got["latency_intended", "mean"] == pytest.approx(1.38e-3) and ("offered_per_s", "value") not in got
     with pytest.raises(ParseError, match="no report of wrk but one of wrk2"):
-        registry.load_tool("wrk").parse(short)
+        base.load_tool("wrk").parse(short)
     with pytest.raises(ParseError, match="the latency distribution is not complete"):
         WRK2.parse(replace(short, argv=case("big_512k").argv))
 
@@ -131,7 +131,7 @@ def test_nothing_after_the_calibration_is_no_latency() -> None:
     ],
 )  # fmt: skip
 def test_the_rate_asked_for_is_read_as_wrk2_reads_it(words: tuple[str, ...], rate: float | None) -> None:
-    offered = wrk2_forms.offered_rate(("wrk2", *words, "http://h/"))
+    offered = wrk2.offered_rate(("wrk2", *words, "http://h/"))
     assert (offered and offered[0]) == rate
 
 
@@ -174,6 +174,6 @@ def test_more_latencies_than_requests_are_refused() -> None:
         WRK2.parse(changed("big_512k", *swaps))
 
 
-@pytest.mark.parametrize("form", wrk2_forms.BLOCK_PATTERNS, ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: wrk2_forms.LinePattern) -> None:
+@pytest.mark.parametrize("form", wrk2.BLOCK_PATTERNS, ids=lambda form: form.name)
+def test_every_form_matches_the_line_it_shows(form: wrk2.LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from loadbook.core.errors import ParseError
 from loadbook.core.metrics import METRICS
-from loadbook.tools import registry
-from loadbook.tools.base import ToolOutput, Measurement, ParsedReport
+from loadbook.tools import base
+from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 Key = tuple[str, str]
@@ -63,7 +63,7 @@ def check_sane(parsed: ParsedReport) -> None:
 def attempt(tool: str, captured: ToolOutput) -> ParsedReport | None:
     """Return what a parser makes of an input, checked to be sane; None if it refused with a ParseError."""
     try:
-        parsed = registry.load_tool(tool).parse(captured)
+        parsed = base.load_tool(tool).parse(captured)
     except ParseError as error:
         assert error.tool == tool and error.reason and error.line >= 0
         return None

@@ -8,32 +8,31 @@ import sys
 
 import click
 
-from loadbook.cli.say import echo
-from loadbook.core.errors import DataError, LoadbookError
-from loadbook.core.names import unknown_name_error
+from loadbook.cli.progress import echo
+from loadbook.core.errors import DataError, LoadbookError, unknown_name_error
 
 # command -> module of this folder that holds a click command of that name (a word of Python's has a `_` after it)
 COMMANDS = {
-    "doctor": "doctor",
-    "lab": "lab",
+    "doctor": "hosts",
+    "lab": "hosts",
     "hosts": "hosts",
     "studies": "studies",
-    "new": "new",
-    "plan": "study",
-    "run": "study",
-    "ingest": "ingest",
-    "parse": "parse",
-    "import": "imports",
-    "export": "export",
-    "traces": "traces",
+    "new": "studies",
+    "plan": "run",
+    "run": "run",
+    "ingest": "data",
+    "parse": "data",
+    "import": "data",
+    "export": "data",
+    "traces": "data",
     "compare": "compare",
-    "history": "history",
-    "gate": "gate",
+    "history": "report",
+    "gate": "report",
     "report": "report",
     "batch": "batch",
-    "claims": "claims",
-    "verify": "ingest",
-    "restore": "restore",
+    "claims": "report",
+    "verify": "data",
+    "restore": "hosts",
 }
 
 
@@ -120,7 +119,7 @@ def main() -> None:
             echo(f"  next: {error.hint}", err=True)
         sys.exit(error.exit_code)
     except OSError as error:
-        from loadbook.records.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
+        from loadbook.store.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
 
         if error.errno not in DISK_FULL_ERRNOS:
             raise

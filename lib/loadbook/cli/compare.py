@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from loadbook.cli.say import cell, echo
+from loadbook.cli.progress import cell, echo
 from loadbook.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from loadbook.core.metrics import Direction
     from loadbook.stats.family import BestArm
-    from loadbook.stats.result import Hypothesis, Contrasts, Verdict
-
+    from loadbook.stats.results import Contrasts, Hypothesis, Verdict
 
 # columns of a table that goes to a file or pipe
 WIDE = 200
@@ -99,10 +98,9 @@ def _answer(
     asks: Hypothesis,
     lower_is_better: bool | None,
 ) -> Answer:
-    from loadbook.stats.contrasts import compare_declared
+    from loadbook.stats.family import compare_declared
+    from loadbook.stats.text import common_decimals, direction
     from loadbook.stats.verdict import decide_verdict
-    from loadbook.stats.wording.shown import common_decimals
-    from loadbook.stats.wording.words import direction
 
     told: Direction | None = None if lower_is_better is None else ("lower" if lower_is_better else "higher")
     better = direction(metric, told)
@@ -124,7 +122,7 @@ def _document(found: Answer, baseline: str, metric: str, margin: float | None) -
 
 
 def _comparison(verdict: Verdict, against: str | None) -> dict[str, Any]:
-    from loadbook.stats.wording.sentences import verdict_line
+    from loadbook.stats.text import verdict_line
 
     found, forecast = verdict.comparison, verdict.forecast
     more = [forecast.low, forecast.high] if forecast and forecast.about is not None else None
@@ -153,8 +151,7 @@ def _show(found: Answer, baseline: str, metric: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from loadbook.stats.wording.sentences import best_sentence, verdict_line
-    from loadbook.stats.wording.shown import comparison_texts
+    from loadbook.stats.text import best_sentence, comparison_texts, verdict_line
 
     named = found.contrasts != "baseline"
     title = metric if named else f"{metric} against {baseline}"
@@ -172,7 +169,9 @@ def _show(found: Answer, baseline: str, metric: str) -> None:
     console.width = max(console.width, NARROWEST) if console.is_terminal else WIDE
     console.print(table)
     console.print()
-    best = best_sentence(list(found.leader.tied), found.leader.best, found.leader.ties_beat_rest) if found.leader else None
+    best = (
+        best_sentence(list(found.leader.tied), found.leader.best, found.leader.ties_beat_rest) if found.leader else None
+    )
     if best:
         console.print(cell(best), soft_wrap=True)
     for verdict in found.verdicts:

@@ -1,4 +1,7 @@
-"""`loadbook studies`: which questions there are to ask, and what asking them takes; touches no network."""
+"""`loadbook studies`: which questions there are to ask, and what asking them takes; touches no network.
+
+`loadbook new`: a study file to begin with; touches no host.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadbook.cli.say import echo
-from loadbook.core.errors import LoadbookError
+from loadbook.cli.progress import echo
+from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import format_duration
-from loadbook.records.layout import Layout, project_layout
+from loadbook.store.paths import Layout, check_name, project_layout
 
 if TYPE_CHECKING:
-    from loadbook.design.study import Study
-    from loadbook.hosts.checkup import RequiredProgram
+    from loadbook.hosts.doctor import RequiredProgram
+    from loadbook.services import ServiceSpec
+    from loadbook.study.model import Study
 
 
 @click.command()
@@ -25,8 +29,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per study.")
 def studies(names: tuple[str, ...], packages: bool, as_json: bool) -> None:
     """List every STUDY (default: all): question, trials and time, and those of its smoke variant; no network."""
-    from loadbook.design.gallery import study_files
-    from loadbook.trials.studies import study_file
+    from loadbook.run.studies import study_file
+    from loadbook.study.reader import study_files
 
     here = project_layout()
     if packages:
@@ -44,8 +48,8 @@ def studies(names: tuple[str, ...], packages: bool, as_json: bool) -> None:
 
 def _print_packages(here: Layout, names: Sequence[str]) -> None:
     """Print what studies need that is a package, a line each; what is none is told on stderr with the way to get it."""
-    from loadbook.trials.needs import package_arguments, required_programs
-    from loadbook.trials.studies import load_study, service_folders
+    from loadbook.run.preflight import package_arguments, required_programs
+    from loadbook.run.studies import load_study, service_folders
 
     needed: dict[str, RequiredProgram] = {}
     for name in names:
@@ -66,8 +70,7 @@ def _print_packages(here: Layout, names: Sequence[str]) -> None:
 
 def _row(path: Path) -> dict[str, Any]:
     """Return what one study file says; one that cannot be read says why."""
-    from loadbook.design.gallery import is_variant
-    from loadbook.design.study_file import read_study, smoke_variant
+    from loadbook.study.reader import is_variant, read_study, smoke_variant
 
     try:
         study = read_study(path)
@@ -78,7 +81,7 @@ def _row(path: Path) -> dict[str, Any]:
 
 
 def _size(study: Study) -> dict[str, Any]:
-    from loadbook.design.plan import make_plan
+    from loadbook.study.plan import make_plan
 
     plan = make_plan(study)
     return {"trials": len(plan.trials), "blocks": plan.blocks, "arms": len(plan.treatments), "hours": plan.hours}
@@ -92,3 +95,56 @@ def _said(row: dict[str, Any]) -> list[str]:
     trials = f"{whole['trials']} trials ({whole['blocks']} blocks of {whole['arms']})"
     short = f"; smoke variant {format_duration(smoke['hours'] * 3600)}" if smoke else ""
     return [row["question"], f"{trials}, {format_duration(whole['hours'] * 3600)}{short}"]
+
+
+@click.command()
+@click.argument("study")
+@click.option(
+    "--service",
+    "chain",
+    multiple=True,
+    metavar="[ROLE=]SERVICE",
+    help="What answers; the role is web unless you say. Of several the first gets the load, each asks the next.",
+)
+@click.option("--try", "tried", multiple=True, metavar="[ROLE.]VAR=VALUE", help="Compare this value: a treatment.")
+@click.option("--set", "fixed", multiple=True, metavar="[ROLE.]VAR=VALUE", help="What every treatment has.")
+@click.option("--control", multiple=True, metavar="[ROLE.]VAR=VALUE", help="A cost that is known to be real.")
+def new(
+    study: str, chain: tuple[str, ...], tried: tuple[str, ...], fixed: tuple[str, ...], control: tuple[str, ...]
+) -> None:
+    """Write a study to begin with, studies/STUDY.toml: commented, with every variable of its services.
+
+    For example: loadbook new gzip --service nginx --try gzip=on
+    """
+    from loadbook.services.check import parse_setting, starter_study
+    from loadbook.store.atomic import write_atomic
+
+    here = project_layout()
+    path = here.studies / f"{check_name('study', study)}.toml"
+    if path.exists():
+        raise UsageError(f"{path} is there already", "give the new study another name")
+    services = _services(here, chain)
+    wishes = [[parse_setting(text, services) for text in texts] for texts in (tried, fixed, control)]
+    write_atomic(path, starter_study(study, services, *wishes).encode())
+    echo(f"study {path}")
+    echo(f"next: look at it, then loadbook plan {study}")
+
+
+def _services(here: Layout, chain: tuple[str, ...]) -> dict[str, ServiceSpec]:
+    """Return role -> service, in the order given."""
+    from loadbook.run.studies import service_folders
+    from loadbook.services import known_services, load_service
+
+    if not chain:
+        known = ", ".join(known_services(service_folders(here)))
+        raise UsageError("nothing is there that could answer", f"--service NAME; services: {known}")
+    found: dict[str, ServiceSpec] = {}
+    for text in chain:
+        role, _, name = text.rpartition("=")
+        role = role or "web"
+        if role in found or role == "driver" or not role.isidentifier() or role != role.lower():
+            raise UsageError(
+                f"--service {text}: no role for it", "each its own, in small letters: --service balancer=haproxy"
+            )
+        found[role] = load_service(name, service_folders(here))
+    return found

@@ -1,1 +1,1 @@
-"""Floor 0: in which words? Errors, units, and the registry of metrics. Imports nothing of loadbook."""
+"""Foundations: errors, units, metrics and the registry of validity rules."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loadbook.core.names import unknown_name_error
+from loadbook.core.errors import unknown_name_error
 
 Direction = Literal["higher", "lower"]
 MetricKind = Literal["rate", "time", "errors", "other"]

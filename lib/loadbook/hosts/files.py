@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
 from loadbook.core.errors import HostError, OversizeError
-from loadbook.hosts.connection import RESPONSE_TIMEOUT_S
-from loadbook.records.atomic import atomic_path, explain_disk_full
+from loadbook.hosts.ssh import RESPONSE_TIMEOUT_S
+from loadbook.store.atomic import atomic_path, explain_disk_full
 
 if TYPE_CHECKING:
     from paramiko import SFTPClient, Transport
@@ -102,7 +102,10 @@ class SftpFiles:
         """Return the size of the file at `path`; HostError for a link, or where one stands on the way to it."""
         attributes = self._sftp.lstat(path)
         below_workdir = path.removeprefix(self._workdir)
-        if not stat.S_ISREG(attributes.st_mode or 0) or self._sftp.normalize(path) != f"{self._real_workdir}{below_workdir}":
+        if (
+            not stat.S_ISREG(attributes.st_mode or 0)
+            or self._sftp.normalize(path) != f"{self._real_workdir}{below_workdir}"
+        ):
             raise HostError(
                 self._alias, f"{path} is not a plain file of ours: not fetched", "who else writes in that folder?"
             )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from loadbook.design.plan import PlannedTrial
+from loadbook.study.plan import PlannedTrial
 
 if TYPE_CHECKING:
     from paramiko import Channel

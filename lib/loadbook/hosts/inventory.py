@@ -11,9 +11,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.core.toml import read_toml
-from loadbook.design import problems
-from loadbook.design.role import HostPort
-from loadbook.records.layout import NAME_PATTERN
+from loadbook.store.paths import NAME_PATTERN
+from loadbook.study import problems
+from loadbook.study.treatments import HostPort
 
 Alias = Annotated[str, Field(pattern="^" + NAME_PATTERN.pattern.replace(r"\Z", "$"))]
 # `Match exec` and ProxyCommand of ~/.ssh/config put the name of a host and its user into a command line

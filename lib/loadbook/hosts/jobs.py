@@ -13,7 +13,7 @@ from importlib.resources import files
 from loadbook.core.errors import UsageError
 from loadbook.hosts.host import Job, JobState
 from loadbook.hosts.shell import sh_join
-from loadbook.records.layout import check_name
+from loadbook.store.paths import check_name
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 NAME_TAKEN_RC = 9

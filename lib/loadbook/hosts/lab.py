@@ -1,4 +1,8 @@
-"""The lab: a real sshd per host alias on one machine, on loopback addresses or in network namespaces.
+"""Which hosts a lab has, and who of them gets which CPUs.
+
+Which runs hold the hosts of a lab on this machine: told by their locks, which the death of a run frees.
+
+The lab: a real sshd per host alias on one machine, on loopback addresses or in network namespaces.
 
 The same code path as on real machines (Fabric over SSH, strict host keys) is what a newcomer, a test and CI use.
 Keys are thrown away with the folder; every host has its own work folder, ports and CPU mask.
@@ -6,28 +10,165 @@ Keys are thrown away with the folder; every host has its own work folder, ports 
 
 from __future__ import annotations
 
+import fcntl
 import getpass
+import os
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 from loadbook.core.errors import UsageError
-from loadbook.hosts import connect
-from loadbook.hosts.ground import LabNetwork, LoopbackNetwork
-from loadbook.hosts.in_use import lab_lock_file, check_idle
 from loadbook.hosts.inventory import format_entry
-from loadbook.hosts.known_hosts import lookup_name
-from loadbook.hosts.lab_plan import BALANCER, DRIVER, RECORD_FILE, Roles, cpu_masks, plan_hosts, read_lab_record, acquire_lab_lock
+from loadbook.hosts.jobs import launcher_script
+from loadbook.hosts.keys import lookup_name
+from loadbook.hosts.lock import LockOwner, parse_owners
 from loadbook.hosts.netns import NamespaceNetwork
-from loadbook.hosts.sshd import Sshd, find_program
-from loadbook.records.atomic import write_atomic
-from loadbook.records.layout import check_name
-from loadbook.records.manifest import write_json
+from loadbook.hosts.remote import connect
+from loadbook.hosts.sshd import LabNetwork, LoopbackNetwork, Sshd, find_program
+from loadbook.store.atomic import write_atomic
+from loadbook.store.paths import check_name
+from loadbook.store.trial_record import read_json, write_json
+
+DRIVER, BALANCER = "driver", "balancer"
+RECORD_FILE = "lab.json"
+MAX_HOSTS = 32
+LAB_LOCK_TIMEOUT_S = 120.0
+Roles = tuple[str, ...]
+
+
+def plan_hosts(
+    current: Mapping[str, Roles], exact_counts: Mapping[str, int], min_counts: Mapping[str, int]
+) -> dict[str, Roles]:
+    """Return alias -> roles of a lab that had `current` and is to have so many hosts of a role.
+
+    A role's hosts are called `web`, `web-2`, `web-3`, ... Those that stay keep their place and new ones come last, so
+    that addresses stay. `exact_counts` may take hosts away, `min_counts` only adds.
+    """
+    counts = {role: _count_role(current, role) for role in (*_roles_of(current), *min_counts, *exact_counts)}
+    for role, count in min_counts.items():
+        counts[role] = max(counts[role], count)
+    counts |= exact_counts
+    if counts.get(DRIVER, 0) < 1 or min(counts.values()) < 0 or sum(counts.values()) > MAX_HOSTS:
+        requested = ", ".join(f"{role}={count}" for role, count in counts.items())
+        raise UsageError(f"a lab has a {DRIVER} and at most {MAX_HOSTS} hosts, not {requested}")
+    planned_hosts = {_numbered_alias(role, k): (role,) for role, count in counts.items() for k in range(1, count + 1)}
+    kept_hosts = {alias: roles for alias, roles in current.items() if alias in planned_hosts}
+    return kept_hosts | {
+        check_name("host", alias): roles for alias, roles in planned_hosts.items() if alias not in kept_hosts
+    }
+
+
+def read_lab_record(folder: Path) -> dict[str, Any]:
+    """Return kind and hosts of a lab; without hosts where there is none yet."""
+    path = folder / RECORD_FILE
+    record: dict[str, Any] = read_json(path) if path.is_file() else {}
+    if "hosts" not in record:  # as it was before there were two kinds: the hosts alone, named after their role
+        hosts = {alias: {**host, "roles": [alias.partition("-")[0]]} for alias, host in record.items()}
+        record = {"kind": "loopback", "hosts": hosts}
+    return record
+
+
+def acquire_lab_lock(handle: IO[str], folder: Path) -> None:
+    """Wait until nobody else changes the lab in `folder`; UsageError when that takes too long."""
+    deadline = time.monotonic() + LAB_LOCK_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                message = f"the lab in {folder} is being changed by another command for {LAB_LOCK_TIMEOUT_S:g} s"
+                raise UsageError(message, "wait for its end, or end it") from None
+            time.sleep(0.1)
+
+
+def lab_kind(hosts_file: Path) -> str:
+    """Return the kind of the lab that a hosts file is of, "" for one of other hosts."""
+    record = hosts_file.absolute().parent / RECORD_FILE
+    return str(read_json(record).get("kind", "loopback")) if record.is_file() else ""
+
+
+def _numbered_alias(role: str, number: int) -> str:
+    return role if number == 1 else f"{role}-{number}"
+
+
+def _roles_of(hosts: Mapping[str, Roles]) -> list[str]:
+    """Return every role once, in the order of the hosts."""
+    return list(dict.fromkeys(role for roles in hosts.values() for role in roles))
+
+
+def _count_role(hosts: Mapping[str, Roles], role: str) -> int:
+    return sum(role in roles for roles in hosts.values())
+
+
+def cpu_masks(hosts: Mapping[str, Roles], min_server_cpus: int = 1) -> dict[str, tuple[int, ...] | None]:
+    """Share the CPUs that we may use among `hosts` (alias -> roles); drivers are always apart from servers.
+
+    With a CPU for every host each has its own; with fewer each role has its own (all `web` the same ones, `balancer`
+    others); with fewer still, as on two CPUs, the drivers have one and all servers share the rest. A lab that was
+    asked for many hosts thus gives each less. A machine with one CPU has no masks: driver and server then disturb
+    each other, and a gate says so. Nor has one whose servers would have fewer than `min_server_cpus`, as a study of placement
+    asks, where the machine has that many.
+    """
+    cpus, masks = sorted(os.sched_getaffinity(0)), _distribute_cpus(hosts)
+    too_few = any(mask and len(mask) < min_server_cpus for alias, mask in masks.items() if DRIVER not in hosts[alias])
+    return dict.fromkeys(hosts) if too_few and min_server_cpus <= len(cpus) else masks
+
+
+def _distribute_cpus(hosts: Mapping[str, Roles]) -> dict[str, tuple[int, ...] | None]:
+    cpus, roles = sorted(os.sched_getaffinity(0)), _roles_of(hosts)
+    if len(cpus) < 2:
+        return dict.fromkeys(hosts)
+    if len(cpus) >= len(hosts):
+        return dict(zip(hosts, _split_cpus(cpus, len(hosts)), strict=True))
+    shares = dict(zip(roles, _split_cpus(cpus, len(roles)), strict=True)) if len(cpus) >= len(roles) else {}
+    rest = dict.fromkeys(roles, tuple(cpus[1:])) | {DRIVER: (cpus[0],)}
+    return {
+        alias: (shares or rest)[DRIVER if DRIVER in host_roles else host_roles[0]]
+        for alias, host_roles in hosts.items()
+    }
+
+
+def _split_cpus(cpus: Sequence[int], parts: int) -> list[tuple[int, ...]]:
+    """Cut a list of CPUs into so many neighbouring parts of nearly one size."""
+    edges = [k * len(cpus) // parts for k in range(parts + 1)]
+    return [tuple(cpus[edges[k] : edges[k + 1]]) for k in range(parts)]
+
+
+OWNERS_TIMEOUT_S = 20.0
+
+
+def lab_lock_file(workdir: Path) -> Path:
+    """Return the lock of a lab's host: its own, since labs that do not know of each other share the machine."""
+    return workdir / "host.lock"
+
+
+def lab_lock_owners(workdir: Path) -> list[LockOwner]:
+    """Return who holds the host of a lab that has this work folder."""
+    if not workdir.is_dir():
+        return []
+    command = ["/bin/sh", "-c", launcher_script()[1].decode(), "job.sh", "owners", str(lab_lock_file(workdir))]
+    done = subprocess.run(
+        command, cwd=workdir, stdin=subprocess.DEVNULL, capture_output=True, timeout=OWNERS_TIMEOUT_S, check=False
+    )
+    return parse_owners(done.stdout)
+
+
+def check_idle(servers: Sequence[Sshd]) -> None:
+    """Raise UsageError when a run is under way on one of these hosts, which are to be ended."""
+    for server in servers:
+        if owners := lab_lock_owners(server.workdir):
+            problem = f"host {server.alias} of the lab is in use by {owners[0].description}"
+            raise UsageError(
+                f"{problem}, and would have to be changed", "wait for its end, or end it: loadbook lab down"
+            )
+
 
 DEFAULT_HOSTS: Mapping[str, Roles] = {DRIVER: (DRIVER,), "web": ("web",)}
 LabKind = Literal["loopback", "netns"]
@@ -82,7 +223,9 @@ class Lab:
         current = {alias: tuple(host["roles"]) for alias, host in record["hosts"].items()} or DEFAULT_HOSTS
         exact_counts = dict(roles or {}) | ({DRIVER: drivers} if drivers else {})
         hosts = plan_hosts(current, exact_counts, min_hosts or {})
-        return cls(folder, hosts, kind=kind or record["kind"], min_server_cpus=min_server_cpus or record.get("least", 1))
+        return cls(
+            folder, hosts, kind=kind or record["kind"], min_server_cpus=min_server_cpus or record.get("least", 1)
+        )
 
     @property
     def hosts_file(self) -> Path:
@@ -92,7 +235,11 @@ class Lab:
     @cached_property
     def _network(self) -> LabNetwork:
         balancers = frozenset(alias for alias, roles in self.hosts.items() if BALANCER in roles)
-        return NamespaceNetwork(self.folder, balancers) if self.kind == "netns" else LoopbackNetwork(self.folder, self.net_prefix)
+        return (
+            NamespaceNetwork(self.folder, balancers)
+            if self.kind == "netns"
+            else LoopbackNetwork(self.folder, self.net_prefix)
+        )
 
     def up(self) -> list[LabHostStatus]:
         """Bring every host up that is not, log in to each, and return the state; a running lab is left alone.
@@ -183,7 +330,9 @@ class Lab:
         """Return the hosts as they were when this kind of lab was last brought up."""
         record = read_lab_record(self.folder)
         hosts = record["hosts"] if record["kind"] == self.kind else {}
-        return [self._network.with_enter_command(self._server_from_record(alias, host)) for alias, host in hosts.items()]
+        return [
+            self._network.with_enter_command(self._server_from_record(alias, host)) for alias, host in hosts.items()
+        ]
 
     def _server_from_record(self, alias: str, host: Mapping[str, Any]) -> Sshd:
         cpus = host["cpus"] and tuple(host["cpus"])
@@ -193,7 +342,9 @@ class Lab:
         """Return every host where it was, new ones at the first addresses that are left."""
         subnet = self._network.subnet([server.address for server in recorded])
         previous = {s.alias: s for s in recorded if s.address.startswith(f"{subnet}.")}
-        free_addresses = iter(sorted({f"{subnet}.{k}" for k in range(1, 100)} - {s.address for s in previous.values()}, key=_last_octet))
+        free_addresses = iter(
+            sorted({f"{subnet}.{k}" for k in range(1, 100)} - {s.address for s in previous.values()}, key=_last_octet)
+        )
         masks = cpu_masks(self.hosts, self.min_server_cpus)
         unchanged = {server.alias for server in recorded} == set(self.hosts)
         unchanged &= read_lab_record(self.folder).get("least", 1) == self.min_server_cpus
@@ -204,7 +355,14 @@ class Lab:
             if previous_server and unchanged and previous_server.pid() is not None:
                 servers.append(previous_server)
             else:
-                servers.append(self._network.assign_server(alias, previous_server.address if previous_server else next(free_addresses), masks[alias], previous_server))
+                servers.append(
+                    self._network.assign_server(
+                        alias,
+                        previous_server.address if previous_server else next(free_addresses),
+                        masks[alias],
+                        previous_server,
+                    )
+                )
         return servers
 
     def _write_record(self, servers: Sequence[Sshd]) -> None:
@@ -237,7 +395,9 @@ class Lab:
         }
         values |= {"cpus": list(server.cpus)} if server.cpus else {}
         # below /etc, which these hosts have to themselves, and which ends with them
-        values |= {"may": list(self._network.permissions), "state": "/etc/loadbook"} if self._network.permissions else {}
+        values |= (
+            {"may": list(self._network.permissions), "state": "/etc/loadbook"} if self._network.permissions else {}
+        )
         return format_entry(server.alias, values)
 
 

@@ -1,4 +1,6 @@
-"""The ground of the namespace lab: every host in a network namespace of its own, on the bridge of a switch namespace.
+"""iproute2's ip: the one place that runs it here, and what it tells about namespaces, addresses and routes.
+
+The ground of the namespace lab: every host in a network namespace of its own, on the bridge of a switch namespace.
 
 Needs root. Everything is found by the lab's prefix (a digest of its folder), so that two labs do not meet and a lab
 that crashed is cleared like any other. The net is one of 198.18.0.0/15, which RFC 2544 set aside for benchmarks; our
@@ -9,31 +11,84 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from loadbook.core.errors import HostError, UsageError
 from loadbook.hosts.inventory import PERMISSIONS, Permission
-from loadbook.hosts.iproute import (
-    IP_TIMEOUT_S,
-    NETNS_FOLDER,
-    interface_addresses,
-    command_line,
-    ip,
-    namespace_names,
-    processes_in,
-    query_ip,
-    routed_networks,
-)
 from loadbook.hosts.sshd import Sshd, end_processes
+
+IP_TIMEOUT_S = 20.0
+NETNS_FOLDER = Path("/run/netns")
+
+
+def ip(*args: str, namespace: str | None = None, batch: Sequence[str] = ()) -> bytes:
+    """Run iproute2's ip, with `batch` as its input; HostError has its own words."""
+    namespace_args = ("-n", namespace) if namespace else ()
+    stdin = "".join(f"{line}\n" for line in batch).encode()
+    done = subprocess.run(
+        ["ip", *namespace_args, *args], input=stdin, capture_output=True, timeout=IP_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        error = done.stderr.decode(errors="replace").strip()
+        command = "; ".join(batch) or " ".join(args)
+        raise HostError("lab", f"ip {' '.join(namespace_args)} {command}: {error}", "loadbook lab down, then try again")
+    return done.stdout
+
+
+def query_ip(*args: str, namespace: str | None = None) -> list[dict[str, Any]]:
+    """Return what ip tells as JSON; nothing where it fails, which it does for what is not there."""
+    try:
+        return [entry for entry in json.loads(ip("-j", *args, namespace=namespace) or b"[]") if entry]
+    except HostError:
+        return []
+
+
+def namespace_names() -> list[str]:
+    """Return the names of all network namespaces that have one."""
+    return [path.name for path in NETNS_FOLDER.iterdir()] if NETNS_FOLDER.is_dir() else []
+
+
+def interface_addresses(interface: str, namespace: str | None = None) -> list[str]:
+    """Return the IPv4 addresses of an interface; none where there is no such interface or namespace."""
+    if namespace and namespace not in namespace_names():
+        return []
+    links = query_ip("-4", "addr", "show", "dev", interface, namespace=namespace)
+    return [info["local"] for entry in links for info in entry["addr_info"]]
+
+
+def routed_networks() -> Iterator[ipaddress.IPv4Network]:
+    """Yield every net that has a route here, but not the way to everywhere."""
+    for route in query_ip("-4", "route", "show", "table", "all"):
+        with suppress(ValueError):  # "default"
+            network = ipaddress.IPv4Network(route["dst"])
+            if network.prefixlen:
+                yield network
+
+
+def processes_in(namespace: str) -> Iterator[int]:
+    """Yield the ids of the processes in a network namespace."""
+    for word in ip("netns", "pids", namespace).split():
+        yield int(word)
+
+
+def command_line(pid: int) -> bytes:
+    """Return a process's arguments, each with a NUL behind it; empty for one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
 
 ADDRESS_POOL = ipaddress.IPv4Network("198.18.0.0/15")
 SSH_PORT, SERVICE_PORT = 22, 80
@@ -83,8 +138,17 @@ class NamespaceNetwork:
     def with_enter_command(self, server: Sshd) -> Sshd:
         """Return a host with the commands that lead into its namespaces."""
         script = str(files("loadbook.hosts").joinpath("netns_enter.sh"))
-        outer = ("nsenter", f"--net={NETNS_FOLDER / self._namespace_of(server.alias)}", "unshare", "--mount", "--uts", "/bin/sh")
-        return replace(server, enter_command=(*outer, script, server.alias, str(self.folder / server.alias), str(self._etc_hosts)))
+        outer = (
+            "nsenter",
+            f"--net={NETNS_FOLDER / self._namespace_of(server.alias)}",
+            "unshare",
+            "--mount",
+            "--uts",
+            "/bin/sh",
+        )
+        return replace(
+            server, enter_command=(*outer, script, server.alias, str(self.folder / server.alias), str(self._etc_hosts))
+        )
 
     def service_address(self, server: Sshd) -> str:
         """Return where a host's services are: in front of others at a second address.
@@ -143,14 +207,24 @@ class NamespaceNetwork:
             f"link set ours master {BRIDGE} up",
         ]
         ip("-batch", "-", namespace=self._switch, batch=batch)
-        ip("-batch", "-", batch=[f"addr add {net}.{CONTROLLER_NUMBER}/24 dev {self.prefix}", f"link set {self.prefix} up"])
+        ip(
+            "-batch",
+            "-",
+            batch=[f"addr add {net}.{CONTROLLER_NUMBER}/24 dev {self.prefix}", f"link set {self.prefix} up"],
+        )
 
     def _add_host(self, server: Sshd) -> None:
         name = self._namespace_of(server.alias)
         ip("netns", "add", name)
         # before the link: no chatter of IPv6 in the counters
         disable_ipv6 = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6"
-        command = ["nsenter", f"--net={NETNS_FOLDER / name}", "sh", "-c", f"[ ! -d /proc/sys/net/ipv6 ] || {disable_ipv6}"]
+        command = [
+            "nsenter",
+            f"--net={NETNS_FOLDER / name}",
+            "sh",
+            "-c",
+            f"[ ! -d /proc/sys/net/ipv6 ] || {disable_ipv6}",
+        ]
         subprocess.run(command, check=False, timeout=IP_TIMEOUT_S, stdin=subprocess.DEVNULL)
         with suppress(HostError):  # the other end may be in a namespace that lost its name
             ip("link", "del", _port_name(server), namespace=self._switch)
@@ -182,7 +256,13 @@ class NamespaceNetwork:
         port = self._existing_port(server)
         self._cancel_restore(port)
         ip("link", "set", port, "down", namespace=self._switch)
-        command = ["nsenter", f"--net={NETNS_FOLDER / self._switch}", "sh", "-c", 'sleep "$2"; exec ip link set "$1" up']
+        command = [
+            "nsenter",
+            f"--net={NETNS_FOLDER / self._switch}",
+            "sh",
+            "-c",
+            'sleep "$2"; exec ip link set "$1" up',
+        ]
         subprocess.Popen(
             [*command, "loadbook-join", port, f"{seconds:g}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,

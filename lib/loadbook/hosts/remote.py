@@ -1,4 +1,24 @@
-"""A host over SSH: the Host protocol on a session that is opened again when its connection was lost."""
+"""A host over SSH: the Host protocol on a session that is opened again when its connection was lost.
+
+Floor 4: where? Hosts over SSH or from a record, the lab, facts and monitors.
+
+How other floors use this one (every call is bounded in time; errors are HostError and its children)::
+
+    host = connect(hosts_path, "driver", run_id)            # open RemoteHost; host.close() ends its jobs
+    connect(..., lock_request=LockRequest(study, run_id))   # with the machine's lock; InUseError where another has it
+    host.run(argv, timeout_s=5, check=True)                 # CommandResult(rc, stdout, stderr), bytes
+    host.script(text, ["$1", "$2"], timeout_s=5)            # POSIX sh, one round trip, in host.workdir
+    host.start(Job("t1-load", (warmup, load), lease_s=60))  # detached; outputs in <workdir>/jobs/t1-load/
+    host.wait("t1-load", timeout_s=60, expect_s=10)         # rc; files stdout.2, stderr.2, times.2, rc.2 are whole
+    host.fetch("jobs/t1-load/stdout.2", local, max_bytes=n) # sha256; the file `step` names the running step's pid
+    host.reconnects, host.can_forward()
+
+    lab.Lab.load(layout.lab, min_hosts={"web": 2}).up()     # .down() .status() .cut_link(alias, s) .restore_link(alias)
+    guard.apply_changes(host, name, HostChanges(...), lease_s) # until host.stop(name), the lease's end or our death
+    facts.gather_facts(host) -> {name: {"value", "kind"}}          facts.differences(before, after)
+    monitors.sampler_job(name, interval_s=, limit_s=, processes=[(label, pid file)]) -> Job
+    replay.ReplayHost(RecordedRun(folder), alias, ...)      # answers as the recorded host did; needs no host
+"""
 
 from __future__ import annotations
 
@@ -6,21 +26,23 @@ import secrets
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from loadbook.core.errors import CommandError, HostError, HostTimeoutError, LostError, UnreachableError
-from loadbook.design.plan import PlannedTrial
-from loadbook.hosts import jobs, web
-from loadbook.hosts.host import HttpResponse, ClockOffset, CommandResult, Job, JobState
-from loadbook.hosts.inventory import HostEntry
-from loadbook.hosts.link import ReconnectingSession
-from loadbook.hosts.session import SshSession
+from loadbook.core.errors import CommandError, HostError, HostTimeoutError, LostError, UnreachableError, UsageError
+from loadbook.hosts import http, jobs
+from loadbook.hosts.host import ClockOffset, CommandResult, HttpResponse, Job, JobState
+from loadbook.hosts.inventory import HostEntry, HostsFile, read_hosts
+from loadbook.hosts.keys import Endpoint
+from loadbook.hosts.session import ReconnectingSession, SshSession
 from loadbook.hosts.shell import sh_join
-from loadbook.hosts.ssh_config import Endpoint
+from loadbook.study.plan import PlannedTrial
 
 if TYPE_CHECKING:
     from paramiko import Channel
+
+    from loadbook.hosts.lock import LockRequest
 
 CONTROL_TIMEOUT_S = 15.0
 _MIN_PAUSE_S = 0.02
@@ -66,7 +88,9 @@ class RemoteHost(ReconnectingSession):
         if stdin:
             self.remove(source)
         if check and done.rc:
-            raise CommandError(self.alias, f"{command_text}: exit code {done.rc}\n{_output_end(done.stderr or done.stdout)}")
+            raise CommandError(
+                self.alias, f"{command_text}: exit code {done.rc}\n{_output_end(done.stderr or done.stdout)}"
+            )
         return done
 
     def _put_stdin(self, data: bytes) -> str:
@@ -101,7 +125,9 @@ class RemoteHost(ReconnectingSession):
         Of a larger one the first `max_bytes` are kept; then OversizeError.
         """
         local.parent.mkdir(parents=True, exist_ok=True)
-        return self._call_with_retry(f"fetching {path}", lambda s: s.files.fetch(self.absolute_path(path), local, max_bytes))
+        return self._call_with_retry(
+            f"fetching {path}", lambda s: s.files.fetch(self.absolute_path(path), local, max_bytes)
+        )
 
     def exists(self, path: str) -> bool:
         """Tell whether a path is there."""
@@ -177,13 +203,13 @@ class RemoteHost(ReconnectingSession):
         """Ask a web server once, through the host's own network (an SSH channel), needing nothing installed there."""
         with self._lock:
             transport = self._open_session().transport
-        return web.http_get(self.alias, transport, web.HttpUrl(scheme, address, port, path), timeout_s)
+        return http.http_get(self.alias, transport, http.HttpUrl(scheme, address, port, path), timeout_s)
 
     def connect(self, port: int, *, timeout_s: float) -> Channel:
         """Open a TCP connection from the host to one of its own ports; it stays open until it is closed."""
         with self._lock:
             transport = self._open_session().transport
-        return web.open_channel(self.alias, transport, web.HttpUrl("tcp", "127.0.0.1", port, ""), timeout_s)
+        return http.open_channel(self.alias, transport, http.HttpUrl("tcp", "127.0.0.1", port, ""), timeout_s)
 
     def recorded_file(self, name: str) -> bytes:
         """Return nothing: nothing is played back."""
@@ -194,7 +220,7 @@ class RemoteHost(ReconnectingSession):
         with self._lock:
             transport = self._open_session().transport
         try:
-            web.open_channel(self.alias, transport, web.HttpUrl("tcp", "127.0.0.1", 1, ""), CONTROL_TIMEOUT_S).close()
+            http.open_channel(self.alias, transport, http.HttpUrl("tcp", "127.0.0.1", 1, ""), CONTROL_TIMEOUT_S).close()
         except UnreachableError:  # it tried, and nothing listens on port 1
             return True
         except HostError:
@@ -207,7 +233,9 @@ class RemoteHost(ReconnectingSession):
 
     def _probe_clock(self) -> ClockOffset:
         before = time.time()
-        answer = self._call_with_retry("reading its clock", lambda s: s.call("exec date +%s.%N", timeout_s=CONTROL_TIMEOUT_S)).stdout
+        answer = self._call_with_retry(
+            "reading its clock", lambda s: s.call("exec date +%s.%N", timeout_s=CONTROL_TIMEOUT_S)
+        ).stdout
         after = time.time()
         whole_s, _, fraction = answer.decode("ascii", "replace").strip().partition(".")
         coarse = not fraction.isdigit()  # busybox date knows whole seconds only: half a second off on average
@@ -227,3 +255,46 @@ def _pause_s(waited_s: float, expect_s: float | None) -> float:
 
 def _output_end(output: bytes, limit: int = 2000) -> str:
     return output[-limit:].decode("utf-8", "replace").rstrip()
+
+
+def connect(
+    hosts_path: Path,
+    alias: str,
+    run_id: str = "adhoc",
+    *,
+    hosts: HostsFile | None = None,
+    lock_request: LockRequest | None = None,
+) -> RemoteHost:
+    """Return the open host `alias` of a hosts file (`hosts` if it was read already); with `lock_request` it is ours alone.
+
+    Jobs started through it end when it is closed, or seconds after our process died.
+    """
+    remote = remote_host(hosts_path, alias, run_id, hosts=hosts, lock_request=lock_request)
+    remote.open()
+    return remote
+
+
+def remote_host(
+    hosts_path: Path,
+    alias: str,
+    run_id: str = "adhoc",
+    *,
+    hosts: HostsFile | None = None,
+    lock_request: LockRequest | None = None,
+) -> RemoteHost:
+    """Return the host `alias` of a hosts file, not opened yet."""
+    from loadbook.hosts.keys import resolve_endpoint
+    from loadbook.store.paths import check_name
+
+    hosts_file = hosts or read_hosts(hosts_path)
+    if alias not in hosts_file.hosts:
+        raise UsageError(f"{hosts_path} has no host {alias!r}", f"hosts: {', '.join(hosts_file.hosts)}")
+    entry = hosts_file.hosts[alias]
+    endpoint = resolve_endpoint(alias, entry, known_hosts_path(hosts_path, hosts_file))
+    endpoint = replace(endpoint, lock_request=lock_request.with_lock_file(entry.lock)) if lock_request else endpoint
+    return RemoteHost(endpoint, entry, check_name("run", run_id))
+
+
+def known_hosts_path(hosts_path: Path, hosts: HostsFile) -> Path:
+    """Return our own file of trusted keys: `known_hosts` of the hosts file, default beside it."""
+    return hosts_path.absolute().parent / (hosts.known_hosts or "known_hosts")

@@ -67,7 +67,9 @@ class Shell:
         """
         mask = ",".join(map(str, cpus or ()))
         pin = f"command -v taskset >/dev/null && taskset -cp {mask} $$" if mask else ":"
-        answer = self.call(f"{PREAMBLE}; ({pin}) >/dev/null 2>&1; echo $$; {_PRINT_CPU_MASK}", timeout_s=SHELL_TIMEOUT_S)
+        answer = self.call(
+            f"{PREAMBLE}; ({pin}) >/dev/null 2>&1; echo $$; {_PRINT_CPU_MASK}", timeout_s=SHELL_TIMEOUT_S
+        )
         pid, allowed = answer.stdout.decode().splitlines()[-2:]
         self.pid = int(pid)
         return cpu_list(allowed)

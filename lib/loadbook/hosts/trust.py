@@ -10,10 +10,10 @@ import paramiko
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from loadbook.core.errors import UnreachableError
-from loadbook.hosts import known_hosts
-from loadbook.hosts.connection import RESPONSE_TIMEOUT_S, close_connection, jump_host_error, open_connection, tcp_socket
-from loadbook.hosts.ssh_config import Endpoint
-from loadbook.records.atomic import write_atomic
+from loadbook.hosts import keys as known_hosts
+from loadbook.hosts.keys import Endpoint
+from loadbook.hosts.ssh import RESPONSE_TIMEOUT_S, close_connection, jump_host_error, open_connection, tcp_socket
+from loadbook.store.atomic import write_atomic
 
 KEY_TYPES = (
     "ssh-ed25519",
@@ -54,7 +54,10 @@ def check_offered_keys(endpoint: Endpoint) -> list[OfferedKey]:
     def status_of(key: paramiko.PKey) -> KeyStatus:
         if key in trusted:
             return "trusted"
-        if known_hosts.untrusted_key_status(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port, key) == "revoked":
+        if (
+            known_hosts.untrusted_key_status(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port, key)
+            == "revoked"
+        ):
             return "revoked"
         return "changed" if key.get_name() in trusted_types or (trusted and not is_proven) else "new"
 
@@ -73,7 +76,9 @@ def offered_keys(endpoint: Endpoint) -> list[paramiko.PKey]:
             close_connection(gateway)
     offered = [key for key in keys if key is not None]
     if not offered:
-        raise UnreachableError(endpoint.alias, f"{endpoint.host_name}:{endpoint.port} shows no host key", "is that an SSH server?")
+        raise UnreachableError(
+            endpoint.alias, f"{endpoint.host_name}:{endpoint.port} shows no host key", "is that an SSH server?"
+        )
     return offered
 
 
@@ -82,7 +87,9 @@ def _offered_key(endpoint: Endpoint, kind: str, jump: paramiko.Transport | None)
     if endpoint.proxy_command:
         channel = paramiko.ProxyCommand(endpoint.proxy_command)
     elif jump:
-        channel = jump.open_channel("direct-tcpip", (endpoint.host_name, endpoint.port), ("127.0.0.1", 0), timeout=RESPONSE_TIMEOUT_S)
+        channel = jump.open_channel(
+            "direct-tcpip", (endpoint.host_name, endpoint.port), ("127.0.0.1", 0), timeout=RESPONSE_TIMEOUT_S
+        )
     else:
         channel = tcp_socket(endpoint)
     transport = paramiko.Transport(channel)
@@ -107,4 +114,8 @@ def store_keys(path: Path, endpoint: Endpoint, keys: Sequence[paramiko.PKey], *,
 
 def _is_key_line_of(raw: str, endpoint: Endpoint) -> bool:
     line = known_hosts.parse_line(raw)
-    return line is not None and not line.marker and known_hosts.matches_host(line.names, endpoint.host_key_alias, endpoint.port)
+    return (
+        line is not None
+        and not line.marker
+        and known_hosts.matches_host(line.names, endpoint.host_key_alias, endpoint.port)
+    )

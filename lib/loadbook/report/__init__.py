@@ -1,1 +1,1 @@
-"""Floor 8: how is it shown? Figures, tables, sentences, notebooks, HTML."""
+"""Building blocks of reports: figures, tables, sections, notebooks, HTML."""

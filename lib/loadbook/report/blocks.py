@@ -2,21 +2,32 @@
 
 Every string that comes from a host, a tool or a study is hostile: it passes a template with autoescape, and loses
 its control characters on the way.
+
+Tables of a page: cells as text, escaped in one place, numbers right, the verdict in the second column.
+
+What a page's summary says of the checks, as every list of pages shows it beside the verdict.
+
+A figure module of report.figures as a block: drawn wide and narrow, with its caption and its words for the blind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from loadbook.core.metrics import get_metric
 from loadbook.core.text import clean as cleaned
 from loadbook.report import palette
+from loadbook.report.palette import DOUBT_GLYPH, FAILED_GLYPH
+from loadbook.stats.results import AnalysisRow
 
 # marks in an output's data, read when the notebook is exported: put this section first; leave this section out
 URGENT_MIME = "application/vnd.loadbook.urgent+json"
@@ -86,3 +97,164 @@ def stylesheet() -> str:
 def notebook_style() -> str:
     """Return the style as an element for the first block of a notebook; exported pages have it in their head."""
     return f"<style data-notebook>\n{stylesheet()}</style>\n"
+
+
+DASH = "–"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's head (with its unit) and how its cells are set; `wrap` is for sentences."""
+
+    header: str
+    numeric: bool = False
+    wrap: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under columns; `ruled_rows` are the positions of rows with a line above them."""
+
+    name: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+    ruled_rows: frozenset[int] = field(default_factory=frozenset)
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class VerdictCell:
+    """A verdict as readers meet it: glyph before the word, both in the verdict's colour."""
+
+    css_class: str
+    glyph: str
+    word: str
+
+    def __html__(self) -> str:
+        return str(render("said.html.j2", verdict=self))
+
+    def __str__(self) -> str:
+        return f"{self.glyph} {self.word}"
+
+
+def verdict_cell(row: AnalysisRow, metric: str) -> VerdictCell | str:
+    """Return the verdict cell of a row; the baseline has none."""
+    if row.kind == "baseline":
+        return "(reference)"
+    kind = row.verdict.kind if row.verdict and row.kind == "treatment" else "check"
+    return VerdictCell(f"v-{kind}", palette.row_glyph(row), palette.row_word(row, get_metric(metric)))
+
+
+def table_markup(table: Table) -> Markup:
+    """Return a table as markup; every cell is escaped unless it is markup of ours."""
+    for row in table.rows:
+        if len(row) != len(table.columns):
+            raise ValueError(f"table {table.name!r}: a row of {len(row)} cells under {len(table.columns)} columns")
+    return render("table.html.j2", table=table)
+
+
+def table_text(table: Table) -> str:
+    """Return a table as text, columns aligned, for terminals and diffs."""
+    lines = [[c.header for c in table.columns], *[[str(cell) for cell in row] for row in table.rows]]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(table.columns))]
+    return "\n".join("  ".join(map(_align_cell, table.columns, widths, line)) for line in lines)
+
+
+def _align_cell(column: Column, width: int, text: str) -> str:
+    return text.rjust(width) if column.numeric else text.ljust(width)
+
+
+CHECK_NAMES = {"aa": "A/A", "control": "known effect"}
+CHECK_GLYPHS = {True: "✓", False: FAILED_GLYPH, None: "–"}
+CI_GLYPHS = {"passed": "✓", "failed": FAILED_GLYPH, "invalid": DOUBT_GLYPH}
+
+
+def check_texts(summary: Mapping[str, Any]) -> list[str]:
+    """Return the A/A arm, the positive control and the build gate, each with its glyph; nothing without a report."""
+    found = [f"{CHECK_GLYPHS[summary[key]]} {words}" for key, words in CHECK_NAMES.items() if key in summary]
+    gate = summary.get("gate")
+    return [*found, f"{CI_GLYPHS[gate['outcome']]} build gate"] if gate else found
+
+
+class FigureModule(Protocol):
+    """What every module of report.figures offers."""
+
+    draw: Callable[..., Any]
+    answer: Callable[..., str]
+    how: Callable[..., str]
+    alt: Callable[..., str]
+
+
+@dataclass(frozen=True)
+class RenderedFigure:
+    """A drawn figure: two data URIs and three sentences."""
+
+    wide: str
+    narrow: str
+    answer: str
+    how: str
+    alt: str
+
+
+def render_figure(module: FigureModule, *data: Any, **options: Any) -> RenderedFigure:
+    """Draw a figure in both layouts; `data` and `options` are what the module documents."""
+    wide, narrow = (_svg_data_uri(module.draw(*data, **options, narrow=narrow)) for narrow in (False, True))
+    return RenderedFigure(wide, narrow, *(f(*data, **options) for f in (module.answer, module.how, module.alt)))
+
+
+def figure_markup(figure: RenderedFigure) -> Markup:
+    """Return a drawn figure as markup."""
+    return render("figure.html.j2", figure=figure)
+
+
+def figure_block(module: FigureModule, *data: Any, **options: Any) -> Block:
+    """Return a figure as a block, the one helper behind every picture of a page."""
+    figure = render_figure(module, *data, **options)
+    return Block(str(figure_markup(figure)), str(clean(f"{figure.answer}\n{figure.alt}")))
+
+
+def _svg_data_uri(figure: Any) -> str:
+    from loadbook.report.figures.common import to_svg
+
+    return "data:image/svg+xml;base64," + base64.b64encode(compact_svg(to_svg(figure).decode()).encode()).decode()
+
+
+def compact_svg(svg: str) -> str:
+    """Return a picture of matplotlib's in about half of its bytes, the same to the eye: a page holds up to thirty.
+
+    What goes: prologue, comments, metadata, names that nothing refers to, blanks, digits below 1/100 of a point, and
+    the style that each of many marks repeats.
+    """
+    svg = _REMOVABLE.sub("", svg)
+    svg = _LONG_NUMBER.sub(_round_number, svg)
+    svg = _PATH_DATA.sub(lambda path: _BLANKS_IN_PATH.sub("", path[0].replace("\n", " ")), svg)
+    svg = _SPACE_BETWEEN_TAGS.sub("><", _TRANSLATED_GLYPH.sub(r'\1 x="\2"/>', svg))
+    svg = _STYLE_ATTRIBUTE.sub(lambda style: _BLANK_IN_STYLE.sub(r"\1", style[0]), svg)
+    svg = _SAME_STYLE_RUN.sub(
+        lambda run: f'<g style="{run[1]}">{run[0].replace(_style_attribute(run[1]), "")}</g>', svg
+    )
+    return svg.replace("DejaVuSans", "f").replace("xlink:href", "href").strip()
+
+
+_REMOVABLE = re.compile(
+    r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>"
+    r'| id="(?:text|line2d|patch|xtick|ytick|axes|figure|matplotlib\.axis|\w+Collection)_\d+"',
+    re.DOTALL,
+)
+_LONG_NUMBER = re.compile(r"(?<![\w.#])-?\d+\.\d{3,}")
+_PATH_DATA = re.compile(r'(?<= d=")[^"]*')
+_BLANKS_IN_PATH = re.compile(r"(?<=[A-Za-z]) +| +(?=[A-Za-z]|$)")
+_TRANSLATED_GLYPH = re.compile(r'(?<="#DejaVuSans)(-[^"]*") transform="translate\((\S+) 0\)"/>')
+_STYLE_ATTRIBUTE = re.compile(r' style="[^"]*"')
+_BLANK_IN_STYLE = re.compile(r"([:;]) ")
+_SAME_STYLE_RUN = re.compile(r'<use [^>]* style="([^"]*)"/>(?:<use [^>]* style="\1"/>)+')  # marks of one kind
+_SPACE_BETWEEN_TAGS = re.compile(r">\s+<")
+
+
+def _style_attribute(text: str) -> str:
+    return f' style="{text}"'
+
+
+def _round_number(number: re.Match[str]) -> str:
+    value = float(number[0])
+    return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) >= 1 else f"{value:.4g}"

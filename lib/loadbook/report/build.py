@@ -1,4 +1,7 @@
-"""A study's report: ingest if needed, execute its notebooks, export them, and write the index over all studies."""
+"""The page of a study's history beside its report: made as soon as there are two runs.
+
+A study's report: ingest if needed, execute its notebooks, export them, and write the index over all studies.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,52 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import LoadbookError, UsageError
-from loadbook.design.plan import Plan, parse_plan
-from loadbook.records.layout import Layout, RunPaths
-from loadbook.records.manifest import read_json
-from loadbook.records.planned import read_current_plan
-from loadbook.records.schema import TABLES
-from loadbook.report import compared, history_report, html, index, notebooks, parameters
+from loadbook.report import html, index, notebooks
+from loadbook.report import index as compared
+from loadbook.report import notebooks as parameters
+from loadbook.store.ledger import read_current_plan
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.schema import TABLES
+from loadbook.store.trial_record import read_json
+from loadbook.study.plan import Plan, parse_plan
+
+HISTORY_NOTEBOOK = "history"
+
+
+def history_link(study: str, pages: Path) -> list[tuple[str, str | None]]:
+    """Return the text and the target of a link to a study's history, nothing where none was made."""
+    page = _history_page_path(study, pages)
+    return [(HISTORY_NOTEBOOK, page.name)] if page.is_file() else []
+
+
+def build_history_page(
+    layout: Layout, study: str, question: str, on_message: Callable[[str], None], timeout_s: float | None
+) -> tuple[list[Path], list[str]]:
+    """Make the page of a study's history; return it and what failed, both empty of a study with one run."""
+    runs = layout.runs(study)
+    if len(runs) < 2:
+        return [], []
+    page, out = (
+        _history_page_path(study, layout.reports),
+        layout.run(study, runs[-1]).processed / f"notebooks/{HISTORY_NOTEBOOK}.ipynb",
+    )
+    on_message(f"{study}: notebook {HISTORY_NOTEBOOK}, {len(runs)} runs")
+    try:
+        executed = notebooks.execute_notebook(layout, HISTORY_NOTEBOOK, {"study": study}, out, timeout_s)
+        html.export_html(executed.path, page, f"History of {question} · {study}", _history_breadcrumbs(study))
+    except LoadbookError as error:
+        page.unlink(missing_ok=True)
+        return [], [error.message]
+    return [page], []
+
+
+def _history_page_path(study: str, pages: Path) -> Path:
+    return pages / f"{study}-{HISTORY_NOTEBOOK}.html"
+
+
+def _history_breadcrumbs(study: str) -> html.Breadcrumbs:
+    return [("All studies", "index.html"), (study, f"{study}.html"), (HISTORY_NOTEBOOK, None)]
+
 
 OnMessage = Callable[[str], None]
 MAX_PAGE_COMPARISONS = 3  # of a page's links to comparisons of its run
@@ -80,12 +123,12 @@ def build_report(
     plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
     values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
     place = OutputPaths(layout.reports, study, paths.processed / "notebooks")
-    page, failed = history_report.build_history_page(layout, study, plan.study.question, on_message, timeout_s)
+    page, failed = build_history_page(layout, study, plan.study.question, on_message, timeout_s)
     built = build_report_at(layout, study, run, values, place, on_message, timeout_s)
     built.pages += page
     built.failed += failed
     if page:
-        built.summary.setdefault("more", {})[history_report.HISTORY_NOTEBOOK] = page[0].name
+        built.summary.setdefault("more", {})[HISTORY_NOTEBOOK] = page[0].name
     index.write_summary(layout.reports, built.summary)
     return built
 
@@ -145,7 +188,7 @@ def ensure_ingested(paths: RunPaths, on_message: OnMessage) -> None:
     recorded = [p.stat().st_mtime for p in sources if p.exists()]
     if all(t.is_file() for t in tables) and min(t.stat().st_mtime for t in tables) >= max(recorded):
         return
-    from loadbook.trials.ingest import ingest
+    from loadbook.ingest.ingest import ingest
 
     on_message(f"{paths.raw.parent.name}: ingesting run {paths.raw.name}")
     ingest(paths)
@@ -171,7 +214,9 @@ def _build_page(
     on_message(f"{study}: notebook {name}")
     try:
         executed = notebooks.execute_notebook(layout, name, given, out, timeout_s)
-        html.export_html(executed.path, page, f"{plan.study.question} · {study}", page_breadcrumbs(plan, built.run, name, place))
+        html.export_html(
+            executed.path, page, f"{plan.study.question} · {study}", page_breadcrumbs(plan, built.run, name, place)
+        )
     except LoadbookError as error:
         built.failed.append(error.message)
         on_message(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
@@ -188,7 +233,7 @@ def page_breadcrumbs(plan: Plan, run: str, name: str, place: OutputPaths) -> lis
     study, names = plan.study.name, plan.study.notebooks
     others = [(_link_text(n, names), place.page_path(n, n == names[0]).name) for n in names if n != name]
     runs = compared.comparison_links(place.pages, study, run)[:MAX_PAGE_COMPARISONS] if name == names[0] else []
-    through = history_report.history_link(study, place.pages)
+    through = history_link(study, place.pages)
     return [(place.home, "index.html"), (study, None), (f"run {run}", None), *others, *through, *runs]
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import ReportError
-from loadbook.records.atomic import write_atomic
 from loadbook.report.blocks import EMPTY_MIME, TEMPLATES_DIR, URGENT_MIME, clean, notebook_style, stylesheet
+from loadbook.store.atomic import write_atomic
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; base-uri 'none'; form-action 'none'"
@@ -52,7 +52,9 @@ def export_html(notebook: Path, out: Path, title: str, breadcrumbs: Breadcrumbs 
         raise ReportError(f"{out.name}: not exported, it would hold {'; '.join(found[:5])}")
     data = page.encode()
     if len(data) > MAX_PAGE_BYTES:
-        raise ReportError(f"{out.name}: {len(data):,} bytes, more than {MAX_PAGE_BYTES:,}", "fewer marks, or fewer blocks")
+        raise ReportError(
+            f"{out.name}: {len(data):,} bytes, more than {MAX_PAGE_BYTES:,}", "fewer marks, or fewer blocks"
+        )
     write_atomic(out, data)
 
 

@@ -1,4 +1,7 @@
-"""reports/index.html: one row per study, newest run first, failed notebooks as rows too. Our own page, autoescaped."""
+"""Which pages compare two runs: a small file beside each says of which study and runs it is.
+
+reports/index.html: one row per study, newest run first, failed notebooks as rows too. Our own page, autoescaped.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,48 @@ from typing import Any
 
 from loadbook.core.errors import DataError, ReportError
 from loadbook.core.units import format_duration
-from loadbook.records.atomic import write_atomic
-from loadbook.records.manifest import read_json, write_json
-from loadbook.report import compared
-from loadbook.report.blocks import render, stylesheet
+from loadbook.report.blocks import check_texts, render, stylesheet
 from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
-from loadbook.report.summary import check_texts
+from loadbook.store.atomic import write_atomic
+from loadbook.store.trial_record import read_json, write_json
+
+COMPARISON_SUFFIX = ".compared.json"
+
+
+def write_comparison(page: Path, study: str, run: str, against: str) -> None:
+    """Write beside a page which runs it compares."""
+    write_json(page.with_suffix(COMPARISON_SUFFIX), {"study": study, "run": run, "against": against})
+
+
+def comparison_links(reports: Path, study: str, run: str = "") -> list[tuple[str, str]]:
+    """Return text and page of each comparison of two runs of a study, those of the newest runs first.
+
+    Parameters
+    ----------
+    run : only comparisons that this run is part of, each called by its other run; empty: all.
+    """
+    found = [
+        (_read_comparison(path), path.name.removesuffix(COMPARISON_SUFFIX) + ".html")
+        for path in reports.glob(f"{study}-*{COMPARISON_SUFFIX}")
+    ]
+    own = [(one["run"], one["against"], page) for one, page in found if one.get("study") == study]
+    selected = [one for one in sorted(own, reverse=True) if not run or run in one[:2]]
+    return [(_link_label(run, newer, older), page) for newer, older, page in selected if (reports / page).is_file()]
+
+
+def _link_label(run: str, newer: str, older: str) -> str:
+    return f"compared with run {older if run == newer else newer}" if run else f"run {newer} against {older}"
+
+
+def _read_comparison(path: Path) -> dict[str, Any]:
+    """Return what was kept of a comparison; nothing of a torn file, which the next comparison writes again."""
+    try:
+        found = read_json(path)
+    except DataError:
+        return {}
+    whole = isinstance(found, dict) and all(isinstance(found.get(key), str) for key in ("run", "against"))
+    return found if whole else {}
+
 
 SUMMARY_SUFFIX = ".summary.json"
 SITE_FILE = "site.json"
@@ -53,7 +92,7 @@ def write_summary(reports: Path, summary: dict[str, Any]) -> None:
 
 
 def write_site_summary(reports: Path, summary: dict[str, Any]) -> None:
-    """Write what became of `loadbook report --all`, for the index (see report.site)."""
+    """Write what became of `loadbook report --all`, for the index (see batch.site)."""
     write_json(reports / SITE_FILE, summary)
 
 
@@ -90,8 +129,8 @@ def _batch_rows(reports: Path) -> list[dict[str, str]]:
     files = sorted(reports.glob("batch/*/batch.json"))
     if not files:
         return []
-    from loadbook.report.batch.page import PAGE_FILE, utc_text, tally
-    from loadbook.report.batch.rows import read_batch_run
+    from loadbook.batch.jobs import read_batch_run
+    from loadbook.batch.page import PAGE_FILE, tally, utc_text
 
     rounds = []
     for path in files:
@@ -99,7 +138,12 @@ def _batch_rows(reports: Path) -> list[dict[str, str]]:
             rounds.append((path.parent, read_batch_run(path.parent)))
     found = sorted(((folder, one) for folder, one in rounds if one), key=lambda each: -each[1].began)
     return [
-        {"name": one.batch, "began": utc_text(one.began), "tally": tally(one), "page": f"batch/{folder.name}/{PAGE_FILE}"}
+        {
+            "name": one.batch,
+            "began": utc_text(one.began),
+            "tally": tally(one),
+            "page": f"batch/{folder.name}/{PAGE_FILE}",
+        }
         for folder, one in found
     ]
 
@@ -109,7 +153,7 @@ def _read_entries(reports: Path) -> Sequence[IndexEntry]:
     for path in sorted(reports.glob(f"*{SUMMARY_SUFFIX}")):
         try:
             summary = read_json(path)
-            found.append(IndexEntry(summary, compared.comparison_links(reports, summary["study"])[:MAX_INDEX_COMPARISONS]))
+            found.append(IndexEntry(summary, comparison_links(reports, summary["study"])[:MAX_INDEX_COMPARISONS]))
         except DataError:
             path.unlink()  # ours, torn by a full disk, say; the next report of that study writes it again
     return found

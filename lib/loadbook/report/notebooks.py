@@ -1,4 +1,14 @@
-"""Notebooks executed by papermill, safely: ours only, known parameters only, and success only if the end was reached.
+"""How papermill executes our notebooks: what there is of one that ended early is kept, its last cell named.
+
+papermill itself writes nothing of a notebook whose kernel died or whose cell took too long, unless it saves at every
+cell, and then it calls every cell completed (papermill 2.7, engines.py).
+
+Parameters of notebooks: what a notebook declares, what was given, and every misfit named at once.
+
+papermill only warns about an unknown name and never looks at types; both are errors here, in our runner as well as
+inside the notebook, for people who call papermill themselves.
+
+Notebooks executed by papermill, safely: ours only, known parameters only, and success only if the end was reached.
 
 papermill and nbclient call a notebook with a dead kernel complete; so the last cell of every notebook of ours leaves
 a sentinel (`DONE_MIME`), and what lacks it failed, whatever the exit code says. papermill writes its output in place; ours
@@ -7,18 +17,175 @@ is written under a name of its own and renamed, so that nobody reads a part of i
 
 from __future__ import annotations
 
+import ast
+import builtins
+import keyword
 import math
 import os
+import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from nbformat.v4 import new_output
+from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines
+
 from loadbook.core.errors import ReportError, UsageError
-from loadbook.records.atomic import DISK_FULL_ERRNOS, explain_disk_full, fsync_path
-from loadbook.records.layout import Layout
-from loadbook.report import parameters
+from loadbook.store.atomic import DISK_FULL_ERRNOS, explain_disk_full, fsync_path
+from loadbook.store.paths import Layout
+
+ENGINE_NAME = "loadbook"
+
+
+class NotebookInterruptedError(Exception):
+    """A notebook ended in the cell with this number (from 1; None: no kernel came up) without an answer from it."""
+
+    def __init__(self, cell: int | None, error: Exception) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.cell, self.error = cell, error
+
+
+class PartialOutputEngine(NBClientEngine):
+    """papermill's own engine, which then keeps what there is in `partial_path`."""
+
+    @classmethod
+    def execute_managed_notebook(
+        cls, nb_man: NotebookExecutionManager, kernel_name: str, *, partial_path: str, **more: Any
+    ) -> None:
+        """Execute all cells; EndedError for a kernel that died and a cell that overstayed, after marking that cell."""
+        try:
+            super().execute_managed_notebook(nb_man, kernel_name, **more)
+        except Exception as error:
+            started = [k for k, cell in enumerate(nb_man.nb.cells) if cell.metadata.papermill["start_time"]]
+            if started:
+                _record_error(nb_man, started[-1], error)
+                nb_man.output_path = partial_path  # written by papermill when it completes the notebook
+            raise NotebookInterruptedError(started[-1] + 1 if started else None, error) from error
+
+
+def _record_error(nb_man: NotebookExecutionManager, index: int, error: Exception) -> None:
+    """Let the cell say in the notebook why nothing follows it."""
+    cell, message = nb_man.nb.cells[index], str(error)
+    nb_man.cell_exception(cell, cell_index=index)
+    if cell.cell_type == "code":
+        cell.outputs.append(
+            new_output("error", ename=type(error).__name__, evalue=message, traceback=message.splitlines())
+        )
+
+
+papermill_engines.register(ENGINE_NAME, PartialOutputEngine)
+
+
+Scalar = str | int | float | bool | None
+INJECTED_COMMENT = "# Parameters"  # the comment that papermill puts on top of the cell it injects
+_TYPE_NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
+
+
+def parse_literals(source: str) -> dict[str, Any]:
+    """Return the names that a cell assigns literals to; UsageError for a cell that does anything else."""
+    found: dict[str, Any] = {}
+    try:
+        for statement in ast.parse(source).body:
+            if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+                raise ValueError(f"line {statement.lineno} is no assignment")
+            found[statement.targets[0].id] = ast.literal_eval(statement.value)
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"a parameters cell must hold plain assignments only: {error}") from error
+    return found
+
+
+def parameter_problems(declared: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return one sentence per given parameter that is unknown, unsafe as a name, or of another type."""
+    return [text for name, value in given.items() if (text := _parameter_problem(declared, name, value))]
+
+
+def validate_parameters(notebook: str, declared: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise UsageError naming every misfit and the parameters that `notebook` knows."""
+    found = parameter_problems(declared, given)
+    if found:
+        known = ", ".join(f"{name} ({_type_name(value)})" for name, value in declared.items())
+        raise UsageError(f"{notebook}: " + "; ".join(found), f"parameters: {known or 'none'}")
+
+
+def parse_pairs(declared: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, Any]:
+    """Return ``name=value`` texts as values of the declared types; UsageError for a text that does not fit."""
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise UsageError(f"parameter {pair!r} is not name=value")
+        given[name] = _convert_text(name, declared[name], text) if name in declared else text
+    return given
+
+
+def check_parameters() -> None:
+    """Check, inside a notebook, the parameters that papermill injected; without papermill there is nothing to check.
+
+    Raises
+    ------
+    UsageError : a parameter that the notebook does not have, or a value of another type; those there are come with it.
+    """
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is not None:
+        check_injected(shell.user_ns.get("In", []))
+
+
+def check_injected(cells: Sequence[str]) -> None:
+    """Check the cell that papermill injected against the parameters cell before it; no such cell, nothing to check.
+
+    `cells` are the sources executed so far, as IPython keeps them in ``In``.
+    """
+    positions = [k for k, source in enumerate(cells) if source.startswith(INJECTED_COMMENT)]
+    if positions:
+        declared = parse_literals(cells[positions[-1] - 1])
+        validate_parameters("notebook", declared, parse_literals(cells[positions[-1]]))
+
+
+def _parameter_problem(declared: Mapping[str, Any], name: str, value: Any) -> str | None:
+    if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name) or name.startswith("_"):
+        return f"parameter {name!r} is not a usable name"
+    if name not in declared:
+        near = get_close_matches(name, declared, 1)
+        return f"unknown parameter {name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
+    if not _matches_type(declared[name], value):
+        return f"parameter {name!r} must be {_type_name(declared[name])}, is {value!r}"[:300]
+    return None
+
+
+def _matches_type(default: Any, value: Any) -> bool:
+    if isinstance(default, list):
+        return isinstance(value, list) and all(isinstance(v, str | int | float) and _is_representable(v) for v in value)
+    if isinstance(default, float):
+        return isinstance(value, int | float) and not isinstance(value, bool) and _is_representable(value)
+    return type(value) is type(default) and _is_representable(value)
+
+
+def _is_representable(value: Any) -> bool:
+    """Tell whether a notebook can hold a value: no text with half a character, no number beyond those of a float."""
+    if isinstance(value, str):
+        return not any(0xD800 <= ord(c) <= 0xDFFF for c in value)
+    return not isinstance(value, int | float) or abs(value) <= sys.float_info.max
+
+
+def _type_name(default: Any) -> str:
+    return _TYPE_NAMES.get(type(default), repr(default))
+
+
+def _convert_text(name: str, default: Any, text: str) -> Any:
+    if isinstance(default, bool):
+        return {"true": True, "false": False}.get(text.lower(), text)
+    if isinstance(default, list):
+        return [part for part in text.split(",") if part]
+    try:
+        return type(default)(text)
+    except ValueError:
+        return text
+
 
 DONE_MIME = "application/vnd.loadbook.done+json"
 # of one cell: far above what any of ours needs, so that one that hangs is found the same day
@@ -48,7 +215,7 @@ def declared_parameters(path: Path) -> dict[str, Any]:
     tagged = [c for c in _read_notebook(path)["cells"] if "parameters" in c["metadata"].get("tags", [])]
     if len(tagged) != 1:
         raise UsageError(f"{path} has {len(tagged)} cells tagged 'parameters', it needs exactly one")
-    return parameters.parse_literals(tagged[0]["source"])
+    return parse_literals(tagged[0]["source"])
 
 
 def execute_notebook(
@@ -63,7 +230,7 @@ def execute_notebook(
         there is of the notebook is then in ``<out stem>.failed.ipynb``.
     """
     source = find_notebook(layout, name)
-    parameters.validate_parameters(f"notebook {name}", declared_parameters(source), given)
+    validate_parameters(f"notebook {name}", declared_parameters(source), given)
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.stem}-{uuid.uuid4().hex[:8]}.ipynb")
     try:
@@ -86,9 +253,10 @@ def failed_notebook_path(out: Path) -> Path:
     return out.with_name(f"{out.stem}.failed.ipynb")
 
 
-def _execute_with_retry(layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None) -> str | None:
+def _execute_with_retry(
+    layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None
+) -> str | None:
     """Let papermill execute `source` into `part`; return the reason why it failed, None if it says it did not."""
-    from loadbook.report.engine import NotebookInterruptedError
 
     for _ in range(KERNEL_STARTS):  # several kernels that start at once may take each other's ports
         try:
@@ -111,8 +279,6 @@ def _call_papermill(
 ) -> str | None:
     import papermill
     from papermill.exceptions import PapermillExecutionError
-
-    from loadbook.report.engine import ENGINE_NAME
 
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel is this interpreter's, not one of the user's home
     try:

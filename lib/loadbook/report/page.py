@@ -8,25 +8,36 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.names import unknown_name_error
-from loadbook.core.units import NBSP, format_duration, format_bytes
-from loadbook.records.layout import project_layout
-from loadbook.records.rundata import RunData, load_run
-from loadbook.report import drivers, figures, hygiene, setup, trials, trust, verdicts
-from loadbook.report.blocks import EMPTY_MIME, URGENT_MIME, Block, render_block, clean, notebook_style, render
-from loadbook.report.build_gate import CiReport, ci_summary, evaluate_ci
+from loadbook.core.errors import unknown_name_error
+from loadbook.core.units import NBSP, format_bytes, format_duration
+from loadbook.report import checks, figures, sections, verdicts
+from loadbook.report.blocks import (
+    CI_GLYPHS,
+    EMPTY_MIME,
+    URGENT_MIME,
+    Block,
+    clean,
+    figure_block,
+    figure_markup,
+    notebook_style,
+    render,
+    render_block,
+    render_figure,
+    table_markup,
+    table_text,
+)
+from loadbook.report.ci import CiReport, ci_summary, evaluate_ci
 from loadbook.report.notebooks import DONE_MIME
-from loadbook.report.show import render_figure, figure_markup, figure_block
-from loadbook.report.summary import CI_GLYPHS
-from loadbook.report.tables import table_text, table_markup
 from loadbook.stats.saturation import hosts_with_traces, link_capacities
-from loadbook.stats.wording.sentences import added_blocks_text
+from loadbook.stats.text import added_blocks_text
+from loadbook.store.paths import project_layout
+from loadbook.store.tables import RunData, load_run
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.stats.hygiene.carry import CarryOver
-    from loadbook.stats.result import Analysis
+    from loadbook.stats.diagnostics import CarryOver
+    from loadbook.stats.results import Analysis
 
 
 class Page:
@@ -65,16 +76,16 @@ class Page:
         return evaluate_ci(self.data)
 
     @cached_property
-    def notes(self) -> list[trials.ValidityMessage]:
+    def notes(self) -> list[sections.ValidityMessage]:
         """What the order of the trials may have done to them."""
         source = import_record(self.data)
         timed = not source or source["timed"]
-        return hygiene.order_notes(self.carry_over, self.analysis, self.values, self.labels) if timed else []
+        return checks.order_notes(self.carry_over, self.analysis, self.values, self.labels) if timed else []
 
     @cached_property
     def carry_over(self) -> CarryOver | None:
         """What is known of carry-over from one trial to the next; None if nothing is."""
-        return hygiene.detect_carry_over(self.data, self.analysis, self.values)
+        return checks.detect_carry_over(self.data, self.analysis, self.values)
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -89,7 +100,7 @@ class Page:
 
     def analyse(self, metric: str, statistic: str | None = None, baseline: str = "") -> Analysis:
         """Return the analysis of another metric, or against another baseline, by the same rules."""
-        from loadbook.stats.parts import analyse_strata
+        from loadbook.stats.analyse import analyse_strata
 
         return analyse_strata(
             self.data, metric=metric, statistic=statistic, baseline=baseline or self.baseline, level=self.level
@@ -100,7 +111,7 @@ class Page:
 
         Below them stands what the build gate says of the study's own question, where the study has one.
         """
-        cells = trust.harness_checks(self.data, self.analysis, self.notes)
+        cells = checks.harness_checks(self.data, self.analysis, self.notes)
         lines, gate, glyph = [f"{c.glyph} {c.title}: {c.text}" for c in cells], None, None
         if self.ci_report:
             gate, glyph = self.ci_report.sentence, CI_GLYPHS[self.ci_report.result.outcome]
@@ -120,8 +131,8 @@ class Page:
             return note_block(f"Not known: {source['conditions']} does not say when each trial began.")
         if not (self.values["value"] > 0).any():
             return note_block("Not known: no trial has a value of this metric.")
-        figure = figure_block(order, self.analysis, self.values, reasons=trials.exclusion_reasons(self.data))
-        text = " ".join(hygiene.order_sentences(self.carry_over, self.analysis, self.values, self.labels))
+        figure = figure_block(order, self.analysis, self.values, reasons=sections.exclusion_reasons(self.data))
+        text = " ".join(checks.order_sentences(self.carry_over, self.analysis, self.values, self.labels))
         return Block(figure.html + note_block(text).html, f"{figure.text}\n{clean(text)}")
 
     def errors(self) -> Block:
@@ -133,7 +144,11 @@ class Page:
         table = verdicts.error_table(self.analysis, self.labels)
         figure = render_figure(errors, self.analysis, self.data.values("errors"), self.data.values("requests"))
         urgent = {URGENT_MIME: True} if verdicts.has_more_errors(self.analysis) else {}
-        return Block(str(figure_markup(figure) + table_markup(table)), str(clean(f"{figure.answer}\n{table_text(table)}")), urgent)
+        return Block(
+            str(figure_markup(figure) + table_markup(table)),
+            str(clean(f"{figure.answer}\n{table_text(table)}")),
+            urgent,
+        )
 
     def limit(self) -> Block:
         """Show the traces of the median block, which say what resource was full, and whether it was the driver's."""
@@ -144,7 +159,13 @@ class Page:
             return note_block("Not known: no monitor recorded anything.")
         rates, windows = (self._metric_by_trial(name) for name in ("ok_per_s", "duration"))
         hosts = hosts_with_traces(data.traces, data.run_json["hosts"])
-        options = {"hosts": hosts, "links": link_capacities(hosts), "labels": self.labels, "windows": windows, "rates": rates}
+        options = {
+            "hosts": hosts,
+            "links": link_capacities(hosts),
+            "labels": self.labels,
+            "windows": windows,
+            "rates": rates,
+        }
         return figure_block(traces, data.traces, data.trials, **options)
 
     def _metric_by_trial(self, metric: str) -> dict[str, float]:
@@ -153,13 +174,13 @@ class Page:
         return {str(trial): float(value) for trial, value in values.items()}
 
     @property
-    def comparison_notes(self) -> list[trials.ValidityMessage]:
+    def comparison_notes(self) -> list[sections.ValidityMessage]:
         """What the comparisons themselves make doubtful."""
-        return trust.comparison_notes(self.analysis)
+        return checks.comparison_notes(self.analysis)
 
     def doubts(self) -> Block:
         """Show in words what could still be wrong, one line each."""
-        lines = [*trials.doubt_messages(self.data), *self.comparison_notes, *self.notes]
+        lines = [*sections.doubt_messages(self.data), *self.comparison_notes, *self.notes]
         text = "\n".join(f"- {d.title}: {d.text}" for d in lines) or "No gate had a doubt."
         return render_block("doubts.html.j2", text, doubts=lines)
 
@@ -167,32 +188,32 @@ class Page:
         """Show the gate matrix and, below it, a sentence of each gate that spoke."""
         from loadbook.report.figures import gates
 
-        return trials.validity_block(self.data, gates, self.labels, self.explained_levels)
+        return sections.validity_block(self.data, gates, self.labels, self.explained_levels)
 
     def setup(self) -> Block:
         """Show how treatments differ, on which hosts they ran, and what changed there during the run."""
         data = self.data
-        changes, others = setup.fact_changes_table(data), setup.other_facts_table(data)
+        changes, others = sections.fact_changes_table(data), sections.other_facts_table(data)
         return render_block(
             "setup.html.j2",
-            table_text(setup.treatment_differences(data)),
+            table_text(sections.treatment_differences(data)),
             background=data.study.background,
-            differences=table_markup(setup.treatment_differences(data)),
-            diffs=setup.config_differences(data),
-            hosts=table_markup(setup.host_table(data)),
+            differences=table_markup(sections.treatment_differences(data)),
+            diffs=sections.config_differences(data),
+            hosts=table_markup(sections.host_table(data)),
             facts=table_markup(others) if others.rows else None,
             changes=table_markup(changes) if changes.rows else None,
         )
 
     def every_trial(self) -> Block:
         """Show every trial in order of execution, the excluded ones with their reason."""
-        table = trials.trial_table(self.data, self.metric, self.labels)
+        table = sections.trial_table(self.data, self.metric, self.labels)
         html = render("details.html.j2", summary=f"Every trial ({len(table.rows)})", inside=table_markup(table))
         return Block(str(html), table_text(table))
 
     def provenance(self) -> Block:
         """Show where the page comes from; as the last block it also tells the runner that the end was reached."""
-        pairs = setup.provenance_pairs(self.data)
+        pairs = sections.provenance_pairs(self.data)
         block = render_block("provenance.html.j2", "\n".join(f"{k}: {v}" for k, v in pairs), pairs=pairs)
         return Block(block.html, block.text, {DONE_MIME: self.summary()})
 
@@ -207,7 +228,7 @@ class Page:
             "ended": self.data.run_json["ended"],
             "origin": "; ".join(_origin_parts(self.data)),
             **({"gate": ci_summary(self.ci_report)} if self.ci_report else {}),
-        } | trials.trial_counts(self.data)
+        } | sections.trial_counts(self.data)
 
 
 def figure_module(name: str) -> Any:
@@ -256,7 +277,7 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     source = import_record(data)
     return [
         *_origin_parts(data),
-        ", ".join([*sorted(set(data.trials["tool"])), *_load_parts(data), *drivers.driver_scope(data)]),
+        ", ".join([*sorted(set(data.trials["tool"])), *_load_parts(data), *sections.driver_scope(data)]),
         *DELAY_TEXTS.get(run.get("delay") or "", []),
         *([f"{page}{_services_text(data)}"] if not source or len(served) else []),
         f"margin ±{margin * 100:g}{NBSP}%, declared {'with the import' if source else 'before the run'}",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loadbook.core.metrics import Metric
-from loadbook.stats.result import Hypothesis, AnalysisRow, VerdictKind
-from loadbook.stats.wording import words
+from loadbook.stats import text as words
+from loadbook.stats.results import AnalysisRow, Hypothesis, VerdictKind
 
 INK = "#1A1A1A"
 SOFT = "#5F5F5F"

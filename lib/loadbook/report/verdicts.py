@@ -1,4 +1,4 @@
-"""An analysis as texts and tables. Numbers come only from `stats.wording.shown`, sentences only from its neighbours."""
+"""An analysis as texts and tables. Numbers come only from `stats.text`, sentences only from its neighbours."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_p_value, format_percent
 from loadbook.report import palette
-from loadbook.report.tables import DASH, Column, VerdictCell, Table, verdict_cell
-from loadbook.stats.result import VERDICT_ORDER, Analysis, ErrorSummary, AnalysisRow, StoppingState, VerdictKind
-from loadbook.stats.wording import headline as first
-from loadbook.stats.wording.errors import ERROR_CLASS_NOUNS, errors_sentence
-from loadbook.stats.wording.sentences import aa_sentence, control_sentence, row_phrase
-from loadbook.stats.wording.shown import row_texts
+from loadbook.report.blocks import DASH, Column, Table, VerdictCell, verdict_cell
+from loadbook.stats import headline as first
+from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, ErrorSummary, StoppingState, VerdictKind
+from loadbook.stats.text import ERROR_CLASS_NOUNS, aa_sentence, control_sentence, errors_sentence, row_phrase, row_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +132,9 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     named, one_sided = analysis.contrasts == "adjacent", analysis.hypothesis == "no-loss"
     ps = [] if one_sided else ["p", "p, adj."] if _has_adjusted_p(analysis) else ["p"]
     unit = get_metric(analysis.metric).unit
-    head = LEVEL_HEADERS.get(analysis.metric, f"{analysis.metric} {analysis.statistic}, {'ms' if unit == 's' else unit}")
+    head = LEVEL_HEADERS.get(
+        analysis.metric, f"{analysis.metric} {analysis.statistic}, {'ms' if unit == 's' else unit}"
+    )
     columns = [
         Column("Treatment"), Column("Verdict"), *([Column("Against", wrap=True)] if named else []),
         *([Column("At worst, %", True)] if one_sided else []), Column("Change, %", True),
@@ -158,7 +158,9 @@ def display_names(analysis: Analysis, labels: Mapping[str, str]) -> dict[str, st
 
     figure_names = names(analysis)
     found = {row.treatment: labels.get(row.treatment, row.label) for row in analysis.rows}
-    return {key: text if figure_names[key] == " ".join(text.split()) else f"{text} ({key})" for key, text in found.items()}
+    return {
+        key: text if figure_names[key] == " ".join(text.split()) else f"{text} ({key})" for key, text in found.items()
+    }
 
 
 def _has_adjusted_p(analysis: Analysis) -> bool:

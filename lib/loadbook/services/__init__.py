@@ -31,10 +31,10 @@ How a trial uses this floor (every call is bounded in time; errors are HostError
     wait_for_http(driver, address, port, path, ...)              # an external service: an address only
 """
 
-from loadbook.services.asking import ServiceError, wait_for_http
+from __future__ import annotations
+
 from loadbook.services.check import check_study
-from loadbook.services.instance import Instance, Proof, version
-from loadbook.services.launch import LaunchOptions
+from loadbook.services.instance import Instance, LaunchOptions, Proof, ServiceError, version, wait_for_http
 from loadbook.services.render import InstanceContext, RenderedService, render
 from loadbook.services.spec import ServiceSpec, known_services, load_service
 from loadbook.services.system import SystemInstance

@@ -1,4 +1,8 @@
-"""Programs that come as sources: built on the host where it has what that needs, else here and carried there.
+"""How a program that comes as sources is made: by which command, and what tells it from another program.
+
+One attempt at building a program: on its host, or on this machine and carried to the host.
+
+Programs that come as sources: built on the host where it has what that needs, else here and carried there.
 
 What is built stays on the host, in a folder named after the digest of sources and recipe, so that a run builds once
 and another program has another name. A folder appears by one rename, with the file `.built` that says by what it was
@@ -8,15 +12,192 @@ made and for which machine; whatever it was that went wrong, nothing half-built 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
+import os
+import platform
+import re
 import secrets
+import shutil
+import signal
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
-from loadbook.core.errors import HostError
-from loadbook.hosts.host import Host
-from loadbook.services.making import BUILD_CONTROL_TIMEOUT_S, AttemptError, build_locally, build_on_host
-from loadbook.services.recipe import BUILT_FOLDER, program_digest, program_folder_name, build_spec, target_machine
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from loadbook.core.errors import HostError, HostTimeoutError, SpecProblem, StudyError
+from loadbook.hosts.host import CommandResult, Host
 from loadbook.services.spec import Build, ServiceSpec
+
+BUILT_FOLDER = "built"
+ANY_MACHINE = "any"
+
+
+def build_spec(spec: ServiceSpec) -> Build:
+    """Return how a service is built; it must be one that is."""
+    assert spec.build is not None, f"{spec.name} is not built"
+    return spec.build
+
+
+def program_digest(spec: ServiceSpec) -> str:
+    """Return what tells one program from another: 12 hex digits of sha256 over its sources and its recipe."""
+    build = build_spec(spec)
+    hasher = hashlib.sha256(build.model_dump_json().encode())
+    for name in build.sources:
+        hasher.update(f"\0{name}\0".encode() + hashlib.sha256((spec.folder / name).read_bytes()).digest())
+    return hasher.hexdigest()[:12]
+
+
+def program_folder_name(spec: ServiceSpec) -> str:
+    """Return the name of the folder of what is built, below the folder BUILT_FOLDER of a host's workdir."""
+    return f"{spec.name}-{program_digest(spec)}"
+
+
+def build_command(spec: ServiceSpec, machine: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return environment and argument list that build for `machine` (as `uname -m` says); StudyError: bad templates."""
+    build = build_spec(spec)
+    render = partial(_render_template, arch=build.arch.get(machine, ""))
+    try:
+        return {name: render(text) for name, text in build.env.items()}, tuple(map(render, build.argv))
+    except jinja2.TemplateError as error:
+        raise StudyError(f"service {spec.name}", [SpecProblem("build", f"{type(error).__name__}: {error}")]) from error
+
+
+def _render_template(text: str, arch: str) -> str:
+    environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined)
+    return environment.from_string(text).render(arch=arch)
+
+
+def target_machine(recipe: Build, machine: str) -> str:
+    """Return the kind of machine that a program runs on which is built for `machine`."""
+    return ANY_MACHINE if recipe.portable else machine
+
+
+BUILD_CONTROL_TIMEOUT_S, KILL_TIMEOUT_S = 60.0, 5.0
+STAMP_FILE = ".built"
+_OUTPUT_CHARS = 800
+# before any clock: tar warns of files from the future
+_EPOCH = 1
+
+# $1 is an archive, $2 the folder that it is unpacked to
+_UNPACK_SCRIPT = """: loadbook unpacks what builds or is built
+mkdir -p "$2" && tar -xzf "$1" -C "$2" && rm -f "$1"
+"""
+_BUILD_SCRIPT = """: loadbook builds
+cd "$1" && shift && exec env "$@"
+"""
+
+
+class AttemptError(Exception):
+    """Why one attempt at building came to nothing."""
+
+
+def build_on_host(host: Host, spec: ServiceSpec, machine: str, missing: Sequence[str], partial: str) -> None:
+    """Build on the host, which `missing` programs, in its folder `partial`; AttemptError says why that failed."""
+    recipe = build_spec(spec)
+    if missing:
+        raise AttemptError(f"no {', no '.join(missing)}")
+    _upload_archive(host, partial, _tar_gz({name: spec.folder / name for name in recipe.sources}))
+    env, argv = build_command(spec, machine)
+    settings = [f"{name}={value}" for name, value in env.items()]
+    try:
+        done = host.script(_BUILD_SCRIPT, [partial, *settings, *argv], timeout_s=recipe.timeout_s)
+    except HostTimeoutError:
+        raise AttemptError(_timeout_message(recipe, argv)) from None
+    _check_build(done, argv)
+    if not host.exists(f"{partial}/{recipe.output}"):
+        raise AttemptError(f"`{' '.join(argv)}` made no {recipe.output}")
+    version_output = host.run(recipe.version.argv, timeout_s=BUILD_CONTROL_TIMEOUT_S)
+    host.put(f"{partial}/{STAMP_FILE}", _stamp_text(recipe, machine, version_output))
+
+
+def build_locally(host: Host, spec: ServiceSpec, machine: str, partial: str) -> None:
+    """Build on this machine and carry the folder to the host as `partial`; AttemptError says why that failed."""
+    recipe = build_spec(spec)
+    missing = [program for program in recipe.needs if shutil.which(program) is None]
+    if missing:
+        raise AttemptError(f"no {', no '.join(missing)}")
+    if not (recipe.portable or machine in (*recipe.arch, platform.machine())):
+        raise AttemptError(f"nothing can be built for a machine of the kind {machine!r}")
+    env, argv = build_command(spec, machine)
+    with tempfile.TemporaryDirectory(prefix=f"loadbook-{spec.name}-") as name:
+        folder = Path(name)
+        for source in recipe.sources:
+            (folder / source).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(spec.folder / source, folder / source)
+        _check_build(_run_locally(argv, folder, env, recipe.timeout_s, _timeout_message(recipe, argv)), argv)
+        if not (folder / recipe.output).exists():
+            raise AttemptError(f"`{' '.join(argv)}` made no {recipe.output}")
+        version_output = _run_locally(
+            recipe.version.argv, folder, env, BUILD_CONTROL_TIMEOUT_S, "does not tell its version"
+        )
+        (folder / STAMP_FILE).write_bytes(_stamp_text(recipe, machine, version_output))
+        host.remove(partial)
+        _upload_archive(host, partial, _tar_gz({path.name: path for path in sorted(folder.iterdir())}))
+
+
+def _run_locally(
+    argv: tuple[str, ...], folder: Path, env: Mapping[str, str], timeout_s: float, timeout_message: str
+) -> CommandResult:
+    """Run a command on this machine with all that it starts in a group of its own, which ends when the time is up."""
+    process = subprocess.Popen(
+        argv, cwd=folder, env={**os.environ, **env}, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        return CommandResult(0, *process.communicate(timeout=timeout_s))._replace(rc=process.returncode)
+    except subprocess.TimeoutExpired:
+        raise AttemptError(timeout_message) from None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):  # a child that left the group may hold the pipes
+                process.communicate(timeout=KILL_TIMEOUT_S)
+
+
+def _timeout_message(recipe: Build, argv: tuple[str, ...]) -> str:
+    return f"`{' '.join(argv)}` did not end within {recipe.timeout_s:g} s"
+
+
+def _check_build(done: CommandResult, argv: tuple[str, ...]) -> None:
+    if done.rc:
+        output = (done.stdout + done.stderr).decode(errors="replace").strip()[-_OUTPUT_CHARS:] or "it said nothing"
+        raise AttemptError(f"`{' '.join(argv)}` ended with exit code {done.rc}: {output}")
+
+
+def _stamp_text(recipe: Build, machine: str, version_output: CommandResult) -> bytes:
+    """Return the text of STAMP_FILE: the machine that it runs on, and by what it was built."""
+    found = re.search(recipe.version.pattern, (version_output.stdout + version_output.stderr).decode(errors="replace"))
+    tool = f"{recipe.needs[0]} {found[1]}" if found else recipe.needs[0]
+    return f"{target_machine(recipe, machine)} {tool}\n".encode()
+
+
+def _tar_gz(paths: Mapping[str, Path]) -> bytes:
+    """Return files and folders as a tar.gz, without whose they are here."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as tar:
+        for name, path in paths.items():
+            tar.add(path, name, filter=_without_owner)
+    return buffer.getvalue()
+
+
+def _without_owner(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    info.uid, info.gid, info.uname, info.gname, info.mtime = 0, 0, "root", "root", _EPOCH
+    return info
+
+
+def _upload_archive(host: Host, partial: str, data: bytes) -> None:
+    archive = f"{partial}.tar.gz"
+    host.put(archive, data)
+    host.script(_UNPACK_SCRIPT, [archive, partial], timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True)
+
 
 # $1 is the folder of what is built, the rest are programs that building needs
 BUILD_STATE_SCRIPT = """: loadbook looks for what is built
@@ -79,10 +260,14 @@ def _program_folder(host: Host, spec: ServiceSpec) -> str:
 
 def _read_build_state(host: Host, spec: ServiceSpec) -> _BuildState:
     args = [_program_folder(host, spec), *build_spec(spec).needs]
-    answer = host.script(BUILD_STATE_SCRIPT, args, timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True).stdout.decode(errors="replace")
+    answer = host.script(BUILD_STATE_SCRIPT, args, timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True).stdout.decode(
+        errors="replace"
+    )
     fields = [line.split(" ", 1) for line in answer.splitlines() if " " in line]
     values = {name: value for name, value in fields if name != "lacks"}
-    return _BuildState(values.get("machine", ""), values.get("built"), [value for name, value in fields if name == "lacks"])
+    return _BuildState(
+        values.get("machine", ""), values.get("built"), [value for name, value in fields if name == "lacks"]
+    )
 
 
 def _is_current(state: _BuildState, recipe: Build) -> bool:
@@ -103,7 +288,12 @@ def _build_missing(host: Host, spec: ServiceSpec, state: _BuildState) -> None:
             except AttemptError as error:
                 failures.append(f"  {location}: {error}")
             else:
-                host.script(_INSTALL_SCRIPT, [folder, _program_folder(host, spec)], timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True)
+                host.script(
+                    _INSTALL_SCRIPT,
+                    [folder, _program_folder(host, spec)],
+                    timeout_s=BUILD_CONTROL_TIMEOUT_S,
+                    check=True,
+                )
                 return
     finally:
         with contextlib.suppress(HostError):

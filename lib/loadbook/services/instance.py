@@ -1,20 +1,199 @@
-"""Runs one instance of any service on a host for one trial: put, check, start, ready, prove, stop.
+"""Asks a running service: over HTTP, by a command on its host, or whether its port listens.
+
+How a service's processes are started: on which CPUs of the host, with how many open files.
+
+Runs one instance of any service on a host for one trial: put, check, start, ready, prove, stop.
 
 Nothing here knows a server software. The process is a Job of the host, so its lease ends it whatever becomes of us.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import sys
 import time
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from loadbook.hosts.host import HttpResponse, CommandResult, Host, Job, JobState
-from loadbook.services.asking import POLL_PAUSES_S, ProbeResult, ServiceError, run_probe, probe_port
+from loadbook.core.errors import HostError, LostError
+from loadbook.hosts.host import CommandResult, Host, HttpResponse, Job, JobState
+from loadbook.hosts.shell import cpu_list
 from loadbook.services.build import build
-from loadbook.services.launch import DEFAULT_LAUNCH, LaunchOptions
 from loadbook.services.render import RenderedService
-from loadbook.services.spec import ServiceSpec
+from loadbook.services.spec import Probe, ServiceSpec
+
+PROBE_TIMEOUT_S = 2.0
+MAX_COMMAND_CHARS = 80
+POLL_PAUSES_S = (0.005, 0.1)
+# prints the local address of every TCP socket that listens on port $1 (hex)
+LISTENING_SCRIPT = """: loadbook asks which addresses listen on a port
+port=$1
+cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r number local remote state rest; do
+  [ "$state" = 0A ] && [ "${local##*:}" = "$port" ] && echo "${local%:*}"
+done
+:
+"""
+
+
+class ServiceError(HostError):
+    """A service that is missing, refuses its configuration, or does not come up; carries the tool's own words."""
+
+
+class ProbeResult(NamedTuple):
+    """What came back: `response` is None when nothing did, its status 0 when it is no HTTP; `succeeded`: a command's code 0.
+
+    `target` names what was asked and `outcome` what happened, for sentences.
+    """
+
+    response: HttpResponse | None
+    succeeded: bool
+    target: str
+    outcome: str
+
+    @property
+    def text(self) -> str:
+        """The body or what was printed, as text."""
+        return self.response.body.decode(errors="replace") if self.response else ""
+
+
+def run_probe(probe: Probe, name: str, rendered: RenderedService, host: Host, client_host: Host) -> ProbeResult:
+    """Ask once: the path from `client_host` (on the side port, from the service's `host`), the command on `host`.
+
+    `name` is the command's in `rendered.commands`. Raises only LostError: the host itself is gone.
+    """
+    if name in rendered.commands:
+        return _run_command(host, rendered.commands[name])
+    context, path = rendered.context, probe.path or "/"
+    if probe.side:
+        return probe_http(host, context.address, context.side_port, path)
+    return probe_http(client_host, context.address, context.port, path, rendered.scheme)
+
+
+def probe_http(client_host: Host, address: str, port: int, path: str, scheme: str = "http") -> ProbeResult:
+    """Ask a web server once."""
+    target = f"{scheme}://{address}:{port}{path}"
+    try:
+        answer = client_host.http_get(address, port, path, timeout_s=PROBE_TIMEOUT_S, scheme=scheme)
+    except LostError:
+        raise
+    except HostError as error:
+        return ProbeResult(None, False, target, error.message)
+    return ProbeResult(answer, True, target, f"answered {answer.status}")
+
+
+def _run_command(host: Host, argv: tuple[str, ...]) -> ProbeResult:
+    command = " ".join(argv)
+    target = f"`{command if len(command) <= MAX_COMMAND_CHARS else command[:MAX_COMMAND_CHARS] + ' ...'}`"
+    try:
+        done = host.run(argv, timeout_s=PROBE_TIMEOUT_S)
+    except LostError:
+        raise
+    except HostError as error:
+        return ProbeResult(None, False, target, error.message)
+    output = (done.stderr + done.stdout).decode(errors="replace").strip()[-300:]
+    return ProbeResult(
+        HttpResponse(0, {}, done.stdout), done.rc == 0, target, f"exit code {done.rc}: {output or 'it said nothing'}"
+    )
+
+
+def wait_for_http(
+    client_host: Host, address: str, port: int, path: str = "/", *, status: int = 200, timeout_s: float = 10.0
+) -> HttpResponse:
+    """Wait until a web server answers `path` with `status`, asked from `client_host`; ServiceError when the time is up."""
+    deadline, pause = time.monotonic() + timeout_s, POLL_PAUSES_S[0]
+    while True:
+        result = probe_http(client_host, address, port, path)
+        if result.response and result.response.status == status:
+            return result.response
+        if time.monotonic() > deadline:
+            raise ServiceError(
+                client_host.alias, f"{result.target} did not answer {status} within {timeout_s:g} s: {result.outcome}"
+            )
+        time.sleep(pause)
+        pause = min(pause * 2, POLL_PAUSES_S[1])
+
+
+def probe_port(host: Host, address: str, port: int) -> ProbeResult:
+    """See whether something on `host` listens at an address and port, or at all addresses."""
+    done = host.script(LISTENING_SCRIPT, [f"{port:04X}"], timeout_s=PROBE_TIMEOUT_S)
+    addresses = done.stdout.decode().split()
+    is_listening = any(not entry.strip("0") or entry == _proc_net_address(address) for entry in addresses)
+    target = f"{address}:{port}"
+    return ProbeResult(
+        HttpResponse(0, {}, b"") if is_listening else None,
+        is_listening,
+        target,
+        "listens" if is_listening else "nothing listens there",
+    )
+
+
+def _proc_net_address(address: str) -> str:
+    """Return an address as /proc/net/tcp writes it: words of four bytes in the machine's order; a name as it is."""
+    try:
+        packed = ipaddress.ip_address(address).packed
+    except ValueError:
+        return address
+    step = 1 if sys.byteorder == "big" else -1
+    return "".join(packed[offset : offset + 4][::step].hex() for offset in range(0, len(packed), 4)).upper()
+
+
+LIMITS_TIMEOUT_S = 20.0
+_JOIN_CGROUP = 'read -r door <"$1" && echo $$ >"$door" && shift && exec "$@"'
+_SET_NOFILE = 'ulimit -n "$1" && shift && exec "$@"'
+# prints the hard limit of open files, then the CPUs that a process may use which asks for the CPUs $1
+LIMITS_SCRIPT = """: loadbook asks what processes may have
+ulimit -H -n
+[ -z "$1" ] || exec taskset -c "$1" grep Cpus_allowed_list /proc/self/status
+"""
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """CPUs (their numbers on the host) and limit of open files of every process; empty and None: as logged in.
+
+    `cgroup_file` is the file on the host that names the one which takes a process into its quota (`hosts.rollback`); "": none.
+    """
+
+    cpus: tuple[int, ...] = ()
+    nofile: int | None = None
+    cgroup_file: str = ""
+
+    def wrap(self, command: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the command that starts `command` so, in the same process."""
+        limited = ("/bin/sh", "-c", _SET_NOFILE, "sh", str(self.nofile), *command) if self.nofile else command
+        pinned = ("taskset", "-c", self.cpu_list, *limited) if self.cpus else limited
+        return ("/bin/sh", "-c", _JOIN_CGROUP, "sh", self.cgroup_file, *pinned) if self.cgroup_file else pinned
+
+    @property
+    def cpu_list(self) -> str:
+        """The CPUs as taskset reads them, such as 0,2."""
+        return ",".join(map(str, sorted(set(self.cpus))))
+
+    def check_limits(self, host: Host) -> None:
+        """See that the host lets a process have all that is asked for; ServiceError says what it allows instead."""
+        if not self.cpus and self.nofile is None:
+            return
+        done = host.script(LIMITS_SCRIPT, [self.cpu_list], timeout_s=LIMITS_TIMEOUT_S)
+        hard, _, mask = done.stdout.decode(errors="replace").partition("\n")
+        if self.nofile is not None and hard.strip() != "unlimited" and self.nofile > int(hard):
+            raise ServiceError(
+                host.alias,
+                f"nofile = {self.nofile} is refused: the hard limit of open files is {hard.strip()}",
+                "raise `nofile` for this user in /etc/security/limits.d on that host and log in anew, or ask for less",
+            )
+        if self.cpus and cpu_list(mask.partition(":")[2]) != set(self.cpus):
+            error = done.stderr.decode(errors="replace").strip()
+            allowed = mask.partition(":")[2].strip() or "none of them"
+            raise ServiceError(
+                host.alias,
+                f"CPUs {self.cpu_list} are refused: of these it may use {allowed}{': ' if error else ''}{error}",
+                "correct `cpus` in the study or in the hosts file; taskset comes with util-linux",
+            )
+
+
+DEFAULT_LAUNCH = LaunchOptions()
+
 
 CONTROL_TIMEOUT_S = 20.0
 LOG_TAIL_BYTES = 4000
@@ -54,7 +233,9 @@ def version(host: Host, spec: ServiceSpec) -> str:
     found = re.search(spec.version.pattern, (done.stdout + b"\n" + done.stderr).decode(errors="replace"))
     if not found:
         raise ServiceError(
-            host.alias, f"{spec.name}: no version from {' '.join(spec.version.argv)}: {_output_text(done)}", _install_hint(spec)
+            host.alias,
+            f"{spec.name}: no version from {' '.join(spec.version.argv)}: {_output_text(done)}",
+            _install_hint(spec),
         )
     return f"{found[1]} {program}" if program else found[1]
 
@@ -125,7 +306,9 @@ class Instance:
         if done.rc == 127:
             raise ServiceError(self.host.alias, f"{argv[0]} is not there", _install_hint(self.spec, argv[0]))
         if done.rc:
-            raise ServiceError(self.host.alias, f"{self.spec.name} {failure} (exit code {done.rc}): {_output_text(done)}")
+            raise ServiceError(
+                self.host.alias, f"{self.spec.name} {failure} (exit code {done.rc}): {_output_text(done)}"
+            )
         return done.stdout
 
     def start(self) -> int:
@@ -181,9 +364,7 @@ class Instance:
     def _check_alive(self) -> None:
         state = self.state()
         if not state.running:
-            raise ServiceError(
-                self.host.alias, f"{self.spec.name} ended with exit code {state.rc}: {self._log_end()}"
-            )
+            raise ServiceError(self.host.alias, f"{self.spec.name} ended with exit code {state.rc}: {self._log_end()}")
 
     def prove(self, client_host: Host) -> Proof:
         """Ask the live server, from `client_host`, which configuration it runs, and look whether the process is ours."""

@@ -15,11 +15,10 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from loadbook.core.errors import SpecProblem, StudyError
-from loadbook.design.study import FactorLevel
 from loadbook.hosts.host import Host
-from loadbook.services.questions import side_port
-from loadbook.services.recipe import BUILT_FOLDER, program_folder_name
-from loadbook.services.spec import Commands, ServiceSpec
+from loadbook.services.build import BUILT_FOLDER, program_folder_name
+from loadbook.services.spec import Commands, ServiceSpec, side_port
+from loadbook.study.treatments import FactorLevel
 
 _DEFAULT_VALUES: Mapping[str, Any] = {
     "backends": (),
@@ -64,10 +63,15 @@ class InstanceContext:
 
     def blanked(self) -> InstanceContext:
         """Return a place that is alike for every host: as many backends, all else without meaning."""
-        behind = {role: _blank_backends(backends_of_role) for role, backends_of_role in self.extra.get("behind", {}).items()}
+        behind = {
+            role: _blank_backends(backends_of_role) for role, backends_of_role in self.extra.get("behind", {}).items()
+        }
         backends = _blank_backends(self.extra.get("backends", ()))
         return InstanceContext(
-            "/place", "address.invalid", 65535, {**self.extra, **_DEFAULT_VALUES, "behind": behind, "backends": backends}
+            "/place",
+            "address.invalid",
+            65535,
+            {**self.extra, **_DEFAULT_VALUES, "behind": behind, "backends": backends},
         )
 
 
@@ -98,7 +102,12 @@ class RenderedService:
 
 
 def render(
-    spec: ServiceSpec, values: Mapping[str, FactorLevel], context: InstanceContext, token: str | None = None, *, main: bytes | None = None
+    spec: ServiceSpec,
+    values: Mapping[str, FactorLevel],
+    context: InstanceContext,
+    token: str | None = None,
+    *,
+    main: bytes | None = None,
 ) -> RenderedService:
     """Render a service's files and commands.
 

@@ -1,21 +1,237 @@
-"""A service as data: what its folder's service.toml may say; `values` has what its variables may hold."""
+"""Variables of a service: which values get through to a template.
+
+A value reaches a template only through its variable's `accept`; nothing else stands between a study file and
+a server's configuration, so every type admits a closed set of texts.
+
+What a running service is asked, as its service.toml says it: whether it is ready, what it runs, what it counted.
+
+A service as data: what its folder's service.toml may say; `values` has what its variables may hold.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
 from loadbook.core.toml import read_toml
-from loadbook.design.problems import validation_problems, short_repr, suggestion
-from loadbook.design.role import SysctlName, SysctlValue
-from loadbook.design.study import Ident, FactorLevel, Name
 from loadbook.hosts.inventory import Permission
-from loadbook.services.questions import Argv, CounterProbe, ConfigProbe, ReadyProbe, side_port
-from loadbook.services.values import ServiceModel, Var
+from loadbook.study.problems import short_repr, suggestion, validation_problems
+from loadbook.study.treatments import FactorLevel, Ident, Name, SysctlName, SysctlValue
+
+UNSET = "unset"
+_PATH = re.compile(r"/[A-Za-z0-9._+/-]*\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9 ._=:,/+@%*-]*\Z")
+
+
+class ServiceModel(BaseModel):
+    """What stands in a service.toml: nothing unknown, nothing that changes later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Var(ServiceModel):
+    about: str
+    unset: bool = Field(False, description='may be "unset": the template then leaves it out')
+    default: FactorLevel
+
+    def accept(self, value: FactorLevel) -> str | int | None:
+        """Return `value` as the template may see it (None for unset); ValueError says what is allowed."""
+        if self.unset and value == UNSET:
+            return None
+        return self._validate(value)
+
+    @property
+    def allowed(self) -> str:
+        """Which values it may have, for readers: `0 to 100, auto, unset`."""
+        return ", ".join([*self._allowed_values(), *([UNSET] if self.unset else [])])
+
+    def _validate(self, value: FactorLevel) -> str | int:
+        raise NotImplementedError
+
+    def _allowed_values(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+
+class SwitchVar(_Var):
+    """`on` or `off`; true and false are taken as such."""
+
+    type: Literal["switch"]
+
+    def _validate(self, value: FactorLevel) -> str:
+        switch = {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+        if switch not in ("on", "off"):
+            raise ValueError(f"must be on or off{self._or_unset()}")
+        return str(switch)
+
+    def _allowed_values(self) -> tuple[str, ...]:
+        return ("on", "off")
+
+    def _or_unset(self) -> str:
+        return " or unset" if self.unset else ""
+
+
+class IntVar(_Var):
+    """A whole number between `min` and `max`, or one of the words in `also`."""
+
+    type: Literal["int"]
+    min: int
+    max: int
+    also: tuple[str, ...] = ()
+
+    def _validate(self, value: FactorLevel) -> str | int:
+        if isinstance(value, str) and value in self.also:
+            return value
+        if isinstance(value, bool) or not isinstance(value, int) or not self.min <= value <= self.max:
+            literals = [*self.also, *([UNSET] if self.unset else [])]
+            alternatives = f", or {' or '.join(literals)}" if literals else ""
+            raise ValueError(f"must be a whole number from {self.min} to {self.max}{alternatives}")
+        return value
+
+    def _allowed_values(self) -> tuple[str, ...]:
+        return (f"{self.min} to {self.max}", *self.also)
+
+
+class EnumVar(_Var):
+    """One of `values`."""
+
+    type: Literal["enum"]
+    values: Annotated[tuple[str, ...], Field(min_length=1)]
+
+    def _validate(self, value: FactorLevel) -> str:
+        if not isinstance(value, str) or value not in self.values:
+            choices = [*self.values, *([UNSET] if self.unset else [])]
+            raise ValueError(f"must be one of {', '.join(choices)}")
+        return value
+
+    def _allowed_values(self) -> tuple[str, ...]:
+        return self.values
+
+
+class PathVar(_Var):
+    """An absolute path on the host, of letters, digits and ``. _ + / -``, without ``..``."""
+
+    type: Literal["path"]
+
+    def _validate(self, value: FactorLevel) -> str:
+        if not isinstance(value, str) or not _PATH.match(value) or ".." in value.split("/"):
+            raise ValueError("must be an absolute path of letters, digits and . _ + - without '..'")
+        return value
+
+    def _allowed_values(self) -> tuple[str, ...]:
+        return ("an absolute path",)
+
+
+class TextVar(_Var):
+    """A text that matches `pattern` whole; quotes, `; { } $ #`, backslash and control characters never pass."""
+
+    type: Literal["text"]
+    pattern: str
+
+    def _validate(self, value: FactorLevel) -> str:
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if not isinstance(text, str) or not _PLAIN.match(text) or not re.fullmatch(self.pattern, text):
+            raise ValueError(f"must match {self.pattern}{' or be unset' if self.unset else ''}")
+        return text
+
+    def _allowed_values(self) -> tuple[str, ...]:
+        return (self.pattern,)
+
+
+Var = Annotated[SwitchVar | IntVar | EnumVar | PathVar | TextVar, Field(discriminator="type")]
+
+
+def _check_one_group(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    if groups != 1:
+        raise ValueError("must have one group, the number")
+    return pattern
+
+
+ProbeT = TypeVar("ProbeT", bound="Probe")
+Argv = Annotated[tuple[str, ...], Field(min_length=1)]
+UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=200)]
+Pattern = Annotated[str, AfterValidator(_check_one_group)]
+
+
+SIDE_PORT_OFFSET = 10_000
+
+
+def side_port(port: int) -> int:
+    """Return the side port of a service whose port for the load is `port`."""
+    return port + SIDE_PORT_OFFSET if port + SIDE_PORT_OFFSET < 1 << 16 else port - SIDE_PORT_OFFSET
+
+
+class Probe(ServiceModel):
+    """How the running service is asked: a `path` over HTTP, or a command (`argv`, templates) on its own host.
+
+    With `side`, the path is asked on the service's `side_port`, over plain HTTP from its own host: for what must not
+    be in the way of the load, or when the port that the load goes to speaks no HTTP.
+    """
+
+    path: UrlPath | None = None
+    argv: Argv | None = None
+    side: bool = False
+
+    @model_validator(mode="after")
+    def _single_target(self) -> Probe:
+        if self.path and self.argv:
+            raise ValueError("either path or argv")
+        if self.side and not self.path:
+            raise ValueError("side needs a path")
+        return self
+
+
+class ReadyProbe(Probe):
+    """When the service is ready to serve, within `timeout_s` seconds of its start.
+
+    It answers `path` with `status` (default "/"), the command ends with exit code 0 and prints `says` (a template)
+    among other things, or, with `tcp`, its port listens.
+    """
+
+    tcp: bool = False
+    status: Annotated[int, Field(ge=100, le=599)] = 200
+    says: str | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=120)] = 10.0
+
+
+class ConfigProbe(Probe):
+    """How the live process tells its configuration: its whole answer over HTTP is `says`, a command's holds it."""
+
+    says: str = "{{ config_id }}"
+
+    @model_validator(mode="after")
+    def _has_target(self) -> ConfigProbe:
+        return _require_target(self)
+
+
+class CounterProbe(Probe):
+    """Counts since the service's start, by name: the sum of what the one group of a pattern finds in the answer.
+
+    `requests`: requests that it answered; `connections`: connections that it accepted; `upstream_connections`:
+    connections that it opened to what is behind it. Nothing is asked when `when`, a template, is rendered "off".
+    """
+
+    when: str = "on"
+    patterns: dict[Ident, Pattern]
+
+    @model_validator(mode="after")
+    def _has_target(self) -> CounterProbe:
+        return _require_target(self)
+
+
+def _require_target(question: ProbeT) -> ProbeT:
+    if not (question.path or question.argv):
+        raise ValueError("needs path or argv")
+    return question
+
 
 RESERVED_NAMES = frozenset(
     "address also_at backends behind binary built config_id cpus dir node port side_port tree".split()  # noqa: SIM905

@@ -10,10 +10,9 @@ import shlex
 import time
 from pathlib import PurePosixPath
 
-from loadbook.hosts import undo
-from loadbook.hosts.host import HttpResponse, Host, Job
-from loadbook.services.asking import POLL_PAUSES_S, ServiceError
-from loadbook.services.instance import CONTROL_TIMEOUT_S, Instance, Proof
+from loadbook.hosts import rollback
+from loadbook.hosts.host import Host, HttpResponse, Job
+from loadbook.services.instance import CONTROL_TIMEOUT_S, POLL_PAUSES_S, Instance, Proof, ServiceError
 from loadbook.services.spec import SystemServer
 
 STAGE_TIMEOUT_S = 60.0
@@ -83,7 +82,7 @@ class SystemInstance(Instance):
         self._files_written = True
         for path, data in self.new_files.items():
             self.host.put(path, data, 0o600)
-        done = self.host.script(undo.rollback_script(), self.stage_args, timeout_s=STAGE_TIMEOUT_S)
+        done = self.host.script(rollback.rollback_script(), self.stage_args, timeout_s=STAGE_TIMEOUT_S)
         if done.rc:
             output = (done.stderr + done.stdout).decode(errors="replace").strip()[-800:]
             raise ServiceError(
@@ -95,15 +94,15 @@ class SystemInstance(Instance):
     @property
     def job(self) -> Job:
         """The job that replaces the files, and puts back what was there when it ends."""
-        return undo.rollback_job(self.name, ("system", self.rendered.context.dir), self.lease_s)
+        return rollback.rollback_job(self.name, ("system", self.rendered.context.dir), self.lease_s)
 
     def start(self) -> int:
         """Replace the files and have the server read them; ServiceError when it does not, and all is put back."""
         self._started = True
         leader = self.host.start(self.job)
-        refused = undo.wait_for_changes(self.host, self.name, SYSTEM_START_TIMEOUT_S)
+        refused = rollback.wait_for_changes(self.host, self.name, SYSTEM_START_TIMEOUT_S)
         if refused is not None:
-            undo.end_job(self.host, self.name)
+            rollback.end_job(self.host, self.name)
             raise ServiceError(self.host.alias, refused)
         self._leader = leader
         self._effective_config = self._run_required("effective", "does not dump its configuration")
@@ -141,8 +140,8 @@ class SystemInstance(Instance):
     def _wait_for_old_processes(self, client_host: Host) -> str:
         """Return what became of the processes of before; asked once, later nothing of them is left."""
         if not self._old_processes:
-            limit_s = undo.END_TIMEOUT_S + 2 * self.system.drain_s
-            done = self.host.script(undo.rollback_script(), self.settle_args, timeout_s=limit_s, check=True)
+            limit_s = rollback.END_TIMEOUT_S + 2 * self.system.drain_s
+            done = self.host.script(rollback.rollback_script(), self.settle_args, timeout_s=limit_s, check=True)
             self._old_processes = done.stdout.decode(errors="replace").strip() or "gone"
             self.ready(client_host)
         return self._old_processes
@@ -160,7 +159,7 @@ class SystemInstance(Instance):
 
     def pids(self) -> list[int]:
         """Return the ids of the server's processes, the main one first."""
-        done = self.host.script(undo.rollback_script(), self.server_args, timeout_s=CONTROL_TIMEOUT_S)
+        done = self.host.script(rollback.rollback_script(), self.server_args, timeout_s=CONTROL_TIMEOUT_S)
         return [int(word) for word in done.stdout.split()]
 
     @property
@@ -193,7 +192,7 @@ class SystemInstance(Instance):
             return
         try:
             if self._started:
-                undo.end_job(self.host, self.name)
+                rollback.end_job(self.host, self.name)
         finally:
             self.host.remove(self.rendered.context.dir)
         self._leader, self._files_written, self._started = None, False, False

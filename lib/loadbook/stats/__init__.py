@@ -1,1 +1,1 @@
-"""Floor 5: what does it mean? Comparisons, families, equivalence, errors, verdicts. Frames in, values out; no I/O."""
+"""Statistics: paired tests, intervals, equivalence, verdicts and their sentences."""

@@ -1,37 +1,196 @@
-"""One run's tables -> the Analysis that every view shows. Frames in, values out; no files, no host."""
+"""What is asked of a run: defaults filled in, and the values of the tables that answer it.
+
+One run's tables -> the Analysis that every view shows. Frames in, values out; no files, no host.
+
+A run in parts: one for each level of the factor that is a condition, not a choice (near or remote, say).
+
+Treatments of different parts are never compared: each part is the run as if its treatments had been its whole study.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
+from loadbook.core.errors import UsageError, unknown_name_error
+from loadbook.core.metrics import Direction, get_metric
+from loadbook.stats import diagnostics
 from loadbook.stats import errors as error_counts
 from loadbook.stats.compare import compare
-from loadbook.stats.contrasts import DeclaredComparisons, compare_declared
-from loadbook.stats.family import BestArm, find_best_arm
-from loadbook.stats.question import AnalysisSpec, RunTables, resolve_spec, apply_stopping_rule, treatments_of
-from loadbook.stats.reasons import BASELINE_TEXT, invalid_reason
-from loadbook.stats.result import (
+from loadbook.stats.errors import ErrorCounts
+from loadbook.stats.family import BestArm, DeclaredComparisons, compare_declared, find_best_arm
+from loadbook.stats.results import (
     VERDICT_ORDER,
     Analysis,
-    Hypothesis,
+    AnalysisRow,
     Comparison,
     Contrasts,
     ErrorSummary,
-    AnalysisRow,
+    Hypothesis,
     RowKind,
+    StoppingState,
     Verdict,
 )
-from loadbook.stats.verdict import decide_verdict, is_significant
-from loadbook.stats.wording.sentences import aa_failure_sentence
-from loadbook.stats.wording.shown import common_decimals
-from loadbook.stats.wording.words import direction
+from loadbook.stats.sequential import compute_stopping_state
+from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
+from loadbook.stats.text import aa_failure_sentence, common_decimals, direction
+from loadbook.stats.verdict import BASELINE_TEXT, decide_verdict, invalid_reason, is_significant, usable_mask
+from loadbook.store.tables import RunData, trial_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.design.study import Study
+    from loadbook.study.model import Study
+
+
+class RunTables(Protocol):
+    """What an analysis reads of a run (`store.tables.RunData` is one)."""
+
+    @property
+    def study(self) -> Study:
+        """The question, its treatments and margin."""
+        ...
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """The trials table."""
+        ...
+
+    @property
+    def measurements(self) -> pd.DataFrame:
+        """The measurements table."""
+        ...
+
+
+@dataclass(frozen=True)
+class AnalysisSpec:
+    """One question with all of its answers' values; `planned_blocks` is how many were planned, None where there is no plan.
+
+    What is compared with what and a one-sided question belong to the study's own baseline and metric: another metric
+    keeps the rungs of a ladder only, another baseline is what everything is compared with.
+    """
+
+    study: Study
+    baseline: str
+    metric: str
+    statistic: str
+    margin: float
+    level: float
+    better: Direction
+    values: pd.DataFrame
+    trials: pd.DataFrame
+    errors: dict[str, ErrorCounts]
+    planned_blocks: int | None
+    contrasts: Contrasts = "baseline"
+    hypothesis: Hypothesis = "difference"
+    stopping_state: StoppingState = field(default_factory=StoppingState)
+
+
+def resolve_spec(
+    data: RunTables,
+    baseline: str | None,
+    metric: str | None,
+    statistic: str | None,
+    margin: float | None,
+    level: float,
+) -> AnalysisSpec:
+    """Fill in the study's defaults; UsageError for a baseline or level that there is not."""
+    study, metric_name = data.study, metric or data.study.metric
+    metric_info = get_metric(metric_name)
+    baseline_name = baseline or study.baseline
+    if baseline_name not in study.treatments:
+        raise unknown_name_error("treatment", baseline_name, study.treatments, f"in study {study.name!r}")
+    if not 0.5 < level < 1:
+        raise UsageError(f"level {level} is not between 0.5 and 1", "the usual level is 0.95")
+    if margin is None:
+        margin = study.margin if metric_name == study.metric else metric_info.margin
+    statistic_name = statistic or metric_info.default_statistic
+    values = trial_values(data.trials, data.measurements, metric_name, statistic_name)
+    samples: pd.DataFrame | None = getattr(data, "samples", None)
+    if statistic_name == SETTLED and samples is not None:
+        values["value"] = values["trial"].map(settled_rates(samples, metric_name))
+    requests = trial_values(data.trials, data.measurements, "requests")["value"]
+    short = diagnostics.has_short_tail(metric_name, statistic_name, requests, study.gates.min_tail_requests)
+    values["value"] = values["value"].mask(short)
+    trials = _trials_with_causes(data)
+    trials = trials.assign(short_tail=trials["trial"].isin(values.loc[short, "trial"]))
+    values = values.assign(valid=usable_mask(values))
+    errors = {
+        name: error_counts.count_errors(data.trials, data.measurements, name)
+        for name in {*treatments_of(data), baseline_name}
+    }
+    return AnalysisSpec(
+        study, baseline_name, metric_name, statistic_name, margin, level, direction(metric_name), values, trials, errors,
+        _planned_blocks(data), *_declared_contrasts(study, baseline, own=metric_name == study.metric),
+    )  # fmt: skip
+
+
+def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
+    """Return the question with the level and the blocks that the study's rule for stopping gives it now.
+
+    Raises
+    ------
+    UsageError : a level for which the rule is not defined.
+    """
+    started_blocks = int(data.trials["block"].max()) if len(data.trials) else 0
+    last_is_complete = int((data.trials["block"] == started_blocks).sum()) >= len(treatments_of(data))
+    state = compute_stopping_state(
+        spec.study.stopping,
+        started=started_blocks,
+        complete=started_blocks if last_is_complete else started_blocks - 1,
+        planned=spec.planned_blocks,
+        added=getattr(data, "plan", {}).get("added", 0),
+        level=spec.level,
+    )
+    return replace(spec, level=state.level, planned_blocks=state.blocks, stopping_state=state)
+
+
+def _declared_contrasts(study: Study, baseline: str | None, *, own: bool) -> tuple[Contrasts, Hypothesis]:
+    """Return what the study declares, as far as it concerns this baseline (None: its own) and this metric."""
+    contrasts: Contrasts = study.contrasts if not baseline and (own or study.contrasts == "adjacent") else "baseline"
+    return contrasts, study.asks if own else "difference"
+
+
+def _trials_with_causes(data: RunTables) -> pd.DataFrame:
+    """Return the trials with only those gates that excluded them, as far as the problems are there to tell.
+
+    The column `at_ceiling` tells which of them served all of an open load, `moving` whether the rate of the treatment
+    moved within its trials (NaN: not known).
+    """
+    problems = getattr(data, "problems", None)
+    trials = data.trials.assign(
+        at_ceiling=["offered_ceiling" in gates for gates in data.trials["gates"]], moving=_rate_moving(data)
+    )
+    if problems is None:
+        return trials
+    invalid = problems[problems["level"] == "invalid"]
+    names = invalid.groupby("trial")["name"].agg(lambda found: sorted(set(found)))
+    return trials.assign(gates=[names.get(trial, []) for trial in data.trials["trial"]])
+
+
+def _rate_moving(data: RunTables) -> pd.Series:
+    samples: pd.DataFrame | None = getattr(data, "samples", None)
+    usable = data.trials[usable_mask(data.trials)]
+    trend_by_treatment = (
+        {} if samples is None else rate_trends(samples, dict(zip(usable["trial"], usable["treatment"], strict=True)))
+    )
+    moving_by_treatment = {name: trend.moving for name, trend in trend_by_treatment.items() if trend is not None}
+    return data.trials["treatment"].map(moving_by_treatment)
+
+
+def treatments_of(data: RunTables) -> list[str]:
+    """Return the treatments of the run in the order of its subset or, without a plan, of the study's file."""
+    planned = getattr(data, "plan", {}).get("treatments")
+    names = planned or set(data.trials["treatment"])
+    return [name for name in planned or data.study.treatments if name in names and name in data.study.treatments]
+
+
+def _planned_blocks(data: RunTables) -> int | None:
+    """Return how many blocks the run was planned with, None where there is no plan."""
+    planned = getattr(data, "plan", {}).get("blocks")
+    return int(planned) if planned else None
 
 
 def analyse(
@@ -71,7 +230,9 @@ def analyse(
     if aa_failure:
         rows = [_invalidated(row) for row in rows]
     reference_row = _build_row(spec, comparisons.reference, "baseline", None)
-    rows = _sorted_rows([reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)], spec.contrasts)
+    rows = _sorted_rows(
+        [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)], spec.contrasts
+    )
     return _build_analysis(spec, rows, aa_failure, spec.planned_blocks or spec.study.blocks, comparisons.best_arm)
 
 
@@ -93,15 +254,26 @@ def _compare_treatments(spec: AnalysisSpec, treatments: list[str]) -> DeclaredCo
 def _with_planned_blocks(spec: AnalysisSpec, comparison: Comparison) -> Comparison:
     """Count blocks that were planned and not run as incomplete: a verdict belongs to the whole plan, or to its look."""
     missing, state = (spec.planned_blocks or 0) - comparison.blocks, spec.stopping_state
-    return replace(comparison, excluded=max(comparison.excluded, missing), interim_analysis=state.interim_analysis, added_blocks=state.added_blocks)
+    return replace(
+        comparison,
+        excluded=max(comparison.excluded, missing),
+        interim_analysis=state.interim_analysis,
+        added_blocks=state.added_blocks,
+    )
 
 
 def _build_row(spec: AnalysisSpec, name: str, kind: RowKind, comparison: Comparison | None) -> AnalysisRow:
     reference = comparison.baseline if comparison else None
-    reference_label = spec.study.label(reference) if reference and kind == "treatment" and spec.contrasts != "baseline" else None
+    reference_label = (
+        spec.study.label(reference) if reference and kind == "treatment" and spec.contrasts != "baseline" else None
+    )
     hypothesis: Hypothesis = spec.hypothesis if kind == "treatment" else "difference"
     invalid = _invalid_reason(spec, comparison, reference_label) if comparison else None
-    verdict = decide_verdict(comparison, spec.margin, spec.better, reason=invalid, hypothesis=hypothesis) if comparison else None
+    verdict = (
+        decide_verdict(comparison, spec.margin, spec.better, reason=invalid, hypothesis=hypothesis)
+        if comparison
+        else None
+    )
     own = spec.values[spec.values["treatment"] == name]
     level, half_width = _median_and_half_width(own.loc[own["valid"], "value"].dropna(), spec.level)
     treatment = spec.study.treatments[name]
@@ -124,7 +296,13 @@ def _invalid_reason(spec: AnalysisSpec, comparison: Comparison, reference_label:
     if spec.stopping_state.pending_reason:
         return spec.stopping_state.pending_reason
     errors = _error_summary(spec, comparison.treatment, comparison.baseline)
-    return invalid_reason(spec.trials, comparison, errors, _varied_workload_fields(spec.study, comparison), reference_label or BASELINE_TEXT)
+    return invalid_reason(
+        spec.trials,
+        comparison,
+        errors,
+        _varied_workload_fields(spec.study, comparison),
+        reference_label or BASELINE_TEXT,
+    )
 
 
 def _error_summary(spec: AnalysisSpec, name: str, reference: str | None) -> ErrorSummary:
@@ -150,7 +328,9 @@ def _check_row(spec: AnalysisSpec, name: str) -> AnalysisRow:
 
 def _compare_with_reference(spec: AnalysisSpec, name: str, reference: str) -> Comparison:
     rule, level = spec.stopping_state.rule, spec.level
-    comparison = compare(spec.values, name, reference, metric=spec.metric, statistic=spec.statistic, level=level, rule=rule)
+    comparison = compare(
+        spec.values, name, reference, metric=spec.metric, statistic=spec.statistic, level=level, rule=rule
+    )
     return _with_planned_blocks(spec, comparison)
 
 
@@ -240,3 +420,104 @@ def _build_analysis(
         contrasts=spec.contrasts,
         hypothesis=spec.hypothesis,
     )
+
+
+TABLES = ("measurements", "samples", "traces", "problems")
+
+
+def analyse_strata(
+    data: RunData,
+    *,
+    baseline: str | None = None,
+    metric: str | None = None,
+    statistic: str | None = None,
+    level: float = 0.95,
+    fixed: bool = False,
+) -> Analysis:
+    """Answer the study's question under each condition that is judged apart, as `analyse` does of a whole run.
+
+    Parameters
+    ----------
+    baseline : another than the study's: everything is then held against it, whatever the condition.
+    fixed : hold everything against the study's baseline also where it asks for the arm observed best, which may be
+        another one in every run.
+    """
+    analyses = {}
+    for name, stratum in ({"": data} if baseline else strata_of(data)).items():
+        stratum_baseline = stratum.study.baseline if fixed and stratum.study.contrasts == "best" else None
+        analyses[name] = analyse(
+            stratum, baseline=baseline or stratum_baseline, metric=metric, statistic=statistic, level=level
+        )
+    return combine_strata(analyses) if len(analyses) > 1 else next(iter(analyses.values()))
+
+
+def strata_of(data: RunData) -> dict[str, RunData]:
+    """Return level -> the part of the run under that condition (`Study.apart`); one part called "" without any.
+
+    "near: " before a label is left out in the part that is called near.
+    """
+    study, levels = data.study, dict[str, list[str]]()
+    if study.apart is None:
+        return {"": data}
+    for name in treatments_of(data):
+        levels.setdefault(str(study.levels_of(name)[study.apart]), []).append(name)
+    return {
+        level: restrict_to(_without_stratum_label(data, level), names, baseline=study.baseline_of(names[0]), apart=None)
+        for level, names in levels.items()
+    }
+
+
+def restrict_to(data: RunData, treatments: Collection[str], **changes: Any) -> RunData:
+    """Return the run as if it had these treatments alone, in a study with `changes`."""
+    study, kept_names = data.study, [name for name in treatments_of(data) if name in treatments]
+    specs = {name: study.treatments[name] for name in kept_names}
+    published = study.published and study.published.model_copy(
+        update={"claims": tuple(claim for claim in study.published.claims if set(claim.treatments) <= set(specs))}
+    )
+    trials = data.trials[data.trials["treatment"].isin(kept_names)].reset_index(drop=True)
+    present = {name: frame for name in TABLES if (frame := getattr(data, name, None)) is not None}
+    frames: dict[str, Any] = {
+        name: _rows_of_trials(frame, trials, whole=name == "problems") for name, frame in present.items()
+    }
+    return replace(
+        data,
+        study=study.model_copy(update={"treatments": specs, "published": published} | changes),
+        plan=data.plan | {"treatments": kept_names},
+        trials=trials,
+        **frames,
+    )
+
+
+def combine_strata(analysis_by_level: dict[str, Analysis]) -> Analysis:
+    """Return one analysis with the rows of all parts, part by part, each against the baseline of its own part."""
+    analyses = list(analysis_by_level.values())
+    rows = tuple(
+        _with_stratum_label(level, row) for level, analysis in analysis_by_level.items() for row in analysis.rows
+    )
+    aa_failures = [analysis.aa_failure for analysis in analyses if analysis.aa_failure]
+    return replace(
+        analyses[0],
+        rows=rows,
+        best=None,
+        tied_with_best=(),
+        aa_failure=aa_failures[0] if len(aa_failures) == len(analyses) else None,
+    )
+
+
+def _with_stratum_label(level: str, row: AnalysisRow) -> AnalysisRow:
+    return replace(row, label=f"{level}: {row.label}") if level else row
+
+
+def _without_stratum_label(data: RunData, level: str) -> RunData:
+    """Return the run with labels that do not say in which part they are."""
+    treatments = {
+        name: spec.model_copy(update={"label": data.study.label(name).removeprefix(f"{level}: ")})
+        for name, spec in data.study.treatments.items()
+    }
+    return replace(data, study=data.study.model_copy(update={"treatments": treatments}))
+
+
+def _rows_of_trials(frame: pd.DataFrame, trials: pd.DataFrame, *, whole: bool) -> pd.DataFrame:
+    """Return the rows of these trials; with `keep_run_rows` those of the run as such, too."""
+    selected = frame["trial"].isin(trials["trial"])
+    return frame[selected | frame["trial"].isna()] if whole else frame[selected]

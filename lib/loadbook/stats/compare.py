@@ -8,13 +8,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from loadbook.core.units import format_percent
-from loadbook.design.stopping import StoppingRuleName
-from loadbook.stats.hygiene import unstable
-from loadbook.stats.methods import PairedTestResult, blocked_rank, paired_t, signed_rank, variances_differ
-from loadbook.stats.pairs import PairedLogs, pair_arms, effect_from_log, effect_interval_from_logs
-from loadbook.stats.result import Comparison, Method
+from loadbook.stats import diagnostics
+from loadbook.stats.results import Comparison, Method
 from loadbook.stats.sequential import always_valid_paired_t
-from loadbook.stats.swaps import LOG_TOLERANCE
+from loadbook.stats.tests import (
+    LOG_TOLERANCE,
+    PairedLogs,
+    PairedTestResult,
+    blocked_rank,
+    effect_from_log,
+    effect_interval_from_logs,
+    pair_arms,
+    paired_t,
+    signed_rank,
+    variances_differ,
+)
+from loadbook.study.limits import StoppingRuleName
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +65,9 @@ def compare(
     level : of the two-sided interval; the second interval is that of two one-sided tests at the same level.
     rule : with "always-valid" the always-valid t at any number of blocks from 5 on.
     """
-    return compare_pairs(pair_arms(values, treatment, baseline), metric=metric, statistic=statistic, level=level, rule=rule)
+    return compare_pairs(
+        pair_arms(values, treatment, baseline), metric=metric, statistic=statistic, level=level, rule=rule
+    )
 
 
 def compare_pairs(
@@ -74,7 +85,10 @@ def compare_pairs(
     alpha = 1 - level
     alphas = [alpha, 2 * alpha] + ([alpha / family_size] if family_size > 1 else [])
     result = TESTS[method](pairs.base, pairs.other, alphas) if method else _estimate_without_test(pairs)
-    ci95, ci90, *family_intervals = [effect_interval_from_logs(interval) for interval in result.intervals] or [None, None]
+    ci95, ci90, *family_intervals = [effect_interval_from_logs(interval) for interval in result.intervals] or [
+        None,
+        None,
+    ]
     return Comparison(
         treatment=pairs.treatment,
         baseline=pairs.baseline,
@@ -143,7 +157,7 @@ def _comparison_flags(pairs: PairedLogs, method: Method | None) -> tuple[str, ..
     elif method and np.ptp(pairs.other - pairs.base) < LOG_TOLERANCE:
         flags.append(CONSTANT_RATIO)
     if method:
-        flags += unstable.stability_flags(pairs.blocks, pairs.base, pairs.other)
+        flags += diagnostics.stability_flags(pairs.blocks, pairs.base, pairs.other)
     return tuple(flags)
 
 

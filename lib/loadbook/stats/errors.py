@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from loadbook.core.metrics import ERROR_CLASSES
-from loadbook.records.rundata import trial_values
-from loadbook.stats.result import ErrorSummary, Interval
-from loadbook.stats.swaps import MAX_EXACT_BLOCKS, p_from_hits, label_signs
+from loadbook.stats.results import ErrorSummary, Interval
+from loadbook.stats.tests import MAX_EXACT_BLOCKS, label_signs, p_from_hits
+from loadbook.store.tables import trial_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,9 @@ def count_errors(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: st
     """
     own_trials = trials[trials["treatment"] == treatment].set_index("trial")
     rows = measurements[
-        measurements["trial"].isin(own_trials.index) & (measurements["driver"] == "*") & (measurements["statistic"] == "count")
+        measurements["trial"].isin(own_trials.index)
+        & (measurements["driver"] == "*")
+        & (measurements["statistic"] == "count")
     ]
     table = rows.pivot_table(index="trial", columns="metric", values="value", aggfunc="sum")
     classes = [c for c in ERROR_CLASSES if c in table]
@@ -108,9 +110,15 @@ def _fisher_p(counts: ErrorCounts, baseline: ErrorCounts) -> float | None:
     return float(fisher_exact(table).pvalue)
 
 
-def _error_verdict_kind(counts: ErrorCounts, baseline: ErrorCounts, p: float | None, rate: Interval | None) -> ErrorVerdictKind:
+def _error_verdict_kind(
+    counts: ErrorCounts, baseline: ErrorCounts, p: float | None, rate: Interval | None
+) -> ErrorVerdictKind:
     if p is not None and p < ALPHA:
-        return "more" if counts.trials_with_errors / counts.trials > baseline.trials_with_errors / baseline.trials else "fewer"
+        return (
+            "more"
+            if counts.trials_with_errors / counts.trials > baseline.trials_with_errors / baseline.trials
+            else "fewer"
+        )
     if rate is not None and not rate[0] <= 1 <= rate[1]:
         return "more" if rate[0] > 1 else "fewer"
     return "undecided" if counts.trials_with_errors else "none"
@@ -126,7 +134,9 @@ def block_sign_flip_p(counts: ErrorCounts, baseline: ErrorCounts) -> float | Non
     if not len(differences):
         return None
     sums = np.abs(label_signs(len(differences)) @ differences)
-    return float(p_from_hits(sums >= abs(differences.sum()) - SUM_TOLERANCE, exact=len(differences) <= MAX_EXACT_BLOCKS))
+    return float(
+        p_from_hits(sums >= abs(differences.sum()) - SUM_TOLERANCE, exact=len(differences) <= MAX_EXACT_BLOCKS)
+    )
 
 
 def rate_ratio(counts: ErrorCounts, baseline: ErrorCounts) -> tuple[float | None, Interval | None]:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
-    from loadbook.records.rundata import RunData
+    from loadbook.store.tables import RunData
 
 FULL_SHARE = 0.90  # of a capacity
 BOTTLENECK_TIME_SHARE = 0.50  # share of the measured time from which on a full resource is a bottleneck
@@ -74,7 +74,9 @@ def saturation(
     rows = [
         row
         for (treatment, host), own in samples.groupby(["treatment", "host"], sort=True)
-        for row in _host_rows(own, str(treatment), str(host), hosts.get(str(host), {}), link_capacities_b_per_s, allowances or {})
+        for row in _host_rows(
+            own, str(treatment), str(host), hosts.get(str(host), {}), link_capacities_b_per_s, allowances or {}
+        )
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
@@ -84,7 +86,9 @@ def saturation_of_run(data: RunData, links: Mapping[str, float] | None = None) -
     measured = data.values("duration").set_index("trial")["value"].dropna()
     windows_s = {str(trial): float(value) for trial, value in measured.items()}
     hosts, allowances = data.run_json["hosts"], cpu_allowances(data)
-    return saturation(data.traces, data.trials, hosts, windows_s=windows_s, link_capacities_b_per_s=links, allowances=allowances)
+    return saturation(
+        data.traces, data.trials, hosts, windows_s=windows_s, link_capacities_b_per_s=links, allowances=allowances
+    )
 
 
 def bottleneck_by_treatment(frame: pd.DataFrame) -> dict[str, BottleneckCode | None]:
@@ -106,7 +110,11 @@ def finest_source_only(traces: pd.DataFrame) -> pd.DataFrame:
     """Return the samples of the finest source of each host and metric: several tell the same, and must not be added."""
     if "source" not in traces or traces["source"].nunique() < 2:
         return traces
-    rank = traces["source"].map({name: index for index, name in enumerate(SOURCE_PRECEDENCE)}).fillna(len(SOURCE_PRECEDENCE))
+    rank = (
+        traces["source"]
+        .map({name: index for index, name in enumerate(SOURCE_PRECEDENCE)})
+        .fillna(len(SOURCE_PRECEDENCE))
+    )
     finest = rank.groupby([traces["trial"], traces["host"], traces["metric"]]).transform("min")
     return traces[rank == finest]
 
@@ -130,7 +138,11 @@ def cpu_allowances(data: RunData) -> dict[tuple[str, str], CpuAllowance]:
             masks = [s.cpus for s in settings if s.is_present]
             quotas = [s.cpu_quota for s in settings if s.is_present and s.cpu_quota]
             host_cpus = host.get("cpus")
-            cpus = {n for mask in masks for n in _absolute_cpus(cpu_list(mask), host_cpus)} if masks and "all" not in masks else None
+            cpus = (
+                {n for mask in masks for n in _absolute_cpus(cpu_list(mask), host_cpus)}
+                if masks and "all" not in masks
+                else None
+            )
             allowances[treatment, alias] = CpuAllowance(tuple(sorted(cpus)) if cpus else None, sum(quotas) or None)
     return allowances
 
@@ -167,7 +179,12 @@ def _samples_within_windows(traces: pd.DataFrame, trials: pd.DataFrame, windows_
 
 
 def _host_rows(
-    own: pd.DataFrame, treatment: str, alias: str, host: Mapping[str, Any], links: Mapping[str, float], allowances: CpuAllowances
+    own: pd.DataFrame,
+    treatment: str,
+    alias: str,
+    host: Mapping[str, Any],
+    links: Mapping[str, float],
+    allowances: CpuAllowances,
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of one treatment on one host."""
     roles = host.get("roles") or [str(own["role"].iloc[0])]

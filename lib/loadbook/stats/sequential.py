@@ -1,4 +1,9 @@
-"""What a declared stopping rule makes of the blocks that are there (statistics.md 3.8).
+"""How many blocks a difference needs, and what so many blocks can detect (statistics.md 3.9 b and d).
+
+`sd` is the standard deviation of the paired log ratio: about 1.4 times the coefficient of variation of a trial when
+trials scatter independently, less when their noise is shared within blocks.
+
+What a declared stopping rule makes of the blocks that are there (statistics.md 3.8).
 
 Planned looks: the usual tests at a smaller threshold. Always-valid: a t test whose intervals hold at every number of
 blocks at once, so that a run may stop whenever it pleases.
@@ -7,19 +12,67 @@ blocks at once, so that a run may stop whenever it pleases.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import stdtr
 
 from loadbook.core.errors import UsageError
-from loadbook.design.stopping import POCOCK_P, StoppingRule
-from loadbook.stats.methods import LOG_DECIMALS, PairedTestResult
-from loadbook.stats.plan import t_quantile
-from loadbook.stats.result import Interval, Method, StoppingState
-from loadbook.stats.swaps import FloatArray
+from loadbook.stats.results import Interval, Method, StoppingState
+from loadbook.stats.tests import LOG_DECIMALS, FloatArray, PairedTestResult
+from loadbook.study.limits import POCOCK_P, StoppingRule
 
-__all__ = ["POCOCK_P", "always_valid_paired_t", "always_valid_t", "equivalent_fixed_alpha", "critical_t", "compute_stopping_state"]
+MAX_BLOCKS = 10_000
+
+
+def t_quantile(p: float, blocks: int) -> float:
+    """Return Student's t quantile for paired differences of so many blocks."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(blocks - 1, p))
+
+
+def detectable_effect(blocks: int, sd: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
+    """Return the smallest effect (ratio minus 1) that so many blocks find with this power."""
+    if blocks < 2:
+        raise UsageError(f"{blocks} blocks detect nothing", "plan 10 blocks or more")
+    return math.expm1((t_quantile(1 - alpha / 2, blocks) + t_quantile(power, blocks)) * sd / math.sqrt(blocks))
+
+
+def blocks_needed(
+    effect: float, sd: float, *, alpha: float = 0.05, power: float = 0.8, limit: int = MAX_BLOCKS
+) -> int | None:
+    """Return how many blocks find an effect (ratio minus 1) with this power; None if more than `limit`."""
+    if effect <= -1:
+        raise UsageError(f"an effect of {effect} is no ratio minus 1", "give 0.02 for 2 %")
+    delta = abs(math.log1p(effect))
+    return smallest_block_count(lambda n: t_quantile(1 - alpha / 2, n) + t_quantile(power, n), delta, sd, limit)
+
+
+def smallest_block_count(quantiles: Callable[[int], float], delta: float, sd: float, limit: int) -> int | None:
+    """Return the smallest n with n >= (quantiles(n) sd / delta)^2, both on the log scale."""
+    if delta <= 0:
+        return None
+    return next((n for n in range(2, limit + 1) if n >= (quantiles(n) * sd / delta) ** 2), None)
+
+
+def best_trial_length_s(sd_within_1s: float, sd_between: float, overhead_s: float) -> float:
+    """Return the trial length (s) that gives most precision per hour: (s_w / s_b) sqrt(c0).
+
+    `sd_within_1s` is the scatter of one second within a trial (autocorrelation included), `sd_between` that between
+    trials, `overhead_s` what a trial costs beyond its measurement (restart, warm-up).
+    """
+    return sd_within_1s / sd_between * math.sqrt(overhead_s)
+
+
+__all__ = [
+    "POCOCK_P",
+    "always_valid_paired_t",
+    "always_valid_t",
+    "compute_stopping_state",
+    "critical_t",
+    "equivalent_fixed_alpha",
+]
 DEFAULT_LEVEL = 0.95
 MIN_ALPHA = 1e-6  # below, so few blocks find nothing of any size that matters
 
@@ -46,7 +99,11 @@ def always_valid_t(differences: FloatArray, alphas: Sequence[float] = (), g: flo
     """
     n, mean = len(differences), float(np.mean(differences))
     error = float(np.std(differences, ddof=1)) / math.sqrt(n)
-    return PairedTestResult(mean, _always_valid_p(mean, error, n, g), [_t_interval(mean, error, _always_valid_critical_t(n, alpha, g)) for alpha in alphas])
+    return PairedTestResult(
+        mean,
+        _always_valid_p(mean, error, n, g),
+        [_t_interval(mean, error, _always_valid_critical_t(n, alpha, g)) for alpha in alphas],
+    )
 
 
 def _always_valid_p(mean: float, error: float, n: int, g: float) -> float:
@@ -79,7 +136,13 @@ def _t_interval(mean: float, error: float, bound: float) -> Interval | None:
 
 
 def compute_stopping_state(
-    stopping: StoppingRule, *, started: int, complete: int, planned: int | None, added: int = 0, level: float = DEFAULT_LEVEL
+    stopping: StoppingRule,
+    *,
+    started: int,
+    complete: int,
+    planned: int | None,
+    added: int = 0,
+    level: float = DEFAULT_LEVEL,
 ) -> StoppingState:
     """Return where a run stands by its declared rule.
 
@@ -107,4 +170,9 @@ def compute_stopping_state(
         return StoppingState("looks", look_level, complete, (looks.index(complete) + 1, len(looks)))
     next_look = next((look for look in looks if look > complete), looks[-1])
     complete_text = f"{complete} block{' is' if complete == 1 else 's are'} complete"
-    return StoppingState("looks", look_level, complete, pending_reason=f"not yet a planned look: {complete_text}, the next look is after {next_look}")
+    return StoppingState(
+        "looks",
+        look_level,
+        complete,
+        pending_reason=f"not yet a planned look: {complete_text}, the next look is after {next_look}",
+    )

@@ -1,4 +1,6 @@
-"""A Comparison and the margin declared before the run -> a Verdict (statistics.md 3.5 and 5.3).
+"""Why two arms must not be compared, whatever their numbers say (statistics.md 5.3, `invalid`).
+
+A Comparison and the margin declared before the run -> a Verdict (statistics.md 3.5 and 5.3).
 
 In a family "the interval excludes 0" also needs the adjusted p below 1 - level: the interval shown stays the plain
 one, `ci_family` stands beside it, and a difference that only the plain interval sees is undecided, with a flag.
@@ -7,13 +9,190 @@ one, `ci_family` stands beside it, and a difference that only the plain interval
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from loadbook.core.metrics import Direction
+from loadbook.core.metrics import Direction, get_metric
+from loadbook.core.validity_rules import lower_first, rule_title
 from loadbook.stats.compare import insufficient_blocks
-from loadbook.stats.plan import smallest_block_count, t_quantile
-from loadbook.stats.result import Hypothesis, Comparison, Forecast, Interval, Verdict
-from loadbook.stats.sequential import critical_t
+from loadbook.stats.results import Comparison, ErrorSummary, Forecast, Hypothesis, Interval, Verdict
+from loadbook.stats.sequential import critical_t, smallest_block_count, t_quantile
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# columns of the trials table that must agree: words for readers, and the field of the workload that may vary on purpose
+LOAD_COLUMNS = {
+    "tool": ("tool", "tool"),
+    "load_model": ("load model", "model"),
+    "offered_per_s": ("offered rate", "rate_per_s"),
+    "concurrency": ("number of connections", "connections"),
+    "drivers": ("number of drivers", "drivers"),
+}
+BASELINE_TEXT = "the baseline"
+METRICS_WITH_ERRORS = ("requests_per_s", "requests")
+RATE_METRICS = ("ok_per_s", "requests_per_s", "ok", "requests")
+ResponseKey = tuple[int | None, int | None]
+
+
+def invalid_reason(
+    trials: pd.DataFrame,
+    comparison: Comparison,
+    errors: ErrorSummary,
+    varied: Collection[str] = (),
+    reference_text: str = BASELINE_TEXT,
+) -> str | None:
+    """Return the first reason that forbids the comparison, or None; the order is that of statistics.md 5.3.
+
+    Parameters
+    ----------
+    trials : trials table of the run; only rows with status ok and valid are compared.
+    varied : fields of the workload in which the study says that the two arms differ.
+    reference_text : the name of what is compared with.
+    """
+    own = trials[trials["treatment"] == comparison.treatment]
+    base = trials[trials["treatment"] == comparison.baseline]
+    used_own, used_base = own[usable_mask(own)], base[usable_mask(base)]
+    reason = (
+        _short_tail_reason(comparison.statistic, used_own, used_base)
+        or _insufficient_blocks_reason(comparison, own, base)
+        or _order_reason(used_own, used_base)
+        or _ceiling_reason(comparison.metric, used_own, used_base)
+        or _moving_rate_reason(used_own, used_base)
+        or _load_reason(used_own, used_base, varied)
+        or _response_reason(used_own, used_base, sized="expect_bytes" in varied)
+        or _tool_definition_reason(comparison.metric, used_own, used_base)
+        or _error_count_reason(comparison.metric, errors)
+    )
+    return reason.replace(BASELINE_TEXT, reference_text) if reason else None
+
+
+def usable_mask(trials: pd.DataFrame) -> pd.Series:
+    """Tell, per trial, whether it may enter a comparison."""
+    return (trials["status"] == "ok") & trials["valid"].astype(bool)
+
+
+def response_difference(own: Iterable[ResponseKey], base: Iterable[ResponseKey]) -> str | None:
+    """Say how two arms' usual answers (status, bytes) differ; None where they agree or are not known."""
+    own_counts, base_counts = (Counter(a for a in responses if a[0] is not None) for responses in (own, base))
+    if not own_counts or not base_counts:
+        return None
+    (status, size), (base_status, base_size) = own_counts.most_common(1)[0][0], base_counts.most_common(1)[0][0]
+    if status != base_status:
+        return f"it answers differently (status {status} where the baseline answers {base_status})"
+    if size != base_size:
+        return f"it answers differently ({size} bytes where the baseline sends {base_size})"
+    return None
+
+
+def _response_reason(own: pd.DataFrame, base: pd.DataFrame, sized: bool) -> str | None:
+    """Say how the answers of two arms differ; in their size they may, where the study gives each a page of its own."""
+    own_keys, base_keys = (
+        [(status, None if sized else size) for status, size in _response_keys(arm)] for arm in (own, base)
+    )
+    return response_difference(own_keys, base_keys)
+
+
+def _response_keys(trials: pd.DataFrame) -> list[ResponseKey]:
+    known = trials.reindex(columns=["response_status", "response_bytes"]).dropna()
+    return [(int(status), int(size)) for status, size in known.itertuples(index=False)]
+
+
+def _load_reason(own: pd.DataFrame, base: pd.DataFrame, varied: Collection[str]) -> str | None:
+    for column, (noun, field) in LOAD_COLUMNS.items():
+        values = _differing_values(column, own, base)
+        if values and field not in varied:
+            return f"it was measured under another {noun} ({values[0]} where the baseline has {values[1]})"
+    return None
+
+
+def _tool_definition_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    """Say so if two tools timed the arms: each has its own definition of every time that it prints (docs/tools.md)."""
+    tools = _differing_values("tool", own, base)
+    if tools is None or get_metric(metric).kind != "time":
+        return None
+    return f"{tools[0]} and {tools[1]} define {metric} each in its own way"
+
+
+def _differing_values(column: str, own: pd.DataFrame, base: pd.DataFrame) -> tuple[object, object] | None:
+    """Return what a column holds in either arm where that differs; None where it agrees or is not known."""
+    if column not in own or not len(own) or not len(base):
+        return None
+    own_value, base_value = own[column].iloc[0], base[column].iloc[0]
+    return (
+        None
+        if own_value == base_value or (own_value != own_value and base_value != base_value)
+        else (own_value, base_value)
+    )
+
+
+def _ceiling_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    """Say so if both arms served an open load whole: their rates are equal because the generator's setting is."""
+    if metric not in RATE_METRICS or "at_ceiling" not in own or not len(own) or not len(base):
+        return None
+    if own["at_ceiling"].mean() <= 0.5 or base["at_ceiling"].mean() <= 0.5:
+        return None
+    return "both served all of the offered load, so the rate is the generator's setting; offer more"
+
+
+def _insufficient_blocks_reason(comparison: Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    reason = insufficient_blocks(comparison.blocks, comparison.excluded)
+    if reason is None:
+        return None
+    cause = _main_exclusion_cause(own) or _main_exclusion_cause(base) or _missing_blocks_text(comparison, own, base)
+    return f"{reason} ({cause})" if cause else reason
+
+
+def _main_exclusion_cause(trials: pd.DataFrame) -> str | None:
+    """Return the most frequent cause of trials that do not count: a gate, else how the trial ended."""
+    excluded = trials[~usable_mask(trials)]
+    if excluded.empty:
+        return None
+    causes = Counter(
+        ", ".join(lower_first(rule_title(gate)) for gate in gates) if len(gates) else str(status).replace("_", " ")
+        for gates, status in zip(excluded["gates"], excluded["status"], strict=True)
+    )
+    cause, number = causes.most_common(1)[0]
+    return f"{number} of {len(trials)} trials excluded: {cause}"
+
+
+def _missing_blocks_text(comparison: Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    planned = comparison.blocks + comparison.excluded
+    missing = planned - len({*own["block"], *base["block"]})
+    return f"{missing} {'was' if missing == 1 else 'were'} not run" if missing > 0 else None
+
+
+def _order_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    """Say so if one arm ran whole before the other: blocks that are real cannot give that order."""
+    if min(len(own), len(base)) < 2:
+        return None
+    if own["slot"].max() < base["slot"].min() or base["slot"].max() < own["slot"].min():
+        return "one arm ran whole before the other, so the order was not randomised in blocks"
+    return None
+
+
+def _short_tail_reason(statistic: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    """Say so if a percentile is not measurable in most trials of an arm."""
+    if "short_tail" not in own or not any(arm["short_tail"].mean() > 0.5 for arm in (own, base)):
+        return None
+    return f"{statistic} is not measurable: too few requests of a trial lie beyond it (gates.min_tail_requests)"
+
+
+def _moving_rate_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+    """Say so if the rate of one arm still moved within its trials and that of the other did not."""
+    values = _differing_values("moving", own, base)
+    if values is None or any(moving != moving for moving in values):  # not known
+        return None
+    return f"its rate {'moved' if values[0] else 'held still'} within trials, the baseline's did{' not' if values[0] else ''}"
+
+
+def _error_count_reason(metric: str, errors: ErrorSummary) -> str | None:
+    if metric in METRICS_WITH_ERRORS and errors.kind in ("more", "fewer"):
+        return f"{metric} counts error responses, and it has {errors.kind} of them; compare ok_per_s"
+    return None
+
 
 MAX_FORECAST_BLOCKS = 60
 MIN_EFFECT = -1 + 1e-15  # effects below are -1 in floating point, and have no logarithm
@@ -106,7 +285,9 @@ def forecast_blocks(comparison: Comparison, margin: float) -> Forecast:
     sd, alpha = comparison.sd_log, (1 - comparison.level) / comparison.family_size
     size, method = abs(_log_effect(comparison.effect)), comparison.method
     distance = math.log1p(margin) - size
-    detect = smallest_block_count(lambda n: critical_t(method, n, alpha) + t_quantile(FORECAST_POWER, n), size, sd, MAX_FORECAST_BLOCKS)
+    detect = smallest_block_count(
+        lambda n: critical_t(method, n, alpha) + t_quantile(FORECAST_POWER, n), size, sd, MAX_FORECAST_BLOCKS
+    )
     exclude = _blocks_for_one_sided_bound(comparison, distance)
     return _additional_blocks(comparison, min((n for n in (detect, exclude) if n is not None), default=None))
 
@@ -119,7 +300,11 @@ def forecast_one_sided(comparison: Comparison, distance: float) -> Forecast:
 def _blocks_for_one_sided_bound(comparison: Comparison, distance: float) -> int | None:
     """Return how many blocks have a one-sided bound that lies within `distance` (log) of the estimate."""
     sd, alpha = comparison.sd_log, 2 * (1 - comparison.level)
-    return smallest_block_count(lambda n: critical_t(comparison.method, n, alpha), distance, sd, MAX_FORECAST_BLOCKS) if sd else None
+    return (
+        smallest_block_count(lambda n: critical_t(comparison.method, n, alpha), distance, sd, MAX_FORECAST_BLOCKS)
+        if sd
+        else None
+    )
 
 
 def _log_effect(effect: float) -> float:

@@ -1,1 +1,1 @@
-"""Floor 4: what loads? One file per load generator; adding one file adds a tool."""
+"""Load generators: version probe, command line and parser; one module each."""

@@ -1,4 +1,13 @@
-"""ab 2.3: closed loop, HTTP/1.0, one thread (apache/httpd `support/ab.c`, formats.md section 3).
+"""The lines of an ab 2.3 report (apache/httpd `support/ab.c`, branch 2.4.x, and what trunk adds).
+
+The files that ab writes beside its report: -e (percentiles to 0.001 ms) and -g (one row per request, whole ms).
+
+Both are recognised by their first line, whatever their names; the files that the command names must begin so.
+ab sorts the rows of -g by total time, not by start.
+
+One ab report as ab means it: what it tells, what it leaves open, and where it contradicts itself.
+
+ab 2.3: closed loop, HTTP/1.0, one thread (apache/httpd `support/ab.c`, formats.md section 3).
 
 `requests` are ab's complete requests, failed ones included, unless not a byte came back: then none was answered. Its
 classes of failures overlap, so that it does not tell how many answers were good once two of them occurred, or once an
@@ -8,17 +17,400 @@ included; `ttfb` its waiting time. The report has whole milliseconds; the percen
 
 from __future__ import annotations
 
+import getopt
+import io
+import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from loadbook.core.errors import ToolError
+from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
-from loadbook.design.workload import Workload
-from loadbook.tools import ab_files, plan, text
-from loadbook.tools.ab_forms import ERROR_CLASSES, PERCENTILES, TIME_METRICS, line_patterns
-from loadbook.tools.ab_report import AbReport, check_report, command_options, require_ab_report
-from loadbook.tools.base import ToolOutput, Measurement, ParsedReport, Sample, Target
-from loadbook.tools.text import TextReport
+from loadbook.study.workload import Workload
+from loadbook.tools import base, line_patterns
+from loadbook.tools import line_patterns as text
+from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolOutput
+from loadbook.tools.line_patterns import LinePattern, TextReport
+
+ERROR_CLASSES = {"connect": "connect", "receive": "read", "length": "length", "exceptions": "other"}  # ab's -> ours
+PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)
+TIME_METRICS = {"connect": "connect_time", "waiting": "ttfb", "total": "latency"}  # row of Connection Times -> metric
+PLAIN_HEADING = "              min   avg   max"  # the heading with -S
+
+_N = r"\d{1,20}"
+_REAL = r"\d{1,20}\.\d+"
+_FIVE = r" {4}\d| {3}\d{2}| {2}\d{3}| \d{4}|\d{5}"  # %5d
+
+
+def _labelled_line(name: str, label: str, value: str, example: str, optional: bool = False) -> LinePattern:
+    return LinePattern(name, f"{label}: {example}", re.escape(label) + ":", rf" +{value}", optional)
+
+
+def _count_line(name: str, label: str, unit: str = "", optional: bool = False) -> LinePattern:
+    return _labelled_line(name, label, rf"(?P<{name}>{_N}){unit}", f"100{unit}", optional)
+
+
+def _real_line(name: str, label: str, unit: str, optional: bool = False) -> LinePattern:
+    return _labelled_line(name, label, rf"(?P<{name}>{_REAL}){re.escape(unit)}", f"1.234{unit}", optional)
+
+
+def _times_line(row: str) -> LinePattern:
+    """Return the pattern of a row with mean, deviation and median."""
+    example = f"{row.capitalize()}:        0    1   1.6      1      22"
+    rest = (
+        rf" +(?P<{row}_min>{_N}) +(?P<{row}_mean>{_N}) +(?P<{row}_sd>{_REAL}) +(?P<{row}_p50>{_N}) +(?P<{row}_max>{_N})"
+    )
+    return LinePattern(f"{row}_times", example, f"{row.capitalize()}: ", rest)
+
+
+def _plain_times_line(row: str) -> LinePattern:
+    """Return the pattern of a row printed with -S: ``%5d %5d%5d``, so that mean and maximum may touch."""
+    example = f"{row.capitalize() + ':':12}    0     0    1"
+    rest = rf" *(?P<{row}_min>\d{{1,6}}) (?P<{row}_mean>{_FIVE})(?P<{row}_max> *\d{{1,6}})"
+    return LinePattern(f"{row}_times", example, f"{row.capitalize()}: ", rest)
+
+
+def _percentile_line(percent: int) -> LinePattern:
+    return LinePattern(f"row{percent}", f"  {percent}%      1", f"  {percent}% ", rf" *(?P<p{percent}>{_N})", True)
+
+
+HEAD_PATTERNS = (
+    LinePattern("port", "Server Port:            8080", "Server Port:", rf" +{_N}"),
+    LinePattern("path", "Document Path:          /", "Document Path:", r" +\S.*"),
+    LinePattern("document", "Document Length:        4 bytes", "Document Length:", rf" +(?:Variable|{_N} bytes)"),
+    _count_line("workers", "Number of workers", optional=True),  # trunk
+    _count_line("concurrency", "Concurrency Level"),
+    _count_line("achieved", "Concurrency achieved", optional=True),  # trunk
+    _real_line("duration", "Time taken for tests", " seconds"),
+    LinePattern(
+        "window",
+        "Number of requests:     50000 (window)",
+        "Number of requests:",
+        rf" +(?P<window>{_N})(?: \(window\))?",
+        True,
+    ),  # trunk
+    _count_line("complete", "Complete requests"),
+    _count_line("failed", "Failed requests"),
+    LinePattern(
+        "classes",
+        "   (Connect: 0, Receive: 0, Length: 299, Exceptions: 0)",
+        r" +\(Connect: ",
+        rf"(?P<connect>{_N}), (?:Receive: (?P<receive>{_N}), )?"
+        rf"Length: (?P<length>{_N}), Exceptions: (?P<exceptions>{_N})\)",
+        True,
+    ),
+    _count_line("write", "Write errors", optional=True),
+    _count_line("non2xx", "Non-2xx responses", optional=True),
+    _count_line("kept", "Keep-Alive requests", optional=True),
+    _count_line("bytes", "Total transferred", " bytes"),
+    _count_line("sent", "Total body sent", optional=True),
+    _count_line("html", "HTML transferred", " bytes"),
+    _real_line("rate", "Requests per second", " [#/sec] (mean)", True),
+    LinePattern(
+        "computed",
+        "Time per request:       1.456 [ms] (mean)",
+        rf"Time per request: +{_REAL} \[ms\] \(mean\)$",
+        optional=True,
+    ),
+    LinePattern(
+        "across",
+        "Time per request:       0.029 [ms] (mean, across all concurrent requests)",
+        r"Time per request: +\S+ \[ms\] \(mean, ",
+        r"across all concurrent requests\)",
+        True,
+    ),
+    _real_line("transfer", "Transfer rate", " [Kbytes/sec] received", True),
+)
+RATE_LINES = ("rate", "computed", "across", "transfer")
+TIMES_HEADING = LinePattern("heading", "Connection Times (ms)", r"Connection Times \(ms\)$")
+TIMES_COLUMNS = LinePattern("columns", "              min  mean[+/-sd] median   max", r" +min +(?:mean|avg)", r".* max")
+PERCENTILE_TABLE = (
+    LinePattern("table", "Percentage of the requests served within a certain time (ms)", "Percentage of the requests served",
+         r" within a certain time \(ms\)", True),
+    *map(_percentile_line, PERCENTILES),
+    LinePattern("row100", " 100%     22 (longest request)", " 100% ", rf" *(?P<p100>{_N}) \(longest request\)", True),
+)  # fmt: skip
+
+
+def report_patterns(lines: Sequence[str]) -> tuple[LinePattern, ...]:
+    """Return the patterns of this report: with -S other rows of times, of no request none at all."""
+    rows = ("connect", "processing", "waiting", "total")
+    if any(re.match(r"Complete requests: +0$", line) for line in lines):
+        return HEAD_PATTERNS
+    times = map(_plain_times_line if PLAIN_HEADING in lines else _times_line, rows)
+    return (*HEAD_PATTERNS, TIMES_HEADING, TIMES_COLUMNS, *times, *PERCENTILE_TABLE)
+
+
+CSV_HEAD = "Percentage served,Time in ms"
+TSV_HEAD = "starttime\tseconds\tctime\tdtime\tttime\twait"
+MAX_SPAN_S = 7 * 86400
+MAX_LINE, MAX_PERCENTILES = 10_000, 1_000
+CSV_LINE = re.compile(r"(\d{1,3}),(\d{1,12}\.\d{3})")
+TSV_LINE = re.compile(r"[^\t]+\t(\d{1,12})\t\d+\t\d+\t(\d{1,12})\t\d+")
+
+
+FileSource = bytes | Path
+FileSources = Mapping[str, FileSource]
+
+
+def _file_lines(source: FileSource) -> Iterator[str]:
+    """Yield the lines of a file with their ends."""
+    with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as file:
+        while line := file.readline(MAX_LINE):
+            yield line.decode(errors="replace")
+
+
+def _matching_file(files: FileSources, head: str, option_value: str | None) -> str | None:
+    """Return the name of the one file that begins with this line, None if there is none; `option_value` is the option's."""
+    matching = [name for name, data in files.items() if next(_file_lines(data), "").startswith(head)]
+    expected_name = (option_value or "").rpartition("/")[2]
+    if expected_name in files and expected_name not in matching:
+        raise ParseError("ab", expected_name, 1, f"does not begin {head!r}: empty, cut, or another file")
+    if len(matching) > 1:
+        raise ParseError("ab", matching[1], 1, f"a second file like {matching[0]}: which belongs to this report?")
+    return matching[0] if matching else None
+
+
+def percentiles(files: FileSources, count: int, option_value: str | None) -> dict[int, str]:
+    """Return percentile -> milliseconds as printed, with 0 the minimum and 100 the maximum; {} without such a file.
+
+    ab reads element ``0.5 + count * p / 100`` of the sorted times, which for small counts and high percentiles is one
+    past the last: there it prints what lies behind them in memory, and the last, which the table shows, is returned.
+    """
+    name = _matching_file(files, CSV_HEAD, option_value)
+    if name is None:
+        return {}
+    data = b"".join(line.encode() for line in itertools.islice(_file_lines(files[name]), MAX_PERCENTILES))
+    lines = [line for line in line_patterns.clean_lines(data)[1:] if line]
+    for number, line in enumerate(lines, 2):
+        match = CSV_LINE.fullmatch(line)
+        if match is None or int(match[1]) != number - 2:
+            raise ParseError("ab", name, number, f"expected percentile {number - 2} and a time, not {line[:60]!r}")
+    if len(lines) != 101 or not data.endswith(b"\n"):
+        raise ParseError("ab", name, 0, f"not complete: {len(lines)} of 101 percentiles")
+    times = {p: line.partition(",")[2] for p, line in enumerate(lines) if count > 1 or p in (0, 100)}
+    times |= {p: times[100] for p in times if p and count * (100 - p) <= 50}
+    if list(times.values()) != sorted(times.values(), key=float):
+        raise ParseError("ab", name, 0, "percentiles do not ascend")
+    return times
+
+
+def to_microseconds(milliseconds: str) -> int:
+    """Return a time printed as milliseconds with three decimals exactly."""
+    return int(milliseconds.replace(".", ""))
+
+
+def check_percentiles(name: str, exact: Mapping[int, str], whole_ms: Mapping[int, int], count: int) -> None:
+    """Raise ParseError unless percentiles to 0.001 ms are what the table shows in whole milliseconds.
+
+    The table reads element ``count * p / 100``, rounded down where the file's index is rounded to nearest: so the file
+    may be one element ahead, unless both are whole.
+    """
+    for p, printed_ms in whole_ms.items():
+        if p not in exact:
+            continue
+        rounded = (to_microseconds(exact[p]) + 500) // 1000
+        next_ms = next((whole_ms[q] for q in sorted(whole_ms) if q > p), printed_ms)
+        same_element = p in (0, 100) or count * p % 100 < 50
+        if rounded != printed_ms if same_element else not printed_ms <= rounded <= next_ms:
+            raise ParseError("ab", name, p + 2, f"{exact[p]} ms is not the {printed_ms} ms of the report")
+
+
+def started_per_second(
+    files: FileSources, count: int, whole_ms: Mapping[int, int], option_value: str | None
+) -> list[tuple[int, int]]:
+    """Return (second since the first start, requests started in it) from the rows of -g; [] without such a file."""
+    name = _matching_file(files, TSV_HEAD, option_value)
+    if name is None:
+        return []
+    seconds, ranks = Counter[int](), {min(count * p // 100, count - 1) for p in (*PERCENTILES, 100)}
+    times: dict[int, int] = {}
+    number, ended = 0, True
+    for number, line in enumerate(itertools.islice(_file_lines(files[name]), 1, None), 1):
+        match, ended = TSV_LINE.fullmatch(line.rstrip("\r\n")), line.endswith("\n")
+        if match is None:
+            raise ParseError("ab", name, number + 1, f"not a row of six columns: {line.rstrip()[:60]!r}")
+        seconds[int(match[1])] += 1
+        if number - 1 in ranks:
+            times[number - 1] = int(match[2])
+    if number != count or not ended:
+        raise ParseError("ab", name, 0, f"not complete: {number} rows for {count} requests")
+    for p in (*PERCENTILES, 100):
+        if p in whole_ms and times[min(count * p // 100, count - 1)] != whole_ms[p]:
+            raise ParseError("ab", name, 0, f"its percentile {p} is not the {whole_ms[p]} ms of the report")
+    first = min(seconds)
+    if max(seconds) - first > MAX_SPAN_S:
+        raise ParseError("ab", name, 0, f"its rows start over {max(seconds) - first} s")
+    return [(second - first, seconds[second]) for second in range(first, max(seconds) + 1)]
+
+
+TIMED_REQUESTS = 50_000  # what -t makes of -n
+GETOPT_STRING = "n:c:t:s:b:T:p:u:v:lrkVhwiIx:y:z:C:H:P:A:g:X:de:SqB:m:Z:f:E:W:R:"  # ab.c, 2.4.x and trunk
+PROGRESS_PREFIXES = (b"Completed ", b"Finished ", b"\n", b"\r\n")  # on stderr
+
+
+def command_options(argv: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the options of an ab command line in their order; [] where there is none or one that ab does not know."""
+    try:
+        return getopt.getopt(list(argv[1:]), GETOPT_STRING)[0]
+    except getopt.GetoptError:
+        return []
+
+
+@dataclass(frozen=True)
+class AbReport:
+    """One report and what its command asked for."""
+
+    report: TextReport
+    output: ToolOutput
+    lines: Sequence[str]
+
+    @property
+    def files(self) -> dict[str, FileSource]:
+        """The files beside the report: their content, or where those lie that are too big to be held."""
+        return {**self.output.files, **self.output.paths}
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of the command line; -n as ab understands it: -t sets it to 50,000, a later -n to another number."""
+        values: dict[str, str] = {}
+        for name, value in command_options(self.output.argv):
+            values[name] = value
+            if name == "-t":
+                values["-n"] = str(TIMED_REQUESTS)
+        return values
+
+    def count(self, field: str) -> int:
+        """Return a counter of the report."""
+        return self.report.count(field)
+
+    @property
+    def complete(self) -> int:
+        """Requests that ab calls complete: answered, and failed ones too."""
+        return self.count("complete")
+
+    @property
+    def answered(self) -> int:
+        """Requests that may have been answered: none where not a byte came back, whatever ab calls complete."""
+        return self.complete if self.count("bytes") else 0
+
+    @property
+    def timed_requests(self) -> int:
+        """How many times the statistics are made of: all, or in trunk a window of them."""
+        return min(self.complete, self.count("window") or self.complete)
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """Failures by our classes."""
+        return {error_class: self.count(field) for field, error_class in ERROR_CLASSES.items()} | {
+            "write": self.count("write")
+        }
+
+    @property
+    def percentiles_ms(self) -> dict[int, int]:
+        """Percentiles in whole milliseconds, 0 the minimum and 100 the maximum, as far as they are printed."""
+        rows = {0: "total_min", **{p: f"p{p}" for p in PERCENTILES}, 100: "total_max"}
+        return {p: self.count(field) for p, field in rows.items() if field in self.report}
+
+    @property
+    def status_classes(self) -> Counter[str]:
+        """Classes of the answers that were not 2xx, which ab prints from -v 2 on; empty unless all were printed."""
+        matches = (re.fullmatch(r"WARNING: Response code not 2xx \((.)..\)", line) for line in self.lines)
+        classes = Counter(match[1] for match in matches if match)
+        return classes if sum(classes.values()) == self.count("non2xx") else Counter()
+
+    @property
+    def status_errors(self) -> int | None:
+        """Answers of status 400 and above; None where ab does not tell them from redirects."""
+        if not self.count("non2xx"):
+            return 0
+        return sum(n for code, n in self.status_classes.items() if code not in "123") if self.status_classes else None
+
+    @property
+    def ok(self) -> int | None:
+        """Good answers; None where ab does not tell: classes that overlap, or answers that were not 2xx."""
+        if not self.answered:
+            return 0
+        failed = [n for n in (*self.failures.values(), self.status_errors) if n != 0]
+        if None in failed or len(failed) > 1:
+            return None
+        ok = self.complete - (failed[0] or 0 if failed else 0)
+        return ok if ok >= 0 else None
+
+
+def require_ab_report(output: ToolOutput, lines: Sequence[str]) -> None:
+    """Raise a ParseError that says why there is no report; progress on stderr is not a reason."""
+    if any(re.match(r" *This is ApacheBench, Version \S+ <i>", line) for line in lines):
+        raise ParseError("ab", "stdout", 0, "this is the HTML of ab -w, which lacks the percentiles: run without -w")
+    stderr = b"".join(
+        line for line in output.stderr[:100_000].splitlines(True) if not line.startswith(PROGRESS_PREFIXES)
+    )
+    try:
+        line_patterns.require_report(
+            "ab", replace(output, stderr=stderr.lstrip()), lines, "This is ApacheBench", "HTML transferred:"
+        )
+    except ParseError as error:
+        for line in lines:
+            if match := re.fullmatch(r"Total of (\d+) requests completed", line):
+                what = f"ab gave up after {match[1]} requests: {error.reason}"
+                raise ParseError("ab", "stdout", 0, what) from None
+        raise
+
+
+def check_report(run: AbReport) -> None:
+    """Raise ParseError where the report is not whole or contradicts itself (formats.md 6.5)."""
+    report, complete = run.report, run.complete
+    if run.count("failed") and "classes" not in report:
+        raise report.error_at("failed", "report is not complete: the line with the classes of failures is missing")
+    overlapping = run.count("failed") != sum(run.count(field) for field in ERROR_CLASSES)
+    if overlapping and "workers" not in report:  # trunk counts requests, 2.4 the sum
+        raise report.error_at("classes", "the classes of failures do not add up to their total")
+    if run.count("non2xx") > complete + run.count("concurrency"):  # the last ones may have been left half read
+        raise report.error_at("non2xx", "more answers that are not 2xx than requests")
+    present = [line_name in report for line_name in RATE_LINES]
+    if any(present) != all(present) or (
+        not present[0] and complete and report.value("duration", TIME_UNITS_S, "s") > 0
+    ):
+        raise report.error_at("complete", "report is not complete: the lines with rates are missing")
+    if present[0]:
+        _check_rates(report)
+    if complete:
+        _check_times(run)
+
+
+def _check_rates(report: TextReport) -> None:
+    """Raise ParseError unless rates follow from counts and duration."""
+    lasted = (report.value("duration", TIME_UNITS_S, "s"), 0.0005)
+    line_patterns.check_rate(report, (report.count("complete"), 0), lasted, "rate")
+    line_patterns.check_rate(report, (report.count("bytes") / 1024, 0), lasted, "transfer")
+    per_request = report.count("bytes") / 1024 / report.count("complete")  # known better than by the duration
+    rate, transfer = report.value("rate", COUNT_UNITS), report.value("transfer", COUNT_UNITS)
+    if abs(rate * per_request - transfer) > 0.00501 * (1 + per_request) + 1e-9 * transfer:
+        raise report.error_at(
+            "transfer", f"{report.text('transfer')} does not follow from {per_request:g} KB a request"
+        )
+
+
+def _check_times(run: AbReport) -> None:
+    """Raise ParseError unless the percentiles are all there, or all absent for a reason, and times ascend."""
+    report = run.report
+    present = [line_name in report for line_name in ("table", *(f"row{p}" for p in (*PERCENTILES, 100)))]
+    absent = run.timed_requests == 1 or "-d" in run.options
+    if any(present) != all(present) or not (present[0] or absent):
+        raise report.error_at("total_times", "report is not complete: the table of percentiles is missing or cut")
+    for row in TIME_METRICS:
+        fields = [f"{row}_{statistic}" for statistic in ("min", "p50", "max")]
+        for order in ([f for f in fields if f in report], [f"{row}_min", f"{row}_mean", f"{row}_max"]):
+            if (values := [report.count(f) for f in order]) != sorted(values):
+                raise report.error_at(f"{row}_times", "minimum, mean, median and maximum do not ascend")
+    percentiles = list(run.percentiles_ms.values())
+    if percentiles != sorted(percentiles) or (present[0] and report.count("p100") != report.count("total_max")):
+        raise report.error_at("total_times", "percentiles do not ascend to the maximum")
+    if present[0] and "total_p50" in report and report.count("total_p50") < report.count("p50"):
+        raise report.error_at("total_times", "the median is below the table's 50 %")
+
 
 PERCENTILES_FILE = "pct.csv"
 MAX_CONNECTIONS = 20_000  # ab.c MAX_CONCURRENCY
@@ -51,23 +443,25 @@ class Ab:
 
         For pages whose length changes, put ``-l`` into `extra`: ab calls every other length than the first a failure.
         """
-        plan.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests",), secret_options=LOGIN_OPTIONS)
+        base.check_workload(
+            self, workload, RESERVED_OPTIONS, supported_fields=("requests",), secret_options=LOGIN_OPTIONS
+        )
         if workload.threads != 1:
             raise ToolError("ab has one thread only", "set threads = 1, or use the tool wrk")
         if workload.connections > MAX_CONNECTIONS:
             raise ToolError(f"ab opens {MAX_CONNECTIONS} connections at most", "lower connections, or use more drivers")
         argv = ["ab", "-q", "-r", *self._length(workload, duration_s), "-c", str(workload.connections)]
-        argv += ["-s", str(plan.whole_seconds(self, "timeout_s", workload.timeout_s)), "-e", PERCENTILES_FILE]
+        argv += ["-s", str(base.whole_seconds(self, "timeout_s", workload.timeout_s)), "-e", PERCENTILES_FILE]
         argv += ["-k"] if workload.keepalive else []
-        for name, value in plan.request_headers(workload).items():
+        for name, value in base.request_headers(workload).items():
             argv += ["-H", f"{name}: {value}"]
-        return [*argv, *workload.extra, plan.target_url(target, workload.path)]
+        return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def _length(self, workload: Workload, duration_s: float) -> list[str]:
         """Return the options that end the run."""
         if workload.requests is not None:
             return ["-n", str(workload.requests)]
-        seconds = plan.whole_seconds(self, "duration", duration_s)
+        seconds = base.whole_seconds(self, "duration", duration_s)
         return ["-t", str(seconds), "-n", str(max(min(seconds * REQUESTS_PER_S, MAX_REQUESTS), workload.connections))]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
@@ -82,11 +476,11 @@ class Ab:
         """Return the rows of one report, with the percentiles of -e where that file is there."""
         lines = text.clean_lines(output.stdout)
         require_ab_report(output, lines)
-        report = text.read_report(self.name, lines, line_patterns(lines))
+        report = text.read_report(self.name, lines, report_patterns(lines))
         run = AbReport(report, output, lines)
         check_report(run)
-        exact = ab_files.percentiles(run.files, run.timed_requests, run.options.get("-e"))
-        ab_files.check_percentiles(PERCENTILES_FILE, exact, run.percentiles_ms, run.timed_requests)
+        exact = percentiles(run.files, run.timed_requests, run.options.get("-e"))
+        check_percentiles(PERCENTILES_FILE, exact, run.percentiles_ms, run.timed_requests)
         rows = (*_count_rows(run), *_time_rows(run, exact))
         return ParsedReport(rows, tuple(_samples(run)), tuple(_doubts(run, exact)))
 
@@ -112,7 +506,9 @@ def _count_rows(run: AbReport) -> Iterator[Measurement]:
     yield from _error_rows(run)
     yield Measurement("bytes_read", "count", run.count("bytes"), "B", report.text("bytes"))
     if "transfer" in report:
-        yield Measurement("bytes_per_s", "value", report.value("transfer", BYTE_UNITS, "KB"), "B/s", report.text("transfer"))
+        yield Measurement(
+            "bytes_per_s", "value", report.value("transfer", BYTE_UNITS, "KB"), "B/s", report.text("transfer")
+        )
 
 
 def _ok_per_s(report: TextReport, ok: int) -> float:
@@ -129,7 +525,9 @@ def _error_rows(run: AbReport) -> Iterator[Measurement]:
     """Yield errors by class, and their total where only one class occurred: then nothing overlaps."""
     classes, status = run.failures, run.status_errors
     occurred = [n for n in (*classes.values(), status) if n != 0]
-    unnoticed_failures = run.complete > 0 and run.count("bytes") == 0 and not occurred  # failures that ab did not notice
+    unnoticed_failures = (
+        run.complete > 0 and run.count("bytes") == 0 and not occurred
+    )  # failures that ab did not notice
     if None not in occurred and len(occurred) < 2 and not unnoticed_failures:
         n = (occurred[0] if occurred else 0) or 0
         printed = run.report.text("failed") if n == run.count("failed") else None
@@ -160,7 +558,7 @@ def _time_rows(run: AbReport, exact: Mapping[int, str]) -> Iterator[Measurement]
 
 def _samples(run: AbReport) -> Iterator[Sample]:
     """Yield requests started in each second, from -g; x is the second's start."""
-    for second, n in ab_files.started_per_second(run.files, run.timed_requests, run.percentiles_ms, run.options.get("-g")):
+    for second, n in started_per_second(run.files, run.timed_requests, run.percentiles_ms, run.options.get("-g")):
         yield Sample("started", "requests_per_s", second, "s", n, "1/s")
 
 
@@ -190,7 +588,10 @@ def _doubts(run: AbReport, exact: Mapping[int, str]) -> Iterator[tuple[str, str]
     if "achieved" in report and run.count("achieved") < run.count("concurrency"):
         yield "connections", f"{report.text('achieved')} of {report.text('concurrency')} connections were opened"
     if run.timed_requests < complete:
-        yield "latency_averaged", f"times are means over a window of {run.timed_requests} requests: percentiles are too narrow"
+        yield (
+            "latency_averaged",
+            f"times are means over a window of {run.timed_requests} requests: percentiles are too narrow",
+        )
     if run.answered and not exact and report.count("total_mean") * 1e-3 < COARSE_S:
         yield "whole_ms", "times are whole milliseconds, too coarse for times this short; ab -e writes finer ones"
     if b"illegal option" in run.output.stderr or b"invalid option" in run.output.stderr:

@@ -1,4 +1,14 @@
-"""h2load: closed loop, HTTP/1.1 or 2 (nghttp2/nghttp2 `src/h2load.cc`, formats.md section 5).
+"""The lines of an h2load report (nghttp2/nghttp2 `src/h2load.cc`): text through 1.68, the wider table of 1.69 on.
+
+Times are whole us below 1 ms (cut, not rounded), then two decimals of ms or s; bytes count in 1024, exact in brackets.
+
+h2load's --log-file: one line per request that ended, `start in us since 1970, status (-1 failed), duration in us`.
+
+h2load appends to the file, so that of a warm-up and a measurement in one folder, the measurement is at the end.
+
+One h2load report as h2load means it: what was answered, how long it took, what its log says, what contradicts.
+
+h2load: closed loop, HTTP/1.1 or 2 (nghttp2/nghttp2 `src/h2load.cc`, formats.md section 5).
 
 `requests` are answers of any status, like h2load's req/s; `ok` its "succeeded" (2xx and 3xx). Its "failed" are all that
 did not succeed: never issued, lost with their connection (the two are "errored"), or answered with another status. With
@@ -7,18 +17,269 @@ did not succeed: never issued, lost with their connection (the two are "errored"
 
 from __future__ import annotations
 
+import io
+import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from loadbook.core.errors import ToolError
+from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
-from loadbook.design.workload import Workload
-from loadbook.tools import h2load_log, plan, text
-from loadbook.tools.base import ToolOutput, Measurement, ParsedReport, Target
-from loadbook.tools.h2load_forms import LINE_PATTERNS, TIME_ROWS, table_row
-from loadbook.tools.h2load_log import RequestLog
-from loadbook.tools.h2load_report import MAX_SAMPLES, answered_count, check_report, client_count, read_request_log, ok_per_s
-from loadbook.tools.text import TextReport
+from loadbook.study.workload import Workload
+from loadbook.tools import base, line_patterns
+from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolOutput
+from loadbook.tools.line_patterns import LinePattern, TextReport
+
+if TYPE_CHECKING:
+    from loadbook.request_logs.summary import Histogram
+
+_TIME = r"\d{1,20}(?:\.\d\d)?(?:us|ms|s)"
+_SIZE = r"\d{1,20}(?:\.\d\d)?[KMGT]?B"
+_INT = r"\d{1,20}"
+_REAL = r"\d{1,20}\.\d\d"
+COLUMN_STATISTICS = {
+    "min": "min",
+    "max": "max",
+    "median": "p50",
+    "p95": "p95",
+    "p99": "p99",
+    "mean": "mean",
+    "sd": "sd",
+}
+TIME_ROWS = {"request": "latency", "connect": "connect_time", "ttfb": "ttfb"}
+
+
+def _row_pattern(name: str, start: str, cell: str) -> LinePattern:
+    example = f"time for {name}:       14us      4.87ms       257us       378us    96.40%"
+    return LinePattern(name, example, start, rf"(?P<{name}>(?: +{cell})+) +(?P<{name}_within>{_REAL})%")
+
+
+LINE_PATTERNS = (
+    # printed before any worker starts, so nothing can interleave with it
+    LinePattern(
+        "plan",
+        "spawning thread #0: 10 total client(s). 10000 total requests",
+        "spawning thread #0: ",
+        rf"{_INT} total client\(s\)\. (?:.*{_INT} total requests|"
+        r"Timing-based test with \S+ of warm-up time and (?P<main>\d\S*s) of main duration for measurements\.)",
+    ),
+    LinePattern(
+        "finished",
+        "finished in 270.64ms, 73899.73 req/s, 16.77MB/s",
+        "finished in ",
+        rf"(?P<finished>{_TIME}), (?P<rate>{_REAL}) req/s, (?P<transfer>{_SIZE})/s",
+    ),
+    LinePattern(
+        "requests",
+        "requests: 20000 total, 20000 started, 20000 done, 20000 succeeded, 0 failed, 0 errored, 0 timeout",
+        "requests: ",
+        rf"(?P<total>{_INT}) total, (?P<started>{_INT}) started, (?P<done>{_INT}) done, (?P<ok>{_INT}) succeeded, "
+        rf"(?P<failed>{_INT}) failed, (?P<errored>{_INT}) errored, (?P<timeout>{_INT}) timeout",
+    ),
+    LinePattern(
+        "status",
+        "status codes: 20000 2xx, 0 3xx, 0 4xx, 0 5xx",
+        "status codes: ",
+        rf"(?P<s2>{_INT}) 2xx, (?P<s3>{_INT}) 3xx, (?P<s4>{_INT}) 4xx, (?P<s5>{_INT}) 5xx",
+    ),
+    LinePattern(
+        "traffic",
+        "traffic: 4.54MB (4760000) total, 3.49MB (3660000) headers (space savings 0.00%), 78.13KB (80000) data",
+        "traffic: ",
+        rf"(?P<size>{_SIZE}) \((?P<bytes>{_INT})\) total, {_SIZE} \({_INT}\) headers \(space savings -?{_REAL}%\), "
+        rf"{_SIZE} \({_INT}\) data",
+    ),
+    LinePattern(
+        "table",
+        "                     min         max         mean         sd        +/- sd",
+        " +min +max ",
+        r" *(?P<columns>\S.*) +\+/- sd",
+    ),
+    _row_pattern("request", r"(?:time for request:|request +:)", _TIME),
+    _row_pattern("connect", r"(?:time for connect:|connect +:)", _TIME),
+    _row_pattern("ttfb", r"(?:time to 1st byte:|TTFB +:)", _TIME),
+    _row_pattern("clients", r"req/s +:", _REAL),
+)
+
+
+def table_row(report: TextReport, row: str) -> dict[str, tuple[float, str]]:
+    """Return a row of the table: our statistic -> value in base units, text; columns are those of the header line.
+
+    An h2load that measured nothing prints zeros, also for the share within one deviation: then there are none.
+    """
+    names, texts = ["min", "max", *report.text("columns").split()], report.text(row).split()
+    if len(names) != len(texts) or not set(names) <= set(COLUMN_STATISTICS) or len(set(names)) != len(names):
+        raise report.error_at(row, f"{len(texts)} values under the columns {' '.join(names)}")
+    table = COUNT_UNITS if row == "clients" else TIME_UNITS_S
+    values = {COLUMN_STATISTICS[n]: (_parse_cell(t, table), t) for n, t in zip(names, texts, strict=True)}
+    measured = report.text(f"{row}_within") != "0.00" or any(value for value, _ in values.values())
+    order = [values[s][0] for s in ("min", "p50", "p95", "p99", "max") if s in values]
+    if order != sorted(order) or not values["min"][0] <= values.get("mean", values["min"])[0] <= values["max"][0]:
+        raise report.error_at(row, "minimum, mean, percentiles and maximum do not ascend")
+    return values if measured else {}
+
+
+def _parse_cell(text: str, table: dict[str, float]) -> float:
+    number = text.rstrip("mus")
+    return float(number) * table[text[len(number) :]]
+
+
+BLOCK_BYTES = 8 << 20
+PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
+
+
+class RequestLog(NamedTuple):
+    """What a log says of one run: how many requests were answered, by class of status too, their exact times, rates."""
+
+    answered: int
+    classes: Mapping[int, int]
+    times: Histogram
+    samples: tuple[Sample, ...] = ()
+
+    @property
+    def times_us(self) -> Counter[int]:
+        """Times in us, and how often each occurred."""
+        values, counts = self.times.cells
+        return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+
+
+def log_file_name(argv: Sequence[str]) -> str | None:
+    """Return the name of the log that a command asks for, without its folder; None if it asks for none."""
+    for word, next_word in itertools.pairwise((*argv, "")):
+        option, equals, value = word.partition("=")
+        if option == "--log-file":
+            return (value if equals else next_word).rpartition("/")[2] or None
+    return None
+
+
+def read_log(file: str, source: bytes | Path, last: int) -> RequestLog:
+    """Return the `last` requests of a log; raise ParseError for a log with fewer lines, or a line that is not one."""
+    from loadbook.request_logs.read import summarise
+    from loadbook.request_logs.summary import Histogram
+
+    lines, is_complete = _count_lines(source)
+    if lines < last or not is_complete:
+        raise ParseError("h2load", file, lines, f"{lines} whole lines for the {last} requests of the summary")
+    if not last:
+        return RequestLog(0, {}, Histogram())
+    try:
+        figures = summarise(source, "h2load", file=file, start=_offset_after(source, lines - last))
+    except ParseError as error:
+        raise ParseError("h2load", file, error.line and error.line + lines - last, error.reason) from None
+    total = figures.total()
+    return RequestLog(total.answered, total.classes, total.latency, tuple(base.per_second_samples(figures)))
+
+
+def _read_blocks(source: bytes | Path) -> Iterator[bytes]:
+    with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as file:
+        while block := file.read(BLOCK_BYTES):
+            yield block
+
+
+def _count_lines(source: bytes | Path) -> tuple[int, bool]:
+    """Return the number of line ends, and whether the last byte is one of them."""
+    lines, last = 0, b"\n"
+    for block in _read_blocks(source):
+        lines, last = lines + block.count(b"\n"), block[-1:]
+    return lines, last == b"\n"
+
+
+def _offset_after(source: bytes | Path, lines: int) -> int:
+    """Return the offset behind the first `lines` lines."""
+    import numpy as np
+
+    start = 0
+    for block in _read_blocks(source) if lines else ():
+        count = block.count(b"\n")
+        if count >= lines:
+            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+            return start + int(ends[lines - 1]) + 1
+        start, lines = start + len(block), lines - count
+    return start
+
+
+MAX_SAMPLES = 1_000_000  # h2load.cc: of more requests, shared by the threads, its statistics are of a sample
+
+
+def answered_count(report: TextReport) -> int:
+    """Return the answers of any status: "done" has streams that the server reset, too, which are errored."""
+    return report.count("total") - report.count("errored")
+
+
+def duration_with_error(report: TextReport) -> tuple[float, float]:
+    """Return the seconds that h2load divides by, and how far they may be off: as asked for, if a duration was."""
+    if "main" in report:
+        return report.value("main", TIME_UNITS_S), 0.0
+    return report.value("finished", TIME_UNITS_S), 2 * line_patterns.rounding_half_width(
+        report.text("finished"), TIME_UNITS_S
+    )
+
+
+def check_report(report: TextReport) -> None:
+    """Raise ParseError where the report contradicts itself (formats.md 6.5)."""
+    total, done, ok, failed, errored = (report.count(f) for f in ("total", "done", "ok", "failed", "errored"))
+    if ok + failed != total or errored > failed or done > total or not ok <= answered_count(report) <= done:
+        raise report.error_at("requests", "succeeded, failed and errored do not go with the total")
+    seconds = duration_with_error(report)
+    if seconds[0] <= 0:
+        raise report.error_at("finished", "impossible: no time passed")
+    line_patterns.check_rate(report, (answered_count(report), 0), seconds, "rate")
+    line_patterns.check_rate(
+        report, (report.count("bytes"), seconds[0]), seconds, "transfer"
+    )  # bytes/s are cut, not rounded
+    size, exact = report.value("size", BYTE_UNITS), report.count("bytes")
+    if abs(size - exact) > line_patterns.rounding_half_width(report.text("size"), BYTE_UNITS) * (1 + 1e-6):
+        raise report.error_at("traffic", f"{exact} bytes are not {report.text('size')}")
+    if answered_count(report) == 0 and table_row(report, "request"):
+        raise report.error_at("request", "times of requests without a single answer")
+
+
+def read_request_log(report: TextReport, output: ToolOutput) -> RequestLog | None:
+    """Return the log of the requests, held against the report; None where there is none."""
+    name = log_file_name(output.argv)
+    source = output.files.get(name, output.paths.get(name)) if name else None
+    if name is None or source is None:
+        return None
+    log = read_log(name, source, report.count("done"))
+    if log.answered != answered_count(report):
+        raise ParseError("h2load", name, 0, f"{log.answered} answers, but {answered_count(report)} in the report")
+    status_counts = {c: log.classes.get(c, 0) for c in (2, 3, 4, 5)}
+    if any(n > report.count(f"s{c}") for c, n in status_counts.items()):
+        raise ParseError("h2load", name, 0, f"statuses {status_counts} are not those of the report")
+    table_times = table_row(report, "request")
+    threads = max(1, output.stdout.count(b"spawning thread #"))
+    if log.answered and report.count("done") <= MAX_SAMPLES // threads:
+        _check_log_times(name, log, table_times)
+    return log
+
+
+def _check_log_times(name: str, log: RequestLog, table_times: Mapping[str, tuple[float, str]]) -> None:
+    """Raise ParseError unless extremes and mean of a log are those of the table, within 1 us and its rounding."""
+    log_times = {"min": log.times.percentile_s(0), "max": log.times.percentile_s(100), "mean": log.times.mean_s()}
+    for statistic, exact in log_times.items():
+        value, printed = table_times.get(statistic, (-1.0, "nothing"))
+        if abs(value - exact) > 2e-6 + 2 * line_patterns.rounding_half_width(
+            printed.replace("nothing", "0s"), TIME_UNITS_S
+        ):
+            raise ParseError("h2load", name, 0, f"{statistic} {exact * 1e6:g} us is not the {printed} of the report")
+
+
+def ok_per_s(report: TextReport) -> float:
+    """Return ok / duration; through the rate where that shows more digits of the duration."""
+    duration, slack = duration_with_error(report)
+    rate = report.value("rate", COUNT_UNITS)
+    if rate > 0 and 0.005 / rate < slack / duration:
+        return rate * (report.count("ok") / answered_count(report))
+    return report.count("ok") / duration
+
+
+def client_count(lines: Sequence[str]) -> int:
+    """Return how many clients all threads had, by what h2load prints when it makes them."""
+    matches = (re.match(r"spawning thread #\d+: (\d{1,9}) total client", line) for line in lines)
+    return sum(int(match[1]) for match in matches if match)
+
 
 RESERVED_OPTIONS = (
     *("-n", "--requests", "-c", "--clients", "-t", "--threads", "-D", "--duration", "--warm-up-time"),
@@ -56,8 +317,8 @@ class H2load:
 
         `timeout_s` has no option: h2load 1.52 aborts when ``-N`` finds an idle connection in a test with ``-D``.
         """
-        plan.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests",))
-        plan.check_no_timeout(self, workload)
+        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests",))
+        base.check_no_timeout(self, workload)
         if not workload.keepalive:
             # asked with Connection: close, h2load 1.52 opens connection after connection and never ends
             raise ToolError("h2load cannot close connections after each request", "use the tool wrk or ab")
@@ -70,9 +331,9 @@ class H2load:
             raise ToolError("h2load's log must be in the working folder, from where it is collected", "drop the folder")
         argv = ["h2load", "--h1", f"-c{workload.connections}", f"-t{workload.threads}"]
         argv += ["-D", _duration(duration_s)] if workload.requests is None else ["-n", str(workload.requests)]
-        for name, value in plan.request_headers(workload).items():
+        for name, value in base.request_headers(workload).items():
             argv += ["-H", _header(name, value)]
-        return [*argv, *workload.extra, plan.target_url(target, workload.path)]
+        return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
         """Return nothing: h2load needs no files."""
@@ -80,14 +341,14 @@ class H2load:
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
         """Return the log's name if `extra` asks for one (``--log-file=h2load.log``): it costs some of the rate."""
-        log = h2load_log.log_file_name(workload.extra)
+        log = log_file_name(workload.extra)
         return (log,) if log else ()
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, with exact percentiles where a log of the requests is there."""
-        lines = text.clean_lines(output.stdout)
-        text.require_report(self.name, output, lines, REPORT_START, r"req/s +:")
-        report = text.read_report(self.name, lines, LINE_PATTERNS)
+        lines = line_patterns.clean_lines(output.stdout)
+        line_patterns.require_report(self.name, output, lines, REPORT_START, r"req/s +:")
+        report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         check_report(report)
         log = read_request_log(report, output)
         times_us = {"latency": log.times_us} if log and log.answered else {}
@@ -134,7 +395,7 @@ def _rows(report: TextReport, log: RequestLog | None) -> Iterator[Measurement]:
             if not (exact and statistic.startswith("p")):
                 yield Measurement(metric, statistic, value, "s", printed)
         if exact and log is not None:
-            for percent in h2load_log.PERCENTILES:
+            for percent in PERCENTILES:
                 yield Measurement(metric, f"p{percent:g}", log.times.percentile_s(percent), "s", None)
 
 
@@ -159,7 +420,7 @@ def _text_if_equal(report: TextReport, field: str, value: int) -> str | None:
 
 def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield what makes the numbers mean less than they seem to."""
-    all_lines = text.clean_lines(output.stderr) + list(lines)  # over a pty, stderr is in stdout
+    all_lines = line_patterns.clean_lines(output.stderr) + list(lines)  # over a pty, stderr is in stdout
     if failed := sum("client could not connect to host" in line for line in all_lines):
         yield "connections", f"{failed} connects failed; h2load does not retry those, so fewer were open"
     started, total = report.count("started"), report.count("total")
@@ -171,7 +432,10 @@ def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Ite
             f"{started} of {total} requests were started: h2load gives a client up when its connection fails, "
             "so its rate is of fewer connections and a shorter time",
         )
-    rate, summed = report.value("rate", COUNT_UNITS), client_count(lines) * table_row(report, "clients").get("mean", (0.0, ""))[0]
+    rate, summed = (
+        report.value("rate", COUNT_UNITS),
+        client_count(lines) * table_row(report, "clients").get("mean", (0.0, ""))[0],
+    )
     if "main" in report and (summed > LOST_CONNECTION_RATIO * rate or report.count("timeout")):
         yield (
             "connections_lost",
@@ -180,7 +444,7 @@ def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Ite
         )
     if answered_count(report) > MAX_SAMPLES:
         yield "sampled", f"times are of at most {MAX_SAMPLES} requests, drawn by h2load from {answered_count(report)}"
-    log = h2load_log.log_file_name(output.argv)
+    log = log_file_name(output.argv)
     if log and log not in output.files and log not in output.paths:
         yield "log_missing", f"the command asks for {log}, which was not collected: no percentiles from it"
     if output.exit_code:

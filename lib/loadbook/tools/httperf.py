@@ -1,4 +1,6 @@
-"""httperf 0.9: open loop at connection level (httperf/httperf `src/stat/basic.c`, formats.md section 1).
+"""The lines of an httperf 0.9 report (httperf/httperf `src/stat/basic.c`, `src/stat/sess_stat.c`, `src/httperf.c`).
+
+httperf 0.9: open loop at connection level (httperf/httperf `src/stat/basic.c`, formats.md section 1).
 
 `requests` are replies, never attempts; rates are replies / test-duration, because httperf's own reply rate needs
 more than 5 s per sample. `ttfb` is its "response" time, a mean, and `bytes_per_s` its "Net I/O", requests included.
@@ -11,11 +13,167 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from loadbook.core.errors import ToolError
 from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
-from loadbook.design.workload import Workload
-from loadbook.tools import plan, text
-from loadbook.tools.base import ToolOutput, Measurement, ParsedReport, Sample, Target
-from loadbook.tools.httperf_forms import ERROR_FIELDS, LINE_PATTERNS, SESSION_LINES, parse_option_number, offered_rate, echoed_options
-from loadbook.tools.text import TextReport
+from loadbook.study.workload import Workload
+from loadbook.tools import base, line_patterns
+from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolOutput
+from loadbook.tools.line_patterns import LinePattern, TextReport
+
+SESSION_LINES = ("session_rate", "session", "lifetime", "failtime", "lengths")
+ERROR_FIELDS = {  # ours -> httperf's
+    "connect": ("connrefused",),
+    "timeout": ("client_timo", "socket_timo"),
+    "read": ("connreset",),
+    "driver": ("fd_unavail", "addrunavail", "ftab_full"),
+    "other": ("other",),
+}
+
+_REAL = r"(?:\d{1,20}\.\d+|-?nan|-?inf)"
+
+
+def _template_regex(template: str) -> str:
+    """Return a regular expression for a printf-like template: ``{name:d}`` an integer, ``{name}`` a real."""
+    parts = re.split(r"\{(\w*)(:d)?\}", template)
+    regex = re.escape(parts[0])
+    for name, integer, literal in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        number = r"\d{1,20}" if integer else _REAL
+        regex += (f"(?P<{name}>{number})" if name else number) + re.escape(literal)
+    return regex
+
+
+def _template_line(name: str, example: str, start: str, template: str, optional: bool = False) -> LinePattern:
+    return LinePattern(name, example, re.escape(start), _template_regex(template), optional)
+
+
+LINE_PATTERNS = (
+    # the effective command with defaults expanded
+    LinePattern(
+        "echo",
+        "httperf --client=0/1 --server=... ",
+        "httperf(?= --)",
+        r"(?P<echo> .*--client=(?P<id>\d{1,20})/(?P<clients>\d{1,20}) .*)",
+    ),
+    _template_line(
+        "total",
+        "Total: connections 300 requests 449 replies 222 test-duration 7.733 s",
+        "Total: connections",
+        " {connections:d} requests {sent:d} replies {replies:d} test-duration {duration} s",
+    ),
+    _template_line(
+        "connections",
+        "Connection rate: 38.8 conn/s (25.8 ms/conn, <=74 concurrent connections)",
+        "Connection rate:",
+        " {connection_rate} conn/s ({} ms/conn, <={:d} concurrent connections)",
+    ),
+    _template_line(
+        "life",
+        "Connection time [ms]: min 1054.5 avg 1654.3 max 1998.9 median 1683.5 stddev 208.5",
+        "Connection time [ms]: min",
+        " {min} avg {mean} max {max} median {p50} stddev {sd}",
+    ),
+    _template_line("connect", "Connection time [ms]: connect 0.0", "Connection time [ms]: connect", " {connect_time}"),
+    _template_line(
+        "length", "Connection length [replies/conn]: 1.490", "Connection length [replies/conn]:", " {length}"
+    ),
+    _template_line(
+        "request_rate", "Request rate: 58.1 req/s (17.2 ms/req)", "Request rate:", " {sent_rate} req/s ({} ms/req)"
+    ),
+    _template_line("request_size", "Request size [B]: 86.0", "Request size [B]:", " {}"),
+    _template_line(
+        "reply_rate",
+        "Reply rate [replies/s]: min 30.6 avg 30.6 max 30.6 stddev 0.0 (1 samples)",
+        "Reply rate [replies/s]:",
+        " min {rate_min} avg {rate_mean} max {rate_max} stddev {rate_sd} ({samples:d} samples)",
+    ),
+    _template_line(
+        "reply_time", "Reply time [ms]: response 767.8 transfer 0.0", "Reply time [ms]:", " response {ttfb} transfer {}"
+    ),
+    _template_line(
+        "reply_size",
+        "Reply size [B]: header 116.0 content 5.0 footer 0.0 (total 121.0)",
+        "Reply size [B]:",
+        " header {header} content {content} footer {footer} (total {size})",
+    ),
+    _template_line(
+        "status",
+        "Reply status: 1xx=0 2xx=222 3xx=0 4xx=0 5xx=0",
+        "Reply status:",
+        " 1xx={s1:d} 2xx={s2:d} 3xx={s3:d} 4xx={s4:d} 5xx={s5:d}",
+    ),
+    _template_line(
+        "cpu",
+        "CPU time [s]: user 0.25 system 7.48 (user 3.2% system 96.7% total 99.9%)",
+        "CPU time [s]:",
+        " user {} system {} (user {cpu_user}% system {cpu_system}% total {cpu}%)",
+    ),
+    _template_line("net", "Net I/O: 8.3 KB/s (0.1*10^6 bps)", "Net I/O:", " {net} KB/s ({}*10^6 bps)"),
+    _template_line(
+        "errors",
+        "Errors: total 227 client-timo 227 socket-timo 0 connrefused 0 connreset 0",
+        "Errors: total",
+        " {errors:d} client-timo {client_timo:d} socket-timo {socket_timo:d} connrefused {connrefused:d}"
+        " connreset {connreset:d}",
+    ),
+    _template_line(
+        "errors_2",
+        "Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0",
+        "Errors: fd-unavail",
+        " {fd_unavail:d} addrunavail {addrunavail:d} ftab-full {ftab_full:d} other {other:d}",
+    ),
+    _template_line(
+        "session_rate",
+        "Session rate [sess/s]: min 0.00 avg 41.57 max 0.00 stddev 0.00 (143/150)",
+        "Session rate [sess/s]:",
+        " min {} avg {} max {} stddev {} ({sessions_done:d}/{sessions:d})",
+        optional=True,
+    ),
+    _template_line(
+        "session", "Session: avg 1.48 connections/session", "Session: avg", " {} connections/session", optional=True
+    ),
+    _template_line("lifetime", "Session lifetime [s]: 0.5", "Session lifetime [s]:", " {}", optional=True),
+    _template_line("failtime", "Session failtime [s]: 0.1", "Session failtime [s]:", " {}", optional=True),
+    LinePattern(
+        "lengths",
+        "Session length histogram: 5 0 1 143",
+        "Session length histogram:",
+        r"(?P<lengths>(?: \d{1,20})+)",
+        optional=True,
+    ),
+)
+
+
+def echoed_options(report: TextReport) -> dict[str, str]:
+    """Return the options of the echoed command; the first of a name counts (a header's text may look like more)."""
+    pairs = re.findall(r" --([\w-]+)(?:=('.*?'(?= |\Z)|\S*))?", report.text("echo"))
+    return dict(reversed(pairs))
+
+
+def offered_rate(report: TextReport) -> tuple[float, str | None] | None:
+    """Return requests asked for per second, and their text if printed as such; None for loads of no constant rate.
+
+    With several calls on a connection (or in a session) the load is open for connections, closed inside them.
+    """
+    options = echoed_options(report)
+    calls = options["wsess"].split(",")[1:2] if "wsess" in options else [options.get("num-calls", "")]
+    if "wsesslog" in options or "wsesspage" in options or calls == [""] or not {"rate", "period"} & set(options):
+        return None
+    if "rate" in options:
+        return parse_option_number(report, options["rate"]) * parse_option_number(report, *calls), options[
+            "rate"
+        ] if calls == ["1"] else None
+    if options["period"][:1] not in ("u", "e"):  # v: a rate that varies
+        return None
+    periods = [parse_option_number(report, text) for text in options["period"][1:].split(",")]
+    return (parse_option_number(report, *calls) * len(periods) / sum(periods), None) if sum(periods) > 0 else None
+
+
+def parse_option_number(report: TextReport, *text: str) -> float:
+    """Return an option's number as printf %g writes it; ParseError for anything else."""
+    if len(text) != 1 or not re.fullmatch(r"\d{1,20}(?:\.\d+)?(?:e[+-]\d\d)?", text[0]):
+        raise report.error_at(
+            "echo", f"{' '.join(text) or 'nothing'!r} is not a number in the command that httperf echoes"
+        )
+    return float(text[0])
+
 
 RATE_INTERVAL_S = 5.0  # httperf.c: one reply-rate sample every 5 s
 RESERVED_OPTIONS = (
@@ -55,7 +213,7 @@ class Httperf:
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return httperf's argument list: rate_per_s / calls_per_connection connections start every second."""
-        plan.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests", "calls_per_connection"))
+        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests", "calls_per_connection"))
         if workload.threads != 1:
             raise ToolError("httperf has one thread only", "set threads = 1 and use more drivers, or the tool wrk")
         if not workload.keepalive and workload.calls_per_connection != 1:
@@ -80,9 +238,9 @@ class Httperf:
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, and the samples that ``--verbose`` prints."""
-        lines = text.clean_lines(output.stdout)
-        text.require_report(self.name, output, lines, "httperf --", "Errors: fd-unavail")
-        report = text.read_report(self.name, lines, LINE_PATTERNS)
+        lines = line_patterns.clean_lines(output.stdout)
+        line_patterns.require_report(self.name, output, lines, "httperf --", "Errors: fd-unavail")
+        report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         _check_report(report)
         samples = (*_rate_samples(report, lines), *_lifetime_samples(report, lines))
         return ParsedReport(tuple(_rows(report)), samples, tuple(_doubts(report, output, lines)))
@@ -105,7 +263,7 @@ def _connection_count(workload: Workload, in_time: float) -> int:
 
 def _header_options(workload: Workload) -> list[str]:
     r"""Return the options for request headers; httperf keeps only the last --add-header, and reads ``\`` as escape."""
-    headers = plan.request_headers(workload)
+    headers = base.request_headers(workload)
     host = next((value for name, value in headers.items() if name.lower() == "host"), None)
     others = [f"{name}: {value}" for name, value in headers.items() if name.lower() != "host"]
     joined = "".join(line.replace("\\", "\\\\") + r"\n" for line in others)
@@ -120,8 +278,8 @@ def _check_report(report: TextReport) -> None:
     if report.count("errors") != sum(report.count(field) for fields in ERROR_FIELDS.values() for field in fields):
         raise report.error_at("errors_2", "the classes of errors do not add up to their total")
     lasted = (report.value("duration", TIME_UNITS_S, "s"), 0.0005)
-    text.check_rate(report, (report.count("connections"), 0), lasted, "connection_rate")
-    text.check_rate(report, (report.count("sent"), 0), lasted, "sent_rate")
+    line_patterns.check_rate(report, (report.count("connections"), 0), lasted, "connection_rate")
+    line_patterns.check_rate(report, (report.count("sent"), 0), lasted, "sent_rate")
     for fields in (("min", "mean", "max"), ("rate_min", "rate_mean", "rate_max")):
         values = [v for f in fields if (v := report.optional_value(f, COUNT_UNITS)) is not None]
         if values != sorted(values):
@@ -181,7 +339,9 @@ def _error_rows(report: TextReport) -> Iterator[Measurement]:
 def _time_rows(report: TextReport) -> Iterator[Measurement]:
     """Yield times, which httperf prints as 0.0 where nothing was answered: then there are none."""
     fields = [("connect_time", "mean", "connect_time"), ("ttfb", "mean", "ttfb")] if report.count("replies") else []
-    if fields and report.optional_value("length", COUNT_UNITS):  # replies per connection that ended after at least one reply
+    if fields and report.optional_value(
+        "length", COUNT_UNITS
+    ):  # replies per connection that ended after at least one reply
         fields += [("connection_time", statistic, statistic) for statistic in ("mean", "sd", "min", "max", "p50")]
     for metric, statistic, field in fields:
         value = report.optional_value(field, TIME_UNITS_S, "ms")
@@ -204,7 +364,9 @@ def _rate_samples(report: TextReport, lines: Sequence[str]) -> Iterator[Sample]:
     Of n clients, client i takes its first sample after (i + 1) * 5 / n seconds.
     """
     first = (report.count("id") + 1) * RATE_INTERVAL_S / max(1, report.count("clients"))
-    rates = [m[1] for line in lines[: report.line_numbers["total"]] if (m := re.fullmatch(r"reply-rate = (\d+\.\d)", line))]
+    rates = [
+        m[1] for line in lines[: report.line_numbers["total"]] if (m := re.fullmatch(r"reply-rate = (\d+\.\d)", line))
+    ]
     if rates and len(rates) != report.count("samples"):
         raise report.error_at("reply_rate", f"{len(rates)} reply-rate lines, {report.count('samples')} samples")
     for i, rate in enumerate(rates):
@@ -222,7 +384,7 @@ def _lifetime_samples(report: TextReport, lines: Sequence[str]) -> Iterator[Samp
 
 def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield what makes the numbers mean less than they seem to."""
-    all_lines = text.clean_lines(output.stderr) + list(lines)  # over a pty, stderr is in stdout
+    all_lines = line_patterns.clean_lines(output.stderr) + list(lines)  # over a pty, stderr is in stdout
     if report.count("samples") == 0 and report.count("replies"):
         yield "too_short", "no reply-rate sample: httperf takes one every 5 s; its manual wants 30 (150 s)"
     if limits := sum(report.count(field) for field in ERROR_FIELDS["driver"]):
@@ -233,7 +395,7 @@ def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Ite
                 "by httperf's manual the results are meaningless"
             ),
         )
-    if text.find_port_exhaustion(all_lines):
+    if line_patterns.find_port_exhaustion(all_lines):
         yield (
             "ports_exhausted",
             f"the driver ran out of local ports (error 99), counted as other: {report.text('other')}",

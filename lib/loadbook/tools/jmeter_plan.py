@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree as ET
 
 from loadbook.core.errors import ToolError
-from loadbook.design.workload import Workload
-from loadbook.tools import plan
+from loadbook.study.workload import Workload
+from loadbook.tools import base
 from loadbook.tools.base import Target
 
 # RFC 3986: java.net.URI refuses anything else; a fragment would not be sent
@@ -61,7 +61,9 @@ def _user_plan(workload: Workload) -> bytes:
         raise ToolError(f"{name} is no JMeter test plan", "name the .jmx that JMeter saved")
     if workload.headers or not workload.keepalive:
         raise ToolError(f"{name} decides on headers and keep-alive itself", "drop both from the workload")
-    missing = [p for p in _required_properties(workload) if not re.search(rf"\$\{{__(P|property)\({p}[,)]".encode(), data)]
+    missing = [
+        p for p in _required_properties(workload) if not re.search(rf"\$\{{__(P|property)\({p}[,)]".encode(), data)
+    ]
     if missing:
         raise ToolError(
             f"{name} does not read {', '.join(missing)}: its load would not be the study's",
@@ -209,7 +211,7 @@ def _headers(workload: Workload) -> Iterator[ET.Element]:
     """Yield the request headers; ``Connection`` JMeter sends itself, as its request says."""
     if any(name.lower() == "connection" for name in workload.headers):
         raise ToolError("jmeter sends the header Connection itself", "drop it, and set workload.keepalive")
-    headers = {name: value for name, value in plan.request_headers(workload).items() if name != "Connection"}
+    headers = {name: value for name, value in base.request_headers(workload).items() if name != "Connection"}
     if not headers:
         return
     listed = ET.Element("collectionProp", name="HeaderManager.headers")

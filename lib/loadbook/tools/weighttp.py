@@ -1,4 +1,9 @@
-"""weighttp 0.3 to 0.5: closed loop, a number of requests (lighttpd/weighttp `src/weighttp.c`, formats.md section 5).
+"""The reports of weighttp (lighttpd/weighttp): lines of text up to 0.4, JSON from 0.5 on, told apart by their content.
+
+Both become one `TextReport` with the same fields. Only integers are counters; 0.5 wraps ``keep-alive`` below zero to
+numbers beyond 63 bits, and it is not read.
+
+weighttp 0.3 to 0.5: closed loop, a number of requests (lighttpd/weighttp `src/weighttp.c`, formats.md section 5).
 
 `requests` are answers, by their status, never attempts: weighttp's own req/s counts refused connections too, so where
 attempts got no answer the rate is `requests` / `duration` instead. `latency` is 0.5's total time, connecting included,
@@ -7,15 +12,147 @@ as ab's; `ttfb` starts when the request is sent. 0.3 and 0.4 print no times. Per
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.design.workload import Workload
-from loadbook.tools import plan, text
-from loadbook.tools.base import ToolOutput, Measurement, ParsedReport, Target
-from loadbook.tools.text import TextReport
-from loadbook.tools.weighttp_forms import STATISTICS, TIME_SECTIONS, read_json, read_text
+from loadbook.study.workload import Workload
+from loadbook.tools import base, line_patterns
+from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
+from loadbook.tools.line_patterns import LinePattern, TextReport
+
+_N = r"\d{1,18}"
+
+TEXT_PATTERNS = (
+    LinePattern(
+        "finished",
+        "finished in 0 sec, 424 millisec and 448 microsec, 47120 req/s, 10721 kbyte/s",
+        "finished in ",
+        rf"(?P<duration>(?P<sec>{_N}) sec, (?P<ms>\d{{1,3}}) millisec and (?P<us>\d{{1,3}}) microsec), "
+        rf"(?P<rate>{_N}) req/s, (?P<kbytes>{_N}) kbyte/s",
+    ),
+    LinePattern(
+        "requests",
+        "requests: 1000 total, 1000 started, 1000 done, 0 succeeded, 1000 failed, 0 errored",
+        "requests: ",
+        rf"(?P<asked>{_N}) total, (?P<started>{_N}) started, (?P<done>{_N}) done, "
+        rf"(?P<ok>{_N}) succeeded, (?P<failed>{_N}) failed, (?P<errored>{_N}) errored",
+    ),
+    LinePattern(
+        "status",
+        "status codes: 20000 2xx, 0 3xx, 0 4xx, 0 5xx",
+        "status codes: ",
+        rf"(?P<s2>{_N}) 2xx, (?P<s3>{_N}) 3xx, (?P<s4>{_N}) 4xx, (?P<s5>{_N}) 5xx",
+    ),
+    LinePattern(
+        "traffic",
+        "traffic: 4660000 bytes total, 4580000 bytes http, 80000 bytes data",
+        "traffic: ",
+        rf"(?P<bytes>{_N}) bytes total, (?P<http>{_N}) bytes http, (?P<data>{_N}) bytes data",
+    ),
+)
+
+JSON_KEYS = {  # field -> key of the JSON
+    "rate": "reqs_per_sec",
+    "kbytes": "kBps_per_sec",
+    "duration": "secs_elapsed",
+    "started": "request_counts.started",
+    "done": "request_counts.retired",
+    "ok": "response_counts.pass",
+    "failed": "response_counts.fail",
+    "errored": "response_counts.errs",
+    "s2": "status_codes.2xx",
+    "s3": "status_codes.3xx",
+    "s4": "status_codes.4xx",
+    "s5": "status_codes.5xx",
+    "bytes": "traffic.bytes_total",
+    "http": "traffic.bytes_headers",
+    "data": "traffic.bytes_body",
+}
+TIME_SECTIONS = {  # section of the JSON -> metric
+    "connect_times": "connect_time",
+    "time_to_first_byte": "ttfb",
+    "response_times": None,  # total_times without the time to connect
+    "total_times": "latency",
+}
+BASIC_STATISTICS = {"0%": "min", "50%": "p50", "100%": "max"}  # all that is left with -d
+STATISTICS = {
+    "avg": "mean",
+    "stddev": "sd",
+    **BASIC_STATISTICS,
+    **{f"{p}%": f"p{p}" for p in (66, 75, 80, 90, 95, 98, 99)},
+}
+_JSON_LINE = re.compile(r'\{|\}|  \},?| *"[^"]+": *(?:\{|"[^"]*",?|-?[\d.]+,?|-?nan,?)')
+
+
+def read_text(lines: Sequence[str]) -> TextReport:
+    """Return the report of 0.3 and 0.4."""
+    return line_patterns.read_report("weighttp", lines, TEXT_PATTERNS)
+
+
+def read_json(lines: Sequence[str]) -> TextReport:
+    """Return the report of 0.5: from the line ``{`` to the last ``}``, passing over lines that are not JSON."""
+    first = lines.index("{")
+    block = [(n, line) for n, line in enumerate(lines[first:], first + 1) if _JSON_LINE.fullmatch(line)]
+    try:
+        joined = re.sub(r": *(-?nan)", r': "\1"', "\n".join(line for _, line in block))
+        read = json.loads(joined, object_pairs_hook=_object_with_unique_keys, parse_int=str, parse_float=str)
+    except json.JSONDecodeError as error:
+        number = block[min(error.lineno, len(block)) - 1][0]
+        raise ParseError("weighttp", "stdout", number, f"the JSON is not whole: {error.msg}") from None
+    except ValueError as error:
+        raise ParseError("weighttp", "stdout", first + 1, str(error)) from None
+    return _build_report(dict(_flatten(read)), {key: n for n, line in block for key in re.findall(r'"([^"]+)":', line)})
+
+
+def _object_with_unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return a JSON object; ValueError if a key occurs twice."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError(f"a key of the JSON occurs twice among {', '.join(key for key, _ in pairs)}")
+    return values
+
+
+def _flatten(read: object, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield values by their dotted keys; numbers are still text."""
+    if isinstance(read, dict):
+        for key, value in read.items():
+            yield from _flatten(value, f"{prefix}.{key}" if prefix else key)
+    else:
+        yield prefix, str(read)
+
+
+def _build_report(values: Mapping[str, str], numbers: Mapping[str, int]) -> TextReport:
+    """Return the report with the fields of `JSON_KEYS` and, for times, ``section.statistic``."""
+    expected: dict[str, tuple[str, str]] = {
+        field: (key, r"\d{1,9}\.\d{6}" if field == "duration" else _N) for field, key in JSON_KEYS.items()
+    }
+    for section in TIME_SECTIONS:
+        all_ = f"{section}.66%" in values
+        keys = [key for key in STATISTICS if all_ or key in BASIC_STATISTICS or key in ("avg", "stddev")]
+        expected |= {f"{section}.{STATISTICS[key]}": (f"{section}.{key}", _N) for key in keys}
+        expected |= {f"{section}.sd": (f"{section}.stddev", rf"{_N}|-?nan")}
+        expected |= {f"{section}.num": (f"{section}.num", _N), f"{section}.unit": (f"{section}.unit", "us")}
+    matches = {}
+    for field, (key, pattern) in expected.items():
+        number = numbers.get(key.rpartition(".")[2], 0)
+        if not re.fullmatch(pattern, values.get(key, "")):
+            problem = f"unexpected {values[key]!r} as" if key in values else "report is not complete: no"
+            raise ParseError("weighttp", "stdout", number if key in values else 0, f"{problem} {key}")
+        matches[field] = (number, {field: values[key]})
+    _check_percentiles(values)
+    return TextReport("weighttp", "stdout", matches)
+
+
+def _check_percentiles(values: Mapping[str, str]) -> None:
+    """Raise ParseError unless every section has the same percentiles: a dropped line leaves no gap in JSON."""
+    keys_of_sections = {
+        frozenset(key.partition(".")[2] for key in values if key.startswith(f"{name}.")) for name in TIME_SECTIONS
+    }
+    if len(keys_of_sections) != 1:
+        raise ParseError("weighttp", "stdout", 0, "report is not complete: its times have different percentiles")
+
 
 RESERVED_OPTIONS = ("-n", "-c", "-t", "-k", "-6", "-h", "-v", "-V")
 USAGE_LINE = "weighttp <options> <"
@@ -49,17 +186,17 @@ class Weighttp:
         0.3 and 0.4 know no duration. 0.5 has ``-a`` seconds, but counts the time in which it makes room for -n requests
         as measurement; so it is not used, `duration_s` is not met, and the rates are over weighttp's own duration.
         """
-        plan.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests",))
-        plan.check_no_timeout(self, workload)
+        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests",))
+        base.check_no_timeout(self, workload)
         for is_unsupported, problem, hint in _unsupported(workload, target):
             if is_unsupported:
                 raise ToolError(problem, hint)
         argv = ["weighttp", "-n", str(workload.requests), "-c", str(workload.connections), "-t", str(workload.threads)]
         argv += ["-k"] if workload.keepalive else []
-        for name, value in plan.request_headers(workload).items():
+        for name, value in base.request_headers(workload).items():
             if name.lower() != "connection":  # weighttp sends its own, by -k
                 argv += ["-H", f"{name}: {value}"]
-        return [*argv, *workload.extra, plan.target_url(target, workload.path)]
+        return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
         """Return nothing: weighttp needs no files."""
@@ -71,10 +208,10 @@ class Weighttp:
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, text or JSON."""
-        lines = text.clean_lines(output.stdout)
+        lines = line_patterns.clean_lines(output.stdout)
         if any(line.startswith(USAGE_LINE) for line in lines):
             raise ParseError(self.name, "stdout", 0, f"the tool printed its usage{_stderr_text(output)}")
-        text.require_report(self.name, output, lines, REPORT_START, r"traffic: |\}$")
+        line_patterns.require_report(self.name, output, lines, REPORT_START, r"traffic: |\}$")
         report = _read_report(lines)
         _check_report(report)
         return ParsedReport((*_count_rows(report), *_time_rows(report)), (), tuple(_doubts(report, output)))
@@ -89,14 +226,18 @@ def _unsupported(workload: Workload, target: Target) -> Iterator[tuple[bool, str
     no_request_count = workload.requests is None
     yield no_request_count, "weighttp ends after a number of requests, not after a time", "set requests, such as 200000"
     too_few_connections = workload.connections < workload.threads
-    yield too_few_connections, f"weighttp needs a connection for each of {workload.threads} threads", "raise connections"
+    yield (
+        too_few_connections,
+        f"weighttp needs a connection for each of {workload.threads} threads",
+        "raise connections",
+    )
     yield target.scheme != "http", f"weighttp does not speak {target.scheme}", "use the tools wrk, ab or h2load"
     yield ":" in target.address, "loadbook does not drive weighttp over IPv6", "use an IPv4 address, or the tool wrk"
 
 
 def _stderr_text(output: ToolOutput) -> str:
     """Return what weighttp said on stderr, for an error message."""
-    stderr_lines = [line for line in text.clean_lines(output.stderr[:10_000]) if line]
+    stderr_lines = [line for line in line_patterns.clean_lines(output.stderr[:10_000]) if line]
     return f"; stderr: {stderr_lines[0][:200]}" if stderr_lines else ""
 
 
@@ -158,7 +299,9 @@ def _time_sections(report: TextReport) -> list[str]:
 
 def _check_section_times(report: TextReport, section: str) -> None:
     """Raise ParseError unless times ascend."""
-    present = [s for s in ("min", *(s for s in STATISTICS.values() if s[0] == "p"), "max") if f"{section}.{s}" in report]
+    present = [
+        s for s in ("min", *(s for s in STATISTICS.values() if s[0] == "p"), "max") if f"{section}.{s}" in report
+    ]
     for order in (present, ["min", "mean", "max"]):
         values = [report.count(f"{section}.{s}") for s in order]
         if values != sorted(values):
@@ -226,4 +369,4 @@ def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]
 def _spawned_requests(output: ToolOutput) -> int:
     """Return the requests that the threads were given, as 0.5 prints it above its JSON; 0 with -q."""
     line = re.compile(r"spawning thread #\d+: \d+ concurrent requests, (\d{1,18}) total requests")
-    return sum(int(m[1]) for m in map(line.fullmatch, text.clean_lines(output.stdout)) if m)
+    return sum(int(m[1]) for m in map(line.fullmatch, line_patterns.clean_lines(output.stdout)) if m)

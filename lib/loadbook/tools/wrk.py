@@ -1,4 +1,9 @@
-"""wrk 4: closed loop, any number of connections, whole seconds (wg/wrk `src/wrk.c`, formats.md section 2).
+"""The lines of a wrk 4 report, and of the block that wrk.lua appends to it (wg/wrk `src/wrk.c`, `src/units.c`).
+
+Times have two decimals and us, ms, s or m (minutes) from 0.85 of the next unit on; bytes count in 1024. wrk2 began as
+a copy of wrk 4 and shares how reports begin (`HEAD_PATTERNS`) and end (`TAIL_PATTERNS`), and what can be wrong with them.
+
+wrk 4: closed loop, any number of connections, whole seconds (wg/wrk `src/wrk.c`, formats.md section 2).
 
 Latency as wrk prints it is closed and self-corrected: after a pause of the server wrk adds made-up samples
 (`stats_correct`), so its percentiles must not be compared with another tool's. `ok` counts late answers too.
@@ -12,11 +17,177 @@ from importlib import resources
 
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
-from loadbook.design.workload import Workload
-from loadbook.tools import plan, text, wrk_forms
-from loadbook.tools.base import ToolOutput, Measurement, ParsedReport, Target
-from loadbook.tools.text import TextReport
-from loadbook.tools.wrk_forms import BLOCK_BEGIN, BLOCK_END, ERROR_FIELDS, EXACT_PATTERNS, LINE_PATTERNS, STATISTICS, has_latency, mean_latency_s
+from loadbook.study.workload import Workload
+from loadbook.tools import base, line_patterns
+from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
+from loadbook.tools.line_patterns import LinePattern, TextReport
+
+BLOCK_BEGIN, BLOCK_END = "loadbook-begin 1", "loadbook-end"
+ERROR_FIELDS = ("connect", "read", "write", "timeout", "status")
+# field in the patterns below -> statistic, in the order in which wrk.lua prints them
+STATISTICS = {f: f for f in ("min", "mean", "sd", "max", "p50", "p75", "p90", "p99")} | {"p999": "p99.9"}
+
+TIME_PATTERN = r"\d{1,20}\.\d\d(?:us|ms|s|m|h)"
+_SPREAD = rf"(?:{TIME_PATTERN}|-?nanu?s?)"
+_SIZE = r"\d{1,20}\.\d\d[KMGT]?B"
+_RATE = r"(?:\d+\.\d\d[kMGT]?|-?nan)"
+_INT = r"-?\d{1,20}"
+
+
+def _percentile_line(p: int, example: str) -> LinePattern:
+    return LinePattern(f"p{p}", example, rf" {{5}}{p}%", rf" +(?P<p{p}>{TIME_PATTERN})", optional=True)
+
+
+HEAD_PATTERNS = (
+    LinePattern(
+        "head",
+        "Running 3s test @ http://127.0.0.1:18090/",
+        "Running ",
+        r"(?P<asked>\d{1,20}[smh]) test @ (?P<url>\S.*)",
+    ),
+    LinePattern(
+        "load",
+        "  2 threads and 50 connections",
+        r"  (?P<threads>\d{1,20}) threads",
+        r" and (?P<connections>\d{1,20}) connections",
+    ),
+    LinePattern(
+        "columns",
+        "  Thread Stats   Avg      Stdev     Max   +/- Stdev",
+        "  Thread Stats",
+        r" +Avg +Stdev +Max +\+/- Stdev",
+    ),
+    LinePattern(
+        "latency",
+        "    Latency     3.21ms    6.27ms  75.31ms   90.55%",
+        "    Latency ",
+        rf" *(?P<mean>{_SPREAD}) +(?P<sd>{_SPREAD}) +(?P<max>{TIME_PATTERN}) +(?P<within>\d+\.\d\d|-?nan)%",
+    ),
+    # per thread and 100 ms: not the total throughput, so nothing is taken from it
+    LinePattern(
+        "rates",
+        "    Req/Sec    21.24k     6.53k   31.50k    52.46%",
+        "    Req/Sec ",
+        rf"( *{_RATE}){{3}} +(?:\d+\.\d\d|-?nan)%",
+    ),
+)
+TAIL_PATTERNS = (
+    LinePattern(
+        "total",
+        "  129242 requests in 3.10s, 28.23MB read",
+        r"  (?P<requests>\d{1,20}) requests in",
+        rf" (?P<duration>{TIME_PATTERN}), (?P<bytes>{_SIZE}) read",
+    ),
+    LinePattern(
+        "sockets",
+        "  Socket errors: connect 0, read 12490, write 0, timeout 0",
+        "  Socket errors:",
+        rf" connect (?P<connect>{_INT}), read (?P<read>{_INT}), write (?P<write>{_INT}), timeout (?P<timeout>{_INT})",
+        optional=True,
+    ),
+    LinePattern(
+        "non2xx",
+        "  Non-2xx or 3xx responses: 57434",
+        "  Non-2xx",
+        rf" or 3xx responses: (?P<status>{_INT})",
+        optional=True,
+    ),
+    LinePattern("rate", "Requests/sec:  41695.86", "Requests/sec:", r" +(?P<rate>\d{1,20}\.\d\d)"),
+    LinePattern("transfer", "Transfer/sec:      9.11MB", "Transfer/sec:", rf" +(?P<transfer>{_SIZE})"),
+)
+LINE_PATTERNS = (
+    *HEAD_PATTERNS,
+    LinePattern("percentiles", "  Latency Distribution", "  Latency Distribution", optional=True),
+    _percentile_line(50, "     50%  830.00us"),
+    _percentile_line(75, "     75%    3.02ms"),
+    _percentile_line(90, "     90%    9.04ms"),
+    _percentile_line(99, "     99%   30.00ms"),
+    *TAIL_PATTERNS,
+)
+EXACT_PATTERNS = (
+    LinePattern("begin", BLOCK_BEGIN, re.escape(BLOCK_BEGIN)),
+    LinePattern("duration", "duration 3099711us", "duration ", r"(?P<duration>\d{1,20}us)"),
+    LinePattern("requests", "requests 129242", "requests ", r"(?P<requests>\d{1,20})"),
+    LinePattern("bytes", "bytes 29601300B", "bytes ", r"(?P<bytes>\d{1,20}B)"),
+    *(LinePattern(name, f"{name} 0", f"{name} ", rf"(?P<{name}>\d{{1,20}})") for name in ERROR_FIELDS),
+    *(
+        LinePattern(
+            field, f"{name} 830us", rf"{re.escape(name)} ", rf"(?P<{field}>\d{{1,20}}(?:\.\d+)?us)", optional=True
+        )
+        for field, name in STATISTICS.items()
+    ),
+    LinePattern("end", BLOCK_END, re.escape(BLOCK_END)),
+)
+
+
+def is_wrk2(lines: list[str]) -> bool:
+    """Tell whether a report is one of wrk2: it calibrates for 10 s, and has no rate samples where a run was shorter."""
+    wrk2_lines = r"  Thread calibration:|  Latency Distribution \(HdrHistogram|    Req/Sec +-?nan "
+    return any(re.match(wrk2_lines, line) for line in lines)
+
+
+def mean_latency_s(report: TextReport) -> float:
+    """Return the mean latency in s; wrk cuts the column to 8 characters, so 1000.00ms prints as 1000.00m."""
+    printed = report.text("mean")
+    return 1.0 if printed == "1000.00m" else report.value("mean", TIME_UNITS_S)
+
+
+def has_latency(report: TextReport) -> bool:
+    """Tell whether latency was sampled: without samples wrk prints zeros, and -nan for the share within one sd."""
+    return "nan" not in report.text("within") and report.value("max", TIME_UNITS_S) > 0
+
+
+def check_totals(report: TextReport) -> None:
+    """Raise ParseError unless requests, errors, bytes, duration and rates go together (formats.md 6.5)."""
+    duration, requests = report.value("duration", TIME_UNITS_S), report.count("requests")
+    if duration <= 0 or report.count("status") > requests:
+        raise report.error_at("total", "impossible: no time passed, or more error responses than responses")
+    if requests == 0 and has_latency(report):
+        raise report.error_at("latency", "latency without a single request")
+    lasted = (duration, line_patterns.rounding_half_width(report.text("duration"), TIME_UNITS_S))
+    line_patterns.check_rate(report, (requests, 0), lasted, "rate")
+    size = (report.value("bytes", BYTE_UNITS), line_patterns.rounding_half_width(report.text("bytes"), BYTE_UNITS))
+    line_patterns.check_rate(report, size, lasted, "transfer")
+
+
+def ok_per_s(report: TextReport, ok: int) -> float:
+    """Return ok / duration, with the duration from whichever of text and rate shows more digits of it."""
+    rate, duration = report.value("rate", COUNT_UNITS), report.value("duration", TIME_UNITS_S)
+    if rate > 0 and 0.005 / rate < line_patterns.rounding_half_width(report.text("duration"), TIME_UNITS_S) / duration:
+        return rate * (ok / report.count("requests"))
+    return ok / duration
+
+
+def connection_doubts(report: TextReport) -> Iterator[tuple[str, str]]:
+    """Yield why fewer connections may have been open than asked for."""
+    threads, requested, failed = (report.count(field) for field in ("threads", "connections", "connect"))
+    if threads and requested % threads:
+        opened = requested // threads * threads
+        yield "connections", f"{opened} of {requested} connections were opened: each thread gets the same whole number"
+    if failed:
+        yield (
+            "connections",
+            f"{failed} connects failed; {report.tool} does not retry those at the start, so fewer were open",
+        )
+
+
+def run_doubts(report: TextReport, rc: int | None) -> Iterator[tuple[str, str]]:
+    """Yield wrapped counters, a run shorter or far longer than asked for, an exit code."""
+    tool = report.tool
+    if any(report.text(name).startswith("-") for name in ERROR_FIELDS if name in report):
+        yield "counter_wrapped", f"an error counter passed 2^31: {tool} counts in 32 bits, so it may have wrapped"
+    scale, requested = TIME_UNITS_S[report.text("asked")[-1]], int(report.text("asked")[:-1])
+    duration = report.value("duration", TIME_UNITS_S)
+    if duration < (requested - 0.5) * scale:
+        yield "stopped_early", f"{tool} ran {report.text('duration')} of the {report.text('asked')} asked for"
+    if duration > (requested + 0.5) * scale * 1.5 + 5:
+        yield (
+            "clock",
+            f"{tool} says it ran {report.text('duration')} instead of {report.text('asked')}: it trusts the wall clock",
+        )
+    if rc:
+        yield "exit_code", f"{tool} ended with exit code {rc} although its report is complete"
+
 
 SCRIPT_NAME = "loadbook.lua"
 DELAY_FUNCTION = b"\nfunction delay() return %d end -- think time: ms before each request, not part of its latency\n"
@@ -45,7 +216,7 @@ class Wrk:
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return wrk's argument list; ToolError for open loads, fractions of seconds, and uneven connections."""
-        plan.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("think_time_s",))
+        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("think_time_s",))
         if workload.connections % workload.threads:
             raise ToolError(
                 f"wrk would open {workload.connections // workload.threads * workload.threads} of "
@@ -55,12 +226,12 @@ class Wrk:
         if workload.think_time_s:
             _check_think_time(workload)
         argv = ["wrk", f"-t{workload.threads}", f"-c{workload.connections}"]
-        argv += [f"-d{plan.whole_seconds(self, 'duration', duration_s)}s"]
-        argv += ["--timeout", f"{plan.whole_seconds(self, 'timeout_s', workload.timeout_s)}s"]
+        argv += [f"-d{base.whole_seconds(self, 'duration', duration_s)}s"]
+        argv += ["--timeout", f"{base.whole_seconds(self, 'timeout_s', workload.timeout_s)}s"]
         argv += ["--latency"] if _has_user_script(workload) else ["--latency", "-s", SCRIPT_NAME]
-        for name, value in plan.request_headers(workload).items():
+        for name, value in base.request_headers(workload).items():
             argv += ["-H", f"{name}: {value}"]
-        return [*argv, *workload.extra, plan.target_url(target, workload.path)]
+        return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
         """Return the Lua script that prints results exactly, once the run is over; none beside a script of the user."""
@@ -75,11 +246,11 @@ class Wrk:
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report: from the Lua block where there is one, checked against the human text."""
-        lines = text.clean_lines(output.stdout)
-        text.require_report(self.name, output, lines, "Running ", "Transfer/sec:")
-        if wrk_forms.is_wrk2(lines):
+        lines = line_patterns.clean_lines(output.stdout)
+        line_patterns.require_report(self.name, output, lines, "Running ", "Transfer/sec:")
+        if is_wrk2(lines):
             raise ParseError(self.name, "stdout", 0, "no report of wrk but one of wrk2, another tool")
-        report = text.read_report(self.name, lines, LINE_PATTERNS)
+        report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         exact = _read_exact_block(lines, SCRIPT_NAME in output.argv)
         _check_report(report, output.argv)
         if exact is not None:
@@ -117,7 +288,7 @@ def _read_exact_block(lines: Sequence[str], is_expected: bool) -> TextReport | N
     if not is_expected and BLOCK_BEGIN not in lines and BLOCK_END not in lines:
         return None
     first = lines.index(BLOCK_BEGIN) if BLOCK_BEGIN in lines else len(lines)
-    return text.read_report("wrk", lines[first:], EXACT_PATTERNS, first=first + 1)
+    return line_patterns.read_report("wrk", lines[first:], EXACT_PATTERNS, first=first + 1)
 
 
 def _check_report(report: TextReport, argv: Sequence[str]) -> None:
@@ -125,7 +296,7 @@ def _check_report(report: TextReport, argv: Sequence[str]) -> None:
     present = [line_name in report for line_name in ("percentiles", "p50", "p75", "p90", "p99")]
     if any(present) != all(present) or (not present[0] and "--latency" in argv):
         raise report.error_at("latency", "the latency distribution is not complete")
-    wrk_forms.check_totals(report)
+    check_totals(report)
     if has_latency(report):
         order = [mean_latency_s(report), report.value("max", TIME_UNITS_S)]
         order_p = [report.value(f, TIME_UNITS_S) for f in ("p50", "p75", "p90", "p99", "max") if f in report]
@@ -146,7 +317,7 @@ def _check_exact_block(report: TextReport, exact: TextReport) -> None:
         printed = mean_latency_s(report) if field == "mean" else report.optional_value(field, table)
         if printed is None:
             continue
-        slack = text.rounding_half_width(report.text(field), table) + 0.51e-6
+        slack = line_patterns.rounding_half_width(report.text(field), table) + 0.51e-6
         if abs(exact.value(field, table) - printed) > slack * (1 + 1e-9):
             raise exact.error_at(field, f"{exact.text(field)} is not the {report.text(field)} of the text above")
 
@@ -156,7 +327,7 @@ def _rows(report: TextReport, exact: TextReport | None) -> Iterator[Measurement]
     most_exact = exact or report
     requests, errors = report.count("requests"), {name: report.count(name) for name in ERROR_FIELDS}
     ok = requests - errors["status"]
-    rate = wrk_forms.ok_per_s(report, ok) if exact is None else ok / exact.value("duration", TIME_UNITS_S)
+    rate = ok_per_s(report, ok) if exact is None else ok / exact.value("duration", TIME_UNITS_S)
     yield Measurement("requests", "count", requests, "1", report.text("requests"))
     yield Measurement("ok", "count", ok, "1", None)
     yield Measurement("requests_per_s", "value", report.value("rate", COUNT_UNITS), "1/s", report.text("rate"))
@@ -170,14 +341,20 @@ def _rows(report: TextReport, exact: TextReport | None) -> Iterator[Measurement]
     yield Measurement("bytes_per_s", "value", report.value("transfer", BYTE_UNITS), "B/s", report.text("transfer"))
     if has_latency(report):
         for field, statistic in STATISTICS.items():
-            value = mean_latency_s(most_exact) if field == "mean" else most_exact.optional_value(field, TIME_UNITS_S) if field in most_exact else None
+            value = (
+                mean_latency_s(most_exact)
+                if field == "mean"
+                else most_exact.optional_value(field, TIME_UNITS_S)
+                if field in most_exact
+                else None
+            )
             if value is not None:
                 yield Measurement("latency", statistic, value, "s", most_exact.text(field))
 
 
 def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]:
     """Yield what makes the numbers mean less than they seem to."""
-    yield from wrk_forms.connection_doubts(report)
+    yield from connection_doubts(report)
     if report.count("timeout"):
         yield (
             "latency_censored",
@@ -186,7 +363,9 @@ def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]
                 "from its latencies; requests never answered are in neither"
             ),
         )
-    all_lines = text.clean_lines(output.stderr[:10_000]) + text.clean_lines(output.stdout[:10_000])  # over a pty, both are one
+    all_lines = line_patterns.clean_lines(output.stderr[:10_000]) + line_patterns.clean_lines(
+        output.stdout[:10_000]
+    )  # over a pty, both are one
     if script_error := next((line for line in all_lines if SCRIPT_ERROR.match(line)), None):
         yield "script", f"wrk ran without its script, or without a part of it: {script_error[:200]}"
-    yield from wrk_forms.run_doubts(report, output.exit_code)
+    yield from run_doubts(report, output.exit_code)

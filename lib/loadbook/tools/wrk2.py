@@ -1,4 +1,9 @@
-"""wrk2: open loop at a constant rate over kept connections (giltene/wrk2 `src/wrk.c`, formats.md section 2).
+"""The latency blocks of a wrk2 report (giltene/wrk2 `src/wrk.c`, `src/hdr_histogram.c`), and its options.
+
+A block is a short list of percentiles with units, then a spectrum in milliseconds without a unit, whose percentiles are
+fractions. `-U` prints a second block of the same lines, so every block is read by itself, under its heading.
+
+wrk2: open loop at a constant rate over kept connections (giltene/wrk2 `src/wrk.c`, formats.md section 2).
 
 `latency_intended` counts from when a request should have started, `service_time` (-U) from when it did: never mixed.
 Both hold only what came after the calibration (10 s + 5 ms per connection of a thread), `requests` hold everything.
@@ -7,17 +12,150 @@ wrk2's time-out counter counts every overdue connection again every 2 s, so no t
 
 from __future__ import annotations
 
+import getopt
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
-from loadbook.design.workload import Workload
-from loadbook.tools import plan, text, wrk2_forms, wrk_forms
-from loadbook.tools.base import ToolOutput, Measurement, ParsedReport, Sample, Target
-from loadbook.tools.text import TextReport
-from loadbook.tools.wrk2_forms import BLOCK_PATTERNS, LINE_PATTERNS, PERCENT_FIELDS, SpectrumRow
-from loadbook.tools.wrk_forms import ERROR_FIELDS, has_latency, mean_latency_s
+from loadbook.study.workload import Workload
+from loadbook.tools import base, line_patterns, wrk
+from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolOutput
+from loadbook.tools.line_patterns import LinePattern, TextReport
+from loadbook.tools.wrk import ERROR_FIELDS, HEAD_PATTERNS, TAIL_PATTERNS, TIME_PATTERN, has_latency, mean_latency_s
+
+# field in the patterns below -> percent, as the short list prints it
+PERCENT_FIELDS = {
+    "p50": "50.000",
+    "p75": "75.000",
+    "p90": "90.000",
+    "p99": "99.000",
+    "p999": "99.900",
+    "p9999": "99.990",
+    "p99999": "99.999",
+    "p100": "100.000",
+}
+LONG_OPTIONS = (
+    "connections= duration= threads= script= header= latency u_latency batch_latency timeout= help version rate="
+)
+_MS = r"\d{1,20}\.\d{3}"
+
+
+def _heading_pattern(name: str, kind: str) -> LinePattern:
+    example = f"  Latency Distribution (HdrHistogram - {kind})"
+    return LinePattern(name, example, re.escape(example[:-1]), r".*\)", optional=True)
+
+
+LINE_PATTERNS = (
+    *HEAD_PATTERNS,
+    _heading_pattern("recorded", "Recorded Latency"),
+    _heading_pattern("uncorrected", "Uncorrected Latency"),
+    *TAIL_PATTERNS,
+)
+BLOCK_PATTERNS = (
+    *(
+        LinePattern(
+            field, f"{percent:>7}%  836.00us", rf" {{0,2}}{re.escape(percent)}%", rf" +(?P<{field}>{TIME_PATTERN})"
+        )
+        for field, percent in PERCENT_FIELDS.items()
+    ),
+    LinePattern("spectrum", "  Detailed Percentile spectrum:", "  Detailed Percentile spectrum:"),
+    LinePattern(
+        "columns",
+        "       Value   Percentile   TotalCount 1/(1-Percentile)",
+        " +Value ",
+        r" +Percentile +TotalCount +1/\(1-Percentile\)",
+    ),
+    LinePattern(
+        "moments",
+        "#[Mean    =        0.876, StdDeviation   =        0.458]",
+        r"#\[Mean ",
+        rf" +=  *(?P<mean>{_MS}|-?nan), StdDeviation +=  *(?P<sd>{_MS}|-?nan)\]",
+    ),
+    LinePattern(
+        "max",
+        "#[Max     =        4.876, Total count    =         2948]",
+        r"#\[Max ",
+        rf" +=  *(?P<max>{_MS}), Total count +=  *(?P<count>\d{{1,20}})\]",
+    ),
+    LinePattern(
+        "buckets",
+        "#[Buckets =           27, SubBuckets     =         2048]",
+        r"#\[Buckets ",
+        r"= *\d+, SubBuckets += *\d+\]",
+    ),
+)
+_SPECTRUM_ROW = re.compile(
+    rf" *(?P<ms>{_MS}) +(?P<share>[01]\.\d{{6}}) +(?P<count>\d{{1,20}}) +(?P<inverse>\d{{1,20}}\.\d\d|inf)"
+)
+
+
+class SpectrumRow(NamedTuple):
+    """One row of a spectrum: `requests` of them took at most `upper_s` seconds."""
+
+    upper_s: float
+    requests: int
+
+
+def command_options(argv: Sequence[str]) -> dict[str, str]:
+    """Return wrk2's options by their short names, the last of a name; {} for a command that wrk2 would not take."""
+    try:
+        parsed, _ = getopt.gnu_getopt(list(argv[1:]), "t:c:d:s:H:T:R:LUBv", LONG_OPTIONS.split())
+    except getopt.GetoptError:
+        return {}
+    short_names = {"--rate": "-R", "--latency": "-L", "--u_latency": "-U"}
+    return {short_names.get(name, name): value for name, value in parsed}
+
+
+def offered_rate(argv: Sequence[str]) -> tuple[float, str] | None:
+    """Return requests per second asked for, and their text; None where the command is not known."""
+    value = command_options(argv).get("-R", "")
+    match = re.fullmatch(r"(\d{1,15})([kKmMgG]?)", value)
+    return (float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2].lower()], value) if match else None
+
+
+def read_spectrum(report: TextReport, lines: Sequence[str], first: int) -> list[SpectrumRow]:
+    """Return the rows of a block's spectrum; `lines` are numbered from `first`, `report` is the block as read.
+
+    Raises ParseError for a row that is cut or out of order, or a spectrum without its last row.
+    """
+    edges: list[SpectrumRow] = []
+    last = (-1.0, -1, 0.0)
+    for number in range(report.line_numbers["columns"] + 1, report.line_numbers["moments"]):
+        line = lines[number - first]
+        if not re.match(rf" *{_MS} ", line):
+            continue
+        row = _SPECTRUM_ROW.fullmatch(line)
+        if row is None:
+            raise ParseError("wrk2", "stdout", number, "row of the spectrum cut or changed")
+        current = (float(row["ms"]), int(row["count"]), float(row["inverse"]))
+        if current[0] < last[0] or current[1] < last[1] or current[2] <= last[2]:
+            raise ParseError("wrk2", "stdout", number, "rows of the spectrum do not ascend")
+        last = current
+        edges.append(SpectrumRow(current[0] / 1e3, current[1]))
+    if last[1:] != (report.count("count"), float("inf")):
+        raise report.error_at("spectrum", "the spectrum does not end with all requests counted")
+    return edges
+
+
+def check_block(report: TextReport, edges: Sequence[SpectrumRow]) -> None:
+    """Raise ParseError unless mean, maximum, short list and spectrum of one block go together."""
+    total = report.count("count")
+    if total == 0:
+        return
+    if report.value("mean", TIME_UNITS_S, "ms") > report.value("max", TIME_UNITS_S, "ms"):
+        raise report.error_at("moments", "the mean is above the maximum")
+    for field, percent in PERCENT_FIELDS.items():
+        rank = max(1, int(float(percent) / 100 * total + 0.5))  # hdr_value_at_percentile
+        low = max((e.upper_s for e in edges if e.requests < rank), default=0.0)
+        high = min(e.upper_s for e in edges if e.requests >= rank)
+        slack = line_patterns.rounding_half_width(report.text(field), TIME_UNITS_S) * (1 + 1e-9) + 1e-9
+        if not low - slack <= report.value(field, TIME_UNITS_S) <= high + slack:
+            raise report.error_at(field, f"{report.text(field)} for {percent} % is not what the spectrum below it says")
+    if report.value("max", TIME_UNITS_S, "ms") > edges[-1].upper_s + 1e-9:
+        raise report.error_at("max", "the maximum is above the spectrum")
+
 
 RESERVED_OPTIONS = (
     *("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version"),
@@ -49,7 +187,7 @@ class Wrk2:
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return wrk2's argument list; ToolError for closed loads, fractions of rate or seconds, uneven connections."""
-        plan.check_workload(self, workload, RESERVED_OPTIONS)
+        base.check_workload(self, workload, RESERVED_OPTIONS)
         rate = workload.rate_per_s or 0
         if rate != int(rate):
             raise ToolError(f"wrk2 takes whole requests per second only, not {rate:g}", "round rate_per_s")
@@ -60,11 +198,11 @@ class Wrk2:
                 "make connections a multiple of threads",
             )
         argv = ["wrk2", f"-t{workload.threads}", f"-c{workload.connections}", f"-R{int(rate)}"]
-        argv += [f"-d{plan.whole_seconds(self, 'duration', duration_s)}s"]
-        argv += ["--timeout", f"{plan.whole_seconds(self, 'timeout_s', workload.timeout_s)}s", "-L", "-U"]
-        for name, value in plan.request_headers(workload).items():
+        argv += [f"-d{base.whole_seconds(self, 'duration', duration_s)}s"]
+        argv += ["--timeout", f"{base.whole_seconds(self, 'timeout_s', workload.timeout_s)}s", "-L", "-U"]
+        for name, value in base.request_headers(workload).items():
             argv += ["-H", f"{name}: {value}"]
-        return [*argv, *workload.extra, plan.target_url(target, workload.path)]
+        return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
         """Return nothing: wrk2 needs no files."""
@@ -76,11 +214,11 @@ class Wrk2:
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, and the spectra as samples: requests that took at most x seconds."""
-        lines = text.clean_lines(output.stdout)
-        text.require_report(self.name, output, lines, "Running ", "Transfer/sec:")
-        if not wrk_forms.is_wrk2(lines):
+        lines = line_patterns.clean_lines(output.stdout)
+        line_patterns.require_report(self.name, output, lines, "Running ", "Transfer/sec:")
+        if not wrk.is_wrk2(lines):
             raise ParseError(self.name, "stdout", 0, "no report of wrk2: no calibration, no HdrHistogram; wrk's own?")
-        report = text.read_report(self.name, lines, LINE_PATTERNS)
+        report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         blocks = _read_blocks(report, lines)
         _check_report(report, blocks, output)
         samples = (s for name, (_, edges) in blocks.items() for s in _spectrum_samples(BLOCK_METRICS[name], edges))
@@ -96,17 +234,19 @@ def _read_blocks(report: TextReport, lines: Sequence[str]) -> LatencyBlocks:
     """Return what stands under each heading of latencies."""
     starts = [report.line_numbers[name] for name in (*BLOCK_METRICS, "total") if name in report.line_numbers]
     blocks_by_name: dict[str, tuple[TextReport, Sequence[SpectrumRow]]] = {}
-    for name, start, end in zip([name for name in BLOCK_METRICS if name in report.line_numbers], starts, starts[1:], strict=False):
+    for name, start, end in zip(
+        [name for name in BLOCK_METRICS if name in report.line_numbers], starts, starts[1:], strict=False
+    ):
         inside = lines[start : end - 1]
-        block = text.read_report(report.tool, inside, BLOCK_PATTERNS, first=start + 1)
-        blocks_by_name[name] = block, wrk2_forms.read_spectrum(block, inside, start + 1)
+        block = line_patterns.read_report(report.tool, inside, BLOCK_PATTERNS, first=start + 1)
+        blocks_by_name[name] = block, read_spectrum(block, inside, start + 1)
     return blocks_by_name
 
 
 def _check_report(report: TextReport, blocks: LatencyBlocks, output: ToolOutput) -> None:
     """Raise ParseError where the report contradicts itself (formats.md 6.5), or lacks what the command asked for."""
-    wrk_forms.check_totals(report)
-    options = wrk2_forms.command_options(output.argv)
+    wrk.check_totals(report)
+    options = command_options(output.argv)
     if (
         ("-U" in options and set(blocks) != set(BLOCK_METRICS))
         or ("-L" in options and not blocks)
@@ -114,10 +254,12 @@ def _check_report(report: TextReport, blocks: LatencyBlocks, output: ToolOutput)
     ):
         raise report.error_at("rates", "the latency distribution is not complete")
     for block, edges in blocks.values():
-        wrk2_forms.check_block(block, edges)
+        check_block(block, edges)
     counts = {block.count("count") for block, _ in blocks.values()}
     if len(counts) > 1 or max(counts, default=0) > report.count("requests"):
-        raise report.error_at("total", f"latencies of {sorted(counts)} requests do not go with {report.text('requests')}")
+        raise report.error_at(
+            "total", f"latencies of {sorted(counts)} requests do not go with {report.text('requests')}"
+        )
     if has_latency(report) and mean_latency_s(report) > report.value("max", TIME_UNITS_S):
         raise report.error_at("latency", "the mean is above the maximum")
     if "recorded" in blocks:
@@ -131,7 +273,10 @@ def _check_summary(report: TextReport, block: TextReport) -> None:
     if not has_latency(report):
         return
     for field, value in (("mean", mean_latency_s(report)), ("max", report.value("max", TIME_UNITS_S))):
-        slack = text.rounding_half_width(report.text(field).replace("1000.00m", "1000.00ms"), TIME_UNITS_S) + 0.51e-6
+        slack = (
+            line_patterns.rounding_half_width(report.text(field).replace("1000.00m", "1000.00ms"), TIME_UNITS_S)
+            + 0.51e-6
+        )
         if abs(block.value(field, TIME_UNITS_S, "ms") - value) > slack * (1 + 1e-9):
             raise block.error_at(field, f"{block.text(field)} ms is not the {report.text(field)} of the text above")
 
@@ -143,8 +288,8 @@ def _rows(report: TextReport, blocks: LatencyBlocks, output: ToolOutput) -> Iter
     yield Measurement("requests", "count", requests, "1", report.text("requests"))
     yield Measurement("ok", "count", ok, "1", None)
     yield Measurement("requests_per_s", "value", report.value("rate", COUNT_UNITS), "1/s", report.text("rate"))
-    yield Measurement("ok_per_s", "value", wrk_forms.ok_per_s(report, ok), "1/s", None)
-    if offered := wrk2_forms.offered_rate(output.argv):
+    yield Measurement("ok_per_s", "value", wrk.ok_per_s(report, ok), "1/s", None)
+    if offered := offered_rate(output.argv):
         yield Measurement("offered_per_s", "value", offered[0], "1/s", offered[1])
     yield Measurement("duration", "value", report.value("duration", TIME_UNITS_S), "s", report.text("duration"))
     if not errors["timeout"]:
@@ -182,7 +327,7 @@ def _spectrum_samples(metric: str, edges: Sequence[SpectrumRow]) -> Iterator[Sam
 
 def _doubts(report: TextReport, output: ToolOutput, calibrated: int) -> Iterator[tuple[str, str]]:
     """Yield what makes the numbers mean less than they seem to."""
-    yield from wrk_forms.connection_doubts(report)
+    yield from wrk.connection_doubts(report)
     if calibrated < report.count("threads"):
         yield (
             "too_short",
@@ -191,7 +336,7 @@ def _doubts(report: TextReport, output: ToolOutput, calibrated: int) -> Iterator
                 "connection: latencies hold the start of the run, and there are no rates per thread"
             ),
         )
-    offered, achieved = wrk2_forms.offered_rate(output.argv), report.value("rate", COUNT_UNITS)
+    offered, achieved = offered_rate(output.argv), report.value("rate", COUNT_UNITS)
     if offered and achieved < MIN_ACHIEVED_SHARE * offered[0]:
         yield (
             "offered_shortfall",
@@ -205,4 +350,4 @@ def _doubts(report: TextReport, output: ToolOutput, calibrated: int) -> Iterator
                 "older than the time-out, again every 2 s: a sign of trouble, not a number of requests"
             ),
         )
-    yield from wrk_forms.run_doubts(report, output.exit_code)
+    yield from wrk.run_doubts(report, output.exit_code)

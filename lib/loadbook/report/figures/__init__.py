@@ -18,7 +18,7 @@ module          data
 ``gates``       trials, problems, titles={gate: title}, labels={treatment: label}
 ``noise``       stats.noise.record.Record
 ``factorial``   stats.factorial.effects.FactorialAnalysis
-``published``   judged (list of stats.claims.judge.Judged), analysis
+``published``   judged (list of analyses.claims.compute.Judged), analysis
 ``history``     stats.history.result.History, marks={run: what is recorded otherwise than before it, in words}
 ==============  ==========================================================================================
 
@@ -29,5 +29,7 @@ say whether there is something to draw. ``common.to_svg(figure) -> bytes`` write
 the same bytes each time; ``common.names(analysis) -> dict`` gives each treatment the name that figures can draw (its
 key where the label has a character that the figures' font lacks): a table should show both where they differ.
 """
+
+from __future__ import annotations
 
 OF_SEVERAL_RUNS = ("history",)  # no figure of one run, alone or beside another

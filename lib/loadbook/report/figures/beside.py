@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from loadbook.core.units import join_words, format_quantity
+from loadbook.core.units import format_quantity, join_words
 from loadbook.report import palette
 from loadbook.report.figures.common import Sheet, in_house_style
 from loadbook.report.figures.text import counted, shortened
@@ -27,7 +27,7 @@ from loadbook.report.figures.traces import (
     time_axis,
     time_unit,
 )
-from loadbook.stats.hygiene.beside import OTHER_PROCESSES, peer_comparison, host_resources
+from loadbook.stats.diagnostics import OTHER_PROCESSES, host_resources, peer_comparison
 
 HEAD_IN = 0.3
 MOST = 5
@@ -98,7 +98,9 @@ def each(table: pd.DataFrame) -> list[Any]:
 
 
 def _title(row: Any, narrow: bool = False) -> str:
-    resource, here = (row.resource.replace(OTHER_PROCESSES, "other CPU time"), "") if narrow else (row.resource, " here")
+    resource, here = (
+        (row.resource.replace(OTHER_PROCESSES, "other CPU time"), "") if narrow else (row.resource, " here")
+    )
     return f"{resource}: {said(row, row.here)}{here}, usually {said(row, row.usual)}"
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, claim_title
+from loadbook.analyses.claims.text import OUTCOMES
 from loadbook.core.metrics import get_metric
-from loadbook.design.claim import ERROR_CLAIM_KINDS
 from loadbook.report import palette
 from loadbook.report.figures.text import drawable
-from loadbook.stats.claims.judge import ClaimResult
-from loadbook.stats.claims.summary import article_numbers_text, claim_title
-from loadbook.stats.claims.words import OUTCOMES
-from loadbook.stats.result import ErrorSummary, AnalysisRow, Verdict
-from loadbook.stats.wording.shown import comparison_texts
+from loadbook.stats.results import AnalysisRow, ErrorSummary, Verdict
+from loadbook.stats.text import comparison_texts
+from loadbook.study.claims import ERROR_CLAIM_KINDS
 
 
 @dataclass(frozen=True)

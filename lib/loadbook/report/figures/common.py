@@ -24,8 +24,8 @@ from matplotlib.text import Text
 from loadbook.core.metrics import Metric
 from loadbook.report import palette
 from loadbook.report.figures.text import FONT, counted, drawable, font
-from loadbook.stats.result import Analysis, AnalysisRow
-from loadbook.stats.wording import sentences
+from loadbook.stats import text as sentences
+from loadbook.stats.results import Analysis, AnalysisRow
 
 WIDE_IN, NARROW_IN = 8.75, 3.72
 WIDE_PT, NARROW_PT, SMALLEST_PT = 9.6, 8.6, 7.5

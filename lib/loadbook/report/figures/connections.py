@@ -13,12 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from loadbook.analyses.balancers import compute
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, in_house_style, mark_props, names
 from loadbook.report.figures.text import counted, shortened, text_width, widest, wrap
-from loadbook.stats import pooling
-from loadbook.stats.result import Analysis, AnalysisRow
+from loadbook.stats.results import Analysis, AnalysisRow
 
 HEAD_IN, FOOT_IN, ROW_IN, LANE_IN, GAP_IN, NAME_IN = 0.36, 0.62, 0.32, 0.24, 0.12, 2.6
 ONE = "1: a connection for every request"
@@ -32,7 +32,7 @@ def draw(analysis: Analysis, opened: pd.DataFrame, narrow: bool = False) -> Figu
     step = ROW_IN + (0.2 if narrow else 0.0)
     sheet = Sheet(narrow, HEAD_IN + step * len(rows) + FOOT_IN)
     bottom, size = sheet.height - FOOT_IN, sheet.size - 0.6
-    said = {row.treatment: pooling.per_request_text(value) for row, value in _usual(rows, opened)}
+    said = {row.treatment: compute.per_request_text(value) for row, value in _usual(rows, opened)}
     left, right = _edges(sheet, analysis, rows, list(said.values()))
     zero_right = left + 0.7
     zero = sheet.panel(left, HEAD_IN, zero_right, bottom)
@@ -62,7 +62,7 @@ def _rows(analysis: Analysis, opened: pd.DataFrame) -> list[AnalysisRow]:
 
 
 def _usual(rows: list[AnalysisRow], opened: pd.DataFrame) -> list[tuple[AnalysisRow, float]]:
-    medians = pooling.median_per_request(opened, [row.treatment for row in rows])
+    medians = compute.median_per_request(opened, [row.treatment for row in rows])
     return [(row, medians[row.treatment]) for row in rows if row.treatment in medians]
 
 
@@ -118,7 +118,9 @@ def _words(sheet: Sheet, places: tuple[float, float], bottom: float) -> None:
 
 def answer(analysis: Analysis, opened: pd.DataFrame) -> str:
     """Return which treatments use connections again."""
-    return pooling.pooling_sentence({row.treatment: v for row, v in _usual(_rows(analysis, opened), opened)}, names(analysis))
+    return compute.pooling_sentence(
+        {row.treatment: v for row, v in _usual(_rows(analysis, opened), opened)}, names(analysis)
+    )
 
 
 def how(analysis: Analysis, opened: pd.DataFrame) -> str:
@@ -132,5 +134,8 @@ def how(analysis: Analysis, opened: pd.DataFrame) -> str:
 def alt(analysis: Analysis, opened: pd.DataFrame) -> str:
     """Return the answer and every treatment's number in words."""
     shown = names(analysis)
-    said = [f"{shown[row.treatment]}: {pooling.per_request_text(value)}" for row, value in _usual(_rows(analysis, opened), opened)]
+    said = [
+        f"{shown[row.treatment]}: {compute.per_request_text(value)}"
+        for row, value in _usual(_rows(analysis, opened), opened)
+    ]
     return f"Connections to the application for each request. {answer(analysis, opened)} {'; '.join(said)}."

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from loadbook.report import palette
 from loadbook.report.figures.common import Sheet
 from loadbook.report.figures.text import counted, drawable, pushed_apart, text_width, wrap
-from loadbook.stats.result import Interval
+from loadbook.stats.results import Interval
 
 MOST_REASONS = 3
 NO_VALUE = 0.045  # height of the line of trials without a value, as a share of the panel

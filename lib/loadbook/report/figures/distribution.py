@@ -18,8 +18,8 @@ from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import Sheet, in_house_style, names
 from loadbook.report.figures.text import counted, shortened
-from loadbook.requests.merged import ExceedanceCurve
-from loadbook.stats.result import Analysis
+from loadbook.request_logs.summary import ExceedanceCurve
+from loadbook.stats.results import Analysis
 
 LEFT_IN, HEAD_IN, TALL_IN, FOOT_IN, GAP_IN = 0.62, 0.3, 1.15, 0.46, 0.24
 SHOWN = (0.5, 0.1, 0.01, 0.001)  # shares of slower requests that the words for the blind give
@@ -73,7 +73,9 @@ def _axes(
         panel.axhline(decade, color=palette.GRID, linewidth=0.8, zorder=-2)
 
 
-def _line(panel: Axes, curve: ExceedanceCurve, colour: str, width_pt: float, dashes: str | tuple[int, tuple[int, int]]) -> None:
+def _line(
+    panel: Axes, curve: ExceedanceCurve, colour: str, width_pt: float, dashes: str | tuple[int, tuple[int, int]]
+) -> None:
     known = [(math.log(t), math.log10(s)) for t, s in zip(curve.times_s, curve.shares_slower, strict=True) if t > 0]
     if known:
         xs, ys = np.array(known).T

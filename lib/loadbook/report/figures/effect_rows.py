@@ -12,8 +12,8 @@ from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import NARROW_IN, names, size_pt
 from loadbook.report.figures.text import drawable, line_in, text_width, wrap
-from loadbook.stats.result import Analysis, AnalysisRow
-from loadbook.stats.wording.shown import row_texts
+from loadbook.stats.results import Analysis, AnalysisRow
+from loadbook.stats.text import row_texts
 
 ROW_IN, LANE_IN, NAME_IN, REASON_IN = 0.34, 0.25, 2.35, 2.05
 NOT_COMPARED = "no interval: not compared"

@@ -27,11 +27,9 @@ from loadbook.report.figures.effect_rows import (
 )
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.text import listed
-from loadbook.stats.result import Analysis, AnalysisRow, VerdictKind
-from loadbook.stats.wording.headline import headline, no_change_sentence
-from loadbook.stats.wording.sentences import margin_text
-from loadbook.stats.wording.shown import row_texts
-from loadbook.stats.wording.words import predicate
+from loadbook.stats.headline import headline, no_change_sentence
+from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind
+from loadbook.stats.text import margin_text, predicate, row_texts
 
 _SIDES: tuple[VerdictKind, ...] = ("better", "worse")
 
@@ -78,7 +76,9 @@ def answer(analysis: Analysis) -> str:
         return no_change_sentence(analysis)
     decided = [r for r in treatments if r.verdict and r.verdict.kind in _SIDES]
     rest = (
-        no_change_sentence(analysis).replace("No treatment", "; no other treatment") if len(decided) < len(treatments) else "."
+        no_change_sentence(analysis).replace("No treatment", "; no other treatment")
+        if len(decided) < len(treatments)
+        else "."
     )
     return "; ".join(won) + rest
 

@@ -27,8 +27,8 @@ from loadbook.report.figures.common import (
     size_pt,
 )
 from loadbook.report.figures.text import counted, line_in, listed, shortened, text_width, widest, wrap
-from loadbook.stats.result import Analysis, ErrorSummary, AnalysisRow
-from loadbook.stats.wording.errors import ERROR_CLASS_NOUNS
+from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary
+from loadbook.stats.text import ERROR_CLASS_NOUNS
 
 PER, LIMIT_PER = 100_000.0, 100.0  # errors per 100,000 requests; the line beyond which a rate counts ok responses only
 DRIVER = "errors_driver"
@@ -170,7 +170,9 @@ def _ground(zero: Axes, axis: Axes, top: float, bottom: float) -> None:
     axis.plot([np.log(LIMIT_PER)] * 2, [top, bottom], **dashed)
 
 
-def _draw_trials(zero: Axes, axis: Axes, row: AnalysisRow, trials: pd.DataFrame, y: float, limits: tuple[float, float]) -> None:
+def _draw_trials(
+    zero: Axes, axis: Axes, row: AnalysisRow, trials: pd.DataFrame, y: float, limits: tuple[float, float]
+) -> None:
     """Draw one dot per trial: side by side by block in the lane of zeros, else at the height of its block."""
     look = _KINDS.get(row.errors.kind, palette.BASELINE)
     clean, failed = trials[trials["rate"] == 0], trials[trials["rate"] > 0]

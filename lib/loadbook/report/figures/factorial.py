@@ -11,27 +11,23 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from loadbook.analyses.factorial.compute import FactorialAnalysis, FactorialEffect, effect_row
+from loadbook.analyses.factorial.text import (
+    INTERACTION_TEXTS,
+    factorial_effect_sentence,
+    factorial_headline,
+    interaction_sentences,
+)
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures import scales
-from loadbook.report.figures.common import (
-    NARROW_IN,
-    WIDE_IN,
-    Sheet,
-    confidence,
-    in_house_style,
-    quantity,
-    size_pt,
-)
+from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, confidence, in_house_style, quantity, size_pt
 from loadbook.report.figures.effect_rows import DECIDED, LANE_IN, NOT_COMPARED, change_text, compared
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.meetings import PANEL_IN, draw_meeting
 from loadbook.report.figures.text import drawable, line_in, text_width, widest, wrap
-from loadbook.stats.factorial.effects import FactorialEffect, FactorialAnalysis, effect_row
-from loadbook.stats.factorial.sentences import INTERACTION_TEXTS, factorial_effect_sentence, factorial_headline, interaction_sentences
-from loadbook.stats.wording.sentences import margin_text
-from loadbook.stats.wording.words import direction_words
+from loadbook.stats.text import direction_words, margin_text
 
 HEAD_IN, FOOT_IN, TITLE_IN, ROW_IN, EDGE_IN = 0.4, 0.72, 0.3, 0.42, 0.05
 NAME_IN, SIDE_IN, GAP_IN = 2.2, 2.45, 0.3

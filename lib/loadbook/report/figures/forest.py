@@ -24,8 +24,8 @@ from loadbook.report.figures.effect_rows import (
     wide_line,
 )
 from loadbook.report.figures.text import line_in, text_width, widest, wrap
-from loadbook.stats.result import Analysis, AnalysisRow
-from loadbook.stats.wording.words import direction_words
+from loadbook.stats.results import Analysis, AnalysisRow
+from loadbook.stats.text import direction_words
 
 HEAD_IN, FOOT_IN, CHECKS_IN, EDGE_IN = 0.4, 0.68, 0.28, 0.05
 REACH_IN, APART_IN = 0.9, 0.15  # of the direction words: how far from the margin's words they go, how near they come

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
+from loadbook.analyses.history import text as words
+from loadbook.analyses.history.compute import EffectSeries, StudyHistory
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import join_words
 from loadbook.report import palette
@@ -17,9 +19,7 @@ from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, in_house_s
 from loadbook.report.figures.history_axis import AIR, Axis, axis
 from loadbook.report.figures.history_panel import draw_letters, draw_panel, goes_beyond
 from loadbook.report.figures.text import counted, drawable, line_in, pushed_apart, shortened, text_width, wrap
-from loadbook.stats.history.result import EffectSeries, StudyHistory
-from loadbook.stats.wording import history as words
-from loadbook.stats.wording.sentences import margin_text
+from loadbook.stats.text import margin_text
 
 Marks = Mapping[str, tuple[str, ...]]
 LEFT_IN, RIGHT_IN, TALL_IN, NARROW_TALL_IN, GAP_IN, FOOT_IN = 0.72, 0.3, 1.15, 1.05, 0.12, 0.52

@@ -9,13 +9,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from loadbook.analyses.history import text as words
+from loadbook.analyses.history.compute import EffectPoint, EffectSeries
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import SMALLEST_PT, Sheet, mark_props
 from loadbook.report.figures.history_axis import AIR, Axis
 from loadbook.report.figures.text import line_in, pushed_apart
-from loadbook.stats.history.result import EffectSeries, EffectPoint
-from loadbook.stats.wording import history as words
 
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 CLIP = 2.0  # usual widths of an interval, beyond what most runs gave

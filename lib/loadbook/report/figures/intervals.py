@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from loadbook.report import palette
 from loadbook.report.figures.common import mark_props
 from loadbook.report.figures.scales import RatioScale, position
-from loadbook.stats.result import Comparison, Interval, AnalysisRow
+from loadbook.stats.results import AnalysisRow, Comparison, Interval
 
 
 def draw_interval(

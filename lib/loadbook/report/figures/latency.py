@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import join_words, format_duration
+from loadbook.core.units import format_duration, join_words
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import (
@@ -27,10 +27,8 @@ from loadbook.report.figures.common import (
     size_pt,
 )
 from loadbook.report.figures.text import counted, shortened, widest, wrap
-from loadbook.stats.result import Analysis, AnalysisRow
-from loadbook.stats.wording.sentences import margin_text
-from loadbook.stats.wording.shown import row_texts
-from loadbook.stats.wording.words import direction_word
+from loadbook.stats.results import Analysis, AnalysisRow
+from loadbook.stats.text import direction_word, margin_text, row_texts
 
 Panels = Mapping[str, tuple[pd.DataFrame, Analysis]]
 MOST_IN_A_ROW, NAME_WIDE_IN, NAME_NARROW_IN = 6, 1.6, 1.4

@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from loadbook.core.metrics import Direction
-from loadbook.core.metrics import get_metric
+from loadbook.core.metrics import Direction, get_metric
 from loadbook.report import palette
 from loadbook.report.figures import forest, scales
 from loadbook.report.figures.common import confidence, in_house_style, mark_props, names, quantity
@@ -29,12 +28,10 @@ from loadbook.report.figures.effect_rows import (
 )
 from loadbook.report.figures.intervals import draw_heads, draw_interval
 from loadbook.report.figures.text import counted
-from loadbook.stats.result import Analysis, AnalysisRow
+from loadbook.stats import headline
+from loadbook.stats.results import Analysis, AnalysisRow
+from loadbook.stats.text import comparison_texts, direction, margin_text, verdict_phrase
 from loadbook.stats.verdict import loss_at_margin
-from loadbook.stats.wording import losses
-from loadbook.stats.wording.sentences import margin_text, verdict_phrase
-from loadbook.stats.wording.shown import comparison_texts
-from loadbook.stats.wording.words import direction
 
 
 @in_house_style
@@ -121,7 +118,7 @@ def answer(analysis: Analysis) -> str:
         return analysis.aa_failure
     if not any(map(compared, rows)):
         return "No treatment could be compared."
-    return losses.non_inferiority_headline(rows, analysis.margin)
+    return headline.non_inferiority_headline(rows, analysis.margin)
 
 
 def how(analysis: Analysis) -> str:
@@ -149,5 +146,7 @@ def alt(analysis: Analysis) -> str:
     metric, shown = get_metric(analysis.metric), names(analysis)
     head = f"Loss of each treatment in {quantity(metric, analysis.statistic)} against {compared_with(analysis)}."
     treatments = [(row, row.verdict) for row in analysis.of_kind("treatment") if row.verdict]
-    said = [f"{shown[row.treatment]}{verdict_phrase(verdict, against=row.reference_label)}" for row, verdict in treatments]
+    said = [
+        f"{shown[row.treatment]}{verdict_phrase(verdict, against=row.reference_label)}" for row, verdict in treatments
+    ]
     return " ".join([head, answer(analysis), *said])

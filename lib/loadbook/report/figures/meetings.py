@@ -6,13 +6,13 @@ import math
 
 from matplotlib.axes import Axes
 
+from loadbook.analyses.factorial.compute import FactorialAnalysis, InteractionPlot
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import NARROW_IN, Sheet, mark_props
 from loadbook.report.figures.text import drawable, line_in, pushed_apart, shortened, wrap
-from loadbook.stats.factorial.effects import FactorialAnalysis, InteractionPlot
-from loadbook.stats.result import Interval
+from loadbook.stats.results import Interval
 
 PANEL_IN, WIDTH_IN, LEFT_IN, LABEL_IN = 2.25, 2.4, 0.52, 0.85
 LOOKS = {False: palette.AA, True: palette.BASELINE}

@@ -12,16 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from loadbook.analyses.noise.compute import NoiseRecord, noise_headline, relabelling_sentence
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import MINUS, format_percent
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import Sheet, in_house_style, quantity
 from loadbook.report.figures.text import counted
-from loadbook.stats.noise.plasmode import MAX_RESAMPLED_BLOCKS, POWER
-from loadbook.stats.noise.record import NoiseRecord, noise_headline, relabelling_sentence
-from loadbook.stats.noise.scatter import normal_quantiles, normal_scores
-from loadbook.stats.wording.sentences import margin_text
+from loadbook.stats.power import MAX_RESAMPLED_BLOCKS, POWER
+from loadbook.stats.scatter import normal_quantiles, normal_scores
+from loadbook.stats.text import margin_text
 
 TITLE_IN, FOOT_IN, TALL_IN = 0.5, 0.62, 1.75
 WIDE_EDGES = ((0.62, 4.15), (5.1, 8.65))
@@ -126,7 +126,9 @@ def _draw_sorted(sheet: Sheet, panel: Axes, record: NoiseRecord, place: tuple[fl
     if groups.is_bimodal:
         at = float(np.mean(scores[[groups.below - 1, groups.below]]))
         panel.plot([at, at], ordered[[groups.below - 1, groups.below]], color=palette.INK, linewidth=1.8)
-    scales.set_ticks(panel.xaxis, list(normal_quantiles(SHARES)), [format_percent(share, 0, signed=False) for share in SHARES])
+    scales.set_ticks(
+        panel.xaxis, list(normal_quantiles(SHARES)), [format_percent(share, 0, signed=False) for share in SHARES]
+    )
     _titles(sheet, place, groups_words(record), "trial against the median", "share of trials below (normal scale)")
 
 
@@ -141,7 +143,9 @@ def groups_words(record: NoiseRecord) -> str:
 def _draw_detectable(sheet: Sheet, panel: Axes, record: NoiseRecord, place: tuple[float, float, float]) -> None:
     """Draw the curve with its range (log, log), the margin as a band from below, and where they meet."""
     drawn = [(a.blocks, a.detectable_effect) for a in record.precisions if math.isfinite(a.detectable_effect)]
-    most = max(MAX_RESAMPLED_BLOCKS, 1.6 * (record.blocks_needed.high if record.blocks_needed else MAX_RESAMPLED_BLOCKS))
+    most = max(
+        MAX_RESAMPLED_BLOCKS, 1.6 * (record.blocks_needed.high if record.blocks_needed else MAX_RESAMPLED_BLOCKS)
+    )
     beyond = [(n, record.pool.detectable_by_formula(round(n))) for n in np.geomspace(MAX_RESAMPLED_BLOCKS, most, 12)]
     low, high = record.pool.sd_factors
     line = np.array(drawn + (beyond[1:] if most > MAX_RESAMPLED_BLOCKS else []))
@@ -161,13 +165,23 @@ def _draw_detectable(sheet: Sheet, panel: Axes, record: NoiseRecord, place: tupl
         panel.plot(xs[after], effects[0][after], color=palette.INK, linewidth=1.4, linestyle=(0, (4, 2)))
     if record.blocks_needed:
         panel.plot(
-            [math.log(record.blocks_needed.blocks)], [math.log(record.margin)], marker="o", markersize=6, color=palette.INK
+            [math.log(record.blocks_needed.blocks)],
+            [math.log(record.margin)],
+            marker="o",
+            markersize=6,
+            color=palette.INK,
         )
     _detectable_ticks(sheet, panel, place, most)
     title = "out of reach" if record.blocks_needed is None else (
         f"{margin_text(record.margin)}: {record.blocks_needed.blocks:,} blocks ({record.blocks_needed.low:,} to {record.blocks_needed.high:,})"
     )  # fmt: skip
-    _titles(sheet, place, title, f"difference found with {format_percent(POWER, 0, signed=False)} probability", "blocks (log)")
+    _titles(
+        sheet,
+        place,
+        title,
+        f"difference found with {format_percent(POWER, 0, signed=False)} probability",
+        "blocks (log)",
+    )
     inside = (math.log(record.margin) - bottom) / (panel.get_ylim()[1] - bottom)
     sheet.text(
         place[0] + 0.07,

@@ -30,8 +30,8 @@ from loadbook.report.figures.common import (
 )
 from loadbook.report.figures.crosses import Frame, draw_excluded
 from loadbook.report.figures.text import counted, line_in, pushed_apart, shortened, text_width, widest, wrap
-from loadbook.stats.hygiene.order import find_outliers
-from loadbook.stats.result import Analysis
+from loadbook.stats.diagnostics import find_outliers
+from loadbook.stats.results import Analysis
 
 MOST_ARMS, LABEL_IN = 8, 1.85
 UNSTEADY = 0.10  # range of the block medians from which on a reader should ask what disturbed the host
@@ -99,7 +99,12 @@ def _label_width(analysis: Analysis, looks: dict[str, palette.VerdictStyle]) -> 
 
 
 def _draw_values(
-    sheet: Sheet, panel: Axes, analysis: Analysis, values: pd.DataFrame, looks: dict[str, palette.VerdictStyle], height: float
+    sheet: Sheet,
+    panel: Axes,
+    analysis: Analysis,
+    values: pd.DataFrame,
+    looks: dict[str, palette.VerdictStyle],
+    height: float,
 ) -> tuple[float, float]:
     counted_ones = values[values["valid"] & (values["value"] > 0)]
     low, high = scales.value_range((values if counted_ones.empty else counted_ones)["value"], 0.07)
@@ -174,7 +179,9 @@ def _draw_labels(
         sheet.text(right + 0.26, y, text, size=size, colour=look.text)
 
 
-def _key_rows(analysis: Analysis, looks: dict[str, palette.VerdictStyle]) -> list[list[tuple[float, str, palette.VerdictStyle]]]:
+def _key_rows(
+    analysis: Analysis, looks: dict[str, palette.VerdictStyle]
+) -> list[list[tuple[float, str, palette.VerdictStyle]]]:
     """Return the narrow sheet's key: rows of (x in inches, name, look)."""
     size, rows, x = size_pt(True) - 0.4, [[]], 0.1  # type: ignore[var-annotated]
     for name, look in _shown(analysis, looks):

@@ -12,6 +12,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from loadbook.analyses.page_size import text as words
+from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries, TwoRegimeCurve
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report import palette
@@ -29,12 +31,8 @@ from loadbook.report.figures.size_labels import (
 )
 from loadbook.report.figures.sizes import Look, SizeAxis, looks
 from loadbook.report.figures.text import counted, drawable, line_in, text_width, widest
-from loadbook.stats.reasons import usable_mask
-from loadbook.stats.regimes.fit import TwoRegimeCurve
-from loadbook.stats.regimes.found import PageSizeResult
-from loadbook.stats.regimes.series import PageSizeSeries
 from loadbook.stats.saturation import BOTTLENECK_NAMES
-from loadbook.stats.wording import regimes as words
+from loadbook.stats.verdict import usable_mask
 
 TICKS_IN, AIR_IN, PANEL_IN = 0.62, 0.22, 2.75
 SPREAD = 0.3  # octaves over which the trials of one size are laid side by side, by block
@@ -179,7 +177,10 @@ def how(found: PageSizeResult, by: str = "rate") -> str:
         f"{found.curves.level * 100:g}{NBSP}% band; upright tick: the knee, where both costs are equal, with its "
         "interval. Amber: the bandwidth ceiling, bytes of pages alone. Letters: what the traces name as full: "
     )
-    said += "; ".join(f"{letter} {noun}" for letter, noun in BOTTLENECK_NAMES.items()) + f"; {NOTHING} nothing watched was full"
+    said += (
+        "; ".join(f"{letter} {noun}" for letter, noun in BOTTLENECK_NAMES.items())
+        + f"; {NOTHING} nothing watched was full"
+    )
     said += f"; {UNWATCHED} not watched." if UNWATCHED in _all_letters(found) else "."
     if (~usable_mask(found.values)).any():
         said += " ×: a trial that does not count."

@@ -17,10 +17,8 @@ from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, confidence, in_house_style, mark_props, names
 from loadbook.report.figures.text import counted, widest, wrap
-from loadbook.stats.result import Analysis
-from loadbook.stats.wording.sentences import margin_text
-from loadbook.stats.wording.shown import row_texts
-from loadbook.stats.wording.words import predicate
+from loadbook.stats.results import Analysis
+from loadbook.stats.text import margin_text, predicate, row_texts
 
 TITLE_IN, FOOT_IN, LEFT_IN, TALL_IN = 0.62, 0.62, 0.62, 2.1
 CROSS: dict[str, Any] = {"color": palette.INK, "markersize": 5, "markeredgewidth": 1.3}

@@ -11,6 +11,7 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from loadbook.analyses.claims.compute import ClaimResult, claims_summary
 from loadbook.core.units import format_percent
 from loadbook.report import palette
 from loadbook.report.figures import scales
@@ -27,9 +28,7 @@ from loadbook.report.figures.common import (
 )
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.text import line_in, text_width, widest, wrap
-from loadbook.stats.claims.judge import ClaimResult
-from loadbook.stats.claims.summary import claims_summary
-from loadbook.stats.result import Analysis
+from loadbook.stats.results import Analysis
 
 HEAD_IN, FOOT_IN, LANE_IN, NAME_IN, HERE_IN = 0.34, 0.66, 0.36, 3.0, 2.2
 Texts = tuple[str, str, str]  # claim, its numbers, what was seen here; wrapped

@@ -22,7 +22,7 @@ from loadbook.core.units import MINUS, NBSP, format_percent
 from loadbook.report import palette
 from loadbook.report.figures.common import quantity
 from loadbook.report.figures.text import text_width
-from loadbook.stats.result import Interval
+from loadbook.stats.results import Interval
 
 _UP = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 4, 9, 19, 49, 99, 999)
 _DOWN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)

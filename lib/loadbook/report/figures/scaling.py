@@ -29,9 +29,9 @@ from loadbook.report.figures.common import (
 from loadbook.report.figures.scales import set_ticks
 from loadbook.report.figures.scaling_points import Point, points
 from loadbook.report.figures.text import counted, drawable, line_in, pushed_apart, shortened, text_width, widest, wrap
-from loadbook.stats.result import Analysis
+from loadbook.stats.results import Analysis
+from loadbook.stats.text import margin_text
 from loadbook.stats.verdict import is_within_margin
-from loadbook.stats.wording.sentences import margin_text
 
 HEAD_IN, FOOT_IN, HIGH_IN, LEFT_IN, KEY_IN, NAME_IN = 0.2, 0.66, 2.75, 0.62, 0.21, 1.6
 COARSE = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loadbook.core.units import decimals_for_half_width
 from loadbook.report.figures.effect_rows import compared
-from loadbook.stats.result import Analysis, Interval, AnalysisRow
+from loadbook.stats.results import Analysis, AnalysisRow, Interval
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from loadbook.analyses.page_size import text as words
+from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries, TwoRegimeCurve
 from loadbook.report import palette
 from loadbook.report.figures.common import Sheet
 from loadbook.report.figures.sizes import Look, SizeAxis
 from loadbook.report.figures.text import line_in, pushed_apart, shortened, text_width
-from loadbook.stats.regimes.fit import TwoRegimeCurve
-from loadbook.stats.regimes.found import PageSizeResult
-from loadbook.stats.regimes.series import PageSizeSeries
 from loadbook.stats.saturation import BOTTLENECK_NAMES
-from loadbook.stats.wording import regimes as words
 
 STRIP_IN, KNEE_PT = 0.185, 8.4
 NOTHING, UNWATCHED = "–", "?"
@@ -78,11 +76,15 @@ def draw_strip(
             sheet.text(0.4, y, name, size=8.4, colour=palette.SOFT)
         for size, arm in one.arms.items():
             letter = letter_of(found, arm)
-            colour = palette.DOUBT_TEXT if letter in AMBER else palette.INK if letter in BOTTLENECK_NAMES else palette.SOFT
+            colour = (
+                palette.DOUBT_TEXT if letter in AMBER else palette.INK if letter in BOTTLENECK_NAMES else palette.SOFT
+            )
             if letter in AMBER:
                 at, half = axis.inch(size), min(0.11, axis.octave_in / 2 - 0.01)
                 sheet.box(at - half, y - 0.08, at + half, y + 0.08, palette.DOUBT_BOX)
-            sheet.text(axis.inch(size), y, letter, bold=letter in BOTTLENECK_NAMES, colour=colour, at="center", size=8.6)
+            sheet.text(
+                axis.inch(size), y, letter, bold=letter in BOTTLENECK_NAMES, colour=colour, at="center", size=8.6
+            )
 
 
 def _sample(sheet: Sheet, left: float, right: float, y: float, look: Look) -> None:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
+from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries
+from loadbook.analyses.page_size.text import tick_text
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import Sheet
-from loadbook.stats.regimes.found import PageSizeResult
-from loadbook.stats.regimes.series import PageSizeSeries
-from loadbook.stats.wording.regimes import tick_text
 
 SHADES = (palette.INK, palette.SOFT, palette.OTHERS, palette.RULE)
 MARKERS = ("o", "s", "^", "D")

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 
+from loadbook.analyses.page_size import text as words
+from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries
 from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures import scales
 from loadbook.report.figures.common import Sheet, mark_props
 from loadbook.report.figures.sizes import Look, SizeAxis, front_of
-from loadbook.stats.regimes.found import PageSizeResult
-from loadbook.stats.regimes.series import PageSizeSeries
-from loadbook.stats.result import Verdict
-from loadbook.stats.wording import regimes as words
-from loadbook.stats.wording.sentences import margin_text
+from loadbook.stats.results import Verdict
+from loadbook.stats.text import margin_text
 
 PANEL_IN, HEAD_IN, FOOT_IN = 1.25, 0.5, 0.22
 SPREAD_IN = 0.11  # between the marks of two fronts at one size

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from loadbook.analyses.compare_runs import text as wording
+from loadbook.analyses.compare_runs.compute import EffectPair, RunComparison
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import forest, scales
@@ -19,10 +21,8 @@ from loadbook.report.figures.effect_rows import DECIDED, compared
 from loadbook.report.figures.forest import CHECKS_IN, EDGE_IN, FOOT_IN, HEAD_IN
 from loadbook.report.figures.intervals import draw_interval
 from loadbook.report.figures.text import drawable, line_in, text_width, widest, wrap
-from loadbook.stats.result import AnalysisRow
-from loadbook.stats.two_runs import EffectPair, RunComparison
-from loadbook.stats.wording import two_runs as wording
-from loadbook.stats.wording.sentences import confidence_text, margin_text
+from loadbook.stats.results import AnalysisRow
+from loadbook.stats.text import confidence_text, margin_text
 
 ROW_IN, LANE_IN, BESIDE_IN = 0.44, 0.34, 0.085  # BESIDE: how far each interval lies from the middle of its row
 NAME_IN, REASON_IN, KEY_IN = 2.1, 2.2, 0.16

@@ -1,0 +1,1 @@
+"""One folder per question with a notebook."""

@@ -1,0 +1,271 @@
+"""The page that answers a study's question: verdicts first, then what could explain them away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from loadbook.core.metrics import get_metric
+from loadbook.report import checks as tails
+from loadbook.report import sections, verdicts
+from loadbook.report.blocks import (
+    Block,
+    Table,
+    clean,
+    figure_markup,
+    render,
+    render_block,
+    render_figure,
+    table_markup,
+    table_text,
+)
+from loadbook.report.page import Page, empty_section, load_run_data
+from loadbook.stats.analyse import combine_strata, strata_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.stats.results import Analysis, AnalysisRow
+
+PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
+MAX_OTHER_FIGURES = 3  # drawn in details; a page stays below 2 MB
+LATENCY_METRICS = ("latency_intended", "latency", "service_time", "connection_time")
+PERCENTILE_DEFINITIONS = {
+    "wrk": "wrk’s “Latency Distribution”, closed loop, with wrk’s own correction for stalls",
+    "wrk2": "wrk2’s latency from the intended start",
+    "ab": "ab’s “Percentage of the requests served within a certain time”, whole ms",
+    "jmeter": "JMeter’s elapsed time of all samples",
+    "httperf": "httperf’s connection time",
+    "h2load": "h2load’s time for request",
+    "weighttp": "weighttp’s total time",
+}
+
+
+def percentile_definition(tools: Sequence[str]) -> str:
+    """Return what a percentile of these tools is."""
+    if len(tools) > 1:
+        return f"as its tool defines it ({', '.join(tools)}), so that two tools are not compared"
+    return PERCENTILE_DEFINITIONS.get(tools[0], f"as {tools[0]} prints it")
+
+
+class EffectsPage(Page):
+    """Which treatments matter, and by how much; see `effects_page`."""
+
+    notebook = "config_effects"
+
+    @cached_property
+    def strata(self) -> dict[str, EffectsPage]:
+        """Condition -> its page, where the study judges conditions apart; else this page, called ""."""
+        if self.data.study.apart is None or self.baseline:
+            return {"": self}
+        return {
+            name: EffectsPage(part, metric=self.metric, level=self.level) for name, part in strata_of(self.data).items()
+        }
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """The answer to the study's question, of every condition against the baseline of its own."""
+        if len(self.strata) == 1:
+            return self.analyse(self.metric)
+        return combine_strata({name: page.analysis for name, page in self.strata.items()})
+
+    def _each_stratum(self, make_block: Callable[[EffectsPage], Block]) -> Block:
+        """Show one thing of every condition, each below its name."""
+        blocks = {name: make_block(page) for name, page in self.strata.items()}
+        if len(blocks) == 1:
+            return next(iter(blocks.values()))
+        parts = [(capitalise_first(name), Markup(one.html)) for name, one in blocks.items()]  # noqa: S704 - made by templates
+        text = "\n\n".join(f"{capitalise_first(name)}\n{one.text}".strip() for name, one in blocks.items())
+        return Block(str(render("parts.html.j2", parts=parts)), str(clean(text)))
+
+    def answer(self) -> Block:
+        """Show the answer to the study's question, what supports it, and how many treatments are in each class."""
+        answer = self.answer_summary()
+        return render_block("answer.html.j2", answer.text, answer=answer)
+
+    def answer_summary(self) -> verdicts.AnswerSummary:
+        """Return the answer to the study's question.
+
+        No page has words of its own where there is no verdict, or hides that one is exploratory.
+        """
+        answer = verdicts.summarise_answer(self.answer_analysis)
+        if not (self.answer_analysis.aa_failure or self.answer_analysis.stopping_state.pending_reason):
+            answer = self.customise_answer(answer)
+        return verdicts.mark_exploratory(answer, self.answer_analysis.stopping_state)
+
+    @property
+    def answer_analysis(self) -> Analysis:
+        """The analysis that the answer speaks of."""
+        return self.analysis
+
+    def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
+        """Return the answer as this kind of page puts it."""
+        return replace(default, support=" ".join(filter(None, (default.support, self.extra_support()))))
+
+    def extra_support(self) -> str | None:
+        """Return what supports the headline: of a single treatment its percentiles, as a rate hides slow requests."""
+        from loadbook.report.figures import latency
+
+        alone = len(self.analysis.of_kind("treatment")) == 1
+        return f"Latency: {latency.answer(self.analysis, self.panels)}" if alone and self.panels else None
+
+    def effects(self) -> Block:
+        """Show the effect plot (of a one-sided question that of losses), a sentence per treatment, and the table."""
+        return self._each_stratum(EffectsPage._effects_block)
+
+    def _effects_block(self) -> Block:
+        from loadbook.report.figures import effects, losses
+
+        figure = losses if self.analysis.hypothesis == "no-loss" else effects
+        lines, table = verdicts.verdict_lines(self.analysis), self.effects_table()
+        html = render(
+            "effects.html.j2",
+            figure=figure_markup(render_figure(figure, self.analysis)),
+            lines=lines,
+            table=table_markup(table),
+        )
+        text = "\n".join(f"{s.glyph} {s.name}{s.text}" for s in lines)
+        return Block(str(html), str(clean(f"{text}\n\n{table_text(table)}")))
+
+    def effects_table(self) -> Table:
+        """Return the numbers behind the effect plot."""
+        return verdicts.verdict_table(self.analysis, self.labels)
+
+    def single_blocks(self) -> Block:
+        """Show the pairs behind the headline's comparison; those of the other treatments are one click away."""
+        return self._each_stratum(EffectsPage._single_blocks_block)
+
+    def _single_blocks_block(self) -> Block:
+        from loadbook.report.figures import pairs
+
+        chosen = pairs.choose(self.analysis)
+        if chosen is None or not _has_effect(self.analysis.row(chosen)):
+            return empty_section("No comparison has complete blocks.")
+        first = render_figure(pairs, self.analysis, chosen, self.values)
+        others = [r.treatment for r in self.analysis.of_kind("treatment") if r.treatment != chosen and _has_effect(r)]
+        rest = [
+            figure_markup(render_figure(pairs, self.analysis, name, self.values)) for name in others[:MAX_OTHER_FIGURES]
+        ]
+        summary = "The other treatments" + (f": {len(rest)} of {len(others)}" if len(others) > len(rest) else "")
+        html = figure_markup(first) + (render("more.html.j2", summary=summary, inside=rest) if rest else "")
+        return Block(str(html), str(clean(f"{first.answer}\n{first.alt}")))
+
+    def latency(self) -> Block:
+        """Show the latency percentiles of every trial, each percentile with verdicts of its own."""
+        return self._each_stratum(EffectsPage._latency_block)
+
+    def _latency_block(self) -> Block:
+        from loadbook.report.figures import latency
+
+        own = self._driver_latency_block()
+        if not self.panels:
+            none = f"{' and '.join(self.data.tools)}: no percentiles. {self._tail_note()}"
+            return own or empty_section(none.strip())
+        figure = render_figure(latency, self.analysis, panels=self.panels, quantity=self.percentile_text())
+        table = verdicts.latency_table(self.panels, self.labels)
+        numbers = render("details.html.j2", summary="The numbers behind this figure", inside=table_markup(table))
+        text, curves = self._tail_note(), tails.treatment_curves(self.data)
+        picture = tails.distribution_details(self.analysis, curves) if curves else ""
+        html = str(figure_markup(figure) + render("note.html.j2", text=text) + numbers + picture)
+        plain_text = str(clean(f"{figure.answer}\n{text}\n{table_text(table)}"))
+        return Block(html + own.html, f"{plain_text}\n{own.text}") if own else Block(html, plain_text)
+
+    def _driver_latency_block(self) -> Block | None:
+        """Return the percentiles of each driver where several cannot be put together."""
+        table = sections.driver_latency_table(self.data, self.labels, LATENCY_METRICS, PERCENTILES)
+        if not table.rows:
+            return None
+        text = sections.driver_latency_note(self.data)
+        html = render("note.html.j2", text=text) + table_markup(table)
+        return Block(str(html), str(clean(f"{text}\n{table_text(table)}")))
+
+    @cached_property
+    def panels(self) -> dict[str, tuple[pd.DataFrame, Analysis]]:
+        """Percentile -> its values and its own analysis, for those that trials have requests enough to measure."""
+        name, statistics = self._available_percentiles()
+        values = {statistic: tails.measurable_values(self.data, name, statistic) for statistic in statistics}
+        return {s: (own, self.analyse(name, s)) for s, own in values.items() if own["value"].notna().any()}
+
+    def percentile_text(self) -> str:
+        """Return what a percentile is: by its tool, and under which load."""
+        closed = "closed" in set(self.data.trials["load_model"])
+        return percentile_definition(self.data.tools) + (", at fixed concurrency" if closed else "")
+
+    def _tail_note(self) -> str:
+        name, printed = self._available_percentiles()
+        return tails.tail_note(self.data, name, list(self.panels), [p for p in printed if p not in self.panels])
+
+    def _available_percentiles(self) -> tuple[str, list[str]]:
+        totals = self.data.measurements[self.data.measurements["driver"] == "*"]
+        printed = totals[["metric", "statistic"]].drop_duplicates()
+        for name in LATENCY_METRICS:
+            available = set(printed.loc[printed["metric"] == name, "statistic"])
+            if available & set(PERCENTILES):
+                return name, [p for p in PERCENTILES if p in available]
+        return "latency", []
+
+    def published(self) -> Block:
+        """Show what the article said beside what was measured here."""
+        from loadbook.analyses.claims import page as claims
+
+        study = self.data.study
+        results = [
+            one for page in self.strata.values() for one in claims.assess_claims(page.data, page.analysis, self.level)
+        ]
+        if study.published is None or not results:
+            return empty_section("Nothing published stands beside this study.")
+        return claims.claims_block(study.published.source, results, self.analysis)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the index and the command line say: headline, sentences, checks."""
+        answer = self.answer_summary()
+        checks = {kind: [r.passed for r in self.analysis.of_kind(kind)] for kind in ("aa", "control")}
+        verdict = {"kind": answer.kind, "glyph": answer.glyph, "word": answer.word, "sentence": answer.headline}
+        return (
+            super().summary()
+            | {
+                "verdict": verdict,
+                "sentences": self.sentences(answer),
+                "doubts": len(sections.doubt_messages(self.data)),
+                "metric": get_metric(self.metric).name,
+            }
+            | {kind: all(found) if found and None not in found else None for kind, found in checks.items()}
+        )
+
+    def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
+        """Return what the command line says: the headline, where no line below repeats it, and a line per row."""
+        lines = [f"{s.glyph} {s.name}{s.text}" for s in verdicts.verdict_lines(self.analysis)]
+        first = [] if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline]
+        return [*first, *lines]
+
+
+def capitalise_first(name: str) -> str:
+    """Return the name of a condition as it begins a line."""
+    return name[:1].upper() + name[1:]
+
+
+def effects_page(
+    study: str, run: str = "latest", baseline: str = "", metric: str = "", level: float = 0.95
+) -> EffectsPage:
+    """Return the page that answers a study's question from one recorded run.
+
+    Parameters
+    ----------
+    study, run : names; "latest" is the newest run.
+    baseline, metric : names; empty for the study's own.
+    level : of the intervals, 0.95 for 95 %.
+
+    Raises
+    ------
+    UsageError : an unknown name, or a level that is not between 0.5 and 1.
+    DataError : the run was not ingested, or its tables cannot be read.
+    """
+    return EffectsPage(load_run_data(study, run), baseline, metric, level)
+
+
+def _has_effect(row: AnalysisRow) -> bool:
+    return row.verdict is not None and row.verdict.kind != "invalid" and row.verdict.comparison.effect is not None

@@ -1,0 +1,210 @@
+"""What a factorial run lets us say: main effects as usual, pairs as what one does to the effect of the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from loadbook.analyses.factorial.compute import (
+    ErrorEffect,
+    FactorialAnalysis,
+    FactorialEffect,
+    FactorialErrors,
+    FactorLabels,
+    one_factor_at_a_time_trials,
+)
+from loadbook.core.units import NBSP, format_percent, format_percent_range
+from loadbook.stats.headline import headline as first_line
+from loadbook.stats.headline import mark_exploratory
+from loadbook.stats.results import Interval, VerdictKind
+from loadbook.stats.text import (
+    comparison_evidence,
+    comparison_texts,
+    confidence_text,
+    forecast_sentence,
+    margin_text,
+    multiplicity_note,
+    verdict_phrase,
+)
+
+MAX_NAMED = 2  # factors, and pairs, in the first lines of a page
+SIGNIFICANT_KINDS = ("better", "worse", "small")
+INTERACTION_TEXTS = {"better": "better together", "worse": "worse together"}
+
+
+def factorial_headline(result: FactorialAnalysis) -> str:
+    """Return the verdict on the study's question: what single factors do, or that two depend on each other."""
+    dominant = next(
+        (e for e in result.interactions if e.verdict.kind in INTERACTION_TEXTS and _interaction_dominates(result, e)),
+        None,
+    )
+    if dominant is None:
+        return first_line(result.analysis).replace("treatment", "factor")
+    one, other = (result.factor_labels[name].label for name in dominant.names)
+    text = f"{one} and {other} act together: what one does depends on the other."
+    return mark_exploratory(text, result.analysis.stopping_state)
+
+
+def _interaction_dominates(found: FactorialAnalysis, pair: FactorialEffect) -> bool:
+    """Whether a pair changes as much as one of its factors does on average, which then says little."""
+    if pair.aliases:
+        return False
+    sizes = {e.names[0]: abs(math.log1p(e.verdict.comparison.effect or 0.0)) for e in found.main_effects}
+    own = abs(math.log1p(pair.verdict.comparison.effect or 0.0))
+    return any(own >= sizes[name] for name in pair.names)
+
+
+def supporting_text(result: FactorialAnalysis) -> str:
+    """Return what stands below the headline: the other factors that matter, then the pairs.
+
+    Of a laboratory that contradicts itself it is the reason.
+    """
+    headline = factorial_headline(result)
+    if result.analysis.aa_failure:
+        return result.analysis.aa_failure.removeprefix(headline).strip()
+    named = [e for e in result.main_effects if e.verdict.kind in INTERACTION_TEXTS and e.label not in headline][
+        :MAX_NAMED
+    ]
+    return " ".join(
+        [*(factorial_effect_sentence(e, result.factor_labels) for e in named), *interaction_sentences(result)]
+    )
+
+
+def interaction_sentences(result: FactorialAnalysis) -> list[str]:
+    """Return a sentence on each of the pairs that act together, or that none is shown to."""
+    if any(e.verdict.kind == "invalid" for e in result.effects):
+        return []
+    significant = [e for e in result.interactions if e.verdict.kind in SIGNIFICANT_KINDS]
+    if significant:
+        return [
+            conditional_effect_sentence(result, e) or factorial_effect_sentence(e, result.factor_labels)
+            for e in significant[:MAX_NAMED]
+        ]
+    noun = "set of pairs" if any(e.aliases for e in result.interactions) else "pair"
+    return [f"No {noun} is shown to act together{_small_interactions_text(result)}."]
+
+
+def _small_interactions_text(result: FactorialAnalysis) -> str:
+    small = sum(e.verdict.kind == "equivalent" for e in result.interactions)
+    if not small:
+        return ""
+    return (
+        f"; in {small} of {len(result.interactions)} any change is smaller than {margin_text(result.analysis.margin)}"
+    )
+
+
+def conditional_effect_sentence(result: FactorialAnalysis, effect: FactorialEffect) -> str:
+    """Return what the first of a pair does at each level of the second, "" where that is not known for itself."""
+    plot = next((m for m in result.interaction_plots if m.effect == effect), None)
+    if plot is None or effect.aliases:
+        return ""
+    one, other = (result.factor_labels[name] for name in effect.names)
+    second = effect.names[1]
+    changes = [f"{_change_with_interval(*plot.conditional_effects[high], effect)} with {second} {level}"
+            for high, level in ((False, other.low), (True, other.high))]  # fmt: skip
+    return f"{one.label}: {', '.join(changes)}, {comparison_evidence(effect.verdict.comparison)}."
+
+
+def _change_with_interval(change: float, interval: Interval | None, effect: FactorialEffect) -> str:
+    digits = effect.verdict.decimals if effect.verdict.decimals is not None else 1
+    bounds = f" ({format_percent_range(interval, digits)})" if interval else ""
+    return f"{format_percent(change, digits)}{bounds}"
+
+
+def factorial_effect_sentence(effect: FactorialEffect, switches: Mapping[str, FactorLabels]) -> str:
+    """Return the report's sentence on a main effect or a pair."""
+    return f"{effect.label}{factorial_effect_phrase(effect, switches)}"
+
+
+def factorial_effect_phrase(effect: FactorialEffect, switches: Mapping[str, FactorLabels]) -> str:
+    """Return what follows an effect's name, so that a report can set the name in bold."""
+    if len(effect.names) == 1 or effect.verdict.kind == "invalid":
+        return verdict_phrase(effect.verdict)
+    one, other = (switches[name].label for name in effect.names)
+    verdict, texts, margin = effect.verdict, comparison_texts(effect.verdict), margin_text(effect.verdict.margin)
+    subject, blocks = f": with {other}, the effect of {one}", comparison_evidence(verdict.comparison)
+    if verdict.kind == "equivalent":
+        level = confidence_text(verdict.comparison.level, one_sided=True)
+        return f"{subject} changes by no more than {margin} ({level} interval {texts.interval90}), {blocks}."
+    if verdict.kind == "undecided":
+        alone, more = multiplicity_note(verdict, "effects"), forecast_sentence(verdict)
+        return f": undecided: {subject[2:]} changes by {texts.interval}, {blocks}.{alone} {more}"
+    level = confidence_text(verdict.comparison.level)
+    text = f"{subject} changes by {texts.change} ({level} interval {texts.interval})"
+    if verdict.kind == "small":
+        return f"{text}: real, but smaller than the {margin} that matters, {blocks}."
+    return f"{text}, {blocks}: {INTERACTION_TEXTS[verdict.kind]}."
+
+
+def unlisted_interactions(result: FactorialAnalysis) -> list[tuple[VerdictKind, str, str]]:
+    """Return kind, name and sentence of the pairs that no sentence names: how many are equivalent, how many open."""
+    margin = margin_text(result.analysis.margin)
+    text_by_kind: dict[VerdictKind, str] = {
+        "equivalent": f": any change of one factor’s effect by the other is smaller than {margin}.",
+        "undecided": ": undecided; figure and table have their intervals.",
+        "invalid": ": not compared.",
+    }
+    noun = "sets of pairs" if any(e.aliases for e in result.interactions) else "pairs"
+    numbers = {kind: sum(e.verdict.kind == kind for e in result.interactions) for kind in text_by_kind}
+    return [(kind, f"{n} of {len(result.interactions)} {noun}", text_by_kind[kind]) for kind, n in numbers.items() if n]
+
+
+def cost_sentence(result: FactorialAnalysis) -> str:
+    """Return what the design saved against one factor at a time, and what that could not have seen."""
+    one_at_a_time = one_factor_at_a_time_trials(result.design, result.trials)
+    return (
+        f"These {result.trials} trials tell every main effect as precisely as {one_at_a_time} trials of one factor at a time "
+        f"({len(result.design.names)} factors and the baseline), which would see no pair."
+    )
+
+
+def higher_order_sentence(result: FactorialAnalysis) -> str:
+    """Return whether three factors act together, which every effect here supposes they do not."""
+    number, significant = len(result.design.higher_order_effects), result.higher_order
+    if not number:
+        return "Whether three factors act together cannot be seen in so few combinations."
+    if not significant:
+        return (
+            f"No three factors are shown to act together ({number} such effect{'' if number == 1 else 's'} looked at)."
+        )
+    more = f" and {len(significant) - MAX_NAMED} more" if len(significant) > MAX_NAMED else ""
+    names = "; ".join(significant[:MAX_NAMED])
+    return f"Three or more factors act together ({names}{more}): single effects and pairs are averages over that."
+
+
+def factorial_error_sentences(errors: FactorialErrors | None, switches: Mapping[str, FactorLabels]) -> list[str]:
+    """Return what is known of errors: by factor, and whether a pair brings or removes them."""
+    if errors is None:
+        return ["Errors were not measured in every combination."]
+    if not errors.trials_with_errors:
+        share = format_percent(errors.upper_share or 0, 0, signed=False)
+        return [
+            f"No errors in {errors.trials} of {errors.trials} trials, so no factor and no pair is seen to bring or to "
+            f"remove any (up to {share} of the trials with a factor switched could still have some)."
+        ]
+    decided = [e for e in errors.effects if e.kind != "undecided"]
+    sentences = [_error_sentence(e, switches) for e in decided]
+    if len(decided) < len(errors.effects):
+        rest = "For the other effects" if decided else "Whether a factor or a pair brings or removes them"
+        sentences.append(
+            f"{rest}{':' if decided else ' is'} undecided (exact sign test over {errors.blocks} blocks, Holm)."
+        )
+    return [f"{errors.trials_with_errors} of {errors.trials} trials had errors.", *sentences]
+
+
+def _error_sentence(effect: ErrorEffect, switches: Mapping[str, FactorLabels]) -> str:
+    p = f"p{NBSP}{'<' if effect.p < 0.001 else '='}{NBSP}{max(effect.p, 0.001):.3f}"
+    if len(effect.names) == 1:
+        high, low = effect.trials_with_errors[(True,)], effect.trials_with_errors[(False,)]
+        counts = f"{high[0]} of {high[1]} trials against {low[0]} of {low[1]}"
+        return f"{switches[effect.names[0]].label} has errors in {effect.kind} trials: {counts} ({p})."
+    labels = [switches[name].label for name in effect.names]
+    both, neither = effect.trials_with_errors[(True, True)], effect.trials_with_errors[(False, False)]
+    alone = [effect.trials_with_errors[(True, False)], effect.trials_with_errors[(False, True)]]
+    counts_text = f"{both[0]} of {both[1]} trials with both, " + ", ".join(
+        f"{count} of {all_} with {label} alone" for (count, all_), label in zip(alone, labels, strict=True)
+    )
+    for (count, _), one, other in zip(alone, labels, reversed(labels), strict=True):
+        if effect.kind == "fewer" and count > max(both[0], neither[0]):
+            return f"{other} removes errors that {one} brings: {counts_text} ({p})."
+    return f"{' and '.join(labels)} together have errors in {effect.kind} trials than each alone: {counts_text} ({p})."

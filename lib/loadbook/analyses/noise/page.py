@@ -1,0 +1,246 @@
+"""The noise of every load that was recorded on the hosts of a run, as a table: a row per study, tool and command.
+
+The page on the noise of a laboratory: how small a difference these hosts can see with this load.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadbook.analyses.noise.compute import NoiseRecord, compute_noise_record, noise_headline, relabelling_sentence
+from loadbook.core.errors import LoadbookError
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import MINUS, format_duration, format_percent, format_percent_range, format_quantity
+from loadbook.report import sections
+from loadbook.report.blocks import (
+    DASH,
+    Block,
+    Column,
+    Table,
+    clean,
+    figure_markup,
+    render,
+    render_block,
+    render_figure,
+    table_markup,
+    table_text,
+)
+from loadbook.report.page import Page, empty_section, load_run_data, note_block
+from loadbook.run.power import aa_arms, runs_on_same_hosts
+from loadbook.stats.diagnostics import lag1_correlation
+from loadbook.stats.power import POWER
+from loadbook.stats.scatter import sd_interval_factors, trials_of_arms
+from loadbook.stats.text import margin_text
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.schema import read_table
+from loadbook.store.tables import RunData, trial_values
+from loadbook.store.trial_record import read_json
+from loadbook.study.plan import parse_plan
+from loadbook.study.workload import Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+MIN_TRIALS, MIN_TRIALS_IN_RUN = 10, 5
+TAIL_METRICS = ("latency", "latency_intended", "service_time")
+
+
+@dataclass(frozen=True)
+class RunNoise:
+    """What one run adds to a row: values, and by how much their p99, if there is one, differ from its mean."""
+
+    metric: str
+    values: Floats
+    p99_deviations: Floats
+
+    @property
+    def relative_deviations(self) -> Floats:
+        """By how much each value differs from the run's mean, as a ratio minus 1."""
+        return np.asarray(self.values / self.values.mean() - 1)
+
+    @property
+    def residuals(self) -> Floats:
+        """The residuals that the figure draws, too: logs against their median."""
+        logs = np.log(self.values)
+        return np.asarray(logs - np.median(logs))
+
+
+def noise_by_load_table(data: RunData) -> Table:
+    """Return a row per study, tool and command with ten trials of one configuration on the hosts of this run."""
+    layout = Layout(data.paths.raw.parents[3])
+    rows = []
+    for (study, load), parts in _collect_run_noise(layout, data.paths).items():
+        if sum(len(part.values) for part in parts) >= MIN_TRIALS:
+            rows.append([study, load, *_noise_cells(parts)])
+    columns = [
+        Column("Study"), Column("Tool and load", wrap=True), Column("Mean", True), Column("CV", True),
+        Column("95 % interval", True), Column("Lag-1", True), Column("CV of p99", True), Column("Trials", True),
+        Column("Runs", True),
+    ]  # fmt: skip
+    return Table("Noise by load", columns, rows)
+
+
+def load_text(load: Workload) -> str:
+    """Return a load in the words of a command: wrk, 50 connections, 1 s, /index.html."""
+    much = f"{load.duration_s:g} s" if load.requests is None else f"{load.requests:,} requests"
+    rate = [f"{load.rate_per_s:,.6g} requests/s"] if load.rate_per_s else []
+    return ", ".join([load.tool, f"{load.connections} connections", *rate, much, load.path])
+
+
+def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str], list[RunNoise]]:
+    found: dict[tuple[str, str], list[RunNoise]] = defaultdict(list)
+    for run in runs_on_same_hosts(layout, paths):
+        try:
+            study = parse_plan(read_json(run.plan_json), str(run.plan_json)).study
+            trials, measured = (read_table(run.table(name), name) for name in ("trials", "measurements"))
+        except LoadbookError:  # of another version, or not ingested: it adds nothing
+            continue
+        values_of_arm = trials_of_arms(trial_values(trials, measured, study.metric), aa_arms(study))
+        if len(values_of_arm) >= MIN_TRIALS_IN_RUN:
+            values = values_of_arm["value"].to_numpy(float)
+            load = load_text(study.workload_of(study.baseline))
+            found[(study.name, load)].append(
+                RunNoise(study.metric, values, _p99_deviations(trials, measured, values_of_arm))
+            )
+    return found
+
+
+def _p99_deviations(trials: pd.DataFrame, measured: pd.DataFrame, values_of_arm: pd.DataFrame) -> Floats:
+    """Return by how much the p99 of these trials differ from their mean; empty where the tool prints none."""
+    for name in TAIL_METRICS:
+        every = trial_values(trials, measured, name, "p99").set_index("trial")["value"]
+        p99 = every.reindex(values_of_arm["trial"]).dropna()
+        p99 = p99[p99 > 0]
+        if len(p99) >= MIN_TRIALS_IN_RUN:
+            return np.asarray(p99 / p99.mean() - 1, float)
+    return np.empty(0)
+
+
+def _noise_cells(parts: list[RunNoise]) -> list[str]:
+    deviations, p99_deviations = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("relative_deviations", "p99_deviations")
+    )
+    sizes = [len(part.values) for part in parts]
+    mean = float(np.mean(np.concatenate([part.values for part in parts])))
+    tail = (
+        format_percent(float(p99_deviations.std(ddof=1)), 1, signed=False)
+        if len(p99_deviations) >= MIN_TRIALS
+        else DASH
+    )
+    return [
+        format_quantity(mean, get_metric(parts[0].metric).unit),
+        *_cv_cells(parts, deviations),
+        tail,
+        f"{sum(sizes):,}",
+        str(len(parts)),
+    ]
+
+
+def _cv_cells(parts: list[RunNoise], deviations: Floats) -> list[str]:
+    """Return the cells of the CV, of its interval, and of the correlation of neighbours."""
+    if not np.ptp(deviations):
+        return ["0", DASH, DASH]
+    lags = [lag1_correlation(part.residuals) if np.ptp(part.values) else 0.0 for part in parts]
+    lag1 = float(np.average(lags, weights=[len(part.values) for part in parts]))
+    sd = float(deviations.std(ddof=1))
+    factors = sd_interval_factors(np.concatenate([part.residuals for part in parts]), lag1)
+    bounds = format_percent_range((sd * factor for factor in factors), 1, signed=False)
+    return [format_percent(sd, 1, signed=False), bounds, f"{lag1:+.2f}".replace("-", MINUS)]
+
+
+class NoisePage(Page):
+    """How small a difference can this laboratory see? See `noise_page`."""
+
+    notebook = "noise"
+
+    @cached_property
+    def record(self) -> NoiseRecord | None:
+        """The trials of the baseline's configuration, under all of its names."""
+        trials = trials_of_arms(self.values, aa_arms(self.data.study))
+        return compute_noise_record(trials, self.metric, self.analysis.margin)
+
+    @cached_property
+    def trial_s(self) -> float:
+        """Seconds that one trial takes here, everything around it included."""
+        return float(np.median(self.data.trials["duration_s"].dropna()))
+
+    def answer(self) -> Block:
+        """Show how many blocks the margin needs here, and what labels drawn anew say."""
+        first, *support = self.sentences
+        return render_block("laboratory.html.j2", "\n".join([first, *support]), headline=first, lines=support)
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """The answer: that the laboratory contradicts itself if it does, blocks for the margin, false alarms."""
+        broken = [self.analysis.aa_failure] if self.analysis.aa_failure else []
+        return [*broken, self.headline, *([] if self.record is None else self._support_sentences(self.record))]
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        return noise_headline(self.record, self.analysis.margin)
+
+    def _support_sentences(self, found: NoiseRecord) -> list[str]:
+        lines = []
+        if found.blocks_needed:
+            hours = format_duration(2 * found.blocks_needed.blocks * self.trial_s)
+            how = "by pseudo-studies of recorded trials" if found.blocks_needed.resampled else "by the formula"
+            lines.append(
+                f"For a baseline and one treatment that takes {hours} ({how}, power {format_percent(POWER, 0, signed=False)})."
+            )
+        return [*lines, relabelling_sentence(found.relabelling)]
+
+    def noise_record(self) -> Block:
+        """Show the record: drift, neighbours, groups, and what difference so many blocks find."""
+        from loadbook.report.figures import noise as figure
+
+        if self.record is None:
+            return empty_section(self.headline)
+        rendered, table = render_figure(figure, self.record), ability_table(self.record)
+        inside = render("details.html.j2", summary="The numbers behind this figure", inside=table_markup(table))
+        return Block(str(figure_markup(rendered) + inside), str(clean(f"{rendered.answer}\n{table_text(table)}")))
+
+    def every_load(self) -> Block:
+        """Show the noise of each load that was recorded on these hosts, this run's among them."""
+        table = noise_by_load_table(self.data)
+        return (
+            Block(str(table_markup(table)), table_text(table))
+            if table.rows
+            else note_block("No load has ten trials yet.")
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the index and the command line say: the headline, and what labels drawn anew found."""
+        verdict = {"kind": "undecided", "glyph": "○", "word": "noise", "sentence": self.sentences[0]}
+        return super().summary() | {
+            "verdict": verdict,
+            "sentences": self.sentences,
+            "doubts": len(sections.doubt_messages(self.data)),
+        }
+
+
+def ability_table(found: NoiseRecord) -> Table:
+    """Return what so many blocks can do, as a table."""
+    heads = ("Blocks", "Half-width of the interval", "Found with 80 %", f"Power for {margin_text(found.margin)}")
+    rows = [
+        [
+            str(a.blocks),
+            format_percent(a.half_width, 1, False),
+            format_percent(a.detectable_effect, 1, False),
+            format_percent(a.power, 0, False),
+        ]
+        for a in found.precisions
+    ]
+    return Table("What blocks can do", [Column(head, True) for head in heads], rows)
+
+
+def noise_page(study: str = "noise", run: str = "latest", metric: str = "") -> NoisePage:
+    """Return the page on the noise of one run's hosts; see `effects_page` for parameters and errors."""
+    return NoisePage(load_run_data(study, run), metric=metric)

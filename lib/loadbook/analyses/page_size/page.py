@@ -1,0 +1,318 @@
+"""What JMeter would have shown: a table with the column names of its own dashboard, for runs that it measured.
+
+Names and meanings are JMeter's (its Statistics table): samples of any outcome, those without an answer among them;
+times are elapsed times in ms; Transactions/s counts failed samples, too. Percentiles are of all samples of a trial.
+
+The page of a study of page sizes: which cost rules where, what limits each point, whether web tiers converge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.analyses.page_size import text as words
+from loadbook.analyses.page_size.compute import PageSizeResult, TwoRegimeCurve, analyse_page_sizes
+from loadbook.core.errors import UsageError
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import NBSP
+from loadbook.report import palette, verdicts
+from loadbook.report.blocks import (
+    DASH,
+    Block,
+    Column,
+    Table,
+    VerdictCell,
+    clean,
+    figure_markup,
+    render,
+    render_figure,
+    table_markup,
+    table_text,
+)
+from loadbook.report.page import empty_section, load_run_data, note_block
+from loadbook.stats.results import Verdict
+from loadbook.stats.saturation import BOTTLENECK_NAMES
+from loadbook.stats.text import errors_sentence
+from loadbook.study.reader import page_size_factor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.store.tables import RunData
+
+JMETER = "jmeter"
+JMETER_NOTE = (
+    "Column names and meanings as in JMeter’s dashboard; times in ms, Received in KB/sec (KB = 1,024 B). Percentiles "
+    "come from all samples of a trial, while JMeter’s own dashboard takes the last 20,000 of a label. FAIL is "
+    "JMeter’s; the verdicts on errors above are loadbook’s. Sent is not kept."
+)
+TrialNumbers = Mapping[tuple[str, str], float]
+
+
+def _metric_reader(metric: str, statistic: str, factor: float = 1.0) -> Callable[[TrialNumbers], float | None]:
+    def value(numbers: TrialNumbers) -> float | None:
+        found = numbers.get((metric, statistic))
+        return None if found is None or found != found else found * factor
+
+    return value
+
+
+def _sample_count(numbers: TrialNumbers) -> float | None:
+    ok, errors = (numbers.get((metric, "count")) for metric in ("ok", "errors"))
+    return None if ok is None or errors is None else ok + errors
+
+
+def _error_percent(numbers: TrialNumbers) -> float | None:
+    samples, errors = _sample_count(numbers), numbers.get(("errors", "count"))
+    return None if not samples or errors is None else 100 * errors / samples
+
+
+def _transaction_rate(numbers: TrialNumbers) -> float | None:
+    samples, duration = _sample_count(numbers), numbers.get(("duration", "value"))
+    return None if samples is None or not duration else samples / duration
+
+
+JMETER_COLUMNS: Mapping[str, tuple[Callable[[TrialNumbers], float | None], int]] = {
+    "#Samples": (_sample_count, 0),
+    "FAIL": (_metric_reader("errors", "count"), 0),
+    f"Error{NBSP}%": (_error_percent, 2),
+    "Average": (_metric_reader("latency", "mean", 1e3), 1),
+    "Min": (_metric_reader("latency", "min", 1e3), 0),
+    "Max": (_metric_reader("latency", "max", 1e3), 0),
+    "Median": (_metric_reader("latency", "p50", 1e3), 0),
+    "90th pct": (_metric_reader("latency", "p90", 1e3), 0),
+    "95th pct": (_metric_reader("latency", "p95", 1e3), 0),
+    "99th pct": (_metric_reader("latency", "p99", 1e3), 0),
+    "Transactions/s": (_transaction_rate, 1),
+    "Received": (_metric_reader("bytes_per_s", "value", 1 / 1024), 1),
+}
+
+
+def jmeter_tables(data: RunData, labels: Mapping[str, str]) -> tuple[Table, Table] | None:
+    """Return a row per treatment (median, minimum, maximum over its trials) and one per trial; None without JMeter."""
+    own = data.trials[(data.trials["tool"] == JMETER) & data.trials["valid"]].sort_values("slot")
+    if own.empty:
+        return None
+    numbers = _numbers_by_trial(data.measurements, list(own["trial"]))
+    by_arm = {arm: [numbers.get(t, {}) for t in trials] for arm, trials in own.groupby("treatment")["trial"]}
+    arms = [arm for arm in data.plan["treatments"] if arm in by_arm]
+    middle = [[labels.get(arm, arm), str(len(by_arm[arm])), *_median_cells(by_arm[arm])] for arm in arms]
+    each = [
+        [labels.get(arm, arm), str(block), *_trial_cells(numbers.get(trial, {}))]
+        for arm, block, trial in zip(own["treatment"], own["block"], own["trial"], strict=True)
+    ]
+    heads = [Column(head, True) for head in JMETER_COLUMNS]
+    first = Table("JMeter, by label", [Column("Label"), Column("Trials", True), *heads], middle)
+    return first, Table("JMeter, by trial", [Column("Label"), Column("Block", True), *heads], each)
+
+
+def _numbers_by_trial(measurements: pd.DataFrame, trials: Sequence[str]) -> dict[str, dict[tuple[str, str], float]]:
+    rows = measurements[measurements["trial"].isin(trials) & (measurements["driver"] == "*")]
+    found: dict[str, dict[tuple[str, str], float]] = {}
+    columns = (rows[name] for name in ("trial", "metric", "statistic", "value"))
+    for trial, metric, statistic, value in zip(*columns, strict=True):
+        found.setdefault(str(trial), {})[str(metric), str(statistic)] = float(value)
+    return found
+
+
+def _trial_cells(numbers: TrialNumbers) -> list[str]:
+    return [_number_text(value(numbers), digits) for value, digits in JMETER_COLUMNS.values()]
+
+
+def _median_cells(trials: Sequence[TrialNumbers]) -> list[str]:
+    """Return each column's median over trials with minimum and maximum."""
+    from statistics import median
+
+    cells = []
+    for value, digits in JMETER_COLUMNS.values():
+        values = [found for numbers in trials if (found := value(numbers)) is not None]
+        low, middle, high = (_number_text(f(values) if values else None, digits) for f in (min, median, max))
+        cells.append(middle if low == high else f"{middle} ({low} to {high})")
+    return cells
+
+
+def _number_text(value: float | None, digits: int) -> str:
+    return DASH if value is None else f"{value:,.{digits}f}"
+
+
+COSTS_NOTE = (
+    "1 / rate = cost per request + bytes × cost per byte, fitted to the logs of the rates; costs are those of the "
+    "whole set-up, all requests in flight together. In brackets: intervals by the delete-one-block jackknife. Knee: "
+    "the size at which both costs are equal. Ceiling: 1 / cost per byte, bytes of pages alone. Misses: the largest "
+    "share by which the mean of a size lies beside the curve."
+)
+
+
+class PageSizePage(EffectsPage):
+    """From which page size on is the network the limit; see `page_size_page`."""
+
+    notebook = "page_size_tps"
+
+    @cached_property
+    def result(self) -> PageSizeResult:
+        """Curves, bottlenecks and tiers of the run, on the page's metric."""
+        if page_size_factor(self.data.study) is None:
+            study = self.data.study
+            other = f"its notebook is {study.notebooks[0]}"
+            raise UsageError(f"no factor of study {study.name!r} sets page_bytes", other)
+        if get_metric(self.metric).kind != "rate":
+            raise UsageError(f"a curve over page size needs a rate, not {self.metric}", "metric = 'ok_per_s', say")
+        return analyse_page_sizes(self.data, self.metric, self.level)
+
+    def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
+        """Say from which size on the network is the limit, and where requests cost as much as their bytes."""
+        word = words.network_limit_text(self.result)
+        kind = "undecided" if word == words.NOT_KNOWN else "invalid"
+        return replace(
+            default, kind=kind, glyph=palette.BASELINE.glyph, word=word, headline=words.headline(self.result),
+            support=words.supporting_text(self.result), errors=tuple(self._error_lines(only="more")), counts=(),
+        )  # fmt: skip
+
+    def curves(self) -> Block:
+        """Show figure 6, a sentence per curve, and the tables of costs and of points."""
+        from loadbook.report.figures import page_size
+
+        lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.result.curves.fits.items()]
+        costs, points = cost_table(self.result), point_table(self.result)
+        html = (
+            figure_markup(render_figure(page_size, self.result))
+            + render("lines.html.j2", lines=lines)
+            + table_markup(costs)
+        )
+        html += render("note.html.j2", text=COSTS_NOTE)
+        html += render("details.html.j2", summary="Every point of the figure", inside=table_markup(points))
+        text = "\n".join([words.headline(self.result), *lines])
+        return Block(str(html), str(clean(f"{text}\n\n{table_text(costs)}\n{COSTS_NOTE}\n\n{table_text(points)}")))
+
+    def bandwidth(self) -> Block:
+        """Show the trials and curves as bytes of pages per second."""
+        return self.figure("page_size", self.result, by="bytes")
+
+    def tiers(self) -> Block:
+        """Show in words whether the web tiers converge: a sentence per front, a table with a verdict per size."""
+        from loadbook.report.figures import tier_ratios
+
+        if self.result.tiers is None:
+            return empty_section("This study has one web tier.")
+        lines, table = tier_ratios.sentences(self.result), tier_table(self.result)
+        html = render("lines.html.j2", lines=lines) + table_markup(table)
+        return Block(str(html), str(clean("\n".join([*lines, table_text(table)]))))
+
+    def errors(self) -> Block:
+        """Show the errors of each web tier over all sizes, above those of every treatment."""
+        lines, default = self._error_lines(), super().errors()
+        html = str(render("lines.html.j2", lines=lines)) + default.html if lines else default.html
+        return Block(html, str(clean("\n".join([*lines, default.text]))), default.data)
+
+    def _error_lines(self, only: str | None = None) -> list[str]:
+        known = list(self.result.errors.items())
+        if not known:
+            return []
+        (first, reference), (second, compared) = known
+        lines = [] if only else [f"{first}, all sizes: {errors_sentence(reference)}"]
+        if only in (None, compared.kind):
+            lines.append(f"{second}, all sizes: {errors_sentence(compared, reference, first)}")
+        return lines
+
+    def jmeter(self) -> Block:
+        """Show the numbers under JMeter's own column names, where JMeter measured."""
+        found = jmeter_tables(self.data, self.labels)
+        if found is None:
+            return empty_section("JMeter measured nothing here.")
+        by_label, by_trial = found
+        html = table_markup(by_label) + render("note.html.j2", text=JMETER_NOTE)
+        html += render("details.html.j2", summary=f"Every trial ({len(by_trial.rows)})", inside=table_markup(by_trial))
+        text = "Median over trials (minimum to maximum)."
+        return Block(note_block(text).html + str(html), str(clean(f"{text}\n{table_text(by_label)}\n{JMETER_NOTE}")))
+
+    def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
+        """Return what the command line says: the headline, errors, and a line per curve."""
+        lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.result.curves.fits.items()]
+        return [answer.headline, *answer.errors, *lines]
+
+
+def cost_table(found: PageSizeResult) -> Table:
+    """Return the costs of every curve with their intervals."""
+    heads = ("Per request, ms", "Per byte, ns", "Knee", "Ceiling, Mbit/s", "Misses", "Blocks")
+    columns = [Column("Series"), *(Column(head, True) for head in heads)]
+    return Table("Costs", columns, [_cost_cells(name, fit) for name, fit in found.curves.fits.items()])
+
+
+def _cost_cells(name: str, fit: TwoRegimeCurve | str) -> list[str]:
+    if isinstance(fit, str):
+        return [name, *[DASH] * 6]
+    has_byte_regime = fit.visible_regime != "request"
+    return [
+        name,
+        words.cost_text(fit.per_request_s, 1e-3) if fit.visible_regime != "byte" else DASH,
+        words.cost_text(fit.per_byte_s, 1e-9) if has_byte_regime else DASH,
+        words.knee_text(fit),
+        words.cost_text(fit.ceiling_bytes_per_s, 125e3) if has_byte_regime else DASH,
+        words.largest_misfit_text(fit),
+        str(fit.blocks),
+    ]
+
+
+def point_table(found: PageSizeResult) -> Table:
+    """Return every size of every series: the median rate, the page's bytes per second, and what limited it."""
+    columns = [
+        Column("Series"), Column("Page", True), Column("ok/s, median (trials)", True), Column("of pages, Mbit/s", True),
+        Column("Full by the traces"),
+    ]  # fmt: skip
+    rows = []
+    for one in found.curves.series:
+        for size, arm in one.arms.items():
+            own = found.values[(found.values["treatment"] == arm) & found.values["valid"]]["value"].dropna()
+            middle = float(own.median()) if len(own) else None
+            rate = f"{middle:,.0f} ({len(own)})" if middle is not None else f"not measured ({len(own)})"
+            bits = f"{middle * size / 125e3:,.1f}" if middle is not None else DASH
+            rows.append([one.name, words.size_text(size), rate, bits, _bottleneck_text(found, arm)])
+    return Table("Points", columns, rows)
+
+
+def _bottleneck_text(found: PageSizeResult, arm: str) -> str:
+    if arm not in found.bottlenecks:
+        return "not watched"
+    letter = found.bottlenecks[arm]
+    return BOTTLENECK_NAMES[letter] if letter else "nothing watched"
+
+
+def tier_table(found: PageSizeResult) -> Table:
+    """Return the comparison of the tiers at every size: verdict, change, intervals."""
+    assert found.tiers is not None
+    columns = [
+        Column("Page"), Column("Verdict"), Column("Behind"), Column("Change", True), Column("95 % interval", True),
+        Column("90 % interval", True), Column("Blocks", True),
+    ]  # fmt: skip
+    rows = [
+        [words.size_text(size), _tier_verdict_cell(verdict), pair.name or DASH, *words.pair_cells(verdict)]
+        for pair in found.tiers.pairs
+        for size, verdict in pair.verdicts.items()
+    ]
+    return Table("Tiers", columns, rows, caption=" over ".join(found.tiers.names[::-1]))
+
+
+def _tier_verdict_cell(verdict: Verdict) -> VerdictCell:
+    kind = verdict.kind
+    return VerdictCell(f"v-{kind}", palette.VERDICTS[kind].glyph, palette.verdict_word(kind, get_metric("ok_per_s")))
+
+
+def page_size_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> PageSizePage:
+    """Return the page that answers from which page size on the network is the limit, from one recorded run.
+
+    Parameters
+    ----------
+    study, run : names; "latest" is the newest run.
+    metric : a rate; empty for the study's own.
+    level : of the intervals, 0.95 for 95 %.
+
+    Raises
+    ------
+    UsageError : an unknown name, a study in which no factor sets page_bytes, or a level that is not between 0.5 and 1.
+    DataError : the run was not ingested, or its tables cannot be read.
+    """
+    return PageSizePage(load_run_data(study, run), "", metric, level)

@@ -1,0 +1,215 @@
+"""Sentences about page size: which cost rules where, what limits, and where two tiers converge."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from loadbook.analyses.page_size.compute import Estimate, PageSizeResult, TierPair, TwoRegimeCurve
+from loadbook.core.units import NBSP, decimals_for_half_width, format_percent
+from loadbook.stats.compare import MIN_BLOCKS
+from loadbook.stats.results import Verdict
+from loadbook.stats.saturation import BOTTLENECK_NAMES
+from loadbook.stats.text import comparison_texts, margin_text
+
+NOT_KNOWN = "not known"
+MISFIT = 0.10  # beyond this share the curve is said to be too simple
+
+
+def size_text(size_b: float) -> str:
+    """Return a page size for readers, K = 1,024: 128 B, 2 KiB, 61 KiB, 1.4 MiB; two or three digits where not whole."""
+    for unit, factor in (("B", 1), ("KiB", 1024), ("MiB", 1024**2), ("GiB", 1024**3)):
+        value = size_b / factor
+        if value < 1000 or unit == "GiB":
+            digits = 0 if value >= 10 or value == int(value) else 1
+            return f"{value:,.{digits}f}{NBSP}{unit}"
+    raise AssertionError
+
+
+def tick_text(size_b: float) -> str:
+    """Return a page size in the few characters that an axis has: 128 B, 2 K, 512 K, 1 M."""
+    return size_text(size_b).replace("iB", "")
+
+
+def bandwidth_text(bytes_per_s: float) -> str:
+    """Return bytes per second as the bits of network people: 912 Mbit/s, 8.1 Gbit/s (decimal)."""
+    return _in_unit(bytes_per_s, bandwidth_unit(bytes_per_s))
+
+
+def bandwidth_unit(bytes_per_s: float) -> tuple[float, str]:
+    """Return the bytes per second of one unit, and its name."""
+    return (125e6, "Gbit/s") if bytes_per_s >= 125e6 else (125e3, "Mbit/s")
+
+
+def cost_text(estimate: Estimate, unit: float) -> str:
+    """Return a quantity in a unit with its interval, as the cells of a table have it: 0.51 (0.49 to 0.53)."""
+    value, (low, high) = estimate.value / unit, (bound / unit for bound in estimate.interval)
+    digits = decimals_for_half_width((high - low) / 2)
+    return f"{value:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
+
+
+def knee_text(curve: TwoRegimeCurve, tick: bool = False) -> str:
+    """Return the knee with its interval, as far as the sizes show it: "61 KiB (55 to 68 KiB)", "beyond 410 KiB"."""
+    to_text = tick_text if tick else size_text
+    low, high = (to_text(bound) for bound in curve.knee_b.interval)
+    if curve.visible_regime == "request":
+        return f"beyond {to_text(min(curve.knee_b.interval[0], curve.sizes_b[-1]))}"
+    if curve.visible_regime == "byte":
+        return f"below {to_text(max(curve.knee_b.interval[1], curve.sizes_b[0]))}"
+    return f"{to_text(curve.knee_b.value)} ({low} to {high})"
+
+
+def curve_sentence(curve: TwoRegimeCurve | str) -> str:
+    """Return what a curve says, to stand behind its series' name; the reason where there is none."""
+    if isinstance(curve, str):
+        return f": no curve: {curve}."
+    level, last = f"{curve.level * 100:g}{NBSP}%", size_text(curve.sizes_b[-1])
+    if curve.visible_regime == "request":
+        least = min(curve.knee_b.interval[0], curve.sizes_b[-1])
+        sentence = f": the cost per request rules; both costs are equal beyond {size_text(least)}, if at all"
+        return f"{sentence} (sizes up to {last}), {_block_count_text(curve)}.{misfit_sentence(curve)}"
+    ceiling = f"it approaches {_bandwidth_estimate_text(curve.ceiling_bytes_per_s)}"
+    if curve.visible_regime == "byte":
+        first = size_text(curve.sizes_b[0])
+        return (
+            f": the cost per byte rules from {first} on; {ceiling}, {_block_count_text(curve)}.{misfit_sentence(curve)}"
+        )
+    low, high = (size_text(bound) for bound in curve.knee_b.interval)
+    sentence = (
+        f": from {size_text(curve.knee_b.value)} on ({level} interval {low} to {high}) bytes cost more than the request"
+    )
+    return f"{sentence}; {ceiling}, {_block_count_text(curve)}.{misfit_sentence(curve)}"
+
+
+def misfit_sentence(curve: TwoRegimeCurve) -> str:
+    """Return where the measured rates lie surely and far off the curve: it is then a summary, not the mechanism."""
+    off = {
+        size: misfit
+        for size, misfit in curve.misfits.items()
+        if not misfit.interval[0] <= 1 <= misfit.interval[1] and abs(math.log(misfit.value)) > math.log1p(MISFIT)
+    }
+    if not off:
+        return ""
+    size = max(off, key=lambda s: abs(math.log(off[s].value)))
+    misfit_text = f"measured {format_percent(off[size].value - 1, 0)} beside it at {size_text(size)}"
+    return f" The curve is too simple here ({misfit_text}): read its costs as a summary."
+
+
+def largest_misfit_text(curve: TwoRegimeCurve) -> str:
+    """Return by how much the mean of a size lies beside the curve at most, and at which size."""
+    size = max(curve.misfits, key=lambda s: abs(math.log(curve.misfits[s].value)))
+    return f"{format_percent(curve.misfits[size].value - 1, 0)} at {size_text(size)}"
+
+
+def headline(result: PageSizeResult) -> str:
+    """Return the answer to "from which page size on is the network the limit?", in one sentence."""
+    series = result.curves.series
+    if not result.bottlenecks:
+        return "Not known what limits: no monitor recorded anything."
+    if not result.measured_sizes_b:
+        return f"No answer: at no size do {MIN_BLOCKS} trials count."
+    last = size_text(result.measured_sizes_b[-1])
+    sizes = {page_series.name: result.network_limited_from(page_series) for page_series in series}
+    limited_from = {name: size for name, size in sizes.items() if size is not None}
+    if not limited_from:
+        return f"At no size up to {last} is the network the limit{_other_limit_text(result)}."
+    least, most = min(limited_from.values()), max(limited_from.values())
+    first = {name for name, size in limited_from.items() if size == least}
+    sentence = f"From {size_text(least)} on the network is the limit"
+    if len(first) == len(series):
+        return f"{sentence}."
+    later = f"; for others from {size_text(most)} on at the latest" if most > least else ""
+    never = (
+        f"; never for {len(series) - len(limited_from)} of {len(series)} curves"
+        if len(limited_from) < len(series)
+        else ""
+    )
+    return f"{sentence} ({_common_name(result, first)}){later}{never}."
+
+
+def bandwidth_headline(result: PageSizeResult) -> str:
+    """Return which bandwidth was reached, and how near to the link that is where the link is known."""
+    median_rate = result.values[result.values["valid"]].groupby("treatment")["value"].median()
+    arms = {arm: size for page_series in result.curves.series for size, arm in page_series.arms.items()}
+    flows = [median_rate[arm] * size for arm, size in arms.items() if arm in median_rate.index]
+    if not flows:
+        return "Not known: no trial counts."
+    most = max(flows)
+    sentence = f"At most {bandwidth_text(most)} of pages (median over trials of the best point)"
+    link = result.link_bytes_per_s
+    return f"{sentence}, {format_percent(most / link, 0, signed=False)} of the link." if link else f"{sentence}."
+
+
+def network_limit_text(result: PageSizeResult) -> str:
+    """Return the answer in the few words that the index has room for."""
+    if not result.bottlenecks or not result.measured_sizes_b:
+        return NOT_KNOWN
+    return (
+        "network"
+        if any(result.network_limited_from(page_series) for page_series in result.curves.series)
+        else "not the network"
+    )
+
+
+def _common_name(result: PageSizeResult, names: set[str]) -> str:
+    """Return what some series are called together: what only they have in common, else how many they are."""
+    parts = {part: {page_series.name for page_series in result.curves.series if part in page_series.name.split(", ")}
+             for name in sorted(names) for part in name.split(", ")}  # fmt: skip
+    shared = next((part for part, series_names in parts.items() if series_names == names), None)
+    return shared or (next(iter(names)) if len(names) == 1 else f"{len(names)} curves")
+
+
+def _other_limit_text(result: PageSizeResult) -> str:
+    """Return what limits most points in place of the network."""
+    arms = [
+        arm for page_series in result.curves.series for arm in page_series.arms.values() if arm in result.bottlenecks
+    ]
+    counts = Counter(letter for arm in arms if (letter := result.bottlenecks[arm]))
+    if not counts:
+        return ": nothing watched was full"
+    letter, number = counts.most_common(1)[0]
+    return f": it is the {BOTTLENECK_NAMES[letter]} at {number} of {len(arms)} points"
+
+
+def supporting_text(result: PageSizeResult) -> str:
+    """Return the knees of all curves in one sentence."""
+    both = [curve for curve in result.curves.curves.values() if curve.visible_regime == "both"]
+    if not both:
+        return "No curve shows both costs within the sizes measured."
+    knees = sorted(both, key=lambda curve: curve.knee_b.value)
+    low, high = size_text(knees[0].knee_b.interval[0]), size_text(knees[-1].knee_b.interval[1])
+    of = "" if len(both) == len(result.curves.series) else f" on {len(both)} of {len(result.curves.series)} curves"
+    return f"A request costs as much as its bytes at {low} to {high}{of} (95{NBSP}% intervals)."
+
+
+def pair_cells(verdict: Verdict) -> list[str]:
+    """Return the cells of a comparison of two tiers: change, intervals, blocks."""
+    texts = comparison_texts(verdict)
+    return [texts.change, texts.interval, texts.interval90, texts.blocks]
+
+
+def pair_sentence(result: PageSizeResult, pair: TierPair) -> str:
+    """Return from which size on two tiers are shown to converge; to stand behind the front's name."""
+    assert result.tiers is not None
+    size, margin = pair.converge_from_b, margin_text(result.margin)
+    first, second = result.tiers.names
+    if size is None:
+        largest = size_text(max(pair.verdicts)) if pair.verdicts else "any size"
+        return f": {second} and {first} are not shown to be within {margin} at {largest}."
+    return f": from {size_text(size)} on no difference between {second} and {first} larger than {margin}."
+
+
+def _bandwidth_estimate_text(estimate: Estimate) -> str:
+    unit = bandwidth_unit(estimate.value)
+    low, high = (_in_unit(bound, unit).removesuffix(f"{NBSP}{unit[1]}") for bound in estimate.interval)
+    return f"{_in_unit(estimate.value, unit)} ({low} to {high})"
+
+
+def _in_unit(bytes_per_s: float, unit: tuple[float, str]) -> str:
+    value = bytes_per_s / unit[0]
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:,.{digits}f}{NBSP}{unit[1]}"
+
+
+def _block_count_text(curve: TwoRegimeCurve) -> str:
+    return f"{curve.blocks} blocks"

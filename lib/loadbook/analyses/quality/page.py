@@ -1,0 +1,171 @@
+"""How much trials of one treatment scatter, and what so many blocks can detect at that noise.
+
+The page on a run's data: which trials count, did the hosts hold still, whose fault were the errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from loadbook.core.units import format_duration, format_percent
+from loadbook.core.validity_rules import rule_title
+from loadbook.report import checks as trust
+from loadbook.report import checks as within
+from loadbook.report import sections
+from loadbook.report.blocks import DASH, Block, Column, Table, render, render_block, table_markup, table_text
+from loadbook.report.page import Page, empty_section, load_run_data, note_block
+from loadbook.stats.sequential import detectable_effect
+from loadbook.store import trial_record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.stats.results import Analysis
+
+MIN_NOISE_TRIALS = 3
+
+
+def noise_table(values: pd.DataFrame, labels: Mapping[str, str]) -> Table:
+    """Return per treatment: valid trials, coefficient of variation, and that which blocks do not explain."""
+    rows = []
+    residual_rows = block_residuals(values)
+    ran = set(values["treatment"])
+    for name in filter(ran.__contains__, labels):
+        own = values[values["treatment"] == name]
+        valid = own.loc[own["valid"], "value"].dropna()
+        inside = residual_rows.loc[residual_rows["treatment"] == name, "residual"]
+        rows.append([labels[name], f"{len(valid)} of {len(own)}", _cv_text(valid), _sd_text(inside)])
+    columns = [
+        Column("Treatment"), Column("Valid trials", True), Column("Scatter of trials (CV)", True),
+        Column("Scatter within blocks", True),
+    ]  # fmt: skip
+    return Table("Noise", columns, rows)
+
+
+def block_residuals(values: pd.DataFrame) -> pd.DataFrame:
+    """Return log values of valid trials less their treatment's median and their block's median (`residual`)."""
+    import numpy as np
+
+    valid = values[values["valid"] & (values["value"] > 0)].copy()
+    logs = np.log(valid["value"])
+    logs -= logs.groupby(valid["treatment"]).transform("median")
+    valid["residual"] = logs - logs.groupby(valid["block"]).transform("median")
+    return valid
+
+
+def noise_sentence(values: pd.DataFrame, analysis: Analysis) -> str:
+    """Return the smallest difference that this run's blocks find with a probability of 80 %."""
+    spreads = [
+        c.sd_log for r in analysis.of_kind("treatment", "aa") if r.verdict and (c := r.verdict.comparison).sd_log
+    ]
+    blocks = analysis.planned_blocks
+    if not spreads or blocks < 2:
+        return "Too few valid trials to measure the noise."
+    middle = sorted(spreads)[len(spreads) // 2]
+    found = format_percent(detectable_effect(blocks, middle), 1, signed=False)
+    return (
+        f"At this noise {blocks} blocks find a difference of {found} with a probability of 80 % "
+        f"(standard deviation of a block’s ratio: {format_percent(math.expm1(middle), 1, signed=False)})."
+    )
+
+
+def _cv_text(values: pd.Series) -> str:
+    enough = len(values) >= MIN_NOISE_TRIALS and values.mean() > 0
+    return format_percent(float(values.std() / values.mean()), 1, signed=False) if enough else DASH
+
+
+def _sd_text(logs: pd.Series) -> str:
+    return format_percent(math.expm1(float(logs.std())), 1, signed=False) if len(logs) >= MIN_NOISE_TRIALS else DASH
+
+
+class QualityPage(Page):
+    """Can the data of a run be trusted? See `quality_page`."""
+
+    notebook = "run_quality"
+    explained_levels = ("invalid", "doubt", "unchecked", "note")
+
+    @property
+    def question(self) -> str:
+        """What the page answers, whatever the study asks."""
+        return "Can the data of this run be trusted?"
+
+    def answer(self) -> Block:
+        """Show how many trials count, what the checks of the laboratory said, and how many doubts there are."""
+        number, cells = sections.trial_counts(self.data), trust.harness_checks(self.data, self.analysis, self.notes)
+        checks = {"✓": "passed", "✕": "failed", "!": "not judged"}
+        checks_text = ", ".join(
+            f"{name} {checks[cell.glyph]}" for name, cell in zip(("A/A arm", "control"), cells, strict=False)
+        )
+        headline = f"{number['valid']} of {number['planned']} trials count; {checks_text}."
+        return render_block("quality.html.j2", headline, headline=headline, cells=cells)
+
+    def noise(self) -> Block:
+        """Show per treatment how much its trials scatter, and what difference so many blocks can detect."""
+        table = noise_table(self.values, self.labels)
+        text = noise_sentence(self.values, self.analysis)
+        return Block(str(render("noise.html.j2", text=text, table=table_markup(table))), f"{text}\n{table_text(table)}")
+
+    def within(self) -> Block:
+        """Show whether rates held still within trials, and what they are without the warm-up that was found."""
+        text = within.stationarity_note(self.data)
+        if not (set(self.data.samples["metric"]) & {within.STATIONARITY_METRIC}):
+            return note_block(text)
+        table = within.stationarity_table(self.data, self.labels)
+        return Block(str(render("noise.html.j2", text=text, table=table_markup(table))), f"{text}\n{table_text(table)}")
+
+    def unread(self) -> Block:
+        """Show every problem with its place: trial, host, file and line."""
+        problems = self.data.problems
+        if problems.empty:
+            return empty_section("Everything was read, and no gate spoke.")
+        rows = [
+            [
+                p.trial if isinstance(p.trial, str) else "whole run",
+                p.level,
+                rule_title(p.name),
+                _problem_place(p),
+                p.message,
+            ]
+            for p in sections.row_tuples(problems)
+        ]
+        columns = [Column("Trial"), Column("Level"), Column("Gate"), Column("Where"), Column("What", wrap=True)]
+        table = Table("Problems", columns, rows)
+        inside = render("details.html.j2", summary=f"{len(rows)} lines", inside=table_markup(table))
+        return Block(str(inside), table_text(table))
+
+    def phases(self) -> Block:
+        """Show how long each phase of a trial took, and the clocks of the hosts."""
+        table = phase_table(self.data.paths.trials)
+        if not table.rows:
+            return empty_section("No trial recorded its phases.")
+        return Block(str(table_markup(table)), table_text(table))
+
+
+def quality_page(study: str, run: str = "latest", metric: str = "") -> QualityPage:
+    """Return the page on one run's data; see `effects_page` for parameters and errors."""
+    return QualityPage(load_run_data(study, run), metric=metric)
+
+
+def _problem_place(problem: object) -> str:
+    parts = [getattr(problem, name) for name in ("host", "file")]
+    place = " ".join(p for p in parts if isinstance(p, str))
+    line = getattr(problem, "line", None)
+    return (f"{place}:{line:.0f}" if line == line and line is not None and line else place) or DASH
+
+
+def phase_table(folder: object) -> Table:
+    """Return the shortest, median and longest time of each phase over all recorded trials."""
+    from pathlib import Path
+
+    took: dict[str, list[float]] = {}
+    for path in sorted(Path(str(folder)).glob("*/trial.json")):
+        for phase, time_s in trial_record.read_trial(path.parent).phases_s.items():
+            took.setdefault(phase, []).append(time_s)
+    rows = [
+        [phase.replace("_", " "), str(len(t)), *map(format_duration, (min(t), sorted(t)[len(t) // 2], max(t)))]
+        for phase, t in took.items()
+    ]
+    heads = ("Trials", "Shortest", "Median", "Longest")
+    return Table("Phases of a trial", [Column("Phase"), *(Column(h, True) for h in heads)], rows)

@@ -1,0 +1,1 @@
+"""Many studies in one go: batch file, scheduler, worker processes, result pages."""

@@ -1,0 +1,253 @@
+"""`loadbook run STUDY --dry-run`: every command that would run, in order, each line with its host first.
+
+`loadbook plan` and `run`: from a study file to a run.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from loadbook.cli.progress import echo
+from loadbook.core.errors import UsageError
+from loadbook.core.units import format_bytes, format_duration
+from loadbook.hosts.inventory import HostsFile, read_hosts
+from loadbook.store.paths import Layout, project_layout
+from loadbook.study.plan import Plan, make_plan
+
+if TYPE_CHECKING:
+    from loadbook.run.dry_run import DryRunPart, DryRunStep
+    from loadbook.run.testbed import Testbed
+    from loadbook.study.workload import Workload
+
+WORDS = {"put": "put", "fetch": "fetch", "remove": "rm -rf", "http": "GET", "stop": "end job"}
+
+
+def show(layout: Layout, study: str, hosts: Path | None, subset: str | None, blocks: int | None, verbose: bool) -> None:
+    """Print what a run would do; exit code 3 when hosts lack something that a treatment needs."""
+    from loadbook.run.dry_run import dry_run
+    from loadbook.run.studies import load_study
+
+    plan = make_plan(load_study(layout, study), subset, blocks)
+    path = hosts or layout.lab / "hosts.toml"
+    if hosts is None and not path.is_file():
+        raise UsageError("the lab has no hosts yet", "loadbook lab up, or --hosts FILE")
+    testbed, parts = dry_run(layout, plan, path)
+    width = max((len(alias) for alias in testbed.hosts), default=0) if testbed else 0
+    for line in [*_head(plan, path, read_hosts(path), testbed), *(x for p in parts for x in _part(p, width, verbose))]:
+        echo(line)
+    lacking = [part for part in parts if part.missing]
+    if lacking:
+        echo(f"{len(lacking)} of {len(plan.treatments)} treatments cannot be done on these hosts", err=True)
+        if hosts is None:
+            echo("  next: without --dry-run the lab gets the hosts that it lacks", err=True)
+        sys.exit(3)
+
+
+def _head(plan: Plan, path: Path, inventory: HostsFile, testbed: Testbed | None) -> Iterator[str]:
+    count, shape = len(plan.trials), f"{plan.blocks} blocks of {len(plan.treatments)}"
+    yield f"{plan.study.name} on {path}: what a run would do; nothing was touched"
+    yield f"trials   {count}: {shape}, in random order within each; about {format_duration(plan.hours * 3600)}"
+    for alias, host in testbed.hosts.items() if testbed else ():
+        roles = ", ".join(inventory.hosts[alias].roles)
+        # a host that is only known by the Host protocol has no login to show
+        yield f"host     {alias}: {getattr(host, 'destination', alias)}, under load at {host.address}; {roles}"
+    yield "names    RUN is the run's id, t0001-a1 trial and attempt, 000000000000 a random word, LEADER a process id"
+
+
+def _part(part: DryRunPart, width: int, verbose: bool) -> Iterator[str]:
+    each = f": {part.trials} trial{'s' if part.trials != 1 else ''}, each" if part.trials else ""
+    yield f"\n== {part.title}{each}"
+    for said in part.missing:
+        yield f"   cannot be done here: {said}"
+    for title, steps in part.phases:
+        yield f"-- {title}"
+        for step in steps:
+            yield from _step(step, width, verbose)
+
+
+def _step(step: DryRunStep, width: int, verbose: bool) -> Iterator[str]:
+    """Yield the line of a step; with `verbose` what it puts or runs as a script, in full, below."""
+    note = f"   # {step.note}" if step.note else ""
+    yield f"{step.alias:{width}}  {_said(step)}{note}"
+    whole = [step.data] if step.action == "put" else [word.encode() for word in step.args if "\n" in word]
+    for text in whole if verbose else ():
+        yield from (f"{step.alias:{width}}  | {line}" for line in text.decode(errors="replace").splitlines())
+
+
+def _said(step: DryRunStep) -> str:
+    words = [_short(word) for word in step.args]
+    if step.action == "job":
+        return f"job {words[0]}: {' '.join(words[1:])}"
+    if step.action == "script":
+        return f"$ sh -c {' '.join([words[0], 'sh', *words[1:]])}"
+    if step.action == "run":
+        return f"$ {' '.join(words)}"
+    content = (
+        f" ({format_bytes(len(step.data))}, sha256 {sha256(step.data).hexdigest()[:12]})"
+        if step.action == "put"
+        else ""
+    )
+    return f"{WORDS.get(step.action, step.action)} {' '.join(words)}{content}"
+
+
+def _short(word: str) -> str:
+    """Return a word as it is typed, or of a script how long it is and which."""
+    if "\n" not in word:
+        return shlex.quote(word)
+    return f"'({len(word.splitlines())} lines, sha256 {sha256(word.encode()).hexdigest()[:12]})'"
+
+
+_study = click.argument("study")
+_subset = click.option("--subset", help="Treatments of this subset; all: every one.")
+_blocks = click.option("--blocks", type=click.IntRange(min=1), help="Blocks instead of the study's own number.")
+
+
+@click.command()
+@_study
+@click.option(
+    "--hosts", type=click.Path(path_type=Path), help="Hosts file whose noise and caps count; without it: the lab's."
+)
+@_subset
+@_blocks
+@click.option("--detect", metavar="RATIO", help="The difference to find, 0.03 or 3%; without it: the study's margin.")
+@click.option("--json", "as_json", is_flag=True, help="The whole plan as JSON.")
+def plan(
+    study: str, hosts: Path | None, subset: str | None, blocks: int | None, detect: str | None, as_json: bool
+) -> None:
+    """Trials, hours, disk, and the blocks that a difference needs at the noise recorded here; touches no network."""
+    from loadbook.hosts.inventory import read_hosts
+    from loadbook.hosts.lab import lab_kind
+    from loadbook.run.power import forecast_power, power_lines
+    from loadbook.run.studies import load_study
+    from loadbook.run.testbed import check_load_allowed, unloaded_hosts
+    from loadbook.study.plan import make_plan
+
+    here = project_layout()
+    made = make_plan(load_study(here, study), subset, blocks)
+    if hosts is not None:
+        check_load_allowed(made, read_hosts(hosts), hosts, lab=bool(lab_kind(hosts)))
+    found = forecast_power(here, made, hosts, None if detect is None else _ratio(detect))
+    if as_json:
+        estimate = {"hours": made.hours, "disk_bytes": made.disk_bytes} | found.to_json()
+        echo(json.dumps(made.to_json() | {"estimate": estimate}, indent=1))
+        return
+    for line in [*_summary(made), *power_lines(found), *(f"note        {said}" for said in unloaded_hosts(made))]:
+        echo(line)
+
+
+def _ratio(text: str) -> float:
+    """Return what --detect asks for, as a ratio minus 1."""
+    number, sign, rest = text.replace(" ", "").partition("%")
+    try:
+        value = float(number) / (100 if sign else 1)
+    except ValueError:
+        value = 0.0
+    if rest or not 0 < value < 1:
+        raise UsageError(f"--detect {text} is no difference", "between 0 and 1, such as 0.03, or 3%")
+    return value
+
+
+def _summary(made: Plan) -> list[str]:
+    from loadbook.stats.ci import policy_text
+
+    work = made.study.workload
+    return [
+        f"{made.study.name}: {made.study.question}",
+        f"trials      {len(made.trials)}: {made.blocks} blocks of {', '.join(made.treatments)}",
+        *([] if made.study.stopping.rule == "fixed" else [f"stops       {made.study.stopping.describe()}"]),
+        *([f"build gate  {policy_text(made.study.gate, made.study.metric)}"] if made.study.gate else []),
+        f"each        {format_duration(made.trial_s)}: {work.warmup_s:g} s warm-up, {_length(work)}",
+        f"time        {format_duration(made.hours * 3600)}",
+        f"disk        {format_bytes(made.disk_bytes)} on this machine",
+        *_design(made),
+    ]
+
+
+def _design(made: Plan) -> list[str]:
+    """Return what the design of a factorial cannot tell apart, before anybody waits for it."""
+    from loadbook.study.factorial import alias_sentences, factorial_design
+
+    said = alias_sentences(factorial_design(made.study.factorial)) if made.study.factorial else []
+    return [f"{'' if k else 'design':12}{line}" for k, line in enumerate(said)]
+
+
+def _length(work: Workload) -> str:
+    timed = f"{work.duration_s:g} s load"
+    return timed if work.requests is None else f"{work.requests:,} requests, expected to be a {timed}"
+
+
+@click.command()
+@_study
+@click.option("--hosts", type=click.Path(path_type=Path), help="Hosts file; without it: the loopback lab.")
+@_subset
+@_blocks
+@click.option("--resume", metavar="RUN", help="Go on with this unfinished run; without it: with the latest.")
+@click.option("--new", is_flag=True, help="Start a new run although the last one is unfinished.")
+@click.option(
+    "--more",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Add K blocks to the finished run, or to that of --resume; exploratory unless the study looks there.",
+)
+@click.option("--wait", is_flag=True, help="Wait for hosts that another run uses, instead of being refused.")
+@click.option("--wait-limit", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait, but no longer than this.")
+@click.option(
+    "--break-lock",
+    default="",
+    metavar="ID",
+    help="End the run that holds a host, by the id that a refusal shows. Yours, or as root on the host.",
+)
+@click.option("--dry-run", "dry", is_flag=True, help="Only print every command, host by host; no host is touched.")
+@click.option("--verbose", is_flag=True, help="With --dry-run: with every file and script in full.")
+def run(
+    study: str,
+    hosts: Path | None,
+    subset: str | None,
+    blocks: int | None,
+    resume: str | None,
+    new: bool,
+    more: int | None,
+    wait: bool,
+    wait_limit: float | None,
+    break_lock: str,
+    dry: bool,
+    verbose: bool,
+) -> None:
+    """Run a study's plan on hosts, or go on with the unfinished run; then make the tables.
+
+    STUDY is a name in studies/, a .toml file, or <name>-smoke. Ctrl-C stops the load and the service, records the
+    trial as cancelled, and the same command goes on later.
+    """
+    from loadbook.cli.data import make_tables
+    from loadbook.cli.progress import Reporter, interrupts
+    from loadbook.run.api import run_study
+    from loadbook.run.progress import LockPolicy
+    from loadbook.run.studies import load_study
+    from loadbook.stats.text import added_blocks_text
+    from loadbook.store.ledger import read_current_plan
+
+    if (verbose and not dry) or (dry and (resume or more)):
+        raise UsageError("--dry-run shows a new run, and --verbose goes with it", "leave --resume and --more out")
+    if dry:
+        show(project_layout(), study, hosts, subset, blocks, verbose)
+        return
+    here = project_layout()
+    patience_s = wait_limit if wait_limit is not None else float("inf") if wait else 0.0
+    turn = LockPolicy(patience_s, break_lock)
+    with interrupts(hosts or here.lab / "hosts.toml"), Reporter(sys.stderr) as reporter:
+        done = run_study(here, study, hosts, subset, blocks, new, resume, reporter, more, turn)
+    name = load_study(here, study).name
+    echo(make_tables(here, name, done))
+    if added := read_current_plan(here.run(name, done)).get("added"):
+        echo(f"exploratory: {added_blocks_text(added)}")
+    echo(f"run {done}")
+    echo(f"data {here.run(name, done).raw}")
+    echo(f"next: loadbook report {name}")

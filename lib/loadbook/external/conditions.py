@@ -1,0 +1,353 @@
+"""A CSV file of conditions -> one `Condition` per row, and everything that is wrong with it, each with its line.
+
+From the names in a file of conditions to the files that they mean: only regular ones, only below the folder.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import math
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path, PurePath
+from typing import Any
+
+from loadbook.core.errors import DataError, LoadbookError, UsageError
+from loadbook.ingest.trial_rows import RESERVED_NAMES, STDOUT, STREAMED_SUFFIX, read_bytes, read_small_files
+from loadbook.store.paths import NAME_PATTERN
+from loadbook.study.problems import short_repr, suggestion
+from loadbook.tools.base import ToolOutput
+
+REQUIRED = ("file", "treatment", "block")
+NUMBERS = ("duration", "offered_per_s")
+OPTIONAL = ("tool", "host", "started", "duration", "offered_per_s", "stderr", "exit_code", "command")
+FACTOR = "factor_"
+DELIMITERS = ",;\t"
+MAX_BYTES = 50_000_000
+MAX_NAMED_PROBLEMS = 50
+MAX_NUMBER = 1e12
+# seconds since 1970 from 1973 to 2286: neither a date written as 20240305 nor milliseconds
+EPOCH_S = (1e8, 1e10)
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True, order=True)
+class ImportProblem:
+    """One mistake: the line of the CSV file (0: the file as a whole), and whether it is the outputs' (exit code 4)."""
+
+    line: int
+    message: str
+    data: bool = False
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What the user says of one raw output: texts as given, times in seconds (`started`: epoch, `duration`)."""
+
+    line: int
+    file: str
+    treatment: str
+    block: str
+    tool: str = ""
+    host: str = ""
+    stderr: str = ""
+    exit_code: str = ""
+    command: str = ""
+    started: float | None = None
+    duration: float | None = None
+    offered_per_s: float | None = None
+    factors: Mapping[str, str] = field(default_factory=dict)
+
+
+def import_error(path: Path, problems: Iterable[ImportProblem]) -> LoadbookError:
+    """Return the error that names every mistake: a UsageError, or a DataError when only the outputs are at fault."""
+    ordered = sorted(set(problems))
+    lines = [f"{path}: {len(ordered)} problem{'s' if len(ordered) != 1 else ''}; nothing was imported"]
+    lines += [f"  line {w.line}: {w.message}" if w.line else f"  {w.message}" for w in ordered[:MAX_NAMED_PROBLEMS]]
+    lines += [f"  and {len(ordered) - MAX_NAMED_PROBLEMS} more"] if len(ordered) > MAX_NAMED_PROBLEMS else []
+    kind = DataError if all(w.data for w in ordered) else UsageError
+    return kind("\n".join(lines), "correct these, then give the same command again")
+
+
+def read_conditions(path: Path) -> tuple[list[Condition], list[ImportProblem]]:
+    """Read a file of conditions; rows that cannot be understood are left out and named.
+
+    Commas, semicolons or tabs separate, as in the header; UTF-8 with or without a byte order mark.
+
+    Raises
+    ------
+    UsageError : the file cannot be read as CSV at all, holds no rows, or lacks a column that is required.
+    """
+    numbered = _csv_rows(path, _read_csv_text(path))
+    header_line, cells = next(numbered, (0, []))
+    header = [_clean_cell(cell).lower().replace(" ", "_").replace("-", "_") for cell in cells]
+    problems = list(_header_problems(header_line, header))
+    if not all(name in header for name in REQUIRED):
+        raise import_error(path, problems if header_line else [ImportProblem(0, f"it is empty; {_required_text()}")])
+    conditions: list[Condition] = []
+    for line, row in numbered:
+        if len(row) != len(header):
+            problems.append(ImportProblem(line, f"{len(row)} cells where the header has {len(header)}"))
+            continue
+        condition, row_problems = _parse_condition(line, dict(zip(header, map(_clean_cell, row), strict=True)))
+        problems += row_problems
+        if condition is not None:
+            conditions.append(condition)
+    if not conditions and not problems:
+        raise import_error(path, [ImportProblem(0, f"it holds a header and no rows; {_required_text()}")])
+    return conditions, problems
+
+
+def _clean_cell(cell: str) -> str:
+    """Return a cell without the blanks that spreadsheets leave."""
+    return cell.replace("\u00a0", " ").strip()
+
+
+def _required_text() -> str:
+    return f"a header with {', '.join(REQUIRED)} and a row for each raw output are needed"
+
+
+def _read_csv_text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UsageError(f"{path} is larger than {MAX_BYTES:,} bytes: is it the file of conditions?")
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", "name the CSV file by --conditions") from error
+    if data.startswith(UTF16) or b"\0" in data:
+        raise UsageError(f"{path} is not UTF-8 text", 'save it as "CSV UTF-8"')
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UsageError(
+            f"{path}:{line}: the byte 0x{data[error.start]:02x} is not UTF-8 text", 'save it as "CSV UTF-8"'
+        ) from error
+
+
+def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the file's rows with the line on which each begins; blank ones are left out."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    delimiter = max(DELIMITERS, key=first.count)
+    reader, line = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 1
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise UsageError(f"{path}:{line}: not CSV: {error}", "a quote that is not closed?") from error
+
+
+def _header_problems(line: int, header: list[str]) -> Iterator[ImportProblem]:
+    known = (*REQUIRED, *OPTIONAL)
+    for name in dict.fromkeys(header):
+        if name not in known and not name.startswith(FACTOR):
+            problem = (
+                f"unknown column {short_repr(name)}{suggestion(name, known)}" if name else "a column without a name"
+            )
+            yield ImportProblem(line, f"{problem}; a factor's column is called {FACTOR}<name>")
+        if header.count(name) > 1:
+            yield ImportProblem(line, f"{header.count(name)} columns are called {short_repr(name)}")
+    for name in REQUIRED:
+        if name not in header:
+            yield ImportProblem(line, f"there is no column {name!r}")
+
+
+def _parse_condition(line: int, cells: dict[str, str]) -> tuple[Condition | None, list[ImportProblem]]:
+    """Return a row as a condition, None if that cannot be, and what is wrong with it."""
+    problems = [ImportProblem(line, f"no {name}") for name in REQUIRED if not cells[name]]
+    problems += [
+        ImportProblem(line, f"{n} holds control characters") for n, text in cells.items() if not text.isprintable()
+    ]
+    if cells.get("host") and not NAME_PATTERN.match(cells["host"]):
+        problems.append(ImportProblem(line, f"host {short_repr(cells['host'])}: use letters, digits, '.', '_' and '-'"))
+    values: dict[str, Any] = {name: cells[name] for name in (*REQUIRED, *OPTIONAL) if name in cells}
+    for name in ("started", *NUMBERS):
+        try:
+            values[name] = _parse_time(cells.get(name, "")) if name == "started" else _parse_number(cells.get(name, ""))
+        except ValueError as error:
+            problems.append(ImportProblem(line, f"{name}: {error}"))
+    if problems:
+        return None, problems
+    factors = {name.removeprefix(FACTOR): text for name, text in cells.items() if name.startswith(FACTOR)}
+    return Condition(line, **values, factors=factors), []
+
+
+def _parse_number(text: str) -> float | None:
+    """Return a positive number, None for an empty cell."""
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < MAX_NUMBER:
+        raise ValueError(f"{short_repr(text)} is not a positive number (no units, no thousands separators)")
+    return value
+
+
+def _parse_time(text: str) -> float | None:
+    """Return an ISO 8601 time (UTC unless it says otherwise) or a number of epoch seconds as epoch seconds."""
+    if not text:
+        return None
+    epoch_s = next((t for read in (float, _parse_iso_time) if (t := _parse_in_range(read, text)) is not None), None)
+    if epoch_s is None:
+        raise ValueError(f"{short_repr(text)} is no time such as 2024-03-05 14:02:11 or seconds since 1970")
+    return epoch_s
+
+
+def _parse_iso_time(text: str) -> float:
+    time = datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _parse_in_range(read: Callable[[str], float], text: str) -> float | None:
+    try:
+        value = read(text)
+    except (ValueError, OverflowError):
+        return None
+    return value if EPOCH_S[0] <= value <= EPOCH_S[1] else None
+
+
+@dataclass(frozen=True)
+class OutputFiles:
+    """The files of one raw output: `files` are the tool's own, `others` (cmd, note, ...) are kept beside them."""
+
+    condition: Condition
+    stdout: Path | None
+    stderr: Path | None = None
+    rc: int | None = None
+    command: str = ""
+    files: Mapping[str, Path] = field(default_factory=dict)
+    others: Mapping[str, Path] = field(default_factory=dict)
+
+    def read_captured(self) -> ToolOutput:
+        """Return the output as parsers get it, but for the command line, of which each tool knows its own part."""
+        files, big = read_small_files({**({STDOUT: self.stdout} if self.stdout else {}), **self.files})
+        return ToolOutput(
+            stdout=files.pop(STDOUT, b""),
+            stderr=read_bytes(self.stderr) if self.stderr else b"",
+            exit_code=self.rc,
+            files=files,
+            paths=big,
+        )
+
+
+def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[OutputFiles], list[ImportProblem]]:
+    """Return the files of each condition, and what is wrong with their names; nothing but names and sizes is read."""
+    outputs: list[OutputFiles] = []
+    problems: list[ImportProblem] = []
+    line_of: dict[Path, int] = {}
+    for condition in conditions:
+        try:
+            path = resolve_inside(folder, condition.file)
+            outputs.append(_output_files(folder, condition, path))
+        except ValueError as error:
+            problems.append(ImportProblem(condition.line, str(error)))
+        except DataError as error:
+            problems.append(ImportProblem(condition.line, error.message, data=True))
+        else:
+            if line_of.setdefault(path, condition.line) != condition.line:
+                problems.append(ImportProblem(condition.line, f"{condition.file} is that of line {line_of[path]}"))
+    return outputs, problems
+
+
+def resolve_inside(folder: Path, name: str) -> Path:
+    """Return the file or folder called `name` below `folder`; ValueError says why it may not be used."""
+    pure = PurePath(name)
+    if pure.is_absolute() or ".." in pure.parts:
+        raise ValueError(f"{short_repr(name)} leads out of the folder: name files by their path inside {folder}")
+    path, mode = folder, 0
+    for part in pure.parts:
+        path = path / part
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
+            raise ValueError(_missing_file_text(folder, name, path)) from None
+        if stat.S_ISLNK(mode):
+            raise ValueError(
+                f"{short_repr(name)}: {part} is a symbolic link, which is not followed: put the file there"
+            )
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise ValueError(f"{short_repr(name)} is no file or folder below {folder}")
+    if not os.access(path, os.R_OK):
+        raise ValueError(f"{short_repr(name)} may not be read: permission denied")
+    return path
+
+
+def _missing_file_text(folder: Path, name: str, missing: Path) -> str:
+    readable = missing.parent.is_dir() and os.access(missing.parent, os.R_OK)
+    names = [entry.name for entry in missing.parent.iterdir()] if readable else []
+    near = difflib.get_close_matches(missing.name, names, n=1)
+    hint = "; separate folders by /" if "\\" in name else f"; did you mean {short_repr(near[0])}?" if near else ""
+    return f"no file {short_repr(name)} in {folder}{hint}"
+
+
+def _output_files(folder: Path, condition: Condition, path: Path) -> OutputFiles:
+    alone = {path.name if path.name.endswith(STREAMED_SUFFIX) else "stdout": path}
+    files = _folder_files(folder, path) if path.is_dir() else alone
+    if "stdout" not in files and not any(name.endswith(STREAMED_SUFFIX) for name in files):
+        raise DataError(f"{condition.file} has no file named stdout; it holds {', '.join(files) or 'nothing'}")
+    stderr = resolve_inside(folder, condition.stderr) if condition.stderr else files.get("stderr")
+    if stderr is not None and stderr.is_dir():
+        raise ValueError(f"stderr {short_repr(condition.stderr)} is a folder")
+    return OutputFiles(
+        condition,
+        files.get("stdout"),
+        stderr,
+        _exit_code(folder, condition, files),
+        _command(folder, condition, files),
+        {name: p for name, p in files.items() if name not in RESERVED_NAMES},
+        {name: p for name, p in files.items() if name in RESERVED_NAMES - {"stdout", "stderr"}},
+    )
+
+
+def _folder_files(folder: Path, path: Path) -> dict[str, Path]:
+    """Return the files of a row's folder by name; folders in it are not part of an output."""
+    names = sorted(p.name for p in path.iterdir() if not p.is_dir() or p.is_symlink())
+    odd = next((name for name in names if not name.isprintable()), None)
+    if odd is not None:
+        raise ValueError(f"{short_repr(path.name)} holds a file with the name {short_repr(odd)}: rename it")
+    relative = path.relative_to(folder)
+    return {name: resolve_inside(folder, str(relative / name)) for name in names}
+
+
+def _exit_code(folder: Path, condition: Condition, files: Mapping[str, Path]) -> int | None:
+    """Return the exit code that the cell or the file named in it gives, else the folder's own, None if none does."""
+    cell = condition.exit_code
+    text = cell if not cell or cell.isdecimal() else _read_small_text(resolve_inside(folder, cell))
+    if not text and "rc" in files:
+        text = _read_small_text(files["rc"])
+    if text and not text.isdecimal():
+        raise ValueError(f"exit code {short_repr(text)} is no whole number from 0")
+    return int(text) if text else None
+
+
+def _command(folder: Path, condition: Condition, files: Mapping[str, Path]) -> str:
+    """Return the command line that the cell holds or names a file with, else the folder's own."""
+    cell = condition.command
+    if cell and " " not in cell:
+        return _read_small_text(resolve_inside(folder, cell))
+    return cell or (_read_small_text(files["cmd"]) if "cmd" in files else "")
+
+
+def _read_small_text(path: Path) -> str:
+    if path.is_dir() or path.stat().st_size > 100_000:
+        raise ValueError(f"{path.name} is no small text file")
+    return read_bytes(path).decode(errors="replace").strip()
+
+
+def files_by_kept_name(output: OutputFiles) -> Iterator[tuple[str, Path]]:
+    """Yield every file of an output with the name under which its trial keeps it, `{host}` being the driver's name."""
+    if output.stdout:
+        yield "stdout-{host}", output.stdout
+    if output.stderr:
+        yield "stderr-{host}", output.stderr
+    for name, path in {**output.files, **output.others}.items():
+        yield "{host}-" + name, path

@@ -1,0 +1,557 @@
+"""Conditions and reports -> the study that they answer, as a file that can be read like any other, and its plan.
+
+Reports -> a run on disk like any other: whole, by one rename, or not at all.
+
+The door for results that someone else measured: outputs and a file of conditions in, a run like any other out.
+
+Everything is checked before anything is written: `read_import` names all mistakes at once, `keep_import` then makes
+the run whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from loadbook.core.errors import DataError, StudyError, UsageError
+from loadbook.core.metrics import get_metric
+from loadbook.external.conditions import (
+    Condition,
+    ImportProblem,
+    files_by_kept_name,
+    find_outputs,
+    import_error,
+    read_conditions,
+)
+from loadbook.external.reports import ToolReport, read_reports
+from loadbook.ingest.trial_rows import find_argv
+from loadbook.run.select import new_run_id
+from loadbook.run.studies import study_file
+from loadbook.store import trial_record
+from loadbook.store.atomic import move_folder
+from loadbook.store.ledger import Ledger
+from loadbook.store.lock import hold_study_lock
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.schema import SCHEMA_VERSION
+from loadbook.store.trial_record import (
+    RECORD_NAME,
+    DriverRecord,
+    Status,
+    TrialRecord,
+    read_json,
+    read_trial,
+    sha256_file,
+    write_json,
+)
+from loadbook.store.verify import run_file_checksums
+from loadbook.study.model import Study
+from loadbook.study.plan import Plan, PlannedTrial, study_sha256
+from loadbook.study.problems import suggestion
+from loadbook.study.reader import read_study
+from loadbook.tools import base
+
+# a study needs an address that gets the load; nothing is ever sent there
+NOT_RECORDED = "not-recorded:1"
+DEFAULT_BASELINE, DEFAULT_METRIC = "baseline", "ok_per_s"
+# of a study (design/study)
+MAX_BLOCKS = 1000
+FACTOR_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}\Z")
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What the user asks of the outputs; None leaves it to a default."""
+
+    name: str
+    baseline: str | None = None
+    metric: str | None = None
+    margin: float | None = None
+    question: str | None = None
+    incomplete: bool = False
+    aa: str | None = None
+
+
+def to_valid_name(text: str) -> str:
+    """Return a text as a name: letters, digits, '.', '_' and '-', at most 63; empty if nothing of it is left."""
+    return re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._-]+", "-", text)).strip("-._")[:63]
+
+
+def unique_names(texts: Sequence[str]) -> dict[str, str]:
+    """Return each text with a name of its own, in order."""
+    names: dict[str, str] = {}
+    for text in texts:
+        stem = name = to_valid_name(text) or "treatment"
+        number = 1
+        while name in names.values():
+            number += 1
+            name = f"{stem[:58]}-{number}"
+        names[text] = name
+    return names
+
+
+def block_numbers(reports: Sequence[ToolReport]) -> dict[str, int]:
+    """Return each block's number: its own where all are whole numbers from 1 to 1000, else by first appearance."""
+    texts = list(dict.fromkeys(r.condition.block for r in reports))
+    numbers = {
+        text: int(text)
+        for text in texts
+        if text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= MAX_BLOCKS
+    }
+    if len(numbers) == len(texts) == len(set(numbers.values())):
+        return numbers
+    return {text: number for number, text in enumerate(texts, 1)}
+
+
+def condition_problems(
+    options: ImportOptions, conditions: Sequence[Condition], *, whole: bool
+) -> Iterator[ImportProblem]:
+    """Yield why conditions make no study: treatments, blocks, factors; blocks may lack rows unless `whole`."""
+    treatments = list(dict.fromkeys(c.treatment for c in conditions))
+    if len(treatments) == 1 and whole:
+        yield ImportProblem(0, f"there is only the treatment {treatments[0]!r}, nothing to compare it with")
+    baseline = find_treatment(options.baseline or DEFAULT_BASELINE, treatments)
+    if baseline is None and treatments:
+        which = "no baseline was given" if options.baseline is None else f"no treatment {options.baseline!r}"
+        yield ImportProblem(
+            0, f"{which}; say by --baseline which one the others are compared with: {', '.join(treatments)}"
+        )
+    if options.aa is not None and find_treatment(options.aa, treatments) in (None, baseline):
+        yield ImportProblem(0, f"--aa {options.aa!r} is no treatment beside the baseline: {', '.join(treatments)}")
+    yield from _aa_problems(conditions, baseline, find_treatment(options.aa or "", treatments))
+    yield from _block_problems(conditions, treatments if whole and not options.incomplete else [])
+    yield from _factor_problems(conditions)
+
+
+def report_problems(options: ImportOptions, reports: Sequence[ToolReport]) -> Iterator[ImportProblem]:
+    """Yield why reports do not answer what is asked: no such metric, no known rate."""
+    measured = frozenset[str]().union(*(r.metrics for r in reports))
+    metric = options.metric or DEFAULT_METRIC
+    if measured and metric not in measured:
+        yield ImportProblem(
+            0, f"no report has the metric {metric}{suggestion(metric, sorted(measured))}; choose one by --metric"
+        )
+    for report in reports:
+        if report.is_open and report.offered_per_s is None:
+            text = f"{report.condition.file} does not say at which rate {report.tool} sent requests"
+            yield ImportProblem(report.condition.line, f"{text}: add a column 'command' or 'offered_per_s'")
+
+
+def _aa_problems(conditions: Sequence[Condition], baseline: str | None, aa_arm: str | None) -> Iterator[ImportProblem]:
+    factors = {c.treatment: c.factors for c in conditions}
+    if aa_arm is not None and baseline is not None and factors[aa_arm] != factors[baseline]:
+        line = next(c.line for c in conditions if c.treatment == aa_arm)
+        yield ImportProblem(
+            line, f"{aa_arm!r} has other factors than {baseline!r}, so it is not the baseline once more (--aa)"
+        )
+
+
+def find_treatment(wanted: str, treatments: Sequence[str]) -> str | None:
+    """Return the treatment that is meant, as the file has it: by its text or by its name; None if there is none."""
+    return next((text for text, name in unique_names(treatments).items() if wanted in (text, name)), None)
+
+
+def _block_problems(conditions: Sequence[Condition], treatments: Sequence[str]) -> Iterator[ImportProblem]:
+    lines_by_block: dict[str, dict[str, int]] = {}
+    for condition in conditions:
+        lines = lines_by_block.setdefault(condition.block, {})
+        if lines.setdefault(condition.treatment, condition.line) != condition.line:
+            text = f"a second row of treatment {condition.treatment!r} in block {condition.block!r}, after line"
+            yield ImportProblem(condition.line, f"{text} {lines[condition.treatment]}: number the blocks through")
+    for block, lines in lines_by_block.items():
+        missing = [name for name in treatments if name not in lines]
+        if missing:
+            text = f"block {block!r} has no row of {', '.join(missing)}"
+            yield ImportProblem(min(lines.values()), f"{text}: if these were not measured, say --incomplete")
+    if len(lines_by_block) > MAX_BLOCKS:
+        yield ImportProblem(0, f"{len(lines_by_block):,} blocks: a study has at most {MAX_BLOCKS:,}")
+
+
+def _factor_problems(conditions: Sequence[Condition]) -> Iterator[ImportProblem]:
+    levels: dict[tuple[str, str], tuple[str, int]] = {}
+    for condition in conditions:
+        for factor, level in condition.factors.items():
+            if not FACTOR_NAME.match(factor):
+                yield ImportProblem(0, f"factor {factor!r}: use small letters, digits and '_', a letter first")
+            if not level:
+                yield ImportProblem(condition.line, f"no level of {factor}")
+            first, line = levels.setdefault((condition.treatment, factor), (level, condition.line))
+            if first != level:
+                text = f"{condition.treatment!r} has {factor} = {level!r}, in line {line} it has {first!r}"
+                yield ImportProblem(condition.line, f"{text}: a treatment is one combination of levels")
+
+
+def study_text(options: ImportOptions, reports: Sequence[ToolReport]) -> str:
+    """Return the study file of reports that have no problems."""
+    names = unique_names(list(dict.fromkeys(r.condition.treatment for r in reports)))
+    baseline = find_treatment(options.baseline or DEFAULT_BASELINE, list(names)) or ""
+    aa_arm = find_treatment(options.aa, list(names)) if options.aa else None
+    metric = get_metric(options.metric or DEFAULT_METRIC)
+    varied = _varied_factors(reports)
+    loads = {text: _load_settings([r for r in reports if r.condition.treatment == text]) for text in names}
+    lines = [
+        "# made by loadbook import from a file of conditions; nothing in it was measured or checked by loadbook",
+        "schema = 1",
+        _toml_line("name", options.name),
+        _toml_line("question", options.question or _default_question(metric.better, baseline)),
+        _toml_line("metric", metric.name),
+        _toml_line("baseline", names[baseline]),
+        _toml_line("margin", options.margin or metric.margin),
+        _toml_line("blocks", len(block_numbers(reports))),
+        "\n[roles.driver]",
+        "\n[roles.web]",
+        _toml_line("external", NOT_RECORDED),
+        "\n[workload]",
+        *(_toml_line(key, value) for key, value in loads[baseline].items()),
+    ]
+    for factor, levels in varied.items():
+        lines += [f"\n[factors.{factor}]", _toml_line("levels", levels)]
+    for text, name in names.items():
+        factors = next(r.condition.factors for r in reports if r.condition.treatment == text)
+        lines += [f"\n[treatments.{json.dumps(name)}]", *([_toml_line("label", text)] if text != name else [])]
+        if text == aa_arm:
+            lines += [_toml_line("same_as", names[baseline]), _toml_line("check", "aa")]
+            continue
+        lines += [_toml_line(f"set.{factor}", factors[factor]) for factor in varied]
+        other = {key: value for key, value in loads[text].items() if loads[baseline].get(key) != value}
+        lines += [_toml_line(f"workload.{key}", value) for key, value in other.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_line(key: str, value: Any) -> str:
+    return f"{key} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _default_question(better: str | None, baseline: str) -> str:
+    verb = "is better than" if better else "differs from"
+    return f"Which treatment {verb} {baseline[:60]}?"
+
+
+def _varied_factors(reports: Sequence[ToolReport]) -> dict[str, list[str]]:
+    """Return the factors that differ between treatments with their levels."""
+    levels: dict[str, list[str]] = {}
+    for report in reports:
+        for factor, level in report.condition.factors.items():
+            levels.setdefault(factor, []).append(level)
+    return {factor: list(dict.fromkeys(values)) for factor, values in levels.items() if len(set(values)) > 1}
+
+
+def constant_factors(reports: Sequence[ToolReport]) -> list[str]:
+    """Return the factors that are the same everywhere, which make no study."""
+    return [factor for factor in reports[0].condition.factors if factor not in _varied_factors(reports)]
+
+
+def _load_settings(reports: Sequence[ToolReport]) -> dict[str, Any]:
+    """Return what is known of a treatment's load."""
+    rates = [r.offered_per_s for r in reports if r.offered_per_s is not None]
+    load: dict[str, Any] = {"model": "open", "rate_per_s": median(rates)} if rates else {"model": "closed"}
+    return {"tool": reports[0].tool} | load
+
+
+def import_plan(study: Study, reports: Sequence[ToolReport]) -> tuple[Plan, list[tuple[PlannedTrial, ToolReport]]]:
+    """Return the plan in the order of execution as far as it is known, and each trial's report.
+
+    The order is that of the times where all rows have one, else that of the file; what an incomplete block lacks
+    is planned last. No seed: the order was not drawn by loadbook.
+    """
+    names = unique_names(list(dict.fromkeys(r.condition.treatment for r in reports)))
+    blocks = block_numbers(reports)
+    timed = all(r.condition.started is not None for r in reports)
+    ordered = sorted(reports, key=lambda r: r.condition.started or 0.0) if timed else list(reports)
+    done = [(names[r.condition.treatment], blocks[r.condition.block]) for r in ordered]
+    missing = [(n, b) for b in sorted(blocks.values()) for n in names.values() if (n, b) not in set(done)]
+    trials = tuple(PlannedTrial(f"t{i:04d}", name, block, i) for i, (name, block) in enumerate(done + missing, 1))
+    plan = Plan(study, "default", None, len(blocks), tuple(names.values()), trials)
+    return plan, list(zip(trials, ordered, strict=False))
+
+
+DEFAULT_DRIVER = "driver"
+CONDITIONS_FILE = "conditions.csv"
+PlannedOutput = tuple[PlannedTrial, ToolReport]
+OnFile = Callable[[int, int], None]
+
+
+def ignore_progress(done: int, total: int) -> None:
+    """Tell nobody of progress."""
+
+
+@dataclass(frozen=True)
+class CheckedImport:
+    """Outputs that were checked: the study that they answer, its plan in order, and what the user should know."""
+
+    folder: Path
+    conditions: Path
+    study_text: str
+    plan: Plan
+    pairs: tuple[PlannedOutput, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the study."""
+        return self.plan.study.name
+
+
+def write_run(paths: RunPaths, checked: CheckedImport, on_file: OnFile) -> None:
+    """Make a run's folder under another name, then rename it; on any failure nothing of it is left."""
+    part, run = paths.raw.with_name(f".{paths.raw.name}.part"), paths.raw.name
+    try:
+        part.mkdir(parents=True)
+        new = RunPaths(part, part)
+        new.study_toml.write_text(checked.study_text, encoding="utf-8")
+        shutil.copyfile(checked.conditions, part / CONDITIONS_FILE)
+        with Ledger(new.ledger) as ledger:
+            ledger.append("run-started", trials=len(checked.plan.trials))
+            for done, (planned, report) in enumerate(checked.pairs, 1):
+                _write_trial(new, ledger, checked.plan, run, planned, report)
+                on_file(done, len(checked.pairs))
+            write_json(new.run_json, _run_json(run, checked))
+            write_json(new.plan_json, checked.plan.to_json())
+            ledger.append("run-ended", files=run_file_checksums(new))
+        move_folder(part, paths.raw)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _write_trial(
+    paths: RunPaths, ledger: Ledger, plan: Plan, run: str, planned: PlannedTrial, report: ToolReport
+) -> None:
+    """Copy one output byte for byte, seal it with its record, and account for it."""
+    record = _trial_record(plan, run, planned, report)
+    failed_name = f"{planned.trial}-attempt1"
+    folder = paths.trial(planned.trial) if record.status == "ok" else paths.failed / failed_name
+    folder.mkdir(parents=True)
+    for pattern, path in files_by_kept_name(report.source):
+        shutil.copyfile(path, folder / pattern.format(host=record.drivers[0].host), follow_symlinks=False)
+    for name in (record.drivers[0].stdout, record.drivers[0].stderr):
+        (folder / name).touch()  # what was not kept is empty
+    trial_record.seal_trial(folder, record)
+    ledger.append("started", trial=planned.trial, attempt=1)
+    sealed = trial_record.sha256_file(folder / trial_record.RECORD_NAME)
+    fields = {"trial": planned.trial, "attempt": 1, "status": record.status, "reason": record.reason}
+    ledger.append("ended", **fields, final=True, sha256=sealed)
+
+
+def _trial_record(plan: Plan, run: str, planned: PlannedTrial, report: ToolReport) -> TrialRecord:
+    """Return what is known of a trial: what is not stays empty, so that gates call it unchecked."""
+    condition, study = report.condition, plan.study
+    driver = _driver_record(report)
+    failed = driver.rc not in (0, None)
+    status: Status = "tool_failed" if failed else "ok"
+    return TrialRecord(
+        study=study.name,
+        run=run,
+        trial=planned.trial,
+        treatment=planned.treatment,
+        factors={name: str(level) for name, level in study.levels_of(planned.treatment).items()},
+        block=planned.block,
+        slot=planned.slot,
+        attempt=1,
+        status=status,
+        reason=f"host {driver.host}: {report.tool} ended with exit code {driver.rc}" if failed else None,
+        started=condition.started,
+        duration_s=condition.duration,
+        tool=report.tool,
+        workload=_workload_record(report),
+        drivers=[driver],
+    )
+
+
+def _workload_record(report: ToolReport) -> dict[str, Any]:
+    if not report.is_open:
+        return {"tool": report.tool, "model": "closed"}
+    return {"tool": report.tool, "model": "open", "rate_per_s": report.offered_per_s}
+
+
+def _driver_record(report: ToolReport) -> DriverRecord:
+    source, host = report.source, report.condition.host or DEFAULT_DRIVER
+    return DriverRecord(
+        host=host,
+        argv=list(find_argv(source.command, base.load_tool(report.tool).binary)),
+        rc=source.rc,
+        stdout=f"stdout-{host}",
+        stderr=f"stderr-{host}",
+        files={name: f"{host}-{name}" for name in source.files},
+        source=report.condition.file,
+    )
+
+
+def _run_json(run: str, checked: CheckedImport) -> dict[str, Any]:
+    plan, conditions, now = checked.plan, [report.condition for _, report in checked.pairs], time.time()
+    hosts = dict.fromkeys(c.host or DEFAULT_DRIVER for c in conditions)
+    tools = {
+        h: dict.fromkeys(r.tool for _, r in checked.pairs if (r.condition.host or DEFAULT_DRIVER) == h) for h in hosts
+    }
+    times = [c.started for c in conditions if c.started is not None]
+    ends = [c.started + (c.duration or 0.0) for c in conditions if c.started is not None]
+    timed = len(times) == len(conditions)
+    return {
+        "study": plan.study.name,
+        "run": run,
+        "subset": plan.subset,
+        "schema_version": SCHEMA_VERSION,
+        "started": min(times) if timed else now,
+        "ended": max(ends) if timed else None,
+        "loadbook_version": version("loadbook"),
+        "git_revision": None,
+        "git_dirty": None,
+        "study_sha256": study_sha256(plan.study),
+        "seed": None,
+        "blocks": plan.blocks,
+        "hosts": {host: {"roles": ["driver"]} for host in hosts},
+        "tool_versions": {host: ", ".join(names) for host, names in tools.items()},
+        "service_versions": {},
+        "lab": False,
+        "replay": None,
+        "resumed": 0,
+        "provenance": "imported",
+        "imported": {"at": now, "timed": timed}
+        | {"folder": _printable(checked.folder.name), "conditions": _printable(checked.conditions.name)},
+    }
+
+
+def _printable(name: str) -> str:
+    """Return a file's name as JSON and a page can hold it, whatever bytes it has."""
+    return "".join(c if c.isprintable() else "?" for c in name)
+
+
+MAX_NOTES = 5
+
+
+def read_import(
+    folder: Path,
+    conditions: Path,
+    options: ImportOptions,
+    tool: str | None = None,
+    on_file: OnFile = ignore_progress,
+) -> CheckedImport:
+    """Read and check outputs in `folder` and what `conditions` says of them; nothing is written.
+
+    Parameters
+    ----------
+    asked : an empty name stands for the folder's.
+    tool : that wrote every output whose row names none; None finds it out.
+    on_file : is told how many outputs were read, and of how many.
+
+    Raises
+    ------
+    UsageError : everything that is wrong with the file of conditions, the names in it or the arguments.
+    DataError : only the outputs are wrong.
+    """
+    _check_arguments(folder, options)
+    folder = folder.resolve()
+    options = replace(options, name=to_valid_name(options.name or folder.name))
+    if not options.name:
+        raise UsageError(f"the folder's name {folder.name!r} makes no name for a study", "give one: --study NAME")
+    conditions_read, problems = read_conditions(conditions)
+    sources, file_problems = find_outputs(folder, conditions_read)
+    reports, tool_problems = read_reports(sources, tool, on_file)
+    problems += [
+        *condition_problems(options, conditions_read, whole=not problems),
+        *file_problems,
+        *tool_problems,
+        *report_problems(options, reports),
+    ]
+    if problems:
+        raise import_error(conditions, problems)
+    text = study_text(options, reports)
+    plan, pairs = import_plan(_parse_study(text, conditions), reports)
+    return CheckedImport(folder, conditions, text, plan, tuple(pairs), tuple(_import_notes(reports)))
+
+
+def _parse_study(text: str, conditions: Path) -> Study:
+    """Read a study's text as any study file is read."""
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "study.toml"
+        file.write_text(text, encoding="utf-8")
+        try:
+            return read_study(file)
+        except StudyError as error:
+            raise StudyError(f"the study made from {conditions}", error.problems) from error
+
+
+def _import_notes(reports: Sequence[ToolReport]) -> Iterator[str]:
+    """Yield what the user should know of outputs that can be imported."""
+    same = constant_factors(reports)
+    if same:
+        yield f"{', '.join(same)}: the same in every row, so no factor of the study"
+    unread = [f"{r.condition.file}: no numbers: {r.error}" for r in reports if r.error]
+    yield from unread[:MAX_NOTES]
+    if len(unread) > MAX_NOTES:
+        yield f"and {len(unread) - MAX_NOTES} more without numbers"
+
+
+def _check_arguments(folder: Path, options: ImportOptions) -> None:
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder")
+    if options.margin is not None and not 0 < options.margin < 1:
+        raise UsageError(f"--margin {options.margin:g} is not between 0 and 1", "give 0.02 for 2 %")
+    if options.metric is not None:
+        get_metric(options.metric)
+    if options.question is not None and not (3 <= len(options.question) <= 90 and options.question.isprintable()):
+        raise UsageError("--question must have 3 to 90 printable characters")
+
+
+def earlier_imports(layout: Layout, name: str) -> list[str]:
+    """Return the imported runs of a study; UsageError if the name is that of a study which loadbook runs itself."""
+    runs = layout.runs(name)
+    own_runs = [r for r in runs if read_json(layout.run(name, r).run_json).get("provenance") != "imported"]
+    if own_runs or study_file(layout, name).is_file():
+        raise UsageError(
+            f"there is a study {name!r} already, and imported results are not mixed with its own",
+            "give another name: --study NAME",
+        )
+    return runs
+
+
+def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
+    """Return the latest earlier run that holds the same outputs as the same trials, None if there is none."""
+    keys = {
+        (
+            planned.treatment,
+            planned.block,
+            frozenset(sha256_file(p) for _, p in files_by_kept_name(report.source) if _is_nonempty(p)),
+        )
+        for planned, report in checked.pairs
+    }
+    runs = reversed(earlier_imports(layout, checked.name))
+    return next((run for run in runs if _output_keys(layout.run(checked.name, run)) == keys), None)
+
+
+def _is_nonempty(path: Path) -> bool:
+    return path.stat().st_size > 0
+
+
+def _output_keys(paths: RunPaths) -> set[tuple[str, int, frozenset[str]]]:
+    """Return treatment, block and the sha256 of every file that holds something, of each trial of an imported run."""
+    folders = [path.parent for place in (paths.trials, paths.failed) for path in place.glob(f"*/{RECORD_NAME}")]
+    records = [read_trial(folder) for folder in folders]
+    return {(r.treatment, r.block, frozenset(f.sha256 for f in r.files.values() if f.size)) for r in records}
+
+
+def write_import(layout: Layout, checked: CheckedImport, on_file: OnFile = ignore_progress) -> str:
+    """Keep checked outputs as a new run and return its id; `on_file(done, total)` is told of progress.
+
+    Raises
+    ------
+    UsageError : the study's name belongs to another study, or someone else writes runs of it just now.
+    DataError : a file cannot be read or written; nothing of the run is left.
+    """
+    earlier_imports(layout, checked.name)
+    try:
+        with hold_study_lock(layout.study_raw(checked.name)):
+            for leftover in layout.study_raw(checked.name).glob(".*.part"):
+                shutil.rmtree(leftover)
+            run = new_run_id(layout, checked.name)
+            write_run(layout.run(checked.name, run), checked, on_file)
+    except OSError as error:
+        raise DataError(f"{error.filename or layout.root}: {error.strerror or error}; nothing was imported") from error
+    return run

@@ -1,0 +1,1 @@
+"""Host metrics (CPU, memory, network) from our sampler and from other monitors."""

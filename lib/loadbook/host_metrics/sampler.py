@@ -1,0 +1,270 @@
+"""Samples of a kernel's counters -> rows: rates of what is counted, levels as they are.
+
+The counters and their meaning are those of proc(5). Rates belong to the interval that ends at their time; over gaps,
+and counters that went back there is no row, but a problem: nothing is interpolated.
+
+What our own sampler (hosts/sampler.sh) printed -> rows of traces, or problems.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from loadbook.host_metrics.base import GAP_FACTOR, Problem, TraceRow, Traces, trace_row, unreadable_traces
+
+# CPU time as in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal
+CPU_PARTS = 8
+
+
+class ProcessCounters(NamedTuple):
+    """CPU time used (ticks and parts of them), resident pages, and the start time that tells a reused id."""
+
+    ticks: float
+    pages: int
+    start_ticks: int
+
+
+@dataclass
+class CounterSample:
+    """One whole sample: counters by item. `t` is epoch seconds by the host's clock; memory in bytes.
+
+    `memory` has MemTotal and MemAvailable where they are known, `gauges` the metrics that are taken as they are.
+    """
+
+    t: float
+    cpus: dict[str, Sequence[float]] = field(default_factory=dict)
+    memory: dict[str, float] = field(default_factory=dict)
+    net: dict[str, tuple[float, float]] = field(default_factory=dict)
+    gauges: dict[str, float] = field(default_factory=dict)
+    processes: dict[str, ProcessCounters] = field(default_factory=dict)
+
+
+class SamplingScale(NamedTuple):
+    """Seconds between samples as asked for, ticks per second, bytes per page."""
+
+    interval_s: float
+    hz: float = 100.0
+    page_bytes: float = 4096.0
+
+
+def counters_to_traces(samples: Sequence[CounterSample], scale: SamplingScale, problems: list[Problem]) -> Traces:
+    """Turn samples, in order of time, into rows."""
+    rows: list[TraceRow] = []
+    for before, now in zip([None, *samples], samples, strict=False):
+        rows += _gauge_rows(now, scale)
+        if before is not None:
+            rows += _rate_rows(before, now, scale, problems)
+    if len(samples) < 2:
+        problems.append(Problem("too_few_samples", f"{len(samples)} whole samples"))
+    return Traces(rows, [s.t for s in samples], scale.interval_s, problems)
+
+
+def _gauge_rows(now: CounterSample, scale: SamplingScale) -> Iterator[TraceRow]:
+    for metric, value in now.gauges.items():
+        yield trace_row(now.t, metric, "all", value)
+    total, free = now.memory.get("MemTotal"), now.memory.get("MemAvailable")
+    if total is not None and free is not None:
+        yield trace_row(now.t, "memory_used", "all", total - free)
+        yield trace_row(now.t, "memory_total", "all", total)
+    for item, process in now.processes.items():
+        yield trace_row(now.t, "process_rss", item, process.pages * scale.page_bytes)
+
+
+def _rate_rows(
+    before: CounterSample, now: CounterSample, scale: SamplingScale, problems: list[Problem]
+) -> list[TraceRow]:
+    passed = now.t - before.t
+    if passed > GAP_FACTOR * scale.interval_s:
+        interval_text = f"{scale.interval_s:g} s were asked for"
+        problems.append(Problem("gap", f"{passed:.2f} s without a sample, {interval_text}", now.t))
+        return []
+    rows = []
+    for item, counters in now.cpus.items():
+        rows += _cpu_rows(now.t, item, before.cpus.get(item), counters, problems)
+    for item, (rx, tx) in now.net.items():
+        old = before.net.get(item, (rx, tx))
+        if rx < old[0] or tx < old[1]:
+            problems.append(Problem("counter_went_back", f"bytes of interface {item}", now.t))
+        elif item in before.net and rx + tx > 0:  # an interface that never carried a byte is no trace
+            rows.append(trace_row(now.t, "net_rx", item, (rx - old[0]) / passed))
+            rows.append(trace_row(now.t, "net_tx", item, (tx - old[1]) / passed))
+    return rows + _process_rows(before, now, scale, problems)
+
+
+def _cpu_rows(
+    t: float, item: str, before: Sequence[float] | None, now: Sequence[float], problems: list[Problem]
+) -> list[TraceRow]:
+    if before is None or len(now) != CPU_PARTS or len(before) != CPU_PARTS:
+        return []
+    user, nice, system, idle, iowait, irq, softirq, steal = (b - a for a, b in zip(before, now, strict=True))
+    idle, iowait = max(0, idle), max(0, iowait)  # proc(5): these two may decrease
+    if min(user, nice, system, irq, softirq, steal) < 0:
+        problems.append(Problem("counter_went_back", f"time of {item}", t))
+        return []
+    return cpu_shares(t, item, user + nice, system + irq + softirq, idle, iowait, steal)
+
+
+def cpu_shares(
+    t: float, item: str, user: float, system: float, idle: float, iowait: float, steal: float
+) -> list[TraceRow]:
+    """Return the rows of one CPU from the time that it spent in an interval, in any one unit."""
+    busy = user + system + steal
+    parts = {"cpu_user": user, "cpu_system": system, "cpu_iowait": iowait, "cpu_steal": steal, "cpu_busy": busy}
+    total = busy + idle + iowait
+    return [trace_row(t, metric, item, part / total) for metric, part in parts.items()] if total else []
+
+
+def _process_rows(
+    before: CounterSample, now: CounterSample, scale: SamplingScale, problems: list[Problem]
+) -> list[TraceRow]:
+    rows = []
+    for item, old in before.processes.items():
+        new = now.processes.get(item)
+        if new is None or new.start_ticks != old.start_ticks:
+            problems.append(Problem("process_gone", f"{item} has ended", before.t))
+        elif new.ticks < old.ticks:
+            problems.append(Problem("counter_went_back", f"CPU time of {item}", now.t))
+        else:
+            used = (new.ticks - old.ticks) / scale.hz / (now.t - before.t)
+            rows.append(trace_row(now.t, "process_cpu", item, used))
+    return rows
+
+
+_HUGE = 1e15
+_NET = re.compile(r"\s*(\S+):((?:\s+\d+){16})\s*")
+_MEMORY = re.compile(r"(\w+):\s+(\d+) kB")
+_SCHEDSTAT = re.compile(r"(\d+) \d+ \d+", re.ASCII)
+_LOAD = re.compile(r"(\d+\.\d+) \d+\.\d+ \d+\.\d+ \d+/\d+ \d+")
+
+
+class SamplerHeader(NamedTuple):
+    """First line of a capture: clock (epoch s) and uptime (s) at one instant, ticks per s, bytes per page."""
+
+    now: float
+    uptime: float
+    hz: float
+    page_bytes: float
+    interval_s: float
+
+
+def parse_sampler(data: bytes) -> Traces:
+    """Turn a sampler's output into rows; whatever is wrong with it becomes a problem, never an exception.
+
+    Metrics: cpu_busy, cpu_user, cpu_system, cpu_iowait, cpu_steal (share of one CPU; item "all": of all of them),
+    memory_used, memory_total (B), net_rx, net_tx (B/s), load1, sockets_tcp_inuse, sockets_tcp_tw (1),
+    process_cpu (1 is one CPU busy; item "<label>:<pid>"), process_rss (B).
+    """
+    lines = data.decode("utf-8", "replace").split("\n")
+    header = read_header(lines[0])
+    if header is None:
+        return unreadable_traces("no_sampler_output", f"starts with {lines[0][:60]!r}")
+    problems: list[Problem] = []
+    samples = list(read_samples(lines[1:], header, problems))
+    return counters_to_traces(samples, SamplingScale(header.interval_s, header.hz, header.page_bytes), problems)
+
+
+def coverage(traces: Traces, start: float, end: float) -> float:
+    """Return the share (0 to 1) of the window [start, end] (epoch s, host clock) that lies between close samples."""
+    if end <= start:
+        return 0.0
+    spans = [
+        (a, b) for a, b in zip(traces.times, traces.times[1:], strict=False) if b - a <= GAP_FACTOR * traces.interval_s
+    ]
+    return sum(max(0.0, min(b, end) - max(a, start)) for a, b in spans) / (end - start)
+
+
+def read_header(line: str) -> SamplerHeader | None:
+    """Read the first line; None if it is not one of ours."""
+    numbers = re.fullmatch(r"loadbook-sampler 1((?: \d+(?:\.\d+)?){5})", line, re.ASCII)
+    if not numbers:
+        return None
+    header = SamplerHeader(*map(float, numbers[1].split()))
+    usable = max(header) < _HUGE and min(header.hz, header.page_bytes, header.interval_s) > 0
+    return header if usable else None
+
+
+def read_samples(lines: Sequence[str], header: SamplerHeader, problems: list[Problem]) -> Iterator[CounterSample]:
+    """Yield whole samples in order of time; torn or unreadable ones become problems."""
+    last = -math.inf
+    block: list[str] = []
+    for number, line in enumerate([*lines, "@"], 2):
+        if line == "." and block:
+            sample = _sample(block, header)
+            if sample is None or sample.t <= last:
+                problems.append(Problem("unreadable_sample", f"the sample that ends in line {number}"))
+            else:
+                last = sample.t
+                yield sample
+            block = []
+        elif line.startswith("@"):
+            if block:
+                problems.append(Problem("torn_sample", f"the sample before line {number} has no end"))
+            block = [line]
+        elif block:
+            block.append(line)
+
+
+def _sample(block: list[str], header: SamplerHeader) -> CounterSample | None:
+    """Read one sample's lines; None if they hold no time or anything else than numbers where those belong."""
+    watched_processes = [word.rpartition(":") for word in block[0].split()[2:]]
+    labels = {pid: label for label, _, pid in watched_processes}
+    try:
+        sample = CounterSample(header.now + _seconds(block[1].split()[0]) - header.uptime)
+        for line in block[2:]:
+            _read_line(line, sample, labels)
+            _read_finer(line, sample, header.hz)
+    except (ValueError, IndexError):
+        return None
+    return sample if sample.cpus else None
+
+
+def _read_line(line: str, sample: CounterSample, labels: Mapping[str, str]) -> None:
+    word = line.partition(" ")[0]
+    if line.startswith("cpu"):
+        sample.cpus["all" if word == "cpu" else word] = [_count(n) for n in line.split()[1:9]]
+    # what must be in a line before a pattern is tried: most lines are none of these, and there are millions
+    elif line.endswith("kB") and (match := _MEMORY.fullmatch(line)):
+        sample.memory[match[1]] = _count(match[2]) * 1024
+    elif ":" in line and (match := _NET.fullmatch(line)):
+        counters = match[2].split()
+        sample.net[match[1]] = (_count(counters[0]), _count(counters[8]))
+    elif "." in word and (match := _LOAD.fullmatch(line)):
+        sample.gauges["load1"] = _seconds(match[1])
+    elif line.startswith("TCP:"):
+        fields = line.split()
+        sample.gauges["sockets_tcp_inuse"] = _count(fields[fields.index("inuse") + 1])
+        sample.gauges["sockets_tcp_tw"] = _count(fields[fields.index("tw") + 1])
+    elif word in labels and ") " in line:
+        rest = line.rpartition(") ")[2].split()
+        ticks = _count(rest[11]) + _count(rest[12])
+        sample.processes[f"{labels[word]}:{word}"] = ProcessCounters(ticks, _count(rest[21]), _count(rest[19]))
+
+
+def _read_finer(line: str, sample: CounterSample, hz: float) -> None:
+    """Read /proc/<pid>/schedstat, which follows the process's own line, for time that is less than a tick.
+
+    Of hundreds of workers none may use a whole tick between two samples. It is the first thread's alone (proc(5)), so
+    the larger of both counts.
+    """
+    if line[:1].isdigit() and sample.processes and (match := _SCHEDSTAT.fullmatch(line)):
+        item, process = sample.processes.popitem()
+        ticks = max(process.ticks, _count(match[1]) / 1e9 * hz)
+        sample.processes[item] = process._replace(ticks=ticks)
+
+
+def _count(text: str) -> int:
+    """Read one of the kernel's counters; ValueError for what is none."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 20):
+        raise ValueError(text)
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < _HUGE:
+        raise ValueError(text)
+    return value

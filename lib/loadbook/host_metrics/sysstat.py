@@ -1,0 +1,260 @@
+"""Exports of sysstat's `sadf` (``sadf -j`` and ``sadf -d``) -> rows of traces.
+
+Names and units are those of sadf(1) and sar(1), version 12: percent of each CPU, kilobytes of 1,024 bytes, times in UTC
+unless -t was given, whole seconds. sadf has made the rates already, of the interval that ends at their time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from loadbook.host_metrics.base import GAP_FACTOR, Problem, TraceRow, Traces, trace_row, unreadable_traces
+from loadbook.host_metrics.sampler import cpu_shares
+
+KB = 1024.0
+_START = re.compile(r'"statistics"\s*:\s*\[')
+_ZONE = re.compile(r'"timezone"\s*:\s*"([^"\n]{0,40})"')
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)( UTC)?", re.ASCII)
+SadfFields = Mapping[str, Any]
+
+
+@dataclass
+class SadfSample:
+    """One sample: its end (epoch s), its length (s), and tables of fields as JSON calls them, percent and kB."""
+
+    t: float
+    interval_s: float
+    cpus: list[SadfFields] = field(default_factory=list)
+    memory: SadfFields = field(default_factory=dict)
+    net: list[SadfFields] = field(default_factory=list)
+    queue: SadfFields = field(default_factory=dict)
+    sockets: SadfFields = field(default_factory=dict)
+
+
+def parse_sadf_json(data: bytes) -> Traces:
+    """Turn ``sadf -j FILE -- -u ALL -P ALL -r ALL -n DEV,SOCK -q`` (or -A) into rows, whole samples of a torn file."""
+    problems: list[Problem] = []
+    text = data.decode("utf-8", "replace")
+    samples = list(_json_samples(text, problems))
+    if not samples and not problems:
+        return unreadable_traces("no_sadf_output", f"starts with {text[:60]!r}")
+    return _build_traces(samples, problems)
+
+
+def _json_samples(text: str, problems: list[Problem]) -> Iterator[SadfSample]:
+    zone = _ZONE.search(text)
+    for start in _START.finditer(text):
+        yield from (
+            sample
+            for entry in _entries(text, start.end(), problems)
+            if (sample := _json_sample(entry, zone[1] if zone else "", problems))
+        )
+
+
+def _entries(text: str, offset: int, problems: list[Problem]) -> Iterator[Any]:
+    """Yield the elements of a JSON list one by one: those before a tear are whole."""
+    decoder = json.JSONDecoder()
+    while True:
+        offset = _skip_separators(text, offset)
+        if text[offset : offset + 1] == "]":
+            return
+        try:
+            entry, offset = decoder.raw_decode(text, offset)
+        except (ValueError, RecursionError):
+            problems.append(Problem("torn_sample", f"the sample at byte {offset} has no end"))
+            return
+        yield entry
+
+
+def _skip_separators(text: str, offset: int) -> int:
+    while offset < len(text) and text[offset] in " \t\r\n,":
+        offset += 1
+    return offset
+
+
+def _json_sample(entry: Any, zone: str, problems: list[Problem]) -> SadfSample | None:
+    stamp = entry.get("timestamp") if isinstance(entry, dict) else None
+    if not isinstance(stamp, dict):
+        problems.append(Problem("unreadable_sample", "a sample without a timestamp"))
+        return None
+    utc = stamp.get("utc") in (1, "1", True) or zone in ("UTC", "GMT")
+    t = _parse_time(f"{stamp.get('date')} {stamp.get('time')}{' UTC' if utc else ''}", problems)
+    if t is None:
+        return None
+    network = _table(entry, "network")
+    interval_s = _number(stamp.get("interval")) or 0.0
+    return SadfSample(
+        t, interval_s, _list(entry, "cpu-load"), _table(entry, "memory"), _list(network, "net-dev"),
+        _table(entry, "queue"), _table(network, "net-sock"),
+    )  # fmt: skip
+
+
+def _table(entry: Any, key: str) -> SadfFields:
+    value = entry.get(key) if isinstance(entry, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _list(entry: Any, key: str) -> list[SadfFields]:
+    value = entry.get(key) if isinstance(entry, dict) else None
+    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
+
+
+def parse_sadf_csv(data: bytes) -> Traces:
+    """Turn ``sadf -d FILE -- ...`` into rows: blocks of lines, each below a line that names its fields."""
+    problems: list[Problem] = []
+    text = data.decode("utf-8", "replace")
+    samples: dict[float, SadfSample] = {}
+    heads: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = line.split(";")
+        if line.startswith("# "):
+            heads = [_field_name(cell) for cell in line[2:].split(";")]
+        elif len(cells) >= 3 and cells[1] == "-1":  # LINUX-RESTART and COMMENT
+            problems.append(Problem("host_restarted", ";".join(cells[2:])[:80]))
+        elif not heads or len(cells) != len(heads):
+            problems.append(Problem("unreadable_line", f"line {number}: {line[:60]!r}"))
+        else:
+            _add_csv_line(dict(zip(heads, cells, strict=True)), samples, problems)
+    if not samples and not heads:
+        return unreadable_traces("no_sadf_output", f"starts with {text[:60]!r}")
+    return _build_traces([samples[t] for t in sorted(samples)], problems)
+
+
+def _field_name(cell: str) -> str:
+    """Return a field's name as JSON has it: %usr -> usr, kbmemfree -> memfree, rxkB/s -> rxkB."""
+    if cell in ("%memused", "%commit"):
+        return f"{cell[1:]}-percent"
+    return cell.strip().removeprefix("%").removesuffix("/s").removeprefix("kb")
+
+
+def _add_csv_line(values: dict[str, str], samples: dict[float, SadfSample], problems: list[Problem]) -> None:
+    stamp = values.get("timestamp", "")
+    t = _number(stamp) if stamp.isdigit() else _parse_time(stamp, problems)
+    if t is None:
+        return
+    sample = samples.setdefault(t, SadfSample(t, _number(values.get("interval")) or 0.0))
+    if "CPU" in values:
+        number = values["CPU"]
+        sample.cpus.append(values | {"cpu": "all" if number == "-1" else number})
+    elif "IFACE" in values and "rxkB" in values:
+        sample.net.append(values | {"iface": values["IFACE"]})
+    elif "memfree" in values:
+        sample.memory = values
+    elif "ldavg-1" in values:
+        sample.queue = values
+    elif "tcpsck" in values:
+        sample.sockets = values
+
+
+def _parse_time(stamp: str, problems: list[Problem]) -> float | None:
+    """Read a time; only UTC can be placed, as the zone of another is not told."""
+    match = _STAMP.fullmatch(stamp)
+    try:
+        read = datetime.fromisoformat(f"{match[1]}T{match[2]}") if match else None
+    except ValueError:
+        read = None
+    if match is None or read is None:
+        problems.append(Problem("unreadable_sample", f"no time: {stamp[:40]!r}"))
+    elif not match[3]:
+        problems.append(Problem("local_times", f"{stamp} is local time: export it without -t"))
+    else:
+        return read.replace(tzinfo=UTC).timestamp()
+    return None
+
+
+def _number(value: Any) -> float | None:
+    """Return a number that is finite and not negative."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) and 0 <= number < 1e18 else None
+
+
+def _build_traces(samples: list[SadfSample], problems: list[Problem]) -> Traces:
+    ordered: list[SadfSample] = []
+    for sample in samples:
+        if ordered and sample.t <= ordered[-1].t:
+            problems.append(Problem("unreadable_sample", "a sample is out of order", sample.t))
+        else:
+            ordered.append(sample)
+    lengths = sorted(m.interval_s for m in ordered if m.interval_s > 0)
+    median_interval_s = lengths[len(lengths) // 2] if lengths else 0.0
+    active_interfaces = {
+        _field_text(n, "iface") for m in ordered for n in m.net if _number(n.get("rxkB")) or _number(n.get("txkB"))
+    }
+    rows = [r for m in ordered for r in _sample_rows(m, median_interval_s, active_interfaces, problems)]
+    if len(ordered) < 2:
+        problems.append(Problem("too_few_samples", f"{len(ordered)} whole samples"))
+    return Traces(rows, [m.t for m in ordered], median_interval_s, problems)
+
+
+def _sample_rows(
+    sample: SadfSample, median_interval_s: float, active_interfaces: set[str], problems: list[Problem]
+) -> Iterator[TraceRow]:
+    yield from _gauge_rows(sample, problems)
+    if median_interval_s and sample.interval_s > GAP_FACTOR * median_interval_s:
+        message = f"{sample.interval_s:g} s without a sample, {median_interval_s:g} s is usual"
+        problems.append(Problem("gap", message, sample.t))
+        return
+    for fields in sample.cpus:
+        item = _field_text(fields, "cpu")
+        yield from _cpu_rows_of(sample.t, item if item == "all" else f"cpu{item}", fields)
+    for fields in sample.net:
+        rx, tx = _number(fields.get("rxkB")), _number(fields.get("txkB"))
+        if rx is not None and tx is not None and _field_text(fields, "iface") in active_interfaces:
+            yield trace_row(sample.t, "net_rx", _field_text(fields, "iface"), rx * KB)
+            yield trace_row(sample.t, "net_tx", _field_text(fields, "iface"), tx * KB)
+
+
+def _field_text(fields: SadfFields, key: str) -> str:
+    return str(fields.get(key, ""))[:60]
+
+
+def _cpu_rows_of(t: float, item: str, fields: SadfFields) -> list[TraceRow]:
+    """Return a CPU's rows: with `-u ALL` the parts of user and system stand apart, without they are folded."""
+    part: Callable[..., float] = lambda *keys: sum(_number(fields.get(key)) or 0.0 for key in keys)  # noqa: E731
+    if _number(fields.get("idle")) is None:
+        return []
+    user = part("usr", "user", "nice", "guest", "gnice")
+    return cpu_shares(t, item, user, part("sys", "system", "irq", "soft"), part("idle"), part("iowait"), part("steal"))
+
+
+def _gauge_rows(sample: SadfSample, problems: list[Problem]) -> Iterator[TraceRow]:
+    gauges = {"load1": (sample.queue, "ldavg-1"), "sockets_tcp_inuse": (sample.sockets, "tcpsck"),
+             "sockets_tcp_tw": (sample.sockets, "tcp-tw")}  # fmt: skip
+    for metric, (fields, key) in gauges.items():
+        if (value := _number(fields.get(key))) is not None:
+            yield trace_row(sample.t, metric, "all", value)
+    if not sample.memory:
+        return
+    total, free = _installed_kb(sample.memory), _number(sample.memory.get("avail"))
+    if total is None or free is None or free > total:
+        message = "installed or available memory is not told: export it with -r ALL"
+        problems.append(Problem("memory_not_told", message, sample.t))
+    else:
+        yield trace_row(sample.t, "memory_used", "all", (total - free) * KB)
+        yield trace_row(sample.t, "memory_total", "all", total * KB)
+
+
+def _installed_kb(memory: SadfFields) -> float | None:
+    """Return MemTotal in kB: sar(1) says of what kbmemused is the rest, which `-r ALL` tells whole.
+
+    Before version 11.7.3 it was the rest of kbmemfree alone, which %memused gives away.
+    """
+    keys = ("memfree", "memused", "buffers", "cached", "slab")
+    free, used, *others = (_number(memory.get(key)) for key in keys)
+    if free is None or used is None:
+        return None
+    share = _number(memory.get("memused-percent"))
+    if share is not None and free + used > 0 and abs(100 * used / (free + used) - share) <= 0.006:
+        return free + used
+    return free + used + sum(o or 0.0 for o in others) if None not in others else None

@@ -1,0 +1,232 @@
+"""What `loadbook doctor` asks of every host: the way in, and everything that a run needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+
+from loadbook.core.errors import HostError
+from loadbook.core.units import format_bytes, format_duration
+from loadbook.hosts.inventory import HostsFile, Permission
+from loadbook.hosts.jobs import launcher_script
+from loadbook.hosts.lock import DEFAULT_LOCK_FILE, lock_command, parse_owners
+from loadbook.hosts.remote import RemoteHost, connect
+
+CheckStatus = Literal["ok", "doubt", "missing"]
+MIN_DISK_B, GOOD_DISK_B = 100 << 20, 1 << 30
+GOOD_NOFILE = 4096
+GOOD_OFFSET_S = 1.0
+
+_BASICS_SCRIPT = """
+df -Pk . | while read -r device all used free rest; do echo "free $free"; done
+echo "nofile $(ulimit -n)"
+read -r boot </proc/sys/kernel/random/boot_id
+echo "boot $boot"
+for name; do echo "program:$name $(command -v "$name")"; done
+"""
+
+# prints, for each permit, "ok" or "missing" and what was seen; what is tried is tried in a namespace that ends with it
+_PERMISSIONS_SCRIPT = """
+can() { [ -w "$1" ] && echo "$2 ok $3" || echo "$2 missing cannot write to $1"; }
+can /proc/sys/net/core/somaxconn sysctl "kernel settings can be written"
+if said=$(nft list tables 2>&1); then echo "nft ok packet rules can be read and written"
+else echo "nft missing" $said
+fi
+if ! said=$(unshare -n tc qdisc add dev lo root handle 1: htb 2>&1); then echo "tc missing" $said
+elif unshare -n tc qdisc add dev lo root netem delay 1ms 2>/dev/null; then echo "tc ok rates, delay and loss (netem)"
+else echo "tc doubt rates only: the kernel has no netem for delay and loss"
+fi
+if ! command -v flock >/dev/null; then echo "system missing flock (apt install util-linux)"
+elif [ "$(id -u)" = 0 ]; then echo "system ok files of its own servers can be replaced"
+else echo "system doubt only servers that run as this user"
+fi
+while read -r device at type options rest; do
+  case $type,$options, in
+    cgroup,*,cpu,*) ;;
+    cgroup2,*) grep -qw cpu "$at/cgroup.controllers" || continue ;;
+    *) continue ;;
+  esac
+  can "$at/cgroup.procs" cgroup "CPU time can be limited at $at"
+done </proc/mounts
+"""
+
+
+class RequiredProgram(NamedTuple):
+    """A program that a host should have, and how to bring it there; what is not `required` may be missing."""
+
+    binary: str
+    install: str
+    required: bool = True
+
+
+class CheckResult(NamedTuple):
+    """One line of the doctor's table; `fix` says what to do where it is not ok."""
+
+    host: str
+    subject: str
+    status: CheckStatus
+    observation: str
+    fix: str = ""
+
+
+BASE_PROGRAMS = (
+    RequiredProgram("setsid", "apt-get install util-linux"),
+    RequiredProgram("sha256sum", "apt-get install coreutils"),
+    RequiredProgram("date", "apt-get install coreutils"),
+    # without it an owner of the host's lock is told by its process
+    RequiredProgram("flock", "apt-get install util-linux", required=False),
+)
+
+
+HostCheck = Callable[[RemoteHost], CheckResult]
+
+
+def check_hosts(
+    path: Path,
+    hosts: HostsFile,
+    programs: Mapping[str, Sequence[RequiredProgram]],
+    extra_checks: Mapping[str, Sequence[HostCheck]] | None = None,
+) -> list[CheckResult]:
+    """Log in to every host at the same time and look.
+
+    Parameters
+    ----------
+    programs : alias -> the programs that its roles ask for.
+    extra_checks : alias -> what else is to be asked of a host.
+    """
+    with ThreadPoolExecutor(max(1, len(hosts.hosts))) as pool:
+        extra_by_alias = extra_checks or {}
+        check_host = partial(_check_host, path, hosts)
+        results = list(
+            pool.map(
+                lambda alias: check_host(alias, programs.get(alias, ()), extra_by_alias.get(alias, ())), hosts.hosts
+            )
+        )
+    boot_ids = {alias: boot_id for alias, (_, boot_id) in zip(hosts.hosts, results, strict=True) if boot_id}
+    return [check for checks, _ in results for check in checks] + list(_shared_machines(hosts, boot_ids))
+
+
+def _check_host(
+    path: Path, hosts: HostsFile, alias: str, programs: Sequence[RequiredProgram], extra_checks: Sequence[HostCheck]
+) -> tuple[list[CheckResult], str | None]:
+    try:
+        host = connect(path, alias, "doctor", hosts=hosts)
+    except HostError as error:
+        return [CheckResult(alias, "login", "missing", error.message, error.hint or "")], None
+    try:
+        checks, boot = _check_basics(host, hosts, [*BASE_PROGRAMS, *programs])
+        return [*checks, *(check(host) for check in extra_checks)], boot
+    except HostError as error:
+        return [CheckResult(alias, "commands", "missing", error.message, error.hint or "")], None
+    finally:
+        host.close()
+
+
+def _check_basics(
+    host: RemoteHost, hosts: HostsFile, programs: Sequence[RequiredProgram]
+) -> tuple[list[CheckResult], str | None]:
+    answer = host.script(_BASICS_SCRIPT, [p.binary for p in programs], timeout_s=20).stdout.decode(errors="replace")
+    values = {line.partition(" ")[0]: line.partition(" ")[2] for line in answer.splitlines()}
+    cpus = hosts.hosts[host.alias].cpus
+    checks = [
+        CheckResult(host.alias, "login", "ok", f"{host.destination}, host key trusted"),
+        CheckResult(host.alias, "CPU mask", "ok", ", ".join(map(str, cpus)) if cpus else "none"),
+        *(_check_program(host.alias, p, values.get(f"program:{p.binary}", "")) for p in programs),
+        _check_clock(host),
+        _check_disk(host, values.get("free", "")),
+        _check_nofile(host.alias, values.get("nofile", "")),
+        _check_forwarding(host),
+        _check_lock(host, hosts.hosts[host.alias].lock or DEFAULT_LOCK_FILE),
+        *_check_permissions(host, hosts.hosts[host.alias].may),
+    ]
+    return checks, values.get("boot")
+
+
+def _check_program(alias: str, program: RequiredProgram, path: str) -> CheckResult:
+    if path:
+        return CheckResult(alias, program.binary, "ok", path)
+    state: CheckStatus = "missing" if program.required else "doubt"
+    return CheckResult(alias, program.binary, state, "not installed", program.install)
+
+
+def _check_clock(host: RemoteHost) -> CheckResult:
+    clock = host.clock()
+    ok = abs(clock.offset_s) < GOOD_OFFSET_S
+    observation = f"{format_duration(abs(clock.offset_s))} {'ahead of' if clock.offset_s > 0 else 'behind'} ours"
+    return CheckResult(
+        host.alias, "clock", "ok" if ok else "doubt", observation, "" if ok else "traces are shifted; better run NTP"
+    )
+
+
+def _check_disk(host: RemoteHost, free: str) -> CheckResult:
+    if not free.isdigit():
+        return CheckResult(host.alias, "disk", "doubt", "free space unknown", "df -Pk gave no number")
+    free_bytes = int(free) * 1024
+    state: CheckStatus = "ok" if free_bytes >= GOOD_DISK_B else "doubt" if free_bytes >= MIN_DISK_B else "missing"
+    return CheckResult(
+        host.alias,
+        "disk",
+        state,
+        f"{format_bytes(free_bytes)} free at {host.workdir}",
+        "" if state == "ok" else "free some",
+    )
+
+
+def _check_nofile(alias: str, limit: str) -> CheckResult:
+    ok = limit == "unlimited" or (limit.isdigit() and int(limit) >= GOOD_NOFILE)
+    fix = "" if ok else "many connections need more: raise nofile in /etc/security/limits.conf"
+    return CheckResult(alias, "open files", "ok" if ok else "doubt", f"limit {limit}", fix)
+
+
+def _check_forwarding(host: RemoteHost) -> CheckResult:
+    ok = host.can_forward()
+    fix = "" if ok else "set `AllowTcpForwarding local` in its sshd_config: the page is checked through it"
+    return CheckResult(host.alias, "forwarding", "ok" if ok else "missing", "allowed" if ok else "refused by sshd", fix)
+
+
+def _check_lock(host: RemoteHost, lock: str) -> CheckResult:
+    """Tell whether a run holds the machine, and whether the host can tell that it does."""
+    owners = parse_owners(host.script(lock_command(launcher_script()[0], "owners", lock), timeout_s=20).stdout)
+    if owners:
+        return CheckResult(
+            host.alias, "lock", "doubt", f"in use by {owners[0].description}", "wait for its end: loadbook run --wait"
+        )
+    return CheckResult(host.alias, "lock", "ok", f"free, {lock}")
+
+
+def _check_permissions(host: RemoteHost, permissions: Sequence[Permission]) -> Iterator[CheckResult]:
+    """Yield, for each thing that the hosts file allows, whether the host lets us do it."""
+    if not permissions:
+        return
+    answer = host.script(_PERMISSIONS_SCRIPT, timeout_s=20).stdout.decode(errors="replace")
+    states = {line.partition(" ")[0]: line.split(" ", 2)[1:] for line in answer.splitlines()}
+    for permission in permissions:
+        state, *observation = states.get(permission, ["missing", "not found on this host"])
+        doubts = {"tc": "a driver's delay is then made in userspace", "system": "log in as root there"}
+        fixes = {"ok": "", "doubt": doubts.get(permission, "")}
+        fix = fixes.get(state, f"log in as root there, install what is missing, or take {permission} out of `may`")
+        yield CheckResult(host.alias, f"may {permission}", cast("CheckStatus", state), " ".join(observation), fix)
+
+
+def _shared_machines(hosts: HostsFile, boot_ids: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Doubt hosts that are one machine without CPU masks that keep them apart, together in one line."""
+    groups: list[set[str]] = []
+    for alias in boot_ids:
+        overlapping = [group for group in groups if any(_share_cpus(hosts, boot_ids, alias, other) for other in group)]
+        groups = [group for group in groups if group not in overlapping] + [{alias}.union(*overlapping)]
+    for group in groups:
+        if len(group) > 1:
+            aliases = ", ".join(alias for alias in boot_ids if alias in group)
+            yield CheckResult(
+                aliases, "machine", "doubt", "one machine, CPUs shared", "give them disjoint `cpus` if there are more"
+            )
+
+
+def _share_cpus(hosts: HostsFile, boot_ids: Mapping[str, str], alias: str, other: str) -> bool:
+    cpu_masks = hosts.hosts[alias].cpus, hosts.hosts[other].cpus
+    return boot_ids[alias] == boot_ids[other] and not (
+        cpu_masks[0] and cpu_masks[1] and set(cpu_masks[0]).isdisjoint(cpu_masks[1])
+    )

@@ -1,0 +1,168 @@
+"""TLS over an SSH channel: the standard library's wants a real socket, so bytes are carried to and from it here.
+
+One HTTP request from a host's own network: an SSH channel as the socket of the standard library's client.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from loadbook.core.errors import HostError, HostTimeoutError, UnreachableError
+from loadbook.hosts.host import HttpResponse
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+    from paramiko import Channel, Transport
+
+T = TypeVar("T")
+TLS_CHUNK_BYTES = 65_536
+
+
+class TlsStream(io.RawIOBase):
+    """An open TLS connection over `channel`, as far as `http.client` needs one.
+
+    The server's certificate is not checked, as no load generator checks it: servers under test sign their own, and the
+    answer's digest says whether it is the right page. Raises OSError (ssl.SSLError) when the server does not speak TLS.
+    """
+
+    def __init__(self, channel: Channel, name: str) -> None:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        self._channel, self._in, self._out = channel, ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_hostname=name)
+        self._run_engine(self._tls.do_handshake)
+
+    def sendall(self, data: bytes) -> None:
+        """Send all of `data`."""
+        sent = 0
+        while sent < len(data):
+            rest = data[sent:]
+            sent += self._run_engine(lambda rest=rest: self._tls.write(rest))  # type: ignore[misc]
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """Return what the server says as a file to read from."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read into `buffer` and return how many bytes; 0 at the end."""
+        view = memoryview(buffer).cast("B")
+        try:
+            return self._run_engine(lambda: self._tls.read(len(view), view))  # type: ignore[return-value]
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            return 0
+
+    def _run_engine(self, call: Callable[[], T]) -> T:
+        """Return what `call` of the TLS engine gives, carrying bytes to and from the channel as long as it wants."""
+        while True:
+            try:
+                result = call()
+            except ssl.SSLWantReadError:
+                self._flush()
+                self._receive()
+                continue
+            self._flush()
+            return result
+
+    def _flush(self) -> None:
+        if waiting := self._out.read():
+            self._channel.sendall(waiting)
+
+    def _receive(self) -> None:
+        if data := self._channel.recv(TLS_CHUNK_BYTES):
+            self._in.write(data)
+        else:
+            self._in.write_eof()
+
+
+MAX_BODY_BYTES = 16 << 20
+_PROHIBITED = 1
+
+
+class HttpUrl(NamedTuple):
+    """What is asked for."""
+
+    scheme: str
+    address: str
+    port: int
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.address}:{self.port}{self.path}"
+
+
+def http_get(alias: str, transport: Transport, url: HttpUrl, timeout_s: float) -> HttpResponse:
+    """Ask once, without redirects; the body is read whole.
+
+    Raises
+    ------
+    UnreachableError : nothing listens there. HostTimeoutError : no answer in time.
+    HostError : forwarding is switched off in sshd, the answer is no HTTP, or its body exceeds MAX_BODY_BYTES.
+    """
+    return request_over_channel(alias, open_channel(alias, transport, url, timeout_s), url, timeout_s)
+
+
+def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: float) -> HttpResponse:
+    """Ask over a channel that is open, and close it, at the latest after `timeout_s`; see `http_get`.
+
+    A server that sends a byte now and then, or one interim answer after the other, keeps no reader waiting for more.
+    """
+    deadline, timer = time.monotonic() + timeout_s, threading.Timer(timeout_s, channel.close)
+    timer.daemon = True
+    timer.start()
+    try:
+        stream = TlsStream(channel, url.address) if url.scheme == "https" else channel
+        stream.sendall(_request(url))
+        # Not HTTPConnection: it closes its socket as soon as the headers are read, and a closed channel, unlike
+        # a closed socket with an open makefile(), drops the body that has not arrived yet.
+        response = http.client.HTTPResponse(stream, method="GET")  # type: ignore[arg-type] # it wants makefile() only
+        response.begin()
+        body = response.read(MAX_BODY_BYTES + 1)
+        if time.monotonic() > deadline:  # what has arrived was cut off
+            raise TimeoutError
+        if len(body) > MAX_BODY_BYTES:
+            raise HostError(alias, f"{url}: the body exceeds {MAX_BODY_BYTES} bytes")
+        if response.length:  # asked for so many bytes, `read` says nothing of those that never came
+            raise http.client.IncompleteRead(body, response.length)
+        return HttpResponse(response.status, {k.lower(): v for k, v in response.getheaders()}, body)
+    except TimeoutError as error:
+        raise HostTimeoutError(alias, f"{url}: no answer within {timeout_s:g} s") from error
+    except (http.client.HTTPException, OSError, EOFError, ValueError) as error:
+        if time.monotonic() > deadline:
+            raise HostTimeoutError(alias, f"{url}: no whole answer within {timeout_s:g} s") from error
+        raise HostError(alias, f"{url}: no usable answer ({error or type(error).__name__})") from error
+    finally:
+        timer.cancel()
+        channel.close()
+
+
+def _request(url: HttpUrl) -> bytes:
+    lines = (f"GET {url.path} HTTP/1.1", f"Host: {url.address}:{url.port}", "User-Agent: loadbook", "Connection: close")
+    return "\r\n".join((*lines, "", "")).encode("ascii")
+
+
+def open_channel(alias: str, transport: Transport, url: HttpUrl, timeout_s: float) -> Channel:
+    """Open a TCP connection from the host; UnreachableError: nothing listens, HostError: sshd does not allow it."""
+    from paramiko import ChannelException
+    from paramiko.ssh_exception import SSHException
+
+    try:
+        channel = transport.open_channel("direct-tcpip", (url.address, url.port), ("127.0.0.1", 0), timeout=timeout_s)
+    except ChannelException as error:
+        if error.code == _PROHIBITED:
+            hint = "set `AllowTcpForwarding yes` (or `local`) in that host's sshd_config"
+            raise HostError(alias, f"sshd refuses to open a connection to {url}", hint) from error
+        raise UnreachableError(alias, f"nothing answers at {url} ({error.text})") from error
+    except (SSHException, EOFError) as error:
+        raise HostTimeoutError(alias, f"{url}: no connection within {timeout_s:g} s ({error})") from error
+    channel.settimeout(timeout_s)
+    return channel

@@ -1,0 +1,226 @@
+"""Where an alias connects to: the hosts file's entry over the user's own ~/.ssh/config.
+
+Files of trusted host keys: which keys a host is allowed to show.
+
+Paramiko's own reader stops at the first unreadable line, ignores wildcards and negations, and misses
+``[host]:22`` (reliability.md R2); this one reads line by line and skips what it cannot use.
+"""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from paramiko import HostKeys, PKey
+from paramiko.config import SSHConfig, SSHConfigDict
+from paramiko.ssh_exception import SSHException
+
+from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.hosts.inventory import HostEntry
+from loadbook.hosts.lock import LockRequest
+
+MAX_JUMPS = 8
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One SSH server to log in to, and the way there.
+
+    `host_key_alias` is the name its keys are looked up under (HostKeyAlias), `known_hosts` the files to look in, the
+    first that knows the host wins; `jump` is the server before it on the way. `state_folder` is the host's folder for what
+    must be found again after a reboot (`hosts.rollback`), "" its own choice.
+    """
+
+    alias: str
+    host_name: str
+    port: int
+    user: str
+    host_key_alias: str
+    known_hosts: tuple[Path, ...]
+    identity_files: tuple[str, ...] = ()
+    use_agent: bool = True
+    jump: Endpoint | None = None
+    proxy_command: str | None = None
+    lock_request: LockRequest | None = None
+    state_folder: str = ""
+
+    @property
+    def destination(self) -> str:
+        """Return user@host:port for messages."""
+        return f"{self.user}@{self.host_name}:{self.port}"
+
+
+def read_user_config(path: Path | None = None) -> SSHConfig:
+    """Read the user's own ssh configuration (default ~/.ssh/config); never one that came with a study."""
+    path = path or Path("~/.ssh/config").expanduser()
+    if not path.is_file():
+        return SSHConfig()
+    try:
+        config: SSHConfig = SSHConfig.from_path(str(path))
+    except Exception as error:
+        raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
+    return config
+
+
+def resolve_host_name(alias: str, entry: HostEntry) -> str:
+    """Return the name or address that an alias connects to; nothing but the user's ~/.ssh/config is read."""
+    return entry.host_name or str(read_user_config().lookup(entry.ssh or alias).get("hostname", alias))
+
+
+def resolve_endpoint(alias: str, entry: HostEntry, known_hosts: Path, config: SSHConfig | None = None) -> Endpoint:
+    """Return where `alias` connects to; `known_hosts` is our own file of trusted keys, asked first."""
+    config = config or read_user_config()
+    name = entry.ssh or alias
+    found = config.lookup(name)
+    overrides = {"hostname": entry.host_name, "port": entry.port, "user": entry.user}
+    found.update({k: str(v) for k, v in overrides.items() if v is not None})
+    if entry.identity_file:
+        if not Path(entry.identity_file).expanduser().is_file():
+            raise UsageError(
+                f"host {alias}: identity_file {entry.identity_file} is not there", "correct the hosts file"
+            )
+        found.update({"identityfile": [entry.identity_file], "identitiesonly": "yes"})
+    jump = None if entry.host_name else _last_jump(found.get("proxyjump"), known_hosts, config, MAX_JUMPS)
+    return replace(_endpoint(alias, found, known_hosts, jump), state_folder=entry.state or "")
+
+
+def _last_jump(chain: str | None, known_hosts: Path, config: SSHConfig, depth: int) -> Endpoint | None:
+    """Return the last hop of a ProxyJump chain, each reached through the one before it."""
+    last = None
+    for hop in chain.split(",") if chain and chain != "none" else []:
+        if depth == 0:
+            raise UsageError(f"ProxyJump {chain!r}: more than {MAX_JUMPS} hops", "check ~/.ssh/config for a circle")
+        user, _, address = hop.strip().removeprefix("ssh://").rpartition("@")
+        name, _, port = address.partition(":")
+        found = config.lookup(name)
+        found.update({k: v for k, v in {"user": user, "port": port}.items() if v})
+        previous = last or _last_jump(found.get("proxyjump"), known_hosts, config, depth - 1)
+        last = _endpoint(name, found, known_hosts, previous)
+    return last
+
+
+def _endpoint(alias: str, found: SSHConfigDict, known_hosts: Path, jump: Endpoint | None) -> Endpoint:
+    try:
+        port = int(found.get("port", 22))
+    except ValueError:
+        raise UsageError(f"host {alias}: port {found['port']!r} is not a number", "check ~/.ssh/config") from None
+    extra = [Path(p).expanduser() for p in str(found.get("userknownhostsfile", "~/.ssh/known_hosts")).split()]
+    keys = tuple(str(Path(p).expanduser()) for p in found.get("identityfile", []))
+    return Endpoint(
+        alias,
+        host_name=found["hostname"],
+        port=port,
+        user=found.get("user") or getpass.getuser(),
+        host_key_alias=found.get("hostkeyalias") or found["hostname"],
+        known_hosts=(known_hosts, *extra),
+        identity_files=tuple(k for k in keys if Path(k).is_file()),
+        use_agent=found.get("identitiesonly", "no") != "yes",
+        jump=jump,
+        proxy_command=None if jump else found.get("proxycommand"),
+    )
+
+
+log = logging.getLogger(__name__)
+
+
+class KnownHostsLine(NamedTuple):
+    """One usable line of a known_hosts file; `marker` is "", "@revoked" or "@cert-authority"."""
+
+    marker: str
+    names: str
+    key: PKey
+
+
+def lookup_name(host: str, port: int) -> str:
+    """Return the name under which a host's keys are kept: plain for port 22, else ``[host]:port``."""
+    return host if port == 22 else f"[{host}]:{port}"
+
+
+def trusted_keys(files: Iterable[Path], host: str, port: int) -> list[PKey]:
+    """Return the keys of the first file that knows the host, without those that any file revokes."""
+    found: list[PKey] = []
+    revoked: list[PKey] = []
+    for path in files:
+        lines = [line for line in read_known_hosts(path) if matches_host(line.names, host, port)]
+        revoked += [line.key for line in lines if line.marker == "@revoked"]
+        found = found or [line.key for line in lines if not line.marker]
+    return [key for key in found if key not in revoked]
+
+
+def untrusted_key_status(
+    files: Iterable[Path], host: str, port: int, key: PKey
+) -> Literal["revoked", "authority", "unknown"]:
+    """Return what files say of a key that is not trusted; "authority": certificates of this host would be."""
+    lines = [line for path in files for line in read_known_hosts(path) if matches_host(line.names, host, port)]
+    if any(line.marker == "@revoked" and line.key == key for line in lines):
+        return "revoked"
+    return "authority" if any(line.marker == "@cert-authority" for line in lines) else "unknown"
+
+
+def read_known_hosts(path: Path) -> list[KnownHostsLine]:
+    """Return the usable lines of a known_hosts file (none if it is not there); the others are logged."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    lines = []
+    for number, raw in enumerate(text.splitlines(), 1):
+        if raw.strip() and not raw.lstrip().startswith("#"):
+            line = parse_line(raw)
+            if line:
+                lines.append(line)
+            else:
+                log.info("%s:%d: skipped, not a host key that can be read", path, number)
+    return lines
+
+
+def parse_line(text: str) -> KnownHostsLine | None:
+    """Return one line (marker, names, type, key), or None for what cannot be used."""
+    fields = text.split()
+    marker = fields.pop(0) if fields and fields[0].startswith("@") else ""
+    if len(fields) < 3:
+        return None
+    names, kind, blob = fields[:3]
+    try:
+        return KnownHostsLine(marker, names, PKey.from_type_string(kind, base64.b64decode(blob, validate=True)))
+    except (ValueError, SSHException, TypeError, IndexError):
+        return None
+
+
+def matches_host(names: str, host: str, port: int) -> bool:
+    """Tell whether a line's first field means this host: plain, hashed, wildcards, and ``!name`` as a veto."""
+    host_names = {f"[{host}]:{port}".lower()} | ({host.lower()} if port == 22 else set())
+    if names.startswith("|1|"):
+        return any(_hash_name(name, names) == names for name in host_names)
+    patterns = names.lower().split(",")
+    if any(p.startswith("!") and _glob_matches(p[1:], host_names) for p in patterns):
+        return False
+    return any(_glob_matches(p, host_names) for p in patterns if not p.startswith("!"))
+
+
+def _hash_name(name: str, like: str) -> str | None:
+    try:
+        return str(HostKeys.hash_host(name, like))
+    except (ValueError, AssertionError, IndexError):
+        return None
+
+
+def _glob_matches(pattern: str, host_names: set[str]) -> bool:
+    expression = re.compile("".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern))
+    return any(expression.fullmatch(name) for name in host_names)
+
+
+def format_line(key: PKey, host: str, port: int) -> str:
+    """Return the plain known_hosts line of one key."""
+    return f"{lookup_name(host, port)} {key.get_name()} {key.get_base64()}"
+
+
+def fingerprint(key: PKey) -> str:
+    """Return a key's fingerprint as OpenSSH prints it: ``SHA256:...``."""
+    return str(key.fingerprint)

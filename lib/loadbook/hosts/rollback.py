@@ -1,0 +1,255 @@
+"""What loadbook changed of hosts and has to put back: the one way to ask a host to do so, and to hear what is left.
+
+undo.sh writes down on the host whatever is changed there before it is changed (guard.sh: the kernel, system.sh: files
+of the host's own servers), and puts it back: when the job that made the change ends, or later, when somebody asks.
+
+What a trial changes of a host, and puts back: kernel settings, the network toward the target, CPU time.
+
+A job on the host (guard.sh) changes everything, reads it back, and puts it back when it ends (`hosts.rollback`): because
+it is stopped, because its lease is over, or because we died. It needs root there, as a rule, and iproute2 for addresses
+and the network; only what `may` of the hosts file allows is changed (`permission_problem`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+from loadbook.core.errors import HostError, UsageError
+from loadbook.hosts.host import Host, Job
+from loadbook.hosts.inventory import Permission
+from loadbook.hosts.jobs import job_folder
+
+SCRIPT_NAME = "undo.sh"
+SCRIPT_PARTS = (SCRIPT_NAME, "guard.sh", "system.sh")
+# a server is reloaded, its old processes are waited for, and another one may be at it
+RESTORE_TIMEOUT_S = 180.0
+END_TIMEOUT_S = 60.0
+# waits until job $1 has said how its changes went, or ended, for $2 fiftieths of a second; prints what it said
+OUTCOME_SCRIPT = """: loadbook asks whether the changes were made
+tries=$2
+while [ ! -e "$1/state" ] && [ ! -e "$1/rc" ] && [ "$tries" -gt 0 ]; do tries=$((tries - 1)); sleep 0.02; done
+cat "$1/state" 2>/dev/null || echo "silent $(tail -c 300 "$1/stderr.1" 2>/dev/null)"
+"""
+
+
+class NotRestoredError(HostError):
+    """A host is not as it was found; every reason is in the message, with what to do about it."""
+
+    def __init__(self, host: str, failures: list[str]) -> None:
+        hint = "see to what is said above, then: loadbook restore [--hosts FILE]"
+        super().__init__(host, "\n".join(["is not as it was found:", *(f"  {failure}" for failure in failures)]), hint)
+
+
+@cache
+def rollback_script() -> str:
+    """Return the whole script; what it is to do are its arguments."""
+    texts = [files("loadbook.hosts").joinpath(name).read_text(encoding="utf-8") for name in SCRIPT_PARTS]
+    return "".join([*texts, '"$@"\n'])
+
+
+def rollback_job(name: str, args: tuple[str, ...], lease_s: float) -> Job:
+    """Return the job that makes changes, and puts them back when it ends, whatever ends it."""
+    return Job(
+        name,
+        (("/bin/sh", SCRIPT_NAME, *args),),
+        lease_s,
+        files={SCRIPT_NAME: rollback_script().encode()},
+        ends_with_session=True,
+    )
+
+
+def wait_for_changes(host: Host, name: str, timeout_s: float) -> str | None:
+    """Wait until the job has made its changes; return what it refused, None for nothing. The job still runs."""
+    args = [job_folder(name), str(round(timeout_s * 50))]
+    output = host.script(OUTCOME_SCRIPT, args, timeout_s=timeout_s + 5).stdout.decode(errors="replace").strip()
+    status, _, reason = output.partition(" ")
+    return None if status == "done" else reason or "the job on the host said nothing"
+
+
+def restore_args(name: str = "", *, retry: bool = False) -> tuple[str, ...]:
+    """Return the arguments with which the script puts things back."""
+    return ("again" if retry else "restore", *([name] if name else []))
+
+
+def restore(host: Host, name: str = "", *, retry: bool = False) -> list[str]:
+    """Have a host put back what is left of those who are gone, only by the job `name` if given; say what it did.
+
+    `again`: also what failed before, which is not tried by itself a second time.
+
+    Raises
+    ------
+    NotRestoredError : something could not be put back, or was changed by somebody else meanwhile.
+    """
+    done = host.script(rollback_script(), restore_args(name, retry=retry), timeout_s=RESTORE_TIMEOUT_S)
+    entries = [line.partition(" ") for line in done.stdout.decode(errors="replace").splitlines()]
+    failures = [message for status, _, message in entries if status == "left"]
+    if done.rc and not failures:
+        failures = [f"what is left could not be looked at: {done.stderr.decode(errors='replace').strip()[-500:]}"]
+    if failures:
+        raise NotRestoredError(host.alias, failures)
+    return [message for status, _, message in entries if status == "done"]
+
+
+def end_job(host: Host, name: str) -> None:
+    """End a job that made changes; NotRestoredError when something of them is left."""
+    host.stop(name, grace_s=END_TIMEOUT_S)
+    restore(host, name)
+
+
+CHANGES_TIMEOUT_S = 10.0
+MIN_QUOTA_CPUS = 0.05  # CPUs; a thousandth of a second in each period
+PERMISSION_HINT = (
+    "allow it in the hosts file: may = [{}]; the namespace lab allows it (as root: loadbook lab up --kind netns)"
+)
+_SYSCTL = re.compile(r"[a-z0-9_]+(\.[A-Za-z0-9_-]+)+")
+_VALUE = re.compile(r"[A-Za-z0-9_.:,+-]+([ \t]+[A-Za-z0-9_.:,+-]+)*")
+_ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_TABLE = re.compile(r"[a-z]+ [a-z][a-z0-9-]*")
+NETEM_SCRIPT = (
+    ": loadbook asks whether the kernel can delay packets\nexec unshare -n tc qdisc add dev lo root netem delay 1ms"
+)
+
+
+@dataclass(frozen=True)
+class HostChanges:
+    """What one trial changes of one host.
+
+    Parameters
+    ----------
+    delay_ms : milliseconds added to every packet on the way to `destination`.
+    loss : share of the packets to `destination` that are lost.
+    rate_mbit : megabits per second that may go to `destination`; None: as many as do.
+    destination : the address that delay, loss and rate count for; "": everybody, on the interface of the host's own address.
+    quotas : name (a role) -> CPUs' worth of time that the processes get together which join it (`cgroup_file`).
+    accepted_addresses : IPv4 addresses of others whose packets the host takes for its own, without telling the network so.
+    tables : tables of packet rules ("ip name") that a service makes, deleted when it was killed before it could.
+    """
+
+    sysctls: Mapping[str, str | int] = field(default_factory=dict)
+    delay_ms: float = 0.0
+    loss: float = 0.0
+    rate_mbit: float | None = None
+    destination: str = ""
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    accepted_addresses: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+
+    def __or__(self, other: HostChanges) -> HostChanges:
+        """Return both together; where they differ, `other` has its way."""
+        return HostChanges(
+            {**self.sysctls, **other.sysctls},
+            other.delay_ms or self.delay_ms,
+            other.loss or self.loss,
+            other.rate_mbit or self.rate_mbit,
+            other.destination or self.destination,
+            {**self.quotas, **other.quotas},
+            tuple(dict.fromkeys((*self.accepted_addresses, *other.accepted_addresses))),
+            tuple(dict.fromkeys((*self.tables, *other.tables))),
+        )
+
+    def to_record(self) -> dict[str, str | float]:
+        """Return what is changed, for the trial's record."""
+        network = {"delay_ms": self.delay_ms, "loss": self.loss, "rate_mbit": self.rate_mbit or 0.0}
+        quotas = {f"cpu_quota of {name}": cpus for name, cpus in self.quotas.items()}
+        accepts = {"accepts": " ".join(self.accepted_addresses)} if self.accepted_addresses else {}
+        record: dict[str, str | float] = {name: str(value) for name, value in self.sysctls.items()}
+        return record | {name: value for name, value in network.items() if value} | quotas | accepts
+
+    def required_permissions(self) -> list[Permission]:
+        """Return what the hosts file must allow for these changes."""
+        needed: dict[Permission, object] = {
+            "sysctl": self.sysctls,
+            "tc": self.delay_ms or self.loss or self.rate_mbit,
+            "cgroup": self.quotas,
+            "nft": self.accepted_addresses or self.tables,
+        }
+        return [permission for permission, value in needed.items() if value]
+
+    def script_lines(self) -> list[str]:
+        """Return the changes as guard.sh reads them; UsageError for a value that is none."""
+        sysctls = [
+            f"sysctl {_validated(_SYSCTL, name, 'sysctl')} {_validated(_VALUE, str(value), name)}"
+            for name, value in self.sysctls.items()
+        ]
+        accepts = [f"accept {_validated(_ADDRESS, address, 'address')}" for address in self.accepted_addresses]
+        quotas = [
+            f"quota {_validated(_NAME, name, 'quota')} {_quota_percent(cpus)}" for name, cpus in self.quotas.items()
+        ]
+        tables = [f"table {_validated(_TABLE, table, 'table')}" for table in self.tables]
+        return sysctls + self._network_lines() + accepts + quotas + tables
+
+    def _network_lines(self) -> list[str]:
+        if "tc" not in self.required_permissions():
+            return []
+        to = _validated(_ADDRESS, self.destination, "address") if self.destination else "all"
+        return [f"path {to} {round(self.delay_ms * 1000)} {self.loss * 100:g} {round((self.rate_mbit or 0) * 1000)}"]
+
+
+def _validated(pattern: re.Pattern[str], text: str, kind: str) -> str:
+    if not pattern.fullmatch(text):
+        raise UsageError(f"{kind}: {text!r} is not a value that loadbook would set")
+    return text
+
+
+def _quota_percent(cpus: float) -> int:
+    if cpus < MIN_QUOTA_CPUS:
+        raise UsageError(f"a quota of {cpus:g} CPUs is too little: at least {MIN_QUOTA_CPUS:g}")
+    return round(cpus * 100)
+
+
+def permission_problem(
+    alias: str, allowed: Sequence[Permission], required: Sequence[Permission], subject: str
+) -> str | None:
+    """Return in words what `subject` (a service, a treatment) needs and the hosts file does not allow, None for nothing."""
+    missing = [permission for permission in required if permission not in allowed]
+    if not missing:
+        return None
+    all_permissions = ", ".join(f'"{permission}"' for permission in [*allowed, *missing])
+    problem = f"host {alias}: {subject}: needs {', '.join(missing)}, which the hosts file does not allow"
+    return f"{problem} ({PERMISSION_HINT.format(all_permissions)})"
+
+
+def has_netem(host: Host) -> bool:
+    """Tell whether the host's kernel can delay packets, and lets us; tried in a namespace that is gone at once."""
+    return host.script(NETEM_SCRIPT, timeout_s=CHANGES_TIMEOUT_S).rc == 0
+
+
+def apply_changes(host: Host, name: str, changes: HostChanges, lease_s: float) -> None:
+    """Change a host until the job `name` ends; stop it to put everything back.
+
+    Raises
+    ------
+    HostError : what was refused, and why; nothing is left changed. NotRestoredError : something is, after all.
+    UsageError : a value that is none.
+    """
+    host.start(changes_job(name, changes, lease_s, host.address))
+    refusal = wait_for_changes(host, name, CHANGES_TIMEOUT_S)
+    if refusal is not None:
+        end_job(host, name)
+        raise HostError(host.alias, f"refuses a change: {refusal}", _refusal_hint(refusal))
+
+
+def changes_job(name: str, changes: HostChanges, lease_s: float, own_address: str) -> Job:
+    """Return the job that makes the changes and puts everything back when it ends; UsageError for a value.
+
+    `own_address` is the address that others know the host by.
+    """
+    return rollback_job(name, ("guard", _validated(_ADDRESS, own_address, "address"), *changes.script_lines()), lease_s)
+
+
+def cgroup_file(name: str, quota: str) -> str:
+    """Return the file, below the work folder, that says which file takes a process into a quota of guard `name`."""
+    return f"{job_folder(name)}/cgroup-{quota}"
+
+
+def _refusal_hint(refusal: str) -> str | None:
+    if "netem" in refusal:
+        return (
+            "its kernel has no netem: take a delay of the driver, which loadbook can make in userspace, or another host"
+        )
+    return "this takes root on that host" if "denied" in refusal or "not permitted" in refusal else None

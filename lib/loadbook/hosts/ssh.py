@@ -1,0 +1,374 @@
+"""What we may log in with, and why it was not enough. Nobody is ever asked for anything: a run may have no terminal.
+
+One SSH connection by Fabric, made safe: strict host keys, bounded waits, a watchdog for dead peers.
+
+Fabric alone accepts any host key, waits for ever for a peer that has died, and pays 45 ms per command to Nagle
+(reliability.md section 1). Everything that undoes this is here.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import fabric
+import paramiko
+from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, ChannelException, SSHException
+
+from loadbook.core.errors import AuthError, HostError, HostKeyError, HostTimeoutError, LostError, UnreachableError
+from loadbook.hosts.keys import Endpoint, fingerprint, lookup_name, trusted_keys, untrusted_key_status
+from loadbook.store.atomic import DiskFullError
+
+AGENT_TIMEOUT_S = 1.0
+_LIST_KEYS = struct.pack(">IB", 1, 11)  # SSH_AGENTC_REQUEST_IDENTITIES
+_DEFAULT_KEY_FILES = ("~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519")
+
+
+class NonInteractiveTransport(paramiko.Transport):
+    """One that does not ask for passwords and codes on the terminal, as Paramiko does after a key was accepted."""
+
+    def auth_interactive_dumb(self, *args: object, **options: object) -> list[str]:
+        """Refuse."""
+        raise paramiko.BadAuthenticationType("a password or code is wanted, too", ["password or code"])
+
+
+def agent_responds() -> bool:
+    """Tell whether there is an SSH agent that answers; Paramiko would wait for ever for one that hangs."""
+    path = os.environ.get("SSH_AUTH_SOCK")
+    if not path:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX) as agent:
+            agent.settimeout(AGENT_TIMEOUT_S)
+            agent.connect(path)
+            agent.sendall(_LIST_KEYS)
+            return bool(agent.recv(1))
+    except OSError:
+        return False
+
+
+def agent_key(endpoint: Endpoint) -> paramiko.PKey | None:
+    """Return what the agent holds of a locked key that alone may be used (identity_file, IdentitiesOnly)."""
+    public_keys = [
+        Path(f"{path}.pub") for path in _key_files(endpoint) if not endpoint.use_agent and _has_passphrase(path)
+    ]
+    public_blobs = {path.read_text().split()[1] for path in public_keys if path.is_file()}
+    if not public_blobs or not agent_responds():
+        return None
+    return next((key for key in paramiko.Agent().get_keys() if key.get_base64() in public_blobs), None)
+
+
+def login_error(endpoint: Endpoint, error: Exception) -> AuthError:
+    """Return what is to be said when no login was possible: what the host wants, which keys are locked, which agent."""
+    hint = f"try: ssh -p {endpoint.port} {endpoint.user}@{endpoint.host_name}"
+    locked = [path for path in _key_files(endpoint) if _has_passphrase(path)]
+    if isinstance(error, paramiko.BadAuthenticationType):
+        allowed = " or ".join(error.allowed_types)
+        message = f"{endpoint.destination} wants {allowed}, which loadbook never types"
+        return AuthError(
+            endpoint.alias,
+            message,
+            f"let a key in: ssh-copy-id -p {endpoint.port} {endpoint.user}@{endpoint.host_name}",
+        )
+    if locked:
+        message = f"the key {locked[0]} for {endpoint.destination} is locked by a passphrase, {_agent_status(endpoint)}"
+        return AuthError(endpoint.alias, message, f"unlock it for this session: {_ssh_add_command()} {locked[0]}")
+    if isinstance(error, AuthenticationException) or _key_files(endpoint):
+        # of a key of another type than the last that was tried, Paramiko only says that it is of another type
+        reason = (
+            str(error) if isinstance(error, AuthenticationException) else f"{_key_files(endpoint)[0]} is not accepted"
+        )
+        return AuthError(
+            endpoint.alias, f"login as {endpoint.destination} refused: {reason}, {_agent_status(endpoint)}", hint
+        )
+    hint = f"name one in the hosts file (identity_file) or in ~/.ssh/config, or: {_ssh_add_command()} KEY"
+    return AuthError(
+        endpoint.alias, f"no key to log in with as {endpoint.destination}, {_agent_status(endpoint)}", hint
+    )
+
+
+def _key_files(endpoint: Endpoint) -> list[str]:
+    paths = endpoint.identity_files or tuple(str(Path(name).expanduser()) for name in _DEFAULT_KEY_FILES)
+    return [path for path in paths if Path(path).is_file()]
+
+
+def _has_passphrase(path: str) -> bool:
+    try:
+        paramiko.PKey.from_path(path)
+    except TypeError:  # what cryptography raises for a key that wants a passphrase
+        return True
+    except (ValueError, OSError, paramiko.SSHException):
+        return False
+    return False
+
+
+def _ssh_add_command() -> str:
+    """Return what gives a key to the agent; one is started where there is none."""
+    return "ssh-add" if os.environ.get("SSH_AUTH_SOCK") else 'eval "$(ssh-agent)" && ssh-add'
+
+
+def _agent_status(endpoint: Endpoint) -> str:
+    path = os.environ.get("SSH_AUTH_SOCK")
+    if not path:
+        return "and there is no SSH agent (SSH_AUTH_SOCK is not set)"
+    return "and the SSH agent has no key for it" if agent_responds() else f"and the SSH agent at {path} does not answer"
+
+
+CONNECT_TIMEOUT_S = 5.0
+RESPONSE_TIMEOUT_S = 10.0
+LOGIN_RETRY_S = 1.0
+EARLY_CLOSE_S = 3.0
+KEEPALIVE_INTERVAL_S = 2.0
+KEEPALIVE_TIMEOUT_S = 5.0
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+def open_connection(endpoint: Endpoint) -> fabric.Connection:
+    """Log in to `endpoint`, through its jump hosts, and start the watchdog; every key on the way is proven first.
+
+    Raises
+    ------
+    HostKeyError : a key is unknown, changed or revoked; nothing was run and no login tried.
+    AuthError, UnreachableError : the login was refused; no connection within the limits.
+    """
+    gateway = open_connection(endpoint.jump) if endpoint.jump else None
+    try:
+        connection = _log_in(endpoint, gateway)
+    except BaseException:
+        if gateway:
+            close_connection(gateway)
+        raise
+    Watchdog(connection.transport).start()
+    return connection
+
+
+def _log_in(endpoint: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
+    """Log in, once more where sshd closes the connection before it greets, as it does when many log in at once."""
+    for attempt in (1, 2):
+        connection = _new_connection(endpoint, gateway)
+        try:
+            with _map_login_errors(endpoint, connection.client):
+                connection.open()
+            return connection
+        except _ClosedBySshdError:
+            close_connection(connection)
+            if attempt == 2:
+                raise
+            time.sleep(LOGIN_RETRY_S)
+    raise AssertionError("the second attempt returns or raises")
+
+
+class _ClosedBySshdError(UnreachableError):
+    """The server is there, and closed the connection without a word."""
+
+
+def close_connection(connection: fabric.Connection) -> None:
+    """Close a connection and those on the way to it, in whatever state they are."""
+    with suppress(SSHException, OSError, EOFError):
+        connection.close()
+    if isinstance(connection.gateway, fabric.Connection):
+        close_connection(connection.gateway)
+
+
+def _new_connection(endpoint: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
+    limits = {
+        "banner_timeout": RESPONSE_TIMEOUT_S,
+        "auth_timeout": RESPONSE_TIMEOUT_S,
+        "channel_timeout": RESPONSE_TIMEOUT_S,
+    }
+    identity = {
+        "key_filename": list(endpoint.identity_files),
+        "allow_agent": endpoint.use_agent and agent_responds(),
+        "look_for_keys": not endpoint.identity_files,
+        "pkey": agent_key(endpoint),
+        "transport_factory": NonInteractiveTransport,
+    }
+    socket_option = {} if gateway or endpoint.proxy_command else {"sock": tcp_socket(endpoint)}
+    connection = fabric.Connection(
+        host=endpoint.host_name,
+        user=endpoint.user,
+        port=endpoint.port,
+        config=fabric.Config(overrides={"load_ssh_configs": False}, lazy=True),
+        gateway=gateway or endpoint.proxy_command,
+        connect_timeout=int(RESPONSE_TIMEOUT_S),
+        connect_kwargs=limits | identity | socket_option,
+    )
+    connection.client.set_missing_host_key_policy(_RejectUnknownKeys())
+    name = lookup_name(endpoint.host_name, endpoint.port)
+    for key in trusted_keys(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port):
+        connection.client.get_host_keys().add(name, key.get_name(), key)
+    return connection
+
+
+class _UnknownKeyError(Exception):
+    def __init__(self, key: paramiko.PKey) -> None:
+        super().__init__("unknown host key")
+        self.key = key
+
+
+class _RejectUnknownKeys(paramiko.MissingHostKeyPolicy):
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        raise _UnknownKeyError(key)
+
+
+def tcp_socket(endpoint: Endpoint) -> socket.socket:
+    """Connect within CONNECT_TIMEOUT_S, without Nagle, with a kernel that notices a cut line."""
+    try:
+        sock = socket.create_connection((endpoint.host_name, endpoint.port), timeout=CONNECT_TIMEOUT_S)
+    except socket.gaierror as error:
+        raise UnreachableError(
+            endpoint.alias,
+            f"the name {endpoint.host_name!r} does not resolve ({error.strerror})",
+            "check ~/.ssh/config",
+        ) from error
+    except OSError as error:
+        reason = error.strerror or f"no answer within {CONNECT_TIMEOUT_S:g} s"
+        raise UnreachableError(
+            endpoint.alias, f"cannot connect to {endpoint.host_name}:{endpoint.port}: {reason}", _HINT_HOST_UP
+        ) from error
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    linux_options = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
+    for option, value in linux_options.items():
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return sock
+
+
+_HINT_MAX_STARTUPS = (
+    "is something else logging in there? MaxStartups in that host's sshd_config limits how many may at once"
+)
+_HINT_HOST_UP = "is the host up, and sshd running there? (lab: loadbook lab up)"
+
+
+@contextmanager
+def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterator[None]:
+    """Turn what Fabric and Paramiko raise during a login into our errors."""
+    started = time.monotonic()
+    try:
+        yield
+    except _UnknownKeyError as error:
+        raise _untrusted_key_error(endpoint, error.key) from None
+    except BadHostKeyException as error:
+        offered_key = f"{error.key.get_name()} {fingerprint(error.key)}"
+        trusted_key = f"{error.expected_key.get_name()} {fingerprint(error.expected_key)}"
+        raise HostKeyError(
+            endpoint.alias,
+            f"{endpoint.host_name}:{endpoint.port} shows ANOTHER key than the trusted one: {offered_key}, trusted is {trusted_key}",
+            "someone may be in between; if the host was reinstalled: loadbook hosts trust --replace [--hosts FILE]",
+        ) from None
+    except AuthenticationException as error:
+        raise login_error(endpoint, error) from error
+    except ChannelException as error:
+        raise jump_host_error(endpoint, error) from error
+    except (SSHException, OSError, EOFError) as error:
+        if _is_open(client):  # the host is proven and waits for a login: it is our keys that cannot be used
+            raise login_error(endpoint, error) from error
+        if "banner" in str(error) and time.monotonic() - started < EARLY_CLOSE_S:
+            raise _ClosedBySshdError(
+                endpoint.alias, f"sshd at {endpoint.destination} closes connections at once", _HINT_MAX_STARTUPS
+            ) from error
+        raise UnreachableError(
+            endpoint.alias, f"no SSH login at {endpoint.destination}: {error}", _HINT_HOST_UP
+        ) from error
+
+
+def jump_host_error(endpoint: Endpoint, error: ChannelException) -> UnreachableError:
+    """Return what to say of a jump host that makes no connection to the host behind it."""
+    jump_host = endpoint.jump.alias if endpoint.jump else "its jump host"
+    hint = f"from {jump_host}: does the name lead there, is the host up, may {jump_host} reach that port?"
+    if error.code == paramiko.common.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
+        hint = f"the sshd of {jump_host} forbids it: AllowTcpForwarding and PermitOpen in its sshd_config"
+    return UnreachableError(
+        endpoint.alias, f"{jump_host} makes no connection to {endpoint.host_name}:{endpoint.port}: {error.text}", hint
+    )
+
+
+def _is_open(client: paramiko.SSHClient) -> bool:
+    transport = client.get_transport()
+    return transport is not None and transport.is_active() and transport.get_remote_server_key() is not None
+
+
+def _untrusted_key_error(endpoint: Endpoint, key: paramiko.PKey) -> HostKeyError:
+    """Return the error of a host whose key is not among the trusted ones, by what known_hosts files say of it."""
+    offered_key, address = f"{key.get_name()} {fingerprint(key)}", f"{endpoint.host_name}:{endpoint.port}"
+    status = untrusted_key_status(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port, key)
+    if status == "revoked":
+        hint = "whoever has that key is not to be trusted; a new key of the host: loadbook hosts trust --replace"
+        return HostKeyError(
+            endpoint.alias, f"{address} shows a key that is REVOKED in known_hosts: {offered_key}", hint
+        )
+    note = ", and certificates (@cert-authority) cannot be checked here" if status == "authority" else ""
+    return HostKeyError(endpoint.alias, f"{address} shows a key that is not trusted: {offered_key}{note}", _HINT_TRUST)
+
+
+_HINT_TRUST = "compare the fingerprint with the host's own, then: loadbook hosts trust [--hosts FILE]"
+
+
+@contextmanager
+def map_ssh_errors(alias: str, action: str) -> Iterator[None]:
+    """Turn what Paramiko raises on an open connection into LostError, HostTimeoutError or HostError."""
+    try:
+        yield
+    except (HostError, DiskFullError):  # the full disk is ours
+        raise
+    except FileNotFoundError as error:
+        raise HostError(alias, f"{action}: there is no such file") from error
+    except TimeoutError as error:
+        raise HostTimeoutError(alias, f"{action}: no answer within {RESPONSE_TIMEOUT_S:g} s") from error
+    except paramiko.ChannelException as error:
+        hint = "loadbook needs 4 sessions at once: is MaxSessions in that host's sshd_config smaller?"
+        raise HostError(alias, f"{action}: {error}", hint) from error
+    except (SSHException, EOFError) as error:
+        raise LostError(alias, f"{action}: the connection was lost ({error or 'end of file'})") from error
+    except PermissionError as error:
+        raise HostError(alias, f"{action}: permission denied") from error
+    except OSError as error:
+        if (
+            isinstance(error, ConnectionError)
+            or error.errno in _CONNECTION_LOST_ERRNOS
+            or str(error) == "Socket is closed"
+        ):
+            raise LostError(alias, f"{action}: the connection was lost ({error})") from error
+        raise HostError(alias, f"{action}: {error}", "is a disk full? (sftp says only 'Failure')") from error
+
+
+_CONNECTION_LOST_ERRNOS = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF, errno.ENOTCONN)
+
+
+class Watchdog(threading.Thread):
+    """Asks the peer for a sign of life and closes the transport of one that gives none.
+
+    TCP cannot see a stopped sshd, whose kernel still answers; closing the transport frees every waiting thread.
+    """
+
+    def __init__(self, transport: paramiko.Transport) -> None:
+        super().__init__(name="loadbook-watchdog", daemon=True)
+        self._transport = transport
+
+    def run(self) -> None:
+        """Probe until the connection is gone."""
+        while self._transport.is_active():
+            answered = threading.Event()
+            threading.Thread(target=self._probe, args=(answered,), daemon=True).start()
+            if not answered.wait(KEEPALIVE_TIMEOUT_S):
+                break
+            self._transport.join(KEEPALIVE_INTERVAL_S)
+        with suppress(SSHException, OSError, EOFError):  # its jump host may have gone at the same time
+            self._transport.close()
+
+    def _probe(self, answered: threading.Event) -> None:
+        try:
+            self._transport.global_request("keepalive@openssh.com", wait=True)
+        except (SSHException, OSError, EOFError):
+            return
+        answered.set()

@@ -1,0 +1,249 @@
+"""Files of traces that were added to a run -> rows of its trials, and what was wrong with the files.
+
+Files of traces that a user has: what they are, what was read from them, and how they are kept with a run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from loadbook.core.errors import DataError, UsageError
+from loadbook.core.units import format_bytes, format_duration, join_words
+from loadbook.host_metrics import registry
+from loadbook.host_metrics.base import Problem, Traces
+from loadbook.store.ledger import AddedTraceFiles, store_added_files
+from loadbook.store.lock import hold_study_lock
+from loadbook.store.paths import Layout, check_name
+from loadbook.store.trial_record import TrialRecord, read_json, sha256_file
+
+TIME_DIGITS = 4
+POINT = ("metric", "item", "value", "unit")
+Row = dict[str, Any]
+FileStates = tuple[tuple[int, int], ...]
+
+
+class AddedFiles(NamedTuple):
+    """What was added to the run whose raw folder is `raw`."""
+
+    raw: Path = Path()
+    added: tuple[AddedTraceFiles, ...] = ()
+
+    def host_metric_rows(self, record: TrialRecord) -> Iterator[Row]:
+        """Yield what the files say of the time of one trial, times from the start of its measurement."""
+        span, opened = trial_span(record), window_start(record)
+        if span is None or opened is None:
+            return
+        for added in self.added:
+            offset = _offset_s(record, added)
+            keys = {"host": added.host, "role": added.role, "source": registry.FORMATS[added.kind].source}
+            for point in _points_between(self.raw, added, span[0] + offset, span[1] + offset):
+                t_s = round(float(point["t"]) - offset - opened, TIME_DIGITS)
+                yield keys | {"t_s": t_s} | {name: point[name] for name in POINT}
+
+    def problems(self, records: Sequence[TrialRecord]) -> Iterator[Row]:
+        """Yield what was wrong with the files, and those of which nothing lies within any trial."""
+        spans = [span for record in records if (span := trial_span(record))]
+        for added in self.added:
+            traces = _read_added(self.raw, added, _file_states(self.raw, added))
+            for problem in traces.problems:
+                yield _problem_row(added, problem)
+            offset = added.offset_s or 0.0
+            if traces.times and not any(_any_within(traces.times, a + offset, b + offset) for a, b in spans):
+                yield _problem_row(added, Problem("outside", _no_overlap_text(traces, spans)))
+            has_clock = any(added.host in record.clocks for record in records)
+            if added.offset_s is None and not has_clock:
+                message = f"the clock of host {added.host} was not compared with ours: taken as equal (--clock-offset)"
+                yield _problem_row(added, Problem("clock_not_known", message))
+
+
+def _offset_s(record: TrialRecord, added: AddedTraceFiles) -> float:
+    """Return the host's clock minus ours: as it was said when the file was added, else as it was measured."""
+    clock = record.clocks.get(added.host)
+    if added.offset_s is not None:
+        return added.offset_s
+    return clock.offset_before_s if clock else 0.0
+
+
+def trial_span(record: TrialRecord) -> tuple[float, float] | None:
+    """Return begin and end of a trial by our clock; None where that is not known."""
+    if record.started is not None and record.duration_s is not None:
+        return record.started, record.started + record.duration_s
+    return record.window
+
+
+def window_start(record: TrialRecord) -> float | None:
+    """Return when the measurement began, by our clock; of an imported trial when it was started."""
+    return record.window[0] if record.window else record.started
+
+
+def _problem_row(added: AddedTraceFiles, problem: Problem) -> Row:
+    row = {"host": added.host, "file": added.parsed_files[0][0], "line": None, "level": "note"}
+    return row | {"trial": None, "name": problem.name, "message": problem.message}
+
+
+def _no_overlap_text(traces: Traces, spans: Sequence[tuple[float, float]]) -> str:
+    first, last = traces.times[0], traces.times[-1]
+    if spans and first <= spans[-1][1] and last >= spans[0][0]:
+        step, longest = format_duration(traces.interval_s), format_duration(max(b - a for a, b in spans))
+        return f"no sample lies within a trial: one every {step}, trials of {longest} at most"
+    return "no sample lies within the time of the run: is the clock's offset or the zone wrong?"
+
+
+def _any_within(times: Sequence[float], start: float, end: float) -> bool:
+    return bisect_left(times, start) < bisect_right(times, end)
+
+
+def _points_between(raw: Path, added: AddedTraceFiles, start: float, end: float) -> list[Row]:
+    times, points = _sorted_points(raw, added, _file_states(raw, added))
+    return points[bisect_left(times, start) : bisect_right(times, end)]
+
+
+@lru_cache(maxsize=16)
+def _sorted_points(raw: Path, added: AddedTraceFiles, states: FileStates) -> tuple[list[float], list[Row]]:
+    points: list[Row] = sorted(_read_added(raw, added, states).rows, key=itemgetter("t"))
+    return [float(point["t"]) for point in points], points
+
+
+@lru_cache(maxsize=16)
+def _read_added(raw: Path, added: AddedTraceFiles, states: FileStates) -> Traces:
+    """Read the files of one host that are still as they were kept; another one is a problem."""
+    changed = [name for name, sha256 in added.parsed_files if not _is_unchanged(raw / name, sha256)]
+    problems = [Problem("changed-file", f"{name} is missing or no longer matches its sha256") for name in changed]
+    contents = {
+        Path(n).name.partition("-")[2]: (raw / n).read_bytes() for n, _ in added.parsed_files if n not in changed
+    }
+    traces = registry.read_traces(added.kind, contents) if contents else Traces([], [], 0.0, [])
+    return Traces(traces.rows, traces.times, traces.interval_s, [*problems, *traces.problems])
+
+
+def _file_states(raw: Path, added: AddedTraceFiles) -> FileStates:
+    """Return size and time of each file, so that what was read of another content is not used again."""
+    paths = [raw / name for name, _ in added.parsed_files]
+    stats = [path.stat() if path.is_file() else None for path in paths]
+    return tuple((s.st_size, s.st_mtime_ns) if s else (0, 0) for s in stats)
+
+
+def _is_unchanged(path: Path, sha256: str) -> bool:
+    return path.is_file() and sha256_file(path) == sha256
+
+
+MAX_BYTES = 500_000_000
+SADF_TIMEOUT_S = 300.0
+SYSSTAT = "sysstat"
+
+
+class HostMetricFiles(NamedTuple):
+    """Files of one kind: contents by name to read, and what those were made of."""
+
+    kind: str
+    read: dict[str, bytes]
+    originals: dict[str, bytes]
+
+    @property
+    def traces(self) -> Traces:
+        """What is in them."""
+        return registry.read_traces(self.kind, self.read)
+
+
+def read_metric_files(files: Sequence[Path], kind: str = "auto") -> list[HostMetricFiles]:
+    """Read files and find out what they are; sar's binary data become text by the `sadf` that is installed here.
+
+    Raises
+    ------
+    UsageError : a file is not there, or of no known kind. DataError : `sadf` cannot read it, or nothing is in it.
+    """
+    if kind not in ("auto", SYSSTAT, *registry.FORMATS):
+        raise UsageError(f"no kind {kind!r} of traces", f"auto, {', '.join([*registry.FORMATS, SYSSTAT])}")
+    contents = {str(path): _read_content(path) for path in files}
+    named = {"auto": registry.files_by_format(contents)}.get(kind, {kind: list(contents)})
+    if unknown := named.get(None):
+        known_kinds = ", ".join([*registry.FORMATS, SYSSTAT])
+        raise UsageError(
+            f"{join_words(unknown)}: not a file of traces that loadbook knows", f"--kind one of: {known_kinds}"
+        )
+    found_files = [_metric_files(str(k), {name: contents[name] for name in names}) for k, names in named.items()]
+    for metric_files in found_files:
+        if not metric_files.traces.rows:
+            messages = "; ".join(p.message for p in metric_files.traces.problems[:3])
+            raise DataError(
+                f"{join_words(list(metric_files.read))}: read as {metric_files.kind}, nothing usable in it: {messages}"
+            )
+    return found_files
+
+
+def _read_content(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UsageError(f"{path} is larger than {format_bytes(MAX_BYTES)}", "cut it to the time of the run")
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _metric_files(kind: str, contents: Mapping[str, bytes]) -> HostMetricFiles:
+    plain = {Path(name).name: data for name, data in contents.items()}
+    if len(plain) < len(contents):
+        raise UsageError("two of the files have one name", "add them one after the other")
+    if kind != SYSSTAT:
+        return HostMetricFiles(kind, plain, {})
+    return HostMetricFiles("sadf-json", {f"{Path(name).name}.json": sadf_json(Path(name)) for name in contents}, plain)
+
+
+def sadf_json(path: Path) -> bytes:
+    """Return what ``sadf -j FILE -- -A`` prints of a binary file of sar's.
+
+    Its format changes with the version of sysstat, so the text is what is kept to be read.
+    """
+    by_hand = f"export it where it was written: sadf -j {path.name} -- -A >{path.name}.json"
+    if shutil.which("sadf") is None:
+        raise UsageError(
+            f"{path} is binary data of sar, and sadf is not installed here", f"{by_hand}, or install sysstat"
+        )
+    argv = ["sadf", "-j", str(path.absolute()), "--", "-A"]
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, timeout=SADF_TIMEOUT_S, check=False, env={"LC_ALL": "C", "TZ": "UTC"}
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise DataError(f"sadf could not read {path}: {error}", by_hand) from error
+    if b'"timestamp"' not in done.stdout:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise DataError(f"sadf could not read {path}: {lines[0] if lines else 'it printed nothing'}", by_hand)
+    return done.stdout
+
+
+def add_metric_files(
+    layout: Layout,
+    study: str,
+    run: str,
+    metric_files: Sequence[HostMetricFiles],
+    host: str,
+    role: str | None,
+    offset_s: float | None,
+) -> list[AddedTraceFiles]:
+    """Keep files with a run: copied, checksummed, in its ledger; the next ingest reads them.
+
+    Raises
+    ------
+    UsageError : a host that is not of the run, without a role; or the study is in use by a run under way.
+    """
+    paths = layout.run(study, run)
+    hosts = read_json(paths.run_json)["hosts"]
+    roles = hosts.get(check_name("host", host), {}).get("roles", [])
+    if not role and not roles:
+        raise UsageError(
+            f"run {run} of {study} has no host {host!r}",
+            f"its hosts: {', '.join(hosts)}; of another machine say what it did: --role balancer",
+        )
+    with hold_study_lock(layout.study_raw(study)):
+        return [
+            store_added_files(paths, host, role or roles[0], g.kind, offset_s, g.read, g.originals)
+            for g in metric_files
+        ]

@@ -1,0 +1,450 @@
+"""What one execution of a tool left behind, in a file or in a folder, as parsers get it.
+
+A trial's totals over its drivers: what can be added up is, and what cannot is left out, never averaged.
+
+What services counted -> rows of `traces`: each counter as it stood before the load and after it.
+
+The requests of a trial one by one: its drivers' logs (JTL, h2load's log, ab's -g) -> one parquet file.
+
+One recorded trial -> rows of measurements, samples and traces, and what was wrong. Pure but for reading its files.
+
+A file that no longer matches its sha256 is not read; an output that cannot be parsed gives a problem and no number.
+`read_load_rows` reads what the load generator left, `read_trial_rows` also what was seen of the hosts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from loadbook.core.errors import DataError, ParseError
+from loadbook.core.validity_rules import rule_advice
+from loadbook.host_metrics import registry as kinds
+from loadbook.host_metrics import sampler
+from loadbook.host_metrics.base import Problem, Traces
+from loadbook.store.trial_record import (
+    DriverRecord,
+    MonitorRecord,
+    PolledRecord,
+    ServiceRecord,
+    TrialRecord,
+    changed_files,
+    window_fields,
+)
+from loadbook.tools import base, h2load, jmeter
+from loadbook.tools.base import MAX_REPORT_BYTES, Measurement, ParsedReport, Tool, ToolOutput
+from loadbook.tools.line_patterns import clean_lines, find_port_exhaustion
+
+# a file alone of this ending is not what the tool printed; and what is bigger than this is read as a stream
+STREAMED_SUFFIX, MAX_READ_BYTES = ".jtl", 64 << 20
+STDOUT = "stdout"
+# files of a folder that are not the tool's own
+RESERVED_NAMES = frozenset({"stdout", "stderr", "cmd", "rc", "note", "wall"})
+
+
+def read_captured(path: Path, binary: str) -> ToolOutput:
+    """Return what a file or folder holds of one execution of `binary`; DataError if there is no output to read.
+
+    A folder holds `stdout`, and where they are known `stderr`, `cmd` (the command line), `rc` (the exit code) and the
+    tool's own files under their own names; a file alone is what the tool printed.
+    """
+    if not path.is_dir():
+        contents, big = read_small_files({path.name if path.name.endswith(STREAMED_SUFFIX) else STDOUT: path})
+        return ToolOutput(contents.pop(STDOUT, b""), files=contents, paths=big)
+    files = {p.name: p for p in sorted(path.iterdir()) if p.is_file()}
+    if STDOUT not in files:
+        here = ", ".join(files) or "nothing"
+        raise DataError(f"{path}: no file named stdout", f"the folder holds {here}; name the file to read instead")
+    texts = {name: read_bytes(files[name]).decode(errors="replace").strip() for name in ("cmd", "rc") if name in files}
+    contents, big = read_small_files(
+        {name: p for name, p in files.items() if name == STDOUT or name not in RESERVED_NAMES}
+    )
+    return ToolOutput(
+        stdout=contents.pop(STDOUT, b""),
+        stderr=read_bytes(files["stderr"]) if "stderr" in files else b"",
+        exit_code=int(texts["rc"]) if texts.get("rc", "").isdecimal() else None,
+        argv=find_argv(texts.get("cmd", ""), binary),
+        files=contents,
+        paths=big,
+    )
+
+
+def read_small_files(files: Mapping[str, Path]) -> tuple[dict[str, bytes], dict[str, Path]]:
+    """Return the content of files, and where those lie that are too big to be held; STDOUT is what the tool printed."""
+    limits = {name: MAX_REPORT_BYTES if name == STDOUT else MAX_READ_BYTES for name in files}
+    big = {name: path for name, path in files.items() if _file_size(path) > limits[name]}
+    return {name: read_bytes(path) for name, path in files.items() if name not in big}, big
+
+
+def _file_size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def find_argv(command: str, binary: str) -> tuple[str, ...]:
+    """Return the argument list of `binary` in a shell command line, also inside ``ssh host '...'``; () if none."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ()
+    for i, word in enumerate(words):
+        if re.fullmatch(re.escape(binary) + r"(?:-?0[\d.]*)?", PurePosixPath(word).name):  # weighttp05, weighttp-0.4
+            return tuple(words[i:])
+    inner = (find_argv(word, binary) for word in words if " " in word and word != command)
+    return next((argv for argv in inner if argv), ())
+
+
+def parse_output(tool: Tool, path: Path, captured: ToolOutput) -> ParsedReport:
+    """Parse what was read from `path`, naming the real file in errors."""
+    try:
+        return base.parse_output(tool, captured)
+    except ParseError as error:
+        file = path / error.file if path.is_dir() else path
+        raise ParseError(tool.name, str(file), error.line, error.reason) from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return a file's first HELD_BYTES; DataError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_READ_BYTES)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+SUMMED_UNITS = ("1", "B", "1/s", "B/s")
+# a share of one CPU: its sum over drivers means nothing
+NEVER_SUMMED = ("driver_cpu",)
+
+
+def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
+    """Return the rows of driver ``*``; those of a single driver are the totals.
+
+    Of several, what every driver reports counts: counts and rates are summed, each rate over its driver's own
+    duration, and the duration is the longest of theirs, by the tools' own accounts. The statistics of a time are those
+    of all drivers' single times together where these are known (`Parsed.times_us`), and else there are none.
+    """
+    if len(reports) == 1:
+        return list(reports[0].measurements)
+    tables = [{(m.metric, m.statistic): m for m in report.measurements} for report in reports]
+    times = _merged_times(reports)
+    totals = []
+    for m in reports[0].measurements if reports else ():
+        if not all((m.metric, m.statistic) in table for table in tables):
+            continue
+        values = [table[m.metric, m.statistic].value for table in tables]
+        if m.metric == "duration":
+            totals.append(m._replace(value=max(values), text=None))
+        elif m.unit in SUMMED_UNITS and m.metric not in NEVER_SUMMED:
+            totals.append(m._replace(value=sum(values), text=None))
+        elif m.metric in times and (value := statistic_s(times[m.metric], m.statistic)) is not None:
+            totals.append(m._replace(value=value, text=None))
+    return totals
+
+
+def unmerged_times(reports: Sequence[ParsedReport]) -> list[str]:
+    """Return the metrics of times that several drivers report, but not every single time: each driver has its own."""
+    timed = {m.metric for report in reports for m in report.measurements if m.unit == "s" and m.metric != "duration"}
+    return sorted(timed - set(_merged_times(reports))) if len(reports) > 1 else []
+
+
+def _merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:
+    """Return the single times of all drivers by metric, for metrics of which each driver has them."""
+    if not reports:
+        return {}
+    metrics = set.intersection(*(set(report.times_us) for report in reports))
+    return {metric: sum((Counter(r.times_us[metric]) for r in reports), Counter()) for metric in metrics}
+
+
+def statistic_s(times_us: Mapping[int, int], statistic: str) -> float | None:
+    """Return a statistic of single times in s (percentiles: nearest rank); None for one that is not known."""
+    count, ordered = sum(times_us.values()), sorted(times_us)
+    mean = sum(us * n for us, n in times_us.items()) / count
+    if statistic in ("min", "max", "mean"):
+        return {"min": ordered[0], "max": ordered[-1], "mean": mean}[statistic] / 1e6
+    if statistic == "sd":
+        return math.sqrt(sum((us - mean) ** 2 * n for us, n in times_us.items()) / max(1, count - 1)) / 1e6
+    if not statistic.startswith("p"):
+        return None
+    rank = max(1, math.ceil(float(statistic[1:]) / 100 * count - 1e-9))
+    reached = itertools.accumulate(times_us[us] for us in ordered)
+    return next(us for us, n in zip(ordered, reached, strict=True) if n >= rank) / 1e6
+
+
+# a service's counter -> its metric; others have their own names
+METRICS = {"requests": "served_requests", "connections": "accepted_connections"}
+SOURCE = "service"
+TIME_DIGITS = 4
+
+Row = dict[str, Any]
+
+
+class CounterReset(NamedTuple):
+    """A counter that was lower after the load than before it: its service was started again, or another answered."""
+
+    host: str
+    message: str
+
+
+def counter_rows(record: TrialRecord) -> tuple[list[Row], list[CounterReset]]:
+    """Return rows of a trial's counters, two for each that was read twice, and those that went back.
+
+    Their times are those of the load's start and end, warm-up included; 0 is the start of the window.
+    """
+    times = _load_times(record)
+    rows: list[Row] = []
+    resets: list[CounterReset] = []
+    for service in record.services if times else ():
+        for name, before, after in _counter_pairs(service):
+            if after < before:
+                service_text = f"role {service.role}: {service.service}"
+                resets.append(
+                    CounterReset(service.host, f"{service_text} counted {before:.0f} {name}, then {after:.0f}")
+                )
+                continue
+            rows += [_counter_row(service, name, t, value) for t, value in zip(times, (before, after), strict=True)]
+    return rows, resets
+
+
+def _load_times(record: TrialRecord) -> tuple[float, ...]:
+    """Return when the load began and ended, seconds from the window's start; nothing where that is not known."""
+    began = [d.started_ours for d in record.drivers if d.started_ours is not None]
+    ended = [d.ended_ours for d in record.drivers if d.ended_ours is not None]
+    if record.window is None or not began or not ended:
+        return ()
+    return tuple(round(t - record.window[0], TIME_DIGITS) for t in (min(began), max(ended)))
+
+
+def _counter_pairs(service: ServiceRecord) -> Iterator[tuple[str, float, float]]:
+    for name, before in sorted(service.counters_before.items()):
+        if name in service.counters_after:
+            yield name, before, service.counters_after[name]
+
+
+def _counter_row(service: ServiceRecord, name: str, t_s: float, value: float) -> Row:
+    return {
+        "host": service.host,
+        "role": service.role,
+        "t_s": t_s,
+        "metric": METRICS.get(name, name),
+        "item": service.service,
+        "value": float(value),
+        "unit": "1",
+        "source": SOURCE,
+    }
+
+
+def write_requests(folder: Path, record: TrialRecord, target: Path) -> ParseError | None:
+    """Write `target` from the logs in a trial's folder: no file where there are none, or one that cannot be read.
+
+    h2load appends its log to that of the warm-up: rows that began before its process did are left out.
+    """
+    logs = [(driver, folder / name) for driver in record.drivers for name in _request_logs(record.tool, driver)]
+    if not logs:
+        return None
+    from loadbook.request_logs.read import (
+        RequestWriter,
+        read_batches,  # imports pyarrow
+    )
+
+    try:
+        with RequestWriter(target) as store:
+            for driver, path in logs:
+                properties = jmeter.command_properties(ToolOutput(b"", argv=tuple(driver.argv)))
+                for batch in read_batches(path, record.tool, properties=properties):
+                    since = driver.started_host if record.tool == "h2load" else None
+                    store.write(batch.started_since(since), driver.host)
+    except ParseError as error:
+        return error
+    return None
+
+
+def _request_logs(tool: str, driver: DriverRecord) -> Iterator[str]:
+    """Yield the name under which a driver's log of requests was kept, if it wrote one."""
+    if tool == "jmeter":
+        named = [name for name in driver.files if name.endswith(".jtl")]
+        yield driver.files[jmeter.RESULTS_FILE if len(named) > 1 else named[0]] if named else driver.stdout
+    argv = tuple(driver.argv)
+    requested = {
+        "h2load": h2load.log_file_name(argv),
+        "ab": argv[argv.index("-g") + 1].rpartition("/")[2] if "-g" in argv[:-1] else None,
+    }
+    if (name := requested.get(tool)) and name in driver.files:
+        yield driver.files[name]
+
+
+ALL_DRIVERS = "*"
+READABLE = ("ok", "partial", "invalid")
+POINT = ("metric", "item", "value", "unit")
+
+# hosts without fractions in date tell a process's times to the second
+SPAN_SLACK_S = 1.0
+STDERR_TAIL_BYTES = 10_000
+
+
+@dataclass
+class TrialRows:
+    """What one trial contributes to the tables, without the columns study, run and trial."""
+
+    record: TrialRecord
+    measurements: list[Row] = field(default_factory=list)
+    samples: list[Row] = field(default_factory=list)
+    traces: list[Row] = field(default_factory=list)
+    problems: list[Row] = field(default_factory=list)
+    doubts: list[tuple[str, str]] = field(default_factory=list)
+    rejected: Counter[str] = field(default_factory=Counter)
+
+    def add_problem(
+        self,
+        name: str,
+        message: str,
+        *,
+        level: str = "invalid",
+        host: str | None = None,
+        file: str | None = None,
+        line: int | None = None,
+    ) -> None:
+        """Note one problem of this trial."""
+        row = {"host": host, "file": file, "line": line, "name": name, "level": level, "message": message}
+        self.problems.append(row)
+
+
+def read_trial_rows(folder: Path, record: TrialRecord) -> TrialRows:
+    """Read one trial's folder; see TrialRows."""
+    changed = changed_files(folder, record)
+    if record.status in READABLE:
+        rows = read_load_rows(folder, record, changed)
+        _add_host_metrics(rows, folder, changed)
+        _add_service_counters(rows)
+    else:
+        rows = TrialRows(record)
+    for name in changed:
+        rows.add_problem(
+            "changed-file", f"{name} is missing or no longer matches its sha256; it was not used", file=name
+        )
+    return rows
+
+
+def read_load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = ()) -> TrialRows:
+    """Read what the load generators of a trial left in its folder, but for `changed` files."""
+    rows = TrialRows(record)
+    parsed = {d.host: p for d in record.drivers if (p := _parse_driver_output(folder, d, changed, rows)) is not None}
+    if len(parsed) == len(record.drivers):
+        rows.record = _with_request_times(record, parsed)
+        _add_measurements(rows, parsed)
+    return rows
+
+
+def _parse_driver_output(
+    folder: Path, driver: DriverRecord, changed: Sequence[str], rows: TrialRows
+) -> ParsedReport | None:
+    if {driver.stdout, driver.stderr, *driver.files.values()} & set(changed):
+        return None
+    names = {STDOUT: driver.stdout, **dict(sorted(driver.files.items()))}
+    files, big = read_small_files({name: folder / kept_name for name, kept_name in names.items()})
+    captured = ToolOutput(
+        stdout=files.pop(STDOUT, b""),
+        stderr=read_bytes(folder / driver.stderr),
+        exit_code=driver.rc,
+        argv=tuple(driver.argv),
+        files=files,
+        paths=big,
+    )
+    try:
+        parsed = base.parse_output(base.load_tool(rows.record.tool), captured)
+    except ParseError as error:
+        file = driver.files.get(error.file, driver.stdout)
+        if line := find_port_exhaustion(
+            clean_lines(captured.stderr[-STDERR_TAIL_BYTES:])
+        ):  # ab then gives up without a report
+            message = f"the driver ran out of local ports: {line}" + rule_advice("ports_exhausted")
+            rows.add_problem("ports_exhausted", message, host=driver.host, file=driver.stderr)
+        else:
+            rows.add_problem("unreadable-output", error.message, host=driver.host, file=file, line=error.line or None)
+        return None
+    rows.rejected.update(parsed.rejected)
+    prefix = f"host {driver.host}: " if len(rows.record.drivers) > 1 else ""
+    rows.doubts += [(name, prefix + message) for name, message in parsed.doubts]
+    return parsed
+
+
+def _with_request_times(record: TrialRecord, parsed: dict[str, ParsedReport]) -> TrialRecord:
+    """Return the record with the times of the requests where a tool tells them, for those of its process."""
+    drivers = [_with_request_span(driver, parsed[driver.host].span) for driver in record.drivers]
+    changed = {"drivers": drivers, **window_fields(drivers, record.clocks)}
+    return record if drivers == record.drivers else record.model_copy(update=changed)
+
+
+def _with_request_span(driver: DriverRecord, span: tuple[float, float] | None) -> DriverRecord:
+    """Return the driver's record with a span that lies within its process's life; others are of another clock."""
+    if span is None or driver.started_host is None or driver.ended_host is None:
+        return driver
+    if not driver.started_host - SPAN_SLACK_S <= span[0] < span[1] <= driver.ended_host + SPAN_SLACK_S:
+        return driver
+    return driver.model_copy(update={"started_host": span[0], "ended_host": span[1]})
+
+
+def _add_measurements(rows: TrialRows, parsed: dict[str, ParsedReport]) -> None:
+    per_driver = [(driver, m) for driver, p in parsed.items() for m in p.measurements]
+    reports, skew_s = list(parsed.values()), rows.record.start_skew_s
+    totals = [(ALL_DRIVERS, m) for m in driver_totals(reports)]
+    if skew_s is not None:
+        totals.append((ALL_DRIVERS, Measurement("start_skew", "value", skew_s, "s", None)))
+    rows.measurements = [{"driver": driver, **m._asdict()} for driver, m in per_driver + totals]
+    rows.samples = [{"driver": driver, **s._asdict()} for driver, p in parsed.items() for s in p.samples]
+    if names := ", ".join(unmerged_times(reports)):
+        rows.add_problem(
+            "per-driver", f"{names}: each driver's own; those of several cannot be put together", level="note"
+        )
+
+
+def _add_host_metrics(rows: TrialRows, folder: Path, changed: Iterable[str]) -> None:
+    """Place every host's samples by our clock, 0 being the start of the measurement."""
+    record = rows.record
+    if record.window is None:
+        return
+    for monitor in record.monitors:
+        if monitor.file not in changed:
+            clock = record.clocks.get(monitor.host)
+            opened = record.window[0] + (clock.offset_before_s if clock else 0.0)
+            parsed = sampler.parse_sampler((folder / monitor.file).read_bytes())
+            # the load generator is meant to end before its monitor does
+            problems = [
+                p for p in parsed.problems if not (p.name == "process_gone" and p.message.startswith(f"{record.tool}:"))
+            ]
+            _add_host_metric_source(rows, parsed, opened, monitor, "sampler", problems)
+    for polled in record.polled:
+        if polled.file not in changed:
+            parsed = kinds.read_traces(polled.source, {polled.file: (folder / polled.file).read_bytes()})
+            early = [Problem("monitor_ended", polled.problem)] if polled.problem else []
+            _add_host_metric_source(rows, parsed, record.window[0], polled, polled.source, [*early, *parsed.problems])
+
+
+def _add_host_metric_source(
+    rows: TrialRows, parsed: Traces, opened: float, monitor: MonitorRecord | PolledRecord, source: str,
+    problems: Iterable[Problem],
+) -> None:  # fmt: skip
+    """Add a source's samples and what was wrong; `opened` is the window's start by the clock of its times."""
+    keys = {"host": monitor.host, "role": monitor.role, "source": source}
+    for point in parsed.rows:
+        t_s = round(float(point["t"]) - opened, TIME_DIGITS)
+        rows.traces.append(keys | {"t_s": t_s} | {name: point[name] for name in POINT})
+    for problem in problems:
+        rows.add_problem(problem.name, problem.message, level="note", host=monitor.host, file=monitor.file)
+
+
+def _add_service_counters(rows: TrialRows) -> None:
+    """Put what services counted beside the samples."""
+    counters, resets = counter_rows(rows.record)
+    rows.traces += counters
+    for counter_reset in resets:
+        rows.add_problem("served-less", counter_reset.message, level="doubt", host=counter_reset.host)

@@ -1,0 +1,120 @@
+"""The bytes that a number came from: what a trial's tool printed, and every other file of it, as the host sent them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from loadbook.core.errors import DataError, unknown_name_error
+from loadbook.core.units import format_bytes
+from loadbook.notebook.display import Card
+from loadbook.report.blocks import Block, Column, Table, clean, render, table_markup
+from loadbook.store import trial_record
+from loadbook.store.paths import RunPaths
+from loadbook.store.trial_record import TrialRecord
+
+SHOWN_BYTES, SHOWN_LINES = 20_000, 200
+
+
+@dataclass(frozen=True, repr=False)
+class Raw(Card):
+    """One file of a trial.
+
+    Attributes
+    ----------
+    record : the trial's record (`store.trial_record.TrialRecord`): argv, clocks, phases, sha256 of every file.
+    folder : the trial's folder.
+    file : the name of the file in it.
+    """
+
+    record: TrialRecord
+    folder: Path
+    file: str
+
+    @property
+    def path(self) -> Path:
+        """The file itself."""
+        return self.folder / self.file
+
+    @property
+    def files(self) -> list[str]:
+        """Names of all files of the trial; `run.raw(trial, file)` shows one."""
+        return list(self.record.files)
+
+    @property
+    def bytes(self) -> bytes:
+        """The whole content as it came from the host."""
+        return self.path.read_bytes()
+
+    @property
+    def text(self) -> str:
+        """The whole content as text; what is no UTF-8 is replaced."""
+        return self.bytes.decode("utf-8", "replace")
+
+    @cached_property
+    def sha256(self) -> str:
+        """The sha256 (hex) of the file as it is now; "" where it is gone."""
+        return trial_record.sha256_file(self.path) if self.path.is_file() else ""
+
+    @property
+    def unchanged(self) -> bool:
+        """Tell whether the file is what was recorded."""
+        return self.sha256 == self.record.files[self.file].sha256
+
+    def _shown(self) -> Block:
+        """Return name, sha256, command and content, and what other files there are."""
+        kept = self.record.files[self.file]
+        state = "as recorded" if self.unchanged else "NOT as recorded" if self.sha256 else "gone"
+        where = f"{self.record.trial} ({self.record.treatment}, block {self.record.block}, {self.record.status})"
+        facts = [("file", f"{self.file}, {format_bytes(kept.size)}"), ("of", where), *self._command(), ("path", str(self.path)),
+                 ("sha256", f"{self.sha256 or kept.sha256}, {state}")]  # fmt: skip
+        text, cut = self._start()
+        rows = [[name, f"{f.size:,}", f"{f.sha256[:16]}…"] for name, f in self.record.files.items()]
+        others = Table("Files", [Column("File"), Column("Bytes", True), Column("sha256")], rows)
+        html = render(
+            "raw.html.j2", facts=facts, text=text, cut=cut, number=len(others.rows), files=table_markup(others)
+        )
+        lines = [f"{key}: {value}" for key, value in facts]
+        return Block(str(html), str(clean("\n".join([*lines, "", text, *filter(None, [cut])]))))
+
+    def _command(self) -> list[tuple[str, str]]:
+        """Return the command that printed the file, if one of the trial's tools did."""
+        found = [d for d in self.record.drivers if self.file in (d.stdout, d.stderr, *d.files.values())]
+        return [("command", f"{' '.join(d.argv)}  (on {d.host}, exit code {d.rc})") for d in found]
+
+    def _start(self) -> tuple[str, str]:
+        """Return the beginning of the content, and what was left out of it."""
+        if not self.sha256:
+            return "", "The file is gone: loadbook verify says what else is."
+        with self.path.open("rb") as handle:
+            data = handle.read(SHOWN_BYTES)
+        lines = data.decode("utf-8", "replace").split("\n")
+        whole = self.path.stat().st_size
+        if whole <= SHOWN_BYTES and len(lines) <= SHOWN_LINES:
+            return ("\n".join(lines), "") if whole else ("", "The file is empty.")
+        return "\n".join(lines[:SHOWN_LINES]), f"The beginning of {format_bytes(whole)}; .text has all of it."
+
+
+def raw(paths: RunPaths, trial: str, file: str = "") -> Raw:
+    """Return a file of a trial, by default what its first driver's tool printed.
+
+    Raises
+    ------
+    UsageError : no such trial, or it has no such file; the nearest names come first.
+    """
+    folders = {p.parent.name: p.parent for part in (paths.trials, paths.failed) for p in part.glob("*/trial.json")}
+    if trial not in folders:
+        raise unknown_name_error("trial", trial, sorted(folders), f"in run {paths.raw.name}")
+    folder = folders[trial]
+    record = trial_record.read_trial(folder)
+    printed = [name for driver in record.drivers for name in (driver.stdout, *driver.files.values())]
+    there = [name for name in printed if name in record.files] or list(record.files)
+    if (file and file not in record.files) or not there:
+        raise unknown_name_error("file", file, record.files, f"of trial {trial}")
+    chosen = file or there[0]
+    if not (folder / chosen).resolve().is_relative_to(folder.resolve()):
+        raise DataError(
+            f"{folder / trial_record.RECORD_NAME} names a file outside of its folder: {chosen}", "loadbook verify"
+        )
+    return Raw(record, folder, chosen)

@@ -1,0 +1,423 @@
+"""What was unlike in one trial: what its hosts did beside its treatment's other trials, and what gates said of it.
+
+A run with some of its trials only: which ones are asked for, and every table cut to them.
+
+A figure to zoom into, where plotly is installed (the extra `explore`); its words and numbers are the still one's.
+
+One recorded run in a cell: its frames, comparisons, figures and raw bytes behind one name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from loadbook.analyses.compare_runs.page import PREVIOUS
+from loadbook.core.errors import UsageError, nearest_names, unknown_name_error
+from loadbook.core.metrics import METRICS
+from loadbook.core.units import format_percent
+from loadbook.notebook import compare as verdicts
+from loadbook.notebook import display, raw
+from loadbook.notebook.compare import Moves, whole_blocks
+from loadbook.notebook.display import Card, which, wide, worst
+from loadbook.notebook.plots import Plots
+from loadbook.report import palette
+from loadbook.report import sections as counted
+from loadbook.report.blocks import Block, Column, Table, clean, render, render_block, table_markup, table_text
+from loadbook.report.build import ensure_ingested
+from loadbook.report.page import Page, scope_parts
+from loadbook.stats import saturation
+from loadbook.stats.diagnostics import host_resources, peer_comparison
+from loadbook.store.paths import EXAMPLE_STUDY, Layout, project_layout
+from loadbook.store.tables import RunData, load_run
+from loadbook.study.reader import study_files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.notebook.compare import Verdicts
+    from loadbook.notebook.display import Drawn
+
+
+class Why(Card):
+    """What was unlike in one trial; `.frame` is the table behind it (`stats.diagnostics`)."""
+
+    def __init__(self, data: RunData, trial: str) -> None:
+        if trial not in set(data.trials["trial"]):
+            raise unknown_name_error("trial", trial, data.trials["trial"], f"in run {data.run}")
+        hosts = saturation.hosts_with_traces(data.traces, data.run_json["hosts"])
+        windows = {str(k): float(v) for k, v in data.values("duration").set_index("trial")["value"].dropna().items()}
+        self.trial, self._data = trial, data
+        self.frame = peer_comparison(host_resources(data.traces, hosts), data.trials, trial, windows)
+
+    @property
+    def sentences(self) -> list[str]:
+        """What gates said of the trial, then what its hosts did otherwise than in its treatment's other trials."""
+        from loadbook.report.figures.beside import said
+
+        spoken = self._data.problems[self._data.problems["trial"] == self.trial]
+        gates = [f"{row.level}{f' ({row.host})' if isinstance(row.host, str) else ''}: {row.message}"
+                 for row in counted.row_tuples(spoken)]  # fmt: skip
+        unlike = self.frame[self.frame["apart"].notna()]
+        hosts = [f"{row.host}: {row.resource} {said(row, row.here)}, usually {said(row, row.usual)}"
+                 for row in counted.row_tuples(unlike)]  # fmt: skip
+        return [*gates, *(hosts or [NOTHING if len(self.frame) else UNKNOWN])]
+
+    def _shown(self) -> Block:
+        """Return how far the trial lies from its treatment, and what came together with that."""
+        own: Any = worst(self._data).set_index("trial").loc[self.trial]
+        away, metric = own["away"], self._data.study.metric
+        far = f"{format_percent(away)} from the median of {own['treatment']}" if away == away else "no value"
+        head = f"{self.trial}: {own['treatment']}, block {own['block']}, {own['status']}; {metric}: {far}"
+        text = "\n".join([head, *(f"- {line}" for line in self.sentences)])
+        return render_block("why.html.j2", text, head=head, lines=self.sentences)
+
+
+NOTHING = "Its hosts did what they do in its treatment’s other trials."
+UNKNOWN = "Too little was recorded of its hosts to compare them with its treatment’s other trials."
+
+
+CUT = ("measurements", "samples", "traces", "problems")
+
+
+def chosen_asked(trials: pd.DataFrame, query: Any) -> pd.DataFrame:
+    """Return the trials of a pandas query or a mask; UsageError says what is wrong with it."""
+    if not isinstance(query, str):
+        return trials[_mask(trials, list(query))]
+    try:
+        return trials.query(query)
+    except Exception as error:  # pandas has many: an undefined name, a syntax error, a type that does not fit
+        columns = nearest_names(getattr(error, "name", "") or query, map(str, trials.columns))
+        said = f"{query!r} is no query of the trials: {error}"
+        raise UsageError(said[:300], f"columns: {', '.join(columns)}") from None
+
+
+def _mask(trials: pd.DataFrame, values: list[Any]) -> list[bool]:
+    if len(values) != len(trials) or not all(value in (True, False) for value in values):
+        raise UsageError(
+            f"a mask has a truth value for each of the {len(trials)} trials, in the order of run.trials",
+            'or ask by a query, "block > 2", or take some away: run.without("t0007")',
+        )
+    return [bool(value) for value in values]
+
+
+def but(trials: pd.DataFrame, names: Sequence[str], where: str) -> pd.DataFrame:
+    """Return the trials without those of these names."""
+    for name in names:
+        if name not in set(trials["trial"]):
+            raise unknown_name_error("trial", name, trials["trial"], where)
+    return trials[~trials["trial"].isin(list(names))]
+
+
+def cut(data: RunData, kept: pd.DataFrame) -> RunData:
+    """Return the run with these trials, and what was said of no trial."""
+    if kept.empty:
+        raise UsageError("no trial is left", "run.trials has all of them")
+    names = set(kept["trial"])
+    frames = {name: getattr(data, name) for name in CUT}
+    mine = {name: f[f["trial"].isin(names) | (f["trial"].isna() & (name == "problems"))] for name, f in frames.items()}
+    plan = data.plan | {"blocks": whole_blocks(kept)}
+    return replace(data, trials=kept.reset_index(drop=True), plan=plan, **mine)
+
+
+MIME = "application/vnd.plotly.v1+json"
+MORE = "To zoom, with each trial under the pointer: .venv/bin/pip install -e '.[explore]', then restart JupyterLab."
+HOW = "Drag to zoom, double-click to see all; a click on a name hides its trials."
+
+
+class Zoomed(Card):
+    """The order plot with every trial under the pointer; without plotly the still figure, and how to get more."""
+
+    def __init__(self, data: RunData, metric: str, still: Drawn) -> None:
+        self.data, self.metric, self.still = data, metric or data.study.metric, still
+
+    @property
+    def figure(self) -> dict[str, Any]:
+        """The figure as plotly's JSON: traces and layout."""
+        metric, statistic = which(self.data, self.metric)
+        unit = METRICS[metric].unit
+        frame = wide(self.data, (self.metric,))
+        frame["why"] = [", ".join(gates) or "no gate spoke" for gates in frame["gates"]]
+        title = {"text": clean(f"{self.metric} ({statistic}), {unit}")}
+        return {
+            "data": [self._trials(name, frame[frame["treatment"] == name]) for name in self.data.plan["treatments"]],
+            "layout": {"height": 420, "xaxis": {"title": {"text": "place in the order of execution"}},
+                       "yaxis": {"title": title, "type": "log"}, "plot_bgcolor": palette.BACKGROUND,
+                       "margin": {"l": 70, "r": 10, "t": 20, "b": 50}},
+        }  # fmt: skip
+
+    def _trials(self, name: str, own: Any) -> dict[str, Any]:
+        """Return one treatment's marks; those that do not count are crosses."""
+        said = [
+            _inert(f"{row.trial}, block {row.block}, {row.status}: {row.why}") for row in own.itertuples(index=False)
+        ]
+        values = [float(v) if v > 0 else None for v in own[self.metric]]
+        symbols = ["circle" if valid else "x" for valid in own["valid"]]
+        return {
+            "type": "scatter", "mode": "markers", "name": _inert(self.data.study.label(name)), "text": said,
+            "x": own["slot"].astype(int).tolist(), "y": values, "marker": {"symbol": symbols, "size": 9},
+            "hovertemplate": "%{text}<br>%{y:.5g}<extra></extra>",
+        }  # fmt: skip
+
+    def _shown(self) -> Block:
+        still, able = self.still._shown(), importlib.util.find_spec("plotly") is not None
+        words = HOW if able else MORE
+        html = still.html + str(render("note.html.j2", text=words))
+        return Block(html, f"{still.text}\n{words}", {MIME: self.figure} if able else {})
+
+
+def _inert(text: str) -> str:
+    """Return text in which plotly finds no markup: it reads a few tags of HTML."""
+    return str(clean(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "% {")
+
+
+FRAMES = ("trials", "measurements", "samples", "traces", "problems")
+
+
+class Run(Card):
+    """A recorded run of a study.
+
+    Attributes
+    ----------
+    trials, measurements, samples, traces, problems : plain pandas frames (docs/data-format.md has every column).
+    plot : the figures of the reports, `run.plot.order()`.
+    data : what the reports read (`store.tables.RunData`), with plan, facts and paths.
+
+    Examples
+    --------
+    >>> run = lb.load("example")
+    >>> run.compare("latency p99")
+    >>> run.plot.order()
+    >>> run.raw("t0001")
+    """
+
+    def __init__(self, data: RunData, left_out: int = 0) -> None:
+        self.data, self._left_out = data, left_out
+        self.study, self.run = data.study.name, data.run
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial: treatment, block, status, valid, gates, and the level of each factor."""
+        return self.data.trials
+
+    @property
+    def measurements(self) -> pd.DataFrame:
+        """What the tool measured: a row per trial, driver, metric and statistic; driver "*" is the total."""
+        return self.data.measurements
+
+    @property
+    def samples(self) -> pd.DataFrame:
+        """What the tool told within trials: rates by the second, bins of histograms."""
+        return self.data.samples
+
+    @property
+    def traces(self) -> pd.DataFrame:
+        """What the hosts did: a row per trial, host, time (s since the measurement began), metric and item."""
+        return self.data.traces
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """What gates and readers said, with trial, host, file and line."""
+        return self.data.problems
+
+    @cached_property
+    def plot(self) -> Plots:
+        """The figures: ``run.plot.`` and the Tab key list them, each with its docstring."""
+        return Plots(self.data)
+
+    @property
+    def treatments(self) -> list[str]:
+        """Names of the treatments, the baseline first."""
+        return list(self.data.plan["treatments"])
+
+    @property
+    def metrics(self) -> list[str]:
+        """What was measured, by the names that `compare` and `wide` take: "ok_per_s", "latency p99"."""
+        return list(display.measured(self.data))
+
+    def wide(self, *metrics: str) -> pd.DataFrame:
+        """Return the trials in order of execution with a column per metric (default: the study's), in base units.
+
+        Raises
+        ------
+        UsageError : a metric that was not measured; the nearest of `run.metrics` come first.
+        """
+        return display.wide(self.data, metrics or (self.data.study.metric,))
+
+    def slowest(self, number: int = 5, metric: str = "") -> pd.DataFrame:
+        """Return the trials that are worst beside the median of their treatment, the worst first.
+
+        `away` is the ratio to that median minus 1, `metric` the study's if none is given. Trials that do not count are
+        among them; nothing is tested here.
+        """
+        if not isinstance(number, int):
+            raise UsageError(f"how many comes first, not {number!r}", 'run.slowest(5, "latency p99")')
+        return display.worst(self.data, metric).head(number)
+
+    def why(self, trial: str) -> Why:
+        """Show what was unlike in one trial: what its hosts did beside its treatment's others, and what gates said.
+
+        Raises
+        ------
+        UsageError : no such trial.
+        """
+        return Why(self.data, trial)
+
+    def only(self, query: str | Sequence[bool] | pd.Series) -> Run:
+        """Return the run with some trials only, by a pandas query ("block > 2") or a mask; it explores from then on.
+
+        Raises
+        ------
+        UsageError : a column that there is not, or no trial left.
+        """
+        return self._of(chosen_asked(self.trials, query))
+
+    def without(self, *trials: str | Iterable[str]) -> Run:
+        """Return the run without these trials, by name or as a list of names; it explores from then on.
+
+        Raises
+        ------
+        UsageError : no such trial, or none left.
+        """
+        names = [name for some in trials for name in ([some] if isinstance(some, str) else some)]
+        return self._of(but(self.trials, names, f"in run {self.run}"))
+
+    def _of(self, kept: pd.DataFrame) -> Run:
+        return Run(cut(self.data, kept), self._left_out + len(self.trials) - len(kept))
+
+    def compare(
+        self,
+        metric: str = "",
+        baseline: str = "",
+        treatments: str | Sequence[str] = (),
+        by: str = "",
+        margin: float | None = None,
+        level: float = 0.95,
+    ) -> Verdicts:
+        """Compare treatments by the rules of the reports; without arguments, answer the study's own question.
+
+        Parameters
+        ----------
+        metric : a name of `run.metrics`, such as "latency p99".
+        baseline : the treatment that the others are compared with.
+        treatments : which ones; default: all.
+        by : a factor, or any column of `run.trials`: each of its values is compared by itself; default: the condition
+            that the study judges apart, if it does.
+        margin : the smallest difference that matters, 0.02 for 2 %.
+        level : of the intervals.
+
+        Raises
+        ------
+        UsageError : an unknown name; the nearest of the known ones come first.
+        DataError : there is no trial, as none could be read.
+        """
+        some = (treatments,) if isinstance(treatments, str) and treatments else tuple(treatments)
+        asked = verdicts.Asked(metric, baseline, some, by, margin, level)
+        return verdicts.compare(self.data, asked, self._by_hand())
+
+    def against(self, run: str = PREVIOUS, baseline: str = "", metric: str = "", level: float = 0.95) -> Moves:
+        """Compare the effects of this run with those of another run of its study, and say what else changed.
+
+        Parameters
+        ----------
+        run : the other run's id; by default the run before this one.
+        baseline, metric : default: the study's; a metric as in `run.metrics`, "latency p99".
+        level : of the intervals.
+
+        Raises
+        ------
+        UsageError : no such run, or the two hold no two answers to one question.
+        """
+        return Moves(self.data, run, baseline, metric, level, self._by_hand())
+
+    def zoom(self, metric: str = "") -> Zoomed:
+        """Draw every trial in order of execution, to zoom into (with the extra `explore`; else the still figure)."""
+        return Zoomed(self.data, metric, self.plot.order(metric))
+
+    def raw(self, trial: str, file: str = "") -> raw.Raw:
+        """Show the bytes that a trial's numbers came from: by default what its tool printed.
+
+        Failed attempts have names such as "t0013-attempt1". `file` is one of `.files` of what this returns.
+
+        Raises
+        ------
+        UsageError : no such trial, or it has no such file.
+        """
+        return raw.raw(self.data.paths, trial, file)
+
+    def provenance(self) -> Block:
+        """Show where the numbers come from: hosts, versions, revision, sha256 of the study."""
+        return Page(self.data).provenance()
+
+    def _shown(self) -> Block:
+        """Return what the run is, what it holds, and what to ask it."""
+        number, page = counted.trial_counts(self.data), Page(self.data)
+        scope = [*scope_parts(self.data, self.data.study.margin), *filter(None, [self._by_hand()])]
+        arms = [[name, self.data.study.label(name), *self._counts(name)] for name in self.treatments]
+        columns = [Column("Treatment"), Column("Label", wrap=True), Column("Trials", True), Column("Count", True)]
+        table = Table("Treatments", columns, arms)
+        frames = ", ".join(f"{name} ({len(getattr(self, name)):,})" for name in FRAMES)
+        facts = [
+            ("run", f"{self.run} of {self.study}{self._kept_as()}"),
+            ("trials", f"{number['valid']} of {number['planned']} count"), ("frames", frames),
+            ("metrics", ", ".join(self.metrics)), ("ask", ASK),
+        ]  # fmt: skip
+        text = "\n".join([page.question, " · ".join(scope), *(f"{k}: {v}" for k, v in facts), "", table_text(table)])
+        return render_block("run.html.j2", text, question=page.question, scope=" · ".join(scope), facts=facts,
+                     table=table_markup(table))  # fmt: skip
+
+    def _by_hand(self) -> str:
+        out = self._left_out
+        return f"{out} of {len(self.trials) + out} trials left out by hand" if out else ""
+
+    def _kept_as(self) -> str:
+        folder = self.data.paths.raw.parent.name
+        return "" if folder == self.study else f', lb.load("{folder}")'
+
+    def _counts(self, treatment: str) -> list[str]:
+        own = self.trials[self.trials["treatment"] == treatment]
+        return [str(len(own)), str(int(own["valid"].sum()))]
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.startswith("_")]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise unknown_name_error("attribute", name, dir(self), f"of {type(self).__name__}")
+
+
+ASK = ".compare(), .against(run), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
+
+
+def load(study: str, run: str = "latest") -> Run:
+    """Load a recorded run; tables that are missing or older than what was recorded are made first.
+
+    Parameters
+    ----------
+    study : one of `lb.studies()`; "example" is the run that comes with loadbook.
+    run : its id; "latest" is the newest.
+
+    Raises
+    ------
+    UsageError : no such study or run; the nearest of the known ones come first.
+    """
+    home = project_layout()
+    must_be_recorded(home, study)
+    paths = home.run(study, home.resolve_run(study, run))
+    ensure_ingested(paths, lambda said: None)
+    return Run(load_run(home, study, paths.raw.name))
+
+
+def must_be_recorded(home: Layout, study: str) -> None:
+    """Raise UsageError that names the recorded studies unless `study` is one of them."""
+    known = [*home.studies_with_runs(), *([EXAMPLE_STUDY] if home.runs(EXAMPLE_STUDY) else [])]
+    if study in known:
+        return
+    if study in [path.stem for path in study_files(home.studies)]:
+        here = f"recorded: {', '.join(known) or 'none'}"
+        raise UsageError(f"study {study!r} has no run yet", f"lb.run({study!r}, execute=True), or try another; {here}")
+    raise unknown_name_error("recorded study", study, known, plural="recorded")

@@ -1,1 +1,0 @@
-"""Floor 2: what is kept? Paths, checksummed trial records, the ledger and the table schemas."""

@@ -1,0 +1,416 @@
+"""The trust strip: does the instrument work, how many trials count, what is in doubt. It stands beside the verdict.
+
+What the order of the trials may have done to them: drift, carry-over, trials that lie far out. In words.
+
+What latency percentiles can say: under which load, on how many requests; and the picture of all requests.
+
+What happened within the trials: whether rates held still, and what they are after the warm-up that was found.
+
+Recorded conditions in which two runs differ, in words and as a table; nothing that tells which machine it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.units import format_p_value, format_percent, format_rounded, join_words
+from loadbook.core.validity_rules import lower_first
+from loadbook.report import palette, sections
+from loadbook.report.blocks import DASH, Column, Table, figure_markup, render, render_figure
+from loadbook.report.sections import ValidityMessage, fact_name, fact_text
+from loadbook.stats import diagnostics
+from loadbook.stats.compare import MAX_INCOMPLETE_SHARE
+from loadbook.stats.diagnostics import CarryOver, carry_over
+from loadbook.stats.results import Analysis, AnalysisRow, StoppingState
+from loadbook.stats.steady_state import (
+    MIN_SERIES_S,
+    RateSeries,
+    RateTrend,
+    SettledRate,
+    rate_series,
+    rate_trends,
+    settled_rate,
+)
+from loadbook.stats.text import row_texts
+from loadbook.store.conditions import BOOT_ID_FACT, MACHINE_FACT, ConditionChange
+from loadbook.store.tables import RunData
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from markupsafe import Markup
+
+    from loadbook.request_logs.summary import ExceedanceCurve
+
+CHECK_TITLES = {"aa": "Same against same", "control": "Known effect found"}
+FAILED_CHECK_TITLES = {"aa": "Same differs from same", "control": "Known effect NOT found"}
+CHECK_ARM_NAMES = {"aa": "A/A arm", "control": "the control"}
+MISSING_CHECK_TEXTS = {
+    "aa": ("No A/A arm", "same against same was not tried"),
+    "control": ("No positive control", "no known effect was tried"),
+}
+
+
+@dataclass(frozen=True)
+class HarnessCheck:
+    """One cell of the trust strip."""
+
+    css_class: str
+    glyph: str
+    title: str
+    text: str
+    link: str | None = None
+
+
+def harness_checks(
+    data: RunData, analysis: Analysis, more: Sequence[sections.ValidityMessage] = ()
+) -> list[HarnessCheck]:
+    """Return the four cells: same against same, known effect, trials that count, doubts (`more` of them are known)."""
+    return [
+        _arm_check(data, analysis, "aa"),
+        _arm_check(data, analysis, "control"),
+        _trials_check(data),
+        _doubts_check(data, analysis, more),
+    ]
+
+
+def _arm_check(data: RunData, analysis: Analysis, kind: str) -> HarnessCheck:
+    rows = analysis.of_kind(kind)  # type: ignore[arg-type]
+    if not rows:
+        return HarnessCheck("doubt", "!", *MISSING_CHECK_TEXTS[kind])
+    row = min(rows, key=lambda r: (False, None, True).index(r.passed))  # the worst of several conditions
+    name = CHECK_ARM_NAMES[kind] if len(rows) == 1 or row.passed else row.label
+    texts = row_texts(row)
+    change = f"{texts.change} ({texts.interval})"
+    if texts.change == DASH:
+        text = f"{name} could not be compared"
+    elif kind == "aa":
+        text = f"{name} {change}{_borderline_note(row, data.study.gates.aa_p)}"
+    else:
+        known = f"built in {format_percent(row.expected_effect, 0)}, " if row.expected_effect is not None else ""
+        text = f"{known}seen {change}"
+    if row.passed is None:
+        return HarnessCheck("doubt", "!", f"{CHECK_TITLES[kind]}: not checked", text)
+    if not row.passed:
+        return HarnessCheck(
+            "failed",
+            palette.FAILED_GLYPH,
+            FAILED_CHECK_TITLES[kind],
+            text,
+        )
+    return HarnessCheck("", "✓", CHECK_TITLES[kind], text)
+
+
+def _borderline_note(row: AnalysisRow, limit: float) -> str:
+    """Return why an A/A arm passed although its interval leaves zero out: one run of twenty does without a reason."""
+    found = row.verdict.comparison if row.verdict else None
+    if not row.passed or found is None or found.ci95 is None or found.ci95[0] <= 0 <= found.ci95[1]:
+        return ""
+    return f"; p {row_texts(row).p}, which fails below {limit:g}"
+
+
+def _trials_check(data: RunData) -> HarnessCheck:
+    number, reasons = sections.trial_counts(data), sections.exclusion_counts(data)
+    left = number["planned"] - number["valid"]
+    why = ", ".join(
+        f"{n} {lower_first(reason)}" if len(reasons) > 1 else lower_first(reason) for reason, n in reasons[:2]
+    )
+    more = f" and {len(reasons) - 2} other reasons" if len(reasons) > 2 else ""
+    order = "random order" if data.plan["seed"] is not None else "order as it was imported"
+    text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + order
+    css, glyph = ("", "✓") if left <= MAX_INCOMPLETE_SHARE * number["planned"] else ("doubt", "!")
+    return HarnessCheck(css, glyph, f"{number['valid']} of {number['planned']} trials count", text)
+
+
+def _doubts_check(data: RunData, analysis: Analysis, more: Sequence[sections.ValidityMessage]) -> HarnessCheck:
+    found = [*sections.doubt_messages(data), *comparison_notes(analysis), *more]
+    doubts = sorted((d for d in found if d.level == "doubt"), key=lambda d: d.name != "stopping")
+    unchecked = [d for d in found if d.level == "unchecked"]
+    if not doubts and not unchecked:
+        return HarnessCheck("", "✓", "No doubts", "every gate was checked")
+    title = f"{len(doubts)} doubt{'' if len(doubts) == 1 else 's'}" if doubts else f"{len(unchecked)} not checked"
+    named = [d.title for d in doubts or unchecked]
+    text = "; ".join(named[:2]) + (f"; {len(named) - 2} more" if len(named) > 2 else "")
+    return HarnessCheck("doubt", "!", title, text, "#doubts")
+
+
+def _flag_level(flag: str) -> str:
+    """Return how much a flag of a comparison weighs: one that the next run may contradict is a doubt."""
+    return "doubt" if flag.startswith(diagnostics.FLAG_PREFIX) else "note"
+
+
+def comparison_notes(analysis: Analysis) -> list[sections.ValidityMessage]:
+    """Return what the comparisons themselves say that a reader should know, and checks that the study lacks."""
+    flagged: dict[str, list[str]] = {}
+    for row in analysis.rows:
+        for flag in row.verdict.comparison.flags if row.verdict else ():
+            flagged.setdefault(flag, []).append(row.label)
+    found = [
+        sections.ValidityMessage("comparison", "; ".join(n), _flag_level(flag), 0, flag) for flag, n in flagged.items()
+    ]
+    if analysis.stopping_state.added_blocks:
+        found.insert(
+            0,
+            sections.ValidityMessage("stopping", "Exploratory", "doubt", 0, _exploratory_text(analysis.stopping_state)),
+        )
+    for row in analysis.of_kind("control"):
+        if row.passed is False:
+            text = (
+                "a change that is known to matter was not seen, so smaller ones may be missed: more blocks, less noise"
+            )
+            found.append(sections.ValidityMessage("control", "Known effect not found", "doubt", 0, text))
+    if not analysis.of_kind("aa"):
+        text = "nothing in this run shows that the laboratory calls the same configuration the same"
+        found.append(sections.ValidityMessage("no-aa", "No A/A arm", "doubt", 0, text))
+    return found
+
+
+def _exploratory_text(stand: StoppingState) -> str:
+    blocks = f"{stand.added_blocks} of {stand.blocks} blocks"
+    why = "which the study did not declare: going on after a look finds differences where there are none"
+    return f"{blocks} were added when the results could be seen, {why}; a new run would confirm"
+
+
+TRIALS_PER_CHANCE_OUTLIER = 40  # of so many trials of nothing but noise about one is marked
+MAX_ADJUSTED = 4
+CARRY_OVER_NOT_CHECKED = "Carry-over was not checked: too few trials to tell what ran before from block and treatment."
+
+
+def order_sentences(
+    carried: CarryOver | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
+) -> list[str]:
+    """Return what stands under the order plot: drift, carry-over (see `detect_carry_over`), far trials."""
+    sentences = [diagnostics.describe_drift(values).sentence]
+    sentences.append(carried.sentence(analysis.metric, labels) if carried else CARRY_OVER_NOT_CHECKED)
+    return sentences + [text for text in [_outlier_text(values)] if text]
+
+
+def order_notes(
+    carried: CarryOver | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
+) -> list[ValidityMessage]:
+    """Return what of it belongs to the doubts: a carry-over that is seen, and as a note the trials that lie far out."""
+    found = []
+    if carried and carried.is_significant:
+        text = f"{carried.sentence(analysis.metric, labels)} {_adjusted_text(carried, analysis, labels)}"
+        found.append(ValidityMessage("carry-over", "Carry-over", "doubt", 0, text))
+    if text := _outlier_text(values):
+        found.append(ValidityMessage("far-out", "Far trials", "note", 0, text))
+    return found
+
+
+def detect_carry_over(data: RunData, analysis: Analysis, values: pd.DataFrame) -> CarryOver | None:
+    """Look for carry-over in a run; repeats of a treatment (the A/A arm) are what they repeat."""
+    same = {name: original for name in data.study.treatments if (original := data.study.repeated_treatment(name))}
+    return carry_over(values, analysis.baseline, same) if values["slot"].is_unique else None
+
+
+def _adjusted_text(carried: CarryOver, analysis: Analysis, labels: Mapping[str, str]) -> str:
+    rows = [row.treatment for row in analysis.of_kind("treatment") if row.treatment in carried.adjusted_effects]
+    texts = [
+        f"{labels.get(name, name)} {format_percent(carried.adjusted_effects[name])}" for name in rows[:MAX_ADJUSTED]
+    ]
+    return f"With what ran before taken out (a regression, without a verdict): {', '.join(texts)}." if texts else ""
+
+
+def _outlier_text(values: pd.DataFrame) -> str:
+    """Return how many trials lie far out; "" for none."""
+    outliers, counted = len(diagnostics.find_outliers(values)), int(values["valid"].sum())
+    if not outliers:
+        return ""
+    lie = "trial lies" if outliers == 1 else "trials lie"
+    return (
+        f"{outliers} of {counted} {lie} far from the others of the same treatment (ringed; about 1 in {TRIALS_PER_CHANCE_OUTLIER} does by "
+        "chance). They count: nothing is left out for its value."
+    )
+
+
+CLOSED_LOOP_NOTE = (
+    "At fixed concurrency (closed loop): while the service stalls, nothing is sent, so a stall counts once where many "
+    "users would have met it. A claim about p99 needs a tool at a fixed rate (wrk2). Rate and p50 are one piece of "
+    "evidence, not two: with a fixed number of connections, rate times mean latency is that number."
+)
+DISTRIBUTION_TITLE = "All requests together: a picture, not evidence"
+
+
+def measurable_values(data: RunData, metric: str, statistic: str) -> pd.DataFrame:
+    """Return `RunData.values` of a percentile without those that too few requests of their trial lie beyond."""
+    values, requests = data.values(metric, statistic), data.values("requests")["value"]
+    short = diagnostics.has_short_tail(metric, statistic, requests, data.study.gates.min_tail_requests)
+    return values.assign(value=values["value"].mask(short))
+
+
+def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: Sequence[str]) -> str:
+    """Return what a reader of the percentiles must know; `left_out` are those that no trial can measure."""
+    counted = data.trials[data.trials["valid"]]
+    sentences = [CLOSED_LOOP_NOTE] if "closed" in set(counted["load_model"]) else []
+    if left_out:
+        least = data.study.gates.min_tail_requests
+        needs = join_words(
+            [f"{p} needs {diagnostics.requests_needed(p, least):,} requests in a trial" for p in left_out]
+        )
+        sentences.append(f"Not measurable: {needs}.")
+    requests = data.values("requests")["value"].dropna()
+    tail = diagnostics.tail_requests(metric, statistics[-1], requests) if statistics else None
+    if tail is not None and len(tail) and tail.median() < diagnostics.GOOD_TAIL_REQUESTS:
+        sentences.append(
+            f"{statistics[-1]} rests on about {tail.median():,.0f} requests beyond it in a trial; from {diagnostics.GOOD_TAIL_REQUESTS} on it "
+            "scatters little."
+        )
+    return " ".join(sentences)
+
+
+def treatment_curves(data: RunData) -> dict[str, ExceedanceCurve]:
+    """Return the distribution of each treatment whose counting trials kept their requests one by one."""
+    counted = data.trials[data.trials["valid"]]
+    paths_by_treatment = {
+        name: [data.paths.request_logs / f"{trial}.parquet" for trial in own]
+        for name, own in _trials_by_treatment(counted)
+    }
+    existing = {name: [path for path in paths if path.is_file()] for name, paths in paths_by_treatment.items()}
+    if not any(existing.values()):
+        return {}
+    from loadbook.request_logs.summary import exceedance_curve  # imports pyarrow
+
+    found = {name: exceedance_curve(paths) for name, paths in existing.items() if paths}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _trials_by_treatment(trials: pd.DataFrame) -> list[tuple[str, list[str]]]:
+    return [(str(name), list(own["trial"])) for name, own in trials.groupby("treatment", sort=False)]
+
+
+def distribution_details(analysis: Analysis, found: Mapping[str, ExceedanceCurve]) -> Markup:
+    """Return the distributions, one click away."""
+    from loadbook.report.figures import distribution
+
+    return render(
+        "details.html.j2",
+        summary=DISTRIBUTION_TITLE,
+        inside=figure_markup(render_figure(distribution, analysis, found)),
+    )
+
+
+STATIONARITY_HEADERS = ("Trials", "Seconds", "Moved after 10 s", "p", "Rate, all of it", "Rate, settled", "Left out, s")
+STATIONARITY_METRIC = "requests_per_s"
+
+
+def stationarity_table(data: RunData, labels: Mapping[str, str]) -> Table:
+    """Return per treatment how its rate moved within trials, and its rate with and without the warm-up.
+
+    Both rates are medians over trials of the mean over whole seconds; the tool's own figure stays as it is, elsewhere.
+    """
+    counted = data.trials[data.trials["valid"]]
+    found, moved = (
+        rate_series(data.samples, STATIONARITY_METRIC),
+        rate_trends(data.samples, _treatment_by_trial(counted)),
+    )
+    rows = [
+        [
+            labels[name],
+            *_stationarity_cells([found[t] for t in own if t in found and len(found[t].values)], moved[name]),
+        ]
+        for name, own in ((str(name), list(frame["trial"])) for name, frame in counted.groupby("treatment", sort=False))
+    ]
+    return Table(
+        "Within trials",
+        [Column("Treatment"), *(Column(head, True) for head in STATIONARITY_HEADERS), Column("Says")],
+        rows,
+    )
+
+
+def stationarity_note(data: RunData) -> str:
+    """Return what the table rests on, or why nothing is known."""
+    known = rate_series(data.samples, STATIONARITY_METRIC)
+    if not known:
+        return f"Not known: {' and '.join(data.tools)} told no rates per second."
+    return (
+        "Rates per second, first and last part of a second left out. Moved: Mann-Kendall at p < 0.01 on means over "
+        "5 s of all trials together, after the first 10 s. Settled: without those 10 s and what MSER-5 finds to be "
+        f"warm-up. Trials of less than {MIN_SERIES_S:g} s are not judged. No verdict uses the settled rate."
+    )
+
+
+def _treatment_by_trial(counted: pd.DataFrame) -> dict[str, str]:
+    return dict(zip(counted["trial"], counted["treatment"], strict=True))
+
+
+def _stationarity_cells(own: Sequence[RateSeries], trend: RateTrend | None) -> list[str]:
+    if not own:
+        return [DASH] * len(STATIONARITY_HEADERS) + ["not checked: no rates"]
+    steady = [one for one in map(settled_rate, own) if one is not None]
+    whole = format_rounded(median(float(series.values.mean()) for series in own))
+    length = f"{min(series.duration_s for series in own):g}"
+    if trend is None or not steady:
+        return [str(len(own)), length, DASH, DASH, whole, DASH, DASH, "not checked: too short"]
+    state = "still moving" if trend.moving else "steady"
+    return [
+        str(len(own)),
+        length,
+        format_percent(trend.change),
+        format_p_value(trend.p),
+        whole,
+        *_steady_cells(steady),
+        state,
+    ]
+
+
+def _steady_cells(cut: Sequence[SettledRate]) -> list[str]:
+    return [format_rounded(median(one.rate_per_s for one in cut)), f"{median(one.warmup_s for one in cut):g}"]
+
+
+CONDITION_NAMES = {MACHINE_FACT: "machine", BOOT_ID_FACT: "boot", "facts of the host": "facts of the host"}
+PRIVATE_CONDITIONS = {MACHINE_FACT: ("one machine", "another machine"), BOOT_ID_FACT: ("one boot", "booted anew")}
+ABSENT_TEXTS = {
+    "treatment": "not in it",
+    "host": "no such host",
+    "version": "not there",
+    "run": "no",
+    "study": "not set",
+}
+MAX_PLACES = 3
+
+
+def change_name(change: ConditionChange, labels: Mapping[str, str] | None = None) -> str:
+    """Return what changed and where: "web: kernel"; `labels` are the treatments' names for readers."""
+    if change.category == "treatment":
+        treatment, colon, factor = change.name.partition(": ")
+        return f"treatment {(labels or {}).get(treatment, treatment)}{colon}{factor}"
+    text = CONDITION_NAMES.get(change.name) or (fact_name(change.name) if change.category == "fact" else change.name)
+    return f"{change_places(change)}: {text}" if change.host_roles else text
+
+
+def change_places(change: ConditionChange) -> str:
+    """Return the places at which something changed, as one phrase."""
+    more = len(change.host_roles) - MAX_PLACES
+    return join_words(list(change.host_roles) if more < 1 else [*change.host_roles[:MAX_PLACES], f"{more} more"])
+
+
+def change_values(change: ConditionChange) -> tuple[str, str]:
+    """Return what it was and what it is."""
+    if change.name in PRIVATE_CONDITIONS and change.category == "fact":
+        return PRIVATE_CONDITIONS[change.name]
+    older, newer = (_change_value_text(change, value) for value in (change.before, change.after))
+    return older, newer
+
+
+def _change_value_text(change: ConditionChange, value: Any) -> str:
+    if value is None:
+        return ABSENT_TEXTS.get(change.category, "not known")
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    text = fact_text(change.name, value) if change.category == "fact" else str(value)
+    return "not known" if text == DASH else text
+
+
+def describe_change(change: ConditionChange, labels: Mapping[str, str] | None = None) -> str:
+    """Return one change in words: "web: kernel 6.1 → 6.8"."""
+    older, newer = change_values(change)
+    return f"{change_name(change, labels)} {older} → {newer}"
+
+
+def changes_table(changes: Sequence[ConditionChange], labels: Mapping[str, str]) -> Table:
+    """Return every change, one row each, in the order of `conditions.changes`."""
+    rows = [[change_name(change, labels), *change_values(change)] for change in changes]
+    return Table("Changes", [Column("Condition"), Column("Older run", wrap=True), Column("Newer run", wrap=True)], rows)

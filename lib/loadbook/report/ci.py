@@ -1,0 +1,163 @@
+"""A run judged by the build gate of its study, as a document for machines; `cli.report` prints it, pages show a line.
+
+A judged run as JUnit XML: a suite per study, a case per question of its build gate.
+
+What it may hold is what both schemas in use allow: that of Jenkins (xunit plugin, junit-10.xsd) and the stricter one
+of Ant's tasks (windyroad/JUnit-Schema), which wants every suite's host, time and outputs, and no output of a case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from loadbook.core.text import clean, one_line
+from loadbook.stats.ci import CaseOutcome, CiCase, CiResult, assess_run
+from loadbook.stats.results import Analysis
+from loadbook.store.tables import RunData
+from loadbook.study.ci_policy import CiPolicy
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class CiReport:
+    """A run with what its build gate says; `late`: the gate was written after the run was planned."""
+
+    data: RunData
+    policy: CiPolicy
+    analysis: Analysis
+    result: CiResult
+    late: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What the gate says, and that it was written after the run where it was."""
+        return self.result.sentence + (" [gate] was written after this run was planned." if self.late else "")
+
+
+def evaluate_ci(data: RunData, written_since: CiPolicy | None = None) -> CiReport | None:
+    """Judge a run by the build gate that its study had when the run was planned; None where there is none.
+
+    Parameters
+    ----------
+    written_since : the gate of the study's file now; it counts where the run was planned without one.
+    """
+    gate = data.study.gate or written_since
+    if gate is None:
+        return None
+    from loadbook.stats.analyse import analyse_strata
+
+    parts_by_name = {name: name.partition(" ") for name in gate.metrics}  # a metric, and a statistic after a space
+    others = {
+        n: analyse_strata(data, metric=metric, statistic=of or None) for n, (metric, _, of) in parts_by_name.items()
+    }
+    analysis = analyse_strata(data)
+    return CiReport(data, gate, analysis, assess_run(gate, analysis, data, others), late=data.study.gate is None)
+
+
+def ci_document(found: CiReport) -> dict[str, Any]:
+    """Return the JSON summary (docs/ci.md has its fields); effects and intervals are ratios minus 1."""
+    data, result = found.data, found.result
+    numbers = {word: len(result.cases_with(word)) for word in ("passed", "failed", "invalid", "skipped")}
+    return {
+        "schema": SCHEMA_VERSION,
+        "study": data.study.name,
+        "run": data.run,
+        "question": data.study.question,
+        "metric": found.analysis.metric,
+        "statistic": found.analysis.statistic,
+        "margin": found.analysis.margin,
+        "started": data.run_json["started"],
+        "ended": data.run_json["ended"],
+        "outcome": result.outcome,
+        "exit_code": result.exit_code,
+        "sentence": found.sentence,
+        "gate": found.policy.model_dump(mode="json", exclude_none=True),
+        "written_after_run": found.late,
+        "numbers": numbers,
+        "cases": [_case_record(case) for case in result.cases],
+    }
+
+
+def ci_summary(found: CiReport) -> dict[str, Any]:
+    """Return what a report's summary says of the build gate: fields of the JSON summary, without its cases."""
+    return {"outcome": found.result.outcome, "exit_code": found.result.exit_code, "sentence": found.sentence}
+
+
+def _case_record(case: CiCase) -> dict[str, Any]:
+    record = asdict(case)
+    del record["row"]
+    return record | _case_numbers(case)
+
+
+def _case_numbers(case: CiCase) -> dict[str, Any]:
+    """Return the numbers of a comparison; those of one that may not be made are null."""
+    verdict = case.row.verdict if case.row else None
+    if verdict is None:
+        return {}
+    found, known = verdict.comparison, verdict.kind != "invalid"
+    numbers = {key: getattr(found, key) if known else None for key in ("effect", "ci95", "ci90", "p", "p_adjusted")}
+    question = {"metric": found.metric, "statistic": found.statistic, "against": found.baseline}
+    return question | {"verdict": verdict.kind, **numbers, "blocks": found.blocks}
+
+
+# characters that XML 1.0 cannot hold, not even escaped
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+OUTCOME_TAGS: dict[CaseOutcome, str] = {"failed": "failure", "invalid": "error", "skipped": "skipped"}
+MAX_TEST_NAME = 200
+
+
+def junit_xml(found: Sequence[CiReport]) -> bytes:
+    """Return the XML of judged runs, one suite each."""
+    root = ET.Element("testsuites")
+    for number, one in enumerate(found):
+        _add_suite(root, one, number)
+    ET.indent(root)
+    return ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _add_suite(root: ET.Element, found: CiReport, number: int) -> None:
+    data, cases = found.data, found.result.cases
+    count = {outcome: str(len(found.result.cases_with(outcome))) for outcome in OUTCOME_TAGS}
+    began, ended = data.run_json["started"], data.run_json["ended"]
+    suite = ET.SubElement(
+        root, "testsuite", id=str(number), package="loadbook", name=data.study.name, tests=str(len(cases)),
+        failures=count["failed"], errors=count["invalid"], skipped=count["skipped"],
+        hostname=_test_name(", ".join(data.run_json["hosts"])) or "localhost",
+        timestamp=datetime.fromtimestamp(began, UTC).strftime("%Y-%m-%dT%H:%M:%S"),
+        time=f"{max((ended or began) - began, 0):.3f}",
+    )  # fmt: skip
+    properties = ET.SubElement(suite, "properties")
+    properties_by_name = {"run": data.run, "metric": found.analysis.metric, "outcome": found.result.outcome}
+    for key, value in properties_by_name.items():
+        ET.SubElement(properties, "property", name=key, value=_xml_text(value))
+    for case in cases:
+        _add_case(suite, data.study.name, case)
+    ET.SubElement(suite, "system-out").text = _xml_text(
+        "\n".join([*(case.full_sentence for case in cases), found.sentence])
+    )
+    ET.SubElement(suite, "system-err")
+
+
+def _add_case(suite: ET.Element, study: str, case: CiCase) -> None:
+    known = " ".join(filter(None, (case.treatment, case.metric)))
+    name = known if case.kind == "comparison" and case.treatment else case.name
+    element = ET.SubElement(suite, "testcase", classname=study, name=_test_name(name), time="0")
+    if tag := OUTCOME_TAGS.get(case.outcome):
+        child = ET.SubElement(element, tag, message=_xml_text(case.because or ""))
+        child.text = _xml_text(case.full_sentence)
+        if tag != "skipped":
+            child.set("type", case.row.verdict.kind if case.row and case.row.verdict else case.kind)
+
+
+def _test_name(text: str) -> str:
+    return _xml_text(one_line(text))[:MAX_TEST_NAME]
+
+
+def _xml_text(text: str) -> str:
+    return _NOT_XML.sub("", clean(text))

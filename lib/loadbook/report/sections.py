@@ -1,0 +1,393 @@
+"""What the run was made on: configuration differences first, then hosts, versions, facts that changed, provenance.
+
+Which trials count, and why not: counts, doubts in words, the gate block, the table of every trial.
+
+Runs with several drivers: how far apart they started, and latencies that are each driver's own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.errors import DataError
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_rounded
+from loadbook.core.validity_rules import EVALUATED_RULES, rule_advice, rule_title
+from loadbook.report.blocks import DASH, Block, Column, FigureModule, Table, clean, render, render_figure
+from loadbook.stats import diagnostics
+from loadbook.store import trial_record
+from loadbook.store.conditions import BOOT_ID_FACT, MACHINE_FACT
+from loadbook.store.tables import RunData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BEFORE_SUFFIX, AFTER_SUFFIX = "-before", "-after"
+MAX_DIFF_LINES = 40
+FIRST_FACTS = ("os", "kernel", "cpu_model", "cpus_online", "memory_total_b", "virtual", "cpu_governor")
+PRIVATE_FACTS = (BOOT_ID_FACT, MACHINE_FACT)  # they identify a machine; a report is for others to read
+_GENERATED_ID = re.compile(r"\b[0-9a-f]{12,}\b(?:-[0-9a-f]+)*")  # ids of a rendered configuration, other in each trial
+
+
+def started_text(data: RunData) -> str:
+    """Return the date and time at which the run began, UTC."""
+    return _utc_text(data.run_json["started"])
+
+
+def _utc_text(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _start_text(data: RunData) -> str:
+    """Return when the run began, and of an imported one when it came here."""
+    source = data.run_json.get("imported")
+    if not source:
+        return f"started {started_text(data)}"
+    began = f"started {started_text(data)} by {source['conditions']}" if source["timed"] else "start not known"
+    return f"imported {_utc_text(source['at'])} from {source['folder']}, {began}"
+
+
+def treatment_differences(data: RunData) -> Table:
+    """Return the factors in which treatments differ from the baseline, one row per treatment."""
+    study, base = data.study, data.study.levels_of(data.study.baseline)
+    levels = {name: study.levels_of(name) for name in data.plan["treatments"]}
+    varied = [f for f in study.factors if any(row[f] != base[f] for row in levels.values())]
+    rows = [
+        [study.label(name), *(_factor_level_text(row[f], base[f], name == study.baseline) for f in varied)]
+        for name, row in levels.items()
+    ]
+    columns = [Column("Treatment"), *(Column(f) for f in varied)]
+    return Table("Configuration differences", columns, rows)
+
+
+def _factor_level_text(value: Any, base: Any, is_baseline: bool) -> str:
+    text = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    return text if is_baseline or value != base else "="
+
+
+def config_differences(data: RunData) -> dict[str, str]:
+    """Return treatment label -> the lines of rendered configuration that differ from the baseline's (- and +).
+
+    Lines that also differ between two trials of the baseline (ports, ids, folders) are no part of the treatment.
+    """
+    texts = {name: _first_and_last_config(data, name) for name in data.plan["treatments"]}
+    base = texts[data.study.baseline]
+    if not base:
+        return {}
+    noise = set(_diff_lines(base[0], base[-1]))
+    found = {}
+    for name, own in texts.items():
+        lines = [line for line in _diff_lines(base[0], own[0]) if line not in noise] if own else []
+        if lines:
+            found[data.study.label(name)] = "\n".join(lines[:MAX_DIFF_LINES])
+    return found
+
+
+def _first_and_last_config(data: RunData, treatment: str) -> list[list[str]]:
+    """Return the configuration lines of the first and the last recorded trial of a treatment."""
+    trials = [t["trial"] for t in data.plan["trials"] if t["treatment"] == treatment]
+    folders = [data.paths.trial(t) for t in trials if data.paths.trial(t).is_dir()]
+    chosen = [folders[0], folders[-1]] if folders else []
+    return [list(_config_lines(folder)) for folder in chosen]
+
+
+def _config_lines(folder: Path) -> Iterator[str]:
+    for service in trial_record.read_trial(folder).services:
+        for name in service.config_files:
+            text = (folder / name).read_text(encoding="utf-8", errors="replace")
+            yield from (_GENERATED_ID.sub("…", line.strip()) for line in text.splitlines() if line.strip())
+
+
+def _diff_lines(before: list[str], after: list[str]) -> list[str]:
+    lines = difflib.unified_diff(before, after, n=0, lineterm="")
+    return [line for line in lines if line[:1] in "+-" and not line.startswith(("+++", "---"))]
+
+
+def host_table(data: RunData) -> Table:
+    """Return what each recorded host is for, what it runs, and the facts that readers ask for first."""
+    entries, aliases = data.run_json["hosts"], list(data.run_json["hosts"])
+    rows = [
+        ["roles", *(", ".join(entries[a]["roles"]) for a in aliases)],
+        ["CPUs in use", *(_cpus_text(entries[a]["cpus"]) if "cpus" in entries[a] else DASH for a in aliases)],
+        ["tool", *(data.run_json["tool_versions"].get(a, DASH) for a in aliases)],
+        ["service", *(data.run_json["service_versions"].get(a, DASH) for a in aliases)],
+        *_fact_rows(data, [name for name in FIRST_FACTS if name in _fact_names(data)]),
+    ]
+    return Table("Hosts", [Column("Host"), *(Column(a, wrap=True) for a in aliases)], rows)
+
+
+def other_facts_table(data: RunData) -> Table:
+    """Return every other recorded fact, except what would tell which machine it was."""
+    names = [name for name in _fact_names(data) if name not in (*FIRST_FACTS, *PRIVATE_FACTS)]
+    columns = [Column("Fact"), *(Column(a, wrap=True) for a in data.run_json["hosts"])]
+    return Table("Recorded facts", columns, _fact_rows(data, names))
+
+
+def _fact_names(data: RunData) -> list[str]:
+    return list(dict.fromkeys(n for a in data.run_json["hosts"] for n in data.facts.get(a + BEFORE_SUFFIX, {})))
+
+
+def _fact_rows(data: RunData, names: list[str]) -> list[list[str]]:
+    facts = [data.facts.get(a + BEFORE_SUFFIX, {}) for a in data.run_json["hosts"]]
+    return [[fact_name(n), *(fact_text(n, own.get(n)) for own in facts)] for n in names]
+
+
+def fact_name(name: str) -> str:
+    """Return a fact's name for readers; sysctls keep theirs."""
+    return name if "." in name else name.removesuffix("_b").replace("_", " ")
+
+
+def _cpus_text(cpus: list[int] | None) -> str:
+    return "all" if cpus is None else ", ".join(map(str, cpus))
+
+
+def fact_text(name: str, fact: Any) -> str:
+    """Return a recorded fact for readers; a fact that could not be had is a dash."""
+    value = fact["value"] if isinstance(fact, dict) else fact
+    if value is None:
+        return DASH
+    if name.endswith(("_b", "_bytes")) and isinstance(value, int | float):
+        return format_bytes(value)
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+def fact_changes_table(data: RunData) -> Table:
+    """Return the facts that were not the same before and after the run."""
+    rows = []
+    for alias in data.run_json["hosts"]:
+        before, after = data.facts.get(alias + BEFORE_SUFFIX, {}), data.facts.get(alias + AFTER_SUFFIX, {})
+        for name in dict.fromkeys([*before, *after]) if after else ():
+            old, new = (fact_text(name, facts.get(name)) for facts in (before, after))
+            if old != new and name not in PRIVATE_FACTS:
+                kind = (before.get(name) or after[name])["kind"]
+                rows.append([f"{alias}: {fact_name(name)}", kind, old, new])
+    rows.sort(key=lambda row: ("identity", "tolerance", "info").index(row[1]))
+    columns = [Column("Fact"), Column("Kind"), Column("Before", wrap=True), Column("After", wrap=True)]
+    return Table("Facts that changed", columns, rows)
+
+
+def verification_text(data: RunData) -> str:
+    """Re-hash every file of every recorded trial and return the result as a sentence."""
+    folders = [p for p in sorted(data.paths.trials.glob("*")) if p.is_dir()]
+    changed, files = [], 0
+    for folder in folders:
+        try:
+            record = trial_record.read_trial(folder)
+        except DataError:
+            changed.append(f"{folder.name}/trial.json")
+            continue
+        files += len(record.files)
+        changed += [f"{folder.name}/{name}" for name in trial_record.changed_files(folder, record)]
+    if changed:
+        return f"NOT as recorded: {', '.join(changed[:5])} ({len(changed)} of {files} files)"
+    return f"verified: {files:,} files of {len(folders):,} trials match their sha256"
+
+
+# True stands for the first kind that there was
+_LAB_NAMES = {True: "loopback lab", "loopback": "loopback lab", "netns": "namespace lab"}
+
+
+def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
+    """Return where this page comes from, as pairs of name and value."""
+    run = data.run_json
+    revision = run["git_revision"][:12] if run.get("git_revision") else "not known"
+    revision += " (with changes)" if run.get("git_dirty") else ""
+    return [
+        ("study", f"{data.study.name} (sha256 {run['study_sha256'][:12]})"),
+        ("run", f"{data.run}, {_start_text(data)}" + (f", in the {_LAB_NAMES[run['lab']]}" if run.get("lab") else "")),
+        ("seed", "none: the order was not drawn by loadbook" if run["seed"] is None else str(run["seed"])),
+        ("loadbook", f"{run['loadbook_version']}, revision {revision}"),
+        ("raw data", verification_text(data)),
+    ]
+
+
+@dataclass(frozen=True)
+class ValidityMessage:
+    """What one gate said: its title, its level, how many trials it hit, and its different sentences."""
+
+    name: str
+    title: str
+    level: str
+    trials: int
+    text: str
+
+
+def rule_titles(data: RunData) -> dict[str, str]:
+    """Return name -> short title of every gate that looked at this run, and of those that tools raised."""
+    raised = [name for name in data.problems["name"].unique() if name not in EVALUATED_RULES]
+    return {name: rule_title(name) for name in (*EVALUATED_RULES, *raised)}
+
+
+def validity_messages(data: RunData, *levels: str) -> list[ValidityMessage]:
+    """Return what the gates of these levels said, one entry per gate and level, the most frequent first."""
+    problems = data.problems[data.problems["level"].isin(levels)]
+    found = [
+        ValidityMessage(
+            gate,
+            rule_title(gate),
+            level,
+            hits["trial"].nunique(),
+            _summarise_messages(gate, list(dict.fromkeys(hits["message"]))),
+        )
+        for level, gate, hits in _by_level_and_rule(problems)
+    ]
+    return sorted(found, key=lambda s: (levels.index(s.level), -s.trials, s.name))
+
+
+def _by_level_and_rule(problems: Any) -> list[tuple[str, str, Any]]:
+    return [(level, gate, hits) for (level, gate), hits in problems.groupby(["level", "name"], sort=False)]
+
+
+def row_tuples(frame: Any) -> list[Any]:
+    """Return a frame's rows as objects with its columns as attributes."""
+    return list(frame.itertuples(index=False))
+
+
+def _summarise_messages(gate: str, messages: list[str]) -> str:
+    """Return a gate's messages as one text, with why it matters and what to change said once."""
+    end = rule_advice(gate)
+    shortened = [text.removesuffix(end) for text in messages]
+    more = f" (and {len(shortened) - 1} more like it)" if len(shortened) > 1 else ""
+    ends = end if end and any(text.endswith(end) for text in messages) else ""
+    return shortened[0] + more + ends
+
+
+def doubt_messages(data: RunData) -> list[ValidityMessage]:
+    """Return every doubt, and every gate that had nothing to read."""
+    return validity_messages(data, "doubt", "unchecked")
+
+
+def trial_counts(data: RunData) -> dict[str, int]:
+    """Return the numbers of planned, executed and valid trials."""
+    return {"planned": len(data.plan["trials"]), "trials": len(data.trials), "valid": int(data.trials["valid"].sum())}
+
+
+def exclusion_counts(data: RunData) -> list[tuple[str, int]]:
+    """Return (reason, number of trials) of what is not counted, the most frequent first."""
+    reasons: dict[str, int] = {}
+    for trial in row_tuples(data.trials[~data.trials["valid"]]):
+        reason = exclusion_reason(data, trial)
+        reasons[reason] = reasons.get(reason, 0) + 1
+    missing = len(data.plan["trials"]) - len(data.trials)
+    if missing:
+        reasons["Not executed"] = missing
+    return sorted(reasons.items(), key=lambda r: -r[1])
+
+
+def exclusion_reason(data: RunData, trial: Any) -> str:
+    """Return in a few words why a trial is not counted."""
+    hits = data.problems[(data.problems["trial"] == trial.trial) & (data.problems["level"] == "invalid")]
+    if len(hits):
+        return rule_title(hits["name"].iloc[0])
+    return str(trial.reason or trial.status.replace("_", " "))
+
+
+def exclusion_reasons(data: RunData) -> dict[str, str]:
+    """Return trial -> short reason for every trial that is not counted (figure 2 writes them beside the ×)."""
+    return {t.trial: exclusion_reason(data, t) for t in row_tuples(data.trials[~data.trials["valid"]])}
+
+
+def validity_block(data: RunData, figure: FigureModule, labels: Mapping[str, str], levels: Sequence[str]) -> Block:
+    """Return the gate matrix with the sentences of the gates that spoke at these levels."""
+    rendered = render_figure(figure, data.trials, data.problems, titles=rule_titles(data), labels=labels)
+    messages = validity_messages(data, *levels)
+    html = render("gates.html.j2", figure=rendered, messages=messages)
+    text = "\n".join([rendered.answer, *(f"- {s.title} ({s.level}): {s.text}" for s in messages)])
+    return Block(str(html), str(clean(text)))
+
+
+def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
+    """Return the table of every trial in order of execution."""
+    unit, reasons, outliers = (
+        get_metric(metric).unit,
+        exclusion_reasons(data),
+        diagnostics.find_outliers(data.values(metric)),
+    )
+    columns = [
+        Column("Slot"), Column("Trial"), Column("Block", numeric=True), Column("Treatment"),
+        Column(f"{metric}, {unit}", numeric=True), Column("Errors", numeric=True), Column("Took, s", numeric=True),
+        Column("Counts"), Column("Gates", wrap=True),
+    ]  # fmt: skip
+    errors = data.values("errors")[["trial", "value"]].rename(columns={"value": "errors"})
+    details = data.trials[["trial", "duration_s", "gates"]]
+    rows = [
+        [
+            str(t.slot), t.trial, str(t.block), labels[t.treatment], value_text(t.value, unit), value_text(t.errors, "1"),
+            f"{t.duration_s:.1f}" if t.duration_s == t.duration_s else DASH,
+            f"no: {reasons[t.trial]}" if t.trial in reasons else _counts_text(outliers.get(t.trial)),
+            ", ".join(map(rule_title, t.gates)) or DASH,
+        ]
+        for t in row_tuples(data.values(metric).merge(errors, on="trial").merge(details, on="trial"))
+    ]  # fmt: skip
+    return Table("Every trial", columns, rows)
+
+
+def _counts_text(distance: float | None) -> str:
+    """Return "yes", and by how much a trial lies away from the others of its treatment where that is far."""
+    return "yes" if distance is None else f"yes, far out ({format_percent(distance)})"
+
+
+def value_text(value: float, unit: str) -> str:
+    """Return a measured value for a table: seconds with their unit, counts and rates with commas."""
+    if value != value:
+        return "not measured"
+    return format_duration(value) if unit == "s" else format_rounded(value)
+
+
+TOTAL_DRIVER = "*"
+
+
+def driver_scope(data: RunData) -> list[str]:
+    """Return how many drivers shared the load and how far apart they started at worst; nothing for one driver."""
+    most = int(data.trials["drivers"].max()) if len(data.trials) else 0
+    if most < 2:
+        return []
+    skews = data.values("start_skew")["value"].dropna()
+    return [f"{most} drivers" + (f" that started within {format_duration(float(skews.max()))}" if len(skews) else "")]
+
+
+def driver_latency_table(
+    data: RunData, labels: Mapping[str, str], names: tuple[str, ...], percentiles: tuple[str, ...]
+) -> Table:
+    """Return each driver's percentiles, medians over the trials that count, where no total can be had.
+
+    `names` are metrics of which the first that a treatment has is shown.
+    """
+    rows = _rows_without_total(data, percentiles)
+    statistics = [p for p in percentiles if p in set(rows["statistic"])]
+    cells = []
+    for treatment in data.plan["treatments"]:
+        own_rows = rows[rows["treatment"] == treatment]
+        metric = next((name for name in names if name in set(own_rows["metric"])), None)
+        for driver, own in own_rows[own_rows["metric"] == metric].groupby("driver"):
+            medians = own.groupby("statistic")["value"].median()
+            values = [format_duration(float(medians[p])) if p in medians else DASH for p in statistics]
+            cells.append([labels[treatment], str(driver), str(own["trial"].nunique()), *values])
+    head = [Column("Treatment", wrap=True), Column("Driver"), Column("Trials", numeric=True)]
+    return Table("Latency of each driver", [*head, *(Column(p, numeric=True) for p in statistics)], cells)
+
+
+def driver_latency_note(data: RunData) -> str:
+    """Return why latency is shown for each driver by itself."""
+    tools, drivers = " and ".join(data.tools), int(data.trials["drivers"].max())
+    return (
+        f"Latency is each driver’s own: {tools} told percentiles, not the time of every request, and percentiles of "
+        f"{drivers}{NBSP}drivers can be neither added nor averaged. So there is no verdict on it; shown are medians "
+        "over each driver’s trials."
+    )
+
+
+def _rows_without_total(data: RunData, percentiles: tuple[str, ...]) -> pd.DataFrame:
+    """Return the drivers' rows of times, in trials that count, that have no total."""
+    counted = data.trials.loc[data.trials["valid"], ["trial", "treatment"]]
+    wanted = data.measurements[data.measurements["statistic"].isin(percentiles)]
+    rows = wanted.merge(counted, on="trial")
+    totals = rows.loc[rows["driver"] == TOTAL_DRIVER, ["trial", "metric"]].drop_duplicates().assign(whole=True)
+    joined = rows[rows["driver"] != TOTAL_DRIVER].merge(totals, on=["trial", "metric"], how="left")
+    return joined[joined["whole"].isna()]

@@ -1,0 +1,1 @@
+"""Per-request logs (JTL, h2load, ab) as streams, summaries and parquet."""

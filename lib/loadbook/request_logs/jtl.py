@@ -1,0 +1,283 @@
+"""Blocks of a JTL that are not all plain rows, record by record: what is broken is named with its line.
+
+Mended without guessing: a header that comes again, empty lines, NULs before a row (a log that was rotated, or a machine
+that lost power), bytes that are not UTF-8. Left out, counted and located: rows with NULs inside, and the end of a file
+that was cut within a row. Everything else is refused.
+
+JMeter result files in CSV, 2.13 to 5.6, as batches of rows.
+
+Blocks that are what the header says go through pyarrow, two at a time. A block that pyarrow refuses (a repeated header,
+a torn or foreign row, NULs, an unknown encoding) is read again record by record (`jtl_strict`), which finds the line or
+mends what can be mended without guessing. Both make the same columns, and `jtl_rows` makes rows of them.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from io import BufferedReader
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from loadbook.core.errors import ParseError
+from loadbook.request_logs import jtl_layout
+from loadbook.request_logs.jtl_layout import COLUMN_PROPERTIES, EPOCH_MS, INTEGERS, TOOL, JtlLayout
+from loadbook.request_logs.jtl_rows import NO_ANSWER, TRANSACTION, BatchBuilder
+from loadbook.request_logs.stream import (
+    MAX_RECORD_BYTES,
+    TEXT_TYPE,
+    Damage,
+    RecordBlock,
+    RequestBatch,
+    encode_texts,
+    from_numpy,
+    record_ends,
+    split_blocks,
+    well_quoted,
+)
+
+
+class BadRowError(Exception):
+    """A record that is no row: its line in the block, from 0, and why."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line, self.message = line, message
+
+
+def read_strict(block: RecordBlock, layout: JtlLayout, names: Sequence[str]) -> tuple[pa.Table, list[Damage]]:
+    """Return the columns `names` of a block and what lay between its rows; BadRowError for what cannot be read."""
+    if not block.is_complete:
+        return _build_table([], layout, names), _trailing_damage(block.data, layout)
+    damage: list[Damage] = []
+    rows = [
+        row
+        for line, fields in _split_records(block.data, layout, damage)
+        if (row := _checked_fields(line, fields, layout, damage))
+    ]
+    return _build_table(rows, layout, names), damage
+
+
+def _trailing_damage(data: bytes, layout: JtlLayout) -> list[Damage]:
+    """Return what the end of a file without a line end is: a row that was cut, NULs, or (BadRowError) an open quote."""
+    content = data.rstrip(b"\0")
+    nuls = (
+        [Damage("nul", 0, f"{len(data) - len(content)} NULs at the end of the file")]
+        if len(content) < len(data)
+        else []
+    )
+    if not content.strip():
+        return nuls
+    if len(content) > MAX_RECORD_BYTES or any(_looks_like_row(line, layout) for line in content.split(b"\n")[1:]):
+        raise BadRowError(0, "a quote that is opened here is never closed")
+    return [
+        *nuls,
+        Damage(
+            "torn", 0, f"the file ends within a row, which is not counted: {content[:60].decode(errors='replace')!r}"
+        ),
+    ]
+
+
+def _looks_like_row(line: bytes, layout: JtlLayout) -> bool:
+    fields = line.decode(errors="replace").rstrip("\r").split(layout.separator)
+    return len(fields) >= len(layout.columns) and layout.row_error([*fields[: len(layout.columns)]]) is None
+
+
+def _split_records(data: bytes, layout: JtlLayout, damage: list[Damage]) -> Iterator[tuple[int, list[str]]]:
+    lines = (line + "\n" for line in _decode(data, damage).removesuffix("\n").split("\n"))
+    reader = csv.reader(lines, delimiter=layout.separator, strict=True)
+    while True:
+        line = reader.line_num
+        try:
+            yield line, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise BadRowError(line, f"broken quoting: {error}") from None
+
+
+def _decode(data: bytes, damage: list[Damage]) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start)
+        damage.append(Damage("encoding", line, "not UTF-8; its other bytes are kept as \\xNN"))
+        return data.decode(errors="backslashreplace")
+
+
+def _checked_fields(line: int, fields: list[str], layout: JtlLayout, damage: list[Damage]) -> list[str] | None:
+    """Return a row's fields; None for a record that is none but may be there; BadRowError otherwise."""
+    if not fields or tuple(fields) == layout.header:
+        if fields:
+            damage.append(Damage("header", line, "the header comes again: files or runs were joined"))
+        return None
+    if any("\0" in field for field in fields):
+        fields[0] = fields[0].lstrip("\0")
+        lost = layout.columns[0] != "timeStamp" or any("\0" in field for field in fields) or layout.row_error(fields)
+        damage.append(
+            Damage("nul", line, "NULs" + (" within a row, which is not counted" if lost else " before a row"))
+        )
+        return None if lost else fields
+    if "elapsed" in fields and sum(field in COLUMN_PROPERTIES for field in fields) > len(fields) / 2:
+        raise BadRowError(
+            line, "another header: a run with other columns was appended; give each run a file of its own"
+        )
+    if fault := layout.row_error(fields):
+        raise BadRowError(line, fault)
+    return fields
+
+
+def _build_table(rows: list[list[str]], layout: JtlLayout, names: Sequence[str]) -> pa.Table:
+    columns: dict[str, pa.Array] = {}
+    for name in names:
+        index = layout.columns.index(name)
+        values = [row[index] for row in rows]
+        if name == "timeStamp" and layout.timestamp_format:
+            columns[name] = from_numpy(
+                np.array([layout.timestamp_format.parse_ms(value) for value in values], np.int64)
+            )
+        elif name in INTEGERS:
+            columns[name] = from_numpy(np.array(list(map(int, values)), np.int64))
+        elif name == "success":
+            columns[name] = from_numpy(np.array([value == "true" for value in values], bool))
+        else:
+            columns[name] = encode_texts(values)
+    return pa.table(columns)
+
+
+BOM = b"\xef\xbb\xbf"
+# the columns that are used, as they are declared
+COLUMN_TYPES = {
+    "timeStamp": pa.int64(), "success": pa.bool_(), **dict.fromkeys(INTEGERS, pa.int64()),
+    **dict.fromkeys(("label", "responseCode", "responseMessage", "threadName"), TEXT_TYPE),
+}  # fmt: skip
+WORKERS = 2
+HEAD_BYTES = 1 << 16
+ParsedBlock = tuple[pa.Table, list[Damage], int]  # the last is the number of lines
+
+
+def read_jtl_csv(
+    stream: BufferedReader, file: str, properties: Mapping[str, str] | None = None
+) -> Iterator[RequestBatch]:
+    """Yield the rows of a file in order.
+
+    Parameters
+    ----------
+    file : its name in messages.
+    properties : JMeter properties of the run, where known; see `jtl_layout.find_layout`.
+
+    Raises
+    ------
+    ParseError : not a JTL; a row that is not one, with its line. Rows before it have been yielded.
+    """
+    layout, skipped = _read_head(stream, file, properties)
+    rows, line = BatchBuilder(layout, file), 1 + skipped
+    with ThreadPoolExecutor(WORKERS) as pool:
+        waiting: deque[Future[ParsedBlock]] = deque()
+        for block in split_blocks(stream):
+            waiting.append(pool.submit(parse_block, block, layout))
+            if len(waiting) > WORKERS:
+                batch, line = _finish_block(waiting.popleft(), rows, line)
+                yield batch
+        while waiting:
+            batch, line = _finish_block(waiting.popleft(), rows, line)
+            yield batch
+
+
+def _finish_block(ready: Future[ParsedBlock], rows: BatchBuilder, line: int) -> tuple[RequestBatch, int]:
+    """Return the batch of one block, and the line after it; line numbers of errors and damage become the file's."""
+    try:
+        table, damage, lines = ready.result()
+    except BadRowError as bad:
+        raise ParseError(TOOL, rows.file, bad.line + line, bad.message) from None
+    batch = rows.build(table, range(line, line + len(table)))
+    batch.damage = [d._replace(line=d.line + line) for d in damage]
+    if rows.layout.timestamp_format and rows.layout.timestamp_format.is_pattern and line <= 2:
+        says = (
+            f"time stamps ({rows.layout.timestamp_format.description}) tell no zone: they are read as if they were UTC"
+        )
+        batch.damage.append(Damage("local_time", line, says))
+    return batch, line + lines
+
+
+def parse_block(block: RecordBlock, layout: JtlLayout) -> ParsedBlock:
+    """Return the known columns of a block, what lay between its rows, and its number of lines (all counted from 0)."""
+    if block.is_complete and b"\0" not in block.data:
+        try:
+            table = _parse_fast(block, layout)
+        except pa.ArrowInvalid:
+            pass
+        else:
+            return table, [], block.data.count(b"\n") if block.has_quotes else len(table)
+    table, damage = read_strict(block, layout, [name for name in layout.columns if name in COLUMN_TYPES])
+    return table, damage, block.data.count(b"\n")
+
+
+def _parse_fast(block: RecordBlock, layout: JtlLayout) -> pa.Table:
+    """Return the columns by pyarrow; ArrowInvalid where anything is not as declared."""
+    if b"\r" in block.data and block.data.count(b"\r") != block.data.count(b"\r\n"):
+        raise pa.ArrowInvalid("a carriage return alone")  # which pyarrow would take for a line end
+    if block.has_quotes and not well_quoted(block.data, layout.separator):
+        raise pa.ArrowInvalid("a quote within a field")  # which pyarrow would leave out
+    types = {name: COLUMN_TYPES[name] for name in layout.columns if name in COLUMN_TYPES}
+    if not any(text.encode() in block.data for text in (TRANSACTION, NO_ANSWER)):
+        types.pop("responseMessage", None)  # says nothing else that is asked of it, and takes a tenth of the time
+    if layout.timestamp_format and layout.timestamp_format.is_pattern:
+        types["timeStamp"] = pa.string()
+    table = arrow_csv.read_csv(
+        pa.py_buffer(block.data),
+        arrow_csv.ReadOptions(column_names=list(layout.columns), use_threads=False, block_size=len(block.data) + 1),
+        arrow_csv.ParseOptions(
+            delimiter=layout.separator, newlines_in_values=block.has_quotes, ignore_empty_lines=False
+        ),
+        arrow_csv.ConvertOptions(
+            column_types=types,
+            include_columns=list(types),
+            null_values=[],
+            true_values=["true"],
+            false_values=["false"],
+        ),
+    )
+    return _checked_table(table, layout)
+
+
+def _checked_table(table: pa.Table, layout: JtlLayout) -> pa.Table:
+    """Return the table with time stamps in ms; ArrowInvalid for negative numbers and impossible time stamps."""
+    if layout.timestamp_format and layout.timestamp_format.is_pattern:
+        texts = pc.replace_substring_regex(table["timeStamp"], *layout.timestamp_format.iso_substitution())
+        column = table.schema.get_field_index("timeStamp")
+        table = table.set_column(column, "timeStamp", texts.cast(pa.timestamp("ms")).cast(pa.int64()))
+    for name in table.column_names:
+        if not len(table) or not pa.types.is_int64(table[name].type):
+            continue
+        low, high = pc.min_max(table[name]).as_py().values()
+        epoch = name == "timeStamp" and layout.timestamp_format is EPOCH_MS
+        if low < (10**12 if epoch else 0) or high >= (10**13 if epoch else 10**18):
+            raise pa.ArrowInvalid(f"{name} is out of range")
+    return table
+
+
+def _read_head(stream: BufferedReader, file: str, properties: Mapping[str, str] | None) -> tuple[JtlLayout, int]:
+    """Return the layout and the number of lines before the first row; the stream is left at the first row."""
+    head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
+    start = len(BOM) if head.startswith(BOM) else 0
+    start += len(head) - start - len(head[start:].lstrip(b"\0"))
+    if not head[start:].strip():
+        raise ParseError(
+            TOOL, file, 0, "the file is empty" if not head else "the file holds nothing but NULs or blanks"
+        )
+    ends = [start, *(record_ends(head[start:])[:2] + start).tolist()]
+    first, second = (
+        head[a:b].decode(errors="replace").rstrip("\r\n") for a, b in pairwise([*ends, len(head), len(head)][:3])
+    )
+    layout = jtl_layout.find_layout(file, first, second, properties)
+    if layout.header and len(ends) == 1:
+        raise ParseError(TOOL, file, 1, "the file ends within its header")
+    stream.read(ends[1] if layout.header else len(BOM) * head.startswith(BOM))
+    return layout, int(layout.header is not None)

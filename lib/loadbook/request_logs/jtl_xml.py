@@ -1,0 +1,194 @@
+"""JMeter result files in XML, as batches of rows; element after element, nothing kept of what was read.
+
+An element with the attributes `t` and `lb` under testResults, or under such an element, is a sample
+(SampleResultConverter of apache/jmeter). A sample within a sample is a sub-result, but within a transaction it is a
+request of its own. A document type or an entity is refused: JMeter writes none, and they can make a reader fetch files
+or grow without end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from io import BufferedReader
+from typing import NamedTuple, NoReturn
+from xml.parsers import expat
+
+import numpy as np
+import pyarrow as pa
+
+from loadbook.core.errors import ParseError
+from loadbook.request_logs.jtl_layout import EPOCH_MS, TOOL, JtlLayout
+from loadbook.request_logs.jtl_rows import TRANSACTION, BatchBuilder
+from loadbook.request_logs.stream import Damage, LogRowKind, RequestBatch, encode_texts, from_numpy
+
+CHUNK_BYTES = 1 << 20
+BATCH_ROWS = 50_000
+# attribute -> the column of the same meaning; rs was the response code in very old files
+ATTRIBUTE_COLUMNS = {
+    "ts": "timeStamp", "t": "elapsed", "lb": "label", "rc": "responseCode", "rm": "responseMessage", "s": "success",
+    "by": "bytes", "lt": "Latency", "ct": "Connect", "sc": "SampleCount", "ec": "ErrorCount", "tn": "threadName",
+}  # fmt: skip
+_NUMBER_ATTRIBUTES = {"t", "by", "lt", "ct", "sc", "ec"}
+_TEXT_ATTRIBUTES = {"lb", "rc", "rm", "tn"}
+_NUMBER = re.compile(r"[0-9]{1,18}")
+# responseData may hold characters that XML forbids; each is one byte in UTF-8
+_FORBIDDEN = bytes(0x3F if code < 32 and code not in (9, 10, 13) else code for code in range(256))
+_REFERENCE = re.compile(rb"&#(?:0*([0-9]{1,2})|x0*([01]?[0-9A-Fa-f]));")
+
+
+class XmlSample(NamedTuple):
+    """One sample's attributes, what it counts as, and the line of its start tag."""
+
+    attributes: dict[str, str]
+    kind: LogRowKind
+    line: int
+
+
+class XmlSampleCollector:
+    """Collects the samples of one document while expat reads it."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.rows: list[XmlSample] = []
+        self.open: list[XmlSample | None] = []  # one per open element, None for no sample
+        self.ended = False
+        self.parser = expat.ParserCreate()
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.StartDoctypeDeclHandler = self._forbidden
+        self.parser.EntityDeclHandler = self._forbidden
+
+    @property
+    def line(self) -> int:
+        """The line that expat is at, from 1."""
+        return self.parser.CurrentLineNumber
+
+    def fail(self, line: int, message: str) -> NoReturn:
+        """Raise ParseError."""
+        raise ParseError(TOOL, self.file, line, message)
+
+    def _forbidden(self, *_: object) -> None:
+        self.fail(self.line, "a document type or entity, which no JTL has, is not read")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if not self.open:
+            if name != "testResults":
+                self.fail(self.line, f"the root element of a JTL is testResults, not {name}")
+            self.open.append(None)
+            return
+        parent = self.open[-1]
+        sample = "t" in attributes and "lb" in attributes and (parent is not None or len(self.open) == 1)
+        if not sample and len(self.open) == 1:
+            self.fail(self.line, f"element {name} has no time t and label lb: not a sample")
+        self.open.append(XmlSample(attributes, self._kind(attributes, parent), self.line) if sample else None)
+
+    def _kind(self, attributes: dict[str, str], parent: XmlSample | None) -> LogRowKind:
+        if parent is not None and parent.kind != LogRowKind.TRANSACTION:
+            return LogRowKind.PART
+        transaction = attributes.get("rm", "").startswith(TRANSACTION)
+        return LogRowKind.TRANSACTION if transaction else LogRowKind.REQUEST
+
+    def _end(self, _name: str) -> None:
+        sample = self.open.pop()
+        if sample:
+            self.rows.append(sample)
+        self.ended = not self.open
+
+
+def read_jtl_xml(
+    stream: BufferedReader, file: str, properties: Mapping[str, str] | None = None
+) -> Iterator[RequestBatch]:
+    """Yield the samples of a file in the order of their ends; ParseError as for CSV.
+
+    A file that ends before its end tag (a killed JVM) gives its complete samples, and damage `torn`.
+    """
+    samples = XmlSampleCollector(file)
+    ends = (properties or {}).get("sampleresult.timestamp.start", "true") == "false"
+    builder: BatchBuilder | None = None
+    for data in _clean_chunks(stream):
+        try:
+            samples.parser.Parse(data, False)
+        except expat.ExpatError as error:
+            samples.fail(error.lineno, f"not XML here: {expat.ErrorString(error.code)}")
+        except (
+            LookupError,
+            ValueError,
+        ) as error:  # the declared encoding is unknown, or has characters of several bytes
+            samples.fail(1, f"not the encoding of a JTL, which is UTF-8: {error}")
+        while len(samples.rows) >= BATCH_ROWS:
+            rows, samples.rows = samples.rows[:BATCH_ROWS], samples.rows[BATCH_ROWS:]
+            builder = builder or _batch_builder(rows[0].attributes, file, ends)
+            yield _build_batch(rows, builder)
+    builder = builder or _batch_builder(samples.rows[0].attributes if samples.rows else ATTRIBUTE_COLUMNS, file, ends)
+    batch = _build_batch(samples.rows, builder)
+    batch.damage = _missing_end(samples)
+    yield batch
+
+
+def _clean_chunks(stream: BufferedReader) -> Iterator[bytes]:
+    """Yield the stream without characters that XML forbids; a reference to one is never cut in two."""
+    rest = b""
+    while data := stream.read(CHUNK_BYTES):
+        data = rest + data.translate(_FORBIDDEN)
+        cut = data.rfind(b"&", -16)
+        rest = data[cut:] if cut >= 0 and b";" not in data[cut:] else b""
+        yield _REFERENCE.sub(_replace_forbidden, data[: len(data) - len(rest)])
+    if rest:
+        yield rest
+
+
+def _replace_forbidden(match: re.Match[bytes]) -> bytes:
+    code = int(match[1]) if match[1] else int(match[2], 16)
+    return match[0] if code >= 32 or code in (9, 10, 13) else b"?"
+
+
+def _missing_end(samples: XmlSampleCollector) -> list[Damage]:
+    """Return what is missing at the end of the file."""
+    if samples.ended:
+        return []
+    if not samples.open:
+        samples.fail(samples.line, "the file ends before <testResults>")
+    line = next((sample.line for sample in samples.open if sample), samples.line)
+    within = "within a sample, which is not counted" if any(samples.open) else "without </testResults>"
+    return [Damage("torn", line, f"the file ends {within}")]
+
+
+def _batch_builder(attributes: Mapping[str, str], file: str, ends: bool) -> BatchBuilder:
+    """Return the maker of batches for a file whose first sample has these attributes."""
+    names = tuple(column for short, column in ATTRIBUTE_COLUMNS.items() if short in attributes)
+    return BatchBuilder(JtlLayout(names, "", EPOCH_MS if "ts" in attributes else None, None, ends), file)
+
+
+def _build_batch(rows: list[XmlSample], builder: BatchBuilder) -> RequestBatch:
+    attributes = [short for short, column in ATTRIBUTE_COLUMNS.items() if builder.layout.has_column(column)]
+    if rows and not {"s", "rc"} & set(attributes):
+        raise ParseError(TOOL, builder.file, rows[0].line, "neither s nor rc was saved: nothing says what failed")
+    for sample in rows:
+        if fault := _sample_error(sample.attributes, attributes, builder):
+            raise ParseError(TOOL, builder.file, sample.line, fault)
+    table = pa.table({ATTRIBUTE_COLUMNS[short]: _sample_column(short, rows) for short in attributes})
+    return builder.build(table, [sample.line for sample in rows], [sample.kind for sample in rows])
+
+
+def _sample_error(attributes: Mapping[str, str], names: list[str], builder: BatchBuilder) -> str | None:
+    for short in names:
+        text = attributes.get(short)
+        if text is None:
+            return f"this sample has no {short}, which the first one has"
+        if short in _NUMBER_ATTRIBUTES and not _NUMBER.fullmatch(text):
+            return f"{short} is not a whole number: {text[:40]!r}"
+        if short == "s" and text not in ("true", "false"):
+            return f"s is neither true nor false: {text[:40]!r}"
+        if short == "ts" and not EPOCH_MS.regex.fullmatch(text):
+            return f"ts is not {EPOCH_MS.description}: {text[:40]!r}"
+    return None
+
+
+def _sample_column(short: str, rows: list[XmlSample]) -> pa.Array:
+    values = [sample.attributes[short] for sample in rows]
+    if short in _TEXT_ATTRIBUTES:
+        return encode_texts(values)
+    if short == "s":
+        return from_numpy(np.array([value == "true" for value in values], bool))
+    return from_numpy(np.array(list(map(int, values)), np.int64))

@@ -1,0 +1,355 @@
+"""Rows of per-request logs as parquet (docs/data-format.md, `requests`): written while they are read, whole or not.
+
+Logs of one plain line per request: h2load's --log-file and ab's -g, as batches of rows.
+
+The door: one call reads a per-request log of any tool as a stream and returns exact figures.
+
+>>> from pathlib import Path
+>>> from loadbook.request_logs.read import summarise
+>>> figures = summarise(Path("out.jtl"), "jmeter")                    # doctest: +SKIP
+>>> figures.total().answered, figures.duration_s                       # doctest: +SKIP
+>>> {label: t.latency.percentile_s(99) for label, t in figures.labels.items() if t.latency.count}  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from loadbook.core.errors import ParseError, ToolError
+from loadbook.request_logs import jtl, jtl_xml
+from loadbook.request_logs.stream import (
+    OUTCOME_CODES,
+    OUTCOME_NAMES,
+    TEXT_TYPE,
+    Damage,
+    Ints,
+    LogRowKind,
+    RecordBlock,
+    RequestBatch,
+    dictionary_array,
+    first_far_row,
+    from_numpy,
+    split_blocks,
+    to_numpy,
+)
+from loadbook.request_logs.summary import Summary
+from loadbook.store.atomic import atomic_path
+
+SCHEMA_VERSION = 1
+SCHEMA = pa.schema(
+    [
+        pa.field("driver", TEXT_TYPE, nullable=False),
+        pa.field("start_us", pa.int64()),
+        pa.field("elapsed_us", pa.int64(), nullable=False),
+        pa.field("label", TEXT_TYPE, nullable=False),
+        pa.field("kind", TEXT_TYPE, nullable=False),
+        pa.field("outcome", TEXT_TYPE, nullable=False),
+        pa.field("answered", pa.bool_(), nullable=False),
+        pa.field("status", pa.int16()),
+        pa.field("received", pa.int64()),
+        pa.field("first_byte_us", pa.int64()),
+        pa.field("samples", pa.int64()),
+        pa.field("failed", pa.int64()),
+    ],
+    metadata={"loadbook_requests_schema": str(SCHEMA_VERSION)},
+)
+KIND_NAMES = [kind.name.lower() for kind in LogRowKind]
+# times of day grow: differences are small; the rest takes few distinct values
+_START_COLUMN = "start_us"
+
+
+class RequestWriter:
+    """A parquet file of requests; leave the `with` block by an error, and there is none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.rows = path, 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            part = stack.enter_context(atomic_path(self.path))
+            self._writer = stack.enter_context(
+                pq.ParquetWriter(
+                    part,
+                    SCHEMA,
+                    compression="snappy",
+                    use_dictionary=[name for name in SCHEMA.names if name not in (_START_COLUMN, "answered")],
+                    write_statistics=[_START_COLUMN, "elapsed_us"],
+                    column_encoding={_START_COLUMN: "DELTA_BINARY_PACKED"},
+                )
+            )
+            self._exit_stack = stack.pop_all()
+        return self
+
+    def write(self, batch: RequestBatch, driver: str = "") -> None:
+        """Add the rows of one batch."""
+        if len(batch):
+            self._writer.write_table(to_table(batch, driver), row_group_size=len(batch))
+            self.rows += len(batch)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exit_stack.__exit__(kind, error, trace)
+
+
+def to_table(batch: RequestBatch, driver: str = "") -> pa.Table:
+    """Return a batch as a table of SCHEMA: times in us, and null for what the log does not tell."""
+    numbered = {
+        "kind": (batch.kind, KIND_NAMES),
+        "outcome": (batch.outcome, OUTCOME_NAMES),
+        "label": (batch.label, batch.labels),
+    }
+    columns = {
+        "driver": dictionary_array(np.zeros(len(batch), np.int32), [driver]),
+        "start_us": _nullable_column(batch.start_us, 1, len(batch)),
+        "elapsed_us": _nullable_column(batch.elapsed, batch.tick_us, len(batch)),
+        **{name: dictionary_array(*column) for name, column in numbered.items()},
+        "answered": from_numpy(batch.answered),
+        "status": from_numpy(batch.status, batch.status != 0),
+        "received": _nullable_column(batch.received, 1, len(batch)),
+        "first_byte_us": _nullable_column(batch.first_byte, batch.tick_us, len(batch)),
+        "samples": _nullable_column(batch.samples, 1, len(batch)),
+        "failed": _nullable_column(batch.failed, 1, len(batch)),
+    }
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _nullable_column(values: Ints | None, factor: int, size: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(size, pa.int64())
+    return from_numpy(values * factor if factor != 1 else values)
+
+
+@dataclass(frozen=True)
+class LineLogFormat:
+    """One kind of log.
+
+    Parameters
+    ----------
+    header : the first line, None where there is none.
+    columns : those that are read, by their place.
+    line_regex : what a line looks like.
+    description : what a line is, for messages.
+    is_valid : whether columns hold what `line_regex` allows.
+    to_batch : makes a batch of the columns.
+    """
+
+    tool: str
+    header: bytes | None
+    columns: dict[int, str]
+    line_regex: re.Pattern[bytes]
+    description: str
+    is_valid: Callable[[dict[str, Ints]], bool]
+    to_batch: Callable[[dict[str, Ints]], RequestBatch]
+
+    def read(self, stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
+        """Yield the rows of a file in its order; ParseError with the line for what is not a row of this log."""
+        line, first_us = 1, None
+        if not stream.peek(1):
+            raise ParseError(self.tool, file, 0, "the file is empty")
+        if self.header is not None:
+            if stream.readline(len(self.header) + 2).rstrip(b"\r\n") != self.header:
+                raise ParseError(self.tool, file, 1, f"does not begin with {self.header.decode()!r}")
+            line += 1
+        for block in split_blocks(stream, quotes=False):
+            if not block.is_complete:
+                yield self._torn_batch(block, file, line)
+                continue
+            batch = self.to_batch(self._columns(block, file, line))
+            starts_us = batch.start_us if batch.start_us is not None else np.zeros(1, np.int64)
+            first_us = int(starts_us[0]) if first_us is None else first_us
+            if (row := first_far_row(starts_us, first_us)) is not None:
+                raise ParseError(
+                    self.tool, file, line + row, "the row here starts more than 30 days from the first row"
+                )
+            line += len(batch)
+            yield batch
+
+    def _columns(self, block: RecordBlock, file: str, line: int) -> dict[str, Ints]:
+        count = block.data[: block.data.find(b"\n")].count(b"\t") + 1
+        names = [self.columns.get(index, f"column {index}") for index in range(count)]
+        try:
+            table = csv.read_csv(
+                pa.py_buffer(block.data),
+                csv.ReadOptions(column_names=names, use_threads=False, block_size=len(block.data) + 1),
+                csv.ParseOptions(delimiter="\t", quote_char=False, ignore_empty_lines=False),
+                csv.ConvertOptions(
+                    column_types=dict.fromkeys(self.columns.values(), pa.int64()),
+                    include_columns=list(self.columns.values()),
+                    null_values=[],
+                ),
+            )
+        except (pa.ArrowInvalid, pa.ArrowKeyError):
+            table = None
+        columns = {name: to_numpy(table[name]) for name in self.columns.values()} if table is not None else {}
+        if table is None or not self.is_valid(columns):
+            self._raise_for_first_bad_line(block, file, line)
+        return columns
+
+    def _raise_for_first_bad_line(self, block: RecordBlock, file: str, line: int) -> None:
+        """Raise ParseError for the first line of a block that is not one of this log, or of other width."""
+        lines = block.data.removesuffix(b"\n").split(b"\n")
+        for number, text in enumerate(lines, line):
+            if not self.line_regex.fullmatch(text) or text.count(b"\t") != lines[0].count(b"\t"):
+                raise ParseError(
+                    self.tool, file, number, f"not {self.description}: {text[:60].decode(errors='replace')!r}"
+                )
+        raise ParseError(self.tool, file, line, f"here or below is a line that is not {self.description}")
+
+    def _torn_batch(self, block: RecordBlock, file: str, line: int) -> RequestBatch:
+        """Return a batch of no rows that says what the end of the file is."""
+        if line == 1:
+            raise ParseError(
+                self.tool, file, 1, f"not {self.description}: {block.data[:60].decode(errors='replace')!r}"
+            )
+        batch = self.to_batch({name: np.zeros(0, np.int64) for name in self.columns.values()})
+        text = block.data[:60].decode(errors="replace")
+        batch.damage = [Damage("torn", line, f"the file ends within a row, which is not counted: {text!r}")]
+        return batch
+
+
+def _h2load_valid(columns: dict[str, Ints]) -> bool:
+    status = columns["status"]
+    valid_status = (status == -1) | ((status >= 100) & (status < 600))
+    return (
+        bool(valid_status.all())
+        and _all_within(columns["start"], 10**15, 10**16)
+        and _all_within(columns["duration"], 0, 10**15)
+    )
+
+
+def _ab_valid(columns: dict[str, Ints]) -> bool:
+    times = (columns[name] for name in ("ctime", "dtime", "ttime", "wait"))
+    return _all_within(columns["seconds"], 10**9, 10**10) and all(_all_within(time, 0, 10**9) for time in times)
+
+
+def _all_within(values: Ints, low: int, end: int) -> bool:
+    return bool(values.min() >= low and values.max() < end)
+
+
+def _h2load_batch(columns: dict[str, Ints]) -> RequestBatch:
+    """Make rows of h2load's log: -1 is a request that was lost with its connection, or timed out."""
+    status = columns["status"]
+    outcome = np.full(len(status), OUTCOME_CODES["errors_other"], np.uint8)
+    outcome[(status >= 200) & (status < 400)] = OUTCOME_CODES["ok"]
+    outcome[status >= 400] = OUTCOME_CODES["errors_status"]
+    answered = status > 0
+    return RequestBatch(
+        [""], np.zeros(len(status), np.int32), columns["duration"], outcome, answered,
+        np.where(answered, status, 0).astype(np.int16), _request_kinds(len(status)), 1,
+        start_us=columns["start"], timed=answered,
+    )  # fmt: skip
+
+
+def _ab_batch(columns: dict[str, Ints]) -> RequestBatch:
+    """Make rows of ab's -g: whole ms, starts in whole seconds, sorted by total time; it does not tell how one ended."""
+    size = len(columns["ttime"])
+    outcome, status = np.full(size, OUTCOME_CODES["unknown"], np.uint8), np.zeros(size, np.int16)
+    return RequestBatch(
+        [""], np.zeros(size, np.int32), columns["ttime"], outcome, np.ones(size, bool), status, _request_kinds(size), 1000,
+        start_us=columns["seconds"] * 1_000_000, exact_starts=False, first_byte=columns["wait"],
+    )  # fmt: skip
+
+
+def _request_kinds(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    return np.full(size, LogRowKind.REQUEST, np.uint8)
+
+
+# nghttp2 src/h2load.cc: start in us since 1970, status, duration in us; more columns may come
+H2LOAD_LOG = LineLogFormat(
+    "h2load", None, {0: "start", 1: "status", 2: "duration"},
+    re.compile(rb"[1-9]\d{15}\t(?:-1|[1-5]\d\d)\t\d{1,15}(?:\t.*)?\r?"),
+    "a start, a status and a duration", _h2load_valid, _h2load_batch,
+)  # fmt: skip
+# httpd support/ab.c, output_results: APR time text, seconds since 1970, then ms
+AB_LOG = LineLogFormat(
+    "ab", b"starttime\tseconds\tctime\tdtime\tttime\twait",
+    {1: "seconds", 2: "ctime", 3: "dtime", 4: "ttime", 5: "wait"},
+    re.compile(rb"[^\t]+\t[1-9]\d{9}(?:\t\d{1,9}){4}\r?"), "a row of six columns", _ab_valid, _ab_batch,
+)  # fmt: skip
+
+
+BUFFER_BYTES = 1 << 16
+
+
+def read_batches(
+    source: Path | bytes,
+    tool: str,
+    *,
+    file: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    start: int = 0,
+) -> Iterator[RequestBatch]:
+    """Yield the rows of a per-request log in the order of the file; arguments and errors as for `summarise`."""
+    name = file or (source.name if isinstance(source, Path) else "results")
+    raw: Any = source.open("rb", buffering=0) if isinstance(source, Path) else io.BytesIO(source)
+    raw.seek(start)
+    with io.BufferedReader(raw, BUFFER_BYTES) as stream:
+        if tool == "jmeter":
+            yield from _jtl_reader(stream)(stream, name, properties)
+        else:
+            yield from _line_log_format(tool).read(stream, name)
+
+
+def _jtl_reader(
+    stream: io.BufferedReader,
+) -> Callable[[io.BufferedReader, str, Mapping[str, str] | None], Iterator[RequestBatch]]:
+    """Return the reader of a JTL: what begins like XML is XML."""
+    head = stream.peek(64).removeprefix(jtl.BOM).lstrip()
+    return jtl_xml.read_jtl_xml if head.startswith(b"<") else jtl.read_jtl_csv
+
+
+def _line_log_format(tool: str) -> LineLogFormat:
+    for log in (H2LOAD_LOG, AB_LOG):
+        if log.tool == tool:
+            return log
+    raise ToolError(f"tool {tool} writes no per-request log that is read", "jmeter, h2load and ab do")
+
+
+def summarise(
+    source: Path | bytes,
+    tool: str,
+    *,
+    file: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    store: RequestWriter | None = None,
+    driver: str = "",
+    start: int = 0,
+) -> Summary:
+    """Read a log once and return its figures; see `summary.Summary`, whose `merge` adds files and drivers.
+
+    Parameters
+    ----------
+    source : the file, or its bytes.
+    tool : `jmeter` (CSV or XML, told apart by content), `h2load` (--log-file) or `ab` (-g).
+    file : its name in messages; the path's by default.
+    properties : JMeter properties as given to the run (`-J`, names without it), None where they are not known: a CSV
+        without a header is then read only in the twelve columns of 2.x.
+    store : parquet that takes the rows too, open; one may take the logs of several drivers, one after the other.
+    driver : whose log it is, for the store.
+    start : bytes at its beginning that are left out: whole lines of an earlier run.
+
+    Raises
+    ------
+    ParseError : not such a log, or a row that is none: tool, file, line. Never zeros for a log that is not there; a
+        header without rows is a log of no requests.
+    """
+    summary = Summary()
+    for batch in read_batches(source, tool, file=file, properties=properties, start=start):
+        summary.add(batch)
+        if store is not None:
+            store.write(batch, driver)
+    return summary

@@ -1,0 +1,211 @@
+"""What every reader makes of a log: batches of rows in arrays, in the same columns whatever the tool.
+
+A stream cut into blocks of whole records: at line ends that are not inside quotes.
+
+Between numpy and pyarrow without copies, and without pandas, which pyarrow's own ways import (0.3 s).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+class LogRowKind(IntEnum):
+    """What a row of a log stands for; only requests (and the counts of aggregates) enter totals."""
+
+    REQUEST = 0
+    TRANSACTION = 1  # JMeter's transaction controller: its children have rows of their own
+    PART = 2  # JMeter's sub-result: a redirect or embedded resource, already in its parent's time
+    AGGREGATE = 3  # several requests in one row (SampleCount is not 1): counts, but no time of any one of them
+
+
+# how an attempt ended: names of metrics, ok first
+OUTCOMES = (
+    "ok", "errors_connect", "errors_timeout", "errors_read", "errors_write",
+    "errors_status", "errors_length", "errors_driver", "errors_other",
+)  # fmt: skip
+OUTCOME_NAMES = (*OUTCOMES, "unknown")  # where the log does not tell (ab)
+OUTCOME_CODES = {name: code for code, name in enumerate(OUTCOME_NAMES)}
+
+
+MAX_SPAN_US = 30 * 86400 * 10**6
+
+
+def first_far_row(start_us: Ints, first_us: int) -> int | None:
+    """Return the first row that starts more than 30 days from `first_us`, None if all are near."""
+    if max(first_us - int(start_us.min()), int(start_us.max()) - first_us) <= MAX_SPAN_US:
+        return None
+    return int(np.argmax(np.abs(start_us - first_us) > MAX_SPAN_US))
+
+
+class Damage(NamedTuple):
+    """Something in a file that is no row: `name` (torn, nul, header, ...), its line (1-based), and what it means."""
+
+    name: str
+    line: int
+    message: str
+
+
+@dataclass
+class RequestBatch:
+    """Consecutive rows of one log; arrays are of one length. Times are whole ticks of `tick_us` microseconds.
+
+    Parameters
+    ----------
+    label : number of each row's label in `labels`.
+    elapsed : duration in ticks.
+    outcome : number in ENDS.
+    answered : a response came, of whatever status.
+    status : HTTP status, 0 where there is none.
+    kind : Kind.
+    start_us : microseconds since 1970 by the driver's clock; None where the log has no times of day.
+    exact_starts : starts are to the tick; False where they are whole seconds (ab), which give a series but no duration.
+    timed : rows whose duration is that of a request; None for all.
+    first_byte : ticks to the first byte; received : bytes; both None where the log does not tell.
+    connect : ticks that opening a connection took, 0 where none was opened; None where the log does not tell.
+    samples, failed : JMeter's SampleCount and ErrorCount, None where all rows are single requests.
+    damage : what was found between the rows.
+    """
+
+    labels: list[str]
+    label: NDArray[np.integer]
+    elapsed: Ints
+    outcome: NDArray[np.uint8]
+    answered: NDArray[np.bool_]
+    status: NDArray[np.int16]
+    kind: NDArray[np.uint8]
+    tick_us: int
+    start_us: Ints | None = None
+    exact_starts: bool = True
+    timed: NDArray[np.bool_] | None = None
+    first_byte: Ints | None = None
+    received: Ints | None = None
+    connect: Ints | None = None
+    samples: Ints | None = None
+    failed: Ints | None = None
+    damage: list[Damage] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.elapsed)
+
+    def started_since(self, started_s: float | None) -> RequestBatch:
+        """Return the rows that started at or after a time (seconds since 1970) by the driver's clock; all for None."""
+        if started_s is None or self.start_us is None or not self.exact_starts:
+            return self
+        return self.take(self.start_us >= int(started_s * 1e6))
+
+    def take(self, mask: NDArray[np.bool_]) -> RequestBatch:
+        """Return the rows where `mask` is true (without the damage)."""
+        arrays = {f.name: getattr(self, f.name) for f in fields(self)}
+        taken: dict[str, Any] = {name: a[mask] if isinstance(a, np.ndarray) else a for name, a in arrays.items()}
+        return RequestBatch(**taken | {"damage": []})
+
+
+BLOCK_BYTES = 8 << 20
+MAX_RECORD_BYTES = 1 << 20  # a record longer than this is a quote that was never closed
+
+
+class RecordBlock(NamedTuple):
+    """Bytes of whole records, but for the last block of a stream, whose `is_complete` is False when a record is torn."""
+
+    data: bytes
+    has_quotes: bool
+    is_complete: bool
+
+
+def split_blocks(stream: BinaryIO, size: int | None = None, quotes: bool = True) -> Iterator[RecordBlock]:
+    """Cut a stream into blocks of about `size` bytes (BLOCK_BYTES); what follows the last line end is not whole.
+
+    A line end is inside quotes when an odd number of quotes lies before it in its block: writers double the quotes
+    within a quoted field. A record longer than RECORD_MAX is handed on as it is, for the reader to refuse.
+    """
+    remainder = b""
+    while data := stream.read(size or BLOCK_BYTES):
+        quoted = quotes and (b'"' in data or b'"' in remainder)
+        end = _last_record_end(remainder + data) - len(remainder) if quoted else data.rfind(b"\n") + 1
+        if end <= 0 and len(remainder) <= MAX_RECORD_BYTES:
+            remainder += data
+            continue
+        if end <= 0:
+            break
+        yield RecordBlock(b"".join((remainder, memoryview(data)[:end])), quoted, True)
+        remainder = data[end:]
+    if remainder:
+        yield RecordBlock(remainder, b'"' in remainder, False)
+
+
+def _last_record_end(data: bytes) -> int:
+    ends = record_ends(data)
+    return int(ends[-1]) if len(ends) else 0
+
+
+def record_ends(data: bytes) -> NDArray[np.int64]:
+    """Return the offsets behind all line ends that are not inside quotes; `data` begins with a record."""
+    text = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(text == 0x22)
+    ends = np.flatnonzero(text == 0x0A)
+    return ends[np.searchsorted(quotes, ends) % 2 == 0] + 1
+
+
+def well_quoted(data: bytes, separator: str) -> bool:
+    """Return whether quotes stand only around whole fields, or doubled within them; `data` is whole records."""
+    text = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(text == 0x22)
+    opening, closing = quotes[::2], quotes[1::2]
+    before = text[np.maximum(opening - 1, 0)]
+    after = text[np.minimum(closing + 1, len(text) - 1)]
+    starts = (opening == 0) | np.isin(before, (ord(separator), 0x0A, 0x22))
+    return bool(starts.all() and np.isin(after, (ord(separator), 0x0A, 0x0D, 0x22)).all())
+
+
+TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
+
+
+def to_numpy(array: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
+    """Return whole numbers or booleans, of which none may be null."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    assert not array.null_count
+    if not len(array):
+        return np.zeros(0, bool if pa.types.is_boolean(array.type) else np.int64)
+    buffer, end = array.buffers()[1], array.offset + len(array)
+    if pa.types.is_boolean(array.type):
+        return np.unpackbits(np.frombuffer(buffer, np.uint8), count=end, bitorder="little")[array.offset :].astype(bool)
+    kind = np.dtype(f"i{array.type.bit_width // 8}")
+    return np.frombuffer(buffer, kind, len(array), array.offset * kind.itemsize)
+
+
+def from_numpy(values: NDArray[Any], is_known: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return whole numbers or booleans as an array; null where they are not `is_known`."""
+    kind = pa.from_numpy_dtype(values.dtype)
+    data = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
+    valid = None if is_known is None or is_known.all() else pa.py_buffer(np.packbits(is_known, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(data)])
+
+
+def to_string_array(values: Sequence[str]) -> pa.Array:
+    """Return texts as an array."""
+    encoded = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
+    return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
+
+
+def encode_texts(values: Sequence[str]) -> pa.DictionaryArray:
+    """Return texts as numbers of distinct texts, in the order of their first occurrence."""
+    numbers: dict[str, int] = {}
+    column = np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int32)
+    return dictionary_array(column, list(numbers))
+
+
+def dictionary_array(numbers: NDArray[Any], values: Sequence[str]) -> pa.DictionaryArray:
+    """Return the texts that `numbers` number in `values`."""
+    return pa.DictionaryArray.from_arrays(from_numpy(numbers.astype(np.int32, copy=False)), to_string_array(values))

@@ -1,0 +1,381 @@
+"""Exact distributions of whole numbers: every distinct value with its count, mergeable in any order.
+
+Exact figures of any number of rows: by label, in total, per second; mergeable over files and drivers.
+
+The times of the requests of several trials together, for pictures: they describe, and are never tested.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from loadbook.request_logs.stream import OUTCOME_CODES, OUTCOME_NAMES, Damage, LogRowKind, RequestBatch, to_numpy
+
+Ints = NDArray[np.int64]
+MAX_DENSE_CELLS = 1 << 22  # counting by array takes 8 bytes a cell: 32 MB
+EMPTY = np.zeros(0, np.int64)
+
+
+class Histogram:
+    """Times in whole microseconds. Memory grows with the distinct values, never with the number of requests."""
+
+    def __init__(self, values: Ints = EMPTY, counts: Ints = EMPTY) -> None:
+        self._values, self._counts = values, counts
+        self._pending: list[tuple[Ints, Ints]] = []
+        self._pending_values = 0
+
+    def add(self, values: Ints, counts: Ints) -> None:
+        """Add `counts` of `values` (us); what waits is merged when it is as much as what is there."""
+        self._pending.append((values, counts))
+        self._pending_values += len(values)
+        if self._pending_values > len(self._values) + 4096:
+            self._merge_pending()
+
+    def merge(self, other: Histogram) -> None:
+        """Add all of another histogram."""
+        self.add(*other.cells)
+
+    @property
+    def cells(self) -> tuple[Ints, Ints]:
+        """Distinct values (us) in ascending order, and how often each occurred."""
+        self._merge_pending()
+        return self._values, self._counts
+
+    def _merge_pending(self) -> None:
+        if not self._pending:
+            return
+        values = np.concatenate([self._values, *(v for v, _ in self._pending)])
+        counts = np.concatenate([self._counts, *(c for _, c in self._pending)])
+        order = np.argsort(values, kind="stable")
+        values, counts = values[order], counts[order]
+        starts = np.flatnonzero(np.diff(values, prepend=values[:1] - 1)) if len(values) else EMPTY
+        self._values, self._counts = values[starts], np.add.reduceat(counts, starts) if len(starts) else EMPTY
+        self._pending, self._pending_values = [], 0
+
+    @property
+    def count(self) -> int:
+        """How many values were added."""
+        return int(self.cells[1].sum())
+
+    @property
+    def sum_us(self) -> int:
+        """Their exact sum in us."""
+        return sum(v * c for v, c in zip(*(cell.tolist() for cell in self.cells), strict=True))
+
+    def mean_s(self) -> float:
+        """Return the mean in s; ValueError when empty."""
+        return self.sum_us / self._count_or_error() / 1e6
+
+    def sd_s(self) -> float | None:
+        """Return the standard deviation in s (of a sample: n - 1), computed from exact sums; None below two values."""
+        n = self._count_or_error()
+        if n < 2:
+            return None
+        squares = sum(v * v * c for v, c in zip(*(cell.tolist() for cell in self.cells), strict=True))
+        return math.sqrt((n * squares - self.sum_us**2) / (n * (n - 1))) / 1e6
+
+    def percentile_s(self, percent: float) -> float:
+        """Return the smallest value in s that at least `percent` % of all values do not exceed (nearest rank).
+
+        That is a time which occurred: element ``ceil(n * percent / 100)`` of the sorted times, counted from 1; 0 is the
+        minimum, 100 the maximum. Nothing is interpolated. ValueError when empty.
+        """
+        rank = max(1, math.ceil(self._count_or_error() * percent / 100 - 1e-9))
+        values, counts = self.cells
+        return int(values[np.searchsorted(np.cumsum(counts), rank)]) / 1e6
+
+    def _count_or_error(self) -> int:
+        if not (n := self.count):
+            raise ValueError("no times: an empty histogram has no statistics")
+        return n
+
+
+def group_counts(group: NDArray[np.integer], ticks: Ints, groups: int) -> Iterator[tuple[int, Ints, Ints]]:
+    """Return for every group that occurs its distinct ticks (>= 0) in ascending order, and their counts."""
+    if not len(ticks):
+        return
+    width = int(ticks.max()) + 1
+    if groups * width > MAX_DENSE_CELLS:
+        for g in np.unique(group).tolist():
+            values, counts = np.unique(ticks[group == g], return_counts=True)
+            yield g, values, counts.astype(np.int64)
+        return
+    cells = np.bincount(group * np.int64(width) + ticks, minlength=groups * width).reshape(groups, width)
+    for g in np.flatnonzero(cells.any(axis=1)).tolist():
+        values = np.flatnonzero(cells[g])
+        yield g, values, cells[g][values]
+
+
+MAX_LABELS = 10_000
+OTHER_LABELS = "(labels beyond the first 10000)"
+CLASSES = 6  # no status, 1xx ... 5xx
+
+
+@dataclass
+class Tally:
+    """Figures of one label or of all.
+
+    Parameters
+    ----------
+    attempts : requests that ended, answered or not.
+    answered : responses of whatever status (the metric `requests`).
+    outcomes : attempts by name in ENDS, which do not overlap.
+    classes : responses by status class, 0 for those without an HTTP status.
+    received : bytes of answered requests; None where the log does not tell.
+    latency, first_byte : times of single requests in us.
+    connect : times in us of opening the connections that took a tick or more and then brought an answer.
+    """
+
+    attempts: int = 0
+    answered: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    classes: Counter[int] = field(default_factory=Counter)
+    received: int | None = None
+    latency: Histogram = field(default_factory=Histogram)
+    first_byte: Histogram = field(default_factory=Histogram)
+    connect: Histogram = field(default_factory=Histogram)
+
+    @property
+    def ok(self) -> int:
+        """Responses of status 2xx or 3xx (or none, where the tool has none) that the tool does not call failed."""
+        return self.outcomes["ok"]
+
+    @property
+    def unknown(self) -> int:
+        """Attempts of which the log does not tell how they ended."""
+        return self.outcomes["unknown"]
+
+    @property
+    def errors(self) -> int:
+        """Attempts that are known not to be ok."""
+        return self.attempts - self.ok - self.unknown
+
+    @property
+    def error_share(self) -> float | None:
+        """Errors per attempt; None without attempts, or where the log does not tell."""
+        return self.errors / self.attempts if self.attempts and not self.unknown else None
+
+    def merge(self, other: Tally) -> None:
+        """Add all of another tally."""
+        self.attempts += other.attempts
+        self.answered += other.answered
+        self.outcomes.update(other.outcomes)
+        self.classes.update(other.classes)
+        if other.received is not None:
+            self.received = (self.received or 0) + other.received
+        self.latency.merge(other.latency)
+        self.first_byte.merge(other.first_byte)
+        self.connect.merge(other.connect)
+
+
+@dataclass
+class Summary:
+    """All that is known of one or several logs.
+
+    Parameters
+    ----------
+    labels : by label; transactions : JMeter's transaction rows by label, which are in no total.
+    seconds : second since 1970 (whole, by the driver's clock) -> answered, ok, errors that ended in it.
+    rows : rows read, by kind.
+    first_start_us, last_end_us : us since 1970; None where the log has no exact times of day.
+    damage : what was found between the rows, each kind of damage at most 20 times (`damage_counts` counts all).
+    """
+
+    labels: dict[str, Tally] = field(default_factory=dict)
+    transactions: dict[str, Tally] = field(default_factory=dict)
+    seconds: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    rows: Counter[LogRowKind] = field(default_factory=Counter)
+    first_start_us: int | None = None
+    last_end_us: int | None = None
+    damage: list[Damage] = field(default_factory=list)
+    damage_counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def duration_s(self) -> float | None:
+        """Seconds from the first start to the last end; None where the log has no times of day, or no rows."""
+        if self.first_start_us is None or self.last_end_us is None:
+            return None
+        return (self.last_end_us - self.first_start_us) / 1e6
+
+    def total(self) -> Tally:
+        """Return the figures of all labels together."""
+        total = Tally()
+        for tally in self.labels.values():
+            total.merge(tally)
+        return total
+
+    def per_second_counts(self) -> list[tuple[int, int, int, int]]:
+        """Return (second, answered, ok, errors) for every second from first to last, seconds counted from 0.
+
+        Seconds are those of the clock, so that drivers add up: the first and the last are seldom whole.
+        """
+        if not self.seconds:
+            return []
+        first, nothing = min(self.seconds), np.zeros(3, np.int64)
+        span = range(first, max(self.seconds) + 1)
+        return [(second - first, *self.seconds.get(second, nothing).tolist()) for second in span]
+
+    def merge(self, other: Summary) -> None:
+        """Add another summary: another file, or another driver whose clock agrees."""
+        for own_tallies, other_tallies in ((self.labels, other.labels), (self.transactions, other.transactions)):
+            for label, tally in other_tallies.items():
+                self._tally_of(own_tallies, label).merge(tally)
+        for second, counts in other.seconds.items():
+            self.seconds[second] = self.seconds.get(second, 0) + counts
+        self.rows.update(other.rows)
+        self._extend_span(other.first_start_us, other.last_end_us)
+        unlisted = other.damage_counts - Counter(defect.name for defect in other.damage)
+        self.add_damage([*other.damage])
+        self.damage_counts.update(unlisted)
+
+    def add(self, batch: RequestBatch) -> None:
+        """Count one batch of rows."""
+        self.add_damage(batch.damage)
+        kinds = np.bincount(batch.kind, minlength=len(LogRowKind))
+        self.rows.update({kind: int(kinds[kind]) for kind in LogRowKind if kinds[kind]})
+        for kind, table in ((LogRowKind.REQUEST, self.labels), (LogRowKind.TRANSACTION, self.transactions)):
+            if kinds[kind]:
+                self._count(table, batch.take(batch.kind == kind) if kinds[kind] < len(batch) else batch)
+        counted = (LogRowKind.REQUEST, LogRowKind.AGGREGATE)
+        if kinds[LogRowKind.AGGREGATE]:
+            self._count_aggregates(batch.take(batch.kind == LogRowKind.AGGREGATE))
+        if batch.start_us is not None and kinds[list(counted)].any():
+            self._count_seconds(
+                batch if kinds[list(counted)].sum() == len(batch) else batch.take(np.isin(batch.kind, counted))
+            )
+
+    def add_damage(self, damage: Iterable[Damage]) -> None:
+        """Keep what was found between rows."""
+        for defect in damage:
+            self.damage_counts[defect.name] += 1
+            if self.damage_counts[defect.name] <= 20:
+                self.damage.append(defect)
+
+    def _tally_of(self, table: dict[str, Tally], label: str) -> Tally:
+        if label not in table and len(table) >= MAX_LABELS:
+            label = OTHER_LABELS
+        return table.setdefault(label, Tally())
+
+    def _count(self, table: dict[str, Tally], batch: RequestBatch) -> None:
+        """Count rows of single requests (or of transactions) by label."""
+        groups = len(batch.labels)
+        ends = _count_grid(batch.label, batch.outcome, groups, len(OUTCOME_NAMES))
+        classes = _count_grid(batch.label[batch.answered], batch.status[batch.answered] // 100, groups, CLASSES)
+        sums: NDArray[Any] = np.zeros(groups)
+        if batch.received is not None:  # sums of a batch are far below 2^53, to which they are exact
+            sums = np.bincount(batch.label, np.where(batch.answered, batch.received, 0), groups)
+        tallies = {g: self._tally_of(table, batch.labels[g]) for g in np.flatnonzero(ends.any(axis=1)).tolist()}
+        for g, tally in tallies.items():
+            tally.attempts += int(ends[g].sum())
+            tally.answered += int(classes[g].sum())
+            tally.outcomes.update({name: n for name, n in zip(OUTCOME_NAMES, ends[g].tolist(), strict=True) if n})
+            tally.classes.update({code: n for code, n in enumerate(classes[g].tolist()) if n})
+            if batch.received is not None:
+                tally.received = (tally.received or 0) + int(sums[g])
+        for g, cells in _label_times(batch, batch.elapsed, batch.timed):
+            tallies[g].latency.add(*cells)
+        if batch.first_byte is not None:
+            for g, cells in _label_times(batch, batch.first_byte, batch.answered):
+                tallies[g].first_byte.add(*cells)
+        if batch.connect is not None and batch.connect.any():
+            for g, cells in _label_times(batch, batch.connect, batch.answered & (batch.connect > 0)):
+                tallies[g].connect.add(*cells)
+
+    def _count_aggregates(self, batch: RequestBatch) -> None:
+        """Count rows that stand for several requests: how many and how many failed, but no times."""
+        assert batch.samples is not None and batch.failed is not None
+        for label, samples, failed in zip(
+            batch.label.tolist(), batch.samples.tolist(), batch.failed.tolist(), strict=True
+        ):
+            tally = self._tally_of(self.labels, batch.labels[label])
+            tally.attempts += samples
+            tally.answered += samples
+            tally.outcomes.update({"ok": samples - failed, "errors_other": failed})
+            tally.classes[0] += samples
+
+    def _count_seconds(self, batch: RequestBatch) -> None:
+        assert batch.start_us is not None
+        ends_us = batch.start_us + batch.elapsed * batch.tick_us
+        if batch.exact_starts:
+            self._extend_span(int(batch.start_us.min()), int(ends_us.max()))
+        seconds = ends_us // 1_000_000
+        first = int(seconds.min())
+        many = np.ones(len(batch), np.int64) if batch.samples is None else batch.samples
+        ok = (batch.outcome == 0) * many if batch.failed is None else many - batch.failed
+        errors = np.where(batch.outcome == OUTCOME_CODES["unknown"], 0, many - ok)
+        columns = (batch.answered * many, ok, errors)
+        counts = np.stack([np.bincount(seconds - first, column) for column in columns], axis=1).astype(np.int64)
+        for offset in np.unique(seconds - first).tolist():
+            self.seconds[first + offset] = self.seconds.get(first + offset, 0) + counts[offset]
+
+    def _extend_span(self, start_us: int | None, end_us: int | None) -> None:
+        starts = [t for t in (self.first_start_us, start_us) if t is not None]
+        ends = [t for t in (self.last_end_us, end_us) if t is not None]
+        self.first_start_us, self.last_end_us = min(starts, default=None), max(ends, default=None)
+
+
+def _count_grid(group: NDArray[np.integer], code: NDArray[np.integer], groups: int, codes: int) -> NDArray[np.int64]:
+    """Return how often each code occurs in each group."""
+    cells = np.bincount(group * np.int32(codes) + code, minlength=groups * codes)
+    return cells.reshape(groups, codes)
+
+
+def _label_times(
+    batch: RequestBatch, ticks: NDArray[np.int64], mask: NDArray[np.bool_] | None
+) -> Iterator[tuple[int, tuple[NDArray[np.int64], NDArray[np.int64]]]]:
+    """Yield each label's distinct times in us, and how often they occurred."""
+    group = batch.label
+    if mask is not None and not mask.all():
+        group, ticks = group[mask], ticks[mask]
+    for g, values, counts in group_counts(group, ticks, len(batch.labels)):
+        yield g, (values * batch.tick_us, counts)
+
+
+MIN_REQUESTS_BEYOND = 20  # a share that fewer requests exceed is not drawn
+CURVE_POINTS = 160
+
+
+class ExceedanceCurve(NamedTuple):
+    """How many requests took longer than a time: shares that fall from 1, and times (s) that rise."""
+
+    shares_slower: tuple[float, ...]
+    times_s: tuple[float, ...]
+    requests: int
+    trials: int
+
+
+def merge_times(paths: Iterable[Path]) -> tuple[Histogram, int]:
+    """Return the times of all answered requests in these files (docs/data-format.md, requests), and how many files."""
+    merged, files = Histogram(), 0
+    for path in paths:
+        files += 1
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=["elapsed_us", "kind", "answered"]):
+                requests = batch.filter(
+                    pc.and_(pc.equal(pc.cast(batch["kind"], "string"), "request"), batch["answered"])
+                )
+                values, counts = np.unique(to_numpy(requests["elapsed_us"]), return_counts=True)
+                merged.add(values, counts.astype(np.int64))
+    return merged, files
+
+
+def exceedance_curve(paths: Iterable[Path]) -> ExceedanceCurve | None:
+    """Return the distribution of all these requests together; None where there are fewer than twenty."""
+    merged, files = merge_times(paths)
+    if merged.count < MIN_REQUESTS_BEYOND:
+        return None
+    shares = np.geomspace(1.0, MIN_REQUESTS_BEYOND / merged.count, CURVE_POINTS)
+    values, counts = merged.cells
+    ranks = np.maximum(1, np.ceil((1 - shares) * merged.count - 1e-9))
+    times_s = values[np.searchsorted(np.cumsum(counts), ranks)] / 1e6
+    return ExceedanceCurve(tuple(shares.tolist()), tuple(times_s.tolist()), merged.count, files)

@@ -1,0 +1,1 @@
+"""Running a study: preflight, deployment, the trial loop and one attempt."""

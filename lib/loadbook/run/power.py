@@ -1,0 +1,446 @@
+"""What runs recorded on these hosts say about their noise: files only, no host is asked.
+
+A run tells of noise where one configuration ran under two names (the baseline and its A/A arm); where none did, the
+scatter of each treatment's ratio to the baseline around its own median stands in.
+
+What a plan can find at the noise that is known beforehand: the difference, the blocks it needs, the time they take.
+
+From pseudo-studies of recorded pairs (stats.power), else from an assumption that says so. No network.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.errors import LoadbookError
+from loadbook.core.units import format_duration, format_percent, format_percent_range
+from loadbook.hosts.inventory import read_hosts
+from loadbook.hosts.lab import lab_kind
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.schema import read_table
+from loadbook.store.tables import trial_values
+from loadbook.store.trial_record import read_json
+from loadbook.study.factorial import factorial_design
+from loadbook.study.limits import POCOCK_P
+from loadbook.study.model import Study
+from loadbook.study.plan import Plan, parse_plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from loadbook.stats.power import PairPool, TrialLength
+    from loadbook.stats.steady_state import RateSeries
+
+MIN_BLOCKS = 5
+ENOUGH_PAIRS = 60
+MAX_RUNS = 50  # runs that are looked at; noise of long ago says little
+# facts that make a host another one
+MACHINE_FACTS = ("machine", "cpu_model", "cores")
+SAME_LOAD, SAME_TOOL, OTHER_TOOL = 2, 1, 0
+# what may differ between two loads that count as alike
+IGNORED_LOAD_KEYS = {"role", "target", "warmup_s", "timeout_s", "expect_status", "expect_bytes"}
+
+
+@dataclass(frozen=True)
+class NoiseSample:
+    """The pairs of one run: logs of two trials of a block, alike but for noise; `aa` says whether truly alike."""
+
+    study: str
+    run: str
+    similarity: int
+    aa: bool
+    pairs: NDArray[Any]
+    paths: RunPaths
+
+
+def noise_samples(layout: Layout, plan: Plan, hosts: Path | None = None) -> list[NoiseSample]:
+    """Return what is known of the noise of a plan's metric on these hosts, newest first; empty if nothing is.
+
+    Of runs on the same hosts (without a hosts file: of the lab) those with the load most like the plan's are taken,
+    the newest first, until there are 60 pairs. Runs that were imported, played back or not ingested are left out.
+    """
+    hosts_known, pairs = _known_hosts(layout, hosts), 0
+    samples: list[NoiseSample] = []
+    for sample in sorted(_read_samples(layout, plan, hosts_known), key=lambda r: -r.similarity):
+        if samples and (sample.similarity < samples[0].similarity or pairs >= ENOUGH_PAIRS):
+            break
+        samples.append(sample)
+        pairs += len(sample.pairs)
+    return samples
+
+
+def within_trial_rates(sample: NoiseSample) -> tuple[list[RateSeries], float]:
+    """Return the rates within the trials of the baseline, and the seconds that a trial costs beyond them."""
+    import numpy as np
+
+    from loadbook.stats.steady_state import rate_series
+
+    study = parse_plan(read_json(sample.paths.plan_json), str(sample.paths.plan_json)).study
+    trials = read_table(sample.paths.table("trials"), "trials")
+    baseline_trials = trials[trials["treatment"].isin(aa_arms(study)) & trials["valid"]]
+    rates = rate_series(read_table(sample.paths.table("samples"), "samples"))
+    around = baseline_trials["duration_s"] - study.workload_of(study.baseline).duration_s
+    overhead_s = float(np.nanmedian(around)) if around.notna().any() else 0.0
+    return [rates[trial] for trial in baseline_trials["trial"] if trial in rates], max(overhead_s, 0.0)
+
+
+def aa_arms(study: Study) -> tuple[str, ...]:
+    """Return the names under which the baseline's configuration runs, its own first."""
+    return (study.baseline, *(name for name in study.treatments if study.repeated_treatment(name) == study.baseline))
+
+
+def runs_on_same_hosts(layout: Layout, paths: RunPaths) -> Iterator[RunPaths]:
+    """Yield the newest runs that were recorded on the hosts of this one, itself among them, newest first."""
+    run = read_json(paths.run_json)
+    machines: dict[str, Any] = {}
+    _same_machines(paths, machines)
+    for other, study in _newest_runs(layout):
+        other_paths = layout.run(study, other)
+        try:
+            other_run = read_json(other_paths.run_json)
+            same_hosts = _lab_kind_of(other_run) == _lab_kind_of(run) and all(
+                other_run.get(key) == run.get(key) for key in ("hosts", "replay")
+            )
+            if same_hosts and not other_run.get("imported") and _same_machines(other_paths, machines):
+                yield other_paths
+        except LoadbookError:  # torn: it tells nothing
+            continue
+
+
+def _newest_runs(layout: Layout) -> list[tuple[str, str]]:
+    """Return run and study of the newest runs."""
+    every = [(run, study) for study in layout.studies_with_runs() for run in layout.runs(study)]
+    return sorted(every, reverse=True)[:MAX_RUNS]
+
+
+def _read_samples(layout: Layout, plan: Plan, known_hosts: Mapping[str, Any] | None) -> Iterator[NoiseSample]:
+    machines: dict[str, Any] = {}
+    for run, study in _newest_runs(layout):
+        paths = layout.run(study, run)
+        try:
+            if not _same_hosts(read_json(paths.run_json), known_hosts) or not _same_machines(paths, machines):
+                continue
+            other_study = parse_plan(read_json(paths.plan_json), str(paths.plan_json)).study
+            pairs, aa = _noise_pairs(paths, other_study, plan.study.metric)
+        except LoadbookError:  # torn, of another version, or not ingested: it tells nothing, and others may
+            continue
+        if len(pairs) >= MIN_BLOCKS and pairs.any():  # a single block, less its own median, is nothing
+            yield NoiseSample(study, run, _load_similarity(plan.study, other_study), aa, pairs, paths)
+
+
+def _known_hosts(layout: Layout, hosts: Path | None) -> Mapping[str, Any] | None:
+    """Return roles and CPU mask by alias; None for a lab that has not been up yet."""
+    file = hosts or layout.lab / "hosts.toml"
+    if hosts is None and not file.is_file():
+        return None
+    entries = {a: {"roles": e.roles, "cpus": list(e.cpus or ())} for a, e in read_hosts(file).hosts.items()}
+    return {"lab": lab_kind(file), "hosts": entries}
+
+
+def _same_hosts(run: Mapping[str, Any], known_hosts: Mapping[str, Any] | None) -> bool:
+    if run.get("imported") or run.get("replay") or not run.get("hosts"):
+        return False
+    if known_hosts is None:
+        return _lab_kind_of(run) == "loopback"
+    entries = known_hosts["hosts"]
+    return _lab_kind_of(run) == known_hosts["lab"] and all(
+        alias in entries
+        and set(host["roles"]) <= set(entries[alias]["roles"])
+        and (host["cpus"] or []) == entries[alias]["cpus"]
+        for alias, host in run["hosts"].items()
+    )
+
+
+def _lab_kind_of(run: Mapping[str, Any]) -> str:
+    """Return the kind of lab of a run, "" for other hosts; True stands for the first kind that there was."""
+    lab = run.get("lab")
+    return lab if isinstance(lab, str) else "loopback" if lab else ""
+
+
+def _same_machines(paths: RunPaths, machines: dict[str, Any]) -> bool:
+    """Tell whether hosts are still the machines of the newest run, which `machines` keeps by alias."""
+    values = {}
+    for path in sorted(paths.facts.glob("*-before.json")):
+        facts = read_json(path)
+        values[path.name] = [facts.get(name, {}).get("value") for name in MACHINE_FACTS]
+    same = all(machines.get(name, values[name]) == values[name] for name in values)
+    if same:
+        machines |= values
+    return same
+
+
+def _load_similarity(first: Study, second: Study) -> int:
+    """Return how much two studies' loads are alike: SAME_LOAD with the same services, SAME_TOOL or OTHER_TOOL."""
+    loads = [study.workload_of(study.baseline) for study in (first, second)]
+    services = [{name: role.service for name, role in study.roles.items()} for study in (first, second)]
+    dumps = [load.model_dump(exclude=IGNORED_LOAD_KEYS) for load in loads]
+    if dumps[0] == dumps[1] and services[0] == services[1]:
+        return SAME_LOAD
+    return SAME_TOOL if loads[0].tool == loads[1].tool else OTHER_TOOL
+
+
+def _noise_pairs(paths: RunPaths, study: Study, metric: str) -> tuple[NDArray[Any], bool]:
+    """Return the pairs of a run, each less the run's median, and whether both of a pair are one configuration."""
+    import numpy as np
+
+    trials, measurements = (read_table(paths.table(name), name) for name in ("trials", "measurements"))
+    values = trial_values(trials, measurements, metric)
+    ran, same = set(values["treatment"]), aa_arms(study)
+    aa_run = [name for name in same[1:] if name in ran]
+    others = aa_run or [name for name in study.treatments if name in ran and name not in same]
+    pairs = [_centred_pairs(values, name, study.baseline, aa=bool(aa_run)) for name in others]
+    return np.concatenate(pairs or [np.empty((0, 2))]), bool(aa_run)
+
+
+def _centred_pairs(values: pd.DataFrame, name: str, baseline: str, aa: bool) -> NDArray[Any]:
+    """Return the pairs of one arm and the baseline less their median; arms that are not alike each less its own."""
+    import numpy as np
+
+    from loadbook.stats.tests import pair_arms
+
+    paired = pair_arms(values, name, baseline)
+    arms = np.column_stack([paired.base, paired.other])
+    return arms - np.median(arms, axis=None if aa else 0) if len(arms) else arms
+
+
+# scatter of one trial on pinned CPUs of a quiet machine (2 to 3 %), and of the ratio of two
+ASSUMED_CV = 0.025
+ASSUMED_SD = ASSUMED_CV * 2**0.5
+ALPHA = 0.05
+MAX_NAMED_RUNS = 3
+
+
+@dataclass(frozen=True)
+class PowerForecast:
+    """What so many blocks find, and what the `effect` looked for needs.
+
+    Parameters
+    ----------
+    effect : the difference looked for (ratio minus 1), by default the study's margin.
+    alpha : threshold of one comparison: the smaller, the more comparisons and looks share it.
+    sd, sd_range : scatter of the log ratio of a block, with the range in which it lies with 80 % (None: assumed).
+    source : where that is known from, in words.
+    detectable, detectable_range : effect that the planned blocks find with a probability of 80 %; None with too few.
+    blocks_needed, blocks_needed_range : blocks that find the effect; None for more than 10,000.
+    length : how long a trial gives most per hour, or why that is not known.
+    """
+
+    plan: Plan
+    effect: float
+    alpha: float
+    sd: float
+    sd_range: tuple[float, float] | None
+    source: str
+    detectable: float | None
+    detectable_range: tuple[float, float] | None
+    blocks_needed: int | None
+    blocks_needed_range: tuple[int, int] | None
+    length: TrialLength | str
+
+    @property
+    def underpowered(self) -> bool:
+        """Tell whether the planned blocks are too few for the effect looked for."""
+        return self.detectable is None or self.detectable > self.effect
+
+    def hours(self, blocks: int) -> float:
+        """Return the hours that a run of so many blocks takes."""
+        return blocks * len(self.plan.treatments) * self.plan.trial_s / 3600
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `loadbook plan --json` says of it."""
+        return {
+            "effect": self.effect,
+            "alpha": self.alpha,
+            "sd": self.sd,
+            "sd_range": self.sd_range,
+            "source": self.source,
+            "detectable": self.detectable,
+            "detectable_range": self.detectable_range,
+            "needed": self.blocks_needed,
+            "needed_range": self.blocks_needed_range,
+            "needed_hours": None if self.blocks_needed is None else self.hours(self.blocks_needed),
+            "length": self.length if isinstance(self.length, str) else self.length._asdict(),
+        }
+
+
+def forecast_power(layout: Layout, plan: Plan, hosts: Path | None = None, effect: float | None = None) -> PowerForecast:
+    """Return what a plan can find on these hosts (default: the lab); `effect` is by default the study's margin."""
+    effect = plan.study.margin if effect is None else effect
+    samples = noise_samples(layout, plan, hosts)
+    return _forecast_from_samples(plan, effect, samples) if samples else _forecast_from_assumption(plan, effect)
+
+
+def _forecast_from_samples(plan: Plan, effect: float, samples: list[NoiseSample]) -> PowerForecast:
+    import numpy as np
+
+    from loadbook.stats.power import PairPool
+
+    pool = PairPool(np.concatenate([sample.pairs for sample in samples]))
+    alpha, factors = _comparison_alpha(plan), pool.sd_factors
+    need = pool.blocks_needed(_scale_effect(effect, 1 / scatter_ratio(plan)), alpha)
+    detectable = _detectable_effect(pool, plan.blocks, alpha)
+    detectable = None if detectable is None else _scale_effect(detectable, scatter_ratio(plan))
+    return PowerForecast(
+        plan=plan,
+        effect=effect,
+        alpha=alpha,
+        sd=pool.sd,
+        sd_range=(pool.sd * factors[0], pool.sd * factors[1]),
+        source=_source_text(plan, samples, len(pool.pairs)),
+        detectable=detectable,
+        detectable_range=None if detectable is None else _effect_range(detectable, factors),
+        blocks_needed=None if need is None else need.blocks,
+        blocks_needed_range=None if need is None else (need.low, need.high),
+        length=_best_trial_length(plan, samples, pool.sd),
+    )
+
+
+def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> TrialLength | str:
+    """Return what the inside of recorded trials of this load says of their best length, or what is missing."""
+    from loadbook.stats.power import estimate_trial_length
+
+    tool = plan.study.workload_of(plan.study.baseline).tool
+    by_sample = [within_trial_rates(item) for item in samples if item.similarity == SAME_LOAD]
+    series = [item for rates, _ in by_sample for item in rates]
+    if not series:
+        return f"not known: no run of this load with {tool} tells rates by the second"
+    best = estimate_trial_length(
+        [item.values for item in series],
+        series[0].interval_s,
+        sd / math.sqrt(2),
+        max(overhead for _, overhead in by_sample),
+    )
+    return best or "not known: it takes five trials of 30 s or more that tell rates by the second"
+
+
+def _forecast_from_assumption(plan: Plan, effect: float) -> PowerForecast:
+    from loadbook.stats.sequential import blocks_needed, detectable_effect
+
+    alpha = _comparison_alpha(plan)
+    sd = ASSUMED_SD * scatter_ratio(plan)
+    effect_found = detectable_effect(plan.blocks, sd, alpha=alpha) if plan.blocks >= MIN_BLOCKS else None
+    needed = blocks_needed(effect, sd, alpha=alpha)
+    source = f"assumed, {format_percent(ASSUMED_CV, signed=False)} per trial, as nothing is recorded on these hosts yet"
+    unknown = "not known: nothing is recorded yet"
+    return PowerForecast(plan, effect, alpha, ASSUMED_SD, None, source, effect_found, None, needed, None, unknown)
+
+
+def _comparison_alpha(plan: Plan) -> float:
+    """Return the threshold of one comparison among those of the plan, and of one look among its looks."""
+    from loadbook.stats.sequential import equivalent_fixed_alpha
+
+    stopping = plan.study.stopping
+    alpha = POCOCK_P.get(len(stopping.looks), ALPHA) / max(1, comparison_count(plan))
+    return alpha if stopping.rule != "always-valid" else equivalent_fixed_alpha(max(plan.blocks, MIN_BLOCKS), alpha)
+
+
+def comparison_count(plan: Plan) -> int:
+    """Return how many treatments are compared, or effects of a factorial: checks of the laboratory are not."""
+    if plan.study.factorial:
+        return len(factorial_design(plan.study.factorial).alias_sets)
+    return sum(name != plan.study.baseline and not plan.study.treatments[name].check for name in plan.treatments)
+
+
+def scatter_ratio(plan: Plan) -> float:
+    """Return the scatter of a main effect of a factorial, which uses every trial, over that of two trials' ratio."""
+    return math.sqrt(2 / len(factorial_design(plan.study.factorial).cells)) if plan.study.factorial else 1.0
+
+
+def _scale_effect(effect: float, factor: float) -> float:
+    return math.expm1(math.log1p(effect) * factor)
+
+
+def _detectable_effect(pool: PairPool, blocks: int, alpha: float) -> float | None:
+    """Return what so many blocks detect; beyond the blocks that are drawn again and again, by the formula."""
+    from loadbook.stats import power
+
+    if blocks < MIN_BLOCKS:
+        return None
+    if blocks > power.MAX_RESAMPLED_BLOCKS:
+        return pool.detectable_by_formula(blocks, alpha)
+    effect = pool.detectable_effect(blocks, alpha)
+    return effect if math.isfinite(effect) else None
+
+
+def _effect_range(effect: float, factors: tuple[float, float]) -> tuple[float, float]:
+    low, high = (_scale_effect(effect, factor) for factor in factors)
+    return low, high
+
+
+def _source_text(plan: Plan, samples: list[NoiseSample], pairs: int) -> str:
+    runs = [f"{sample.run} of {sample.study}" for sample in samples[:MAX_NAMED_RUNS]]
+    more = f" and {len(samples) - MAX_NAMED_RUNS} more" if len(samples) > MAX_NAMED_RUNS else ""
+    tool = plan.study.workload_of(plan.study.baseline).tool
+    load = ("another tool’s load", f"another load of {tool}", "this load")[samples[0].similarity]
+    kind = "trials alike" if all(sample.aa for sample in samples) else "trials, effects taken out"
+    return f"recorded with {load}: {2 * pairs} {kind}, run{'s' if len(samples) > 1 else ''} {', '.join(runs)}{more}"
+
+
+def power_lines(forecast: PowerForecast) -> list[str]:
+    """Return what `loadbook plan` prints of it."""
+    plan, compared = forecast.plan, comparison_count(forecast.plan)
+    among = f", one of {compared} comparisons" if compared > 1 else ""
+    among = f", a main effect, one of {compared} effects" if plan.study.factorial else among
+    lines = [
+        f"noise       {_percent_text(forecast.sd, forecast.sd_range)} between two trials of a block",
+        f"            {forecast.source}",
+    ]
+    if forecast.detectable is None:
+        lines.append(f"detectable  no difference: {plan.blocks} blocks are too few for a test{among}")
+    else:
+        difference = _percent_text(forecast.detectable, forecast.detectable_range)
+        lines.append(f"detectable  {difference} with {plan.blocks} blocks (power 80 %{among})")
+    margin = "the study’s margin" if forecast.effect == plan.study.margin else "as asked"
+    lines.append(
+        f"needed      {blocks_needed_text(forecast)} for {format_percent(forecast.effect, signed=False)}, {margin}"
+    )
+    return [*lines, f"length      {_length_text(forecast.length)}"]
+
+
+def _length_text(length: TrialLength | str) -> str:
+    if isinstance(length, str):
+        return length
+    within, between = (format_percent(part, signed=False) for part in (length.within_1s, length.between))
+    parts = f"{within} within a second, {between} between trials, {format_duration(length.overhead_s)} around each"
+    if length.best_s is None:
+        return f"no scatter between trials is seen: longer ones help as much as more ({parts})"
+    return f"trials of {format_duration(length.best_s)} tell most per hour ({parts}); longer ones do not replace more"
+
+
+def blocks_needed_text(forecast: PowerForecast) -> str:
+    """Return how many blocks the effect needs, and how long they take."""
+    if forecast.blocks_needed is None:
+        return "more than 10,000 blocks"
+    span = (
+        f" ({forecast.blocks_needed_range[0]} to {forecast.blocks_needed_range[1]})"
+        if forecast.blocks_needed_range
+        else ""
+    )
+    return f"{forecast.blocks_needed} blocks{span}, {format_duration(forecast.hours(forecast.blocks_needed) * 3600)},"
+
+
+def underpowered_note(forecast: PowerForecast) -> str | None:
+    """Return the line that `loadbook run` begins with where the plan is too short for the margin, else None."""
+    if not forecast.underpowered:
+        return None
+    blocks = forecast.plan.blocks
+    ability = (
+        "detect nothing"
+        if forecast.detectable is None
+        else f"detect {format_percent(forecast.detectable, signed=False)}"
+    )
+    return (
+        f"{blocks} blocks {ability}; {format_percent(forecast.effect, signed=False)} needs {blocks_needed_text(forecast)} "
+        f"at a noise of {format_percent(forecast.sd, signed=False)} ({forecast.source})"
+    )
+
+
+def _percent_text(value: float, span: tuple[float, float] | None) -> str:
+    if span is None:
+        return format_percent(value, signed=False)
+    return f"{format_percent(value, signed=False)} ({format_percent_range(span, signed=False)})"

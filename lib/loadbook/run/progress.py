@@ -1,0 +1,127 @@
+"""What a run tells while it runs: one small value per event, for the terminal, a log or a notebook.
+
+Whose turn it is: hosts that another run uses are refused at once, or waited for while none of them is held.
+
+Whoever held one host and waited for another would keep both from everybody, and two such runs for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from loadbook.core.errors import HostError
+from loadbook.core.text import one_line
+from loadbook.core.units import format_duration, format_remaining_time
+from loadbook.hosts.inventory import read_hosts
+from loadbook.hosts.jobs import launcher_script
+from loadbook.hosts.lock import DEFAULT_LOCK_FILE, InUseError, LockOwner, lock_command, parse_owners
+from loadbook.hosts.remote import connect
+
+Kind = Literal["note", "trial-started", "trial-ended"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One event; `remaining_s` is the expected time (s) to the end of the plan, None where it is not known.
+
+    `run` is the run's id, in the one event that says which it is.
+    """
+
+    kind: Kind
+    message: str
+    trial: str | None = None
+    treatment: str | None = None
+    block: int = 0
+    blocks: int = 0
+    done: int = 0
+    total: int = 0
+    status: str | None = None
+    remaining_s: float | None = None
+    run: str | None = None
+
+    def line(self) -> str:
+        """Return the event as one line of plain text."""
+        if self.kind == "note":
+            return one_line(self.message)
+        where = f"[{self.done}/{self.total}] block {self.block} of {self.blocks}"
+        return f"{where}  {self.trial}  {self.treatment}: {one_line(self.message)}{self.remaining_text()}"
+
+    def remaining_text(self) -> str:
+        """Return the expected time to the end as words that follow others; nothing where it is not known."""
+        return "" if self.remaining_s is None else f", {format_remaining_time(self.remaining_s)}"
+
+
+OnEvent = Callable[[Progress], None]
+
+
+def ignore_event(event: Progress) -> None:
+    """Do nothing with an event."""
+
+
+# the host measures for somebody else meanwhile: each look costs it some milliseconds
+LOCK_POLL_S = 3.0
+LOCK_NOTE_S = 60.0
+LOCK_PROBE_TIMEOUT_S = 20.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LockPolicy:
+    """What to do about hosts in use: wait so many seconds, and end the owner with this id, typed by the user."""
+
+    wait_s: float = 0.0
+    break_lock: str = ""
+
+
+def wait_for_hosts(start: Callable[[], T], hosts_file: Path, wait_s: float, on_event: OnEvent) -> T:
+    """Return what `start` returns, tried again when the host that refused it is free, `wait_s` long from then.
+
+    Raises
+    ------
+    InUseError : of the last try, when the time is up.
+    """
+    deadline = None
+    while True:
+        try:
+            return start()
+        except InUseError as error:
+            deadline = deadline or time.monotonic() + wait_s
+            if time.monotonic() >= deadline:
+                raise
+            _wait_until_free(hosts_file, error, deadline, on_event)
+
+
+def _wait_until_free(hosts_file: Path, refused: InUseError, deadline: float, on_event: OnEvent) -> None:
+    """Look every few seconds, over a connection that claims nothing, until nobody holds the host or the time is up."""
+    owner = refused.owner
+    lock = read_hosts(hosts_file).hosts[refused.host].lock or DEFAULT_LOCK_FILE
+    noted = time.monotonic()
+    on_event(Progress("note", _waiting_text(refused.host, owner, deadline)))
+    with suppress(HostError):  # one that is away is asked again by the next try, which says so
+        host = connect(hosts_file, refused.host, "waiting")
+        try:
+            while time.monotonic() < deadline:
+                if time.monotonic() - noted >= LOCK_NOTE_S:
+                    noted = time.monotonic()
+                    on_event(Progress("note", _waiting_text(refused.host, owner, deadline)))
+                time.sleep(min(LOCK_POLL_S, max(0.0, deadline - time.monotonic())))
+                output = host.script(
+                    lock_command(launcher_script()[0], "owners", lock), timeout_s=LOCK_PROBE_TIMEOUT_S
+                ).stdout
+                if not (owners := parse_owners(output)):
+                    return
+                owner = owners[0]
+        finally:
+            host.close()
+
+
+def _waiting_text(alias: str, owner: LockOwner, deadline: float) -> str:
+    left_s = deadline - time.monotonic()
+    limit = "" if left_s == float("inf") else f", for {format_duration(left_s)} at most"
+    return f"waiting for host {alias}{limit}: in use by {owner.description}"

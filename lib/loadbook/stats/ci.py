@@ -1,0 +1,331 @@
+"""What a build gate asks of one comparison, and the answers: met, missed, or open where the run shows neither.
+
+What a build gate says of a run: one case per question, and how the build ends.
+
+Does a build pass? An Analysis, judged by what its study declares unacceptable (docs/ci.md).
+
+Every question has three answers: it is met, it is missed, or the run shows neither. What shows neither fails or passes
+as the study chose; what may not be compared never passes. Nothing is decided by an estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from loadbook.core.validity_rules import lower_first, rule_title
+from loadbook.stats.results import Analysis, AnalysisRow, Comparison, Interval, VerdictKind
+from loadbook.stats.text import (
+    aa_sentence,
+    added_blocks_text,
+    control_sentence,
+    direction,
+    margin_text,
+    row_phrase,
+    verdict_phrase,
+)
+from loadbook.study.ci_policy import ALL_RULES, DEFAULT_FAIL_ON, CiLimits, CiPolicy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.stats.analyse import RunTables
+
+LimitState = Literal["met", "missed", "open"]
+VERDICT_KINDS: dict[str, VerdictKind] = {"faster": "better", "slower": "worse"}
+
+
+def policy_text(gate: CiPolicy, metric: str) -> str:
+    """Return in a line what fails a build."""
+    words = unacceptable_verdicts(gate, metric)
+    parts = [f"{' or '.join(words)} fails" if words else "no verdict fails"]
+    parts += [f"at least {_signed_limit(gate.min_effect)}"] if gate.min_effect is not None else []
+    parts += [f"at most {_signed_limit(gate.max_effect)}"] if gate.max_effect is not None else []
+    parts += [f"undecided {'fails' if gate.undecided == 'fail' else 'passes'}"]
+    parts += [f"a doubt fails: {', '.join(gate.doubts)}"] if gate.doubts else []
+    parts += [f"judged is only {', '.join(gate.only)}"] if gate.only else []
+    parts += [f"also judged is {', '.join(gate.metrics)}"] if gate.metrics else []
+    parts += [f"otherwise for {', '.join(gate.treatments)}"] if gate.treatments else []
+    return "; ".join(parts)
+
+
+def check_limits(limits: CiLimits, row: AnalysisRow, *, errors: bool = True) -> Iterator[tuple[LimitState, str]]:
+    """Yield the answer to each thing that is asked of a comparison, and what it is that is missed or open.
+
+    `errors` are left out where they are judged elsewhere.
+    """
+    assert row.verdict is not None
+    comparison, kind = row.verdict.comparison, row.verdict.kind
+    words = unacceptable_verdicts(limits, comparison.metric)
+    if {"slower", "faster", "small"} & set(words):
+        bad = [word for word in words if _matches_verdict(word, row)]
+        yield ("missed" if bad else "open" if kind == "undecided" else "met"), _unacceptable_text(bad)
+    if errors and "more-errors" in words:
+        yield ("missed" if row.errors.kind == "more" else "met"), "more errors are unacceptable"
+    if limits.min_effect is not None:
+        yield _check_limit(comparison, limits.min_effect, 1), f"at least {_signed_limit(limits.min_effect)} is required"
+    if limits.max_effect is not None:
+        yield _check_limit(comparison, limits.max_effect, -1), f"at most {_signed_limit(limits.max_effect)} is allowed"
+
+
+def unacceptable_verdicts(limits: CiLimits, metric: str) -> tuple[str, ...]:
+    """Return the verdicts that fail: those named; else slower, unless a limit says how much of a loss is accepted."""
+    if limits.fail_on is not None:
+        return limits.fail_on
+    limit = limits.min_effect if direction(metric) == "higher" else limits.max_effect
+    return DEFAULT_FAIL_ON if limit is None else tuple(word for word in DEFAULT_FAIL_ON if word != "slower")
+
+
+def _matches_verdict(verdict_word: str, row: AnalysisRow) -> bool:
+    assert row.verdict is not None
+    if verdict_word == "small":
+        sign = 1 if direction(row.verdict.comparison.metric) == "higher" else -1
+        return row.verdict.kind == "small" and sign * (row.verdict.comparison.effect or 0.0) < 0
+    return row.verdict.kind == VERDICT_KINDS.get(verdict_word)
+
+
+def _unacceptable_text(verdict_words: list[str]) -> str:
+    if not verdict_words:
+        return "neither a difference nor its absence is shown"
+    texts = {"small": "a loss that is real, but smaller than the margin,"}
+    return f"{texts.get(verdict_words[0], verdict_words[0])} is unacceptable"
+
+
+def _signed_limit(limit: float) -> str:
+    """Return a limit with as many decimals as it has, at most two, and its sign."""
+    return ("+" if limit > 0 else "−" if limit < 0 else "") + margin_text(abs(limit))
+
+
+def _check_limit(comparison: Comparison, limit: float, sign: int) -> LimitState:
+    """Tell on which side of a limit an effect lies; `sign` is 1 where it must not be below, -1 where not above.
+
+    Within, each end of the 90 % interval is a bound at one-sided 95 %, as for equivalence. Beyond is a claim that
+    fails a build, so that the interval counts that allows for all comparisons; where blocks are too few to have that
+    one, nothing is shown.
+    """
+    inner_ends = _ends_from_limit(comparison.ci90, sign)
+    if inner_ends is not None and inner_ends[0] >= sign * limit:
+        return "met"
+    outer_ends = _ends_from_limit(comparison.ci_family if comparison.family_size > 1 else comparison.ci95, sign)
+    return "missed" if outer_ends is not None and outer_ends[1] < sign * limit else "open"
+
+
+def _ends_from_limit(interval: Interval | None, sign: int) -> Interval | None:
+    """Return an interval as seen from the side of a limit: its near end first."""
+    if interval is None:
+        return None
+    low, high = sorted(sign * end for end in interval)
+    return low, high
+
+
+CaseOutcome = Literal["passed", "failed", "invalid", "skipped"]
+CaseKind = Literal["comparison", "aa", "control", "trials", "stopping", "doubt"]
+EXIT_CODES: dict[CaseOutcome, int] = {"passed": 0, "skipped": 0, "failed": 1, "invalid": 4}
+CHECK_NAMES = {"aa": "A/A arm", "control": "positive control"}
+
+
+@dataclass(frozen=True)
+class CiCase:
+    """One question of a gate: what was seen (a sentence), and why it fails, is invalid or was not asked (`because`).
+
+    `metric` is another one than the study's own. `undecided` says that the run shows neither, and that the study's
+    choice made the outcome.
+    """
+
+    kind: CaseKind
+    name: str
+    outcome: CaseOutcome
+    sentence: str
+    because: str | None = None
+    treatment: str | None = None
+    metric: str | None = None
+    row: AnalysisRow | None = field(default=None, repr=False)
+    undecided: bool = False
+
+    @property
+    def full_sentence(self) -> str:
+        """What was seen, and what follows from it where that is not said already."""
+        if self.because is None or self.because.lower() in self.sentence.lower():
+            return self.sentence
+        return f"{self.sentence} {self.because[0].upper()}{self.because[1:]}."
+
+
+@dataclass(frozen=True)
+class CiResult:
+    """What a build gate says of a run: invalid before failed before passed."""
+
+    cases: tuple[CiCase, ...]
+
+    @property
+    def outcome(self) -> CaseOutcome:
+        """How the build ends; invalid where anything that was asked could not be judged."""
+        outcomes = {case.outcome for case in self.cases}
+        return "invalid" if "invalid" in outcomes else "failed" if "failed" in outcomes else "passed"
+
+    @property
+    def exit_code(self) -> int:
+        """0 passed, 1 a verdict that the study declared unacceptable, 4 data that allow no verdict."""
+        return EXIT_CODES[self.outcome]
+
+    def cases_with(self, *outcomes: CaseOutcome) -> tuple[CiCase, ...]:
+        """Return the cases that ended so."""
+        return tuple(case for case in self.cases if case.outcome in outcomes)
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in words, with the first reason; what is wrong with the laboratory comes first."""
+        if self.outcome == "passed":
+            return f"Build gate: passed{self._accepted_text()}."
+        wrong = self.cases_with(self.outcome)
+        first = next((case for case in wrong if case.kind in CHECK_NAMES), wrong[0])
+        more = f" {len(wrong) - 1} more like it." if len(wrong) > 1 else ""
+        return f"Build gate: {'failed' if self.outcome == 'failed' else 'no verdict'}. {first.full_sentence}{more}"
+
+    def _accepted_text(self) -> str:
+        comparisons = [case for case in self.cases_with("passed") if case.kind == "comparison"]
+        undecided = [case.name for case in self.cases_with("passed") if case.undecided]
+        count = "its comparison is" if len(comparisons) == 1 else f"all {len(comparisons)} comparisons are"
+        text = f", {count} acceptable" if comparisons else ""
+        return text + (f"; undecided, which the study lets pass: {', '.join(undecided)}" if undecided else "")
+
+
+def assess_run(
+    gate: CiPolicy, analysis: Analysis, data: RunTables, others: Mapping[str, Analysis] | None = None
+) -> CiResult:
+    """Judge a run by what its study declares unacceptable.
+
+    Parameters
+    ----------
+    analysis : the answer to the study's own question: its baseline, metric and margin.
+    others : the same for the other metrics of the gate, by the names that it gives them.
+    data : the tables of the run; `problems`, `plan` and `run_json` are read where it has them.
+    """
+    compared = [_comparison_case(gate, analysis, row) for row in analysis.of_kind("treatment")]
+    for metric, other in (others or {}).items():
+        compared += [_metric_case(gate, metric, row) for row in other.of_kind("treatment")]
+    present = {row.treatment for row in analysis.rows}
+    missing = [
+        CiCase("comparison", name, "invalid", f"{name}: not compared: it is not in this run.", "it is not in this run")
+        for name in gate.only
+        if name not in present
+    ]
+    checks = list(_check_cases(analysis))
+    if not any(case.outcome != "skipped" for case in (*compared, *missing, *checks)):
+        missing.append(CiCase("comparison", "comparisons", "invalid", "Nothing was compared.", "nothing was compared"))
+    return CiResult(
+        (*compared, *missing, *checks, _trials_case(data), _stopping_case(gate, analysis), *_doubt_cases(gate, data))
+    )
+
+
+def _comparison_case(gate: CiPolicy, analysis: Analysis, row: AnalysisRow) -> CiCase:
+    base = analysis.row(row.verdict.comparison.baseline).errors if row.verdict else None
+    case = partial(CiCase, "comparison", row.label, treatment=row.treatment, row=row)
+    return _assess_case(gate, row, gate.limits_for(row.treatment), f"{row.label}{row_phrase(row, base)}", case)
+
+
+def _metric_case(gate: CiPolicy, metric: str, row: AnalysisRow) -> CiCase:
+    """Judge a treatment on another metric; its errors were judged already."""
+    name = f"{row.label} ({metric})"
+    sentence = f"{name}{verdict_phrase(row.verdict, against=row.reference_label)}" if row.verdict else name
+    case = partial(CiCase, "comparison", name, treatment=row.treatment, metric=metric, row=row)
+    return _assess_case(gate, row, gate.metric_limits(metric, row.treatment), sentence, case, errors=False)
+
+
+def _assess_case(
+    gate: CiPolicy,
+    row: AnalysisRow,
+    limits: CiLimits,
+    sentence: str,
+    case: Callable[..., CiCase],
+    *,
+    errors: bool = True,
+) -> CiCase:
+    if gate.only and row.treatment not in gate.only:
+        return case("skipped", sentence, "not asked about: gate.only leaves it out")
+    if row.verdict is None or row.verdict.kind == "invalid":
+        return case("invalid", sentence, (row.verdict.reason if row.verdict else None) or "it could not be compared")
+    states = list(check_limits(limits, row, errors=errors))
+    missed_limits, open_limits = ([why for answer, why in states if answer == wanted] for wanted in ("missed", "open"))
+    if missed_limits:
+        return case("failed", sentence, " and ".join(missed_limits))
+    if not open_limits:
+        return case("passed", sentence)
+    return case(_undecided_outcome(limits), sentence, f"undecided: {' and '.join(open_limits)}", undecided=True)
+
+
+def _undecided_outcome(limits: CiLimits) -> CaseOutcome:
+    """Return what the study says of a build that shows neither."""
+    return "failed" if limits.undecided == "fail" else "passed"
+
+
+def _check_cases(analysis: Analysis) -> Iterator[CiCase]:
+    """Yield a case per check of the laboratory; without one, that nobody asked."""
+    for kind, name in CHECK_NAMES.items():
+        rows = analysis.of_kind(kind)  # type: ignore[arg-type]
+        if not rows:
+            yield CiCase(kind, name, "skipped", f"The run has no {name}.", f"the run has no {name}")  # type: ignore[arg-type]
+        for row in rows:
+            yield _check_case(analysis, row, name)
+
+
+def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:
+    reference = analysis.row(row.verdict.comparison.baseline if row.verdict else analysis.baseline)
+    kind: CaseKind = "aa" if row.kind == "aa" else "control"
+    sentence = aa_sentence(row, reference.label) if kind == "aa" else control_sentence(row)
+    case = partial(CiCase, kind, f"{name}: {row.label}", treatment=row.treatment, row=row)
+    if row.passed:
+        return case("passed", sentence)
+    if row.passed is None:
+        return case("invalid", sentence, (row.verdict.reason if row.verdict else None) or "it was not checked")
+    return case("invalid", sentence, "the same differs" if kind == "aa" else "what is slower may be missed, too")
+
+
+def _trials_case(data: RunTables) -> CiCase:
+    """Return whether the run is over, and how many of its trials count."""
+    planned = len(getattr(data, "plan", {}).get("trials") or data.trials)
+    valid, run = int(data.trials["valid"].sum()), getattr(data, "run_json", {})
+    case = partial(CiCase, "trials", "trials")
+    sentence = f"{valid} of {planned} trials count."
+    if run.get("ended", True) is None and not run.get("imported"):
+        return case("invalid", sentence, "the run is not finished: loadbook run goes on with it")
+    return case("passed", sentence) if valid else case("invalid", sentence, "no trial counts")
+
+
+def _stopping_case(gate: CiPolicy, analysis: Analysis) -> CiCase:
+    """Return whether the run stopped as its study declared: one that went on after a look shows nothing for sure."""
+    case = partial(CiCase, "stopping", "blocks as declared")
+    if not analysis.stopping_state.added_blocks:
+        return case("passed", "The run stopped as its study declared.")
+    sentence = f"Exploratory: {added_blocks_text(analysis.stopping_state.added_blocks)}."
+    return case(_undecided_outcome(gate), sentence, "undecided: a new run decides", undecided=True)
+
+
+def _doubt_cases(gate: CiPolicy, data: RunTables) -> Iterator[CiCase]:
+    problems: pd.DataFrame | None = getattr(data, "problems", None)
+    doubts = _problem_messages(problems, "doubt")
+    unchecked = _problem_messages(problems, "unchecked")
+    for name in gate.doubts:
+        case = partial(CiCase, "doubt", f"doubt: {name if name == ALL_RULES else lower_first(rule_title(name))}")
+        hits = [text for rule, text in doubts if name in (ALL_RULES, rule)]
+        not_checked = [text for rule, text in unchecked if name == rule]
+        if hits:
+            more = f" ({len(hits) - 1} more)" if len(hits) > 1 else ""
+            yield case("failed", hits[0], f"this doubt is unacceptable{more}")
+        elif not_checked:
+            yield case(_undecided_outcome(gate), not_checked[0], "undecided: it was not checked", undecided=True)
+        else:
+            yield case("passed", "No gate had this doubt.")
+    if not gate.doubts:
+        number = len({rule for rule, _ in doubts})
+        sentence = f"{number} gate{' had a doubt' if number == 1 else 's had doubts'}."
+        yield CiCase("doubt", "doubts", "skipped", sentence, "no doubt is asked about: gate.doubts is empty")
+
+
+def _problem_messages(problems: pd.DataFrame | None, level: str) -> list[tuple[str, str]]:
+    """Return the different sentences of a level, each with the name of its rule."""
+    if problems is None:
+        return []
+    rows = problems.loc[problems["level"] == level, ["name", "message"]].drop_duplicates()
+    return [(str(name), str(message)) for name, message in rows.itertuples(index=False)]

@@ -1,1 +1,0 @@
-"""Claim replay: what articles say, judged by what a run found."""

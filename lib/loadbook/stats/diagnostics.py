@@ -1,0 +1,450 @@
+"""One trial beside the others of its treatment: what did its hosts do that they did not do in those? A description.
+
+Carry-over: does what ran before a trial show in it? A diagnostic by regression (statistics.md 3.1).
+
+Random order cannot cure it: a treatment that slows down whatever runs next looks faster than its neighbours. Each
+trial's log value is explained by block, treatment and the treatment of the trial before it; the last is tested whole.
+
+Did the host drift over the run? A description (statistics.md 3.11), never a licence to drop blocks.
+
+Percentiles of a trial: which its requests can measure at all (statistics.md 3.12).
+
+A percentile q of N requests rests on the N (1 - q) beyond it. Below 20 of them it is biased and scatters by a tenth and
+more: it is not measurable. From 200 on it is good.
+
+Did the effect itself change during the run? Trend and memory of the paired log ratios (statistics.md 3.11).
+
+Blocks take drift of the host out of a comparison; a difference that grows or comes and goes they cannot. Power is low:
+what is not flagged may still be unstable.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from loadbook.core.units import format_p_value, format_percent
+from loadbook.stats.saturation import finest_source_only
+from loadbook.stats.tests import LOG_DECIMALS, FloatArray, effect_from_log
+from loadbook.stats.text import predicate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIN_PEERS = 3  # other trials, below which nothing is called usual
+MIN_RELATIVE_DIFFERENCE = 0.1  # a difference below this share of what is usual, or of a CPU, is not told
+MIN_SCALED_DISTANCE = 3.0  # how many times the usual spread of the others a value must lie away
+MAD_TO_SD = 1.4826  # median absolute deviation -> standard deviation of normal values
+# traffic is left out: it follows the rate
+LEVEL_METRICS = {
+    "memory_used": "memory in use",
+    "sockets_tcp_tw": "sockets in TIME-WAIT",
+    "sockets_tcp_inuse": "sockets in use",
+}
+PEER_COLUMNS = ["host", "resource", "unit", "here", "usual", "spread", "apart"]
+
+
+def host_resources(traces: pd.DataFrame, hosts: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """Return every host's resources over time: trial, host, resource, unit, t_s, value.
+
+    CPUs are those that the host may use (run.json "hosts"), summed; processes are summed by label, as ids are others in
+    every trial. "other processes" is CPU time that no watched process used: what a stranger on the host takes.
+    """
+    import pandas as pd
+
+    own = finest_source_only(traces)
+    parts = [
+        _cpu_resources(own[own["host"] == host], about.get("cpus")).assign(host=host) for host, about in hosts.items()
+    ]
+    levels = own[own["metric"].isin(list(LEVEL_METRICS))]
+    parts.append(levels.assign(resource=levels["metric"].map(LEVEL_METRICS)))
+    columns = ["trial", "host", "resource", "unit", "t_s", "value"]
+    values = pd.concat([part for part in parts if len(part)] or [pd.DataFrame(columns=columns)])[columns]
+    return values.groupby(columns[:5], sort=False)["value"].sum().reset_index()
+
+
+def _cpu_resources(own: pd.DataFrame, cpus: list[int] | None) -> pd.DataFrame:
+    """Return a host's CPUs in all, those that others stole, each process label's, and what no watched process used."""
+    import pandas as pd
+
+    items = {f"cpu{n}" for n in cpus} if cpus else set(own["item"]) - {"all"}
+    cores = own[own["item"].isin(list(items))]
+    keys = ["trial", "t_s"]
+    sums = {name: cores[cores["metric"] == f"cpu_{name}"].groupby(keys)["value"].sum() for name in ("busy", "steal")}
+    process = own[own["metric"] == "process_cpu"]
+    labels = process["item"].str.rpartition(":")[0]
+    by_label = process.assign(label=labels).groupby([*keys, "label"])["value"].sum()
+    parts = [sums["busy"].reset_index().assign(resource="CPUs busy")]
+    if len(sums["steal"]) and float(sums["steal"].max()) > 0:
+        parts.append(sums["steal"].reset_index().assign(resource="CPUs stolen"))
+    if len(by_label):
+        labelled = by_label.reset_index()
+        parts.append(labelled.assign(resource="CPUs of " + labelled["label"]))
+        unexplained = sums["busy"].sub(sums["steal"], fill_value=0.0) - by_label.groupby(keys).sum()
+        parts.append(
+            unexplained.dropna().clip(lower=0.0).rename("value").reset_index().assign(resource=OTHER_PROCESSES)
+        )
+    return pd.concat(parts).assign(unit="1")
+
+
+OTHER_PROCESSES = "CPUs of other processes"
+
+
+def peer_comparison(
+    resources: pd.DataFrame, trials: pd.DataFrame, trial: str, windows_s: Mapping[str, float]
+) -> pd.DataFrame:
+    """Return what one trial's hosts did beside the other counting trials of its treatment, what differs most first.
+
+    Parameters
+    ----------
+    resources : what `host_resources` returned.
+    windows_s : trial -> seconds of its measurement; samples outside do not count.
+
+    Returns
+    -------
+    host, resource, unit; `here` the mean in this trial, `usual` the median of the others' means, `spread` their scaled
+    median absolute deviation, `apart` how far this one is away in such spreads, with its sign; NaN where it is nothing
+    to tell (less than a tenth of what is usual, or of one CPU).
+    """
+    import pandas as pd
+
+    treatment = trials.set_index("trial")["treatment"].to_dict()[trial]
+    others = trials[(trials["treatment"] == treatment) & (trials["trial"] != trial) & trials["valid"]]["trial"]
+    own = resources[resources["trial"].isin([trial, *others])]
+    ends = own["trial"].map(dict(windows_s)).astype(float).fillna(np.inf)
+    means = own[(own["t_s"] >= 0) & (own["t_s"] <= ends)].groupby(["host", "resource", "unit", "trial"])["value"].mean()
+    rows = []
+    for key, values in means.groupby(level=["host", "resource", "unit"], sort=False):
+        by_trial = values.droplevel([0, 1, 2])
+        peers = by_trial.drop(trial, errors="ignore")
+        if trial in by_trial.index and len(peers) >= MIN_PEERS:
+            rows.append([*key, float(by_trial[trial]), *_median_and_mad_sd(peers)])  # type: ignore[misc]
+    table = pd.DataFrame([[*row, _scaled_distance(*row[2:])] for row in rows], columns=PEER_COLUMNS)
+    order = table["apart"].abs().fillna(-1.0).sort_values(ascending=False, kind="stable").index
+    return table.loc[order].reset_index(drop=True)
+
+
+def _median_and_mad_sd(others: pd.Series) -> tuple[float, float]:
+    median = float(others.median())
+    return median, MAD_TO_SD * float((others - median).abs().median())
+
+
+def _scaled_distance(unit: str, here: float, usual: float, spread: float) -> float:
+    """Return how many spreads a value lies away; a spread is at least a third of what is told at all."""
+    min_difference = MIN_RELATIVE_DIFFERENCE if unit == "1" and usual < 1 else MIN_RELATIVE_DIFFERENCE * abs(usual)
+    difference = here - usual
+    if abs(difference) < max(min_difference, np.finfo(float).tiny):
+        return float("nan")
+    distance = difference / max(spread, min_difference / MIN_SCALED_DISTANCE)
+    return distance if abs(distance) >= MIN_SCALED_DISTANCE else float("nan")
+
+
+CARRY_OVER_ALPHA = 0.01
+ZERO_SUM_OF_SQUARES = 1e-20  # sum of squares of logs that are equal
+MIN_RESIDUAL_DF = 5  # trials beyond what the regression uses up
+DETECTABLE_STANDARD_ERRORS = (
+    2.58 + 0.84
+)  # standard errors between an effect and what p < 0.01 finds in four of five runs
+
+
+@dataclass(frozen=True)
+class CarryOver:
+    """What ran before, as an effect on the next trial (ratios minus 1).
+
+    Parameters
+    ----------
+    p : of all previous treatments together (F test).
+    effect_by_predecessor : previous treatment -> how what ran after it differs from what ran after the others.
+    detectable_effect : a carry-over below this would hardly be seen.
+    adjusted_effects : treatment -> its effect against the baseline with the previous treatment taken out.
+    """
+
+    p: float
+    effect_by_predecessor: Mapping[str, float]
+    detectable_effect: float
+    adjusted_effects: Mapping[str, float]
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether there is a carry-over, at p < 0.01."""
+        return self.p < CARRY_OVER_ALPHA
+
+    @property
+    def worst_predecessor(self) -> str:
+        """The treatment after which trials differ most."""
+        return max(self.effect_by_predecessor, key=lambda name: abs(math.log1p(self.effect_by_predecessor[name])))
+
+    def sentence(self, metric: str, labels: Mapping[str, str]) -> str:
+        """Return what a reader is told."""
+        if not self.is_significant:
+            return (
+                f"No carry-over from one trial to the next is seen (p {format_p_value(self.p)}); this check sees little: "
+                f"one below about {format_percent(self.detectable_effect, signed=False)} would hardly show."
+            )
+        name, effect = self.worst_predecessor, self.effect_by_predecessor[self.worst_predecessor]
+        predecessor, size = labels.get(name, name), format_percent(abs(effect), signed=False)
+        text = f"What runs after {predecessor} {predicate(metric, effect)} by {size} (p {format_p_value(self.p)})"
+        return f"{text}: the reset between trials does not bring the host back."
+
+
+def carry_over(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str] | None = None) -> CarryOver | None:
+    """Look for carry-over; None where there are too few trials to tell it from blocks and treatments.
+
+    Parameters
+    ----------
+    values : treatment, block, slot, valid, value of every executed trial; those that do not count are only what ran
+        before others.
+    baseline : treatment that the adjusted effects are against.
+    repeats : treatments that repeat another exactly -> that other: what ran before is then the same.
+    """
+    rows = _carry_over_rows(values, baseline, repeats or {})
+    if rows["previous"].nunique() < 2 or rows["treatment"].nunique() < 2:
+        return None
+    import statsmodels.formula.api as smf
+
+    model = smf.ols("log ~ C(block) + treatment + previous", rows)
+    trials, columns = model.exog.shape
+    if trials - columns < MIN_RESIDUAL_DF or np.linalg.matrix_rank(model.exog) < columns:
+        return None
+    full, plain = model.fit(), smf.ols("log ~ C(block) + treatment", rows).fit()
+    if full.ssr < ZERO_SUM_OF_SQUARES:
+        return None
+    effect_by_predecessor, errors = _predecessor_effects(full, list(rows["previous"].cat.categories))
+    names = rows["treatment"].cat.categories
+    adjusted_effects = {name: math.expm1(full.params.get(f"treatment[T.{name}]", 0.0)) for name in names}
+    p = float(full.compare_f_test(plain)[1])
+    return CarryOver(
+        p, effect_by_predecessor, math.expm1(DETECTABLE_STANDARD_ERRORS * float(np.median(errors))), adjusted_effects
+    )
+
+
+def _carry_over_rows(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str]) -> pd.DataFrame:
+    """Return counted trials whose predecessor is known: log, block, treatment (baseline first) and previous."""
+    import pandas as pd
+
+    predecessor_by_slot = values.set_index("slot")["treatment"].map(lambda name: repeats.get(name, name))
+    rows = values.assign(previous=(values["slot"] - 1).map(predecessor_by_slot))
+    rows = rows[rows["valid"].astype(bool) & (rows["value"] > 0) & rows["previous"].notna()]
+    names = sorted(rows["treatment"].unique(), key=lambda name: (name != baseline, name))
+    return pd.DataFrame({
+        "log": np.log(rows["value"].astype(float)),
+        "block": rows["block"],
+        "treatment": pd.Categorical(rows["treatment"], names),
+        "previous": pd.Categorical(rows["previous"], sorted(rows["previous"].unique())),
+    })  # fmt: skip
+
+
+def _predecessor_effects(fit: Any, names: list[str]) -> tuple[dict[str, float], np.ndarray]:
+    """Return each previous treatment's effect against the mean of the others, and the standard errors (of logs)."""
+    terms = [f"previous[T.{name}]" for name in names[1:]]
+    logs = np.append(0.0, fit.params[terms])
+    covariance = np.zeros((len(names), len(names)))
+    covariance[1:, 1:] = fit.cov_params().loc[terms, terms]
+    centring = (len(names) * np.eye(len(names)) - 1) / (len(names) - 1)
+    errors = np.sqrt(np.diag(centring @ covariance @ centring))
+    return {name: math.expm1(log) for name, log in zip(names, centring @ logs, strict=True)}, errors
+
+
+MIN_DRIFT_BLOCKS = 5
+DRIFT_ALPHA = 0.05
+TUKEY_FENCE, MIN_OUTLIER_TRIALS, NEIGHBOUR_TRIALS = 1.5, 8, 9
+EQUAL_LOGS = 1e-9  # logs this close are one value
+
+
+@dataclass(frozen=True)
+class DriftSummary:
+    """How values moved with the order of execution, treatments taken out.
+
+    Parameters
+    ----------
+    residuals : trial, slot, block, residual (ratio of the value to the median of its treatment, minus 1).
+    block_medians : median residual by block.
+    drift : change from the first to the last block by the Theil-Sen slope (ratio minus 1).
+    drift_p : Mann-Kendall test of the block medians. Both None below 5 blocks.
+    lag1 : correlation of the residuals of neighbouring slots, None below 5 trials.
+    """
+
+    residuals: pd.DataFrame
+    block_medians: pd.Series
+    drift: float | None
+    drift_p: float | None
+    lag1: float | None
+
+    @property
+    def sentence(self) -> str:
+        """What a reader is told."""
+        if self.drift is None or self.drift_p is None:
+            return "Too few blocks to see a drift."
+        if self.drift_p >= DRIFT_ALPHA:
+            return "No steady drift is visible over the run."
+        return (
+            f"The values moved by {format_percent(self.drift)} over the run; every block holds every treatment, "
+            "so this cancels in the comparisons."
+        )
+
+
+def describe_drift(values: pd.DataFrame) -> DriftSummary:
+    """Describe drift and correlation of a run.
+
+    Parameters
+    ----------
+    values : trial, treatment, block, slot, status, valid, value (`RunData.values`); only valid positive values count.
+    """
+    usable = values[values["valid"].astype(bool) & (values["value"] > 0)].sort_values("slot")
+    logs = np.log(usable["value"])
+    residual = logs - logs.groupby(usable["treatment"]).transform("median")
+    medians = residual.groupby(usable["block"]).median()
+    drift, p = _mann_kendall_drift(medians)
+    residuals = usable[["trial", "slot", "block"]].assign(residual=np.expm1(residual))
+    return DriftSummary(residuals, np.expm1(medians), drift, p, _lag1_if_known(residual.to_numpy()))
+
+
+def find_outliers(values: pd.DataFrame) -> dict[str, float]:
+    """Return the trials that lie far from others of their treatment: trial -> ratio to what was expected, minus 1.
+
+    Expected is the median of the treatment, and of the neighbouring nine trials' distances from theirs (the drift). Far
+    is outside Tukey's fences, 1.5 quartile ranges beyond the quartiles of the treatment; the range is that of the
+    treatment or of all trials, whichever is larger, as few trials may lie close together by luck. They are marked and
+    never left out: leaving them out doubles the false alarms (statistics.md 3.2).
+
+    Parameters
+    ----------
+    values : as for `describe_drift`; treatments with fewer than eight trials that count are not judged.
+    """
+    usable = values[values["valid"].astype(bool) & (values["value"] > 0)].sort_values("slot")
+    logs = np.log(usable["value"])
+    distances = logs - logs.groupby(usable["treatment"]).transform("median")
+    distances -= distances.rolling(NEIGHBOUR_TRIALS, center=True, min_periods=MIN_DRIFT_BLOCKS).median().fillna(0.0)
+    ratio_by_trial: dict[str, float] = {}
+    common_range = distances.quantile(0.75) - distances.quantile(0.25)
+    for _, own in distances.groupby(usable["treatment"]):
+        low, high = own.quantile(0.25), own.quantile(0.75)
+        fence = TUKEY_FENCE * max(high - low, common_range) + EQUAL_LOGS
+        outlying = own[(own < low - fence) | (own > high + fence)] if len(own) >= MIN_OUTLIER_TRIALS else own[:0]
+        ratio_by_trial |= {str(usable.at[row, "trial"]): math.expm1(value) for row, value in outlying.items()}
+    return ratio_by_trial
+
+
+def _mann_kendall_drift(medians: pd.Series) -> tuple[float | None, float | None]:
+    from scipy.stats import kendalltau, theilslopes
+
+    if len(medians) < MIN_DRIFT_BLOCKS or medians.nunique() < 2:
+        return None, None
+    blocks = medians.index.to_numpy(float)
+    slope = float(theilslopes(medians.to_numpy(), blocks).slope)
+    return math.expm1(slope * (blocks[-1] - blocks[0])), float(kendalltau(blocks, medians.to_numpy()).pvalue)
+
+
+def _lag1_if_known(residuals: np.ndarray) -> float | None:
+    if len(residuals) < MIN_DRIFT_BLOCKS or float(np.std(residuals)) == 0:
+        return None
+    return lag1_correlation(residuals)
+
+
+def lag1_correlation(residuals: np.ndarray) -> float:
+    """Return the correlation of neighbouring residuals."""
+    centred = residuals - residuals.mean()
+    return float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())
+
+
+REQUEST_TIMES = ("latency", "latency_intended", "service_time")
+GOOD_TAIL_REQUESTS = 200  # requests beyond a percentile
+_PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
+
+
+def share_beyond(statistic: str) -> float | None:
+    """Return the share of requests beyond a percentile, 0.01 for p99; None for what is no percentile."""
+    match = _PERCENTILE.fullmatch(statistic)
+    return 1 - float(match[1]) / 100 if match and float(match[1]) < 100 else None
+
+
+def requests_needed(statistic: str, least: float) -> int:
+    """Return how many requests a trial needs for a percentile, so that `least` of them lie beyond it."""
+    return math.ceil(least / (share_beyond(statistic) or 1.0) - 1e-6)
+
+
+def tail_requests(metric: str, statistic: str, requests: pd.Series) -> pd.Series | None:
+    """Return how many of each trial's requests lie beyond a percentile; None for other metrics and statistics."""
+    share = share_beyond(statistic)
+    return None if share is None or metric not in REQUEST_TIMES else requests * share
+
+
+def has_short_tail(metric: str, statistic: str, requests: pd.Series, least: float) -> pd.Series:
+    """Tell for each trial whether too few of its requests lie beyond a percentile; not so where they are not known."""
+    tail = tail_requests(metric, statistic, requests)
+    return requests.isna() & False if tail is None else tail < least - 1e-9
+
+
+MIN_STABILITY_BLOCKS = 8
+UNSTABLE_ALPHA = 0.01
+FLAG_PREFIX = "unstable effect: "
+
+
+class EffectStability(NamedTuple):
+    """How a comparison's ratio changed: effects (ratio minus 1) of the halves of its blocks, and p."""
+
+    first_half: float
+    second_half: float
+    p: float
+
+    @property
+    def is_unstable(self) -> bool:
+        """Whether the change is more than blocks in any order would show once in a hundred comparisons."""
+        return self.p < UNSTABLE_ALPHA
+
+    @property
+    def flag(self) -> str:
+        """What a reader is told."""
+        halves = f"{format_percent(self.first_half)} in the first half of the blocks, {format_percent(self.second_half)} in the second"
+        return f"{FLAG_PREFIX}{halves} (p {format_p_value(self.p)}); measure again in a new run before relying on it"
+
+
+def effect_stability(differences: FloatArray) -> EffectStability | None:
+    """Return how log ratios, in the order of their blocks, changed; None below eight blocks.
+
+    p is twice the smaller one of two tests: Mann-Kendall (a trend) and von Neumann's ratio of ranks (neighbours alike;
+    Bartels, 1982).
+    """
+    differences, blocks = np.round(differences, LOG_DECIMALS), len(differences)
+    if blocks < MIN_STABILITY_BLOCKS or np.ptp(differences) == 0:
+        return None
+    from scipy.stats import kendalltau
+
+    trend_p = float(kendalltau(np.arange(blocks), differences).pvalue)
+    first, second = (
+        effect_from_log(float(np.median(half)))
+        for half in (differences[: blocks // 2], differences[(blocks + 1) // 2 :])
+    )
+    return EffectStability(first, second, min(1.0, 2 * min(trend_p, rank_von_neumann_p(differences))))
+
+
+def rank_von_neumann_p(values: FloatArray) -> float:
+    """Return the one-sided p of von Neumann's ratio of ranks, small where neighbours are alike (Bartels' beta)."""
+    from scipy.special import betainc
+    from scipy.stats import rankdata
+
+    n, ranks = len(values), rankdata(values)
+    von_neumann_ratio = float((np.diff(ranks) ** 2).sum() / ((ranks - ranks.mean()) ** 2).sum())
+    shape = 5 * n * (n + 1) * (n - 1) ** 2 / (2 * (n - 2) * (5 * n**2 - 2 * n - 9)) - 0.5
+    return float(betainc(shape, shape, von_neumann_ratio / 4))
+
+
+def block_order(blocks: Sequence[object]) -> list[int] | None:
+    """Return the places of blocks in the order in which they ran; None where their names do not tell (not numbers)."""
+    try:
+        numbers = [float(str(block)) for block in blocks]
+    except ValueError:
+        return None
+    return sorted(range(len(numbers)), key=numbers.__getitem__) if all(map(math.isfinite, numbers)) else None
+
+
+def stability_flags(blocks: Sequence[object], base: FloatArray, other: FloatArray) -> tuple[str, ...]:
+    """Return the flag of a comparison whose effect changed, as a tuple of none or one."""
+    order = block_order(blocks)
+    stability = None if order is None else effect_stability((other - base)[order])
+    return (stability.flag,) if stability and stability.is_unstable else ()

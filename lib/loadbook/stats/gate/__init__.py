@@ -1,1 +1,0 @@
-"""The build gate: whether a run passes what its study declares unacceptable."""

@@ -1,0 +1,302 @@
+"""The first lines of a study that asks one thing: does any treatment lose more than is accepted.
+
+The answer to a study's question in one line, and the sentence under it. It answers; it does not pick the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
+from loadbook.stats.text import (
+    best_sentence,
+    comparison_texts,
+    evidence_text,
+    forecast_sentence,
+    margin_text,
+    metric_noun,
+    predicate,
+    verdict_phrase,
+)
+
+MAX_LOSING = 2
+
+
+def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
+    """Return how many treatments lose more than the margin, keep within it, or leave that open."""
+    losing, within, undecided = (_rows_with_verdict(rows, kind) for kind in ("worse", "no-loss", "undecided"))
+    accepted, all_of_them = margin_text(margin), f"of {len(rows)} treatments"
+    if len(within) == len(rows):
+        worst = min(rows, key=_worst_bound)
+        bound = comparison_texts(worst.verdict).worst if worst.verdict else ""
+        return f"No loss beyond {accepted} in any {all_of_them}: at worst {bound} ({worst.label})."
+    if not losing and not within:
+        return f"Undecided: no treatment is shown to keep its loss within {accepted}."
+    parts = []
+    if losing:
+        parts.append(f"{len(losing)} {all_of_them} {'loses' if len(losing) == 1 else 'lose'} more than {accepted}")
+    if within:
+        parts.append(f"no loss beyond {accepted} in {len(within)}{'' if losing else f' {all_of_them}'}")
+    left = len(rows) - len(losing) - len(within) - len(undecided)
+    parts += [f"{number} {word}" for number, word in ((len(undecided), "undecided"), (left, "not compared")) if number]
+    text = ", ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def losing_sentences(rows: Sequence[AnalysisRow]) -> str | None:
+    """Return the sentences of those that lose more, where the headline only counts them."""
+    losing = _rows_with_verdict(rows, "worse")[:MAX_LOSING] if len(rows) > 1 else []
+    return (
+        " ".join(f"{r.label}{verdict_phrase(r.verdict, against=r.reference_label)}" for r in losing if r.verdict)
+        or None
+    )
+
+
+def _worst_bound(row: AnalysisRow) -> float:
+    """Return the bound at worst, counted as a gain."""
+    worst, best = row.verdict.one_sided_bounds if row.verdict and row.verdict.one_sided_bounds else (0.0, 0.0)
+    return worst if worst <= best else -worst
+
+
+def _rows_with_verdict(rows: Sequence[AnalysisRow], kind: VerdictKind) -> list[AnalysisRow]:
+    return [row for row in rows if row.verdict and row.verdict.kind == kind]
+
+
+EXPLORATORY_PREFIX = "Exploratory: "
+MAX_LENGTH = 90
+MAX_OTHERS = 2
+MAX_SENTENCES = 2
+
+
+def headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
+    """Return the first line of a report; `labels` replaces names that are shown.
+
+    It is shorter than 90 characters where its words allow; an effect keeps its interval whatever the length.
+    """
+    return mark_exploratory(_headline_text(analysis, labels), analysis.stopping_state)
+
+
+def mark_exploratory(text: str, stand: StoppingState) -> str:
+    """Return a first line that says that it is exploratory, if it is."""
+    needs_prefix = stand.added_blocks and not text.startswith((EXPLORATORY_PREFIX, "No verdict"))
+    return f"{EXPLORATORY_PREFIX}{text}" if needs_prefix else text
+
+
+def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
+    rows = analysis.of_kind("treatment")
+    if analysis.aa_failure:
+        return "No verdict: the laboratory contradicts itself."
+    if analysis.stopping_state.pending_reason:
+        return "No verdict yet: this is no planned look."
+    if not rows and (sentence := aa_only_headline(analysis)):
+        return sentence
+    if not rows or _count_kind(rows, "invalid") == len(rows):
+        return "No verdict: no treatment could be compared."
+    if len(rows) == 1:
+        return _first_fitting(_row_label(rows[0], labels), *_single_treatment_variants(rows[0]))
+    if analysis.hypothesis == "no-loss":
+        return non_inferiority_headline(rows, analysis.margin)
+    if analysis.best_is_reference and (sentence := _best_text(analysis, labels)):
+        return sentence
+    changed_rows = _rows_of_kind(rows, "better") or _rows_of_kind(rows, "worse")
+    if not changed_rows:
+        return no_change_sentence(analysis)
+    if len(changed_rows) == 1:
+        return _first_fitting(_row_label(changed_rows[0], labels), *_phrase_variants(changed_rows[0]))
+    best = next((row for row in changed_rows if row.treatment == analysis.best), None)
+    if best is not None:
+        variants = _phrase_variants(best)
+        return _first_fitting(
+            _row_label(best, labels), f"{variants[-1].rstrip('.')}, ahead of every other treatment.", *variants
+        )
+    return _counts_headline(analysis)
+
+
+def aa_only_headline(analysis: Analysis) -> str | None:
+    """Return the first line of a study that compares a treatment with itself only, None for any other."""
+    aa_rows = [row for row in analysis.of_kind("aa") if row.verdict]
+    if analysis.of_kind("treatment") or not aa_rows or not aa_rows[0].verdict:
+        return None
+    texts = comparison_texts(aa_rows[0].verdict)
+    return f"None is seen: the baseline and its duplicate differ by {texts.change} ({texts.interval})."
+
+
+def no_change_sentence(analysis: Analysis) -> str:
+    """Return the first line of a study in which no treatment is shown to do better or worse."""
+    size = f" by {margin_text(analysis.margin)} or more" if analysis.margin else ""
+    return f"No treatment is shown to change the {metric_noun(analysis.metric)}{size}{_adjacent_suffix(analysis, 'against')}."
+
+
+def _adjacent_suffix(analysis: Analysis, preposition: str) -> str:
+    return f" {preposition} the one before it" if analysis.contrasts == "adjacent" else ""
+
+
+def control_failure_sentence(analysis: Analysis) -> str:
+    """Return that the positive control failed, "" where it did not or where there is no verdict anyway."""
+    failed = any(row.passed is False for row in analysis.of_kind("control"))
+    sentence = "The known effect was not found: this laboratory may miss others, too."
+    return sentence if failed and not analysis.aa_failure else ""
+
+
+def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
+    """Return what stands under the headline, at most two sentences: which are best, what moved too, what would decide.
+
+    How many treatments have which verdict is not repeated: the counts stand below.
+    """
+    rows = analysis.of_kind("treatment")
+    if analysis.aa_failure:
+        return analysis.aa_failure
+    reason = _no_comparison_reason(rows) or _forecast_text(rows, labels)
+    if analysis.hypothesis == "no-loss":
+        return " ".join(filter(None, (losing_sentences(rows), reason)))
+    if analysis.best_is_reference:
+        return " ".join(filter(None, (_runner_up_sentence(analysis, labels), reason)))
+    better, worse = _rows_of_kind(rows, "better"), _rows_of_kind(rows, "worse")
+    best = _best_text(analysis, labels) if better else None
+    others = _other_effects_sentence(analysis, better, worse, labels)
+    quiet = len(rows) - len(better) - len(worse) - _count_kind(rows, "invalid")
+    rest = (
+        no_change_sentence(analysis).replace("No treatment", "No other treatment")
+        if quiet and (better or worse)
+        else None
+    )
+    candidates = [best, reason, others, rest]
+    chosen = [part for part in candidates if part][:MAX_SENTENCES]
+    return " ".join(part for part in (best, others, rest, reason) if part in chosen and part)
+
+
+def _runner_up_sentence(analysis: Analysis, labels: Mapping[str, str] | None) -> str | None:
+    """Say which arm comes nearest to the best one."""
+    behind = _rows_of_kind(analysis.of_kind("treatment"), "worse")
+    if analysis.best is None or not behind:
+        return None
+    return f"Nearest to it: {_row_label(behind[-1], labels)}{_effect_phrase(behind[-1])}."
+
+
+def _other_effects_sentence(
+    analysis: Analysis, better: Sequence[AnalysisRow], worse: Sequence[AnalysisRow], labels: Mapping[str, str] | None
+) -> str | None:
+    """Say what moved besides the headline's treatment, each with its interval."""
+    rows = [*better, *worse][1:] if len(better) == 1 or not better or analysis.best is not None else [*better, *worse]
+    sentences = [f"{_row_label(row, labels)}{_effect_phrase(row)}" for row in rows[:MAX_OTHERS]]
+    return f"{'; '.join(sentences)}." if sentences else None
+
+
+def verdict_counts(analysis: Analysis) -> dict[VerdictKind, int]:
+    """Return how many treatments have each kind of verdict, in display order, kinds without any left out."""
+    rows = analysis.of_kind("treatment")
+    return {kind: _count_kind(rows, kind) for kind in VERDICT_ORDER if _count_kind(rows, kind)}
+
+
+def _counts_headline(analysis: Analysis) -> str:
+    """Return "3 of 6 treatments are faster, 1 is slower."."""
+    rows = analysis.of_kind("treatment")
+    parts: list[str] = []
+    for kind in ("better", "worse"):
+        group = [row for row in rows if _verdict_kind(row) == kind]
+        if group:
+            verb = predicate(analysis.metric, _row_effect(group[0]), len(group))
+            text = f"{len(group)} {verb}" if parts else f"{len(group)} of {len(rows)} treatments {verb}"
+            parts.append(text if parts else text + _adjacent_suffix(analysis, "than"))
+    return f"{', '.join(parts)}."
+
+
+def _single_treatment_variants(row: AnalysisRow) -> list[str]:
+    """Return what a headline may say of the only treatment, the longest form first."""
+    kind = _verdict_kind(row)
+    if row.verdict is None or kind == "invalid":
+        return [": not compared."]
+    if kind in ("better", "worse"):
+        return _phrase_variants(row)
+    texts, margin = comparison_texts(row.verdict), margin_text(row.verdict.margin)
+    if kind == "small":
+        return [_row_verdict_phrase(row), f"{_effect_phrase(row)}: less than the {margin} that matters."]
+    if row.verdict.one_sided_bounds and kind == "undecided":
+        return [f": undecided, at worst {texts.worst} (one-sided), {_row_evidence(row)}."]
+    if kind in ("equivalent", "no-loss"):
+        return _phrase_variants(row)
+    return [f": undecided, {texts.interval}, {_row_evidence(row)}.", f": undecided, {texts.interval}."]
+
+
+def _phrase_variants(row: AnalysisRow) -> list[str]:
+    """Return what is said of a treatment, then the same without its number of blocks."""
+    text = _row_verdict_phrase(row)
+    return [text, f"{text.rpartition(', ')[0]}."]
+
+
+def _row_evidence(row: AnalysisRow) -> str:
+    assert row.verdict is not None
+    return evidence_text(row.verdict.comparison.blocks, row.verdict.comparison.interim_analysis)
+
+
+def _row_verdict_phrase(row: AnalysisRow) -> str:
+    assert row.verdict is not None
+    return verdict_phrase(row.verdict, against=row.reference_label)
+
+
+def _effect_phrase(row: AnalysisRow) -> str:
+    """Return " is faster by 6.0 % (5.1 to 6.8 %)", or " is faster than another by ..."."""
+    assert row.verdict is not None
+    texts, than_text = comparison_texts(row.verdict), f" than {row.reference_label}" if row.reference_label else ""
+    return f" {predicate(row.verdict.comparison.metric, _row_effect(row))}{than_text} by {texts.size} ({texts.bounds})"
+
+
+def _forecast_text(rows: Sequence[AnalysisRow], labels: Mapping[str, str] | None) -> str | None:
+    """Say what would decide the undecided ones: of one its forecast, of several the range of theirs."""
+    undecided = _rows_of_kind(rows, "undecided")
+    verdicts = [row.verdict for row in undecided if row.verdict]
+    if len(verdicts) <= 1:
+        return _single_forecast_text(undecided[0], len(rows), labels) if verdicts else None
+    about = sorted(v.forecast.about for v in verdicts if v.forecast and v.forecast.about is not None)
+    if not about:
+        remedy = "widen the margin or quieten the host" if verdicts[0].margin else "quieten the host"
+        return f"More blocks would not decide at this noise (over 60): {remedy}."
+    spread = f"{about[0]}" if about[0] == about[-1] else f"{about[0]} to {about[-1]}"
+    which = "the" if len(about) == len(verdicts) else f"{len(about)} of the"
+    return f"About {spread} more blocks would decide {which} {len(verdicts)} undecided."
+
+
+def _single_forecast_text(row: AnalysisRow, treatments: int, labels: Mapping[str, str] | None) -> str:
+    assert row.verdict is not None
+    sentence = forecast_sentence(row.verdict)
+    return sentence if treatments == 1 else f"{_row_label(row, labels)}: {sentence[0].lower()}{sentence[1:]}"
+
+
+def _no_comparison_reason(rows: Sequence[AnalysisRow]) -> str | None:
+    """Give the reason where no treatment at all could be compared."""
+    reasons = [row.verdict.reason for row in _rows_of_kind(rows, "invalid") if row.verdict and row.verdict.reason]
+    if not reasons or len(reasons) < len(rows):
+        return None
+    return f"Reason: {reasons[0]}." if len(set(reasons)) == 1 else f"First reason ({rows[0].label}): {reasons[0]}."
+
+
+def _first_fitting(label: str, *variants: str) -> str:
+    """Join name and the first form that keeps the line below 90 characters, else the last one."""
+    return label + next((variant for variant in variants if len(label) + len(variant) < MAX_LENGTH), variants[-1])
+
+
+def _best_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str | None:
+    names = [_row_label(analysis.row(t), labels) for t in analysis.tied_with_best]
+    return best_sentence(
+        names, _row_label(analysis.row(analysis.best), labels) if analysis.best else None, analysis.ties_beat_rest
+    )
+
+
+def _rows_of_kind(rows: Sequence[AnalysisRow], kind: VerdictKind) -> list[AnalysisRow]:
+    return [row for row in rows if _verdict_kind(row) == kind]
+
+
+def _count_kind(rows: Sequence[AnalysisRow], kind: VerdictKind) -> int:
+    return len(_rows_of_kind(rows, kind))
+
+
+def _verdict_kind(row: AnalysisRow) -> VerdictKind:
+    return row.verdict.kind if row.verdict else "invalid"
+
+
+def _row_effect(row: AnalysisRow) -> float:
+    return (row.verdict.comparison.effect if row.verdict else None) or 0.0
+
+
+def _row_label(row: AnalysisRow, labels: Mapping[str, str] | None) -> str:
+    return (labels or {}).get(row.treatment, row.label)

@@ -1,0 +1,236 @@
+"""What recorded noise means for studies: pseudo-studies from trials of one configuration (statistics.md 3.9, 4.3).
+
+Every pseudo-study is judged by loadbook's own test. Blocks are pairs of neighbouring trials; which of the two is
+called the treatment is drawn.
+
+Run length against number of runs: how long a trial gives most precision per hour (statistics.md 3.9 d).
+
+Scatter within a trial averages out with its length, scatter between trials only with their number. What a trial costs
+around its measurement decides where the best length lies. Longer trials do not replace more of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from loadbook.core.errors import UsageError
+from loadbook.stats.compare import MIN_BLOCKS
+from loadbook.stats.scatter import sd_interval_factors
+from loadbook.stats.sequential import best_trial_length_s, blocks_needed, detectable_effect
+from loadbook.stats.tests import FloatArray
+from loadbook.stats.vectorised import p_by_row, smallest_detected
+
+ALPHA, POWER = 0.05, 0.8
+PSEUDO_STUDIES, STUDY_SEED = 400, 20_170_424
+MAX_RESAMPLED_BLOCKS = 40  # beyond, a record of some 60 pairs is used up: the formula goes on from there
+SD_RANGE_LEVEL = 0.8
+PRECISION_BLOCKS, PRECISION_STUDIES = (5, 6, 7, 8, 10, 12, 16, 24, 40), 200
+
+
+class BlocksNeeded(NamedTuple):
+    """So many blocks find a difference with a probability of 80 %, and from how few to how many it may be."""
+
+    blocks: int
+    low: int
+    high: int
+    resampled: bool
+
+
+class DesignPrecision(NamedTuple):
+    """What studies of so many blocks can do.
+
+    `half_width` is the median one of their 95 % intervals, `detectable_effect` the effect that 80 % of them find (both ratios
+    minus 1), `power` the share that finds the margin.
+    """
+
+    blocks: int
+    half_width: float
+    detectable_effect: float
+    power: float
+
+
+class RelabellingTest(NamedTuple):
+    """Shares of pseudo-studies of `blocks` blocks, drawn from the windows of a record, that claim a difference.
+
+    `false_alarms`: labels drawn within blocks, no difference. `detected`: the same with one label times 1 + `effect`.
+    `fixed_order`: one label for the first half of a window, the other for the second; there is one such per window.
+    """
+
+    blocks: int
+    windows: int
+    studies: int
+    false_alarms: float
+    detected: float
+    effect: float
+    fixed_order: float
+
+
+@dataclass(frozen=True)
+class PairPool:
+    """Logs of pairs of neighbouring trials of one configuration, one row per pair."""
+
+    pairs: NDArray[np.float64]
+    _known: dict[float, float] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the log ratio of a pair; which of the two comes first does not matter."""
+        return float(np.sqrt(np.mean(np.square(self.pairs[:, 0] - self.pairs[:, 1]))))
+
+    @property
+    def sd_factors(self) -> tuple[float, float]:
+        """Factors within which the true `sd` lies with a probability of 80 %, seen from this one."""
+        ratios = self.pairs[:, 0] - self.pairs[:, 1]
+        return sd_interval_factors(ratios, level=SD_RANGE_LEVEL)
+
+    def draw_studies(self, blocks: int, number: int = PSEUDO_STUDIES) -> tuple[FloatArray, FloatArray]:
+        """Return `number` studies of so many blocks, as logs of both arms: pairs drawn again and again, and labels."""
+        rng = np.random.default_rng((STUDY_SEED, blocks))
+        drawn = self.pairs[rng.integers(0, len(self.pairs), (number, blocks))]
+        return _with_drawn_labels(drawn, rng)
+
+    def power(self, blocks: int, effect: float, alpha: float = ALPHA) -> float:
+        """Return the share of studies that find an effect (ratio minus 1)."""
+        base, other = self.draw_studies(blocks)
+        return float(np.mean(p_by_row(base, other + math.log1p(effect)) <= alpha))
+
+    def detectable_effect(
+        self, blocks: int, alpha: float = ALPHA, power: float = POWER, number: int = PSEUDO_STUDIES
+    ) -> float:
+        """Return the effect (ratio minus 1) that this share of studies finds; infinite with too few blocks for alpha.
+
+        With a power of one half it is the median half-width of their intervals.
+        """
+        return self._found_by(smallest_detected(*self.draw_studies(blocks, number), alpha), power)
+
+    def precision(self, blocks: int, margin: float) -> DesignPrecision:
+        """Return what studies of so many blocks can do."""
+        smallest_effects = smallest_detected(*self.draw_studies(blocks, PRECISION_STUDIES), ALPHA)
+        return DesignPrecision(
+            blocks,
+            self._found_by(smallest_effects, 0.5),
+            self._found_by(smallest_effects, POWER),
+            self.power(blocks, margin),
+        )
+
+    @staticmethod
+    def _found_by(smallest_effects: FloatArray, power: float) -> float:
+        return math.expm1(float(np.quantile(smallest_effects, power, method="higher")))
+
+    def blocks_needed(self, effect: float, alpha: float = ALPHA) -> BlocksNeeded | None:
+        """Return how many blocks find an effect; None for more than 10,000. Beyond 40 blocks: by the formula."""
+        if not effect > 0:
+            raise UsageError(f"a difference of {effect} is nothing to look for", "give 0.02 for 2 %")
+        blocks, resampled = self._resampled(effect, alpha), True
+        if blocks is None:
+            blocks, resampled = blocks_needed(effect, self._sd_beyond(alpha), alpha=alpha), False
+        if blocks is None:
+            return None
+        blocks = blocks if resampled else max(blocks, MAX_RESAMPLED_BLOCKS + 1)
+        low, high = (max(MIN_BLOCKS, math.ceil(blocks * factor**2)) for factor in self.sd_factors)
+        return BlocksNeeded(blocks, min(low, blocks), max(high, blocks), resampled)
+
+    def detectable_by_formula(self, blocks: int, alpha: float = ALPHA) -> float:
+        """Return what more than 40 blocks detect: by the formula, from what 40 do."""
+        return detectable_effect(blocks, self._sd_beyond(alpha), alpha=alpha)
+
+    def _sd_beyond(self, alpha: float) -> float:
+        """Return the scatter with which the formula gives for 40 blocks what pseudo-studies of 40 blocks detect."""
+        if alpha not in self._known:
+            ratio = math.log1p(self.detectable_effect(MAX_RESAMPLED_BLOCKS, alpha)) / math.log1p(
+                detectable_effect(MAX_RESAMPLED_BLOCKS, 1.0, alpha=alpha)
+            )
+            self._known[alpha] = ratio
+        return self._known[alpha]
+
+    def _resampled(self, effect: float, alpha: float) -> int | None:
+        """Return the fewest blocks up to 40 that have the power; found by bisection, as power grows with blocks."""
+        if self.power(MAX_RESAMPLED_BLOCKS, effect, alpha) < POWER:
+            return None
+        too_few, enough = MIN_BLOCKS - 1, MAX_RESAMPLED_BLOCKS
+        while enough - too_few > 1:
+            middle = (too_few + enough) // 2
+            too_few, enough = (too_few, middle) if self.power(middle, effect, alpha) >= POWER else (middle, enough)
+        return enough
+
+
+def pair_pool(series: NDArray[np.float64]) -> PairPool:
+    """Return the pairs of neighbours of logs in order of execution; an odd one at the end is left over."""
+    return PairPool(series[: len(series) // 2 * 2].reshape(-1, 2))
+
+
+def relabelling_test(
+    series: NDArray[np.float64], blocks: int, studies: int = 5_000, effect: float = 0.02
+) -> RelabellingTest | None:
+    """Judge pseudo-studies from contiguous windows of 2 x `blocks` trials; None if there is only one such window."""
+    if len(series) <= 2 * blocks:
+        return None
+    windows = np.lib.stride_tricks.sliding_window_view(series, 2 * blocks)
+    rng = np.random.default_rng((STUDY_SEED, blocks))
+    drawn = windows[rng.integers(0, len(windows), studies)].reshape(studies, blocks, 2)
+    base, other = _with_drawn_labels(drawn, rng)
+    shares = [
+        float(np.mean(p_by_row(*arms) <= ALPHA))
+        for arms in (
+            (base, other),
+            (base, other + math.log1p(effect)),
+            (windows[:, :blocks], windows[:, blocks:]),
+        )
+    ]
+    return RelabellingTest(blocks, len(windows), studies, shares[0], shares[1], effect, shares[2])
+
+
+def _with_drawn_labels(pairs: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Draw for every pair (last axis) which of the two is the baseline."""
+    swapped = rng.integers(0, 2, pairs.shape[:-1], dtype=bool)
+    return np.where(swapped, pairs[..., 1], pairs[..., 0]), np.where(swapped, pairs[..., 0], pairs[..., 1])
+
+
+BATCH_S = 10.0  # means over so many seconds count as independent
+MIN_BATCHES = 3
+MIN_TRIALS = 5
+
+
+class TrialLength(NamedTuple):
+    """What the parts of the scatter say (ratios; seconds); `best_s` is None where no scatter between trials is seen."""
+
+    best_s: float | None
+    within_1s: float
+    between: float
+    overhead_s: float
+    trials: int
+
+
+def estimate_trial_length(
+    rates: Sequence[ArrayLike], interval_s: float, sd_trial: float, overhead_s: float
+) -> TrialLength | None:
+    """Return what trials of one configuration say of their best length; None where they are too short or too few.
+
+    Parameters
+    ----------
+    rates : of each trial, one value per `interval_s` seconds (warm-up is not among them).
+    sd_trial : scatter of the log rate of whole trials that blocks do not share: that of a pair over the root of two.
+    overhead_s : seconds of a trial beyond its measurement.
+    """
+    size = max(1, round(BATCH_S / interval_s))
+    batches = [_batch_means(np.asarray(series, float), size) for series in rates]
+    batches = [means for means in batches if len(means) >= MIN_BATCHES and means.mean() > 0]
+    if len(batches) < MIN_TRIALS:
+        return None
+    variances = [float(np.var(means / means.mean(), ddof=1)) for means in batches]
+    batch_s = size * interval_s
+    within = math.sqrt(float(np.mean(variances)) * batch_s)
+    length_s = batch_s * float(np.mean([len(means) for means in batches]))
+    between = math.sqrt(max(sd_trial**2 - within**2 / length_s, 0.0))
+    best = best_trial_length_s(within, between, overhead_s) if between > 0 else None
+    return TrialLength(best, within, between, overhead_s, len(batches))
+
+
+def _batch_means(series: np.ndarray, size: int) -> np.ndarray:
+    return np.asarray(series[: len(series) // size * size].reshape(-1, size).mean(axis=1))

@@ -1,0 +1,181 @@
+"""The values that statistics return. Effects and interval bounds are ratios to the baseline minus 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from loadbook.study.limits import StoppingRuleName
+
+Interval = tuple[float, float]
+Method = Literal["blocked-rank", "paired-t", "signed-rank", "always-valid-t"]
+VerdictKind = Literal["better", "worse", "small", "no-loss", "equivalent", "undecided", "invalid"]
+RowKind = Literal["baseline", "treatment", "aa", "control"]
+# what each treatment is compared with: the baseline, the one before it, or the one observed best
+Contrasts = Literal["baseline", "adjacent", "best"]
+# two-sided, or whether a loss beyond the margin is excluded
+Hypothesis = Literal["difference", "no-loss"]
+
+# the order in which figure, sentences and table list comparisons (report.md section 7)
+VERDICT_ORDER: tuple[VerdictKind, ...] = (
+    "better", "worse", "small", "no-loss", "equivalent", "undecided", "invalid",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A treatment against a baseline over complete blocks; None where it could not be computed.
+
+    `ci95` and `p` belong together: 0 is outside `ci95` when p <= 1 - `level`. `ci90` is the interval of two one-sided
+    tests and decides equivalence. `level` is 0.95 unless the user asked for another; the two intervals are then at
+    `level` and 1 - 2 (1 - `level`). `ci_family` is at level 1 - (1 - `level`) / `family_size` where so many blocks can
+    have one. `sd_log` is the standard deviation of the paired log ratios, from which forecasts are made. At a planned
+    look (`interim_analysis` of how many) `level` is that of one look. `added_blocks`, which were not declared, make it exploratory.
+    """
+
+    treatment: str
+    baseline: str
+    metric: str
+    statistic: str
+    blocks: int
+    excluded: int
+    method: Method | None
+    effect: float | None
+    ci95: Interval | None
+    ci90: Interval | None
+    p: float | None
+    p_adjusted: float | None = None
+    ci_family: Interval | None = None
+    flags: tuple[str, ...] = ()
+    level: float = 0.95
+    family_size: int = 1
+    sd_log: float | None = None
+    interim_analysis: tuple[int, int] | None = None
+    added_blocks: int = 0
+
+
+@dataclass(frozen=True)
+class StoppingState:
+    """Where a run stands by the rule that its study declared for stopping (see `sequential.compute_stopping_state`).
+
+    `level` is that of each interval, `blocks` how many the rule judges, `interim_analysis` which look of how many this is.
+    `pending_reason` says why there is no verdict yet. `added_blocks`, which the rule does not provide for, make a run
+    exploratory.
+    """
+
+    rule: StoppingRuleName = "fixed"
+    level: float = 0.95
+    blocks: int | None = None
+    interim_analysis: tuple[int, int] | None = None
+    pending_reason: str | None = None
+    added_blocks: int = 0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How many more blocks would decide: `about`, in the range `low` to `high`; None of them: not reachable."""
+
+    about: int | None
+    low: int | None
+    high: int | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a comparison allows to be said, given the margin (ratio minus 1) declared before the run.
+
+    A margin of 0 means that none was declared. `decimals` is how many the analysis gives to every percentage, None to
+    let the interval decide. `one_sided_bounds` answers the one-sided question: the effect at worst and at best (each one-sided at
+    the level of the comparison); None where the question has two sides.
+    """
+
+    kind: VerdictKind
+    comparison: Comparison
+    margin: float
+    forecast: Forecast | None = None
+    reason: str | None = None
+    decimals: int | None = None
+    one_sided_bounds: Interval | None = None
+
+
+@dataclass(frozen=True)
+class ErrorSummary:
+    """Errors of one treatment: trials with any error of trials in all, and the verdict on runs against the baseline.
+
+    `upper_share` bounds the share of trials that could have errors although none did (one-sided 95 %). `rate_ratio`
+    (errors per request against the baseline's, with its 95 % interval) is known only where both have at least five
+    trials with errors. `p_blocks` checks both: signs of the differences of root counts flipped by block.
+    """
+
+    treatment: str
+    trials: int
+    trials_with_errors: int
+    errors: int
+    requests: int
+    by_class: dict[str, int]
+    p: float | None = None
+    kind: Literal["more", "fewer", "undecided", "none", "baseline"] = "none"
+    upper_share: float | None = None
+    rate_ratio: float | None = None
+    rate_ci95: Interval | None = None
+    p_blocks: float | None = None
+
+
+@dataclass(frozen=True)
+class AnalysisRow:
+    """All that is said about one treatment, rounded nowhere: every view takes its numbers from here.
+
+    `reference_label` is the label of what a treatment is compared with, None where that is the study's baseline.
+    """
+
+    treatment: str
+    label: str
+    kind: RowKind
+    median: float | None
+    mean_half_width: float | None
+    trials: int
+    valid_trials: int
+    verdict: Verdict | None
+    errors: ErrorSummary
+    passed: bool | None = None
+    expected_effect: float | None = None
+    reference_label: str | None = None
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The answer to a study's question on one metric: rows in the order in which they are shown, checks last.
+
+    `aa_failure` is the sentence that voids every verdict (the A/A arm differs), None when the checks passed.
+    `best` is named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that cannot
+    be told apart from the leader, and `ties_beat_rest` says whether all of those are ahead of all the rest. `baseline` is
+    the row without a comparison: with contrasts "best" the arm observed best.
+    """
+
+    baseline: str
+    metric: str
+    statistic: str
+    margin: float
+    level: float
+    rows: tuple[AnalysisRow, ...]
+    best: str | None = None
+    tied_with_best: tuple[str, ...] = ()
+    ties_beat_rest: bool = False
+    aa_failure: str | None = None
+    planned_blocks: int = 0
+    stopping_state: StoppingState = StoppingState()
+    contrasts: Contrasts = "baseline"
+    hypothesis: Hypothesis = "difference"
+
+    @property
+    def best_is_reference(self) -> bool:
+        """Whether everything is compared with the arm observed best."""
+        return self.contrasts == "best" and bool(self.best or self.tied_with_best)
+
+    def row(self, treatment: str) -> AnalysisRow:
+        """Return one treatment's row."""
+        return next(r for r in self.rows if r.treatment == treatment)
+
+    def of_kind(self, *kinds: RowKind) -> tuple[AnalysisRow, ...]:
+        """Return the rows of these kinds, in order."""
+        return tuple(r for r in self.rows if r.kind in kinds)

@@ -1,0 +1,164 @@
+"""Within a trial: where the warm-up ends, and whether the rate holds still after it (statistics.md 3.10).
+
+Two different questions. `mser5` cuts one trial's series, so that its mean has the least error; `rate_trend` asks all trials
+of a treatment together whether the rate still moves after the first ten seconds. Neither changes a tool's own figures:
+what the rate is after the cut is a statistic of its own (`ingest.trial_rows`, `steady`).
+
+Rates per second within the trials of a run: whether each treatment held still, and its rate once settled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MSER_BATCH = 5  # samples; the 5 of MSER-5
+MAX_CUT = 0.5  # of the series; beyond, too little would be left to judge the rest by
+MIN_WARMUP_S = 10.0
+# of fewer than six means no order at all has p < 0.01
+WINDOW_S, MAX_WINDOWS, MIN_WINDOWS = 5.0, 20, 6
+MOVING_ALPHA = 0.01
+
+
+class RateTrend(NamedTuple):
+    """Whether a treatment's rate still moved: `p` of Mann-Kendall, `change` from first to last window (ratio - 1)."""
+
+    moving: bool
+    p: float
+    change: float
+    duration_s: float
+
+
+def mser5(series: ArrayLike, max_cut: float = MAX_CUT) -> int:
+    """Return how many samples to cut from the front: the cut whose remaining mean has the smallest standard error.
+
+    The series is taken in batches of five (White, Cobb and Spratt, 2000); what is over at the end is not judged. At
+    most the share `max_cut` is cut: a cut at that limit says that the series had not settled.
+    """
+    values = np.asarray(series, float)
+    batches = values[: len(values) // MSER_BATCH * MSER_BATCH].reshape(-1, MSER_BATCH).mean(axis=1)
+    if len(batches) < 2:
+        return 0
+    cuts = range(int(len(batches) * max_cut) + 1)
+    errors = [float(np.var(batches[cut:])) / (len(batches) - cut) for cut in cuts]
+    return int(np.argmin(errors)) * MSER_BATCH
+
+
+def warmup_samples(series: ArrayLike, interval_s: float = 1.0) -> int:
+    """Return how many samples of one trial are warm-up: ten seconds, and what MSER-5 cuts from the rest."""
+    first = math.ceil(MIN_WARMUP_S / interval_s)
+    return first + mser5(np.asarray(series, float)[first:])
+
+
+def rate_trend(series_by_trial: Sequence[ArrayLike], interval_s: float = 1.0) -> RateTrend | None:
+    """Return whether the rate of one treatment still moved after ten seconds; None where its series are too short.
+
+    Mann-Kendall at p < 0.01 on means over windows of 5 s (ten of them in trials of 60 s; at most 20, which are longer
+    in longer trials), averaged over all trials: of one trial alone it finds too little.
+
+    Parameters
+    ----------
+    series_by_trial : rates of each trial, one value per `interval_s` seconds, warm-up included; cut to the shortest.
+    """
+    from scipy.stats import kendalltau
+
+    means = _window_means(series_by_trial, interval_s)
+    if means is None:
+        return None
+    p = float(kendalltau(np.arange(len(means)), means).pvalue) if np.ptp(means) > 0 else 1.0
+    shortest = min(len(np.asarray(series)) for series in series_by_trial)
+    return RateTrend(p < MOVING_ALPHA, p, float(means[-1] / means[0]) - 1 if means[0] else 0.0, shortest * interval_s)
+
+
+def _window_means(series_by_trial: Sequence[ArrayLike], interval_s: float) -> np.ndarray | None:
+    first = math.ceil(MIN_WARMUP_S / interval_s)
+    rest = [np.asarray(series, float)[first:] for series in series_by_trial]
+    samples = min((len(series) for series in rest), default=0)
+    windows = min(MAX_WINDOWS, int(samples * interval_s / WINDOW_S + 1e-9))
+    if windows < MIN_WINDOWS:
+        return None
+    size = samples // windows
+    average = np.mean([series[: size * windows] for series in rest], axis=0)
+    return np.asarray(average.reshape(windows, size).mean(axis=1))
+
+
+# the statistic of a rate after the warm-up: never the tool's own, never a default
+SETTLED = "settled"
+# series of the samples table -> seconds per value, and whether its first and last value are of a part of that only
+RATE_SERIES_KINDS = {"ended": (1.0, True), "started": (1.0, True), "reply_rate": (5.0, False)}
+MIN_SERIES_S = MIN_WARMUP_S + MIN_WINDOWS * WINDOW_S
+
+
+class RateSeries(NamedTuple):
+    """Rates of one trial, all drivers together, one value per `interval_s` seconds from its first whole interval."""
+
+    interval_s: float
+    values: NDArray[np.float64]
+
+    @property
+    def duration_s(self) -> float:
+        """How long the series is."""
+        return len(self.values) * self.interval_s
+
+
+class SettledRate(NamedTuple):
+    """What a trial's rate is after the warm-up that MSER-5 finds: seconds left out, rate per second of the rest."""
+
+    warmup_s: float
+    rate_per_s: float
+
+
+def rate_series(samples: pd.DataFrame, metric: str = "requests_per_s") -> dict[str, RateSeries]:
+    """Return trial -> its rates; trials of tools that tell no rates per second are not there.
+
+    Seconds of several drivers are added up by their number: they start together, and each counts by its own clock.
+    """
+    series_by_trial: dict[str, RateSeries] = {}
+    selected = samples[(samples["metric"] == metric) & samples["series"].isin(list(RATE_SERIES_KINDS))]
+    for (trial, kind), own in selected.groupby(["trial", "series"], sort=False):
+        interval_s, partial_ends = RATE_SERIES_KINDS[str(kind)]
+        sums = own.groupby("x")["value"].agg(["sum", "count"]).sort_index()
+        rates = sums.loc[sums["count"] == own["driver"].nunique(), "sum"].to_numpy(float)
+        series_by_trial.setdefault(str(trial), RateSeries(interval_s, rates[1:-1] if partial_ends else rates))
+    return series_by_trial
+
+
+def rate_trends(samples: pd.DataFrame, treatment_of: Mapping[str, str]) -> dict[str, RateTrend | None]:
+    """Return for each treatment whether its rate still moved after ten seconds; None where nothing tells.
+
+    Parameters
+    ----------
+    treatment_of : treatment of each trial that counts.
+    """
+    series_by_trial = rate_series(samples)
+    result: dict[str, RateTrend | None] = {}
+    for name in dict.fromkeys(treatment_of.values()):
+        own = [
+            series_by_trial[trial]
+            for trial, treatment in treatment_of.items()
+            if treatment == name and trial in series_by_trial
+        ]
+        one_kind = len({series.interval_s for series in own}) == 1
+        result[name] = rate_trend([series.values for series in own], own[0].interval_s) if one_kind else None
+    return result
+
+
+def settled_rate(series: RateSeries) -> SettledRate | None:
+    """Return the rate after the warm-up; None for a series that is too short to be judged."""
+    if series.duration_s < MIN_SERIES_S:
+        return None
+    cut = warmup_samples(series.values, series.interval_s)
+    return SettledRate(cut * series.interval_s, float(series.values[cut:].mean()))
+
+
+def settled_rates(samples: pd.DataFrame, metric: str) -> dict[str, float]:
+    """Return trial -> its rate after the warm-up, for trials whose series allow it."""
+    settled_by_trial = {trial: settled_rate(series) for trial, series in rate_series(samples, metric).items()}
+    return {trial: one.rate_per_s for trial, one in settled_by_trial.items() if one is not None}

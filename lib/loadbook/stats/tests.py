@@ -1,0 +1,297 @@
+"""The reference set of randomised blocks: swaps of labels within blocks, and intervals by inverting a test.
+
+Method: statistics.md 3.2. The set is complete for up to 12 blocks; beyond, 9,999 seeded draws and the observed order.
+
+Rows of trials -> pairs of logs in complete blocks, and logs -> ratios minus 1. Here log(0) cannot happen.
+
+The three tests of paired logs that `compare` chooses from: each gives an estimate, p and intervals.
+
+All take `base` and `other`, the logs of two arms in the same blocks, and work on the log scale.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from loadbook.core.errors import DataError
+from loadbook.stats.results import Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FloatArray = NDArray[np.floating]
+
+MAX_EXACT_BLOCKS = 12
+RESAMPLES = 9_999
+SEED = 20_170_422
+# differences of logs closer than this are one value that was rounded differently
+LOG_TOLERANCE = 1e-12
+# statistics are multiples of one half
+HALF_STEP = 0.25
+# standardised statistics closer than this are one value that was rounded differently
+STATISTIC_TOLERANCE = 1e-9
+
+
+@lru_cache(maxsize=16)
+def label_signs(blocks: int) -> NDArray[np.float32]:
+    """Return swaps as rows of +1 and -1, one column per block.
+
+    Up to 12 blocks these are all swaps but for a common sign, which no two-sided test needs.
+    """
+    if blocks <= MAX_EXACT_BLOCKS:
+        numbers = np.arange(2 ** max(blocks - 1, 0))[:, None]
+        bits = (numbers >> np.arange(blocks)) & 1
+    else:
+        bits = np.random.default_rng(SEED).integers(0, 2, size=(RESAMPLES, blocks), dtype=np.int8)
+    return np.asfortranarray(1 - 2 * bits, dtype=np.float32)
+
+
+def p_from_hits(hits: NDArray[np.bool_], *, exact: bool) -> FloatArray:
+    """Return p-values from which swaps (last axis) reached the observed statistic; sampled swaps add the observed."""
+    count = np.count_nonzero(hits, axis=-1)
+    if exact:
+        return np.asarray(count / hits.shape[-1], dtype=float)
+    return np.asarray((count + 1) / (hits.shape[-1] + 1), dtype=float)
+
+
+def permutation_p(differences: FloatArray) -> FloatArray:
+    """Return the two-sided p of each row of block differences (multiples of one half) under the swaps.
+
+    Sorting the magnitudes makes sampled p-values, too, independent of the order of blocks and of which arm is which.
+    """
+    blocks = differences.shape[1]
+    observed = np.abs(differences.sum(axis=1))
+    magnitudes = np.sort(np.abs(differences), axis=1).astype(np.float32)
+    # not `@`: the threads of a BLAS wait for each other on a busy machine, ten times as long as this takes
+    permuted = np.einsum("kb,sb->ks", magnitudes, label_signs(blocks))
+    return p_from_hits(np.abs(permuted) >= observed[:, None] - HALF_STEP, exact=blocks <= MAX_EXACT_BLOCKS)
+
+
+def step_down_max(observed: FloatArray, relabelled: FloatArray, *, exact: bool) -> list[float]:
+    """Return p-values adjusted by the largest statistic of those left (Westfall and Young).
+
+    Parameters
+    ----------
+    observed : statistic of each comparison, larger is more.
+    relabelled : comparisons by relabellings: the same, after each relabelling that they share.
+    exact : whether these are all relabellings, or a sample.
+    """
+    order = np.argsort(-observed, kind="stable")
+    largest_of_rest = np.maximum.accumulate(relabelled[order][::-1], axis=0)[::-1]
+    adjusted = np.empty(len(order))
+    reached = largest_of_rest >= observed[order][:, None] - STATISTIC_TOLERANCE
+    adjusted[order] = np.maximum.accumulate(p_from_hits(reached, exact=exact))
+    return [float(p) for p in adjusted]
+
+
+def adjust_holm(plain: Sequence[float | None]) -> list[float]:
+    """Return p-values of one family adjusted by Holm's method, which knows nothing of how they depend."""
+    from statsmodels.stats.multitest import multipletests
+
+    return [float(p) for p in multipletests(plain, method="holm")[1]]
+
+
+def invert_test(
+    points: FloatArray, p_at: Callable[[FloatArray], FloatArray], alphas: Sequence[float]
+) -> list[tuple[float, float] | None]:
+    """Return, per alpha, the interval of shifts that a test does not reject (p > alpha).
+
+    Parameters
+    ----------
+    points : every shift at which p can change; it is constant between two neighbours.
+    p_at : p-values of an array of shifts.
+    alphas : two-sided levels of rejection.
+
+    Returns
+    -------
+    The accept/reject boundaries, which are members of `points`; None where even the farthest shift is accepted.
+    """
+    ordered = np.sort(points)
+    ordered = ordered[np.diff(ordered, prepend=-np.inf) > LOG_TOLERANCE]
+    between = np.concatenate([[ordered[0] - 1], (ordered[:-1] + ordered[1:]) / 2, [ordered[-1] + 1]])
+    median, last = float(np.median(points)), len(ordered)
+    estimate_gaps = [int(np.searchsorted(ordered, median, side=side)) for side in ("left", "right")]
+    p_first, p_last, *p_at_estimate = p_at(between[[0, last, *estimate_gaps]])
+    lowest, highest = _bisect_bounds(between, p_at, estimate_gaps[int(np.argmax(p_at_estimate))], alphas)
+    intervals: list[tuple[float, float] | None] = []
+    for alpha, low, high in zip(alphas, lowest, highest, strict=True):
+        if max(p_first, p_last) > alpha:
+            intervals.append(None)
+        elif max(p_at_estimate) <= alpha:  # coarse values: only the estimate itself, where values tie, is not rejected
+            intervals.append((median, median))
+        else:
+            intervals.append((float(ordered[low - 1]), float(ordered[high])))
+    return intervals
+
+
+def _bisect_bounds(
+    between: FloatArray, p_at: Callable[[FloatArray], FloatArray], centre: int, alphas: Sequence[float]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return, per alpha, the lowest and the highest accepted gap; all ends are searched together, which is faster."""
+    limits = np.tile(alphas, 2)
+    rejected = np.repeat([0, len(between) - 1], len(alphas))
+    accepted = np.full(len(limits), centre)
+    while (abs(accepted - rejected) > 1).any():
+        halves = (accepted + rejected) // 2
+        accepts = p_at(between[halves]) > limits
+        accepted, rejected = np.where(accepts, halves, accepted), np.where(accepts, rejected, halves)
+    return accepted[: len(alphas)], accepted[len(alphas) :]
+
+
+MAX_LOG = 700.0  # beyond, a ratio is no floating point number
+
+
+@dataclass(frozen=True)
+class PairedLogs:
+    """Logs of both arms by complete block.
+
+    `incomplete` blocks were not complete; of these, `unusable` ones have a value that has no logarithm, and the others
+    lack a trial.
+    """
+
+    treatment: str
+    baseline: str
+    blocks: tuple[object, ...]
+    base: FloatArray
+    other: FloatArray
+    incomplete: int
+    unusable: int
+
+
+def pair_arms(values: pd.DataFrame, treatment: str, baseline: str) -> PairedLogs:
+    """Pair two arms by block.
+
+    Parameters
+    ----------
+    values : one row per trial: treatment, block, value and, if there, valid (rows that are not are left out).
+        A value that is missing, not finite, zero or negative drops its block: zero throughput is a failed trial.
+        A block in which any treatment ran was a block of both arms, too.
+
+    Raises
+    ------
+    DataError : an arm has two rows in one block.
+    """
+    base, other = (_values_by_block(values, name) for name in (baseline, treatment))
+    all_blocks = list(dict.fromkeys(values["block"].tolist()))
+    arm_values = np.array([[arm.get(block, math.nan) for arm in (base, other)] for block in all_blocks], float).reshape(
+        -1, 2
+    )
+    usable = np.isfinite(arm_values) & (arm_values > 0)
+    complete = usable.all(axis=1)
+    logs = np.log(arm_values[complete])
+    present = np.array([[block in arm for arm in (base, other)] for block in all_blocks], bool).reshape(-1, 2)
+    return PairedLogs(
+        treatment=treatment,
+        baseline=baseline,
+        blocks=tuple(block for block, counts in zip(all_blocks, complete, strict=True) if counts),
+        base=logs[:, 0],
+        other=logs[:, 1],
+        incomplete=int((~complete).sum()),
+        unusable=int((present & ~usable).any(axis=1).sum()),
+    )
+
+
+def complete_blocks(values: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
+    """Return the values of those blocks in which every arm has one that counts: blocks down, arms across."""
+    usable = values[values["valid"] & (values["value"] > 0)]
+    return usable.pivot(index="block", columns="treatment", values="value").reindex(columns=list(arms)).dropna()
+
+
+def _values_by_block(values: pd.DataFrame, treatment: str) -> dict[object, float]:
+    is_arm = (values["treatment"] == treatment).to_numpy(bool, na_value=False)
+    blocks = values["block"][is_arm].tolist()
+    numbers = values["value"].to_numpy(float, na_value=math.nan)[is_arm]
+    if "valid" in values:
+        numbers[~values["valid"].to_numpy(bool)[is_arm]] = math.nan
+    value_by_block = dict(zip(blocks, numbers, strict=True))
+    if len(value_by_block) < len(blocks):
+        repeated = next(block for k, block in enumerate(blocks) if block in blocks[:k])
+        raise DataError(f"treatment {treatment!r} has more than one row in block {repeated}")
+    return value_by_block
+
+
+def effect_from_log(log_ratio: float) -> float:
+    """Return a log ratio as a ratio minus 1."""
+    return math.expm1(min(log_ratio, MAX_LOG))
+
+
+def effect_interval_from_logs(log_interval: Interval | None) -> Interval | None:
+    """Return an interval of log ratios as ratios minus 1."""
+    return None if log_interval is None else (effect_from_log(log_interval[0]), effect_from_log(log_interval[1]))
+
+
+UNEQUAL_VARIANCE_ALPHA = 0.05
+# logs this close are equal values that were scaled
+LOG_DECIMALS = 12
+
+
+class PairedTestResult(NamedTuple):
+    """Estimate of the log ratio, two-sided p, and one interval of the log ratio per alpha asked for."""
+
+    estimate: float
+    p: float
+    intervals: list[Interval | None]
+
+
+def rank_differences(base: FloatArray, other: FloatArray) -> FloatArray:
+    """Return, per block, the midrank of `other` minus that of `base` among all values of both (last axis: blocks)."""
+    blocks = base.shape[-1]
+    ranks = stats.rankdata(np.concatenate([base, other], axis=-1), axis=-1)
+    return np.asarray(ranks[..., blocks:] - ranks[..., :blocks])
+
+
+def blocked_rank(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
+    """Mann-Whitney's statistic judged against the swaps within blocks; estimate: Hodges-Lehmann (statistics.md 3.2)."""
+    shifts = np.subtract.outer(other, base).ravel()
+
+    def p_at(shift: FloatArray) -> FloatArray:
+        return permutation_p(rank_differences(np.tile(base, (len(shift), 1)), other - shift[:, None]))
+
+    p = float(permutation_p(rank_differences(base, other)[None, :])[0])
+    return PairedTestResult(float(np.median(shifts)), p, invert_test(shifts, p_at, alphas))
+
+
+def signed_rank(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
+    """Wilcoxon's signed ranks with midranks against all sign changes; estimate: median of the Walsh averages."""
+    differences = np.round(other - base, LOG_DECIMALS)
+    first, second = np.triu_indices(len(differences))
+    walsh = (differences[first] + differences[second]) / 2
+
+    def p_at(shift: FloatArray) -> FloatArray:
+        return permutation_p(_signed_ranks(differences - shift[:, None]))
+
+    p = float(permutation_p(_signed_ranks(differences[None, :]))[0])
+    return PairedTestResult(float(np.median(walsh)), p, invert_test(walsh, p_at, alphas))
+
+
+def _signed_ranks(differences: FloatArray) -> FloatArray:
+    rounded = np.round(differences, LOG_DECIMALS + 1)
+    return np.asarray(np.sign(rounded) * stats.rankdata(np.abs(rounded), axis=-1))
+
+
+def paired_t(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
+    """Student's t on the paired log ratios."""
+    differences = np.round(other - base, LOG_DECIMALS)
+    blocks, mean = len(differences), float(differences.mean())
+    error = float(differences.std(ddof=1)) / math.sqrt(blocks)
+    p_of_constant = 1.0 if mean == 0 else 0.0
+    p = float(2 * stats.t.sf(abs(mean) / error, blocks - 1)) if error > 0 else p_of_constant
+    half_widths = [float(stats.t.ppf(1 - alpha / 2, blocks - 1)) * error for alpha in alphas]
+    return PairedTestResult(mean, p, [(mean - w, mean + w) for w in half_widths])
+
+
+def variances_differ(base: FloatArray, other: FloatArray) -> bool:
+    """Tell whether one arm scatters more: Spearman's correlation of sum and difference, robust Pitman-Morgan."""
+    total, difference = np.round(base + other, LOG_DECIMALS), np.round(other - base, LOG_DECIMALS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        return bool(stats.spearmanr(total, difference).pvalue < UNEQUAL_VARIANCE_ALPHA)

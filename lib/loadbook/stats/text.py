@@ -1,0 +1,519 @@
+"""The words of a metric: which verb its verdicts take. Known metrics only need an entry in core.metrics.
+
+Numbers as readers see them, rounded once: sentence, figure and table take their texts from one `ComparisonTexts`.
+
+Digits follow the interval (report.md section 6); an analysis gives all its rows the same number of decimals.
+
+Sentences about errors: in how many trials, of which class, and against what (report.md section 4).
+
+Every sentence about a comparison: report form (report.md section 4) and the command line's short form.
+
+The report states, it does not advise; "no difference" and "no effect" stand only where an interval excludes more.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from loadbook.core import units
+from loadbook.core.metrics import METRICS, Direction, MetricKind
+from loadbook.core.units import NBSP, format_duration, format_fixed, format_p_value, format_percent
+from loadbook.stats.results import AnalysisRow, Comparison, ErrorSummary, Forecast, Interval, Verdict
+
+METRIC_NOUNS = {"ok_per_s": "rate", "requests_per_s": "rate", "bytes_per_s": "data rate", "ttfb": "time to first byte"}
+
+
+class DirectionWords(NamedTuple):
+    """Direction words of a rise and a fall, and how a sentence about a treatment puts them."""
+
+    up: str
+    down: str
+    predicate: str
+
+
+_WORDS_BY_KIND: dict[MetricKind, DirectionWords] = {
+    "rate": DirectionWords("faster", "slower", "is {word}"),
+    "time": DirectionWords("longer", "shorter", "has a {word} {name}"),
+    "errors": DirectionWords("more", "fewer", "has {word} errors"),
+    "other": DirectionWords("higher", "lower", "is {word}"),
+}
+
+_PLURAL_VERBS = {"is": "are", "has": "have"}
+
+
+# words in the names of columns that loadbook does not know: latency_p99, p95_ms, response time, errors_total
+_TIME_WORD = re.compile(r"latency|latencies|time|ttfb|elapsed|delay|p\d+")
+_ERROR_WORD = re.compile(r"errors?|failures?|timeouts?")
+
+
+def direction(metric: str, better: Direction | None = None) -> Direction:
+    """Return which way is better: as asked, else as the registry says, else lower for a name of times or errors."""
+    if metric in METRICS:
+        return better or METRICS[metric].better or "higher"
+    return better or ("lower" if _metric_kind(metric) in ("time", "errors") else "higher")
+
+
+def metric_noun(metric: str) -> str:
+    """Return the metric as a noun in a sentence: rate, latency, connect time."""
+    return METRIC_NOUNS.get(metric, metric.replace("_", " "))
+
+
+def direction_words(metric: str) -> DirectionWords:
+    """Return the words of a metric."""
+    return _WORDS_BY_KIND[_metric_kind(metric)]
+
+
+def _metric_kind(metric: str) -> MetricKind:
+    if metric in METRICS:
+        return METRICS[metric].kind
+    parts = re.split(r"[^a-z0-9]+", metric.lower())
+    if any(_TIME_WORD.fullmatch(part) for part in parts):
+        return "time"
+    return "errors" if any(_ERROR_WORD.fullmatch(part) for part in parts) else "other"
+
+
+def direction_word(metric: str, effect: float) -> str:
+    """Return faster, shorter, fewer, ... for an effect of this sign."""
+    return direction_words(metric).up if effect > 0 else direction_words(metric).down
+
+
+def predicate(metric: str, effect: float, number: int = 1) -> str:
+    """Return "is faster", "has a shorter latency", "have fewer errors", ... for an effect of this sign."""
+    verb, rest = (
+        direction_words(metric)
+        .predicate.format(word=direction_word(metric, effect), name=metric_noun(metric))
+        .split(" ", 1)
+    )
+    return f"{verb if number == 1 else _PLURAL_VERBS[verb]} {rest}"
+
+
+ABSENT = "–"
+MAX_DECIMALS = 3
+
+
+@dataclass(frozen=True)
+class ComparisonTexts:
+    """Texts of one comparison or row; an en dash where something does not apply.
+
+    Texts ending in `_number` have no percent sign (for columns whose header has it). `size` and `bounds` are without
+    signs, for sentences in which `direction_word` says the direction. `worst` and `best` answer a one-sided question.
+    """
+
+    direction_word: str = ABSENT
+    change: str = ABSENT
+    change_number: str = ABSENT
+    interval: str = ABSENT
+    interval_number: str = ABSENT
+    interval90: str = ABSENT
+    family_interval: str = ABSENT
+    size: str = ABSENT
+    bounds: str = ABSENT
+    worst: str = ABSENT
+    best: str = ABSENT
+    p: str = ABSENT
+    p_adjusted: str = ABSENT
+    blocks: str = ABSENT
+    level: str = ABSENT
+    trials_with_errors: str = ABSENT
+
+
+def row_texts(row: AnalysisRow) -> ComparisonTexts:
+    """Return all texts of a row: baseline, treatment or check."""
+    texts = comparison_texts(row.verdict) if row.verdict else ComparisonTexts(blocks=str(row.valid_trials))
+    level = units.format_rounded(row.median, row.mean_half_width) if row.median is not None else ABSENT
+    errors = f"{row.errors.trials_with_errors} of {row.errors.trials}" if row.errors.trials else ABSENT
+    return replace(texts, level=level, trials_with_errors=errors)
+
+
+def comparison_texts(verdict: Verdict) -> ComparisonTexts:
+    """Return the texts of a verdict's comparison; an invalid one keeps only its number of blocks."""
+    comparison = verdict.comparison
+    if verdict.kind == "invalid" or comparison.effect is None or comparison.ci95 is None:
+        return ComparisonTexts(blocks=str(comparison.blocks))
+    digits = verdict_decimals(verdict)
+    number = units.format_percent(comparison.effect, digits).removesuffix(f"{NBSP}%")
+    return ComparisonTexts(
+        direction_word=direction_word(comparison.metric, comparison.effect),
+        change=units.format_percent(comparison.effect, digits),
+        change_number=number,
+        interval=_interval_text(comparison.ci95, digits),
+        interval_number=_interval_text(comparison.ci95, digits).removesuffix(f"{NBSP}%"),
+        interval90=_interval_text(comparison.ci90, digits),
+        family_interval=_interval_text(comparison.ci_family, digits),
+        size=units.format_percent(abs(comparison.effect), digits, signed=False),
+        bounds=_unsigned_interval_text(comparison.ci95, digits),
+        worst=units.format_percent(verdict.one_sided_bounds[0], digits) if verdict.one_sided_bounds else ABSENT,
+        best=units.format_percent(verdict.one_sided_bounds[1], digits) if verdict.one_sided_bounds else ABSENT,
+        p=units.format_p_value(comparison.p),
+        p_adjusted=units.format_p_value(comparison.p_adjusted),
+        blocks=str(comparison.blocks),
+    )
+
+
+def verdict_decimals(verdict: Verdict) -> int:
+    """Return the decimals of this verdict's percentages: the analysis's, or what the interval deserves.
+
+    One that excludes 0 is never shown with a bound of 0, one that excludes a loss never with a bound at the margin.
+    """
+    digits = verdict.decimals if verdict.decimals is not None else interval_decimals(verdict.comparison)
+    bounds = [abs(bound) for bound in verdict.comparison.ci95 or () if verdict.kind in ("better", "worse", "small")]
+    while bounds and digits < MAX_DECIMALS and round(min(bounds) * 100, digits) == 0:
+        digits += 1
+    decides = (
+        verdict.one_sided_bounds[verdict.kind == "worse"]
+        if verdict.one_sided_bounds and verdict.kind != "undecided"
+        else math.inf
+    )
+    while digits < MAX_DECIMALS and round(abs(decides) * 100, digits) == round(verdict.margin * 100, digits):
+        digits += 1
+    return digits
+
+
+def interval_decimals(comparison: Comparison) -> int:
+    """Return the decimals that a comparison's interval deserves, in percent."""
+    low, high = comparison.ci95 or (0.0, 0.0)
+    return min(units.decimals_for_half_width((high - low) / 2 * 100), MAX_DECIMALS)
+
+
+def common_decimals(comparisons: Iterable[Comparison]) -> int | None:
+    """Return the decimals that most comparisons deserve, the finest of equally frequent ones; None without any."""
+    votes = Counter(interval_decimals(c) for c in comparisons if c.ci95)
+    return max(votes, key=lambda digits: (votes[digits], digits), default=None)
+
+
+def _interval_text(interval: Interval | None, digits: int) -> str:
+    if interval is None:
+        return ABSENT
+    return units.format_percent_range(interval, digits)
+
+
+def _unsigned_interval_text(interval: Interval, digits: int) -> str:
+    if interval[0] < 0 < interval[1]:
+        return _interval_text(interval, digits)
+    return units.format_percent_range(sorted(abs(bound) for bound in interval), digits, signed=False)
+
+
+ERROR_ALPHA = 0.05
+ERROR_CLASS_NOUNS = {
+    "errors_connect": ("failed connection", "failed connections"),
+    "errors_timeout": ("time-out", "time-outs"),
+    "errors_read": ("reset or failed receive", "resets or failed receives"),
+    "errors_write": ("failed send", "failed sends"),
+    "errors_status": ("error response", "error responses"),
+    "errors_length": ("response of the wrong length", "responses of the wrong length"),
+    "errors_driver": ("failure at the driver's own limits", "failures at the driver's own limits"),
+    "errors_other": ("other failure", "other failures"),
+}
+
+
+def errors_sentence(errors: ErrorSummary, compared_with: ErrorSummary | None = None, against: str | None = None) -> str:
+    """Return the sentence on one treatment's errors.
+
+    Parameters
+    ----------
+    compared_with : errors of what it is compared with; None says nothing of them.
+    against : the name of that, None for the baseline.
+    """
+    if not errors.trials:
+        return "errors: not measured."
+    name = against or "the baseline"
+    trials = f"{errors.trials_with_errors} of {_trial_count_text(errors.trials)}"
+    other_count = f"{compared_with.trials_with_errors} of {compared_with.trials}" if compared_with else ""
+    if not errors.trials_with_errors:
+        no_errors_text = f"no errors in {errors.trials} of {_trial_count_text(errors.trials)}"
+        bound = f"(up to {_whole_percent(errors.upper_share or 0)} of trials could still have some)"
+        if errors.kind == "fewer" and other_count:
+            no_errors_text += f", fewer than {name}: 0 against {other_count}{_unconfirmed_text(errors)}"
+        return f"{no_errors_text} {bound}."
+    counts_text = f"{trials} had errors ({_classes_text(errors)})"
+    against_text = f" against {other_count} of {name}" if other_count else ""
+    if errors.kind in ("more", "fewer"):
+        return f"{errors.kind} errors: {counts_text}{against_text}{rate_ratio_text(errors)}{_unconfirmed_text(errors)}."
+    return f"{counts_text}{against_text}{': undecided' if errors.kind == 'undecided' and other_count else ''}."
+
+
+def _classes_text(errors: ErrorSummary) -> str:
+    if not errors.by_class:
+        return f"{errors.errors:,} in all"
+    by_frequency = sorted(errors.by_class.items(), key=lambda item: -item[1])
+    return ", ".join(f"{number:,} {ERROR_CLASS_NOUNS[key][number != 1]}" for key, number in by_frequency)
+
+
+def rate_ratio_text(errors: ErrorSummary) -> str:
+    """Return how many times as many errors per request as the other arm has, to follow a comma; "" if not known."""
+    if errors.rate_ratio is None or errors.rate_ci95 is None:
+        return ""
+    low, high = errors.rate_ci95
+    return f", {errors.rate_ratio:.2g} times as many per request (95{NBSP}% interval {low:.2g} to {high:.2g})"
+
+
+def _unconfirmed_text(errors: ErrorSummary) -> str:
+    """Say so where the check by blocks does not find what the trials show."""
+    if errors.p_blocks is None or errors.p_blocks < ERROR_ALPHA:
+        return ""
+    return f", which the single blocks do not confirm (p {format_p_value(errors.p_blocks)})"
+
+
+def _whole_percent(share: float) -> str:
+    return format_percent(share, 0, signed=False)
+
+
+def _trial_count_text(number: int) -> str:
+    return f"{number} trial{'' if number == 1 else 's'}"
+
+
+NO_VERDICT = "No verdict: "
+MAX_TIED_NAMES = 4  # of treatments that cannot be told apart
+
+
+def verdict_sentence(verdict: Verdict, label: str, *, against: str | None = None, block_s: float | None = None) -> str:
+    """Return the report's sentence; `block_s`, the seconds that one block takes, adds the time to a forecast."""
+    return f"{label}{verdict_phrase(verdict, against=against, block_s=block_s)}"
+
+
+def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: float | None = None) -> str:
+    """Return what follows the treatment's name in `verdict_sentence`, so that a report can set the name in bold.
+
+    `against` names what it was compared with, None where that is the baseline that the whole report speaks of.
+    """
+    comparison, texts = verdict.comparison, comparison_texts(verdict)
+    margin, blocks = margin_text(verdict.margin), comparison_evidence(comparison)
+    against_text = f" against {against}" if against else ""
+    if verdict.kind == "invalid":
+        return f"{against_text}: not compared: {verdict.reason}."
+    if verdict.one_sided_bounds:
+        return f"{_non_inferiority_phrase(verdict, against_text)}, {blocks}.{f' {forecast_sentence(verdict, block_s)}' if verdict.forecast else ''}"
+    if verdict.kind == "undecided":
+        return f"{against_text}: undecided: {texts.interval}, {blocks}.{multiplicity_note(verdict)} {forecast_sentence(verdict, block_s)}"
+    if verdict.kind == "equivalent":
+        interval = (
+            f"{confidence_text(comparison.level, one_sided=True)} {_interval_noun(comparison)} {texts.interval90}"
+        )
+        return f": no difference{f' from {against}' if against else ''} larger than {margin} ({interval}), {blocks}."
+    than_text = f" than {against}" if against else ""
+    effect_text = f" {predicate(comparison.metric, comparison.effect or 0.0)}{than_text} by {texts.size}"
+    effect_text += f" ({confidence_text(comparison.level)} {_interval_noun(comparison)} {texts.bounds})"
+    if verdict.kind == "small":
+        return f"{effect_text}: real, but smaller than the {margin} that matters, {blocks}."
+    return f"{effect_text}, {blocks}."
+
+
+def _non_inferiority_phrase(verdict: Verdict, against_text: str) -> str:
+    """Return the answer to the one-sided question: the bound that decides it, or the one that does not yet."""
+    texts, margin = comparison_texts(verdict), margin_text(verdict.margin)
+    confidence = f"(one-sided {confidence_text(verdict.comparison.level)})"
+    if verdict.kind == "worse":
+        return f" loses more than {margin}{against_text}: at best {texts.best} {confidence}"
+    result = f"no loss beyond {margin}" if verdict.kind == "no-loss" else "undecided"
+    return f"{against_text}: {result}: at worst {texts.worst} {confidence}"
+
+
+def verdict_line(verdict: Verdict, against: str | None = None) -> str:
+    """Return the command line's form (statistics.md 5.3), in which ".." joins bounds and % follows at once.
+
+    `against` names what was compared with where that is not the baseline of the whole table.
+    """
+    comparison, margin = verdict.comparison, _without_nbsp(margin_text(verdict.margin))
+    against_text = f" against {against}" if against else ""
+    if verdict.kind == "invalid" or comparison.effect is None or comparison.ci95 is None:
+        return f"invalid{against_text}: {_without_nbsp(verdict.reason or '')}"
+    if verdict.one_sided_bounds:
+        return _non_inferiority_line(verdict, margin, against_text)
+    digits, than_text = verdict_decimals(verdict), f" than {against}" if against else ""
+    size, direction = (
+        _without_nbsp(comparison_texts(verdict).size),
+        direction_word(comparison.metric, comparison.effect) + than_text,
+    )
+    if verdict.kind == "better" or verdict.kind == "worse":
+        interval = f"{_without_nbsp(confidence_text(comparison.level))} CI {_dotted_range(comparison.ci95, digits, signed=False)}"
+        return f"{direction} by {size} ({interval}), {comparison_evidence(comparison)}"
+    if verdict.kind == "small":
+        bounds = _dotted_range(comparison.ci95, digits, signed=False)
+        return f"{direction} by {size} ({bounds}): real, but smaller than the {margin} that matters"
+    if verdict.kind == "equivalent":
+        bounds = f"{_without_nbsp(confidence_text(comparison.level, one_sided=True))} CI {_dotted_range(comparison.ci90 or (0, 0), digits)}"
+        other = f" from {against}" if against else ""
+        return f"no difference{other} larger than {margin} (equivalent; {bounds}), {comparison_evidence(comparison)}"
+    return f"undecided{against_text}: {_dotted_range(comparison.ci95, digits)}%; {_forecast_words(verdict)}"
+
+
+def _non_inferiority_line(verdict: Verdict, margin: str, against_text: str) -> str:
+    low, _ = verdict.comparison.ci90 or (0.0, 0.0)
+    worst, best = (
+        f"{'lower' if end == low else 'upper'} bound {_plain_percent(end, verdict)}%"
+        for end in verdict.one_sided_bounds or ()
+    )
+    comparison = verdict.comparison
+    blocks = comparison_evidence(comparison)
+    if verdict.kind == "no-loss":
+        return f"no degradation beyond {margin}{against_text} ({worst}), {blocks}"
+    if verdict.kind == "worse":
+        return f"loses more than {margin}{against_text} ({best}), {blocks}"
+    return f"undecided{against_text}: {worst}; {_forecast_words(verdict)}"
+
+
+def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> str:
+    """Return what follows the name of a treatment: the verdict on errors first where it has one, then "given that".
+
+    Parameters
+    ----------
+    compared_with : errors of what the treatment is compared with.
+    """
+    if row.verdict is None:
+        return ""
+    verdict_text = verdict_phrase(row.verdict, against=row.reference_label)
+    if row.errors.kind in ("more", "fewer"):
+        errors = errors_sentence(row.errors, compared_with, row.reference_label)
+        given = (
+            f"it{verdict_text}"
+            if row.verdict.kind in ("better", "worse", "small")
+            else verdict_text.removeprefix(":").lstrip()
+        )
+        return f": {errors} Given that, {given}"
+    if not row.errors.trials_with_errors:
+        return verdict_text
+    errors = errors_sentence(row.errors)
+    return f"{verdict_text} {errors[:1].upper()}{errors[1:]}"
+
+
+def aa_sentence(row: AnalysisRow, baseline_label: str) -> str:
+    """Return what the A/A arm showed: passed, failed or not checked; its p is the evidence."""
+    texts = comparison_texts(row.verdict) if row.verdict else None
+    if row.verdict is None or row.passed is None or texts is None:
+        return f"{row.label}: not checked, {_not_checked_reason(row)}."
+    observed = f"{texts.change} ({texts.interval}, p {texts.p})"
+    if row.passed:
+        return f"{row.label}: passed. Same against same ({baseline_label} under a second name) gives {observed}."
+    return f"{row.label}: failed. Same against same ({baseline_label} under a second name) gives {observed}."
+
+
+def control_sentence(row: AnalysisRow) -> str:
+    """Return whether the known effect was found with the expected sign."""
+    texts = comparison_texts(row.verdict) if row.verdict else None
+    if row.verdict is None or row.passed is None or texts is None:
+        return f"{row.label}: not checked, {_not_checked_reason(row)}."
+    known = f", {format_percent(row.expected_effect)} is known" if row.expected_effect is not None else ""
+    result = "passed. The known effect was found" if row.passed else "failed. The known effect was not found"
+    return f"{row.label}: {result}: {texts.change} ({texts.interval}){known}."
+
+
+def aa_failure_sentence(row: AnalysisRow) -> str:
+    """Return the sentence that voids every verdict, from an A/A arm that differs."""
+    texts = comparison_texts(row.verdict) if row.verdict else None
+    observed = f"{texts.change} ({texts.interval}, p {texts.p})" if texts else "a difference"
+    return f"{NO_VERDICT}the laboratory contradicts itself. {row.label}, the baseline under a second name, shows {observed}."
+
+
+def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) -> str | None:
+    """Return the sentence on the best treatment, or on the labels (leader first) of which any may be."""
+    if best is not None:
+        return f"{best} is ahead of every other treatment; its own gain is likely a little overstated."
+    if len(labels) < 2:
+        return None
+    listed = (
+        labels
+        if len(labels) <= MAX_TIED_NAMES
+        else [*labels[: MAX_TIED_NAMES - 1], f"{len(labels) - MAX_TIED_NAMES + 1} others"]
+    )
+    sentence = f"{alternatives_text(listed, capital=True)} may be best"
+    return f"{sentence}; all are ahead of the rest." if ties_lead else f"{sentence}."
+
+
+def alternatives_text(labels: Sequence[str], *, capital: bool = False) -> str:
+    """Return the labels of which one is meant: two of them may well differ, only the first place is open."""
+    *others, last = labels
+    text = f"either {others[0]} or {last}" if len(others) == 1 else f"any of {', '.join(others)} and {last}"
+    return text[0].upper() + text[1:] if capital else text
+
+
+def evidence_text(blocks: int, look: tuple[int, int] | None = None, added: int = 0) -> str:
+    """Return on how many blocks a verdict stands, at which planned look, and what makes it exploratory."""
+    if added:
+        return f"{_count_text(blocks, 'block')} (exploratory: {added_blocks_text(added)})"
+    return f"look {look[0]} of {look[1]} ({_count_text(blocks, 'block')})" if look else _count_text(blocks, "block")
+
+
+def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
+    """Return how many more blocks would decide an undecided comparison, and how long they take (s per block)."""
+    forecast = verdict.forecast
+    if forecast is None or forecast.about is None:
+        remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"
+        return f"Not reachable at this noise (over 60 blocks): {remedy}."
+    takes = "takes" if forecast.about == 1 else "take"
+    time = (
+        f"; {_count_text(forecast.about, 'block')} {takes} {format_duration(forecast.about * block_s)}"
+        if block_s
+        else ""
+    )
+    return f"About {forecast.about} more {_block_noun(forecast.about)} would decide (up to {forecast.high}){time}."
+
+
+def margin_text(margin: float) -> str:
+    """Return a margin with as many decimals as it has (at most two): 2 %, 0.5 %."""
+    digits = next(d for d in range(3) if d == 2 or abs(margin * 100 - round(margin * 100, d)) < 1e-9)
+    return format_percent(margin, digits, signed=False)
+
+
+def _forecast_words(verdict: Verdict) -> str:
+    forecast: Forecast | None = verdict.forecast
+    if forecast is None or forecast.about is None:
+        return f"not reachable at this noise; reduce noise{' or widen the margin' if verdict.margin else ''}"
+    blocks = _block_noun(forecast.about)
+    return f"needs about {forecast.about} more {blocks} ({forecast.low}..{forecast.high})"
+
+
+def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:
+    """Say why an interval that excludes 0 is called undecided, where it is."""
+    low, high = verdict.comparison.ci95 or (0.0, 0.0)
+    if low <= 0 <= high:
+        return ""
+    return f" That differs if looked at alone, but not among {verdict.comparison.family_size} {among}."
+
+
+def _not_checked_reason(row: AnalysisRow) -> str:
+    return (row.verdict.reason if row.verdict else None) or "it has no valid trials"
+
+
+def added_blocks_text(blocks: int) -> str:
+    """Return what makes a run exploratory."""
+    return f"{_count_text(blocks, 'block')} {'was' if blocks == 1 else 'were'} added after looking"
+
+
+def comparison_evidence(comparison: Comparison) -> str:
+    """Return `evidence_text` of a comparison."""
+    return evidence_text(comparison.blocks, comparison.interim_analysis, comparison.added_blocks)
+
+
+def _interval_noun(comparison: Comparison) -> str:
+    return "always-valid interval" if comparison.method == "always-valid-t" else "interval"
+
+
+def confidence_text(level: float, *, one_sided: bool = False) -> str:
+    """Return a level as 95 %, or that of the two-sided interval whose ends are one-sided bounds at this level."""
+    return f"{(1 - 2 * (1 - level) if one_sided else level) * 100:.4g}{NBSP}%"
+
+
+def _without_nbsp(text: str) -> str:
+    return text.replace(f"{NBSP}%", "%").replace("−", "-")
+
+
+def _plain_percent(effect: float, verdict: Verdict) -> str:
+    return f"{round(effect * 100, verdict_decimals(verdict)) + 0.0:.{verdict_decimals(verdict)}f}"
+
+
+def _dotted_range(interval: Interval, digits: int, *, signed: bool = True) -> str:
+    bounds = interval if signed else sorted(abs(bound) for bound in interval)
+    return "..".join(format_fixed(round(bound * 100, digits) + 0.0, digits) for bound in bounds)
+
+
+def _count_text(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _block_noun(number: int) -> str:
+    return "block" if number == 1 else "blocks"

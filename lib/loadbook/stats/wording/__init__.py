@@ -1,1 +1,0 @@
-"""The words of verdicts, errors and headlines; numbers rounded once, in `shown`."""

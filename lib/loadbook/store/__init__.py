@@ -1,0 +1,1 @@
+"""Files of a run: paths, records, ledger, tables, verification and export."""

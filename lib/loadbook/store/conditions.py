@@ -1,0 +1,257 @@
+"""What two runs do not share: the recorded conditions in which they differ. Records in, values out.
+
+Hosts are told apart by their place, which is a role ("web", and "web 2" where there are several), so that a run on
+other hosts has the places of the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple, Protocol
+
+from loadbook.study.model import Study
+
+Fact = Mapping[str, Any]  # "value" and "kind", see hosts/facts
+ChangeCategory = Literal["run", "study", "treatment", "host", "version", "fact", "loadbook"]
+
+FACT_TOLERANCE = 0.02
+BEFORE_SUFFIX = "-before"
+# facts that tell which machine it was: their values are for no page
+BOOT_ID_FACT, MACHINE_FACT = "boot_id", "machine"
+# what of a study is words, or names treatments that the plan names anyway
+NON_CONDITION_KEYS = frozenset(
+    {"schema_version", "name", "question", "background", "notebooks", "published", "subset", "subsets", "seed"}
+    | {"blocks", "factors", "factorial", "grid", "treatments"}
+)
+# what of a study says how much the servers get to do; the rest says how a run is judged
+LOAD_KEYS = ("workload", "roles")
+LOOPBACK_LAB = "loopback"  # the first kind of lab, which records called true
+MAX_VALUE_LENGTH = 200  # letters of a value; what is longer is a file
+
+
+class FactDifference(NamedTuple):
+    """A fact that changed; `kind` as in the facts."""
+
+    name: str
+    before: str | float | None
+    after: str | float | None
+    kind: str
+
+
+class ConditionChange(NamedTuple):
+    """One recorded condition of two runs.
+
+    `host_roles` are the places of the hosts, none for the run as a whole. None as a value: not there, or not recorded.
+    `prevents_comparison`: such conditions must agree before rates of the two runs may stand side by side.
+    """
+
+    category: ChangeCategory
+    name: str
+    before: Any
+    after: Any
+    host_roles: tuple[str, ...] = ()
+    prevents_comparison: bool = True
+
+
+class HasRunRecord(Protocol):
+    """What is read of a run (`store.tables.RunData` is one); `facts` by file, ``web-before``."""
+
+    @property
+    def study(self) -> Study: ...  # noqa: D102
+    @property
+    def plan(self) -> dict[str, Any]: ...  # noqa: D102
+    @property
+    def run_json(self) -> dict[str, Any]: ...  # noqa: D102
+    @property
+    def facts(self) -> dict[str, dict[str, Any]]: ...  # noqa: D102
+
+
+class RunRecord(NamedTuple):
+    """The record of a run without its tables (`store.tables.read_run_record`)."""
+
+    study: Study
+    plan: dict[str, Any]
+    run_json: dict[str, Any]
+    facts: dict[str, dict[str, Any]]
+
+
+def condition_changes(older: HasRunRecord, newer: HasRunRecord) -> list[ConditionChange]:
+    """Return what is recorded otherwise of the newer run: the run, its study, treatments, hosts, versions, facts.
+
+    What one of the runs was never asked for (its loadbook knew no such fact) is no change; facts of kind "info" never
+    are. A reboot is told and breaks no identity: kernel and hardware have facts of their own.
+    """
+    return [
+        *_value_changes(
+            "run", _run_conditions(older), _run_conditions(newer), informative=("replay of", "blocks", "blocks added")
+        ),
+        *_study_changes(older.study, newer.study),
+        *_treatment_changes(older, newer),
+        *_merged_changes(_hosts_changes(older, newer)),
+        *_value_changes(
+            "loadbook", _loadbook_version(older.run_json), _loadbook_version(newer.run_json), informative=("loadbook",)
+        ),
+    ]
+
+
+def treatment_contrast(study: Study, treatment: str, against: str) -> dict[str, tuple[Any, Any]]:
+    """Return what sets a treatment apart from another: factor, or field of the load -> (the other's, its own)."""
+    own_values, other_values = ({**study.levels_of(n), **_workload_fields(study, n)} for n in (treatment, against))
+    return {
+        name: (other_values.get(name), own_values[name])
+        for name in own_values
+        if own_values[name] != other_values.get(name)
+    }
+
+
+def fact_differences(
+    before: Mapping[str, Fact], after: Mapping[str, Fact], tolerance: float = FACT_TOLERANCE
+) -> list[FactDifference]:
+    """Return the facts of a host that differ by more than their kind allows; "info" facts never do."""
+    differing = []
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name, {}).get("value"), after.get(name, {}).get("value")
+        kind = str((after.get(name) or before[name]).get("kind"))
+        if kind != "info" and old != new and not (kind == "tolerance" and _within_tolerance(old, new, tolerance)):
+            differing.append(FactDifference(name, old, new, kind))
+    return differing
+
+
+def _within_tolerance(old: Any, new: Any, tolerance: float) -> bool:
+    numbers = isinstance(old, int | float) and isinstance(new, int | float)
+    return numbers and abs(float(new) - float(old)) <= tolerance * abs(float(old))
+
+
+def _run_conditions(record: HasRunRecord) -> dict[str, Any]:
+    run = record.run_json
+    return {
+        "replay of": run.get("replay"),
+        "imported from": (run.get("imported") or {}).get("folder"),
+        "lab": LOOPBACK_LAB if run.get("lab") is True else run.get("lab") or None,
+        "delay": run.get("delay"),
+        "blocks": record.plan["blocks"],
+        "blocks added": record.plan.get("added") or None,
+    }
+
+
+def _loadbook_version(run: dict[str, Any]) -> dict[str, Any]:
+    revision = (run.get("git_revision") or "")[:12]
+    dirty = " (with changes)" if run.get("git_dirty") else ""
+    return {"loadbook": f"{run['loadbook_version']}{f', revision {revision}{dirty}' if revision else ''}"}
+
+
+def _study_changes(older: Study, newer: Study) -> Iterator[ConditionChange]:
+    old, new = (
+        dict(_flattened(study.model_dump(mode="json", exclude=set(NON_CONDITION_KEYS)))) for study in (older, newer)
+    )
+    for change in _value_changes("study", old, new):
+        yield change._replace(prevents_comparison=change.name.startswith(LOAD_KEYS))
+
+
+def _treatment_changes(older: HasRunRecord, newer: HasRunRecord) -> Iterator[ConditionChange]:
+    older_arms, newer_arms = older.plan["treatments"], newer.plan["treatments"]
+    for name in dict.fromkeys([*older_arms, *newer_arms]):
+        if name in older_arms and name in newer_arms:
+            old, new = _treatment_settings(older.study, name), _treatment_settings(newer.study, name)
+            yield from (c._replace(name=f"{name}: {c.name}") for c in _value_changes("treatment", old, new))
+        else:
+            presence = ["there" if name in arms else None for arms in (older_arms, newer_arms)]
+            yield ConditionChange("treatment", name, presence[0], presence[1], prevents_comparison=False)
+
+
+def _treatment_settings(study: Study, name: str) -> dict[str, Any]:
+    """Return what a treatment itself sets."""
+    spec = study.treatments[study.treatments[name].same_as or name]
+    return dict(spec.set) | {f"workload.{key}": value for key, value in spec.workload.items()}
+
+
+def _workload_fields(study: Study, name: str) -> dict[str, Any]:
+    return dict(_flattened({"workload": study.workload_of(name).model_dump(mode="json")}))
+
+
+def _hosts_changes(older: HasRunRecord, newer: HasRunRecord) -> Iterator[ConditionChange]:
+    older_hosts, newer_hosts = _host_by_role(older.run_json), _host_by_role(newer.run_json)
+    for host_role in dict.fromkeys([*older_hosts, *newer_hosts]):
+        if host_role in older_hosts and host_role in newer_hosts:
+            for change in _host_changes(older, older_hosts[host_role], newer, newer_hosts[host_role]):
+                yield change._replace(host_roles=(host_role,))
+        else:
+            yield ConditionChange("host", "host", older_hosts.get(host_role), newer_hosts.get(host_role), (host_role,))
+
+
+def _host_by_role(run: dict[str, Any]) -> dict[str, str]:
+    """Return place -> host of a run, in the order in which its roles appear."""
+    by_role: dict[str, list[str]] = {}
+    for alias, host in run["hosts"].items():
+        for role in host["roles"]:
+            by_role.setdefault(role, []).append(alias)
+    return {
+        role if number == 1 else f"{role} {number}": alias
+        for role, aliases in by_role.items()
+        for number, alias in enumerate(sorted(aliases), 1)
+    }
+
+
+def _host_changes(
+    older: HasRunRecord, older_host: str, newer: HasRunRecord, newer_host: str
+) -> Iterator[ConditionChange]:
+    older_run, newer_run = older.run_json, newer.run_json
+    yield from _value_changes("host", {"host": older_host}, {"host": newer_host}, informative=("host",))
+    yield from _value_changes("host", _cpus_in_use(older_run, older_host), _cpus_in_use(newer_run, newer_host))
+    yield from _value_changes("version", _versions(older_run, older_host), _versions(newer_run, newer_host))
+    old, new = older.facts.get(older_host + BEFORE_SUFFIX), newer.facts.get(newer_host + BEFORE_SUFFIX)
+    if old and new:
+        yield from _fact_changes(old, new)
+    elif old or new:
+        yield ConditionChange("fact", "facts of the host", "recorded" if old else None, "recorded" if new else None)
+
+
+def _cpus_in_use(run: dict[str, Any], alias: str) -> dict[str, str | None]:
+    cpus = run["hosts"][alias].get("cpus")
+    return {"CPUs in use": None if cpus is None else ", ".join(map(str, cpus))}
+
+
+def _versions(run: dict[str, Any], alias: str) -> dict[str, str]:
+    """Return tool or service -> version on a host."""
+    kinds = (run.get(kind) or {} for kind in ("tool_versions", "service_versions"))
+    parts = [text.partition(" ") for versions in kinds for text in (versions.get(alias) or "").split(", ") if text]
+    return {name: version for name, _, version in parts}
+
+
+def _fact_changes(old: Mapping[str, Fact], new: Mapping[str, Fact]) -> Iterator[ConditionChange]:
+    names = [name for name in old if isinstance(old[name], dict) and isinstance(new.get(name), dict)]
+    for difference in fact_differences({n: old[n] for n in names}, {n: new[n] for n in names}):
+        yield ConditionChange(
+            "fact", difference.name, difference.before, difference.after, (), difference.name != BOOT_ID_FACT
+        )
+
+
+def _value_changes(
+    category: ChangeCategory, old: Mapping[str, Any], new: Mapping[str, Any], informative: tuple[str, ...] = ()
+) -> Iterator[ConditionChange]:
+    for name in dict.fromkeys([*old, *new]):
+        if old.get(name) != new.get(name):
+            yield ConditionChange(category, name, old.get(name), new.get(name), (), name not in informative)
+
+
+def _merged_changes(changes: Iterator[ConditionChange]) -> list[ConditionChange]:
+    """Return the changes with those that are alike at several places told once."""
+    merged: dict[str, ConditionChange] = {}
+    for change in changes:
+        key = repr(change._replace(host_roles=()))
+        merged[key] = change._replace(host_roles=(merged[key].host_roles if key in merged else ()) + change.host_roles)
+    return sorted(merged.values(), key=lambda c: ("host", "version", "fact").index(c.category))
+
+
+def _flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value below nested tables with its path, a list as text, a whole file as its sha256."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flattened(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        yield path, ", ".join(map(str, value)) or None
+    elif isinstance(value, str) and len(value) > MAX_VALUE_LENGTH:
+        yield path, f"sha256 {hashlib.sha256(value.encode()).hexdigest()[:12]}"
+    else:
+        yield path, value

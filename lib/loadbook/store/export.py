@@ -1,0 +1,281 @@
+"""One run as one file, for somebody else: a tar archive with a manifest, read again without trusting it.
+
+The archive holds the run's raw files, its tables, executed notebooks and pages. Only raw files are taken from one that
+is opened: tables are made again and held against the sums of those that were sent, notebooks and pages are code.
+
+A run as text for other programs: a tidy CSV for spreadsheets, and the benchmark format that benchstat reads.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import itertools
+import json
+import re
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from loadbook.core.errors import DataError, UsageError
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import format_bytes
+from loadbook.store.atomic import atomic_path, move_folder
+from loadbook.store.paths import Layout, RunPaths, check_name
+from loadbook.store.trial_record import sha256_file
+
+if TYPE_CHECKING:
+    from loadbook.store.tables import RunData
+
+ARCHIVE_SUFFIX = ".loadbook.tar.gz"
+MANIFEST_NAME = "manifest.json"
+MAX_MANIFEST_BYTES = 64 << 20
+CHUNK_BYTES = 1 << 20
+FileProgress = Callable[[int, int], None]
+
+
+class ArchiveEntry(BaseModel):
+    """Size (bytes) and sha256 of one file of an archive."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    size: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class ArchiveManifest(BaseModel):
+    """What an archive says that it holds: `files` by path in it, below raw/, tables/, notebooks/ and pages/."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal[1] = 1
+    study: str
+    run: str
+    loadbook_version: str
+    files: dict[str, ArchiveEntry]
+
+    def files_below(self, folder: str) -> dict[str, ArchiveEntry]:
+        """Return the files of one folder by their path in it."""
+        return {name.removeprefix(f"{folder}/"): e for name, e in self.files.items() if name.startswith(f"{folder}/")}
+
+
+def pack_run(
+    paths: RunPaths, pages: Mapping[str, Path], version: str, out: Path, on_file: FileProgress
+) -> ArchiveManifest:
+    """Write the archive of a run to `out`, whole or not at all; equal files give equal bytes.
+
+    Parameters
+    ----------
+    pages : name -> file of the run's HTML pages.
+    version : of loadbook.
+    on_file : is told (files done, files in all).
+
+    Raises
+    ------
+    UsageError : `out` is there already.
+    """
+    if out.exists():
+        raise UsageError(f"{out} is there already", "name another file: --out")
+    files = dict(sorted(_archive_sources(paths, pages)))
+    entries = {name: ArchiveEntry(size=p.stat().st_size, sha256=sha256_file(p)) for name, p in files.items()}
+    contents = ArchiveManifest(study=paths.raw.parent.name, run=paths.raw.name, loadbook_version=version, files=entries)
+    with atomic_path(out) as part, part.open("wb") as raw, gzip.GzipFile("", "wb", mtime=0, fileobj=raw) as packed:
+        _write_members(packed, contents, files, on_file)
+    return contents
+
+
+def _archive_sources(paths: RunPaths, pages: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
+    folders = {"raw": paths.raw, "tables": paths.processed, "notebooks": paths.processed / "notebooks"}
+    for kind, folder in folders.items():
+        for path in folder.rglob("*") if kind == "raw" else folder.glob("*"):
+            name = path.relative_to(folder)
+            if path.is_file() and not path.is_symlink() and not any(part.startswith(".") for part in name.parts):
+                yield f"{kind}/{name.as_posix()}", path
+    yield from ((f"pages/{name}", path) for name, path in pages.items())
+
+
+def _write_members(
+    packed: gzip.GzipFile, contents: ArchiveManifest, files: Mapping[str, Path], on_file: FileProgress
+) -> None:
+    """Write the manifest, then every file, without owners and times."""
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        text = json.dumps(contents.model_dump(), indent=1).encode()
+        tar.addfile(_tar_member(MANIFEST_NAME, len(text)), io.BytesIO(text))
+        for done, (name, path) in enumerate(files.items(), 1):
+            with path.open("rb") as file:
+                tar.addfile(_tar_member(name, contents.files[name].size), file)
+            on_file(done, len(files))
+
+
+def _tar_member(name: str, length: int) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = length, 0o644
+    return info
+
+
+def unpack_run(archive: Path, layout: Layout, on_file: FileProgress) -> tuple[ArchiveManifest, bool]:
+    """Take the raw files of an archive into data/raw and return its contents, and whether they are new here.
+
+    Raises
+    ------
+    DataError : it is no archive of ours, a file is missing, odd, or not as its manifest says; nothing is kept.
+    UsageError : another run of that name is here already.
+    """
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            contents = _read_manifest(archive, tar)
+            paths = layout.run(check_name("study", contents.study), check_name("run", contents.run))
+            if paths.raw.exists():
+                _check_same_run(contents, paths)
+                return contents, False
+            _check_disk_space(contents, layout)
+            part = paths.raw.with_name(f".{contents.run}.part")
+            try:
+                _extract_raw_files(archive, tar, contents, part, on_file)
+                move_folder(part, paths.raw)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, OSError) as error:
+        if isinstance(error, OSError) and error.filename and Path(error.filename) != archive:
+            raise
+        raise DataError(f"{archive}: cannot be read as an archive: {error}", "was it sent whole?") from error
+    return contents, True
+
+
+def _read_manifest(archive: Path, tar: tarfile.TarFile) -> ArchiveManifest:
+    first = tar.next()
+    file = (
+        tar.extractfile(first) if first and first.name == MANIFEST_NAME and first.size <= MAX_MANIFEST_BYTES else None
+    )
+    if file is None:
+        raise DataError(
+            f"{archive}: does not begin with {MANIFEST_NAME}", f"loadbook export makes archives: *{ARCHIVE_SUFFIX}"
+        )
+    try:
+        return ArchiveManifest.model_validate_json(file.read())
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        raise DataError(
+            f"{archive}: {MANIFEST_NAME}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+        ) from error
+
+
+def _check_same_run(contents: ArchiveManifest, paths: RunPaths) -> None:
+    existing = {p.relative_to(paths.raw).as_posix(): p for p in paths.raw.rglob("*") if p.is_file()}
+    sent = contents.files_below("raw")
+    differs = [name for name in {*existing, *sent} if name not in existing or name not in sent]
+    differs += [name for name in {*existing} & {*sent} if sha256_file(existing[name]) != sent[name].sha256]
+    if differs:
+        raise UsageError(
+            f"run {contents.run} of {contents.study} is here already, and {len(differs)} files of it differ: "
+            f"{sorted(differs)[0]}",
+            f"move it away first: {paths.raw}",
+        )
+
+
+def _check_disk_space(contents: ArchiveManifest, layout: Layout) -> None:
+    needed, free = sum(e.size for e in contents.files_below("raw").values()), shutil.disk_usage(layout.root).free
+    if free < needed:
+        raise DataError(
+            f"{layout.root}: {format_bytes(free)} free, the archive's raw files take {format_bytes(needed)}"
+        )
+
+
+def _extract_raw_files(
+    archive: Path, tar: tarfile.TarFile, contents: ArchiveManifest, part: Path, on_file: FileProgress
+) -> None:
+    """Write the raw files to a folder of their own, each only as long as it is what the manifest says."""
+    shutil.rmtree(part, ignore_errors=True)
+    pending = dict(contents.files_below("raw"))
+    total = len(pending)
+    for member in itertools.islice(tar, 1, None):
+        name = member.name.removeprefix("raw/")
+        if member.name not in contents.files:
+            raise DataError(f"{archive}: holds {member.name!r}, of which {MANIFEST_NAME} says nothing")
+        if name == member.name:
+            continue
+        if not member.isreg() or not _is_plain_name(name) or name not in pending:
+            raise DataError(f"{archive}: {member.name!r} is no plain file below raw/, or is there twice")
+        _extract_file(archive, tar, member, pending.pop(name), part / name)
+        on_file(total - len(pending), total)
+    if pending:
+        raise DataError(f"{archive}: lacks {len(pending)} files: {next(iter(pending))!r}", "was it sent whole?")
+
+
+def _is_plain_name(name: str) -> bool:
+    return name.isprintable() and "\\" not in name and not {"..", ".", ""} & {*name.split("/")}
+
+
+def _extract_file(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, entry: ArchiveEntry, out: Path) -> None:
+    source = tar.extractfile(member)
+    if source is None or member.size != entry.size:
+        raise DataError(f"{archive}: {member.name!r} has not the size that {MANIFEST_NAME} says")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with out.open("xb") as file:
+        while chunk := source.read(CHUNK_BYTES):
+            digest.update(chunk)
+            file.write(chunk)
+    if digest.hexdigest() != entry.sha256:
+        raise DataError(f"{archive}: {member.name!r} is not as {MANIFEST_NAME} says: its sha256 differs")
+
+
+def differing_tables(contents: ArchiveManifest, paths: RunPaths) -> list[str]:
+    """Return the names of tables that are not, byte for byte, those that were sent with the raw files."""
+    sent = {name: e.sha256 for name, e in contents.files_below("tables").items() if name.endswith(".parquet")}
+    return sorted(name for name, sha256 in sent.items() if _sha256_if_present(paths.processed / name) != sha256)
+
+
+def _sha256_if_present(path: Path) -> str:
+    return sha256_file(path) if path.is_file() else ""
+
+
+FORMULA_START = re.compile(r"[=+\-@\t\r]")  # with these a spreadsheet begins to compute
+TOTAL = "*"
+
+
+def tidy_csv(data: RunData) -> str:
+    """Return one row per trial, driver, metric and statistic, with the trial's treatment, factors, block and gates.
+
+    Values are in base units (s, B, 1/s, 1). A text that a spreadsheet would compute gets an apostrophe before it.
+    """
+    of_trial = data.trials.drop(columns=["study", "run"]).rename(columns={"started": "started_s"})
+    of_trial["gates"] = [" ".join(gates) for gates in of_trial["gates"]]
+    rows = of_trial.merge(data.measurements.drop(columns="text"), on="trial", how="left", validate="one_to_many")
+    first = ["study", "run", "trial", "treatment", "block", "slot", "valid", "metric", "statistic", "value", "unit"]
+    rows = rows.assign(study=data.study.name, run=data.run)[
+        [*first, *(name for name in rows.columns if name not in first)]
+    ]
+    for name in rows.select_dtypes(["object", "string"]).columns:
+        rows[name] = rows[name].map(_escape_formula)
+    return str(rows.sort_values(["slot", "driver", "metric", "statistic"]).to_csv(index=False, lineterminator="\n"))
+
+
+def _escape_formula(text: object) -> object:
+    return f"'{text}" if isinstance(text, str) and FORMULA_START.match(text) else text
+
+
+def go_benchmark_text(data: RunData, metric: str) -> str:
+    """Return the trials that count as a Go benchmark, one line each (golang.org/design/14313-benchmark-format).
+
+    `benchstat -col /treatment FILE` compares them. It knows neither blocks nor margins nor gates, and takes a unit's
+    better direction from the `Unit` line.
+    """
+    definition = get_metric(metric)
+    values = data.values(metric)
+    counted = values[values["valid"] & (values["status"] == "ok")].dropna(subset=["value"])
+    if counted.empty:
+        raise UsageError(f"no trial of run {data.run} that counts has the metric {metric}", "loadbook report shows why")
+    unit_line = f"Unit {metric} better={definition.better}" if definition.better in ("higher", "lower") else ""
+    head = [f"study: {data.study.name}", f"run: {data.run}", unit_line]
+    return "\n".join([*filter(None, head), "", *_benchmark_lines(counted.itertuples(), metric), ""])
+
+
+def _benchmark_lines(rows: Iterator[object], metric: str) -> Iterator[str]:
+    for row in rows:
+        yield f"BenchmarkTrial/treatment={row.treatment} 1 {row.value:.9g} {metric}"  # type: ignore[attr-defined]

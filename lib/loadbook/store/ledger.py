@@ -1,0 +1,257 @@
+"""The append-only account of a run: one JSON line per event, one write and one fsync each, with a checksum.
+
+What became of a trial is derived from these lines and from published folders, never from memory or notebooks.
+A last line that was torn by a crash is ignored (and cut off by the next writer); any other bad line is an error.
+
+The plan of a run as it stands: plan.json, which never changes, with what its ledger says was added or left out.
+
+Files of traces that were added to a run after it was done: kept in its raw folder, accounted for in its ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+from loadbook.core.errors import DataError
+from loadbook.store.atomic import explain_disk_full, write_atomic
+from loadbook.store.paths import RunPaths
+from loadbook.store.trial_record import read_json
+
+Event = Literal[
+    "run-started", "run-resumed", "blocks-added", "looked", "run-ended", "started", "ended", "reopened", "traces-added"
+]
+CHECKSUM_LENGTH = 16
+
+
+@dataclass(frozen=True)
+class TrialState:
+    """Where a trial stands: `status` is None while its last attempt has no recorded end.
+
+    A trial that is not `final` will be attempted again, by this process or the one that resumes the run.
+    """
+
+    attempt: int
+    status: str | None
+    reason: str | None = None
+    final: bool = False
+
+
+class Ledger:
+    """Writer of one ledger file; use it as a context manager.
+
+    Parameters
+    ----------
+    path : the file; it is created, and a torn last line is cut off before anything is appended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.entries, self._valid_bytes = _read_valid_entries(path)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        os.ftruncate(self._fd, self._valid_bytes)
+
+    def append(self, event: Event, **fields: Any) -> None:
+        """Write one event; when this returns, it is on the disk. OSError: nothing of it was kept (disk full)."""
+        entry = {"n": len(self.entries) + 1, "event": event} | fields
+        line = _encode_entry(entry)
+        try:
+            with explain_disk_full(self.path, len(line)):
+                self._write(line)
+        except OSError:
+            os.ftruncate(self._fd, self._valid_bytes)
+            raise
+        self._valid_bytes += len(line)
+        self.entries.append(entry)
+
+    def _write(self, line: bytes) -> None:
+        """Write a line behind the last whole one; a full disk takes a part of it, then nothing."""
+        done = 0
+        while done < len(line):
+            done += os.pwrite(self._fd, line[done:], self._valid_bytes + done)
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def read_ledger(path: Path) -> list[dict[str, Any]]:
+    """Return the ledger's events, oldest first; a missing file has none.
+
+    Raises
+    ------
+    DataError : a line other than a torn last one is damaged, missing or out of order; the message has its number.
+    """
+    return _read_valid_entries(path)[0]
+
+
+def trial_states(entries: Iterable[dict[str, Any]]) -> dict[str, TrialState]:
+    """Return every trial's state by trial id; trials that were never started are not in it."""
+    states: dict[str, TrialState] = {}
+    for entry in entries:
+        if entry["event"] == "started":
+            states[entry["trial"]] = TrialState(entry["attempt"], None)
+        elif entry["event"] == "ended":
+            how = (entry["attempt"], entry["status"], entry.get("reason"), entry.get("final", False))
+            states[entry["trial"]] = TrialState(*how)
+        elif entry["event"] == "reopened":
+            states[entry["trial"]] = replace(states[entry["trial"]], final=False)
+    return states
+
+
+def _read_valid_entries(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Return the good entries and the number of bytes that they take."""
+    data = path.read_bytes() if path.exists() else b""
+    lines = data.splitlines(keepends=True)
+    entries: list[dict[str, Any]] = []
+    valid_bytes = 0
+    for number, line in enumerate(lines, 1):
+        entry = _decode_line(line, number)
+        if entry is None:
+            if number < len(lines):
+                raise DataError(f"{path}:{number}: damaged line in the ledger", "restore the file from a backup")
+            break
+        entries.append(entry)
+        valid_bytes += len(line)
+    return entries, valid_bytes
+
+
+def _encode_entry(entry: dict[str, Any]) -> bytes:
+    text = json.dumps(entry, ensure_ascii=True, allow_nan=False)
+    return f'{text[:-1]}, "sum": "{_line_checksum(text)}"}}\n'.encode()
+
+
+def _decode_line(line: bytes, number: int) -> dict[str, Any] | None:
+    """Return the entry of a line, None unless it is whole, unchanged and the `number`-th of its file."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        entry: dict[str, Any] = json.loads(line)
+        checksum = entry.pop("sum")
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return None
+    intact = checksum == _line_checksum(json.dumps(entry, ensure_ascii=True)) and entry.get("n") == number
+    return entry if intact else None
+
+
+def _line_checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:CHECKSUM_LENGTH]
+
+
+LedgerEntries = Iterable[dict[str, Any]]
+
+
+def read_current_plan(paths: RunPaths) -> dict[str, Any]:
+    """Return the content of plan.json, brought up to date by `current_plan`.
+
+    Raises
+    ------
+    DataError : plan.json cannot be read, or the ledger is damaged.
+    """
+    return current_plan(read_json(paths.plan_json), read_ledger(paths.ledger))
+
+
+def current_plan(plan: dict[str, Any], entries: LedgerEntries) -> dict[str, Any]:
+    """Return a plan with the blocks that are to be done.
+
+    A run that a look ended has no blocks after it, one to which blocks were added has those, too. `added` says how many
+    of them its study did not provide for: with any, the run is exploratory.
+    """
+    changes = [e for e in entries if e["event"] == "blocks-added" or (e["event"] == "run-ended" and "blocks" in e)]
+    if not changes:
+        return plan
+    blocks, added = plan["blocks"], 0
+    for change in changes:
+        added += change["blocks"] - blocks if change.get("exploratory") else 0
+        blocks = change["blocks"]
+    trials = [trial for trial in all_planned_trials(plan, changes) if trial["block"] <= blocks]
+    return plan | {"blocks": blocks, "trials": trials, "added": added}
+
+
+def all_planned_trials(plan: dict[str, Any], entries: LedgerEntries) -> list[dict[str, Any]]:
+    """Return every trial that was ever drawn for a run, in order."""
+    return [*plan["trials"], *(trial for e in entries if e["event"] == "blocks-added" for trial in e["trials"])]
+
+
+def is_run_complete(paths: RunPaths) -> bool:
+    """Tell whether a run was done to its end: nothing of its plan is left, the hosts' facts were read again."""
+    ends = [e["event"] for e in read_ledger(paths.ledger) if e["event"] in ("run-ended", "blocks-added")]
+    return bool(ends) and ends[-1] == "run-ended"
+
+
+TRACES_ADDED_EVENT: Event = "traces-added"
+
+
+class AddedTraceFiles(NamedTuple):
+    """Files of one kind and one host.
+
+    `parsed_files` are read, by path below the run's raw folder with their sha256 (hex); `original_files`, from which
+    they were made, lie beside them. `offset_s` is the host's clock minus ours, None where the trials' own measurement
+    counts.
+    """
+
+    host: str
+    role: str
+    kind: str
+    offset_s: float | None
+    parsed_files: tuple[tuple[str, str], ...]
+    original_files: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Every file with its sha256."""
+        return dict((*self.parsed_files, *self.original_files))
+
+
+def read_added_files(paths: RunPaths) -> list[AddedTraceFiles]:
+    """Return what was added to a run, oldest first; DataError where its ledger is damaged."""
+    return added_files_in(read_ledger(paths.ledger))
+
+
+def added_files_in(entries: Iterable[dict[str, Any]]) -> list[AddedTraceFiles]:
+    """Return what a ledger's entries say was added."""
+    return [
+        AddedTraceFiles(
+            e["host"], e["role"], e["kind"], e["offset_s"], *(tuple(sorted(e[k].items())) for k in ("read", "kept"))
+        )
+        for e in entries
+        if e["event"] == TRACES_ADDED_EVENT
+    ]
+
+
+def store_added_files(
+    paths: RunPaths, host: str, role: str, kind: str, offset_s: float | None,
+    parsed_files: Mapping[str, bytes], original_files: Mapping[str, bytes],
+) -> AddedTraceFiles:  # fmt: skip
+    """Write files into a run's raw folder, each under a number of its own, and account for them.
+
+    `parsed_files` and `original_files` are contents by plain file name. The caller holds the lock of the study.
+    """
+    number = sum(len(added.files) for added in read_added_files(paths))
+    checksums: list[dict[str, str]] = []
+    for group in (parsed_files, original_files):
+        checksums.append({})
+        for name, data in group.items():
+            number += 1
+            path = paths.added_files / f"{number}-{Path(name).name}"
+            write_atomic(path, data)
+            checksums[-1][path.relative_to(paths.raw).as_posix()] = hashlib.sha256(data).hexdigest()
+    with Ledger(paths.ledger) as ledger:
+        ledger.append(
+            TRACES_ADDED_EVENT, host=host, role=role, kind=kind, offset_s=offset_s, read=checksums[0], kept=checksums[1]
+        )
+        return added_files_in(ledger.entries[-1:])[0]

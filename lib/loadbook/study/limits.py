@@ -1,0 +1,170 @@
+"""When a study stops, declared before it runs: after fixed blocks, at planned looks, or whenever it is decided.
+
+Looking at results and going on until they please finds differences where there are none (statistics.md 3.8). A rule
+that allows looks pays for them with a smaller threshold at each.
+
+How the trials of a study are watched, kept apart and judged: its tables `[monitors]`, `[reset]` and `[gates]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from loadbook.study.treatments import StrictModel
+
+StoppingRuleName = Literal["fixed", "looks", "always-valid"]
+
+# below, nothing is judged (stats.compare)
+MIN_ANALYSIS_BLOCKS = 5
+# p below which one of so many equally spaced looks decides, 5 % in all (Pocock 1977, two-sided)
+POCOCK_P = {2: 0.0294, 3: 0.0221, 4: 0.0182, 5: 0.0158}
+
+
+class StoppingRule(BaseModel):
+    """The rule by which a run ends.
+
+    Attributes
+    ----------
+    rule : after `blocks`; at planned looks, each with a smaller threshold; or whenever all is decided.
+    looks : numbers of blocks, two to five, equally spaced; only with the rule "looks", and needed there.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rule: StoppingRuleName = "fixed"
+    looks: tuple[Annotated[int, Field(ge=MIN_ANALYSIS_BLOCKS, le=1000)], ...] = ()
+
+    @model_validator(mode="after")
+    def _check_looks(self) -> StoppingRule:
+        if self.rule != "looks":
+            if self.looks:
+                raise ValueError(f'looks go with rule = "looks", not with {self.rule!r}')
+            return self
+        if len(self.looks) not in POCOCK_P:
+            raise ValueError(
+                f"two to five looks, looks = [10, 20, 30] say: thresholds are known for these ({len(self.looks)} given)"
+            )
+        even = tuple(self.looks[0] * k for k in range(1, len(self.looks) + 1))
+        if self.looks != even:
+            raise ValueError(
+                f"looks must be equally spaced, as their threshold supposes: {list(even)} instead of {list(self.looks)}"
+            )
+        return self
+
+    def interim_blocks(self, blocks: int) -> tuple[int, ...]:
+        """Return the numbers of blocks after which a run of `blocks` blocks looks; the last is its end."""
+        if self.rule == "looks":
+            return self.looks
+        return tuple(range(min(MIN_ANALYSIS_BLOCKS, blocks), blocks + 1)) if self.rule == "always-valid" else (blocks,)
+
+    def allows_interim(self, blocks: int) -> bool:
+        """Tell whether a run may be judged after so many blocks although it was looked at before."""
+        return self.rule == "always-valid" or blocks in self.looks
+
+    def describe(self) -> str:
+        """Return the rule in words."""
+        if self.rule == "looks":
+            *first, last = map(str, self.looks)
+            return f"looks after {', '.join(first)} and {last} blocks, each at p < {POCOCK_P[len(self.looks)]}"
+        if self.rule == "always-valid":
+            return f"always-valid: a look after every block from {MIN_ANALYSIS_BLOCKS} on"
+        return "a fixed number of blocks"
+
+
+def last_declared_look(raw: Mapping[str, Any]) -> int | None:
+    """Return the last look of a study as its file says it, None where it has none or says something else."""
+    stopping = raw.get("stopping")
+    looks = stopping.get("looks") if isinstance(stopping, Mapping) else None
+    last = looks[-1] if isinstance(looks, (list, tuple)) and looks else None
+    return last if isinstance(last, int) else None
+
+
+class MonitorSettings(StrictModel):
+    """Traces of every host of the trial.
+
+    Attributes
+    ----------
+    interval_s : seconds between two samples.
+    sources : our own sampler, which needs nothing installed, and what else is asked on each host while the load runs:
+        a munin node, a Prometheus node_exporter. Asking costs the host something (docs/traces.md).
+    """
+
+    interval_s: Annotated[float, Field(ge=0.05, le=60)] = 0.25
+    sources: tuple[Literal["sampler", "munin", "node-exporter"], ...] = ("sampler",)
+
+
+class ValidityLimits(StrictModel):
+    """Thresholds of the validity rules (docs/gates.md); the defaults are the one place where they stand.
+
+    Not `[gate]`, which says what verdicts fail a build.
+
+    Attributes
+    ----------
+    max_error_share : share of all requests that may fail in a trial.
+    doubt_error_share : the same, for a doubt.
+    driver_cpu : share of a driver's CPU, or of the core of a tool with one thread.
+    driver_cpu_doubt : the same, for a doubt.
+    driver_own_share : of that, the share that must be the load generator's.
+    drivers_apart : share of the measurement in which not all drivers were at work.
+    drivers_apart_doubt : the same, for a doubt.
+    offered_ceiling : achieved / offered rate from which all was served.
+    offered_shortfall : achieved / offered rate below which it was not met.
+    steal : share of the CPUs' time that the hypervisor took.
+    foreign_cpu : CPUs' worth of time that neither driver nor service used.
+    aa_p : p value of the A/A arm.
+    trace_coverage : share of the measurement that samples must cover.
+    little_tolerance : how far rate x mean latency may lie beside the connections, as a share of these.
+    min_tail_requests : requests that must lie beyond a percentile for it to be compared.
+    bytes_tolerance : how far bytes per response may lie beside each other, as a share.
+    header_bytes : bytes of headers that a response may have beside its page.
+    clock_step_s : seconds by which a host's clock may move against ours.
+    absurd_duration : how many times as long as its window a measurement may have taken by the tool's account.
+    facts_tolerance : how far a measured fact of a host may move during the run, as a share.
+    rest_time_wait : sockets in TIME-WAIT above those at the block's start.
+    rest_conntrack : conntrack entries above those at the block's start.
+    rest_open_files : open files above those at the block's start.
+    rest_load : load per CPU above that at the block's start.
+    """
+
+    max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    doubt_error_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    driver_cpu: Annotated[float, Field(gt=0, le=1)] = 0.95
+    driver_cpu_doubt: Annotated[float, Field(gt=0, le=1)] = 0.90
+    driver_own_share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    drivers_apart: Annotated[float, Field(ge=0, le=1)] = 0.25
+    drivers_apart_doubt: Annotated[float, Field(ge=0, le=1)] = 0.05
+    offered_ceiling: Annotated[float, Field(gt=0, le=1)] = 0.98
+    offered_shortfall: Annotated[float, Field(gt=0, le=1)] = 0.95
+    steal: Annotated[float, Field(ge=0, le=1)] = 0.02
+    foreign_cpu: Annotated[float, Field(ge=0)] = 0.10
+    aa_p: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    trace_coverage: Annotated[float, Field(gt=0, le=1)] = 0.95
+    little_tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    min_tail_requests: Annotated[float, Field(ge=0)] = 20.0
+    bytes_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.02
+    header_bytes: Annotated[int, Field(ge=0)] = 1024
+    clock_step_s: Annotated[float, Field(ge=0)] = 0.1
+    absurd_duration: Annotated[float, Field(gt=1)] = 10.0
+    facts_tolerance: Annotated[float, Field(ge=0)] = 0.02
+    rest_time_wait: Annotated[int, Field(ge=0)] = 5000
+    rest_conntrack: Annotated[int, Field(ge=0)] = 5000
+    rest_open_files: Annotated[int, Field(ge=0)] = 1000
+    rest_load: Annotated[float, Field(ge=0)] = 2.0
+
+
+class ResetSettings(StrictModel):
+    """When a host counts as back at rest before a trial.
+
+    Attributes
+    ----------
+    wait_s : seconds after which a trial begins anyway, with a doubt.
+    settle_s : seconds of rest before each trial in any case.
+    max_time_wait : sockets in TIME-WAIT up to which a host is at rest.
+    """
+
+    wait_s: Annotated[float, Field(ge=0, le=600)] = 10.0
+    settle_s: Annotated[float, Field(ge=0, le=60)] = 0.1
+    max_time_wait: Annotated[int, Field(ge=0)] = 5000

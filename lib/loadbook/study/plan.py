@@ -1,0 +1,141 @@
+"""The plan: every trial of a run, in order, before the first one starts (statistics.md 3.1).
+
+Randomised complete blocks. Each block draws its order from a generator of its own, seeded by (seed, block), so that
+asking for more blocks later leaves the earlier ones as they were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+from loadbook.core.errors import DataError, UsageError
+from loadbook.study.model import Study
+
+# measured in the lab by benchmarks/overhead.py, rounded up; only the estimate of hours and disk uses them
+TRIAL_OVERHEAD_S = 0.5
+TRIAL_BYTES, SAMPLE_BYTES = 30_000, 2_000
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """One trial to be done: `slot` is its 1-based position in the whole run."""
+
+    trial: str
+    treatment: str
+    block: int
+    slot: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All trials of a run in the order of execution, and what they were drawn from.
+
+    `seed` is None where the order was not drawn by loadbook: results that were imported.
+    """
+
+    study: Study
+    subset: str
+    seed: int | None
+    blocks: int
+    treatments: tuple[str, ...]
+    trials: tuple[PlannedTrial, ...]
+
+    @property
+    def trial_s(self) -> float:
+        """Expected seconds of one trial, on average: reset, warm-up, measurement and everything around them."""
+        loads = [self.study.workload_of(name) for name in self.treatments]
+        return self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + TRIAL_OVERHEAD_S
+
+    @property
+    def hours(self) -> float:
+        """Expected hours of the whole plan."""
+        return len(self.trials) * self.trial_s / 3600
+
+    @property
+    def disk_bytes(self) -> int:
+        """Expected bytes under data/raw for the whole plan (rough: traces are most of it)."""
+        samples = self.trial_s / self.study.monitors.interval_s * len(self.study.roles)
+        return int(len(self.trials) * (TRIAL_BYTES + samples * SAMPLE_BYTES))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of plan.json."""
+        return {
+            "study": self.study.name,
+            "study_spec": study_spec(self.study),
+            "study_sha256": study_sha256(self.study),
+            "subset": self.subset,
+            "seed": self.seed,
+            "blocks": self.blocks,
+            "treatments": list(self.treatments),
+            "trials": [asdict(t) for t in self.trials],
+        }
+
+
+def make_plan(study: Study, subset: str | None = None, blocks: int | None = None, seed: int | None = None) -> Plan:
+    """Return the plan of `study`; None takes the study's own subset, number of blocks and seed.
+
+    Raises
+    ------
+    UsageError : unknown subset, fewer than one block, or another number than the study's last look.
+    """
+    treatments = study.treatments_in(subset)
+    blocks = study.blocks if blocks is None else blocks
+    seed = study.seed if seed is None else seed
+    if blocks < 1:
+        raise UsageError(f"a plan needs at least one block, not {blocks}")
+    looks = study.stopping.looks
+    if looks and blocks != looks[-1]:
+        hint = "declare other looks in the study, or leave the number of blocks to it"
+        raise UsageError(
+            f"study {study.name!r} {study.stopping.describe()}: its plan has {looks[-1]}, not {blocks}", hint
+        )
+    return Plan(study, subset or study.subset, seed, blocks, tuple(treatments), _draw_trials(treatments, seed, blocks))
+
+
+def additional_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
+    """Return the trials that lengthen a plan to so many blocks: the same draw goes on behind its last trial.
+
+    Raises
+    ------
+    UsageError : the plan was not drawn by loadbook.
+    """
+    if plan.seed is None:
+        raise UsageError("the order of an imported run was not drawn here", "import a longer run instead")
+    return _draw_trials(plan.treatments, plan.seed, blocks)[len(plan.trials) :]
+
+
+def _draw_trials(treatments: tuple[str, ...], seed: int, blocks: int) -> tuple[PlannedTrial, ...]:
+    drawn = [(block, name) for block in range(1, blocks + 1) for name in _draw_order(treatments, seed, block)]
+    return tuple(PlannedTrial(f"t{i:04d}", name, block, i) for i, (block, name) in enumerate(drawn, 1))
+
+
+def parse_plan(raw: dict[str, Any], source: str) -> Plan:
+    """Return the plan that plan.json (`raw`) holds; DataError names `source` when it does not hold one."""
+    try:
+        study = Study.model_validate_json(json.dumps(raw["study_spec"]))
+        trials = tuple(PlannedTrial(**t) for t in raw["trials"])
+        return Plan(study, raw["subset"], raw["seed"], raw["blocks"], tuple(raw["treatments"]), trials)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{source} is not a plan: {error}", "it was made by another version of loadbook") from error
+
+
+def study_spec(study: Study) -> dict[str, Any]:
+    """Return the whole spec as JSON values, includes resolved."""
+    return study.model_dump(mode="json", by_alias=True, exclude=None if study.gate else {"gate"})
+
+
+def study_sha256(study: Study) -> str:
+    """Return the sha256 of what is measured: comments, order, formatting and `[gate]` of its file do not count."""
+    measurement_spec = {key: value for key, value in study_spec(study).items() if key != "gate"}
+    return hashlib.sha256(json.dumps(measurement_spec, sort_keys=True).encode()).hexdigest()
+
+
+def _draw_order(treatments: tuple[str, ...], seed: int, block: int) -> list[str]:
+    order = list(treatments)
+    random.Random(f"loadbook {seed} {block}").shuffle(order)
+    return order

@@ -1,0 +1,301 @@
+"""What is wrong with a spec file, in words: key paths, what was meant, and what is wrong between its tables."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from loadbook.core.errors import SpecProblem
+from loadbook.core.metrics import METRICS
+from loadbook.study.limits import last_declared_look
+from loadbook.study.workload import Workload
+
+_PLAIN_NAME = re.compile(r"[\w.-]{1,80}\Z", re.ASCII)
+_UNION_TAGS = frozenset({"str", "int", "float", "bool"})
+# who drives, what is served and how the load is made belong to the question, not to a treatment
+STUDY_WIDE_LOAD_KEYS = frozenset({"role", "target", "model", "scheme"})
+# two tables that are easily mixed up
+GATE_TABLES = {"gate": "what fails a build", "gates": "the limits by which a trial counts"}
+# keys of a claim that name a treatment, a metric or a factor
+CLAIM_NAME_KEYS = frozenset({"treatment", "against", "among", "further", "metric", "factors"})
+
+
+def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[SpecProblem]:
+    """Return pydantic's findings on `model` as problems, one per key path, in the file's order."""
+    messages: dict[str, str] = {}
+    for detail in error.errors():
+        loc = [p for p in detail["loc"] if p != "[key]"]
+        if loc and loc[-1] in _UNION_TAGS and len(loc) > 1:
+            loc.pop()
+            messages.setdefault(
+                key_path(loc), f"must be a text, a finite number, true or false (is {short_repr(detail['input'])})"
+            )
+        else:
+            messages.setdefault(key_path(loc), _problem_message(detail, loc, model))
+    return [SpecProblem(path, message) for path, message in messages.items()]
+
+
+def key_path(loc: Iterable[int | str]) -> str:
+    """Return `a.b.0.c`; a part that is no plain name is quoted, so that no control character reaches a terminal."""
+    parts = (str(part) if _PLAIN_NAME.match(str(part)) else json.dumps(str(part)[:80]) for part in loc)
+    return ".".join(parts) or "file"
+
+
+def short_repr(value: object) -> str:
+    """Return a short `repr` of any value that a TOML file can hold."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number too long for Python to print
+        return "a huge number"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def suggestion(name: object, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` with the nearest known name, or `; known: x, y`."""
+    names = list(map(str, known))
+    nearest = difflib.get_close_matches(str(name)[:80], names, n=1)
+    if nearest:
+        return f"; did you mean {short_repr(nearest[0])}?"
+    return f"; known: {', '.join(key_path([n]) for n in names) or 'none'}"
+
+
+def _problem_message(detail: Any, loc: list[int | str], model: type[BaseModel]) -> str:
+    if detail["type"] == "extra_forbidden":
+        return _misplaced_gate_key(loc, model) or f"unknown key{suggestion(loc[-1], _fields_at(model, loc[:-1]))}"
+    if detail["type"] == "missing":
+        return f"is required{_field_description(model, loc)}"
+    if detail["type"] == "string_pattern_mismatch":
+        return f"must match {detail['ctx']['pattern']} (is {short_repr(detail['input'])})"
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    return message if isinstance(detail["input"], dict) else f"{message} (is {short_repr(detail['input'])})"
+
+
+def _misplaced_gate_key(loc: list[int | str], model: type[BaseModel]) -> str | None:
+    """Say so where a key of [gate] stands in [gates], or the other way round: one letter between two tables."""
+    table = loc[0] if len(loc) > 1 else None
+    other = {"gate": "gates", "gates": "gate"}.get(str(table))
+    if other is None or loc[-1] not in _fields_at(model, [other]):
+        return None
+    return f"is a key of [{other}], {GATE_TABLES[other]}; [{table}] holds {GATE_TABLES[str(table)]}"
+
+
+def _field_description(model: type[BaseModel], loc: list[int | str]) -> str:
+    """Return what a key is for, where its field says so."""
+    field = _model_at(model, loc[:-1]).model_fields.get(str(loc[-1])) if loc else None
+    return f": {field.description}" if field and field.description else ""
+
+
+def _fields_at(model: type[BaseModel], loc: Iterable[int | str]) -> list[str]:
+    return [field.alias or name for name, field in _model_at(model, loc).model_fields.items()]
+
+
+def _model_at(model: type[BaseModel], loc: Iterable[int | str]) -> type[BaseModel]:
+    for part in loc:
+        field = next((f for n, f in model.model_fields.items() if part in (n, f.alias)), None)
+        if field is not None:  # any other part is a key or an index inside the table that we are in
+            model = _model_in(field.annotation) or model
+    return model
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((m for a in get_args(annotation) if (m := _model_in(a))), None)
+
+
+def consistency_problems(raw: dict[str, Any]) -> list[SpecProblem]:
+    """Return what is wrong between the tables of a study; wrong shapes are left to `validation_problems`."""
+    return [
+        SpecProblem(path, message)
+        for check in (
+            _reference_problems,
+            _stopping_problems,
+            _hypothesis_problems,
+            _role_problems,
+            _factor_problems,
+            _treatment_problems,
+            _load_problems,
+            _subset_problems,
+            _claim_problems,
+        )
+        for path, message in check(raw)
+    ]
+
+
+PathMessages = Iterator[tuple[str, str]]
+
+
+def _table(raw: object, key: str) -> dict[str, Any]:
+    value = raw.get(key) if isinstance(raw, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _list(raw: object, key: str) -> list[Any]:
+    value = raw.get(key) if isinstance(raw, dict) else None
+    return value if isinstance(value, list) else []
+
+
+def _unknown_message(kind: str, name: object, known: Iterable[str]) -> str | None:
+    names = list(known)
+    return (
+        None if not isinstance(name, str) or name in names else f"no {kind} {short_repr(name)}{suggestion(name, names)}"
+    )
+
+
+def _reference_problems(raw: dict[str, Any]) -> PathMessages:
+    workload, roles = _table(raw, "workload"), _table(raw, "roles")
+    references = (
+        ("baseline", "treatment", raw.get("baseline"), _table(raw, "treatments")),
+        ("metric", "metric", raw.get("metric"), METRICS),
+        ("subset", "subset", raw.get("subset"), {"default": 0, "all": 0, **_table(raw, "subsets")}),
+        ("workload.role", "role", workload.get("role", "driver"), roles),
+        ("workload.target", "role", workload.get("target", "web"), roles),
+    )
+    for path, kind, name, known in references:
+        if message := _unknown_message(kind, name, known):
+            yield path, message
+
+
+def _stopping_problems(raw: dict[str, Any]) -> PathMessages:
+    if raw.get("factorial") and _table(raw, "stopping").get("rule", "fixed") != "fixed":
+        yield "stopping.rule", "a factorial has a fixed number of blocks: its effects are not judged at looks"
+    last = last_declared_look(raw)
+    if last is not None and raw.get("blocks", last) != last:
+        yield "blocks", f"must be {last}, the last of stopping.looks, or be left out (is {short_repr(raw['blocks'])})"
+
+
+def _hypothesis_problems(raw: dict[str, Any]) -> PathMessages:
+    if raw.get("factorial") and raw.get("apart"):
+        yield "apart", "a factorial has its conditions among its factors: leave apart out"
+    if raw.get("asks") == "no-loss" and "margin" not in raw:
+        yield "margin", 'is required with asks = "no-loss": the largest loss that is accepted, 0.02 for 2 %'
+    if raw.get("asks") == "no-loss" and raw.get("contrasts") == "best":
+        yield "contrasts", 'cannot be "best" with asks = "no-loss": against the best, everything loses'
+
+
+def _role_problems(raw: dict[str, Any]) -> PathMessages:
+    roles = _table(raw, "roles")
+    for name, role in roles.items():
+        if isinstance(role, dict) and "external" in role and ("service" in role or "vars" in role):
+            yield key_path(("roles", name)), "an external address is measured, not configured: no service, no vars"
+    target = _table(raw, "workload").get("target", "web")
+    role = roles.get(target) if isinstance(target, str) else None
+    if isinstance(role, dict) and not any(map(role.get, ("service", "external", "variants", "backends"))):
+        yield key_path(("roles", target)), "gets the load, so it needs a service or an external address"
+
+
+def _factor_problems(raw: dict[str, Any]) -> PathMessages:
+    roles = _table(raw, "roles")
+    for name, factor in _table(raw, "factors").items():
+        role = factor.get("role", "web") if isinstance(factor, dict) else None
+        of_load = isinstance(factor, dict) and factor.get("of") == "workload" and "role" not in factor
+        if not of_load and (message := _unknown_message("role", role, roles)):
+            yield key_path(("factors", name, "role")), message
+        if not isinstance(role, str):
+            continue
+        where, usual = _usual_level(raw, role, factor, name)
+        levels = _list(factor, "levels")
+        if usual is not None and levels and usual not in levels:
+            yield key_path(("factors", name, "levels")), f"lacks {short_repr(usual)}, which {where} gives it"
+
+
+def _usual_level(raw: dict[str, Any], role: str, factor: dict[str, Any], name: str) -> tuple[str, object]:
+    """Return where a factor's usual level is stated, and the level; None where it is not."""
+    of, var = factor.get("of", "vars"), factor.get("var", name)
+    table = raw if of == "workload" else _table(_table(raw, "roles"), role)
+    if of in ("vars", "sysctls", "workload"):
+        path = ("workload",) if of == "workload" else ("roles", role, of)
+        return key_path(path), _table(table, of).get(var) if isinstance(var, str) else None
+    return key_path(("roles", role)), table.get(of) if isinstance(of, str) and of != "variant" else None
+
+
+def _treatment_problems(raw: dict[str, Any]) -> PathMessages:
+    treatments, factors = _table(raw, "treatments"), _table(raw, "factors")
+    twin = None if raw.get("apart") else raw.get("baseline")  # of several conditions each has a baseline of its own
+    for name, treatment in treatments.items():
+        path = ("treatments", name)
+        for factor, level in _table(treatment, "set").items():
+            levels = _list(factors.get(factor), "levels")
+            if message := _unknown_message("factor", factor, factors):
+                yield key_path((*path, "set", factor)), message
+            elif levels and level not in levels:
+                yield (
+                    key_path((*path, "set", factor)),
+                    f"{short_repr(level)} is not one of its levels {short_repr(levels)}",
+                )
+        if isinstance(treatment, dict):
+            for key, message in _treatment_rules(name, treatment, treatments, twin):
+                yield key_path((*path, key)), message
+
+
+def _treatment_rules(name: str, treatment: dict[str, Any], treatments: dict[str, Any], twin: object) -> PathMessages:
+    same_as = treatment.get("same_as")
+    if isinstance(same_as, str):
+        other = treatments.get(same_as)
+        if same_as == name or not isinstance(other, dict) or "same_as" in other:
+            yield "same_as", f"{short_repr(same_as)} is no other treatment with levels of its own"
+    if same_as is not None and treatment.get("workload"):
+        yield "workload", "goes without same_as, which repeats the other treatment's load, too"
+    if treatment.get("check") == "aa" and (twin not in (None, same_as) or treatment.get("set")):
+        yield "check", "an A/A arm repeats the baseline: same_as = the baseline, and nothing set"
+    if treatment.get("check") == "control" and "expect" not in treatment:
+        yield "expect", 'a control needs the sign that is known: expect = "worse" or "better"'
+
+
+def _load_problems(raw: dict[str, Any]) -> PathMessages:
+    """Check what treatments change of the study's load; one that is wrong already is left to `validation_problems`."""
+    common = _table(raw, "workload")
+    for name, treatment in _table(raw, "treatments").items():
+        changed, path = _table(treatment, "workload"), ("treatments", name, "workload")
+        for key in STUDY_WIDE_LOAD_KEYS & set(changed):
+            yield key_path((*path, key)), "is the same for every treatment: set it in [workload]"
+        for problem in _workload_problems(common | changed) if changed and not _workload_problems(common) else []:
+            where = key_path(path) if problem.path == "file" else f"{key_path(path)}.{problem.path}"
+            yield where, problem.message
+
+
+def _workload_problems(raw: dict[str, Any]) -> list[SpecProblem]:
+    try:
+        Workload.model_validate(raw)
+    except ValidationError as error:
+        return validation_problems(error, Workload)
+    return []
+
+
+def _subset_problems(raw: dict[str, Any]) -> PathMessages:
+    treatments, baseline = _table(raw, "treatments"), raw.get("baseline")
+    for name, listed in _table(raw, "subsets").items():
+        members, path = _list(raw["subsets"], name), key_path(("subsets", name))
+        if name == "all":
+            yield path, "the name 'all' means every treatment"
+        for number, member in enumerate(members):
+            if message := _unknown_message("treatment", member, treatments):
+                yield f"{path}.{number}", message
+            elif member in members[:number]:
+                yield f"{path}.{number}", f"{short_repr(member)} stands there twice"
+        if isinstance(baseline, str) and isinstance(listed, list) and baseline not in members:
+            yield path, f"lacks the baseline {short_repr(baseline)}"
+
+
+def _claim_problems(raw: dict[str, Any]) -> PathMessages:
+    treatments, factors = _table(raw, "treatments"), _table(raw, "factors")
+    kinds = {"metric": ("metric", METRICS), "factors": ("factor", factors)}
+    for number, claim in enumerate(_list(_table(raw, "published"), "claims")):
+        for key in [k for k in claim if k in CLAIM_NAME_KEYS] if isinstance(claim, dict) else []:
+            for path, name in _nested_names(f"published.claims.{number}.{key}", claim[key]):
+                kind, known = kinds.get(key, ("treatment", treatments))
+                if message := _unknown_message(kind, name, known):
+                    yield path, message
+
+
+def _nested_names(path: str, value: object) -> Iterator[tuple[str, object]]:
+    """Yield a name with its key path, or those of a list and of the lists in it."""
+    for number, part in enumerate(value) if isinstance(value, list) else ():
+        yield from _nested_names(f"{path}.{number}", part)
+    if not isinstance(value, list):
+        yield path, value

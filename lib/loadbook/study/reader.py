@@ -1,0 +1,343 @@
+"""What is wrong with the roles of a study under its treatments, and the files beside it that roles name.
+
+Studies whose treatments ask for pages of different sizes: which factor sets the size, and who has which.
+
+Which files of a folder of studies are studies, and which are variants of one: what asks its own question is one.
+
+Study files: found by name, read with their includes and plans; every mistake is named at once, by key path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.core.toml import read_text, read_toml
+from loadbook.study import ci_policy, problems
+from loadbook.study import factorial as factorial_file
+from loadbook.study import factorial as grid
+from loadbook.study.limits import StoppingRule
+from loadbook.study.model import PAGE_SIZE_VAR, Study
+from loadbook.study.problems import STUDY_WIDE_LOAD_KEYS, key_path, short_repr, suggestion, validation_problems
+from loadbook.study.treatments import ABSENT_VARIANT, RESERVED_ROLE_NAMES, Setting, Treatment
+
+MAX_PROBLEMS = 20
+# what is said of processes that loadbook starts itself, and what of those of a service in any mode
+PROCESS_LIMIT_KEYS = frozenset({"cpus", "cpu_quota", "nofile"})
+SERVICE_KEYS = PROCESS_LIMIT_KEYS | {"mode", "config"}
+DRIVER_KEYS = frozenset({"nofile"})  # what is said of the load generator, too, where a role drives
+SYSTEM_MODE_MESSAGE = "goes without system mode: the host's own server has what its system gives it"
+NETWORK_PATH_MESSAGE = "is of the way from the drivers to the target: say it of the role that drives"
+IDLE_HOSTS_MESSAGE = "would change hosts on which nothing runs: this role has no service"
+NO_SERVICE_MESSAGE = "is of a service's processes, and this role has no service"
+DRIVER_CPUS_MESSAGE = "of a driver stand in the hosts file, where they keep its load from the servers of a lab"
+
+
+def read_configs(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
+    """Put what the files named by `config` hold beside their names, so that a run keeps it; yield what is missing."""
+    roles = raw.get("roles")
+    for name, role in roles.items() if isinstance(roles, dict) else ():
+        yield from _read_config(folder, role, ("roles", name))
+        variants = role.get("variants") if isinstance(role, dict) else None
+        for variant, setting in variants.items() if isinstance(variants, dict) else ():
+            yield from _read_config(folder, setting, ("roles", name, "variants", variant))
+
+
+def _read_config(folder: Path, owner: object, where: tuple[str, ...]) -> Iterator[SpecProblem]:
+    file = owner.get("config") if isinstance(owner, dict) else None
+    if not isinstance(owner, dict) or not isinstance(file, str) or Path(file).name != file:
+        return
+    try:
+        owner["config_text"] = read_text(folder / file)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        yield SpecProblem(key_path((*where, "config")), f"{short_repr(file)} beside the study cannot be read: {reason}")
+
+
+def setting_problems(study: Study) -> list[SpecProblem]:
+    """Return what is wrong with the roles of a study that is valid table by table, under each of its treatments."""
+    by_path: dict[str, SpecProblem] = {}
+    for problem in [
+        *_reserved_name_problems(study),
+        *_backend_problems(study),
+        *_factor_setting_problems(study),
+        *_process_problems(study),
+        *_network_problems(study),
+        *_condition_problems(study),
+    ]:
+        by_path.setdefault(problem.path, problem)
+    if not by_path:
+        for problem in _treatment_setting_problems(study):
+            by_path.setdefault(problem.path, problem)
+    return list(by_path.values())[:MAX_PROBLEMS]
+
+
+def _reserved_name_problems(study: Study) -> Iterator[SpecProblem]:
+    for name in RESERVED_ROLE_NAMES & set(study.roles):
+        yield SpecProblem(f"roles.{name}", "is loadbook's own name for one of its jobs: call the role something else")
+
+
+def _backend_problems(study: Study) -> Iterator[SpecProblem]:
+    for name in study.roles:
+        for number, other in enumerate(study.roles[name].backends):
+            where = f"roles.{name}.backends.{number}"
+            if other not in study.roles:
+                yield SpecProblem(where, f"no role {short_repr(other)}")
+            elif name in _reachable_roles(study, other):
+                yield SpecProblem(where, f"requests would go round: {other} stands in front of {name}, too")
+
+
+def _reachable_roles(study: Study, role: str, seen: frozenset[str] = frozenset()) -> set[str]:
+    """Return a role and every role that its requests may go on to."""
+    if role in seen or role not in study.roles:
+        return set()
+    return {role}.union(*(_reachable_roles(study, other, seen | {role}) for other in study.roles[role].backends))
+
+
+def _factor_setting_problems(study: Study) -> Iterator[SpecProblem]:
+    for name, factor in study.factors.items():
+        if factor.of == "workload" and (factor.var or name) in STUDY_WIDE_LOAD_KEYS:
+            yield SpecProblem(f"factors.{name}.var", "is the same for every treatment: set it in [workload]")
+        if factor.role not in study.roles:
+            continue  # consistency_problems has said so, or it is of the load
+        known = {ABSENT_VARIANT, *study.roles[factor.role].variants}
+        for number, level in enumerate(factor.levels if factor.of == "variant" else ()):
+            if level not in known:
+                message = f"role {factor.role} has no variant {short_repr(level)}; known: {', '.join(sorted(known))}"
+                yield SpecProblem(f"factors.{name}.levels.{number}", message)
+        if factor.of not in ("vars", "variant", "sysctls", "workload") and factor.var is not None:
+            yield SpecProblem(f"factors.{name}.var", f'goes with of = "vars", "sysctls" or "workload", not {factor.of}')
+
+
+def _process_problems(study: Study) -> Iterator[SpecProblem]:
+    """Check that what is said of a role's processes can be so: it has a service, and loadbook starts it itself."""
+    for name, role in study.roles.items():
+        settings = {f"roles.{name}": role.base_setting}
+        settings |= {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}
+        has_service = any(setting.service for setting in settings.values())
+        by_factor = {str(f.of): f"factors.{n}.of" for n, f in study.factors.items() if f.role == name}
+        for where, setting in settings.items():
+            stated = {key for key in SERVICE_KEYS if getattr(setting, key) not in (None, "all", "managed")}
+            if not has_service:
+                drives = name == study.workload.role
+                for key in sorted(stated - DRIVER_KEYS if drives else stated):
+                    yield SpecProblem(
+                        f"{where}.{key}", DRIVER_CPUS_MESSAGE if drives and key == "cpus" else NO_SERVICE_MESSAGE
+                    )
+                yield from (
+                    SpecProblem(by_factor[key], NO_SERVICE_MESSAGE) for key in PROCESS_LIMIT_KEYS & set(by_factor)
+                )
+            elif setting.mode == "system":
+                yield from (
+                    SpecProblem(f"{where}.{key}", SYSTEM_MODE_MESSAGE) for key in sorted(PROCESS_LIMIT_KEYS & stated)
+                )
+                yield from (
+                    SpecProblem(by_factor[key], SYSTEM_MODE_MESSAGE) for key in PROCESS_LIMIT_KEYS & set(by_factor)
+                )
+
+
+def _network_problems(study: Study) -> Iterator[SpecProblem]:
+    """Check that what is done to the network or the kernel is said of a role whose hosts a trial changes."""
+    for name, role in study.roles.items():
+        variants = {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}
+        settings = {f"roles.{name}": role.base_setting, **variants}
+        refused = {} if name == study.workload.role else dict.fromkeys(("delay_ms", "loss"), NETWORK_PATH_MESSAGE)
+        if name != study.workload.role and not any(setting.service for setting in settings.values()):
+            refused |= dict.fromkeys(("sysctls", "rate_mbit"), IDLE_HOSTS_MESSAGE)
+        stated = {
+            f"{where}.{key}": key for where, setting in settings.items() for key in refused if getattr(setting, key)
+        }
+        stated |= {f"factors.{n}.of": f.of for n, f in study.factors.items() if f.role == name and f.of in refused}
+        yield from (SpecProblem(path, refused[key]) for path, key in stated.items())
+
+
+def _condition_problems(study: Study) -> Iterator[SpecProblem]:
+    """Check that a study whose conditions are judged apart has a baseline under each, which its A/A arms repeat."""
+    if study.apart is None:
+        return
+    if study.apart not in study.factors:
+        yield SpecProblem("apart", f"no factor {short_repr(study.apart)}{suggestion(study.apart, study.factors)}")
+        return
+    for name, treatment in study.treatments.items():
+        base, level = study.baseline_of(name), study.levels_of(name)[study.apart]
+        if study.levels_of(base)[study.apart] != level:
+            message = f"no treatment is like {study.baseline!r} at {study.apart} = {short_repr(level)}"
+            yield SpecProblem(f"treatments.{name}", f"{message}, so that nothing is its baseline")
+        elif treatment.check == "aa" and treatment.same_as != base:
+            message = f"an A/A arm repeats the baseline of its condition: same_as = {short_repr(base)}, and nothing set"
+            yield SpecProblem(f"treatments.{name}.check", message)
+
+
+def _treatment_setting_problems(study: Study) -> Iterator[SpecProblem]:
+    for treatment in study.treatments:
+        where = f"treatments.{treatment}"
+        try:
+            study.workload_of(treatment)
+            settings = {role: study.setting(treatment, role) for role in study.roles}
+        except ValidationError as error:
+            yield from (SpecProblem(f"{where}: {p.path}", p.message) for p in validation_problems(error, Setting))
+            continue
+        target = study.target_of(treatment)
+        if not settings[target].is_present:
+            yield SpecProblem(where, f"leaves nothing that gets the load: role {target} has no service")
+
+
+def page_size_factor(study: Study) -> str | None:
+    """Return the name of the factor that sets the size of the page; None where all treatments have one size."""
+    return next((n for n, f in study.factors.items() if f.of == "vars" and (f.var or n) == PAGE_SIZE_VAR), None)
+
+
+def page_bytes(study: Study, treatment: str) -> int | None:
+    """Return how many bytes the page of a treatment has by a factor; None where no factor sets it."""
+    factor = page_size_factor(study)
+    level = study.levels_of(treatment)[factor] if factor else None
+    return level if type(level) is int else None
+
+
+def first_same_page(study: Study, treatment: str) -> str:
+    """Return the first arm that must answer as this one does, the baseline before all: one whose page is as large."""
+    arms, size = [study.baseline, *study.treatments], page_bytes(study, treatment)
+    return next(name for name in arms if page_bytes(study, name) == size)
+
+
+ARTICLE_SUFFIX = "-article"  # the end of the name of a study at its article's own scale, for real hosts
+
+
+def study_files(folder: Path) -> list[Path]:
+    """Return the study files in `folder`, by name: variants come after what they vary."""
+    return sorted(folder.glob("*.toml"), key=lambda path: path.stem)
+
+
+def is_variant(path: Path) -> bool:
+    """Tell whether a study file is another at another scale: the article's, or it includes one and asks nothing new.
+
+    A file that cannot be read is none: whoever reads it as a study says what is wrong.
+    """
+    try:
+        raw = read_toml(path)
+    except (OSError, StudyError):
+        return False
+    return "include" in raw and ("question" not in raw or path.stem.endswith(ARTICLE_SUFFIX))
+
+
+SMOKE_SUFFIX = "-smoke"
+SMOKE_TIMES_S = (1.0, 0.3)  # load, warm-up
+FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+INCLUDE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.toml\Z")
+
+
+def read_study(path: Path) -> Study:
+    """Read, merge and check a study file; StudyError names every mistake with its key path."""
+    raw, study = read_study_tables(path), None
+    mistakes = [*factorial_file.expand_factorial(raw), *grid.expand_grid(raw), *_read_plan_files(path.parent, raw)]
+    mistakes += read_configs(path.parent, raw)
+    try:
+        study = Study.model_validate(raw)
+    except ValidationError as error:
+        mistakes += problems.validation_problems(error, Study)
+    consistency = [*problems.consistency_problems(raw), *ci_policy.ci_policy_problems(raw)]
+    mistakes += [p for p in consistency if p.path not in {q.path for q in mistakes}]
+    if study is not None and not mistakes:
+        mistakes = setting_problems(study)
+    if study is None or mistakes:
+        raise StudyError(str(path), mistakes)
+    return study
+
+
+def _read_plan_files(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
+    """Put what the plan files of the loads hold beside their names, so that a run keeps it; yield what is missing."""
+    treatments = raw.get("treatments")
+    tables = treatments.items() if isinstance(treatments, dict) else ()
+    owners: list[tuple[tuple[str, ...], Any]] = [((), raw), *((("treatments", name), t) for name, t in tables)]
+    for where, owner in owners:
+        load = owner.get("workload") if isinstance(owner, dict) else None
+        name = load.get("plan") if isinstance(load, dict) else None
+        if isinstance(load, dict) and isinstance(name, str) and FILE_NAME_PATTERN.match(name):
+            try:
+                load["plan_text"] = read_text(folder / name)
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else error
+                path = problems.key_path((*where, "workload", "plan"))
+                yield SpecProblem(path, f"{name!r} beside the study cannot be read: {reason}")
+
+
+def find_study(studies: Path, name: str) -> Study:
+    """Return the study called `name`: a path, a file in `studies`, or `<name>-smoke`, which comes by rule."""
+    direct = Path(name)
+    if direct.suffix == ".toml":
+        return read_study(direct)
+    path = studies / f"{name}.toml"
+    if path.is_file():
+        return read_study(path)
+    if name.endswith(SMOKE_SUFFIX) and (studies / f"{name.removesuffix(SMOKE_SUFFIX)}.toml").is_file():
+        return smoke_variant(read_study(studies / f"{name.removesuffix(SMOKE_SUFFIX)}.toml"))
+    known = sorted(p.stem for p in studies.glob("*.toml"))
+    raise UsageError(f"no study {problems.short_repr(name)} in {studies}{problems.suggestion(name, known)}")
+
+
+def smoke_variant(study: Study) -> Study:
+    """Return the short variant of a study: baseline, its checks and one treatment, 6 blocks of 1 s.
+
+    A study that has a subset `smoke` says itself what belongs to it. Of a factorial it is the whole factorial of the
+    first two switches.
+    """
+    treatments = study.treatments_in()
+    checks = [t for t in treatments if study.treatments[t].check]
+    others = [t for t in treatments if t not in checks and t != study.baseline]
+    factorial, generated = factorial_file.smoke_factorial(study) or (None, {})
+    subset = study.subsets.get("smoke") or (*(generated or (study.baseline, *others[:1])), *checks)
+    names = {*subset, *(study.treatments[t].same_as for t in subset if t in study.treatments)}
+    published = study.published and study.published.model_copy(
+        update={"claims": tuple(c for c in study.published.claims if set(c.treatments) <= names)}
+    )
+    return study.model_copy(
+        update={
+            "name": study.name + SMOKE_SUFFIX,
+            "blocks": 6,
+            "stopping": StoppingRule(),
+            "subset": "default",
+            "subsets": {"default": subset},
+            "factorial": factorial,
+            "treatments": generated
+            | {name: _shortened_treatment(study, name) for name in study.treatments if name in names - set(generated)},
+            "workload": study.workload.with_duration(*SMOKE_TIMES_S),
+            "published": published,
+            "gate": study.gate and study.gate.restricted_to(subset),
+        }
+    )
+
+
+def _shortened_treatment(study: Study, name: str) -> Treatment:
+    """Return a treatment whose own changes of the load are those of a smoke variant, too."""
+    spec = study.treatments[name]
+    load = study.workload_of(name).with_duration(*SMOKE_TIMES_S).model_dump()
+    return spec.model_copy(update={"workload": {key: load[key] for key in spec.workload}})
+
+
+def read_study_tables(path: Path, depth: int = 0) -> dict[str, Any]:
+    """Return the file's tables with its `include` (a file beside it) merged under them."""
+    try:
+        raw = read_toml(path)
+    except OSError as error:
+        raise UsageError(f"study file {path}: {error.strerror}") from error
+    include = raw.pop("include", None)
+    if include is None:
+        return raw
+    if depth > 3 or not isinstance(include, str) or not INCLUDE_PATTERN.match(include):
+        raise StudyError(
+            str(path), [SpecProblem("include", "must name a .toml file beside this one, four deep at most")]
+        )
+    return _merge_tables(read_study_tables(path.parent / include, depth + 1), raw)
+
+
+def _merge_tables(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(under)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = _merge_tables(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged

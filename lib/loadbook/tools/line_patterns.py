@@ -1,0 +1,229 @@
+"""Reading the text that load generators print: whole lines, each at its place, each exactly once.
+
+A line is described by a `LinePattern`. A report that lacks an expected line, has one twice, out of order, or cut short is a
+ParseError with its line number (formats.md section 6); lines of no pattern (progress, warnings, replies) are passed over.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from loadbook.core import units
+from loadbook.core.errors import ParseError
+from loadbook.tools.base import ToolOutput
+
+# EADDRNOTAVAIL as a C library says it, and as httperf does
+_NO_PORTS = re.compile(r"Cannot assign requested address|unexpected error 99$")
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\A(?:\^[A-Z\\])+")  # colours and modes; ^C as a pty echoes it
+_BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
+LINE_END = b"\n"
+
+
+def clean_lines(data: bytes) -> list[str]:
+    """Return the lines of an output without CR, terminal sequences and trailing blanks."""
+    text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    cleaned = (_TERMINAL.sub("", line.rstrip("\r").rsplit("\r", 1)[-1]) for line in text.split("\n"))
+    return [line.rstrip() for line in cleaned]
+
+
+def find_port_exhaustion(output: Iterable[str]) -> str | None:
+    """Return the first line that says that no local port was left for another connection, None if there is none."""
+    return next((line for line in output if _NO_PORTS.search(line)), None)
+
+
+def parse_count(text: str) -> int:
+    """Return a printed counter; a negative one is a 32-bit counter that passed 2^31 (wrk prints with %d)."""
+    value = int(text)
+    return value + 2**32 if value < 0 else value
+
+
+def rounding_half_width(text: str, table: dict[str, float]) -> float:
+    """Return half a unit of the last printed digit in base units: ``3.21ms`` is known to 5 us."""
+    number = text.rstrip("KMGTkmushB")
+    decimals = len(number.partition(".")[2])
+    return float(f"0.5e-{decimals}") * table[text[len(number) :]]
+
+
+@dataclass(frozen=True)
+class LinePattern:
+    """One kind of line.
+
+    Parameters
+    ----------
+    name : the pattern's name.
+    example : a real line of this kind, for readers and error messages.
+    start : regular expression of how only lines of this kind begin.
+    rest : regular expression of the rest; a line that begins right and ends wrong is broken.
+    optional : the tool leaves the line out where there is nothing to say.
+    """
+
+    name: str
+    example: str
+    start: str
+    rest: str = ""
+    optional: bool = False
+
+    @cached_property
+    def start_regex(self) -> re.Pattern[str]:
+        """Compiled `start`."""
+        return re.compile(self.start)
+
+    @cached_property
+    def line_regex(self) -> re.Pattern[str]:
+        """Compiled `start` and `rest`; its named groups are the report's fields."""
+        return re.compile(self.start + self.rest)
+
+
+class TextReport:
+    """The fields found in one report, by name, with the line that each stands on."""
+
+    def __init__(self, tool: str, file: str, matches: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
+        self.tool, self.file = tool, file
+        self.line_numbers = {name: number for name, (number, _) in matches.items()}
+        self.fields = {f: (n, text) for n, fields in matches.values() for f, text in fields.items() if text is not None}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.line_numbers or name in self.fields
+
+    def text(self, field: str) -> str:
+        """Return a field as printed."""
+        return self.fields[field][1]
+
+    def count(self, field: str) -> int:
+        """Return a counter; 0 where its optional line is absent."""
+        return parse_count(self.text(field)) if field in self.fields else 0
+
+    def optional_value(self, field: str, table: dict[str, float], unit: str = "") -> float | None:
+        """Return a value in base units; None where the tool printed nan or inf.
+
+        `unit` is the suffix that the line's label has in place of the value: ``[ms]``.
+        """
+        text = self.text(field)
+        if re.match(r"-?(nan|inf)", text):
+            return None
+        try:
+            return units.parse_quantity(text + unit, table)
+        except ValueError as error:
+            raise self.error_at(field, str(error)) from None
+
+    def value(self, field: str, table: dict[str, float], unit: str = "") -> float:
+        """Return a value in base units that must be a number."""
+        value = self.optional_value(field, table, unit)
+        if value is None:
+            raise self.error_at(field, f"{self.text(field)!r} is not a number")
+        return value
+
+    def error_at(self, name: str, message: str) -> ParseError:
+        """Return a ParseError at the line of a field or line."""
+        number = self.line_numbers.get(name) or self.fields.get(name, (0, ""))[0]
+        return ParseError(self.tool, self.file, number, message)
+
+
+def read_report(
+    tool: str, text: Sequence[str], patterns: Sequence[LinePattern], file: str = "stdout", first: int = 1
+) -> TextReport:
+    """Return the report in `text`, whose lines are numbered from `first`; raise ParseError unless it is whole."""
+    matches: dict[str, tuple[int, Mapping[str, str]]] = {}
+    broken: dict[str, int] = {}
+    possible = re.compile(
+        "|".join(f"(?:{pattern.start})" for pattern in patterns)
+    )  # most lines of a long output are of none
+    for number, line in enumerate(text, first):
+        for pattern in patterns if possible.match(line) else ():
+            if not pattern.start_regex.match(line):
+                continue
+            match = pattern.line_regex.fullmatch(line)
+            if match is None:
+                broken.setdefault(pattern.name, number)
+            elif pattern.name in matches:
+                raise ParseError(
+                    tool, file, number, f"a second line like {pattern.example.strip()!r}: two reports in one"
+                )
+            else:
+                matches[pattern.name] = (number, match.groupdict())
+    _check_complete(tool, file, patterns, matches, broken)
+    return TextReport(tool, file, matches)
+
+
+def _check_complete(
+    tool: str,
+    file: str,
+    patterns: Sequence[LinePattern],
+    matches: Mapping[str, tuple[int, Mapping[str, str]]],
+    broken: Mapping[str, int],
+) -> None:
+    """Raise ParseError for the first line that is missing, cut or out of order."""
+    last = 0
+    for pattern in patterns:
+        if pattern.name in broken and (pattern.optional or pattern.name not in matches):
+            raise ParseError(
+                tool, file, broken[pattern.name], f"line cut or changed; expected {pattern.example.strip()!r}"
+            )
+        if pattern.name in matches:
+            number = matches[pattern.name][0]
+            if number < last:
+                raise ParseError(tool, file, number, f"line out of order: {pattern.example.strip()!r}")
+            last = number
+        elif not pattern.optional:
+            raise ParseError(tool, file, 0, f"report is not complete: no line like {pattern.example.strip()!r}")
+
+
+def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: str, ends: str) -> None:
+    """Raise a ParseError that says why there is no report, unless lines match how reports begin and how they end."""
+    if any(re.match(begins, line) for line in text):
+        if any(re.match(ends, line) for line in text):
+            return
+        problem = "report is not complete: the tool was killed or gave up, or its output was cut"
+    elif not any(text):
+        problem = "empty: the tool was killed or could not start"
+    elif any(line.startswith("Usage:") for line in text):
+        problem = "the tool printed its usage: an argument was wrong"
+    else:
+        problem = f"no report of {tool} in it; it begins {next(line for line in text if line)[:60]!r}"
+    stderr_lines = [line for line in clean_lines(output.stderr[:10_000]) if line and "FD_SETSIZE" not in line]
+    code = f" (exit code {output.exit_code})" if output.exit_code else ""
+    raise ParseError(
+        tool,
+        "stdout",
+        0,
+        problem
+        + _binary_garbage_text(output.stdout)
+        + code
+        + (f"; stderr: {stderr_lines[0][:200]}" if stderr_lines else ""),
+    )
+
+
+def _binary_garbage_text(data: bytes) -> str:
+    """Return where an output ceases to be text, empty if it is text to its end."""
+    try:
+        data.decode()
+        end = len(data)
+    except UnicodeDecodeError as error:
+        end = error.start
+    binary = _BINARY.search(data, 0, end)
+    end_of_text = binary.start() if binary else end
+    return (
+        ""
+        if end_of_text == len(data)
+        else f"; from byte {end_of_text + 1:,} (line {data.count(LINE_END, 0, end_of_text) + 1}) on it is no text"
+    )
+
+
+def check_rate(report: TextReport, total: tuple[float, float], duration: tuple[float, float], rate: str) -> None:
+    """Raise ParseError unless total / duration is the printed rate, within the rounding of all three.
+
+    `total` and `duration` are (value, half-width) in base units; `rate` is the name of the rate's field.
+    """
+    table = units.COUNT_UNITS | units.BYTE_UNITS
+    printed = report.optional_value(rate, table)
+    if printed is None:
+        return
+    slack = rounding_half_width(report.text(rate), table) + 1e-9 * printed
+    low = max(0.0, total[0] - total[1]) / (duration[0] + duration[1])
+    high = (total[0] + total[1]) / (duration[0] - duration[1]) if duration[0] > duration[1] else math.inf
+    if not low - slack <= printed <= high + slack:
+        raise report.error_at(rate, f"{report.text(rate)} does not follow from {total[0]:g} in {duration[0]:g} s")

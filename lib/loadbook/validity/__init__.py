@@ -1,0 +1,1 @@
+"""Validity rules: records and tables in, violations out."""

@@ -1,0 +1,128 @@
+"""What a rule reads and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import Any, Literal
+
+from loadbook.core.validity_rules import rule_advice
+from loadbook.store.trial_record import MonitorRecord, TrialRecord
+from loadbook.study.limits import ValidityLimits
+
+Severity = Literal["invalid", "doubt", "note", "unchecked"]
+Row = Mapping[str, Any]
+TOTAL = "*"
+
+
+@dataclass(frozen=True)
+class RuleHit:
+    """A rule that spoke, or ("unchecked") had nothing to read; `trial` is None for a hit on the whole run."""
+
+    name: str
+    level: Severity
+    trial: str | None
+    treatment: str | None
+    host: str | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that is known of one trial: its record, measurement rows, trace rows (t_s from the window's start).
+
+    `parser_doubts` holds the names of what the tool's parser doubts.
+    """
+
+    record: TrialRecord
+    rows: Sequence[Row]
+    traces: Sequence[Row]
+    thresholds: ValidityLimits
+    parser_doubts: frozenset[str] = frozenset()
+
+    def total(self, metric: str, statistic: str | None = None) -> float | None:
+        """Return a metric's total over drivers, None where there is none."""
+        return self.value(TOTAL, metric, statistic)
+
+    def value(self, driver: str, metric: str, statistic: str | None = None) -> float | None:
+        """Return a metric of one driver, None where there is none."""
+        return next(
+            (
+                float(row["value"])
+                for row in self.rows
+                if row["driver"] == driver
+                and row["metric"] == metric
+                and (statistic is None or row["statistic"] == statistic)
+            ),
+            None,
+        )
+
+    @property
+    def window_s(self) -> float | None:
+        """Length of the measurement window, seconds."""
+        window = self.record.window
+        return window[1] - window[0] if window else None
+
+    @cached_property
+    def _series(self) -> dict[tuple[str, str], dict[str, list[tuple[float, float]]]]:
+        """Trace points (t_s, value) in the window by host and metric, then by item."""
+        end = self.window_s
+        series: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
+        for row in self.traces:
+            if end is not None and 0 <= row["t_s"] <= end:
+                items = series.setdefault((row["host"], row["metric"]), {})
+                items.setdefault(row["item"], []).append((float(row["t_s"]), float(row["value"])))
+        return series
+
+    def trace_means(self, host: str, metric: str) -> dict[str, float]:
+        """Return, by item, the mean of a trace of a host over the measurement window.
+
+        A point stands for the interval before it, so one that began before the window counts only if there is no other.
+        """
+        interval = next((m.interval_s for m in self.record.monitors if m.host == host), 0.0)
+        series = self._series.get((host, metric), {})
+        whole = {item: [v for t, v in points if t >= interval] for item, points in series.items()}
+        return {item: fmean(whole[item] or [v for _, v in points]) for item, points in series.items()}
+
+    def cpu_means(self, monitor: MonitorRecord, metric: str) -> dict[str, float]:
+        """Return the means of a per-CPU trace for the CPUs that are this host's own (its mask, else all)."""
+        own_cpus = {f"cpu{number}" for number in monitor.cpus}
+        means = self.trace_means(monitor.host, metric)
+        return {item: mean for item, mean in means.items() if (item in own_cpus if own_cpus else item != "all")}
+
+    def monitors_sharing_cpus(self, monitor: MonitorRecord) -> list[MonitorRecord]:
+        """Return the monitors whose processes may run on this host's CPUs, itself among them."""
+        boots = self.record.boot_ids
+
+        def may_share(other: MonitorRecord) -> bool:
+            same_machine = boots.get(other.host) == boots.get(monitor.host) is not None
+            return same_machine and (not other.cpus or not monitor.cpus or bool(set(other.cpus) & set(monitor.cpus)))
+
+        return [other for other in self.record.monitors if other.host == monitor.host or may_share(other)]
+
+    def sample_times(self, host: str) -> list[float]:
+        """Return the instants (s since the window opened) at which a host was sampled within the window."""
+        return sorted(
+            {
+                t
+                for (name, _), items in self._series.items()
+                if name == host
+                for points in items.values()
+                for t, _ in points
+            }
+        )
+
+    def hit(self, name: str, level: Severity, observation: str, host: str | None = None) -> RuleHit:
+        """Return a hit whose message says what was seen, why it matters and what to change."""
+        return RuleHit(name, level, self.record.trial, self.record.treatment, host, message(name, observation))
+
+    def unchecked(self, name: str, reason: str, host: str | None = None) -> RuleHit:
+        """Return the hit of a rule that had no evidence."""
+        return RuleHit(name, "unchecked", self.record.trial, self.record.treatment, host, f"not checked: {reason}")
+
+
+def message(name: str, observation: str) -> str:
+    """Return what was seen, why it matters, what to change, as one line."""
+    return observation + rule_advice(name)

@@ -1,0 +1,227 @@
+"""Rules about what the service answered, and whether it was the service of the study.
+
+Rules about how much was measured: percentiles of too few requests, connections that were not at work.
+
+Rules about runs that loadbook did not do itself: in which order, and whether each output is one of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from loadbook.core.units import format_duration, format_percent
+from loadbook.store.trial_record import TrialRecord
+from loadbook.validity.base import TOTAL, Evidence, RuleHit, message
+
+
+def wrong_response(evidence: Evidence) -> Iterator[RuleHit]:
+    """Hold the page, fetched once before and once after the load, against the workload's expectation and itself."""
+    record = evidence.record
+    responses = [(when, r) for when, r in (("before", record.response_before), ("after", record.response_after)) if r]
+    if not responses:
+        yield evidence.unchecked("wrong_response", "the page was not fetched")
+        return
+    status, size = record.workload.get("expect_status", 200), record.workload.get("expect_bytes")
+    for when, response in responses:
+        if response.status != status:
+            yield evidence.hit("wrong_response", "invalid", f"{when} the load: status {response.status}, not {status}")
+        elif size is not None and response.bytes != size:
+            yield evidence.hit("wrong_response", "invalid", f"{when} the load: {response.bytes} bytes, not {size}")
+    (_, first), (_, last) = responses[0], responses[-1]
+    if (first.status, first.bytes) == (last.status, last.bytes) and first.sha256 != last.sha256:
+        yield evidence.hit("wrong_response", "note", "the page's content changed during the trial, not its size")
+    elif size is None and first.bytes != last.bytes:
+        observation = f"the page had {first.bytes} bytes before the load and {last.bytes} after"
+        yield evidence.hit("wrong_response", "doubt", observation)
+
+
+def bytes_per_response(evidence: Evidence) -> Iterator[RuleHit]:
+    """Hold the bytes that came under load against the known page: its body at least, and room for headers.
+
+    What connections were still receiving when the load ended may be counted, too: one page for each.
+    """
+    received, requests = evidence.total("bytes_read", "count"), evidence.total("requests", "count")
+    pages = _page_sizes(evidence)
+    if received is None or requests is None:
+        yield evidence.unchecked("bytes_per_response", "the tool does not count bytes")
+    elif not pages:
+        yield evidence.unchecked("bytes_per_response", "the size of the page is not known")
+    elif requests > 0:
+        tolerance, headers = evidence.thresholds.bytes_tolerance, evidence.thresholds.header_bytes
+        open_connections = float(evidence.record.workload.get("connections") or 0)
+        min_bytes = requests * min(pages) * (1 - tolerance)
+        max_bytes = (requests + open_connections) * (max(pages) + headers) * (1 + tolerance)
+        if not min_bytes <= received <= max_bytes:
+            observation = f"{received / requests:,.0f} bytes came per response; the page has {pages[0]:,}"
+            observation += f", and its headers at most {headers:,}" if received > max_bytes else ""
+            yield evidence.hit("bytes_per_response", "doubt", observation)
+
+
+def _page_sizes(evidence: Evidence) -> list[int]:
+    expected = evidence.record.workload.get("expect_bytes")
+    responses = (evidence.record.response_before, evidence.record.response_after)
+    return [int(expected)] if expected is not None else [answer.bytes for answer in responses if answer]
+
+
+def config_not_live(evidence: Evidence) -> Iterator[RuleHit]:
+    """Ask whether the live process answered with this configuration's id."""
+    if not evidence.record.services:
+        yield evidence.unchecked("config_not_live", "no service was recorded")
+    for service in evidence.record.services:
+        if service.live is False:
+            proof = f" ({service.live_evidence})" if service.live_evidence else ""
+            observation = f"{service.service} did not run the treatment's configuration{proof}"
+            yield evidence.hit("config_not_live", "invalid", observation, service.host)
+        elif service.live is None:
+            reason = f"{service.service} offers no proof of its live configuration"
+            yield evidence.unchecked("config_not_live", reason, service.host)
+
+
+def server_identity(evidence: Evidence) -> Iterator[RuleHit]:
+    """Compare what the server called itself before and after the load."""
+    before, after = evidence.record.response_before, evidence.record.response_after
+    if not before or not after:
+        yield evidence.unchecked("server_identity", "the page was not fetched before and after")
+    elif before.server != after.server:
+        first, last = (answer.server or "nothing" for answer in (before, after))
+        observation = f"the server called itself {first[:60]} before the load and {last[:60]} after"
+        yield evidence.hit("server_identity", "doubt", observation)
+
+
+REQUEST_TIME_METRICS = ("latency", "latency_intended", "service_time")
+# a tail beyond p99 is nobody's question by accident
+MAX_PERCENTILE = 99.0
+# tools whose latency is the whole time of a request as it was -> the shortest mean (s) that their resolution can tell
+MIN_MEAN_LATENCY_S = {"ab": 0.010, "jmeter": 0.010, "h2load": 0.0, "weighttp": 0.0}
+# below these, starting and ending are a part of the mean
+MIN_REQUESTS_PER_CONNECTION, MIN_DURATION_S = 20, 0.5
+H2LOAD_STREAMS = re.compile(r"(?:-m ?|--max-concurrent-streams[= ])(\d{1,6})")
+
+
+def too_short(evidence: Evidence) -> Iterator[RuleHit]:
+    """Find percentiles that so few requests cannot measure (ab prints p99 of 10 requests)."""
+    highest = _highest_percentiles(evidence)
+    for driver in [TOTAL] if TOTAL in highest else sorted(highest):
+        requests, p = evidence.value(driver, "requests", "count"), highest[driver]
+        tail_requests = (requests or 0.0) * (1 - p / 100)
+        if requests is not None and tail_requests < evidence.thresholds.min_tail_requests - 1e-9:
+            min_tail_requests = evidence.thresholds.min_tail_requests
+            observation = f"p{p:g} is that of {requests:,.0f} requests: {tail_requests:.2g} lie beyond it, {min_tail_requests:g} are needed"
+            yield evidence.hit("too_short", "doubt", observation, None if driver == TOTAL else driver)
+
+
+def _highest_percentiles(evidence: Evidence) -> dict[str, float]:
+    """Return the highest percentile that each driver has; with one driver or merged times, the total, too."""
+    highest: dict[str, float] = {}
+    for row in evidence.rows:
+        if row["metric"] in REQUEST_TIME_METRICS and re.fullmatch(r"p\d+(\.\d+)?", str(row["statistic"])):
+            p = float(str(row["statistic"])[1:])
+            if p <= MAX_PERCENTILE:
+                highest[row["driver"]] = max(p, highest.get(row["driver"], 0.0))
+    return highest
+
+
+def little_law(evidence: Evidence) -> Iterator[RuleHit]:
+    """Hold rate x mean latency against the connections asked for: in a closed load each has a request under way."""
+    workload, tool = evidence.record.workload, evidence.record.tool
+    if workload.get("model", "closed") != "closed" or tool not in MIN_MEAN_LATENCY_S:
+        return
+    if not workload.get("connections"):
+        yield evidence.unchecked("little_law", "it is not known how many connections were asked for")
+        return
+    rate, mean = evidence.total("requests_per_s", "value"), _mean_latency(evidence)
+    connections = float(workload["connections"])
+    requests, duration = evidence.total("requests", "count") or 0.0, evidence.total("duration") or 0.0
+    if rate is None or mean is None:
+        yield evidence.unchecked("little_law", "no mean latency beside the rate")
+    elif _concurrent_streams(evidence) > 1:
+        yield evidence.unchecked("little_law", "several requests at once on each connection, queued within the tool")
+    elif mean < MIN_MEAN_LATENCY_S[tool]:
+        yield evidence.unchecked("little_law", f"{tool} rounds to milliseconds, too coarse for a mean this short")
+    elif requests < MIN_REQUESTS_PER_CONNECTION * connections or duration < MIN_DURATION_S:
+        yield evidence.unchecked("little_law", "too few requests on each connection")
+    else:
+        yield from _concurrency_hit(evidence, rate, mean + float(workload.get("think_time_s") or 0.0), connections)
+
+
+def _mean_latency(evidence: Evidence) -> float | None:
+    """Return the mean over all requests; a mean, unlike a percentile, is that of the drivers weighted by requests."""
+    if (mean := evidence.total("latency", "mean")) is not None:
+        return mean
+    hosts = [driver.host for driver in evidence.record.drivers]
+    means, counts = ([evidence.value(h, *key) for h in hosts] for key in (("latency", "mean"), ("requests", "count")))
+    weighted = [(m, n) for m, n in zip(means, counts, strict=True) if m is not None and n is not None]
+    weight = sum(n for _, n in weighted)
+    return sum(m * n for m, n in weighted) / weight if weight and len(weighted) == len(hosts) else None
+
+
+def _concurrency_hit(evidence: Evidence, rate: float, cycle_s: float, connections: float) -> Iterator[RuleHit]:
+    busy_connections = rate * cycle_s
+    if abs(busy_connections / connections - 1) > evidence.thresholds.little_tolerance:
+        share = format_percent(busy_connections / connections, 0, signed=False)
+        observation = f"{rate:,.0f} requests/s of {format_duration(cycle_s)} each keep {busy_connections:,.1f} connections at work"
+        yield evidence.hit("little_law", "doubt", f"{observation}, {share} of the {connections:,.0f} asked for")
+
+
+def _concurrent_streams(evidence: Evidence) -> int:
+    """Return how many requests h2load has under way on each connection (-m)."""
+    if evidence.record.tool != "h2load" or not evidence.record.drivers:
+        return 1
+    found = H2LOAD_STREAMS.search(" ".join(evidence.record.drivers[0].argv))
+    return max(1, int(found[1])) if found else 1
+
+
+def order_not_random(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
+    """Doubt an order that nobody recorded, or that a treatment's effect cannot be told from.
+
+    Orders that loadbook drew need no evidence: they come from the plan's seed.
+    """
+    imported = [r for r in records if any(driver.source for driver in r.drivers)]
+    problem = _order_problem(imported) if imported else None
+    if problem:
+        yield RuleHit("order_not_random", "doubt", None, None, None, message("order_not_random", problem))
+
+
+def _order_problem(records: Sequence[TrialRecord]) -> str | None:
+    """Return what is wrong with the order of trials, None when their times show complete rounds in mixed orders."""
+    timed = [(r.started, r) for r in records if r.started is not None]
+    if len(timed) < len(records):
+        return f"for {len(records) - len(timed)} of {len(records)} trials it is not known when they began"
+    blocks: dict[int, list[tuple[float, str]]] = {}
+    for started, record in timed:
+        blocks.setdefault(record.block, []).append((started, record.treatment))
+    rounds = sorted(blocks.items(), key=lambda item: min(item[1]))
+    for (number, trials), (after, next_trials) in pairwise(rounds):
+        if min(next_trials)[0] <= max(trials)[0]:
+            return f"block {after} began before block {number} was over, so they are no rounds"
+    return _fixed_position([[treatment for _, treatment in sorted(trials)] for _, trials in rounds])
+
+
+def _fixed_position(orders: Sequence[Sequence[str]]) -> str | None:
+    """Return which treatment has the same place in every round, if one has."""
+    if len(orders) < 2 or len(orders[0]) < 2:
+        return None
+    if all(order == orders[0] for order in orders):
+        return f"the order was the same in all {len(orders)} blocks"
+    for position, treatment in enumerate(orders[0]):
+        if all(treatment in order and order.index(treatment) == position for order in orders):
+            return f"{treatment} ran at place {position + 1} of every block"
+    return None
+
+
+def same_output(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
+    """Doubt a trial whose output is that of an earlier one: a file that was copied, not a second measurement."""
+    first: dict[tuple[str, ...], str] = {}
+    for record in sorted(records, key=lambda r: r.slot):
+        names = [name for driver in record.drivers for name in (driver.stdout, *driver.files.values())]
+        output_files = [file for name in names if (file := record.files.get(name)) and file.size]
+        if record.status != "ok" or not output_files:
+            continue
+        earlier = first.setdefault(tuple(file.sha256 for file in output_files), record.trial)
+        if earlier != record.trial:
+            observation = f"its output is byte for byte that of {earlier}"
+            yield RuleHit(
+                "same_output", "doubt", record.trial, record.treatment, None, message("same_output", observation)
+            )

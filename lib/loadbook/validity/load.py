@@ -1,0 +1,226 @@
+"""Rules about how many requests were answered, and how many were not.
+
+Rules about the load: whether the driver could give it, whether it was met, and which CPUs it shares.
+
+Rule about several drivers: did they measure at the same time? Sums over drivers mean something only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loadbook.core.units import format_duration, format_percent
+from loadbook.store.trial_record import MonitorRecord, ServiceRecord, clock_error_s, measurement_spans
+from loadbook.validity.base import Evidence, RuleHit, Severity
+
+SOCKET_ERRORS = ("errors_connect", "errors_timeout", "errors_read", "errors_write", "errors_length", "errors_other")
+
+
+def zero_work(evidence: Evidence) -> Iterator[RuleHit]:
+    """Refuse a trial without any response, or without one that counts."""
+    requests, ok = evidence.total("requests", "count"), evidence.total("ok", "count")
+    if requests is None and ok is None:
+        yield evidence.unchecked("zero_work", "the tool reports neither requests nor successes")
+    elif not requests and requests is not None:
+        yield evidence.hit("zero_work", "invalid", "the tool completed no request")
+    elif ok == 0:
+        yield evidence.hit("zero_work", "invalid", f"none of {requests or 0:,.0f} responses was a success")
+
+
+def error_responses(evidence: Evidence) -> Iterator[RuleHit]:
+    """Judge responses with status 400 and above as a share of all responses."""
+    errors, requests = evidence.total("errors_status", "count"), evidence.total("requests", "count")
+    if errors is None or requests is None:
+        yield from _non_2xx_hit(evidence, requests)
+    elif errors > 0:
+        yield from _error_share_hit(evidence, "error_responses", errors, max(requests, errors), "responses were errors")
+
+
+def _non_2xx_hit(evidence: Evidence, requests: float | None) -> Iterator[RuleHit]:
+    """Judge a tool that tells good codes from others only (ab): where the page itself is 2xx, no other may occur."""
+    good = evidence.total("status_2xx", "count")
+    if good is None or not requests:
+        yield evidence.unchecked("error_responses", "the tool reports no error responses")
+    elif evidence.record.workload.get("expect_status", 200) // 100 != 2:
+        yield evidence.unchecked("error_responses", "the tool does not tell errors from the redirects expected")
+    elif requests > good:
+        yield from _error_share_hit(evidence, "error_responses", requests - good, requests, "responses were not 2xx")
+
+
+def socket_errors(evidence: Evidence) -> Iterator[RuleHit]:
+    """Judge failed connections and transfers as a share of all attempts; the driver's own limits are not among them."""
+    names = [n for n in SOCKET_ERRORS if n != "errors_timeout" or "timeouts_weighted" not in evidence.parser_doubts]
+    counts = [found for name in names if (found := evidence.total(name, "count")) is not None]
+    requests = evidence.total("requests", "count")
+    if not counts or requests is None:
+        yield evidence.unchecked("socket_errors", "the tool reports no connection errors")
+    elif sum(counts) > 0:
+        yield from _error_share_hit(evidence, "socket_errors", sum(counts), requests + sum(counts), "attempts failed")
+
+
+def _error_share_hit(evidence: Evidence, name: str, errors: float, total: float, noun: str) -> Iterator[RuleHit]:
+    share = errors / total
+    observation = f"{errors:,.0f} of {total:,.0f} {noun} ({format_percent(share, 2, signed=False)})"
+    if share > evidence.thresholds.max_error_share:
+        yield evidence.hit(name, "invalid", observation)
+    elif share > evidence.thresholds.doubt_error_share:
+        yield evidence.hit(name, "doubt", observation)
+    else:
+        yield evidence.hit(name, "note", observation)
+
+
+def driver_limits(evidence: Evidence) -> Iterator[RuleHit]:
+    """Failures at the generator's own limits make its results meaningless (httperf's manual)."""
+    errors = evidence.total("errors_driver", "count")
+    if errors:
+        yield evidence.hit("driver_limits", "invalid", f"{errors:,.0f} attempts failed on the driver itself")
+
+
+# tools that poll without pause: their CPU is always full and says nothing (httperf(1))
+SPINNING_TOOLS = ("httperf",)
+
+
+def driver_saturated(evidence: Evidence) -> Iterator[RuleHit]:
+    """Judge each driver over the measurement window: its busiest CPU, and the generator's own threads.
+
+    With `driver_cpu = 1` (a study of the generators themselves) a full CPU is doubted, never invalid.
+    """
+    for host in driver_hosts(evidence):
+        if evidence.record.tool in SPINNING_TOOLS:
+            yield evidence.unchecked("driver_saturated", f"{evidence.record.tool} fills its CPU by design", host)
+            continue
+        monitor = monitor_of(evidence, host)
+        busy = evidence.cpu_means(monitor, "cpu_busy") if monitor else {}
+        if not busy:
+            yield evidence.unchecked("driver_saturated", "no CPU trace of the driver", host)
+            continue
+        used = _load_cpu_use(evidence, monitor) if monitor else None
+        yield from list(_busiest_cpu_hit(evidence, host, busy, used)) or _thread_hit(evidence, host)
+
+
+def _load_cpu_use(evidence: Evidence, monitor: MonitorRecord) -> float | None:
+    """Return how many CPUs the processes of a driver, and of others that share its CPUs, used; None: not known."""
+    load_hosts = [
+        m.host
+        for m in evidence.monitors_sharing_cpus(monitor)
+        if m.host == monitor.host or m.host in driver_hosts(evidence)
+    ]
+    watched = [mean for host in load_hosts for mean in evidence.trace_means(host, "process_cpu").values()]
+    return sum(watched) if watched else None
+
+
+def _busiest_cpu_hit(evidence: Evidence, host: str, busy: dict[str, float], used: float | None) -> Iterator[RuleHit]:
+    """Judge the busiest CPU: full of the generator's own work is invalid, full of others' work a doubt."""
+    cpu = max(busy, key=lambda item: busy[item])
+    if busy[cpu] < evidence.thresholds.driver_cpu_doubt:
+        return
+    observation = f"{cpu} of the driver was {format_percent(busy[cpu], 0, signed=False)} busy while measuring"
+    own_share, min_share = 1.0 if used is None else used / sum(busy.values()), evidence.thresholds.driver_own_share
+    if own_share < min_share:
+        observation += f", {format_percent(own_share, 0, signed=False)} of that with the load"
+    full = busy[cpu] > evidence.thresholds.driver_cpu and own_share >= min_share
+    yield evidence.hit("driver_saturated", "invalid" if full else "doubt", observation, host)
+
+
+def _thread_hit(evidence: Evidence, host: str) -> Iterator[RuleHit]:
+    """Judge the generator's threads: those that move between CPUs fill none of them, yet can do no more."""
+    tool, threads = evidence.record.tool, int(evidence.record.workload.get("threads") or 1)
+    watched = evidence.trace_means(host, "process_cpu")
+    cpu_per_thread = sum(mean for item, mean in watched.items() if item.partition(":")[0] == tool) / threads
+    if cpu_per_thread >= evidence.thresholds.driver_cpu_doubt:
+        which = f"the {threads} threads" if threads > 1 else "the one thread"
+        observation = f"{which} of {tool} used {format_percent(cpu_per_thread, 0, signed=False)} of a CPU{' each' if threads > 1 else ''}"
+        level: Severity = "invalid" if min(cpu_per_thread, 1.0) > evidence.thresholds.driver_cpu else "doubt"
+        yield evidence.hit("driver_saturated", level, observation, host)
+
+
+def shared_cores(evidence: Evidence) -> Iterator[RuleHit]:
+    """Find driver and service on one machine (same boot id) without disjoint CPU masks."""
+    boots = evidence.record.boot_ids
+    if not evidence.record.services:
+        yield evidence.unchecked("shared_cores", "it is not recorded where the service ran")
+    for host in driver_hosts(evidence):
+        monitor = monitor_of(evidence, host)
+        for service in evidence.record.services:
+            if host not in boots or service.host not in boots:
+                yield evidence.unchecked("shared_cores", "a boot id is not known", host)
+            elif boots[host] == boots[service.host] and monitor is None:
+                yield evidence.unchecked("shared_cores", "the driver's CPU mask is not known", host)
+            elif boots[host] == boots[service.host] and monitor:
+                yield from _shared_cpu_hit(evidence, monitor, service)
+
+
+def _shared_cpu_hit(evidence: Evidence, driver: MonitorRecord, service: ServiceRecord) -> Iterator[RuleHit]:
+    service_monitor = monitor_of(evidence, service.host)
+    driver_cpus, service_cpus = (
+        set(driver.cpus),
+        set(service.cpus) or set(service_monitor.cpus if service_monitor else ()),
+    )
+    shared = sorted(driver_cpus & service_cpus)
+    if shared or not driver_cpus or not service_cpus:
+        which = f"CPU {', '.join(map(str, shared))}" if shared else "no CPU mask separates them"
+        observation = f"the driver and {service.service} run on one machine ({which})"
+        yield evidence.hit("shared_cores", "doubt", observation, driver.host)
+
+
+def offered_ceiling(evidence: Evidence) -> Iterator[RuleHit]:
+    """Find open load that was served whole: the rate is the generator's setting."""
+    offered, achieved = offered_and_achieved_rates(evidence)
+    if offered is None:
+        return
+    if achieved is None:
+        yield evidence.unchecked("offered_ceiling", "the tool reports no rate")
+    elif achieved >= evidence.thresholds.offered_ceiling * offered and not evidence.total("errors", "count"):
+        observation = f"{achieved:,.0f} of {offered:,.0f} offered requests/s were served without error"
+        yield evidence.hit("offered_ceiling", "doubt", observation)
+
+
+def offered_shortfall(evidence: Evidence) -> Iterator[RuleHit]:
+    """Find open load of which a part was not served."""
+    offered, achieved = offered_and_achieved_rates(evidence)
+    if offered is None:
+        return
+    if achieved is None:
+        yield evidence.unchecked("offered_shortfall", "the tool reports no rate")
+    elif achieved < evidence.thresholds.offered_shortfall * offered:
+        observation = f"{achieved:,.0f} of {offered:,.0f} offered requests/s were answered "
+        observation += f"({format_percent(achieved / offered, 0, signed=False)})"
+        yield evidence.hit("offered_shortfall", "doubt", observation)
+
+
+def driver_hosts(evidence: Evidence) -> list[str]:
+    """Return the hosts that generated load."""
+    return list(dict.fromkeys(driver.host for driver in evidence.record.drivers))
+
+
+def monitor_of(evidence: Evidence, host: str) -> MonitorRecord | None:
+    """Return the monitor of a host."""
+    return next((monitor for monitor in evidence.record.monitors if monitor.host == host), None)
+
+
+def offered_and_achieved_rates(evidence: Evidence) -> tuple[float | None, float | None]:
+    """Return offered (None for closed load) and achieved requests per second."""
+    offered = evidence.record.workload.get("rate_per_s") or evidence.total("offered_per_s")
+    return (float(offered) if offered else None), evidence.total("requests_per_s", "value")
+
+
+def drivers_apart(evidence: Evidence) -> Iterator[RuleHit]:
+    """Judge the share of the time from first start to last end in which not every driver was measuring."""
+    record, limits = evidence.record, evidence.thresholds
+    if len(record.drivers) < 2:
+        return
+    spans = measurement_spans(record.drivers, record.clocks)
+    if spans is None:
+        yield evidence.unchecked("drivers_apart", "it is not recorded when each driver measured")
+        return
+    total_s = spans.full_span[1] - spans.full_span[0]
+    if spans.non_overlap_share > limits.drivers_apart_doubt:
+        level: Severity = "invalid" if spans.non_overlap_share > limits.drivers_apart else "doubt"
+        overlap_s = total_s * (1 - spans.non_overlap_share)
+        observation = f"all {len(record.drivers)} drivers were at work for {format_duration(overlap_s)} of {format_duration(total_s)}"
+        yield evidence.hit(
+            "drivers_apart", level, f"{observation}, their starts {format_duration(spans.start_skew_s)} apart"
+        )
+    elif (error_s := clock_error_s(record)) > limits.drivers_apart_doubt * total_s:
+        observation = f"the drivers' clocks are known to {format_duration(error_s)} only, {format_percent(error_s / total_s, 0, signed=False)}"
+        yield evidence.hit("drivers_apart", "doubt", f"{observation} of the measurement")

@@ -1,0 +1,235 @@
+"""Rules about the hosts while they were measured: other load, gaps, clocks.
+
+Rules about recorded conditions: the same in all trials that are compared, and back to rest before each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from operator import attrgetter
+from typing import Any
+
+from loadbook.core.units import format_percent
+from loadbook.store.conditions import fact_differences
+from loadbook.store.trial_record import TrialRecord
+from loadbook.study.model import Study
+from loadbook.validity.base import Evidence, RuleHit, message
+
+
+def stolen_cpu(evidence: Evidence) -> Iterator[RuleHit]:
+    """Judge the steal time of the host's own CPUs."""
+    if not evidence.record.monitors:
+        yield evidence.unchecked("stolen_cpu", "no monitor was running")
+    for monitor in evidence.record.monitors:
+        steal = evidence.cpu_means(monitor, "cpu_steal")
+        if not steal:
+            yield evidence.unchecked("stolen_cpu", "no steal trace", monitor.host)
+        elif max(steal.values()) > evidence.thresholds.steal:
+            cpu = max(steal, key=lambda item: steal[item])
+            yield evidence.hit(
+                "stolen_cpu",
+                "doubt",
+                f"{format_percent(steal[cpu], 1, signed=False)} of {cpu} was stolen",
+                monitor.host,
+            )
+
+
+def foreign_cpu(evidence: Evidence) -> Iterator[RuleHit]:
+    """Judge the CPU time on a host's own CPUs that no watched process used, in CPUs.
+
+    Hosts may share a machine (the lab): only CPUs of the host's mask are counted, and where masks overlap the
+    processes watched for the other host are no strangers. Stolen time, part of busy, is another rule's.
+    """
+    if not evidence.record.monitors:
+        yield evidence.unchecked("foreign_cpu", "no monitor was running")
+    for monitor in evidence.record.monitors:
+        busy = evidence.cpu_means(monitor, "cpu_busy")
+        watched = [evidence.trace_means(m.host, "process_cpu") for m in evidence.monitors_sharing_cpus(monitor)]
+        if not busy or not any(watched):
+            yield evidence.unchecked("foreign_cpu", "no trace of CPUs and processes", monitor.host)
+            continue
+        stolen = evidence.cpu_means(monitor, "cpu_steal")
+        foreign = sum(busy.values()) - sum(stolen.values()) - sum(sum(means.values()) for means in watched)
+        if foreign > evidence.thresholds.foreign_cpu:
+            observation = f"processes that are neither driver nor service used {format_percent(foreign, 0, signed=False)} of a CPU"
+            yield evidence.hit("foreign_cpu", "doubt", observation, monitor.host)
+
+
+def not_at_rest(evidence: Evidence) -> Iterator[RuleHit]:
+    """Find hosts that were not back at rest when the trial began: what the trial before left is carried over."""
+    if not evidence.record.reset:
+        yield evidence.unchecked("not_at_rest", "the hosts' state before the trial was not recorded")
+    for host, state in evidence.record.reset.items():
+        if not state.get("at_rest", 1.0):
+            observation = (
+                f"{state.get('time_wait', 0):,.0f} sockets in TIME-WAIT after {state.get('waited_s', 0):.0f} s of rest"
+            )
+            yield evidence.hit("not_at_rest", "doubt", observation, host)
+
+
+def monitor_gaps(evidence: Evidence) -> Iterator[RuleHit]:
+    """Judge the share of the window that samples cover."""
+    window = evidence.window_s
+    if not evidence.record.monitors or not window:
+        yield evidence.unchecked("monitor_gaps", "no monitor was running" if window else "no measurement window")
+        return
+    for monitor in evidence.record.monitors:
+        times = evidence.sample_times(monitor.host)
+        edges = [0.0, *times, window]
+        gaps = [later - earlier for earlier, later in pairwise(edges)]
+        lost_s = sum(gap - monitor.interval_s for gap in gaps if gap > 2 * monitor.interval_s)
+        covered = max(0.0, 1 - lost_s / window) if times else 0.0
+        if covered < evidence.thresholds.trace_coverage:
+            observation = f"samples cover {format_percent(covered, 0, signed=False)} of the measurement"
+            yield evidence.hit("monitor_gaps", "doubt", observation, monitor.host)
+
+
+def clock(evidence: Evidence) -> Iterator[RuleHit]:
+    """Find durations that cannot be, and host clocks that moved against ours during the trial."""
+    duration, window = evidence.total("duration"), evidence.window_s
+    if duration is not None and duration <= 0:
+        yield evidence.hit("clock", "invalid", f"the tool measured for {duration:g} s")
+    elif duration is not None and window and duration > evidence.thresholds.absurd_duration * max(window, 1.0):
+        observation = f"the tool says it measured for {duration:g} s, our clock says {window:.1f} s"
+        yield evidence.hit("clock", "invalid", observation)
+    if not evidence.record.clocks:
+        yield evidence.unchecked("clock", "no clock was compared")
+    for host, offsets in evidence.record.clocks.items():
+        if offsets.offset_after_s is None:
+            yield evidence.unchecked("clock", "the clock was not compared after the load", host)
+            continue
+        step = abs(offsets.offset_after_s - offsets.offset_before_s)
+        if step > evidence.thresholds.clock_step_s + offsets.rtt_before_s + (offsets.rtt_after_s or 0.0):
+            yield evidence.hit("clock", "doubt", f"the host's clock moved by {step:.2f} s against ours", host)
+
+
+# host, what else the value belongs to (its tool, its treatment) -> value
+ConditionValues = Mapping[tuple[str | None, str], str | None]
+BEFORE_SUFFIX, AFTER_SUFFIX = "-before", "-after"
+# state of a host (trials/reset) -> words, threshold
+HOST_STATE_LIMITS = {
+    "time_wait": ("sockets in TIME-WAIT", "rest_time_wait"),
+    "conntrack": ("conntrack entries", "rest_conntrack"),
+    "open_files": ("open files", "rest_open_files"),
+    "load1": ("load", "rest_load"),
+}
+
+
+def facts_differ(study: Study, records: Sequence[TrialRecord], facts: Mapping[str, Any]) -> Iterator[RuleHit]:
+    """Find recorded conditions that no factor declares and that differ between trials, or before and after the run.
+
+    Parameters
+    ----------
+    facts : what the hosts told (hosts/facts) under ``<host>-before`` and ``<host>-after``.
+    """
+    for kind, values in _conditions_by_kind(records).items():
+        yield from _differing_trials(kind, values)
+    if records and not facts and not any(r.boot_ids or r.services for r in records):
+        yield RuleHit("facts_differ", "unchecked", None, None, None, "not checked: no facts of any host were recorded")
+    for name in facts:
+        if name.endswith(BEFORE_SUFFIX):
+            host = name.removesuffix(BEFORE_SUFFIX)
+            yield from _changed_facts(study, host, facts[name], facts.get(host + AFTER_SUFFIX))
+
+
+def _conditions_by_kind(records: Sequence[TrialRecord]) -> dict[str, list[tuple[TrialRecord, ConditionValues]]]:
+    """Return, for each way in which a trial can be unlike the others, what each trial has."""
+    conditions: dict[str, list[tuple[TrialRecord, ConditionValues]]] = {}
+    for r in records:
+        drivers, treatment_key = [driver.host for driver in r.drivers], f"treatment {r.treatment}"
+        load = json.dumps(r.workload, sort_keys=True)
+        kinds: dict[str, ConditionValues] = {
+            "was rebooted": {(host, ""): boot for host, boot in r.boot_ids.items()},
+            "ran another version of the tool": {(host, r.tool): r.tool_version for host in drivers},
+            "ran another version of the service": {(s.host, s.service): s.version for s in r.services},
+            "had another CPU mask": {(m.host, ""): ",".join(map(str, m.cpus)) or None for m in r.monitors},
+            "ran another configuration of the treatment": {
+                (s.host, s.role + treatment_key): s.config_sha256 for s in r.services
+            },
+            "was given another load": dict.fromkeys(((host, treatment_key) for host in drivers), load),
+            "was answered by another server": {(host, treatment_key): _server_name(r) for host in drivers},
+        }
+        for kind, values in kinds.items():
+            conditions.setdefault(kind, []).append((r, values))
+    return conditions
+
+
+def _server_name(record: TrialRecord) -> str | None:
+    return record.response_before.server if record.response_before else None
+
+
+def _differing_trials(kind: str, values: Sequence[tuple[TrialRecord, ConditionValues]]) -> Iterator[RuleHit]:
+    """Yield a doubt on each trial whose value differs from the one that most trials have."""
+    by_key: dict[tuple[str | None, str], list[tuple[TrialRecord, str]]] = {}
+    for record, values_by_subject in values:
+        for key, value in values_by_subject.items():
+            if value is not None:
+                by_key.setdefault(key, []).append((record, value))
+    for (host, _), trials in by_key.items():
+        usual = Counter(value for _, value in trials).most_common(1)[0][0]
+        for record, value in trials:
+            if value != usual:
+                own_text, usual_text = _differing_fields(value, usual)
+                observation = f"{host} {kind} ({_shorten(own_text)}, {_shorten(usual_text)} in most trials)"
+                yield RuleHit(
+                    "facts_differ", "doubt", record.trial, record.treatment, host, message("facts_differ", observation)
+                )
+
+
+def _differing_fields(value: str, usual: str) -> tuple[str, str]:
+    """Return two values; of two loads only the fields that differ."""
+    if not value.startswith("{"):
+        return value, usual
+    loads = json.loads(value), json.loads(usual)
+    fields = [name for name in loads[0] | loads[1] if loads[0].get(name) != loads[1].get(name)]
+    own_fields, usual_fields = (", ".join(f"{name} {load.get(name)}" for name in fields) for load in loads)
+    return own_fields, usual_fields
+
+
+def _shorten(value: str | None) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _changed_facts(study: Study, host: str, before: Any, after: Any) -> Iterator[RuleHit]:
+    """Yield a doubt on the run for each fact that changed more than its kind allows; boots are judged by trial."""
+    if after is None:
+        reason = "not checked: the facts of the host were not read again after the run"
+        yield RuleHit("facts_differ", "unchecked", None, None, host, reason)
+        return
+    declared = {factor.var or name for name, factor in study.factors.items()} | {"boot_id"}
+    for name, old, new, _ in fact_differences(before, after, study.gates.facts_tolerance):
+        if name.rpartition(".")[2] not in declared:
+            observation = f"{name} of {host} was {_shorten(str(old))} before the run and {_shorten(str(new))} after it"
+            yield RuleHit("facts_differ", "doubt", None, None, host, message("facts_differ", observation))
+
+
+def state_grew_within_block(study: Study, records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
+    """Compare each host's state before a trial with that before the first trial of its block."""
+    for _, block in groupby(sorted(records, key=attrgetter("block", "slot")), key=attrgetter("block")):
+        first, *others = block
+        for record in others:
+            for host, state in record.reset.items():
+                yield from _exceeded_limits(study, record, host, first.reset.get(host, {}), state)
+
+
+def _exceeded_limits(
+    study: Study, record: TrialRecord, host: str, block_start: Mapping[str, float], state: Mapping[str, float]
+) -> Iterator[RuleHit]:
+    for name, (description, key) in HOST_STATE_LIMITS.items():
+        allowed = getattr(study.gates, key) * (_machine_cpu_count(record, host) if name == "load1" else 1)
+        if name in block_start and state.get(name, 0.0) - block_start[name] > allowed:
+            observation = f"{state[name]:,.6g} {description} before the trial, {block_start[name]:,.6g} at the start of block {record.block}"
+            yield RuleHit(
+                "not_at_rest", "doubt", record.trial, record.treatment, host, message("not_at_rest", observation)
+            )
+
+
+def _machine_cpu_count(record: TrialRecord, host: str) -> int:
+    """Return how many CPUs of the host's machine are known: the masks of all hosts that were booted with it."""
+    boot = record.boot_ids.get(host)
+    monitors = [m for m in record.monitors if m.host == host or (boot and record.boot_ids.get(m.host) == boot)]
+    return max(1, len({cpu for monitor in monitors for cpu in monitor.cpus}))

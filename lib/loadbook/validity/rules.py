@@ -1,0 +1,279 @@
+"""The rule on what happens within trials: whether a treatment's rate holds still while it is measured.
+
+All rules on one trial. To add a rule: a function beside its like, a line here, an entry in `core/gates.toml`.
+
+Rules on a run as a whole: whether its trials belong together, and its A/A arm agrees with itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import format_p_value, format_percent
+from loadbook.core.validity_rules import RULE_INFO, rule_advice
+from loadbook.stats.verdict import BASELINE_TEXT, response_difference
+from loadbook.store.trial_record import TrialRecord
+from loadbook.study.limits import ValidityLimits
+from loadbook.study.model import Study
+from loadbook.study.reader import first_same_page
+from loadbook.validity import evidence as amount
+from loadbook.validity import evidence as pages
+from loadbook.validity import load, machine
+from loadbook.validity import load as answers
+from loadbook.validity import load as together
+from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, Severity, message
+from loadbook.validity.evidence import order_not_random, same_output
+from loadbook.validity.machine import facts_differ, state_grew_within_block
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNSTEADY = "unsteady"
+
+
+def unsteady(records: Sequence[TrialRecord], samples: pd.DataFrame) -> Iterator[RuleHit]:
+    """Judge each treatment by the rates per second of all its trials together.
+
+    Parameters
+    ----------
+    records : trials that count.
+    samples : the samples table (trial, driver, series, metric, x, value).
+    """
+    from loadbook.stats.steady_state import MIN_SERIES_S, rate_series, rate_trends
+
+    if not records:
+        return
+    trends_by_treatment = rate_trends(samples, {record.trial: record.treatment for record in records})
+    unknown = [treatment for treatment, trend in trends_by_treatment.items() if trend is None]
+    if len(unknown) == len(trends_by_treatment):
+        series = rate_series(samples)
+        longest_s = max((series[record.trial].duration_s for record in records if record.trial in series), default=None)
+        tools = " and ".join(dict.fromkeys(record.tool for record in records))
+        reason = f"no rates per second of {tools}"
+        if longest_s is not None:
+            reason = f"at most {longest_s:g} s of rates per second, {MIN_SERIES_S:g} s are needed"
+        yield RuleHit(UNSTEADY, "unchecked", None, None, None, f"not checked: {reason}")
+        return
+    for treatment, trend in trends_by_treatment.items():
+        if trend is None:
+            text = f"not checked: {treatment}: no rates per second over {MIN_SERIES_S:g} s"
+            yield RuleHit(UNSTEADY, "unchecked", None, treatment, None, text)
+        elif trend.moving:
+            observation = f"{treatment}: the rate moved by {format_percent(trend.change)} after the first ten seconds of its trials"
+            yield RuleHit(
+                UNSTEADY,
+                "doubt",
+                None,
+                treatment,
+                None,
+                message(UNSTEADY, f"{observation} (p {format_p_value(trend.p)})"),
+            )
+
+
+MEASURED_STATUSES = ("ok", "partial", "invalid")
+TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
+    answers.zero_work,
+    answers.error_responses,
+    answers.socket_errors,
+    answers.driver_limits,
+    pages.wrong_response,
+    pages.bytes_per_response,
+    pages.config_not_live,
+    pages.server_identity,
+    load.driver_saturated,
+    together.drivers_apart,
+    load.shared_cores,
+    load.offered_ceiling,
+    load.offered_shortfall,
+    amount.little_law,
+    amount.too_short,
+    machine.not_at_rest,
+    machine.stolen_cpu,
+    machine.foreign_cpu,
+    machine.monitor_gaps,
+    machine.clock,
+)
+
+
+def check_trial(
+    record: TrialRecord,
+    rows: Sequence[Row],
+    traces: Sequence[Row],
+    doubts: Sequence[tuple[str, str]],
+    thresholds: ValidityLimits,
+) -> list[RuleHit]:
+    """Return every hit on one trial; a trial that measured nothing (lost, timed out, ...) has none.
+
+    Parameters
+    ----------
+    rows : its measurements (driver, metric, statistic, value, unit).
+    traces : its traces (host, t_s, metric, item, value), t_s in seconds since the measurement window opened.
+    doubts : name and message of what the tool's parser doubts; one that a rule has judged already is not repeated.
+    """
+    if record.status not in MEASURED_STATUSES:
+        return []
+    evidence = Evidence(record, rows, traces, thresholds, frozenset(name for name, _ in doubts))
+    hits = [hit for rule in TRIAL_RULES for hit in rule(evidence)]
+    covered = {hit.name for hit in hits if hit.level in ("invalid", "doubt")}
+    if None not in load.offered_and_achieved_rates(evidence):  # the study's threshold decides, not the parser's
+        covered.add("offered_shortfall")
+    return hits + [_parser_hit(record, name, message) for name, message in doubts if name not in covered]
+
+
+def _parser_hit(record: TrialRecord, name: str, message: str) -> RuleHit:
+    rule = name if name in RULE_INFO else "tool_doubt"
+    level = RULE_INFO[rule].level if RULE_INFO[rule].level in ("invalid", "note") else "doubt"
+    return RuleHit(rule, level, record.trial, record.treatment, None, message + rule_advice(rule))  # type: ignore[arg-type]
+
+
+MIN_DIGEST_TRIALS = 2
+
+
+def check_run(
+    study: Study,
+    records: Sequence[TrialRecord],
+    measurements: Sequence[Row],
+    excluded: Collection[str] = (),
+    facts: Mapping[str, Any] | None = None,
+    samples: pd.DataFrame | None = None,
+) -> list[RuleHit]:
+    """Return the hits on a run: those on one trial name it, those on a treatment or on everything do not.
+
+    Parameters
+    ----------
+    measurements : rows of all trials with trial, driver, metric, statistic, value.
+    excluded : trials that a rule on trials has called invalid; they do not count here either.
+    facts : of the hosts, under ``<host>-before`` and ``<host>-after``.
+    samples : the samples table; without it nothing is said about what happened within trials.
+    """
+    measured = [record for record in records if record.status == "ok" and record.trial not in excluded]
+    return [
+        *arms_answer_differently(study, measured),
+        *bytes_differ(study, measured, measurements),
+        *facts_differ(study, measured, facts or {}),
+        *(hit for hit in state_grew_within_block(study, records) if hit.trial in {r.trial for r in measured}),
+        *aa_differs(study, measured, measurements),
+        *order_not_random(records),
+        *same_output(records),
+        *(unsteady(measured, samples) if samples is not None else ()),
+    ]
+
+
+def arms_answer_differently(study: Study, records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
+    """Compare the usual answer of each treatment (status, bytes, then content) with the baseline's.
+
+    Where a factor sets the size of the page, arms of one size are compared with the first of them; that each has its
+    own size is asked of every trial (`pages.wrong_response`).
+    """
+    for treatment in study.treatments:
+        first = first_same_page(study, treatment)
+        own_records, base_records = ([r for r in records if r.treatment == name] for name in (treatment, first))
+        if not own_records or treatment == first:
+            continue
+        difference = response_difference(_response_sizes(own_records), _response_sizes(base_records))
+        if difference:
+            observation = difference.replace(BASELINE_TEXT, _arm_name(study, first))
+            yield _treatment_hit("arms_answer_differently", "invalid", treatment, observation)
+        elif _contents_differ(own_records, base_records):
+            observation = f"it sends other bytes than {_arm_name(study, first)}, of the same number"
+            yield _treatment_hit("arms_answer_differently", "doubt", treatment, observation)
+
+
+def _arm_name(study: Study, arm: str) -> str:
+    return BASELINE_TEXT if arm == study.baseline else arm
+
+
+def _response_sizes(records: Sequence[TrialRecord]) -> list[tuple[int | None, int | None]]:
+    return [(r.response_before.status, r.response_before.bytes) for r in records if r.response_before]
+
+
+def _contents_differ(own_records: Sequence[TrialRecord], base_records: Sequence[TrialRecord]) -> bool:
+    """Tell whether each arm always sends the same content, and not the other's."""
+    own_digests, base_digests = (
+        [r.response_before.sha256 for r in arm if r.response_before] for arm in (own_records, base_records)
+    )
+    constant = len(set(own_digests)) == len(set(base_digests)) == 1
+    return (
+        constant and min(len(own_digests), len(base_digests)) >= MIN_DIGEST_TRIALS and own_digests[0] != base_digests[0]
+    )
+
+
+def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[RuleHit]:
+    """Compare the bytes per response under load: of each trial with its arm's, of each arm with the baseline's.
+
+    Tools send other headers and count other bytes, so only arms of one tool are compared.
+    """
+    tolerance, sizes_by_arm = study.gates.bytes_tolerance, _bytes_per_response(records, measurements)
+    medians = {key: median(sizes.values()) for key, sizes in sizes_by_arm.items()}
+    for (treatment, tool), sizes in sizes_by_arm.items():
+        first = first_same_page(study, treatment)
+        own_median, base_median = medians[treatment, tool], medians.get((first, tool))
+        for trial, size in sizes.items():
+            if abs(size - own_median) > tolerance * own_median:
+                observation = f"{size:,.0f} bytes came per response, {own_median:,.0f} in most trials of {treatment}"
+                yield RuleHit(
+                    "bytes_per_response", "doubt", trial, treatment, None, message("bytes_per_response", observation)
+                )
+        if base_median is not None and abs(own_median - base_median) > tolerance * base_median:
+            reference = f"{_arm_name(study, first)} {base_median:,.0f}"
+            observation = f"under load it sent {own_median:,.0f} bytes per response, {reference} (headers included)"
+            yield _treatment_hit("arms_answer_differently", "doubt", treatment, observation)
+
+
+def _bytes_per_response(
+    records: Sequence[TrialRecord], measurements: Sequence[Row]
+) -> dict[tuple[str, str], dict[str, float]]:
+    """Return bytes received per response by treatment and tool, then trial, where the tool counts both."""
+    counted = {
+        (row["trial"], row["metric"]): row["value"]
+        for row in measurements
+        if row["driver"] == TOTAL and row["metric"] in ("bytes_read", "requests")
+    }
+    sizes: dict[tuple[str, str], dict[str, float]] = {}
+    for record in records:
+        received, requests = (counted.get((record.trial, metric)) for metric in ("bytes_read", "requests"))
+        if received is not None and requests:
+            sizes.setdefault((record.treatment, record.tool), {})[record.trial] = received / requests
+    return sizes
+
+
+def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[RuleHit]:
+    """Compare each A/A arm with its twin on the study's metric."""
+    for name, spec in study.treatments.items():
+        if spec.check != "aa" or not any(r.treatment == name for r in records):
+            continue
+        reference = study.repeated_treatment(name) or study.baseline
+        p, effect, blocks = _compare_arms(study, records, measurements, name, reference)
+        if p is None:
+            reason = f"{blocks} complete blocks, 5 are needed"
+            yield RuleHit("aa_differs", "unchecked", None, name, None, f"not checked: {reason}")
+        elif p < study.gates.aa_p:
+            observation = (
+                f"it differs from {reference} by {format_percent(effect)} (p {format_p_value(p)}, {blocks} blocks)"
+            )
+            yield _treatment_hit("aa_differs", "invalid", name, observation)
+
+
+def _compare_arms(
+    study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row], name: str, reference: str
+) -> tuple[float | None, float, int]:
+    import pandas as pd
+
+    from loadbook.stats.compare import compare
+
+    statistic = get_metric(study.metric).default_statistic
+    values = {
+        row["trial"]: row["value"]
+        for row in measurements
+        if (row["driver"], row["metric"], row["statistic"]) == (TOTAL, study.metric, statistic)
+    }
+    rows = [(r.treatment, r.block, values.get(r.trial)) for r in records if r.treatment in (name, reference)]
+    comparison = compare(pd.DataFrame(rows, columns=["treatment", "block", "value"]), name, reference)
+    return comparison.p, comparison.effect or 0.0, comparison.blocks
+
+
+def _treatment_hit(name: str, level: Severity, treatment: str, observation: str) -> RuleHit:
+    return RuleHit(name, level, None, treatment, None, message(name, f"{treatment}: {observation}"))

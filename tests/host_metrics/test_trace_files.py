@@ -1,0 +1,219 @@
+"""Files of other monitors, real captures, cut and mutated: rows as the sampler gives, problems, never exceptions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from loadbook.host_metrics import registry, rrd
+from loadbook.host_metrics.base import MAX_REPEATED_PROBLEMS, UNITS, Problem, Traces, limit_repeats
+
+FOLDER = Path("tests/fixtures/traces")
+FILES = {p.name: p.read_bytes() for p in FOLDER.iterdir() if p.is_file()}
+RRD = {p.name: p.read_bytes() for p in (FOLDER / "rrd").iterdir()}
+MEMORY = {name: data for name, data in RRD.items() if "memory" in name}
+CPU = {name: data for name, data in RRD.items() if "cpu" in name and name.endswith(".txt")}
+SHARES = ("cpu_busy", "cpu_user", "cpu_system", "cpu_iowait", "cpu_steal")
+READABLE = [name for name in FILES if registry.detect_format(FILES[name]) in registry.FORMATS]
+
+
+def check(traces: Traces) -> None:
+    """What holds for every result, however broken its input."""
+    assert traces.times == sorted(set(traces.times))
+    for row in traces.rows:
+        assert set(row) == {"t", "metric", "item", "value", "unit"}
+        assert math.isfinite(row["value"]) and row["value"] >= 0
+        assert row["t"] in traces.times
+        assert row["unit"] == UNITS[row["metric"]]
+        assert row["metric"] not in SHARES or row["value"] <= 1 + 1e-9
+    keys = Counter((r["t"], r["metric"], r["item"]) for r in traces.rows)
+    assert not keys or max(keys.values()) == 1
+
+
+def values(traces: Traces, metric: str, item: str = "all") -> list[float]:
+    return [row["value"] for row in traces.rows if (row["metric"], row["item"]) == (metric, item)]
+
+
+def read(name: str) -> Traces:
+    kind = registry.detect_format(FILES[name])
+    assert kind is not None
+    return registry.read_traces(kind, {name: FILES[name]})
+
+
+def test_every_capture_is_recognised_by_what_is_in_it():
+    known = {name: registry.detect_format(data) for name, data in FILES.items()}
+    assert known["12.6.1--sa.dat"] == "sysstat"
+    assert known["sar-12.6.1--text.txt"] is None
+    assert {kind for name, kind in known.items() if name.startswith("sadf")} == {"sadf-json", "sadf-csv"}
+    assert {kind for name, kind in known.items() if name.startswith("node")} == {"node-exporter"}
+    assert {registry.detect_format(data) for data in RRD.values()} == {"rrd"}
+    assert registry.files_by_format({"a": b"nothing", **CPU}) == {None: ["a"], "rrd": sorted(CPU)}
+
+
+def test_sadf_json_with_everything():
+    traces = read("sadf-12.6.1--all.json")
+    check(traces)
+    assert not traces.problems and traces.interval_s == 1
+    assert traces.times == [1795327904.0 + n for n in range(6)]
+    assert values(traces, "cpu_busy", "cpu0")[0] == 1.0
+    assert values(traces, "cpu_user", "cpu1")[0] == pytest.approx(0.83)
+    assert values(traces, "memory_total")[0] == 24684092 * 1024  # MemTotal of that machine
+    assert values(traces, "memory_used")[0] == (24684092 - 22775008) * 1024
+    assert values(traces, "net_tx", "lb718c530b")[0] == pytest.approx(26.70 * 1024)
+    assert values(traces, "sockets_tcp_inuse")[0] == 44 and values(traces, "sockets_tcp_tw")[0] == 47
+    assert values(traces, "load1")[0] == 6.22
+    assert not [r for r in traces.rows if r["item"] == "ifb0"]  # carried nothing
+
+
+@pytest.mark.parametrize("name", ["sadf-12.6.1--all.csv", "sadf-12.6.1--epoch.csv"])
+def test_sadf_csv_says_what_json_says(name):
+    json, csv = read("sadf-12.6.1--all.json"), read(name)
+    check(csv)
+    order = lambda rows: sorted((r["t"], r["metric"], r["item"], r["value"]) for r in rows)  # noqa: E731
+    assert order(csv.rows) == order(json.rows)
+
+
+def test_folded_times_and_memory_that_is_not_told():
+    traces = read("sadf-12.6.1--plain.json")
+    check(traces)
+    assert values(traces, "cpu_system")[0] == pytest.approx(0.1393)
+    assert {p.name for p in traces.problems} == {"memory_not_told"}
+    busy = read("sadf-12.6.1--cpu-busy.json")  # irq and softirq count as system
+    assert values(busy, "cpu_system")[0] == pytest.approx(0.74) and values(busy, "cpu_busy")[0] == pytest.approx(0.88)
+
+
+@pytest.mark.parametrize("name", ["sadf-12.6.1--local.csv"])
+def test_local_times_cannot_be_placed(name):
+    traces = read(name)
+    assert not traces.rows and {"local_times"} <= {p.name for p in traces.problems}
+
+
+def test_local_times_of_a_host_in_utc_can():
+    assert read("sadf-12.6.1--local.json").rows
+
+
+def test_node_exporter_with_timestamps():
+    traces = read("node-exporter-1.5.0--stamped.txt")
+    check(traces)
+    assert len(traces.times) == 8 and not traces.problems
+    assert {"cpu0", "cpu1", "all"} == {r["item"] for r in traces.rows if r["metric"] == "cpu_busy"}
+    assert values(traces, "memory_total")[0] == 25276510208
+    assert values(traces, "net_rx", "eth0")
+    both = zip(*(values(traces, "cpu_busy", item) for item in ("cpu0", "cpu1", "all")), strict=True)
+    assert all(min(a, b) <= every <= max(a, b) for a, b, every in both)
+
+
+def test_a_scrape_without_timestamps_is_told():
+    traces = read("node-exporter-1.5.0--one-scrape.txt")
+    assert not traces.rows
+    assert {"no_timestamps", "too_few_samples"} == {p.name for p in traces.problems}
+
+
+def test_other_forms_of_prometheus_text():
+    lines = []
+    for t, user in ((1000, 5.0), (1001, 5.25), (1002, 5.0)):
+        lines += [
+            f'{{__name__="node_cpu",cpu="cpu0",mode="user",x="a\\"}}b"}} {user} {t}.5',
+            f'node_cpu{{mode="idle",cpu="cpu0"}} {t} {t}.5',
+        ]
+    traces = registry.read_traces("node-exporter", {"x": "\n".join([*lines, "# EOF", "junk junk junk junk"]).encode()})
+    check(traces)
+    assert values(traces, "cpu_busy", "cpu0") == [0.2]
+    assert {p.name for p in traces.problems} == {"counter_went_back", "unreadable_line"}
+
+
+def test_a_gap_is_a_gap():
+    kept = [line for line in FILES["sadf-12.6.1--all.csv"].decode().splitlines() if "06:11:46" not in line]
+    longer = "\n".join(line.replace("vm;1;2026-11-22 06:11:47", "vm;60;2026-11-22 06:11:47") for line in kept)
+    traces = registry.read_traces("sadf-csv", {"x": longer.encode()})
+    check(traces)
+    assert "gap" in {p.name for p in traces.problems}
+    assert 1795327907.0 not in {r["t"] for r in traces.rows if r["metric"].startswith(("cpu", "net"))}
+
+
+def test_rrd_fields_of_several_files_make_one_trace():
+    memory = registry.read_traces("rrd", MEMORY)
+    check(memory)
+    assert memory.interval_s == 1 and not memory.problems
+    assert values(memory, "memory_total")[0] == pytest.approx(25276510208)
+    fetched, exported = registry.read_traces("rrd", CPU), registry.read_traces("rrd", {"x": RRD["xport-cpu-eth0.xml"]})
+    check(fetched), check(exported)
+    assert values(fetched, "cpu_busy") == values(exported, "cpu_busy")
+    assert values(fetched, "cpu_user")[1] == pytest.approx(130 / (130 + 29 + 2))
+    assert max(values(exported, "net_rx", "eth0")) == pytest.approx(3190)
+    assert values(registry.read_traces("rrd", {"x": RRD["xport-no-times.xml"]}), "cpu_user")
+
+
+def test_a_dump_says_what_a_fetch_says():
+    name = "vm-cpu-user-d"
+    dumped, fetched = (dict(rrd._read_file(f, RRD[f].decode(), [])) for f in (f"{name}.xml", f"{name}.txt"))
+    assert {t: v for t, v in dumped["cpu", "user"].items() if t in fetched["cpu", "user"]} == fetched["cpu", "user"]
+
+
+def test_what_files_lack_is_told():
+    lonely = registry.read_traces("rrd", {"vm-cpu-user-d.txt": RRD["vm-cpu-user-d.txt"]})
+    assert [p.name for p in lonely.problems] == ["fields_missing"] and "cpu.user" in lonely.problems[0].message
+    renamed = registry.read_traces("rrd", {"mine.txt": RRD["vm-cpu-user-d.txt"]})
+    assert [p.name for p in renamed.problems] == ["unknown_field", "too_few_samples"]
+
+
+@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.999])
+def test_a_torn_file_gives_its_whole_samples(name, share):
+    data = FILES[name]
+    torn = registry.read_traces(registry.detect_format(data) or "", {name: data[: int(len(data) * share)]})
+    check(torn)
+    whole = {(r["t"], r["metric"], r["item"]): r["value"] for r in read(name).rows}
+    last = max(torn.times, default=0.0)
+    assert all(whole.get((r["t"], r["metric"], r["item"])) == r["value"] for r in torn.rows if r["t"] < last)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([*READABLE, *RRD]), st.binary(max_size=12), st.floats(0, 1), st.floats(0, 0.05))
+@example("sadf-12.6.1--all.json", b'{"a":' * 4, 0.5, 0.0)
+def test_mutated_files_never_raise(name, junk, at, cut):
+    data = FILES.get(name) or RRD[name]
+    start = int(at * len(data))
+    broken = data[:start] + junk + data[start + int(cut * len(data)) :]
+    for kind in {registry.detect_format(data), registry.detect_format(broken)} & set(registry.FORMATS):
+        check(registry.read_traces(str(kind), {name: broken}))
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300), st.sampled_from(sorted(registry.FORMATS)))
+def test_junk_is_a_problem_whatever_reads_it(data, kind):
+    traces = registry.read_traces(kind, {"x": data})
+    check(traces)
+    assert traces.problems
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"sysstat": {"hosts": [{"statistics": [' + b"[" * 100_000,
+        b'{"sysstat": {"statistics": [{"timestamp": {"date": "9999-99-99", "time": "1", "utc": 1, "interval": 1e999}}]',
+        b'{"sysstat": {"statistics": [{"timestamp": 7}, 8, null, {"timestamp": {"utc": 1}}]}}',
+        b"# hostname;interval;timestamp;CPU;%idle\n" + b"vm;1;" + b"9" * 400 + b";all;1\n",
+        b'node_cpu{cpu="0",mode="idle"} 1e400 99999999999999999999\n' * 3,
+        b"<xport><legend>" + b"<entry>cpu.user</entry>" * 900 + b"</legend><row><t>1</t><v>1</v></row>",
+        b'<!DOCTYPE lolz [<!ENTITY a "b">]><rrd><rra><cf>AVERAGE</cf><!-- x / 5 --> <row><v>&a;</v></row></rra></rrd>',
+    ],
+)
+def test_hostile_files(data):
+    kind = registry.detect_format(data)
+    assert kind in registry.FORMATS
+    traces = registry.read_traces(kind, {"vm-cpu-user-d.xml": data})
+    check(traces)
+    assert traces.problems and not traces.rows
+
+
+def test_many_problems_of_one_name_are_said_once():
+    said = limit_repeats([Problem("gap", f"{n}") for n in range(100)] + [Problem("other", "x")])
+    assert Counter(p.name for p in said) == {"gap": MAX_REPEATED_PROBLEMS, "other": 1}
+    assert said[MAX_REPEATED_PROBLEMS - 1].message == "19; and 80 more"
+    assert len(limit_repeats([Problem("gap", "x")] * MAX_REPEATED_PROBLEMS)) == MAX_REPEATED_PROBLEMS

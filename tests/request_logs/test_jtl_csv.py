@@ -1,0 +1,305 @@
+"""JTL in CSV: every capture against a slow reader that shares no code, and what hostile files become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jtl_cases as jtl
+import pyarrow as pa
+import pytest
+import slow_jtl as slow
+
+from loadbook.core.errors import ParseError
+from loadbook.request_logs import jtl as jtl_csv
+from loadbook.request_logs import stream
+from loadbook.request_logs.read import summarise
+from loadbook.request_logs.stream import LogRowKind
+from loadbook.request_logs.summary import Summary
+
+WHOLE = [
+    "3.3--csv_names", "3.3--embedded", "3.3--errors", "3.3--startup_1x1", "5.1.1--csv_names", "5.1.1--embedded",
+    "5.1.1--errors", "5.1.1--messages", "5.1.1--summariser", "5.1.1--tx", "5.6.3--csv_all_columns",
+    "5.6.3--csv_few_columns", "5.6.3--csv_https", "5.6.3--csv_mix_delay", "5.6.3--csv_timestamp_none",
+    "5.6.3--locale_de", "5.6.3--locale_fr", "5.6.3--summariser_2s",
+]  # fmt: skip
+MULTI = "5.1.1--csv_names"
+# columns of 5.x, as jmeter.properties has them: what the run of csv_noheader was given
+NO_HEADER = {"jmeter.save.saveservice.print_field_names": "false"}
+
+
+def read(data: bytes, **options: object) -> Summary:
+    return summarise(data, "jmeter", file="out.jtl", **options)  # type: ignore[arg-type]
+
+
+def lines(name: str = MULTI) -> list[bytes]:
+    return jtl.capture(name).splitlines(keepends=True)
+
+
+@pytest.fixture(params=["pyarrow", "strict"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Read once as usual, once record by record."""
+    if request.param == "strict":
+
+        def refuse(*_: object) -> None:
+            raise pa.ArrowInvalid("for this test")
+
+        monkeypatch.setattr(jtl_csv, "_parse_fast", refuse)
+    return request.param
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_captures_are_what_a_slow_reader_finds(name: str, way: str) -> None:
+    data = jtl.capture(name)
+    expected = slow.figures(slow.requests(slow.rows(data)))
+    jtl.same(jtl.told(read(data)), expected)
+
+
+@pytest.mark.parametrize("size", [100, 1000, 30_000])
+@pytest.mark.parametrize("name", ["5.1.1--embedded", "5.1.1--messages", "5.1.1--tx", "5.6.3--csv_all_columns"])
+def test_where_blocks_are_cut_changes_nothing(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = jtl.capture(name)
+    whole = read(data)
+    monkeypatch.setattr(stream, "BLOCK_BYTES", size)
+    parts = read(data)
+    assert jtl.told(parts) == jtl.told(whole)
+    assert (parts.rows, parts.per_second_counts(), parts.damage) == (
+        whole.rows,
+        whole.per_second_counts(),
+        whole.damage,
+    )
+
+
+def test_every_label_has_its_own_exact_figures() -> None:
+    data = jtl.capture(MULTI)
+    summary, found = read(data), slow.rows(data)
+    assert list(summary.labels) == ["home", "2k", "8k", "64k", "missing", "broken"]
+    for label, tally in summary.labels.items():
+        expected = slow.figures([row for row in found if row["label"] == label])
+        jtl.same(jtl.told(summary, tally) | {"duration_s": None}, expected | {"duration_s": None})
+
+
+def test_series_are_what_ended_in_each_second() -> None:
+    data = jtl.capture("5.6.3--csv_mix_delay")
+    found = slow.rows(data)
+    ends = [(int(row["timeStamp"]) + int(row["elapsed"])) // 1000 for row in found]
+    series = read(data).per_second_counts()
+    assert [n for _, n, _, _ in series] == [ends.count(second) for second in range(min(ends), max(ends) + 1)]
+    assert sum(ok for *_, ok, _ in series) == 2710
+    assert sum(errors for *_, errors in series) == 290
+
+
+def test_transactions_and_sub_results_are_counted_once(way: str) -> None:
+    summary = read(jtl.capture("5.1.1--tx"))
+    assert summary.rows == {LogRowKind.REQUEST: 50, LogRowKind.TRANSACTION: 40}
+    assert {label: tally.attempts for label, tally in summary.transactions.items()} == {
+        "T flat": 10, "T parent": 10, "inner": 10, "T, nested": 10
+    }  # fmt: skip
+    embedded = read(jtl.capture("5.1.1--embedded"))
+    assert embedded.rows == {LogRowKind.REQUEST: 20, LogRowKind.PART: 90}
+    assert set(embedded.labels) == {"page", "html 404 inside"}
+
+
+def test_a_label_like_a_sub_result_is_a_request_of_its_own_outside_its_parents_time() -> None:
+    head, *rows = lines("5.1.1--embedded")
+    alone = [rows[0], *(row.replace(b"17952133700", b"17952133800") for row in rows[1:3])]
+    assert read(head + b"".join(alone)).rows == {LogRowKind.REQUEST: 3}
+    assert read(head + b"".join(rows[1:3])).rows == {LogRowKind.REQUEST: 2}  # without their parent
+
+
+def test_without_a_header_columns_are_those_of_2_x_or_of_the_runs_properties(way: str) -> None:
+    old = jtl.capture("2.13--embedded")
+    jtl.same(jtl.told(read(old)), slow.figures(slow.rows(old, columns=slow.COLUMNS_2.split())))
+    data = jtl.capture("5.6.3--csv_noheader")
+    with pytest.raises(ParseError, match=r"out\.jtl:1: neither the header"):
+        read(data)
+    header = lines("5.6.3--locale_de")[0].decode().strip().split(",")
+    expected = slow.figures(slow.rows(data, columns=header))
+    jtl.same(jtl.told(read(data, properties=NO_HEADER)), expected)
+
+
+def test_properties_name_the_columns_of_a_file_without_a_header() -> None:
+    rows = b"".join(row for row in lines("5.6.3--csv_few_columns")[1:])
+    save = "jmeter.save.saveservice."
+    off = (
+        "thread_name", "thread_counts", "data_type", "assertion_results_failure_message", "sent_bytes", "url",
+        "latency", "idle_time", "connect_time", "response_message",
+    )  # fmt: skip
+    summary = read(rows, properties={save + name: "false" for name in off})
+    assert jtl.told(summary) == jtl.told(read(jtl.capture("5.6.3--csv_few_columns")))
+    with pytest.raises(ParseError):
+        read(rows, properties=NO_HEADER)
+
+
+@pytest.mark.parametrize("separator", ["\t", ";", "|"])
+def test_other_separators(separator: str, way: str) -> None:
+    tabs = jtl.capture("5.6.3--csv_tab")
+    jtl.same(jtl.told(read(tabs)), slow.figures(slow.requests(slow.rows(tabs, "\t"))))
+    data = jtl.capture(MULTI)  # no field of it holds any of these
+    assert jtl.told(read(data.replace(b",", separator.encode()))) == jtl.told(read(data))
+
+
+def test_bom_and_crlf_change_nothing(way: str) -> None:
+    data = jtl.capture(MULTI)
+    assert jtl.told(read(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))) == jtl.told(read(data))
+
+
+@pytest.mark.fault(29)
+def test_a_torn_last_line_is_counted_and_located_never_guessed(way: str) -> None:
+    data = jtl.capture("5.6.3--sigkill")
+    summary = read(data)
+    assert summary.total().attempts == 1947
+    assert [(d.name, d.line) for d in summary.damage] == [("torn", 1949)]
+    whole = jtl.capture(MULTI)
+    torn = read(whole[:-1])  # all fields are there, but was the last one `0` or the beginning of `01`?
+    assert (torn.total().attempts, torn.damage_counts) == (599, {"torn": 1})
+
+
+@pytest.mark.fault(29)
+def test_a_torn_quote_at_the_end_is_torn_but_one_that_swallows_rows_is_refused() -> None:
+    head, first, *rest = lines("5.1.1--messages")
+    cut = head + first + b"".join(rest)[: b"".join(rest).index(b'second ""quoted""')]
+    summary = read(cut)
+    assert (summary.total().attempts, summary.damage[0].line) == (1, 3)
+    rows = lines()
+    rows[301] = rows[301].replace(b"OK", b'"OK')
+    with pytest.raises(ParseError, match=r"out\.jtl:302: a quote that is opened here is never closed"):
+        read(b"".join(rows))
+
+
+@pytest.mark.fault(29)
+def test_the_header_again_is_no_row(way: str) -> None:
+    data = jtl.capture(MULTI)
+    summary = read(data + data)
+    assert summary.total().attempts == 1200
+    assert [(d.name, d.line) for d in summary.damage] == [("header", 602)]
+
+
+def test_another_column_set_in_one_file_is_refused_with_its_line(way: str) -> None:
+    with pytest.raises(ParseError, match=r"out\.jtl:38: 15 fields where 17 columns are expected"):
+        read(jtl.capture("5.6.3--csv_appended_two_formats"))
+    joined = jtl.capture(MULTI) + jtl.capture("5.6.3--csv_few_columns")
+    with pytest.raises(ParseError, match=r"out\.jtl:602: another header: a run with other columns"):
+        read(joined)
+
+
+@pytest.mark.fault(29)
+def test_nuls_between_rows_are_passed_and_within_rows_located(way: str) -> None:
+    rows = lines()
+    between = b"".join([*rows[:10], b"\0" * 4096, *rows[10:]])
+    summary = read(between)
+    assert summary.total().attempts == 600
+    assert [(d.name, d.line) for d in summary.damage] == [("nul", 11)]
+    inside = b"".join([*rows[:10], rows[10][:40] + b"\0" * 512 + rows[13][60:], *rows[14:]])
+    damaged = read(inside)
+    assert damaged.total().attempts == 596
+    assert [(d.name, d.line) for d in damaged.damage] == [("nul", 11)]
+    assert "not counted" in damaged.damage[0].message
+    ended = read(b"".join(rows) + b"\0" * 100)
+    assert (ended.total().attempts, ended.damage_counts) == (600, {"nul": 1})
+
+
+def test_a_log_that_was_truncated_under_its_writer_begins_with_nuls() -> None:
+    summary = read(b"\0" * 3000 + b"".join(lines("2.13--embedded")))
+    assert (summary.total().attempts, summary.damage_counts) == (20, {"nul": 1})
+
+
+def test_empty_lines_hold_nothing(way: str) -> None:
+    rows = lines()
+    assert jtl.told(read(b"".join([*rows[:5], b"\n", *rows[5:], b"\n\n"]))) == jtl.told(read(b"".join(rows)))
+
+
+def test_labels_that_are_not_utf_8_are_kept_and_named(way: str) -> None:
+    data = jtl.capture(MULTI).replace(b",home,", ",größe,".encode("latin-1"))
+    summary = read(data)
+    assert "gr\\xf6\\xdfe" in summary.labels
+    assert summary.damage[0][:2] == ("encoding", 2)
+
+
+def test_rows_that_stand_for_several_requests_give_counts_but_no_times() -> None:
+    head, *rows = lines("5.6.3--csv_all_columns")
+    ok = next(row for row in rows if b",ok,200," in row)
+    several = ok.replace(b",UTF-8,1,0,", b",UTF-8,50,3,")
+    assert several != ok
+    summary = read(head + ok + several)
+    total = summary.total()
+    assert summary.rows == {LogRowKind.REQUEST: 1, LogRowKind.AGGREGATE: 1}
+    assert (total.attempts, total.ok, total.errors, total.latency.count) == (51, 48, 3, 1)
+    with pytest.raises(ParseError, match=r"out\.jtl:2: the row here stands for several"):
+        read(head + ok.replace(b",UTF-8,1,0,", b",UTF-8,2,3,"))
+
+
+STAMPED = b"timeStamp,elapsed,label,responseCode,success\n"
+
+
+def test_time_stamps_as_text(way: str) -> None:
+    rows = b"2026/11/20 22:16:37.649,20,a,200,true\n2026/11/20 22:16:38.001,5,a,200,true\n"
+    summary = read(STAMPED + rows)
+    assert summary.duration_s == pytest.approx(0.357)
+    assert summary.damage_counts == {"local_time": 1}
+    pattern = {"jmeter.save.saveservice.timestamp_format": "dd.MM.yyyy HH:mm:ss.SSS"}
+    assert read(STAMPED + b"20.11.2026 22:16:37.649,20,a,200,true\n", properties=pattern).first_start_us == (
+        summary.first_start_us
+    )
+
+
+@pytest.mark.fault(29)
+@pytest.mark.parametrize(
+    ("rows", "line", "why"),
+    [
+        (b"2026/11/20 22:16:37,20,a,200,true\n", 2, "timeStamp"),
+        (b"11/20/26 22:16:37,20,a,200,true\n", 2, "timeStamp"),
+        (b"2026/02/30 22:16:37.649,20,a,200,true\n", 2, "timeStamp"),
+        (b"2026/10/25 02:59:59.999,5,a,200,true\n2026/10/25 02:00:00.100,5,a,200,true\n", 3, "daylight"),
+        (b"1795213,20,a,200,true\n", 2, "13 digits"),
+        (b"1795213331189,20,a,200,true\n1695213331189,20,a,200,true\n", 3, "30 days"),
+        (b"1795213331189,-1,a,200,true\n", 2, "elapsed"),
+        (b"1795213331189,1.5,a,200,true\n", 2, "elapsed"),
+        ("1795213331189,９,a,200,true\n".encode(), 2, "elapsed"),
+        (b"1795213331189,20,a,200,yes\n", 2, "success"),
+        (b"1795213331189,20,a,200,true\n1795,213331189,20,a,200,true\n", 3, "6 fields"),
+        (b"1795213331189,20,a,200,true\n1795213331\n", 3, "1 fields"),
+        (b'1795213331189,20,"a"b,200,true\n', 2, "quoting"),
+    ],
+)
+def test_rows_that_are_none_are_refused_with_their_line(rows: bytes, line: int, why: str, way: str) -> None:
+    with pytest.raises(ParseError, match=why) as error:
+        read(STAMPED + rows)
+    assert (error.value.tool, error.value.file, error.value.line) == ("jmeter", "out.jtl", line)
+
+
+def test_stamps_of_the_end_give_the_same_window() -> None:
+    rows = b"1795213331189,20,a,200,true\n1795213331300,100,a,200,true\n"
+    ends = read(STAMPED + rows, properties={"sampleresult.timestamp.start": "false"})
+    assert ends.duration_s == pytest.approx(0.131)
+    assert read(STAMPED + rows).duration_s == pytest.approx(0.211)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0\0\0",
+        b"\n\n",
+        b"hello\nworld\n",
+        b"x\n",
+        b"timeStamp,elapsed,lab",
+        b"timeStamp,elapsed,label\n1795213331189,20,a\n",
+        b"timeStamp,elapsed,elapsed,success\n",
+        b"<html><body>502</body></html>",
+        b"<!DOCTYPE html>\n<html>",
+        b"\xff\xfet\0i\0m\0e\0",
+        b"Running 2s test @ http://127.0.0.1/\n  2 threads and 10 connections\n",
+        b"starttime\tseconds\tctime\tdtime\tttime\twait\n",
+        b"PK\x03\x04\x14\0\0\0",
+    ],
+)
+def test_what_is_no_jtl_is_refused(data: bytes) -> None:
+    with pytest.raises(ParseError) as error:
+        read(data)
+    assert (error.value.tool, error.value.file) == ("jmeter", "out.jtl")
+
+
+def test_a_header_without_rows_is_a_log_of_no_requests() -> None:
+    summary = read(lines()[0])
+    assert jtl.told(summary) == slow.figures([])
+    assert summary.per_second_counts() == []

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadbook.core.errors import DataError
+from loadbook.store.ledger import Ledger, read_ledger, trial_states
+
+
+@pytest.fixture
+def path(tmp_path):
+    with Ledger(tmp_path / "run" / "ledger.jsonl") as ledger:
+        ledger.append("run-started", trials=2)
+        ledger.append("started", trial="t0001", attempt=1)
+        ledger.append("ended", trial="t0001", attempt=1, status="lost", reason="ligne coup\u00e9e")
+        ledger.append("started", trial="t0001", attempt=2)
+    return tmp_path / "run" / "ledger.jsonl"
+
+
+def test_states_follow_the_last_attempt(path):
+    entries = read_ledger(path)
+    assert [e["n"] for e in entries] == [1, 2, 3, 4]
+    state = trial_states(entries)["t0001"]
+    assert (state.attempt, state.status) == (2, None)
+    assert trial_states(entries[:3])["t0001"].reason == "ligne coup\u00e9e"
+
+
+def test_a_final_trial_stays_so_until_it_is_reopened(path):
+    with Ledger(path) as ledger:
+        ledger.append("ended", trial="t0001", attempt=2, status="lost", reason="gone", final=True)
+        assert trial_states(ledger.entries)["t0001"].final
+        ledger.append("reopened", trial="t0001")
+    state = trial_states(read_ledger(path))["t0001"]
+    assert (state.status, state.attempt, state.final) == ("lost", 2, False)
+
+
+def test_a_missing_ledger_is_empty(tmp_path):
+    assert read_ledger(tmp_path / "no.jsonl") == []
+
+
+def test_every_torn_tail_is_ignored_and_cut_by_the_next_writer(path):
+    whole = path.read_bytes()
+    last = whole.rindex(b"\n", 0, len(whole) - 1) + 1
+    for end in range(last, len(whole)):
+        path.write_bytes(whole[:end])
+        assert len(read_ledger(path)) == 3
+    with Ledger(path) as ledger:
+        ledger.append("ended", trial="t0001", attempt=2, status="ok")
+    assert trial_states(read_ledger(path))["t0001"].status == "ok"
+
+
+def test_a_damaged_or_missing_line_is_an_error_with_its_number(path):
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], lines[1].replace(b"t0001", b"t0002"), *lines[2:]]))
+    with pytest.raises(DataError, match=":2: damaged"):
+        read_ledger(path)
+    path.write_bytes(b"".join([lines[0], *lines[2:]]))
+    with pytest.raises(DataError, match=":2: damaged"):
+        Ledger(path)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_after_a_good_line_never_crash(tail):
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.jsonl"
+        with Ledger(path) as ledger:
+            ledger.append("run-started")
+        path.write_bytes(path.read_bytes() + tail)
+        try:
+            assert read_ledger(path)[0]["event"] == "run-started"
+        except DataError as error:
+            assert "damaged line" in error.message

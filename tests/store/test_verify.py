@@ -1,0 +1,102 @@
+"""`loadbook verify` on the recorded run, and on one made from it: whatever was done to a raw file is named."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from commands import exit_code
+from loadbook.run.api import run_study
+from loadbook.store import trial_record
+from loadbook.store.ledger import read_ledger
+from loadbook.store.verify import verify_run
+from recorded import STUDY, copy_recorded_run, run_of
+
+
+@pytest.fixture
+def layout(tmp_path, monkeypatch):
+    made = copy_recorded_run(tmp_path)
+    monkeypatch.setenv("LOADBOOK_HOME", str(made.root))
+    return made
+
+
+@pytest.fixture
+def raw(layout):
+    return run_of(layout)
+
+
+def test_a_run_as_it_was_kept(layout, raw, monkeypatch, capsys):
+    assert exit_code(monkeypatch, "verify") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    files = sum(p.is_file() for p in raw.rglob("*"))
+    assert line.startswith(f"{STUDY} {raw.name}: 32 attempts, {files} files, ")
+    assert "all as it was kept" in line
+
+
+def test_everything_that_was_touched_is_named(layout, raw, monkeypatch, capsys):
+    stdout = raw / "trials/t0002/stdout-driver"
+    stdout.write_bytes(stdout.read_bytes().replace(b"1", b"2", 1))
+    (raw / "trials/t0003/monitor-web").unlink()
+    (raw / "trials/t0004/config-web-web/left").write_text("x")
+    (raw / "trials/t0005/trial.json").write_text("{")
+    shutil.rmtree(raw / "trials/t0006")
+    shutil.copytree(raw / "trials/t0007", raw / "trials/again")
+    record = trial_record.read_trial(raw / "trials/t0007").model_copy(update={"attempt": 9})
+    (raw / "trials/again/trial.json").write_text(record.model_dump_json())
+    assert exit_code(monkeypatch, "verify", STUDY) == 4
+    *lines, last = capsys.readouterr().out.splitlines()
+    at = raw.relative_to(layout.root)
+    findings = {tuple(line.split(":")[0].split()) for line in lines}
+    assert findings == {
+        ("changed", f"{at}/trials/t0002/stdout-driver"),
+        ("missing", f"{at}/trials/t0003/monitor-web"),
+        ("extra", f"{at}/trials/t0004/config-web-web/left"),
+        ("unreadable", f"{at}/trials/t0005/trial.json"),
+        ("missing", f"{at}/trials/t0005"),
+        ("missing", f"{at}/trials/t0006"),
+        ("extra", f"{at}/trials/again"),
+    }
+    assert "7 findings" in last
+
+
+@pytest.mark.parametrize(("harm", "kind"), [("unlink", "missing"), ("damage", "unreadable")])
+def test_a_ledger_that_is_gone_or_damaged_is_a_finding(layout, raw, harm, kind):
+    ledger = raw / "ledger.jsonl"
+    if harm == "unlink":
+        ledger.unlink()
+    else:
+        ledger.write_text(ledger.read_text().replace("t0003", "t0033", 1))
+    paths = layout.run(STUDY, raw.name)
+    assert [(f.kind, f.path) for f in verify_run(paths).findings] == [(kind, ledger)]
+
+
+def test_a_new_run_keeps_checksums_of_everything(layout, raw, monkeypatch, capsys):
+    paths = layout.run(STUDY, run_study(layout, STUDY, raw / "hosts.toml", blocks=1))
+    result = verify_run(paths)
+    assert (result.findings, result.uncovered) == ([], [])
+    assert set(read_ledger(paths.ledger)[-1]["files"]) >= {
+        "plan.json",
+        "run.json",
+        "study.toml",
+        "facts/web-after.json",
+    }
+    for change in (paths.plan_json, paths.trials / "t0001" / "trial.json"):
+        change.write_bytes(change.read_bytes() + b"\n")
+    (paths.raw / "notes.txt").write_text("mine")
+    paths.hosts_toml.unlink()
+    findings = {(f.kind, f.path.name) for f in verify_run(paths).findings}
+    assert findings == {
+        ("changed", "plan.json"),
+        ("changed", "trial.json"),
+        ("extra", "notes.txt"),
+        ("missing", "hosts.toml"),
+    }
+    assert exit_code(monkeypatch, "verify", STUDY, "--run", paths.raw.name) == 4
+    assert exit_code(monkeypatch, "verify", STUDY, "--run", raw.name) == 0
+
+
+def test_what_is_not_there_cannot_be_verified(layout, monkeypatch, capsys):
+    assert exit_code(monkeypatch, "verify", "nosuch") == 2
+    assert "no run of 'nosuch'" in capsys.readouterr().err
+    assert exit_code(monkeypatch, "verify", "--run", "latest") == 2

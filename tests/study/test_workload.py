@@ -1,0 +1,59 @@
+"""The one model of load: what goes together, and how long it takes."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from loadbook.study.model import Study
+from loadbook.study.reader import smoke_variant
+from loadbook.study.workload import Workload
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"model": "open"}, "needs rate_per_s"),
+        ({"rate_per_s": 5.0}, "goes with model = 'open'"),
+        ({"model": "open", "rate_per_s": 5.0, "think_time_s": 1.0}, "think_time_s goes with model = 'closed'"),
+        ({"connections": 20, "requests": 19}, "19 requests leave some of 20 connections without any"),
+        ({"requests": 0}, "greater than 0"),
+        ({"think_time_s": -1.0}, "greater than or equal to 0"),
+        ({"scheme": "ftp"}, "'http' or 'https'"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(asked: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        Workload.model_validate({"tool": "wrk"} | asked)
+
+
+def test_a_load_of_requests_may_take_longer_than_expected() -> None:
+    timed = Workload(tool="ab", duration_s=10, timeout_s=2)
+    assert timed.hang_limit_s == 12
+    assert timed.model_copy(update={"requests": 1000}).hang_limit_s == 32
+
+
+def test_a_shorter_load_has_fewer_requests_but_one_for_each_connection() -> None:
+    load = Workload(tool="ab", duration_s=10, requests=20_000, connections=50)
+    short = load.with_duration(1.0, 0.3)
+    assert (short.duration_s, short.warmup_s, short.requests) == (1.0, 0.3, 2000)
+    assert load.with_duration(0.001, 0).requests == 50
+    assert Workload(tool="wrk", warmup_s=0).with_duration(1.0, 0.3).warmup_s == 0
+    assert Workload(tool="ab").with_duration(1.0, 0).requests is None
+
+
+def test_a_smoke_variant_shortens_what_treatments_change_of_the_load() -> None:
+    study = Study.model_validate(
+        {
+            "name": "loads",
+            "question": "How far do they agree?",
+            "baseline": "one",
+            "roles": {"driver": {}, "web": {"external": "192.0.2.1:80"}},
+            "workload": {"tool": "wrk", "duration_s": 4, "connections": 20},
+            "treatments": {"one": {}, "two": {"workload": {"tool": "ab", "requests": 8000, "warmup_s": 3.0}}},
+        }
+    )
+    short = smoke_variant(study)
+    assert short.treatments["one"].workload == {}
+    assert short.treatments["two"].workload == {"tool": "ab", "requests": 2000, "warmup_s": 0.3}
+    assert short.workload_of("two").duration_s == 1.0
