@@ -268,6 +268,8 @@ class Freeze:
         import pyarrow.parquet as pq
 
         for path in sorted((home / "data/processed").rglob("*.parquet")):
+            if any(part.startswith(".") for part in path.relative_to(home).parts):  # caches
+                continue
             data = pq.read_table(path)
             names = [name for name in data.schema.names if name not in without]
             lines = [f"rows {data.num_rows}"]
@@ -305,14 +307,20 @@ class Freeze:
                 self.write(f"{into}/reports/{name}.txt", self.unpack(path.read_text(encoding="utf-8")))
             elif path.suffix in (".json", ".jsonl", ".xml"):
                 self.write(f"{into}/reports/{name}.txt", path.read_text(encoding="utf-8"))
-            elif path.is_file():
+            elif path.is_file() and not path.name.startswith("."):
                 self.write(f"{into}/reports/{name}.is-there", "")
 
 
 # what varies from run to run, wherever it stands
 RULES = [
     (re.compile(r"^ *\d+\.\d s  ", re.M), "<clock>  "),
+    (re.compile(r"^\d[\d,]* of \d[\d,]* [a-z ]+(?:read|packed|taken in|hashed|checked)\n", re.M), ""),  # progress
+    (re.compile(r", [\d.]+ (?:s|min|h)(?: \d+ min)? left"), ", <duration> left"),
+    (re.compile(r"batch: [\d.]+ (?:s|min|h)(?: \d+ min)? left"), "batch: <duration> left"),
+    (re.compile(r"(?<=done, )[\d.]+ (?:s|min)(?: \d+ s)?"), "<duration>"),
+    (re.compile(r"((?:done|failed) +\d+ of \d+ +)[\d.]+ (?:s|min)(?: \d+ s)? *"), r"\1<duration> "),
     (re.compile(r"\b(pid|process) \d+"), r"\1 <pid>"),
+    (re.compile(r"\w+\.(\w+\(\) missing)"), r"\1"),  # names of classes are no behaviour
     (re.compile(r'("(?:took_s|ran_s|reported_s|pid|peak_b|elapsed_s|tick)": )[\d.e+-]+'), r"\1<number>"),
     (re.compile(r"(?<=report, )[\d.]+ (?:s|ms|min)"), "<duration>"),
     (re.compile(r"(?<=in )[\d.,]+ (?:s|ms)\b"), "<duration>"),

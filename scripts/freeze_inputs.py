@@ -53,14 +53,13 @@ import hostile  # noqa: E402
 import pagesizes  # noqa: E402
 import recorded  # noqa: E402
 from loadbook.core.metrics import metric as metric_of  # noqa: E402
-from loadbook.study.plan import make_plan  # noqa: E402
-from loadbook.study.model import Study  # noqa: E402
-from loadbook.study.reader import find_study  # noqa: E402
-from loadbook.store import trial_record  # noqa: E402
-from loadbook.store.paths import Layout  # noqa: E402
-from loadbook.store.tables import load_run  # noqa: E402
-from loadbook.store.schema import TABLES
-from loadbook.store.schema import write_table  # noqa: E402
+from loadbook.design.plan import make_plan  # noqa: E402
+from loadbook.design.study import Study  # noqa: E402
+from loadbook.design.study_file import find_study  # noqa: E402
+from loadbook.records import manifest  # noqa: E402
+from loadbook.records.layout import Layout  # noqa: E402
+from loadbook.records.rundata import load_run  # noqa: E402
+from loadbook.records.schema import TABLES, write_table  # noqa: E402
 
 EFFECTS, QUALITY, RESOURCES = ("config_effects", "run_quality", "resource_traces")
 
@@ -116,8 +115,8 @@ def write_run(root: Path, study: Study, hosts: Mapping[str, Any], frames: Mappin
     """Write a run of invented tables as files."""
     layout, plan = Layout(root), make_plan(study)
     paths = layout.run(study.name, RUN)
-    trial_record.write_json(paths.plan, plan.to_json())
-    trial_record.write_json(paths.run_json, {
+    manifest.write_json(paths.plan, plan.to_json())
+    manifest.write_json(paths.run_json, {
         "study": study.name, "run": RUN, "subset": plan.subset, "schema_version": 1, "started": STARTED,
         "ended": STARTED + 5160, "loadbook_version": "0.1.0", "git_revision": "1a2b3c4d5e6f", "git_dirty": False,
         "study_sha256": "ab" * 32, "seed": plan.seed, "blocks": plan.blocks, "hosts": dict(hosts),

@@ -34,7 +34,7 @@ class Fake:
     def __init__(self, said: list[dict[str, Any]], code: int = 0) -> None:
         self.said, self.code, self.go, self.stops = said, code, threading.Event(), 0
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def messages(self) -> Iterator[dict[str, Any]]:
         assert self.go.wait(10)
         yield from self.said
 
@@ -43,7 +43,7 @@ class Fake:
         self.code = 130
         self.go.set()
 
-    def end(self) -> int:
+    def wait(self) -> int:
         return self.code
 
 
@@ -56,8 +56,8 @@ class Hall:
         self.ended: dict[str, int] = {}
         self.fakes: dict[str, Fake] = {}
         self.more = more
-        self.lanes = Scheduler(self.start, self.said, jobs)
-        self.lanes.run(works)
+        self.scheduler = Scheduler(self.start, self.said, jobs)
+        self.scheduler.run(works)
 
     def start(self, one: BatchJob) -> Fake:
         self.begun.append(one.study)
@@ -66,7 +66,7 @@ class Hall:
         return fake
 
     def said(self, one: BatchJob, said: dict[str, Any]) -> bool:
-        self.together.append({other.study for other, _ in self.lanes.active.values()})
+        self.together.append({other.study for other, _ in self.scheduler.active.values()})
         if said["kind"] == "ended":
             self.ended[one.study] = said["exit_code"]
         return self.more(one, said)
@@ -114,8 +114,8 @@ def test_nothing_is_started_after_a_failure_that_ends_it():
 def test_a_stop_interrupts_all_and_starts_no_other():
     class Stopping(Hall):
         def said(self, one: BatchJob, said: dict[str, Any]) -> bool:
-            if said["kind"] == "x" and not self.lanes.stops:
-                self.lanes.stop()
+            if said["kind"] == "x" and not self.scheduler.stops:
+                self.scheduler.stop()
             return super().said(one, said)
 
     hall = Stopping([work("a", "m1"), work("b", "m2"), work("c", "m1")])

@@ -54,13 +54,13 @@ class Script:
     def __init__(self, said: list[Said], code: int) -> None:
         self.said, self.code = said, code
 
-    def lines(self) -> Iterator[Said]:
+    def messages(self) -> Iterator[Said]:
         yield from self.said
 
     def stop(self) -> None:
         self.code = 130
 
-    def end(self) -> int:
+    def wait(self) -> int:
         return self.code
 
 
@@ -123,7 +123,7 @@ def test_a_row_says_what_came_of_its_entry_and_so_does_the_file(stage):
     assert (row["state"], row["run"], row["ran_s"], row["reported_s"], row["exit_code"]) == ("done", "run-a", 7, 3, 0)
     assert row["summary"] == GOOD
     assert row["pages"] == [{"notebook": "config_effects", "page": "a.html", "executed": "a.ipynb"}]
-    assert (kept["exit_code"], kept["ended"] is not None, done.left) == (0, True, [])
+    assert (kept["exit_code"], kept["ended"] is not None, done.unfinished) == (0, True, [])
     assert [job.folder for job in stage.jobs] == [str(stage.folder)] * 2
     said = [line for line in stage.told if "done" in line]
     assert said == [f"{name} done, 10\u00a0s; {k} of 2 entries are over" for k, name in enumerate("ab", 1)]
@@ -170,7 +170,7 @@ def test_the_worst_exit_code_counts_and_a_build_gate_is_one(stage):
     gate = {"outcome": "failed", "exit_code": 1, "sentence": "Build gate: failed. gzip is slower."}
     stage.scripts["b"] = ([*ran("run-b"), *reported("b", GOOD | {"gate": gate})], 0)
     done = stage.sit([work("a"), work("b")])
-    assert (done.exit_code, done.left) == (1, [])
+    assert (done.exit_code, done.unfinished) == (1, [])
     assert "✕ unacceptable" in stage.page and "Build gate: failed. gzip is slower." in stage.page
     stage.scripts["c"] = ([*ran("run-c"), *reported("c", {"valid": 0, "planned": 8})], 0)
     assert stage.sit([work("a"), work("b"), work("c")], new=True).exit_code == 4
@@ -193,7 +193,7 @@ def test_what_was_running_when_everything_died_is_done_again_in_its_run(stage):
     works = [work("a"), work("b")]
     done = stage.sit(works)
     done.ended, done.entries[1].state = None, "running"
-    done.keep(stage.folder)
+    done.write(stage.folder)
     stage.sit(works)
     assert [(job.study, job.run) for job in stage.jobs] == [("b", "run-b")]
 

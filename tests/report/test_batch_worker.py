@@ -21,7 +21,7 @@ REPLAY = next(FIXTURE.iterdir()) / "hosts.toml"
 
 def job(**more: Any) -> WorkerJob:
     usual: dict[str, Any] = {
-        "given": STUDY, "study": STUDY, "hosts": str(REPLAY), "subset": None, "blocks": 1, "more": None, "run": None,
+        "study_source": STUDY, "study": STUDY, "hosts": str(REPLAY), "subset": None, "blocks": 1, "more": None, "run": None,
         "blocks_after": None, "wait_s": 0.0, "timeout_s": 60.0, "folder": "pages", "home": "Batch n", "reports": [],
     }  # fmt: skip
     return WorkerJob(**usual | more)
@@ -122,7 +122,7 @@ def process(*words: str) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     one = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     assert one.stdin is not None
-    one.stdin.write(json.dumps(asdict(job(given="absent"))) + "\n")
+    one.stdin.write(json.dumps(asdict(job(study_source="absent"))) + "\n")
     one.stdin.flush()
     return one
 

@@ -83,8 +83,8 @@ def test_what_the_panels_say(records):
     assert "one group: no gap is visible" in figure.alt(records["calm"])
     assert re.search(r"drift of −1\d\.\d\u00a0% over the record", figure.alt(records["drifting"]))
     assert "no steady drift" in figure.alt(records["calm"])
-    assert records["noisy"].need.blocks > records["calm"].need.blocks
-    assert not records["noisy"].need.resampled
+    assert records["noisy"].blocks_needed.blocks > records["calm"].blocks_needed.blocks
+    assert not records["noisy"].blocks_needed.resampled
 
 
 def test_relabelling_is_said_as_a_count(records):

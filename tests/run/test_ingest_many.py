@@ -167,7 +167,7 @@ def test_a_memory_that_is_torn_or_foreign_is_rebuilt(ingested, harm):
 def test_other_code_and_another_plan_read_everything_again(ingested, monkeypatch):
     monkeypatch.setattr("loadbook.ingest.cache.code_version", lambda: "another")
     assert ingest(ingested).read == 32
-    ingested.plan.write_text(ingested.plan.read_text() + "\n")
+    ingested.plan_json.write_text(ingested.plan_json.read_text() + "\n")
     assert ingest(ingested).read == 32
 
 
