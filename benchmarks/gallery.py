@@ -33,7 +33,7 @@ from loadbook.analyses.page_size.page import PageSizePage
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.report import checks
 from loadbook.report.build import ensure_ingested
-from loadbook.report.figures.common import house_style
+from loadbook.report.figures.base import house_style
 from loadbook.report.page import figure_module, scope_parts
 from loadbook.store.atomic import write_atomic
 from loadbook.store.ledger import is_run_complete

@@ -15,12 +15,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from loadbook.analyses.effects import figure
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent
 from loadbook.report import palette
 from loadbook.report.blocks import compact_svg
-from loadbook.report.figures import effects, scales
-from loadbook.report.figures.common import WIDE_IN, Sheet, in_house_style, mark_props, to_svg
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import WIDE_IN, Sheet, in_house_style, mark_props, to_svg
 from loadbook.stats.compare import compare_pairs
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, ErrorSummary, Verdict
 from loadbook.stats.sequential import detectable_effect
@@ -83,9 +84,9 @@ def _draw_slots(panel: Axes, order: np.ndarray) -> None:
     for arm, style in enumerate(ARMS):
         panel.plot(slots[order == arm], values[order == arm], zorder=2, **mark_props(style, 6.5))
     panel.set_xlim(0.3, 2 * BLOCKS + 0.7)
-    scales.set_ticks(panel.xaxis, [1, 5, 10, 15, 20], ["1", "5", "10", "15", "20"])
+    axes.set_ticks(panel.xaxis, [1, 5, 10, 15, 20], ["1", "5", "10", "15", "20"])
     ticks = [-0.05, -0.02, 0.0, 0.02, 0.05]
-    scales.set_ticks(panel.yaxis, [math.log1p(t) for t in ticks], [scales.effect_label(t) for t in ticks])
+    axes.set_ticks(panel.yaxis, [math.log1p(t) for t in ticks], [axes.effect_label(t) for t in ticks])
     reach = 1.15 * np.abs(values).max()
     panel.set_ylim(-reach, reach)
 
@@ -95,11 +96,11 @@ def _draw_found(sheet: Sheet, found: Comparison, left: float, right: float) -> N
     verdict = decide_verdict(found, MARGIN)
     style = palette.VERDICTS[verdict.kind]
     panel = sheet.panel(left, 2.6, right, 3.1)
-    scale = scales.RatioScale(math.log1p(-0.075), math.log1p(0.075))
+    scale = axes.RatioScale(math.log1p(-0.075), math.log1p(0.075))
     panel.set_ylim(1, 0)
     panel.set_yticks([])
-    ticks = scales.ratio_axis(panel, scale, right - left, sheet.size, MARGIN)
-    scales.ratio_ground(panel, MARGIN, ticks, 0, 1)
+    ticks = axes.ratio_axis(panel, scale, right - left, sheet.size, MARGIN)
+    axes.ratio_ground(panel, MARGIN, ticks, 0, 1)
     low, high = (math.log1p(bound) for bound in found.ci95 or (0.0, 0.0))
     panel.plot([low, high], [0.5, 0.5], color=style.edge, linewidth=4.6, solid_capstyle="butt")
     panel.plot([math.log1p(found.effect or 0.0)], [0.5], zorder=4, **mark_props(style, 7.4))
@@ -155,8 +156,8 @@ def how_many_blocks() -> Figure:
         each = format_percent(scatter / math.sqrt(2), 1, signed=False)
         sheet.text(right + 0.12, y, f"{format_percent(scatter, 1, signed=False)} (trials: {each})")
     ticks = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
-    scales.set_ticks(panel.yaxis, [math.log(t) for t in ticks], [scales.effect_label(t)[1:] for t in ticks])
-    scales.set_ticks(panel.xaxis, [5, 10, 15, 20, 30, 40], ["5", "10", "15", "20", "30", "40"])
+    axes.set_ticks(panel.yaxis, [math.log(t) for t in ticks], [axes.effect_label(t)[1:] for t in ticks])
+    axes.set_ticks(panel.xaxis, [5, 10, 15, 20, 30, 40], ["5", "10", "15", "20", "30", "40"])
     sheet.text(0.05, 0.14, "smallest difference found in 80 of 100 studies", colour=palette.SOFT)
     sheet.text(right + 0.12, 0.14, "scatter of the ratio", colour=palette.SOFT)
     sheet.text((left + right) / 2, bottom + 0.36, "blocks", colour=palette.SOFT, at="center")
@@ -165,7 +166,7 @@ def how_many_blocks() -> Figure:
 
 PICTURES = {
     "why-blocks": why_blocks,
-    "verdicts": lambda: effects.draw(verdicts()),
+    "verdicts": lambda: figure.draw(verdicts()),
     "how-many-blocks": how_many_blocks,
 }
 

@@ -59,7 +59,8 @@ from loadbook.design.study_file import find_study  # noqa: E402
 from loadbook.records import manifest  # noqa: E402
 from loadbook.records.layout import Layout  # noqa: E402
 from loadbook.records.rundata import load_run  # noqa: E402
-from loadbook.records.schema import TABLES, write_table  # noqa: E402
+from loadbook.records.schema import TABLES
+from loadbook.records.schema import write_table  # noqa: E402
 
 EFFECTS, QUALITY, RESOURCES = ("config_effects", "run_quality", "resource_traces")
 

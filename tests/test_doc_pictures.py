@@ -8,7 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import pictures
-from loadbook.report.figures.common import to_svg
+from loadbook.report.figures.base import to_svg
 from loadbook.stats.verdict import decide_verdict
 
 TEXT = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text()

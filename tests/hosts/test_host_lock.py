@@ -15,10 +15,11 @@ import pytest
 from loadbook.hosts import session
 from loadbook.hosts.doctor import check_hosts
 from loadbook.hosts.host import Job
+from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.jobs import launcher_script
 from loadbook.hosts.lab import lab_lock_owners
 from loadbook.hosts.lock import InUseError, LockRequest, parse_owners, pid_namespace_id, process_start_ticks
-from loadbook.hosts.remote import connect, read_hosts
+from loadbook.hosts.remote import connect
 from waiting import wait_until
 
 HOLDER = """

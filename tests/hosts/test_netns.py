@@ -13,9 +13,10 @@ from loadbook.cli.hosts import lab as lab_command
 from loadbook.core.errors import UsageError
 from loadbook.hosts.doctor import check_hosts
 from loadbook.hosts.host import Job
+from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.netns import NamespaceNetwork, namespace_names
-from loadbook.hosts.remote import connect, read_hosts
+from loadbook.hosts.remote import connect
 from waiting import wait_until
 
 

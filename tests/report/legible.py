@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from loadbook.report.figures import common
+from loadbook.report.figures import base
 
 
 def must_be_legible(figure: Figure, placed: Callable[[Text], bool] = lambda text: True) -> None:
@@ -21,7 +21,7 @@ def must_be_legible(figure: Figure, placed: Callable[[Text], bool] = lambda text
     found = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
     boxes = [(text.get_text(), text.get_window_extent()) for text in found if placed(text)]
     for text in found:
-        assert text.get_fontsize() >= common.SMALLEST_PT, text
+        assert text.get_fontsize() >= base.SMALLEST_PT, text
     for words, box in boxes:
         assert min(box.x0, box.y0) >= -1 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1, words
     for line in figure.lines + [artist for artist in figure.artists if isinstance(artist, Line2D)]:

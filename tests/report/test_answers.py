@@ -76,7 +76,9 @@ def test_blocks_added_after_looking_make_every_answer_exploratory(page):
 
 @pytest.mark.parametrize("page", LOOKS, indirect=True)
 def test_without_a_planned_look_there_is_no_answer_yet(page):
-    waiting = replace(page.answer_analysis.stopping_state, pending_reason="not yet a planned look: 3 blocks are complete")
+    waiting = replace(
+        page.answer_analysis.stopping_state, pending_reason="not yet a planned look: 3 blocks are complete"
+    )
     found = anew(page)
     found.__dict__["analysis"] = replace(page.analysis, stopping_state=waiting)
     assert found.answer().text.startswith("No verdict yet: this is no planned look.")

@@ -14,14 +14,13 @@ from legible import must_be_legible
 from mockproject import Arm, make_project
 
 import loadbook
-from loadbook.analyses.balancers import compute
+from loadbook.analyses.balancers import compute, connections
 from loadbook.analyses.balancers.backends import BackendsPage
 from loadbook.analyses.claims.compute import check_claims
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality.page import QualityPage
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.notebook.run import Run
-from loadbook.report.figures import connections
 from loadbook.report.html import forbidden_content
 from loadbook.stats.analyse import strata_of
 from loadbook.stats.results import AnalysisRow

@@ -15,9 +15,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from mockproject import Arm, make_project
 
 import loadbook
+from loadbook.analyses.balancers import figure as scaling
 from loadbook.analyses.balancers.page import BalancersPage
-from loadbook.report.figures import scaling
-from loadbook.report.figures.common import SMALLEST_PT, to_svg
+from loadbook.report.figures.base import SMALLEST_PT, to_svg
 from loadbook.report.html import forbidden_content
 from loadbook.report.notebooks import parse_literals
 from loadbook.store.tables import RunData, load_run

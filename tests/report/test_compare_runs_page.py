@@ -18,10 +18,11 @@ from mockproject import REPO, Arm, make_project, usual_arms
 from nbformat.v4 import new_markdown_cell, new_notebook
 from pages import page_html
 
+from loadbook.analyses.compare_runs import figure as two_runs
 from loadbook.analyses.compare_runs.page import ComparePage, resolve_run_pair
 from loadbook.core.errors import UsageError
 from loadbook.report import index
-from loadbook.report.figures import common, two_runs
+from loadbook.report.figures import base
 from loadbook.report.html import forbidden_content
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
@@ -242,7 +243,7 @@ def test_words_are_honest_and_the_page_is_safe(cases: dict[str, ComparePage], na
 
 
 def test_bytes_repeat(page: ComparePage) -> None:
-    first, second = (common.to_svg(two_runs.draw(page.result)) for _ in range(2))
+    first, second = (base.to_svg(two_runs.draw(page.result)) for _ in range(2))
     assert first == second and len(first) < 150_000
 
 

@@ -14,10 +14,11 @@ from mockproject import Arm, make_project
 
 import loadbook
 from factorials import FactorialRun, factorial_run, factorial_study
+from loadbook.analyses.factorial import figure
 from loadbook.analyses.factorial.compute import FactorialAnalysis, analyse_factorial
 from loadbook.analyses.factorial.page import FactorialPage, follow_up_study
 from loadbook.core.errors import UsageError
-from loadbook.report.figures import common, factorial
+from loadbook.report.figures import base
 from loadbook.report.html import forbidden_content
 from loadbook.report.notebooks import parse_literals
 from loadbook.store.tables import load_run
@@ -61,15 +62,15 @@ def found_of(case: str) -> FactorialAnalysis:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 def test_texts_are_whole_apart_and_large_enough(case: str, narrow: bool) -> None:
-    drawn = factorial.draw(found_of(case), narrow=narrow)
-    assert drawn.get_figwidth() == (common.NARROW_IN if narrow else common.WIDE_IN)
+    drawn = figure.draw(found_of(case), narrow=narrow)
+    assert drawn.get_figwidth() == (base.NARROW_IN if narrow else base.WIDE_IN)
     must_be_legible(drawn)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_words_beside_it_are_honest(case: str) -> None:
     found = found_of(case)
-    answer, how, alt = factorial.answer(found), factorial.how(found), factorial.alt(found)
+    answer, how, alt = figure.answer(found), figure.how(found), figure.alt(found)
     assert answer.endswith(".") and how.endswith(".") and answer in alt
     assert not FORBIDDEN.search(answer + how + alt)
     assert all(effect.label in alt for effect in found.effects)
@@ -80,12 +81,12 @@ def test_words_beside_it_are_honest(case: str) -> None:
 def test_a_panel_per_pair_that_acts() -> None:
     found = found_of("pairs")
     assert {m.effect.names for m in found.interaction_plots} >= {FIVE[:2], ("tcp_nopush", "tcp_nodelay")}
-    assert len(factorial.draw(found).axes) == 1 + len(found.interaction_plots)
-    assert len(factorial.draw(found_of("undecided")).axes) == 1
+    assert len(figure.draw(found).axes) == 1 + len(found.interaction_plots)
+    assert len(figure.draw(found_of("undecided")).axes) == 1
 
 
 def test_bytes_repeat() -> None:
-    first, second = (common.to_svg(factorial.draw(found_of("pairs"))) for _ in range(2))
+    first, second = (base.to_svg(figure.draw(found_of("pairs"))) for _ in range(2))
     assert first == second and len(first) < 200_000
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import re
 import sys
@@ -18,25 +17,16 @@ from matplotlib.text import Text
 sys.path.insert(0, str(Path(__file__).parent))
 from mockdata import CASES, Mock, judged, mock
 
+from loadbook.analyses.claims import figure as claims
+from loadbook.analyses.claims import figure as published
+from loadbook.analyses.effects import figure as effects
+from loadbook.analyses.effects import pairs
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
-from loadbook.report.figures import (
-    claims,
-    common,
-    cores,
-    effects,
-    errors,
-    gates,
-    latency,
-    lines,
-    order,
-    overlay,
-    pairs,
-    published,
-    scales,
-    traces,
-)
-from loadbook.report.figures import text as lettering
+from loadbook.report.figures import axes as scales
+from loadbook.report.figures import base, cores, errors, latency, order, overlay, traces, tracks, validity
+from loadbook.report.figures import base as lettering
+from loadbook.report.page import figure_module
 from loadbook.stats.diagnostics import find_outliers
 from loadbook.stats.text import row_texts
 
@@ -68,7 +58,7 @@ def data_of(figure: str, m: Mock) -> tuple:
 
 
 def module_of(figure: str):
-    return importlib.import_module(f"loadbook.report.figures.{figure}")
+    return figure_module(figure)
 
 
 def draw(figure: str, case: str, narrow: bool):
@@ -92,7 +82,7 @@ def boxes(figure):
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 def test_texts_are_whole_apart_and_large_enough(figure, case, narrow):
     drawn = draw(figure, case, narrow)
-    assert drawn.get_figwidth() == (common.NARROW_IN if narrow else common.WIDE_IN)
+    assert drawn.get_figwidth() == (base.NARROW_IN if narrow else base.WIDE_IN)
     must_be_legible(drawn)
 
 
@@ -114,9 +104,9 @@ def test_words_beside_a_figure_are_honest_and_enough(figure, case):
 def test_bytes_repeat_whatever_style_is_set(figure, narrow):
     import matplotlib as mpl
 
-    first = common.to_svg(draw(figure, "plain", narrow))
+    first = base.to_svg(draw(figure, "plain", narrow))
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "none", "text.parse_math": True}):
-        second = common.to_svg(draw(figure, "plain", narrow))
+        second = base.to_svg(draw(figure, "plain", narrow))
     assert first == second
     assert first.startswith(b"<?xml") and b"<text" not in first and b"<script" not in first
     assert len(first) < (300_000 if figure == "overlay" else 150_000)  # a line for every trial and resource
@@ -127,11 +117,11 @@ def test_lines_of_many_long_trials_keep_their_peaks_and_no_more():
     values = np.where(times < 50, 0.5, 0.6) + np.random.default_rng(3).normal(0, 0.01, len(times))
     values[[1234, 8765]] = 1.0, 0.0
     values[3000:3300] = np.nan
-    kept = lines.extremes(times, values, 1.0)
+    kept = tracks.extremes(times, values, 1.0)
     assert {1234, 8765} <= set(kept) and len(kept) <= 200
     assert list(kept) == sorted(kept)
     assert np.isnan(values[kept]).any() and np.nanmin(values[kept]) == 0.0
-    assert lines.extremes(times[:0], values[:0], 1.0).size == 0
+    assert tracks.extremes(times[:0], values[:0], 1.0).size == 0
 
 
 def test_no_pyplot_figure_stays_open():
@@ -246,7 +236,7 @@ def test_order_draws_every_trial_and_crosses_for_those_not_counted():
 
 
 def test_order_gives_each_treatment_its_own_shape():
-    looks = common.marks(mock("plain").analysis).values()
+    looks = base.marks(mock("plain").analysis).values()
     assert len({(s.marker, s.hollow) for s in looks}) == len(looks)
 
 
@@ -454,7 +444,7 @@ def test_several_sources_of_a_host_are_not_mixed():
 
 def test_gates_draw_hits_only_and_hatch_what_was_not_checked():
     m = mock("no_monitor")
-    drawn = gates.draw(m.trials, m.problems, m.titles, m.labels)
+    drawn = validity.draw(m.trials, m.problems, m.titles, m.labels)
     crosses = [line for line in drawn.axes[0].lines if line.get_marker() == "x"]
     assert sum(len(line.get_xdata()) for line in crosses) == (~m.trials["valid"]).sum()
     said = words(drawn)
@@ -469,19 +459,19 @@ def test_gates_count_each_level_and_hatch_only_the_trials_that_could_not_be_chec
     said = [("invalid", names[0]), ("doubt", names[1]), ("doubt", names[2]), ("note", names[3])]
     said += [("unchecked", name) for name in names[10:20]]
     rows = [{"trial": t, "name": "zero-work", "level": level, "message": "not checked: no"} for level, t in said]
-    drawn = gates.draw(m.trials, pd.DataFrame(rows), m.titles, m.labels, narrow=True)
+    drawn = validity.draw(m.trials, pd.DataFrame(rows), m.titles, m.labels, narrow=True)
     assert "✕ not counted: 1, ! doubt: 2, not checked: 10" in words(drawn)
     assert not any("not checked: no" in text for text in words(drawn))
     (hatched,) = [patch for patch in drawn.axes[0].patches if patch.get_hatch()]
     assert hatched.get_width() == pytest.approx(10)
-    assert "not counted: 1, doubt: 2, not checked: 10" in gates.alt(m.trials, pd.DataFrame(rows), m.titles, m.labels)
+    assert "not counted: 1, doubt: 2, not checked: 10" in validity.alt(m.trials, pd.DataFrame(rows), m.titles, m.labels)
 
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 def test_gates_name_many_clean_ones_in_words(narrow):
     m = mock("plain")
     titles = m.titles | {f"more-{n}": f"One more gate {n}" for n in range(20)}
-    drawn = gates.draw(m.trials, m.problems, titles, m.labels, narrow=narrow)
+    drawn = validity.draw(m.trials, m.problems, titles, m.labels, narrow=narrow)
     assert any(text.startswith("26 more gates, checked and clean: ") for text in words(drawn))
     assert all(box.x1 <= drawn.bbox.x1 for _, box in boxes(drawn))
 
@@ -489,7 +479,7 @@ def test_gates_name_many_clean_ones_in_words(narrow):
 def test_gates_explain_a_trial_that_no_gate_excluded():
     m = mock("plain")
     nothing = m.problems.iloc[:0]
-    assert "did not end" in gates.answer(m.trials, nothing, m.titles)
+    assert "did not end" in validity.answer(m.trials, nothing, m.titles)
 
 
 def test_published_draws_no_interval_for_the_article():
@@ -537,8 +527,8 @@ def test_published_leaves_out_the_lane_of_a_claim_in_words():
 
 
 def test_names_fall_back_to_the_key_where_a_letter_is_missing():
-    assert common.names(mock("japanese").analysis)["use-epoll"] == "use-epoll"
-    assert common.names(mock("dollar").analysis)["tcp_nopush-on"] == "cost $5 < $6 & more"
+    assert base.names(mock("japanese").analysis)["use-epoll"] == "use-epoll"
+    assert base.names(mock("dollar").analysis)["tcp_nopush-on"] == "cost $5 < $6 & more"
 
 
 def test_wrapping_keeps_the_width_and_marks_what_it_cuts():

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from loadbook.analyses.history import figure
 from loadbook.analyses.history.compute import RunEffect, RunSummary, StudyHistory, effect_series
+from loadbook.analyses.history.figure import LONGEST, axis
 from loadbook.analyses.history.page import IMPORTED_HOSTS_TEXT, HistoryPage, HistoryRuns
-from loadbook.report.figures import history as figure
-from loadbook.report.figures.common import to_svg
-from loadbook.report.figures.history_axis import LONGEST, axis
+from loadbook.report.figures.base import to_svg
 from loadbook.store.conditions import ConditionChange
 
 DAY, BEGIN = 86400.0, 1_767_229_200.0

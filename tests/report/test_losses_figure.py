@@ -8,9 +8,10 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from mockdata import mock
 
+from loadbook.analyses.effects import figure as effects
+from loadbook.analyses.effects import non_inferiority
 from loadbook.report import verdicts
-from loadbook.report.figures import effects, losses
-from loadbook.report.figures.common import to_svg
+from loadbook.report.figures.base import to_svg
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.verdict import decide_verdict
 
@@ -35,8 +36,8 @@ def words(figure) -> list[str]:
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 @pytest.mark.parametrize("case", ["plain", "wide_interval", "long_names", "japanese", "all_invalid", "five_blocks"])
 def test_losses_draw_every_case_in_both_layouts(case: str, narrow: bool) -> None:
-    figure = losses.draw(one_sided(case), narrow=narrow)
-    assert to_svg(figure) == to_svg(losses.draw(one_sided(case), narrow=narrow))
+    figure = non_inferiority.draw(one_sided(case), narrow=narrow)
+    assert to_svg(figure) == to_svg(non_inferiority.draw(one_sided(case), narrow=narrow))
     renderer = FigureCanvasAgg(figure).get_renderer()
     spans = [text.get_window_extent(renderer) for text in figure.texts if text.get_text()]
     assert all(figure.bbox.x0 - 1 <= box.x0 and box.x1 <= figure.bbox.x1 + 1 for box in spans)
@@ -44,14 +45,14 @@ def test_losses_draw_every_case_in_both_layouts(case: str, narrow: bool) -> None
 
 def test_the_bound_that_decides_is_the_thick_tick_and_the_number() -> None:
     analysis = one_sided()
-    drawn = losses.draw(analysis)
+    drawn = non_inferiority.draw(analysis)
     ticks = [line.get_color() for line in drawn.axes[0].lines if line.get_linewidth() > 3 and line.get_color()]
     compared = [r for r in analysis.of_kind("treatment") if r.verdict.one_sided_bounds]
     assert len(ticks) == len(compared)
     said = words(drawn)
     assert any(text.startswith("at worst −") for text in said)
     assert {"■ no loss beyond 2\u00a0%", "▼ loses more than 2\u00a0%"} <= set(said)
-    assert "● undecided" in words(losses.draw(one_sided("all_undecided")))
+    assert "● undecided" in words(non_inferiority.draw(one_sided("all_undecided")))
     assert "largest loss accepted, 2\u00a0%, declared before" in said
 
 
@@ -60,19 +61,19 @@ def test_a_bound_beyond_the_axis_is_an_arrow_head_and_no_tick() -> None:
     first = next(r for r in plain.of_kind("treatment") if r.verdict.one_sided_bounds)
     far = replace(first, verdict=replace(first.verdict, kind="no-loss", loss=(2.3, 2.6)))
     analysis = replace(plain, rows=tuple(far if r is first else r for r in plain.rows))
-    lines = losses.draw(analysis).axes[0].lines
+    lines = non_inferiority.draw(analysis).axes[0].lines
     assert (
         sum(line.get_linewidth() == 3.4 for line in lines)
-        == sum(line.get_linewidth() == 3.4 for line in losses.draw(plain).axes[0].lines) - 1
+        == sum(line.get_linewidth() == 3.4 for line in non_inferiority.draw(plain).axes[0].lines) - 1
     )
     assert [line.get_marker() for line in lines].count(">") == 1
-    assert "arrow head" in losses.how(analysis) and "arrow head" not in losses.how(plain)
+    assert "arrow head" in non_inferiority.how(analysis) and "arrow head" not in non_inferiority.how(plain)
 
 
 @pytest.mark.parametrize(("better", "side"), [("higher", -1), ("lower", 1)])
 def test_the_band_lies_on_the_side_of_the_loss(better: str, side: int) -> None:
     analysis = one_sided("latency" if better == "lower" else "plain", better)
-    (band,) = [p for p in losses.draw(analysis).axes[0].patches if p.get_facecolor()[:3] != (1, 1, 1)]
+    (band,) = [p for p in non_inferiority.draw(analysis).axes[0].patches if p.get_facecolor()[:3] != (1, 1, 1)]
     middle = band.get_x() + band.get_width() / 2
     assert middle * side > 0
     assert min(abs(band.get_x()), abs(band.get_x() + band.get_width())) == pytest.approx(0)
@@ -88,16 +89,18 @@ def test_the_verdict_on_errors_stands_in_the_row() -> None:
     )
     with_errors = replace(analysis, rows=rows)
     for narrow in (False, True):
-        assert any("more errors: 9 of 12 trials" in text for text in words(losses.draw(with_errors, narrow=narrow)))
+        assert any(
+            "more errors: 9 of 12 trials" in text for text in words(non_inferiority.draw(with_errors, narrow=narrow))
+        )
 
 
 def test_caption_and_alternative_text_state_the_bounds() -> None:
     analysis = one_sided()
     expected = "1 of 6 treatments loses more than 2 %, no loss beyond 2 % in 4, 1 not compared."
-    assert losses.answer(analysis).replace("\u00a0", " ") == expected
-    assert "declared before the run" in losses.how(analysis)
-    assert "at worst −" in losses.alt(analysis) and "(one-sided 95\u00a0%)" in losses.alt(analysis)
-    assert losses.answer(one_sided("all_invalid")) == "No treatment could be compared."
+    assert non_inferiority.answer(analysis).replace("\u00a0", " ") == expected
+    assert "declared before the run" in non_inferiority.how(analysis)
+    assert "at worst −" in non_inferiority.alt(analysis) and "(one-sided 95\u00a0%)" in non_inferiority.alt(analysis)
+    assert non_inferiority.answer(one_sided("all_invalid")) == "No treatment could be compared."
 
 
 def test_table_and_counts_use_the_words_of_the_question() -> None:

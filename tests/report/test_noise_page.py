@@ -11,10 +11,10 @@ from making import make_report
 from mockproject import Arm, make_project
 from pages import page_html
 
+from loadbook.analyses.noise import figure
 from loadbook.analyses.noise.compute import compute_noise_record, noise_headline, relabelling_sentence
 from loadbook.analyses.noise.page import NoisePage, ability_table
-from loadbook.report.figures import common
-from loadbook.report.figures import noise as figure
+from loadbook.report.figures import base
 from loadbook.report.html import forbidden_content
 from loadbook.store.tables import load_run
 
@@ -73,7 +73,7 @@ def test_words_are_honest_and_enough(records, case):
 
 
 def test_bytes_repeat(records):
-    first, second = (common.to_svg(figure.draw(records["calm"])) for _ in range(2))
+    first, second = (base.to_svg(figure.draw(records["calm"])) for _ in range(2))
     assert first == second
     assert len(first) < 150_000
 

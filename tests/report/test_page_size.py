@@ -14,11 +14,12 @@ from legible import must_be_legible
 from mockproject import Arm, make_project
 
 import loadbook
+from loadbook.analyses.page_size import figure, tier_ratios
 from loadbook.analyses.page_size import page as jmeter_table
 from loadbook.analyses.page_size.compute import PageSizeResult, analyse_page_sizes
 from loadbook.analyses.page_size.page import PageSizePage
 from loadbook.core.errors import UsageError
-from loadbook.report.figures import common, page_size, tier_ratios
+from loadbook.report.figures import base
 from loadbook.report.html import forbidden_content
 from loadbook.report.notebooks import parse_literals
 from loadbook.store.tables import load_run
@@ -48,8 +49,8 @@ def found_of(case: str) -> PageSizeResult:
 @pytest.mark.parametrize(("case", "by"), [*((c, "rate") for c in CASES), ("three balancers", "bytes")])
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 def test_texts_are_whole_apart_and_large_enough(case: str, narrow: bool, by: str) -> None:
-    drawn = page_size.draw(found_of(case), by, narrow=narrow)
-    assert drawn.get_figwidth() == (common.NARROW_IN if narrow else common.WIDE_IN)
+    drawn = figure.draw(found_of(case), by, narrow=narrow)
+    assert drawn.get_figwidth() == (base.NARROW_IN if narrow else base.WIDE_IN)
     must_be_legible(drawn, lambda text: not text.get_rotation() % 90)
 
 
@@ -62,30 +63,30 @@ def test_a_name_stands_at_its_trials_where_the_curve_does_not_reach_the_first_si
     rates = run.measurements["metric"] == "ok_per_s"
     pure = 25e6 / run.measurements["trial"].map(own)  # bytes alone cost something: the fit has no end at small sizes
     run.measurements.loc[rates, "value"] = pure.clip(upper=2000) * (1 + run.measurements["value"] % 0.01)
-    must_be_legible(page_size.draw(analyse_page_sizes(run, "ok_per_s")), lambda text: not text.get_rotation() % 90)
+    must_be_legible(figure.draw(analyse_page_sizes(run, "ok_per_s")), lambda text: not text.get_rotation() % 90)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_words_beside_it_are_honest(case: str) -> None:
     found = found_of(case)
     for by in ("rate", "bytes"):
-        answer, how, alt = (f(found, by) for f in (page_size.answer, page_size.how, page_size.alt))
+        answer, how, alt = (f(found, by) for f in (figure.answer, figure.how, figure.alt))
         assert answer.endswith(".") and how.endswith(".")
         assert answer in alt and len(alt) > 40
         assert not FORBIDDEN.search(answer + how + alt)
         assert all(one.name in alt for one in found.curves.series)
-    assert ("not watched" in page_size.how(found)) == (case in ("unwatched", "invalid"))
-    assert ("no curve" in page_size.alt(found)) == (case in ("invalid", "few blocks"))
+    assert ("not watched" in figure.how(found)) == (case in ("unwatched", "invalid"))
+    assert ("no curve" in figure.alt(found)) == (case in ("invalid", "few blocks"))
     assert bool(tier_ratios.sentences(found)) == (found.tiers is not None)
 
 
 def test_letters_and_bytes_repeat() -> None:
     found = found_of("two tiers")
-    letters = [page_size.letter_of(found, arm) for arm in found.curves.series[2].arms.values()]
+    letters = [figure.letter_of(found, arm) for arm in found.curves.series[2].arms.values()]
     assert letters == ["C", "C", "C", "C", "N"]
-    first, second = (common.to_svg(page_size.draw(found)) for _ in range(2))
+    first, second = (base.to_svg(figure.draw(found)) for _ in range(2))
     assert first == second and len(first) < 500_000
-    assert page_size.ceiling_of(found_of("two tiers")) == (125e6, "link, 1.00\xa0Gbit/s")
+    assert figure.ceiling_of(found_of("two tiers")) == (125e6, "link, 1.00\xa0Gbit/s")
 
 
 def project(root: Path) -> PageSizePage:

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from loadbook.report.blocks import compact_svg
-from loadbook.report.figures.common import house_style, to_svg
+from loadbook.report.figures.base import house_style, to_svg
 
 
 @pytest.fixture(scope="module")

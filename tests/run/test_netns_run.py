@@ -7,7 +7,8 @@ import json
 import pytest
 
 from loadbook.hosts.host import Host
-from loadbook.hosts.remote import connect, read_hosts
+from loadbook.hosts.inventory import read_hosts
+from loadbook.hosts.remote import connect
 from loadbook.run.api import run_study
 from loadbook.run.preflight import PreflightError
 from loadbook.store.paths import Layout

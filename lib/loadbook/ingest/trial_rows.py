@@ -251,10 +251,7 @@ def write_requests(folder: Path, record: TrialRecord, target: Path) -> ParseErro
     logs = [(driver, folder / name) for driver in record.drivers for name in _request_logs(record.tool, driver)]
     if not logs:
         return None
-    from loadbook.request_logs.read import (
-        RequestWriter,
-        read_batches,  # imports pyarrow
-    )
+    from loadbook.request_logs.read import RequestWriter, read_batches
 
     try:
         with RequestWriter(target) as store:

@@ -55,7 +55,7 @@ class Plots(Card):
 
     def pairs(self, treatment: str = "", metric: str = "") -> Drawn:
         """Draw the single blocks of one comparison: do they agree, or does one make the effect (figure 3)."""
-        from loadbook.report.figures import pairs
+        from loadbook.analyses.effects import pairs
 
         found = self._analysis(metric)
         able = [row.treatment for row in found.rows if row.verdict and row.verdict.comparison.effect is not None]
@@ -153,10 +153,10 @@ class Plots(Card):
 
     def scaling(self) -> Drawn:
         """Draw the rate over the number of nodes: do two nodes carry twice what one carries."""
-        from loadbook.report.figures import scaling
+        from loadbook.analyses.balancers import figure
 
         scaled = BalancersPage(self._data).scaling_data
-        if not scaling.needed(*scaled):
+        if not figure.needed(*scaled):
             raise UsageError("one number of nodes only in this run", "scaling needs treatments of one node and of more")
         return self._drawn("scaling", *scaled)
 

@@ -56,7 +56,7 @@ class Why(Card):
     @property
     def sentences(self) -> list[str]:
         """What gates said of the trial, then what its hosts did otherwise than in its treatment's other trials."""
-        from loadbook.report.figures.beside import said
+        from loadbook.analyses.resources.peers import said
 
         spoken = self._data.problems[self._data.problems["trial"] == self.trial]
         gates = [f"{row.level}{f' ({row.host})' if isinstance(row.host, str) else ''}: {row.message}"

@@ -68,9 +68,9 @@ class History(Card):
 
     def plot(self) -> Drawn:
         """Draw every effect by date, and where recorded conditions changed (figure 12)."""
-        from loadbook.report.figures import history
+        from loadbook.analyses.history import figure
 
-        return Drawn(history, self.page.history, self.page.marks)
+        return Drawn(figure, self.page.history, self.page.marks)
 
     def _shown(self) -> Block:
         """Return the answer and the sentences."""

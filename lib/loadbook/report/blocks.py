@@ -214,7 +214,7 @@ def figure_block(module: FigureModule, *data: Any, **options: Any) -> Block:
 
 
 def _svg_data_uri(figure: Any) -> str:
-    from loadbook.report.figures.common import to_svg
+    from loadbook.report.figures.base import to_svg
 
     return "data:image/svg+xml;base64," + base64.b64encode(compact_svg(to_svg(figure).decode()).encode()).decode()
 

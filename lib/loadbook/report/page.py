@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import unknown_name_error
 from loadbook.core.units import NBSP, format_bytes, format_duration
-from loadbook.report import checks, figures, sections, verdicts
+from loadbook.report import checks, sections, verdicts
 from loadbook.report.blocks import (
     CI_GLYPHS,
     EMPTY_MIME,
@@ -27,6 +26,7 @@ from loadbook.report.blocks import (
     table_text,
 )
 from loadbook.report.ci import CiReport, ci_summary, evaluate_ci
+from loadbook.report.figures import FIGURES
 from loadbook.report.notebooks import DONE_MIME
 from loadbook.stats.saturation import hosts_with_traces, link_capacities
 from loadbook.stats.text import added_blocks_text
@@ -186,9 +186,9 @@ class Page:
 
     def which_count(self) -> Block:
         """Show the gate matrix and, below it, a sentence of each gate that spoke."""
-        from loadbook.report.figures import gates
+        from loadbook.report.figures import validity
 
-        return sections.validity_block(self.data, gates, self.labels, self.explained_levels)
+        return sections.validity_block(self.data, validity, self.labels, self.explained_levels)
 
     def setup(self) -> Block:
         """Show how treatments differ, on which hosts they ran, and what changed there during the run."""
@@ -232,21 +232,15 @@ class Page:
 
 
 def figure_module(name: str) -> Any:
-    """Return a module of report.figures that draws; UsageError for any other name."""
-    module = importlib.import_module(f"{figures.__name__}.{name}") if name in _figure_module_names() else None
-    if not hasattr(module, "alt"):
+    """Return the module that draws a figure (`report.figures.FIGURES`); UsageError for any other name."""
+    if name not in FIGURES:
         raise unknown_name_error("figure", name, figure_names())
-    return module
+    return importlib.import_module(FIGURES[name])
 
 
 def figure_names() -> list[str]:
     """Return the names of all figures of one run, in alphabetical order."""
-    found = {name: importlib.import_module(f"{figures.__name__}.{name}") for name in _figure_module_names()}
-    return [name for name, module in found.items() if hasattr(module, "alt") and name not in figures.OF_SEVERAL_RUNS]
-
-
-def _figure_module_names() -> list[str]:
-    return sorted(m.name for m in pkgutil.iter_modules(figures.__path__))
+    return sorted(FIGURES)
 
 
 def note_block(text: str) -> Block:

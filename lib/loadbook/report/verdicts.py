@@ -154,7 +154,7 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
 
 def display_names(analysis: Analysis, labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels, each with its key beside it where figures use the key (letters that their font lacks)."""
-    from loadbook.report.figures.common import names
+    from loadbook.report.figures.base import names
 
     figure_names = names(analysis)
     found = {row.treatment: labels.get(row.treatment, row.label) for row in analysis.rows}

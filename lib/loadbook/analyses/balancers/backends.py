@@ -91,7 +91,7 @@ class BackendsPage(EffectsPage):
 
     def connections(self) -> Block:
         """Show how many connections the application accepted for each request that it answered."""
-        from loadbook.report.figures import connections
+        from loadbook.analyses.balancers import connections
 
         if self.connections_per_request.empty:
             return note_block("Not known: no application counted its connections.")

@@ -266,17 +266,17 @@ class BalancersPage(EffectsPage):
 
     def extra_support(self) -> str | None:
         """Return how much the most nodes carry, where their number varies."""
-        from loadbook.report.figures import scaling
+        from loadbook.analyses.balancers import figure
 
-        return scaling.answer(*self.scaling_data) if scaling.needed(*self.scaling_data) else super().extra_support()
+        return figure.answer(*self.scaling_data) if figure.needed(*self.scaling_data) else super().extra_support()
 
     def scaling(self) -> Block:
         """Show how the rate grows with the number of nodes; nothing where that does not vary."""
-        from loadbook.report.figures import scaling
+        from loadbook.analyses.balancers import figure
 
         return (
-            figure_block(scaling, *self.scaling_data)
-            if scaling.needed(*self.scaling_data)
+            figure_block(figure, *self.scaling_data)
+            if figure.needed(*self.scaling_data)
             else empty_section("One number of nodes only.")
         )
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from loadbook.analyses.claims import figure
 from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, check_claims, claim_title
 from loadbook.analyses.claims.text import OUTCOMES
 from loadbook.core.errors import LoadbookError
 from loadbook.report.blocks import Block, clean, figure_markup, render, render_figure
 from loadbook.report.build import ensure_ingested
-from loadbook.report.figures import published
 from loadbook.stats.results import Analysis
 from loadbook.store.paths import Layout
 from loadbook.store.tables import RunData, load_run
@@ -66,9 +66,9 @@ def assess_claims(data: RunData, analysis: Analysis, level: float) -> list[Claim
 
 def claims_block(source: str, results: Sequence[ClaimResult], analysis: Analysis) -> Block:
     """Show the article's claims beside what was found here: picture where there is something to draw, rows, source."""
-    answer, rows = published.answer(results, analysis), [claim_row(one) for one in results]
-    able = any(line.drawn for line in published.lines_of(results))
-    head = figure_markup(render_figure(published, results, analysis)) if able else render("note.html.j2", text=answer)
+    answer, rows = figure.answer(results, analysis), [claim_row(one) for one in results]
+    able = any(line.drawn for line in figure.lines_of(results))
+    head = figure_markup(render_figure(figure, results, analysis)) if able else render("note.html.j2", text=answer)
     note = f"Source: {source}."
     text = "\n".join(f"{r['glyph']} {r['title']}: {r['word']}. {r['evidence']}" for r in rows)
     html = head + render("claims.html.j2", claims=rows) + render("note.html.j2", text=note)

@@ -269,7 +269,7 @@ class ComparePage:
 
     def effects(self) -> Block:
         """Show both runs' intervals (figure 12), a sentence per comparison, and the verdicts side by side."""
-        from loadbook.report.figures import two_runs as figure
+        from loadbook.analyses.compare_runs import figure
 
         lines, table = pair_lines(self.result), verdict_pairs_table(self.result)
         html = render(

@@ -118,9 +118,10 @@ class EffectsPage(Page):
         return self._each_stratum(EffectsPage._effects_block)
 
     def _effects_block(self) -> Block:
-        from loadbook.report.figures import effects, losses
+        from loadbook.analyses.effects import figure as effects
+        from loadbook.analyses.effects import non_inferiority
 
-        figure = losses if self.analysis.hypothesis == "no-loss" else effects
+        figure = non_inferiority if self.analysis.hypothesis == "no-loss" else effects
         lines, table = verdicts.verdict_lines(self.analysis), self.effects_table()
         html = render(
             "effects.html.j2",
@@ -140,7 +141,7 @@ class EffectsPage(Page):
         return self._each_stratum(EffectsPage._single_blocks_block)
 
     def _single_blocks_block(self) -> Block:
-        from loadbook.report.figures import pairs
+        from loadbook.analyses.effects import pairs
 
         chosen = pairs.choose(self.analysis)
         if chosen is None or not _has_effect(self.analysis.row(chosen)):

@@ -142,7 +142,7 @@ class FactorialPage(EffectsPage):
 
     def effects(self) -> Block:
         """Show figure 9, a sentence per effect, and both analyses side by side."""
-        from loadbook.report.figures import factorial
+        from loadbook.analyses.factorial import figure as factorial
 
         lines, table = self._effect_lines(), effect_table(self.result)
         figure = figure_markup(render_figure(factorial, self.result))

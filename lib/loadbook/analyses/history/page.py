@@ -414,11 +414,11 @@ class HistoryPage:
 
     def effect_timeline(self) -> Block:
         """Show every effect by date, the levels between changes, and where recorded conditions changed."""
-        from loadbook.report.figures import history
+        from loadbook.analyses.history import figure
 
         if not any(course.points for course in self.history.series):
             return Block(str(render("note.html.j2", text=NO_EFFECTS_TEXT)), NO_EFFECTS_TEXT)
-        return figure_block(history, self.history, self.marks)
+        return figure_block(figure, self.history, self.marks)
 
     def comparisons(self) -> Block:
         """Show a sentence for each comparison, then every effect of every run, which is one click away."""

@@ -199,7 +199,7 @@ class NoisePage(Page):
 
     def noise_record(self) -> Block:
         """Show the record: drift, neighbours, groups, and what difference so many blocks find."""
-        from loadbook.report.figures import noise as figure
+        from loadbook.analyses.noise import figure
 
         if self.record is None:
             return empty_section(self.headline)

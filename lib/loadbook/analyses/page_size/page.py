@@ -174,12 +174,12 @@ class PageSizePage(EffectsPage):
 
     def curves(self) -> Block:
         """Show figure 6, a sentence per curve, and the tables of costs and of points."""
-        from loadbook.report.figures import page_size
+        from loadbook.analyses.page_size import figure
 
         lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.result.curves.fits.items()]
         costs, points = cost_table(self.result), point_table(self.result)
         html = (
-            figure_markup(render_figure(page_size, self.result))
+            figure_markup(render_figure(figure, self.result))
             + render("lines.html.j2", lines=lines)
             + table_markup(costs)
         )
@@ -194,7 +194,7 @@ class PageSizePage(EffectsPage):
 
     def tiers(self) -> Block:
         """Show in words whether the web tiers converge: a sentence per front, a table with a verdict per size."""
-        from loadbook.report.figures import tier_ratios
+        from loadbook.analyses.page_size import tier_ratios
 
         if self.result.tiers is None:
             return empty_section("This study has one web tier.")

@@ -32,4 +32,25 @@ key where the label has a character that the figures' font lacks): a table shoul
 
 from __future__ import annotations
 
-OF_SEVERAL_RUNS = ("history",)  # no figure of one run, alone or beside another
+# the figures of one run: name -> module; the figure of an analysis is in the folder of that analysis
+FIGURES = {
+    "beside": "loadbook.analyses.resources.peers",
+    "connections": "loadbook.analyses.balancers.connections",
+    "cores": "loadbook.report.figures.cores",
+    "distribution": "loadbook.report.figures.distribution",
+    "effects": "loadbook.analyses.effects.figure",
+    "errors": "loadbook.report.figures.errors",
+    "factorial": "loadbook.analyses.factorial.figure",
+    "gates": "loadbook.report.figures.validity",
+    "latency": "loadbook.report.figures.latency",
+    "losses": "loadbook.analyses.effects.non_inferiority",
+    "noise": "loadbook.analyses.noise.figure",
+    "order": "loadbook.report.figures.order",
+    "overlay": "loadbook.report.figures.overlay",
+    "page_size": "loadbook.analyses.page_size.figure",
+    "pairs": "loadbook.analyses.effects.pairs",
+    "published": "loadbook.analyses.claims.figure",
+    "scaling": "loadbook.analyses.balancers.figure",
+    "traces": "loadbook.report.figures.traces",
+    "two_runs": "loadbook.analyses.compare_runs.figure",
+}

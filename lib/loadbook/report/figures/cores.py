@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from loadbook.core.units import NBSP, join_words
-from loadbook.report.figures.common import in_house_style
+from loadbook.report.figures.base import in_house_style
 from loadbook.report.figures.traces import SOME, drawn_block
 from loadbook.report.figures.tracks import Block, Hosts, Track, lay_out, median_block, ordered, samples_of, who
 from loadbook.stats.saturation import finest_source_only

@@ -15,9 +15,8 @@ from matplotlib.figure import Figure
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_duration
 from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.common import Sheet, in_house_style, names
-from loadbook.report.figures.text import counted, shortened
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import Sheet, counted, in_house_style, names, shortened
 from loadbook.request_logs.summary import ExceedanceCurve
 from loadbook.stats.results import Analysis
 
@@ -48,7 +47,7 @@ def draw(analysis: Analysis, curves: Mapping[str, ExceedanceCurve], narrow: bool
         if treatment != analysis.baseline and analysis.baseline in curves:
             _line(panel, curves[analysis.baseline], palette.SOFT, 1.1, (0, (3, 2)))
         _line(panel, curves[treatment], palette.INK, 1.7, "-")
-    unit = scales.unit_for(get_metric("latency"), limits[1])
+    unit = axes.unit_for(get_metric("latency"), limits[1])
     title = f"latency, {unit.words} (log); vertical: share of requests that took longer (log)"
     if narrow:
         title = f"latency, {unit.words}; vertical: share slower (both log)"
@@ -65,10 +64,10 @@ def _limits(curves: Mapping[str, ExceedanceCurve]) -> tuple[float, float]:
 def _axes(
     panel: Axes, limits: tuple[float, float], lowest: float, width: float, size: float, *, first: bool
 ) -> None:  # fmt: skip
-    scales.values_on_x(panel, limits, scales.unit_for(get_metric("latency"), limits[1]), width, size - 0.4)
+    axes.values_on_x(panel, limits, axes.unit_for(get_metric("latency"), limits[1]), width, size - 0.4)
     panel.set_ylim(math.log10(lowest) - 0.1, 0.05)
     decades = list(range(math.ceil(math.log10(lowest)), 1))
-    scales.set_ticks(panel.yaxis, decades, [f"{100 * 10.0**d:g}{NBSP}%" if first else "" for d in decades])
+    axes.set_ticks(panel.yaxis, decades, [f"{100 * 10.0**d:g}{NBSP}%" if first else "" for d in decades])
     for decade in decades:
         panel.axhline(decade, color=palette.GRID, linewidth=0.8, zorder=-2)
 

@@ -15,18 +15,24 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.common import (
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import (
     NARROW_IN,
     WIDE_IN,
     Sheet,
+    counted,
     in_house_style,
+    line_in,
+    listed,
     mark_props,
     names,
     rows_in_reading_order,
+    shortened,
     size_pt,
+    text_width,
+    widest,
+    wrap,
 )
-from loadbook.report.figures.text import counted, line_in, listed, shortened, text_width, widest, wrap
 from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary
 from loadbook.stats.text import ERROR_CLASS_NOUNS
 
@@ -144,9 +150,9 @@ def _axes(
         panel.set_ylim(bottom, HEAD_IN)
         panel.set_yticks([])
     zero.set_xlim(-0.06, 1.06)
-    scales.set_ticks(zero.xaxis, [0.5], ["0"])
+    axes.set_ticks(zero.xaxis, [0.5], ["0"])
     width = place.right - place.axis_left
-    scales.values_on_x(axis, (low, high), scales.Unit(1.0, ""), width, sheet.size)
+    axes.values_on_x(axis, (low, high), axes.Unit(1.0, ""), width, sheet.size)
     size = sheet.size - 0.8
     at = place.axis_left + width * np.log(LIMIT_PER / low) / np.log(high / low)
     words = wrap("beyond 0.1\u00a0%: the rate counts ok responses only", width + 0.6, size)

@@ -16,17 +16,20 @@ from matplotlib.figure import Figure
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_duration, join_words
 from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.common import (
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import (
     Sheet,
     blocks_text,
+    counted,
     in_house_style,
     mark_props,
     names,
     rows_in_reading_order,
+    shortened,
     size_pt,
+    widest,
+    wrap,
 )
-from loadbook.report.figures.text import counted, shortened, widest, wrap
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import direction_word, margin_text, row_texts
 
@@ -57,7 +60,7 @@ def draw(analysis: Analysis, panels: Panels, quantity: str = "", narrow: bool = 
         sheet.text(x, y - 0.13, name, bold=True)
         looks = {} if analysis.aa_failure else {r.treatment: _look(r) for r in own.rows}
         _draw_panel(sheet, panel, rows, values, own, width, looks)
-        unit = scales.unit_for(get_metric(own.metric), _limits(values)[1])
+        unit = axes.unit_for(get_metric(own.metric), _limits(values)[1])
         title = f"{unit.words} (log)"
         sheet.text(x + width / 2, y + tall + 0.35, title, size=sheet.size - 0.4, colour=palette.SOFT, at="center")
         if column == 0:
@@ -78,7 +81,7 @@ def _names(analysis: Analysis, rows: list[AnalysisRow], narrow: bool) -> list[st
 
 
 def _limits(values: pd.DataFrame) -> tuple[float, float]:
-    return scales.value_range(values.loc[values["valid"], "value"])
+    return axes.value_range(values.loc[values["valid"], "value"])
 
 
 def _draw_panel(
@@ -87,7 +90,7 @@ def _draw_panel(
 ) -> None:  # fmt: skip
     good = values[values["valid"] & (values["value"] > 0)]
     limits = _limits(values)
-    scales.values_on_x(panel, limits, scales.unit_for(get_metric(own.metric), limits[1]), width, sheet.size - 0.4)
+    axes.values_on_x(panel, limits, axes.unit_for(get_metric(own.metric), limits[1]), width, sheet.size - 0.4)
     panel.set_ylim(len(rows), 0)
     panel.set_yticks([])
     rank = good["block"].rank(method="dense") - 0.5

@@ -1,4 +1,6 @@
-"""Figure 2, the order plot.
+"""The crosses of figure 2: trials that are not counted, each with its reason where there is room.
+
+Figure 2, the order plot.
 
 In five seconds: did the host drift or jump, and was every treatment spread over it?
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -16,22 +19,91 @@ from matplotlib.figure import Figure
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent
 from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.common import (
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import (
     NARROW_IN,
     WIDE_IN,
     Sheet,
+    counted,
+    drawable,
     in_house_style,
+    line_in,
     mark_props,
     marks,
     names,
+    pushed_apart,
     quantity,
+    shortened,
     size_pt,
+    text_width,
+    widest,
+    wrap,
 )
-from loadbook.report.figures.crosses import Frame, draw_excluded
-from loadbook.report.figures.text import counted, line_in, pushed_apart, shortened, text_width, widest, wrap
 from loadbook.stats.diagnostics import find_outliers
-from loadbook.stats.results import Analysis
+from loadbook.stats.results import Analysis, Interval
+
+MOST_REASONS = 3
+NO_VALUE = 0.045  # height of the line of trials without a value, as a share of the panel
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where the upper panel lies, in inches."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+
+def draw_excluded(
+    sheet: Sheet, panel: Axes, values: pd.DataFrame, reasons: Mapping[str, str], limits: Interval,
+    frame: Frame,
+) -> None:  # fmt: skip
+    """Draw a cross for each trial that is not counted (on the lowest line where it has no value), and say why."""
+    out = values[~values["valid"]]
+    if out.empty:
+        return
+    low, span = math.log(limits[0]), math.log(limits[1] / limits[0])
+    heights = np.log(out["value"].where(out["value"] > 0)).clip(low + NO_VALUE * span, low + 0.84 * span)
+    heights = heights.fillna(low + NO_VALUE * span)
+    panel.plot(out["slot"], heights, linestyle="none", marker="x", markersize=6, color=palette.INK, markeredgewidth=1.4)
+    size, width = sheet.size - 0.8, frame.right - frame.left
+    said = [
+        drawable(reasons.get(t) or s, s) for t, s in zip(out["trial"], out["status"].str.replace("_", " "), strict=True)
+    ]
+    texts = [wrap(f"{words}: not counted", 0.55 * width, size, lines=1) for words in said]
+    sizes = [text_width(text, size) + 0.14 for text in texts]
+    ys = [frame.bottom - (frame.bottom - frame.top) * (y - low) / span for y in heights]
+    if len(texts) > MOST_REASONS or sum(sizes) > width or sum(_is_lowest(y, frame) for y in ys) > 1:
+        why = f": {said[0]}" if len(set(said)) == 1 else ""
+        text = wrap(f"✕ {len(out)} of {counted(len(values), 'trial')} not counted{why}", width, size, lines=1)
+        sheet.text(frame.left + 0.08, frame.top + 0.1, text, size=size)
+        return
+    first, last = values["slot"].min() - 0.8, values["slot"].max() + 0.8
+    xs = [frame.left + width * (slot - first) / (last - first) for slot in out["slot"]]
+    places = pushed_apart(xs, sizes, frame.left, frame.right)
+    for text, need, at, x, y in zip(texts, sizes, places, xs, ys, strict=True):
+        _draw_reason(sheet, text, need, at, (x, y), frame)
+
+
+def _is_lowest(y: float, frame: Frame) -> bool:
+    return y > frame.bottom - (NO_VALUE + 0.02) * (frame.bottom - frame.top)
+
+
+def _draw_reason(sheet: Sheet, text: str, need: float, at: float, cross: tuple[float, float], frame: Frame) -> None:
+    """Write a reason beside a cross on the lowest line, else at the top with a line to its cross."""
+    (x, y), size = cross, sheet.size - 0.8
+    if _is_lowest(y, frame):
+        right = x + need < frame.right
+        sheet.text(
+            x + (0.08 if right else -0.08), y, text, size=size, colour=palette.SOFT, at="left" if right else "right"
+        )
+        return
+    sheet.text(at, frame.top + 0.1, text, size=size, colour=palette.SOFT, at="center")
+    if y - frame.top > 0.35:
+        sheet.line([at, x], [frame.top + 0.19, y - 0.08], palette.SOFT, 0.6)
+
 
 MOST_ARMS, LABEL_IN = 8, 1.85
 UNSTEADY = 0.10  # range of the block medians from which on a reader should ask what disturbed the host
@@ -60,9 +132,9 @@ def draw(
     draw_excluded(sheet, upper, values, reasons or {}, limits, Frame(LEFT_IN, right, top, top + tall))
     _draw_drift(lower, values)
     for panel in (upper, lower):
-        scales.tint_blocks(panel, values)
-    scales.blocks_on_x(lower, values, right - LEFT_IN, sheet.size)
-    scales.blocks_on_x(upper, values, right - LEFT_IN, sheet.size)
+        axes.tint_blocks(panel, values)
+    axes.blocks_on_x(lower, values, right - LEFT_IN, sheet.size)
+    axes.blocks_on_x(upper, values, right - LEFT_IN, sheet.size)
     upper.set_xticks([])
     if narrow:
         _draw_key(sheet, key)
@@ -78,7 +150,7 @@ def _looks(analysis: Analysis) -> dict[str, palette.VerdictStyle]:
     if len(analysis.rows) - 1 <= MOST_ARMS:
         return looks
     effects = {
-        r.treatment: abs(scales.position(r.verdict.comparison.effect))
+        r.treatment: abs(axes.position(r.verdict.comparison.effect))
         for r in analysis.of_kind("treatment")
         if r.verdict and r.verdict.kind != "invalid" and r.verdict.comparison.effect is not None
     }
@@ -107,13 +179,13 @@ def _draw_values(
     height: float,
 ) -> tuple[float, float]:
     counted_ones = values[values["valid"] & (values["value"] > 0)]
-    low, high = scales.value_range((values if counted_ones.empty else counted_ones)["value"], 0.07)
+    low, high = axes.value_range((values if counted_ones.empty else counted_ones)["value"], 0.07)
     out = values[~values["valid"]]
     if not out.empty:  # room for the reasons above, for trials without a value below
         below = 0.12 if (~(out["value"] > 0)).any() else 0.0
         low, high = low * (high / low) ** -below, high * (high / low) ** 0.14
-    unit = scales.unit_for(get_metric(analysis.metric), high)
-    scales.values_on_y(panel, (low, high), unit, height)
+    unit = axes.unit_for(get_metric(analysis.metric), high)
+    axes.values_on_y(panel, (low, high), unit, height)
     size = 5.0 if sheet.narrow else 6.0
     others_first = sorted(looks.items(), key=lambda item: item[1] is not OTHERS)
     for treatment, look in others_first:
@@ -140,10 +212,10 @@ def _draw_drift(panel: Axes, values: pd.DataFrame) -> None:
     good, by_block = _drift(values)
     reach = [0.055, 1.2 * by_block.abs().max(), 1.1 * good["off"].abs().quantile(0.95)] if len(good) else [0.055]
     limit = float(max(reach))
-    tick = max(e for e in scales.EFFECTS if scales.position(e) <= limit and -scales.position(-e) <= limit)
+    tick = max(e for e in axes.EFFECTS if axes.position(e) <= limit and -axes.position(-e) <= limit)
     panel.set_ylim(-limit, limit)
-    places = [scales.position(t) for t in (-tick, 0.0, tick)]
-    scales.set_ticks(panel.yaxis, places, [scales.effect_label(t) for t in (-tick, 0.0, tick)])
+    places = [axes.position(t) for t in (-tick, 0.0, tick)]
+    axes.set_ticks(panel.yaxis, places, [axes.effect_label(t) for t in (-tick, 0.0, tick)])
     panel.axhline(0, color=palette.RULE, linewidth=0.8, zorder=-1)
     for marker, some in (("o", good["off"].abs() <= limit), ("^", good["off"] > limit), ("v", good["off"] < -limit)):
         dots = good[some]
@@ -208,9 +280,9 @@ def _titles(
 ) -> None:
     left, right = edges
     metric = get_metric(analysis.metric)
-    unit = scales.unit_for(metric, float(values["value"].max()))
+    unit = axes.unit_for(metric, float(values["value"].max()))
     size = sheet.size - (0.6 if sheet.narrow else 0)
-    title = scales.value_title(metric, analysis.statistic, unit, sheet.narrow)
+    title = axes.value_title(metric, analysis.statistic, unit, sheet.narrow)
     sheet.text(0.05 if sheet.narrow else left, 0.13, title, size=size, colour=palette.SOFT)
     below = "drift: against own treatment’s median" if sheet.narrow else (
         "drift: each trial against its own treatment’s median; line = block median"

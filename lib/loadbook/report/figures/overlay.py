@@ -14,9 +14,7 @@ from matplotlib.figure import Figure
 
 from loadbook.core.units import NBSP
 from loadbook.report import palette
-from loadbook.report.figures.common import Sheet, in_house_style
-from loadbook.report.figures.lines import draw_lines
-from loadbook.report.figures.text import counted
+from loadbook.report.figures.base import Sheet, counted, in_house_style
 from loadbook.report.figures.traces import (
     FOOT_IN,
     GAP_IN,
@@ -30,7 +28,7 @@ from loadbook.report.figures.traces import (
     time_unit,
     write_title,
 )
-from loadbook.report.figures.tracks import Block, Hosts, Track, lay_out, ordered, tracks_of
+from loadbook.report.figures.tracks import Block, Hosts, Track, draw_lines, lay_out, ordered, tracks_of
 from loadbook.stats.saturation import finest_source_only
 
 __all__ = ("alt", "answer", "draw", "how", "needed")

@@ -14,11 +14,22 @@ from matplotlib.figure import Figure
 
 from loadbook.core.units import MINUS, NBSP, join_words
 from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.common import SMALLEST_PT, WIDE_IN, Sheet, in_house_style, size_pt
-from loadbook.report.figures.lines import draw_lines
-from loadbook.report.figures.text import drawable, line_in, pushed_apart, shortened, text_width, widest, wrap
-from loadbook.report.figures.tracks import SHOWN, Block, Hosts, Track, ordered, read_block, who
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import (
+    SMALLEST_PT,
+    WIDE_IN,
+    Sheet,
+    drawable,
+    in_house_style,
+    line_in,
+    pushed_apart,
+    shortened,
+    size_pt,
+    text_width,
+    widest,
+    wrap,
+)
+from loadbook.report.figures.tracks import SHOWN, Block, Hosts, Track, draw_lines, ordered, read_block, who
 
 LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.52, 0.3
 SOME = 0.05  # share of the measured time from which on a resource counts as having been full
@@ -98,7 +109,7 @@ def scale_to(panel: Axes, track: Track) -> None:
 
 def mark_values(panel: Axes, ticks: Sequence[float]) -> None:
     """Write these values beside a panel."""
-    scales.set_ticks(panel.yaxis, ticks, [f"{t:,.0f}" if t >= 1000 else f"{t:,.3g}" for t in ticks])
+    axes.set_ticks(panel.yaxis, ticks, [f"{t:,.0f}" if t >= 1000 else f"{t:,.3g}" for t in ticks])
 
 
 def round_ticks(limit: float) -> list[float]:
@@ -132,9 +143,9 @@ def time_axis(sheet: Sheet, panel: Axes, end: float, last: bool, zero: float = 0
     step = next((s for s in STEPS if end / divisor / s <= 8), end / divisor)
     whole = np.arange(-(zero / divisor // step), (end - zero) / divisor / step + 1e-9)
     placed = [(float(n * step * divisor + zero), f"{n * step + 0.0:g}".replace("-", MINUS)) for n in whole]
-    kept = scales.fit(placed, lambda at: at / end * width, sheet.size, width)
+    kept = axes.fit(placed, lambda at: at / end * width, sheet.size, width)
     shown = [placed[i] for i in kept] if last else []
-    scales.set_ticks(panel.xaxis, [at for at, _ in shown], [label for _, label in shown])
+    axes.set_ticks(panel.xaxis, [at for at, _ in shown], [label for _, label in shown])
 
 
 def _letters(narrow: bool) -> float:

@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 
 from loadbook.analyses.page_size import text as words
 from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries
+from loadbook.analyses.page_size.figure import Look, SizeAxis, front_of
 from loadbook.core.units import NBSP
 from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.common import Sheet, mark_props
-from loadbook.report.figures.sizes import Look, SizeAxis, front_of
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import Sheet, mark_props
 from loadbook.stats.results import Verdict
 from loadbook.stats.text import margin_text
 
@@ -31,17 +31,17 @@ def draw_below(sheet: Sheet, axis: SizeAxis, found: PageSizeResult, looks: Mappi
     verdicts = [v for pair in found.tiers.pairs for v in pair.verdicts.values() if v.comparison.ci95]
     intervals = [v.comparison.ci95 for v in verdicts if v.comparison.ci95]
     effects = [v.comparison.effect or 0.0 for v in verdicts]
-    scale = scales.ratio_scale(intervals, effects, effects, found.margin)
+    scale = axes.ratio_scale(intervals, effects, effects, found.margin)
     first, second = found.tiers.names
     more = "" if sheet.narrow else "log scale; "
     title = f"ratio of {second} to {first} ({more}shaded: ±{margin_text(found.margin)})"
     sheet.text(0.05, top + 0.14, title)
     panel = axis.panel(sheet, top + HEAD_IN - 0.15, top + HEAD_IN - 0.15 + PANEL_IN, 0.22)
     low, high = panel.get_xlim()
-    ticks = scales.ratio_axis(panel, scale, PANEL_IN, 4.0, found.margin, vertical=True)
+    ticks = axes.ratio_axis(panel, scale, PANEL_IN, 4.0, found.margin, vertical=True)
     for tick in filter(None, ticks):
-        panel.plot([low, high], [scales.position(tick)] * 2, color=palette.GRID, linewidth=0.8, zorder=-4)
-    panel.axhspan(scales.position(-found.margin), scales.position(found.margin), color=palette.BAND, lw=0, zorder=-3)
+        panel.plot([low, high], [axes.position(tick)] * 2, color=palette.GRID, linewidth=0.8, zorder=-4)
+    panel.axhspan(axes.position(-found.margin), axes.position(found.margin), color=palette.BAND, lw=0, zorder=-3)
     panel.plot([low, high], [0, 0], color=palette.INK, linewidth=1.0, zorder=-2)
     axis.write(panel, found.curves.sizes_b, sheet.size)
     for k, pair in enumerate(found.tiers.pairs):
@@ -56,18 +56,18 @@ def _is_front(found: PageSizeResult, series: PageSizeSeries, number: int) -> boo
     return front_of(found, series) == fronts[number]
 
 
-def _draw_verdict(panel: Axes, scale: scales.RatioScale, x: float, verdict: Verdict, marker: str) -> None:
+def _draw_verdict(panel: Axes, scale: axes.RatioScale, x: float, verdict: Verdict, marker: str) -> None:
     """Draw one comparison in its verdict's colour: 95 % line, ticks at the 90 % interval that decides equivalence."""
     found = verdict.comparison
     if verdict.kind == "invalid" or found.ci95 is None or found.ci90 is None:
         return
     style = palette.VERDICTS[verdict.kind]
-    ends = [min(max(scales.position(bound), scale.low), scale.high) for bound in found.ci95]
+    ends = [min(max(axes.position(bound), scale.low), scale.high) for bound in found.ci95]
     panel.plot([x, x], ends, color=style.edge, linewidth=1.8, solid_capstyle="butt", zorder=2)
     for bound in found.ci90 if verdict.kind in ("equivalent", "small") else ():
-        panel.plot([x], [scales.position(bound)], "_", color=style.edge, markersize=6, zorder=2)
+        panel.plot([x], [axes.position(bound)], "_", color=style.edge, markersize=6, zorder=2)
     own = palette.VerdictStyle(style.fill, style.text, style.glyph, marker)
-    panel.plot([x], [scales.position(found.effect or 0.0)], **mark_props(own, 5.6), zorder=3)
+    panel.plot([x], [axes.position(found.effect or 0.0)], **mark_props(own, 5.6), zorder=3)
 
 
 def how(found: PageSizeResult) -> str:

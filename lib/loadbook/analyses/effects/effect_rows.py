@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.common import NARROW_IN, names, size_pt
-from loadbook.report.figures.text import drawable, line_in, text_width, wrap
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import NARROW_IN, drawable, line_in, names, size_pt, text_width, wrap
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import row_texts
 
@@ -61,7 +60,7 @@ class Look:
     margin_at: float
     margin_size: float
     ground: Callable[[Axes, Sequence[float], float, float], None]
-    interval: Callable[[Axes, scales.RatioScale, float, AnalysisRow], None]
+    interval: Callable[[Axes, axes.RatioScale, float, AnalysisRow], None]
     title: str
     names: Mapping[str, str]
     note: Callable[[AnalysisRow], str] = lambda row: ""
@@ -72,13 +71,13 @@ def rows_of(analysis: Analysis) -> list[AnalysisRow]:
     return [*analysis.of_kind("treatment"), *analysis.of_kind("aa", "control")]
 
 
-def scale_of(analysis: Analysis) -> scales.RatioScale:
+def scale_of(analysis: Analysis) -> axes.RatioScale:
     """Return the axis that holds every compared row's interval, unless it is far wider than what was decided."""
     shown = [(row, row.verdict) for row in rows_of(analysis) if row.verdict and compared(row)]
     intervals = [bounds for _, v in shown if (bounds := v.comparison.ci_family or v.comparison.ci95)]
     certain = [v.comparison.effect or 0.0 for r, v in shown if r.kind != "treatment" or v.kind in DECIDED]
     truths = [row.expected_effect for row, _ in shown if row.expected_effect is not None]
-    return scales.ratio_scale(intervals, truths, [*certain, *truths], analysis.margin)
+    return axes.ratio_scale(intervals, truths, [*certain, *truths], analysis.margin)
 
 
 def wide_line(row: AnalysisRow, look: Look) -> Line:
@@ -155,4 +154,4 @@ def clipped(analysis: Analysis) -> bool:
     scale = scale_of(analysis)
     shown = [r.verdict.comparison for r in rows_of(analysis) if r.verdict and compared(r)]
     bounds = [bound for c in shown for bound in (c.ci_family or c.ci95 or ())]
-    return not all(scale.inside(scales.position(bound)) for bound in bounds)
+    return not all(scale.inside(axes.position(bound)) for bound in bounds)

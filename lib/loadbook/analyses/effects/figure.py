@@ -11,11 +11,8 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.core.metrics import get_metric
-from loadbook.report import palette
-from loadbook.report.figures import forest, scales
-from loadbook.report.figures.common import confidence, in_house_style, names, quantity
-from loadbook.report.figures.effect_rows import (
+from loadbook.analyses.effects import forest
+from loadbook.analyses.effects.effect_rows import (
     Look,
     change_text,
     clipped,
@@ -25,8 +22,11 @@ from loadbook.report.figures.effect_rows import (
     rows_of,
     verdict_text,
 )
-from loadbook.report.figures.intervals import draw_interval
-from loadbook.report.figures.text import listed
+from loadbook.core.metrics import get_metric
+from loadbook.report import palette
+from loadbook.report.figures import axes
+from loadbook.report.figures.axes import draw_interval
+from loadbook.report.figures.base import confidence, in_house_style, listed, names, quantity
 from loadbook.stats.headline import headline, no_change_sentence
 from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind
 from loadbook.stats.text import margin_text, predicate, row_texts
@@ -54,10 +54,10 @@ def draw(analysis: Analysis, narrow: bool = False) -> Figure:
 
 
 def _ground(margin: float, panel: Axes, ticks: Sequence[float], top: float, bottom: float) -> None:
-    scales.ratio_ground(panel, margin, ticks, top, bottom)
+    axes.ratio_ground(panel, margin, ticks, top, bottom)
 
 
-def _interval(panel: Axes, scale: scales.RatioScale, y: float, row: AnalysisRow) -> None:
+def _interval(panel: Axes, scale: axes.RatioScale, y: float, row: AnalysisRow) -> None:
     if row.verdict:
         draw_interval(panel, scale, y, row, row.verdict.comparison, tick=0.075)
 

@@ -12,11 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from loadbook.core.metrics import Direction, get_metric
-from loadbook.report import palette
-from loadbook.report.figures import forest, scales
-from loadbook.report.figures.common import confidence, in_house_style, mark_props, names, quantity
-from loadbook.report.figures.effect_rows import (
+from loadbook.analyses.effects import forest
+from loadbook.analyses.effects.effect_rows import (
     Look,
     change_text,
     compared,
@@ -26,8 +23,11 @@ from loadbook.report.figures.effect_rows import (
     scale_of,
     verdict_text,
 )
-from loadbook.report.figures.intervals import draw_heads, draw_interval
-from loadbook.report.figures.text import counted
+from loadbook.core.metrics import Direction, get_metric
+from loadbook.report import palette
+from loadbook.report.figures import axes as scales
+from loadbook.report.figures.axes import draw_heads, draw_interval
+from loadbook.report.figures.base import confidence, counted, in_house_style, mark_props, names, quantity
 from loadbook.stats import headline
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import comparison_texts, direction, margin_text, verdict_phrase

@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 
 from loadbook.core.units import format_quantity, join_words
 from loadbook.report import palette
-from loadbook.report.figures.common import Sheet, in_house_style
-from loadbook.report.figures.text import counted, shortened
+from loadbook.report.figures.base import Sheet, counted, in_house_style, shortened
 from loadbook.report.figures.traces import (
     FOOT_IN,
     GAP_IN,

@@ -14,9 +14,19 @@ from matplotlib.figure import Figure
 
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, confidence, in_house_style, mark_props, names
-from loadbook.report.figures.text import counted, widest, wrap
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import (
+    NARROW_IN,
+    WIDE_IN,
+    Sheet,
+    confidence,
+    counted,
+    in_house_style,
+    mark_props,
+    names,
+    widest,
+    wrap,
+)
 from loadbook.stats.results import Analysis
 from loadbook.stats.text import margin_text, predicate, row_texts
 
@@ -95,10 +105,10 @@ def _draw_values(
 ) -> None:  # fmt: skip
     """Draw the two columns of values joined by block; beside them a cross for each trial that is not counted."""
     both = pd.concat([pairs["base"], pairs["own"]])
-    limits = scales.value_range(both if both.notna().any() else out["value"])
+    limits = axes.value_range(both if both.notna().any() else out["value"])
     metric = get_metric(analysis.metric)
-    unit = scales.unit_for(metric, limits[1])
-    scales.values_on_y(panel, limits, unit, TALL_IN)
+    unit = axes.unit_for(metric, limits[1])
+    axes.values_on_y(panel, limits, unit, TALL_IN)
     panel.set_xlim(-0.45, 1.45)
     panel.set_xticks([])
     agree, _ = _split(analysis, treatment, pairs)
@@ -117,7 +127,7 @@ def _draw_values(
         text = wrap(shown.get(name, name), (edges[1] - edges[0]) / 2 - 0.02, sheet.size, True)
         sheet.text(at, TITLE_IN + TALL_IN + 0.08, text, bold=True, colour=look.text, at="center", va="top")
     size = sheet.size - 1.0
-    title = wrap(scales.value_title(metric, analysis.statistic, unit, True), edges[1] + 0.3, size)
+    title = wrap(axes.value_title(metric, analysis.statistic, unit, True), edges[1] + 0.3, size)
     sheet.text(0.05, 0.4, title, size=size, colour=palette.SOFT)
 
 
@@ -129,27 +139,27 @@ def _draw_changes(
     row, look, whole = analysis.row(treatment), _look(analysis, treatment), pairs["change"].dropna()
     verdict = row.verdict if row.kind != "treatment" or (row.verdict and row.verdict.kind != "invalid") else None
     interval = verdict.comparison.ci95 if verdict else None
-    reach = [*whole, *(map(scales.position, interval) if interval else ())]
-    margin = scales.position(analysis.margin)
+    reach = [*whole, *(map(axes.position, interval) if interval else ())]
+    margin = axes.position(analysis.margin)
     low, high = min([*reach, -1.4 * margin]), max([*reach, 1.4 * margin])
-    scale = scales.RatioScale(low - 0.06 * (high - low), high + 0.06 * (high - low))
-    ticks = scales.effect_ticks(scale, (bottom - top) * 2.2, sheet.size)  # labels above each other need less room
+    scale = axes.RatioScale(low - 0.06 * (high - low), high + 0.06 * (high - low))
+    ticks = axes.effect_ticks(scale, (bottom - top) * 2.2, sheet.size)  # labels above each other need less room
     panel.set_ylim(scale.low, scale.high)
-    scales.set_ticks(panel.yaxis, [scales.position(t) for t in ticks], [scales.effect_label(t) for t in ticks])
-    panel.axhspan(scales.position(-analysis.margin), margin, color=palette.BAND, linewidth=0, zorder=-3)
+    axes.set_ticks(panel.yaxis, [axes.position(t) for t in ticks], [axes.effect_label(t) for t in ticks])
+    panel.axhspan(axes.position(-analysis.margin), margin, color=palette.BAND, linewidth=0, zorder=-3)
     panel.axhline(0, color=palette.INK, linewidth=1.1, zorder=-1)
     panel.set_xlim(0.3, len(pairs) + 0.7)
     if interval and verdict and verdict.comparison.effect is not None:
-        panel.axhspan(*map(scales.position, interval), color=look.fill, alpha=0.2, linewidth=0, zorder=-2)
-        panel.axhline(scales.position(verdict.comparison.effect), color=look.fill, linewidth=1.6, zorder=1)
+        panel.axhspan(*map(axes.position, interval), color=look.fill, alpha=0.2, linewidth=0, zorder=-2)
+        panel.axhline(axes.position(verdict.comparison.effect), color=look.fill, linewidth=1.6, zorder=1)
     numbers = {block: n for n, block in enumerate(pairs.index, 1)}
     panel.plot([numbers[b] for b in whole.index], whole, **mark_props(look, 6.5), zorder=3)
     lacking = [numbers[b] for b in pairs.index[pairs["change"].isna()]]
     panel.plot(lacking, [scale.low + 0.05 * (scale.high - scale.low)] * len(lacking), "x", **CROSS)
     placed = [(float(n), str(block)) for block, n in numbers.items()]
     inch = (right - left) / (len(pairs) + 0.4)
-    kept = scales.fit(placed, lambda at: (at - 0.3) * inch, sheet.size, right - left)
-    scales.set_ticks(panel.xaxis, [placed[i][0] for i in kept], [placed[i][1] for i in kept])
+    kept = axes.fit(placed, lambda at: (at - 0.3) * inch, sheet.size, right - left)
+    axes.set_ticks(panel.xaxis, [placed[i][0] for i in kept], [placed[i][1] for i in kept])
     panel.tick_params(axis="x", length=0)
     size = sheet.size - (1.0 if sheet.narrow else 0.6)
     said = _change(analysis, treatment) or "no interval: not compared"
@@ -194,7 +204,7 @@ def how(analysis: Analysis, treatment: str, values: pd.DataFrame) -> str:
 def alt(analysis: Analysis, treatment: str, values: pd.DataFrame) -> str:
     """Return the answer and the change of every block."""
     whole = _pairs(analysis, treatment, values)["change"].dropna()
-    changes = ", ".join(scales.percent_of(v) for v in whole)
+    changes = ", ".join(axes.percent_of(v) for v in whole)
     change = _change(analysis, treatment)
     said = f" Estimate {change}." if change else ""
     return f"{answer(analysis, treatment, values)}{said} Change by block: {changes or 'none'}."

@@ -1,4 +1,6 @@
-"""Figure 13, published against here.
+"""What figure 13 draws of each claim: its words and numbers, the article's ratio, ours, and how it fares.
+
+Figure 13, published against here.
 
 In five seconds: which claims hold here, which not, and which could never have been seen?
 """
@@ -6,29 +8,102 @@ In five seconds: which claims hold here, which not, and which could never have b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.analyses.claims.compute import ClaimResult, claims_summary
+from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, claim_title, claims_summary
+from loadbook.analyses.claims.text import OUTCOMES
+from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent
 from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.claims import Line, lines_of
-from loadbook.report.figures.common import (
+from loadbook.report.figures import axes
+from loadbook.report.figures.axes import draw_interval
+from loadbook.report.figures.base import (
     NARROW_IN,
     WIDE_IN,
     Sheet,
     blocks_text,
     confidence,
+    drawable,
     in_house_style,
+    line_in,
     mark_props,
     size_pt,
+    text_width,
+    widest,
+    wrap,
 )
-from loadbook.report.figures.intervals import draw_interval
-from loadbook.report.figures.text import line_in, text_width, widest, wrap
-from loadbook.stats.results import Analysis
+from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary, Verdict
+from loadbook.stats.text import comparison_texts
+from loadbook.study.claims import ERROR_CLAIM_KINDS
+
+
+@dataclass(frozen=True)
+class Line:
+    """One claim as the figure shows it.
+
+    `effect` is the article's ratio minus 1 where it is what the claim is about; `ours` is the comparison drawn below.
+    `fate` and `seen` stand at the right: how the claim fares, and our numbers in the colour of their verdict.
+    """
+
+    title: str
+    numbers: str
+    effect: float | None
+    at_ceiling: bool
+    blind: bool
+    ours: AnalysisRow | None
+    fate: str
+    seen: str
+    colour: str
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there is any ratio to draw."""
+        return self.effect is not None or self.ours is not None
+
+
+def lines_of(judged: Sequence[ClaimResult]) -> list[Line]:
+    """Return what is drawn of the claims, in their order."""
+    return [_line(one) for one in judged]
+
+
+def _line(one: ClaimResult) -> Line:
+    claim, article, finding = one.claim, one.article, one.finding
+    about_ratio = claim.effective_kind not in (*ERROR_CLAIM_KINDS, "slope")
+    ours = finding.verdict if finding.verdict and compared(finding.verdict) else None
+    glyph, word = OUTCOMES[finding.outcome]
+    return Line(
+        drawable(claim_title(claim), claim.treatment),
+        article_numbers_text(claim),
+        article.effect if about_ratio else None,
+        article.at_ceiling,
+        article.both_at_ceiling,
+        _row(ours) if ours else None,
+        f"{glyph} {word}",
+        _seen(ours) if ours else finding.short_evidence,
+        palette.VERDICTS[ours.kind].text if ours else palette.SOFT,
+    )
+
+
+def compared(verdict: Verdict) -> bool:
+    """Tell whether a verdict has an effect to draw."""
+    return verdict.kind != "invalid" and verdict.comparison.effect is not None
+
+
+def _row(verdict: Verdict) -> AnalysisRow:
+    """Return a comparison as the row that intervals are drawn of."""
+    name = verdict.comparison.treatment
+    return AnalysisRow(name, name, "treatment", None, None, 0, 0, verdict, ErrorSummary(name, 0, 0, 0, 0, {}))
+
+
+def _seen(verdict: Verdict) -> str:
+    """Return our verdict, change and interval: "▲ faster +6.0 % (+5.1 to +6.8)"."""
+    texts, row = comparison_texts(verdict), _row(verdict)
+    word = palette.row_word(row, get_metric(verdict.comparison.metric))
+    return f"{palette.row_glyph(row)} {word} {texts.change} ({texts.interval_number})"
+
 
 HEAD_IN, FOOT_IN, LANE_IN, NAME_IN, HERE_IN = 0.34, 0.66, 0.36, 3.0, 2.2
 Texts = tuple[str, str, str]  # claim, its numbers, what was seen here; wrapped
@@ -51,14 +126,14 @@ def draw(judged: Sequence[ClaimResult], analysis: Analysis, narrow: bool = False
     panel.set_ylim(bottom, HEAD_IN)
     panel.set_yticks([])
     scale = _scale(lines, analysis)
-    ticks = scales.ratio_axis(panel, scale, right - left, sheet.size, analysis.margin)
+    ticks = axes.ratio_axis(panel, scale, right - left, sheet.size, analysis.margin)
     if not narrow:
-        scales.ratio_ground(panel, analysis.margin, ticks, HEAD_IN, bottom)
+        axes.ratio_ground(panel, analysis.margin, ticks, HEAD_IN, bottom)
     top = HEAD_IN
     for line, text, height in zip(lines, texts, heights, strict=True):
         middle = top + height / 2 if not narrow else top + height - LANE_IN / 2 - 0.06
         if narrow and line.drawn:
-            scales.ratio_ground(panel, analysis.margin, ticks, middle - LANE_IN / 2, middle + LANE_IN / 2)
+            axes.ratio_ground(panel, analysis.margin, ticks, middle - LANE_IN / 2, middle + LANE_IN / 2)
         _draw_line(panel, scale, line, middle)
         _draw_texts(sheet, line, text, top, middle, right)
         top += height
@@ -84,12 +159,12 @@ def _height(line: Line, texts: Texts, narrow: bool) -> float:
     return max(0.46, line_in(size_pt(narrow), max(title + numbers, 1 + seen)) + 0.14)
 
 
-def _scale(lines: list[Line], analysis: Analysis) -> scales.RatioScale:
+def _scale(lines: list[Line], analysis: Analysis) -> axes.RatioScale:
     ours = [line.ours.verdict.comparison for line in lines if line.ours and line.ours.verdict]
     intervals = [c.ci95 for c in ours if c.ci95]
     published = [line.effect for line in lines if line.effect is not None]
     decided = [*published, *(c.effect for c in ours if c.effect is not None)]
-    return scales.ratio_scale(intervals, published, decided, analysis.margin)
+    return axes.ratio_scale(intervals, published, decided, analysis.margin)
 
 
 def _edges(lines: list[Line], texts: list[Texts], ours: str, sheet: Sheet) -> tuple[float, float]:
@@ -101,10 +176,10 @@ def _edges(lines: list[Line], texts: list[Texts], ours: str, sheet: Sheet) -> tu
     return left + 0.25, WIDE_IN - max(fates, widest([t[2] for t in texts], small)) - 0.2
 
 
-def _draw_line(panel: Axes, scale: scales.RatioScale, line: Line, y: float) -> None:
+def _draw_line(panel: Axes, scale: axes.RatioScale, line: Line, y: float) -> None:
     above, below = (y - 0.09, y + 0.09) if line.ours else (y, y)
     if line.effect is not None:
-        at = scales.position(line.effect)
+        at = axes.position(line.effect)
         panel.plot([at], [above], zorder=4, **mark_props(palette.PUBLISHED, 9))
         if line.blind:
             panel.plot([at], [above], "x", color=palette.INK, markersize=4.2, markeredgewidth=1.1, zorder=5)

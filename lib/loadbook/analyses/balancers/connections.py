@@ -15,9 +15,20 @@ from matplotlib.patches import Rectangle
 
 from loadbook.analyses.balancers import compute
 from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, in_house_style, mark_props, names
-from loadbook.report.figures.text import counted, shortened, text_width, widest, wrap
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import (
+    NARROW_IN,
+    WIDE_IN,
+    Sheet,
+    counted,
+    in_house_style,
+    mark_props,
+    names,
+    shortened,
+    text_width,
+    widest,
+    wrap,
+)
 from loadbook.stats.results import Analysis, AnalysisRow
 
 HEAD_IN, FOOT_IN, ROW_IN, LANE_IN, GAP_IN, NAME_IN = 0.36, 0.62, 0.32, 0.24, 0.12, 2.6
@@ -82,8 +93,8 @@ def _axes(zero: Axes, axis: Axes, opened: pd.DataFrame, width: float, size: floa
         panel.set_ylim(bottom, HEAD_IN)
         panel.set_yticks([])
     zero.set_xlim(-0.06, 1.06)
-    scales.set_ticks(zero.xaxis, [0.5], ["0"])
-    scales.values_on_x(axis, (low, high), scales.Unit(1.0, ""), width, size)
+    axes.set_ticks(zero.xaxis, [0.5], ["0"])
+    axes.values_on_x(axis, (low, high), axes.Unit(1.0, ""), width, size)
     return float(low)
 
 

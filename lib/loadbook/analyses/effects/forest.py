@@ -8,10 +8,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, blocks_text
-from loadbook.report.figures.effect_rows import (
+from loadbook.analyses.effects.effect_rows import (
     LANE_IN,
     NOT_COMPARED,
     Line,
@@ -23,7 +20,9 @@ from loadbook.report.figures.effect_rows import (
     scale_of,
     wide_line,
 )
-from loadbook.report.figures.text import line_in, text_width, widest, wrap
+from loadbook.report import palette
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import NARROW_IN, WIDE_IN, Sheet, blocks_text, line_in, text_width, widest, wrap
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import direction_words
 
@@ -42,7 +41,7 @@ def draw(analysis: Analysis, look: Look, narrow: bool) -> Figure:
     panel = sheet.panel(left, HEAD_IN, right, height - FOOT_IN)
     panel.set_ylim(height - FOOT_IN, HEAD_IN)
     panel.set_yticks([])
-    ticks = scales.ratio_axis(panel, scale, right - left, sheet.size, analysis.margin)
+    ticks = axes.ratio_axis(panel, scale, right - left, sheet.size, analysis.margin)
     if not narrow:
         look.ground(panel, ticks, HEAD_IN, height - FOOT_IN)
     _head(sheet, analysis, look, scale, left, right)
@@ -65,8 +64,8 @@ def _right_columns(look: Look, lines: list[Line], size: float) -> float:
     return max([widest([line.verdict], size, True) for line in lines] + [0.6]) + 0.2 + changes
 
 
-def _head(sheet: Sheet, analysis: Analysis, look: Look, scale: scales.RatioScale, left: float, right: float) -> None:
-    zero = scale.inch(scales.position(look.margin_at), left, right)
+def _head(sheet: Sheet, analysis: Analysis, look: Look, scale: axes.RatioScale, left: float, right: float) -> None:
+    zero = scale.inch(axes.position(look.margin_at), left, right)
     above_axis(sheet, analysis.metric, look.margin(sheet.narrow), zero, (left, right))
     size, y = sheet.size - 0.6, HEAD_IN - 0.1
     if not sheet.narrow:
@@ -94,7 +93,7 @@ def above_axis(
 
 
 def _draw_lines(
-    sheet: Sheet, panel: Axes, scale: scales.RatioScale, look: Look, ticks: list[float],
+    sheet: Sheet, panel: Axes, scale: axes.RatioScale, look: Look, ticks: list[float],
     lines: list[Line], edges: tuple[float, float],
 ) -> None:  # fmt: skip
     y, checks_begun = HEAD_IN, False
@@ -121,15 +120,15 @@ def begin_checks(sheet: Sheet, y: float) -> None:
     sheet.rule(EDGE_IN, sheet.width - EDGE_IN, y - 0.01)
 
 
-def _truth(panel: Axes, scale: scales.RatioScale, row: AnalysisRow, y: float) -> None:
+def _truth(panel: Axes, scale: axes.RatioScale, row: AnalysisRow, y: float) -> None:
     """Draw a tick at the effect that is known, where one is."""
-    if row.expected_effect is not None and scale.inside(scales.position(row.expected_effect)):
-        truth = scales.position(row.expected_effect)
+    if row.expected_effect is not None and scale.inside(axes.position(row.expected_effect)):
+        truth = axes.position(row.expected_effect)
         panel.plot([truth] * 2, [y - 0.11, y + 0.11], color=palette.INK, linewidth=1.1)
 
 
 def _no_interval(
-    sheet: Sheet, scale: scales.RatioScale, margin: float, row: AnalysisRow, y: float, edges: tuple[float, float]
+    sheet: Sheet, scale: axes.RatioScale, margin: float, row: AnalysisRow, y: float, edges: tuple[float, float]
 ) -> None:
     """Say beside the band that there is nothing to draw; on a narrow sheet the reason stands here."""
     size, (left, right) = sheet.size - 0.6, edges
@@ -139,7 +138,7 @@ def _no_interval(
         sheet.text(left, y, said, size=size, italic=True, colour=palette.SOFT, va="top")
         return
     need = text_width(NOT_COMPARED, size) + 0.06
-    before, after = (scale.inch(scales.position(m), left, right) for m in (-margin, margin))
+    before, after = (scale.inch(axes.position(m), left, right) for m in (-margin, margin))
     place, at = (before - 0.06, "right") if before - left > need else (after + 0.06, "left")
     if max(before - left, right - after) > need:
         sheet.text(place, y, NOT_COMPARED, size=size, italic=True, colour=palette.SOFT, at=at)  # type: ignore[arg-type]

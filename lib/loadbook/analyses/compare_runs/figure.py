@@ -13,14 +13,26 @@ from matplotlib.figure import Figure
 
 from loadbook.analyses.compare_runs import text as wording
 from loadbook.analyses.compare_runs.compute import EffectPair, RunComparison
+from loadbook.analyses.effects import forest
+from loadbook.analyses.effects.effect_rows import DECIDED, compared
+from loadbook.analyses.effects.forest import CHECKS_IN, EDGE_IN, FOOT_IN, HEAD_IN
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
-from loadbook.report.figures import forest, scales
-from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, in_house_style, quantity, size_pt
-from loadbook.report.figures.effect_rows import DECIDED, compared
-from loadbook.report.figures.forest import CHECKS_IN, EDGE_IN, FOOT_IN, HEAD_IN
-from loadbook.report.figures.intervals import draw_interval
-from loadbook.report.figures.text import drawable, line_in, text_width, widest, wrap
+from loadbook.report.figures import axes
+from loadbook.report.figures.axes import draw_interval
+from loadbook.report.figures.base import (
+    NARROW_IN,
+    WIDE_IN,
+    Sheet,
+    drawable,
+    in_house_style,
+    line_in,
+    quantity,
+    size_pt,
+    text_width,
+    widest,
+    wrap,
+)
 from loadbook.stats.results import AnalysisRow
 from loadbook.stats.text import confidence_text, margin_text
 
@@ -59,9 +71,9 @@ def draw(found: RunComparison, narrow: bool = False) -> Figure:
     panel = sheet.panel(left, top, right, height - FOOT_IN)
     panel.set_ylim(height - FOOT_IN, top)
     panel.set_yticks([])
-    ticks = scales.ratio_axis(panel, scale, right - left, sheet.size, found.margin)
+    ticks = axes.ratio_axis(panel, scale, right - left, sheet.size, found.margin)
     if not narrow:
-        scales.ratio_ground(panel, found.margin, ticks, top, height - FOOT_IN)
+        axes.ratio_ground(panel, found.margin, ticks, top, height - FOOT_IN)
     _head(sheet, found, scale, (left, right))
     _draw_lines(sheet, panel, scale, found, ticks, lines, (left, right))
     title = f"change in {quantity(get_metric(found.newer.metric), found.newer.statistic)} against the baseline "
@@ -116,12 +128,12 @@ def _moved_head(level: float) -> str:
     return f"moved by, % ({confidence_text(level)} interval)"
 
 
-def _scale(found: RunComparison) -> scales.RatioScale:
+def _scale(found: RunComparison) -> axes.RatioScale:
     """Return the axis that holds both runs' intervals, unless one is far wider than what was decided."""
     shown = [(side, side.verdict) for row in found.rows for side in _sides(row) if side.verdict]
     intervals = [bounds for _, v in shown if (bounds := v.comparison.ci_family or v.comparison.ci95)]
     decided = [v.comparison.effect or 0.0 for side, v in shown if side.kind != "treatment" or v.kind in DECIDED]
-    return scales.ratio_scale(intervals, [], decided, found.margin)
+    return axes.ratio_scale(intervals, [], decided, found.margin)
 
 
 def _sides(row: EffectPair) -> list[AnalysisRow]:
@@ -129,7 +141,7 @@ def _sides(row: EffectPair) -> list[AnalysisRow]:
     return [side for side in row.sides if side is not None and compared(side)]
 
 
-def _head(sheet: Sheet, found: RunComparison, scale: scales.RatioScale, edges: tuple[float, float]) -> None:
+def _head(sheet: Sheet, found: RunComparison, scale: axes.RatioScale, edges: tuple[float, float]) -> None:
     """Write which mark is which run, and the words above the axis and the columns."""
     size = sheet.size - 0.6
     at = EDGE_IN + 0.06
@@ -148,7 +160,7 @@ def _head(sheet: Sheet, found: RunComparison, scale: scales.RatioScale, edges: t
 
 
 def _draw_lines(
-    sheet: Sheet, panel: Axes, scale: scales.RatioScale, found: RunComparison, ticks: list[float],
+    sheet: Sheet, panel: Axes, scale: axes.RatioScale, found: RunComparison, ticks: list[float],
     lines: Sequence[Line], edges: tuple[float, float],
 ) -> None:  # fmt: skip
     y, checks_begun = HEAD_IN + KEY_IN, False
@@ -159,13 +171,13 @@ def _draw_lines(
             forest.begin_checks(sheet, y)
         lane = y + line.height - LANE_IN / 2 - 0.06 if sheet.narrow else y + line.height / 2
         if sheet.narrow and _sides(line.row):
-            scales.ratio_ground(panel, found.margin, ticks, lane - LANE_IN / 2, lane + LANE_IN / 2)
+            axes.ratio_ground(panel, found.margin, ticks, lane - LANE_IN / 2, lane + LANE_IN / 2)
         _intervals(panel, scale, lane, line.row)
         (_narrow_texts if sheet.narrow else _wide_texts)(sheet, line, y, edges)
         y += line.height
 
 
-def _intervals(panel: Axes, scale: scales.RatioScale, lane: float, row: EffectPair) -> None:
+def _intervals(panel: Axes, scale: axes.RatioScale, lane: float, row: EffectPair) -> None:
     """Draw the older interval above, hollow and in ink, the newer one below it in its verdict's colour."""
     for side, place in ((row.older, lane - BESIDE_IN), (row.newer, lane + BESIDE_IN)):
         if side is None or side.verdict is None or not compared(side):

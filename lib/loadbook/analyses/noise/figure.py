@@ -16,9 +16,8 @@ from loadbook.analyses.noise.compute import NoiseRecord, noise_headline, relabel
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import MINUS, format_percent
 from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.common import Sheet, in_house_style, quantity
-from loadbook.report.figures.text import counted
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import Sheet, counted, in_house_style, quantity
 from loadbook.stats.power import MAX_RESAMPLED_BLOCKS, POWER
 from loadbook.stats.scatter import normal_quantiles, normal_scores
 from loadbook.stats.text import margin_text
@@ -57,35 +56,35 @@ def _dots(panel: Axes, xs: np.ndarray, ys: np.ndarray) -> None:
     panel.plot(xs, ys, linestyle="none", marker="o", markersize=3, color=palette.OTHERS, markeredgewidth=0)
 
 
-def _reach(residuals: np.ndarray) -> scales.RatioScale:
+def _reach(residuals: np.ndarray) -> axes.RatioScale:
     """Return an axis of residuals that holds them all."""
     limit = 1.08 * float(np.abs(residuals).max())
-    return scales.RatioScale(-limit, limit)
+    return axes.RatioScale(-limit, limit)
 
 
-def _residuals_on_y(panel: Axes, scale: scales.RatioScale, size: float) -> None:
+def _residuals_on_y(panel: Axes, scale: axes.RatioScale, size: float) -> None:
     """Make y a ratio axis with as many ticks as lines of text fit above each other."""
     panel.set_ylim(scale.low, scale.high)
-    inside = sorted((e for e in scales.EFFECTS if scale.inside(scales.position(e))), key=lambda e: (e != 0, -abs(e)))
+    inside = sorted((e for e in axes.EFFECTS if scale.inside(axes.position(e))), key=lambda e: (e != 0, -abs(e)))
     inch = TALL_IN / (scale.high - scale.low)
-    places = [(scales.position(e), "00") for e in inside]  # two digits are about as wide as a line is high
-    kept = [inside[k] for k in scales.fit(places, lambda at: (at - scale.low) * inch, size, TALL_IN)]
-    scales.set_ticks(panel.yaxis, [scales.position(e) for e in kept], [scales.effect_label(e) for e in kept])
+    places = [(axes.position(e), "00") for e in inside]  # two digits are about as wide as a line is high
+    kept = [inside[k] for k in axes.fit(places, lambda at: (at - scale.low) * inch, size, TALL_IN)]
+    axes.set_ticks(panel.yaxis, [axes.position(e) for e in kept], [axes.effect_label(e) for e in kept])
 
 
 def _draw_values(sheet: Sheet, panel: Axes, record: NoiseRecord, place: tuple[float, float, float]) -> None:
     found, metric = record.noise, get_metric(record.metric)
     values = record.values["value"]
-    limits = scales.value_range(values)
-    unit = scales.unit_for(metric, limits[1])
-    scales.values_on_y(panel, limits, unit, TALL_IN)
+    limits = axes.value_range(values)
+    unit = axes.unit_for(metric, limits[1])
+    axes.values_on_y(panel, limits, unit, TALL_IN)
     _dots(panel, found.slots, np.log(values.to_numpy(float)))
     first, last = int(found.slots[0]), int(found.slots[-1])
     panel.set_xlim(first - 1, last + 1)
     middle, half = float(np.log(values).median()), math.log1p(found.drift or 0.0) / 2
     panel.plot([first, last], [middle - half, middle + half], color=palette.INK, linewidth=1.8)
     ticks = [t for t in MaxNLocator(6, integer=True).tick_values(first, last) if first <= t <= last]
-    scales.set_ticks(panel.xaxis, ticks, [f"{t:.0f}" for t in ticks])
+    axes.set_ticks(panel.xaxis, ticks, [f"{t:.0f}" for t in ticks])
     words = f", {unit.words}" if unit.words else ""
     name = quantity(metric, None)
     above = f"{name}{words} (log)" if sheet.narrow else f"{name}{words} (log, does not start at 0)"
@@ -102,7 +101,7 @@ def _drift_words(record: NoiseRecord) -> str:
 def _draw_neighbours(sheet: Sheet, panel: Axes, record: NoiseRecord, place: tuple[float, float, float]) -> None:
     residuals = record.noise.residuals
     scale = _reach(residuals)
-    scales.ratio_axis(panel, scale, place[1] - place[0], sheet.size, 0.0)
+    axes.ratio_axis(panel, scale, place[1] - place[0], sheet.size, 0.0)
     _residuals_on_y(panel, scale, sheet.size)
     panel.axhline(0, color=palette.RULE, linewidth=0.8, zorder=-1)
     panel.axvline(0, color=palette.RULE, linewidth=0.8, zorder=-1)
@@ -126,7 +125,7 @@ def _draw_sorted(sheet: Sheet, panel: Axes, record: NoiseRecord, place: tuple[fl
     if groups.is_bimodal:
         at = float(np.mean(scores[[groups.below - 1, groups.below]]))
         panel.plot([at, at], ordered[[groups.below - 1, groups.below]], color=palette.INK, linewidth=1.8)
-    scales.set_ticks(
+    axes.set_ticks(
         panel.xaxis, list(normal_quantiles(SHARES)), [format_percent(share, 0, signed=False) for share in SHARES]
     )
     _titles(sheet, place, groups_words(record), "trial against the median", "share of trials below (normal scale)")
@@ -196,11 +195,11 @@ def _detectable_ticks(sheet: Sheet, panel: Axes, place: tuple[float, float, floa
     left, right = panel.get_xlim()
     inch = width / (right - left)
     numbers = [(math.log(n), f"{n:,}") for n in BLOCK_TICKS if n <= most]
-    kept = scales.fit(numbers, lambda at: (at - left) * inch, sheet.size, width)
-    scales.set_ticks(panel.xaxis, [numbers[k][0] for k in kept], [numbers[k][1] for k in kept])
+    kept = axes.fit(numbers, lambda at: (at - left) * inch, sheet.size, width)
+    axes.set_ticks(panel.xaxis, [numbers[k][0] for k in kept], [numbers[k][1] for k in kept])
     low, high = panel.get_ylim()
-    effects = [e for e in scales.EFFECTS if e > 0 and low <= math.log(e) <= high]
-    scales.set_ticks(panel.yaxis, [math.log(e) for e in effects], [scales.effect_label(e)[1:] for e in effects])
+    effects = [e for e in axes.EFFECTS if e > 0 and low <= math.log(e) <= high]
+    axes.set_ticks(panel.yaxis, [math.log(e) for e in effects], [axes.effect_label(e)[1:] for e in effects])
 
 
 def answer(record: NoiseRecord) -> str:

@@ -1,17 +1,21 @@
-"""Figure 9, the effects of a factorial.
+"""Where two factors meet: one small panel per pair that acts, both levels of both, with intervals.
+
+Figure 9, the effects of a factorial.
 
 In five seconds: which switches matter alone, and does any pair act together?
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.analyses.factorial.compute import FactorialAnalysis, FactorialEffect, effect_row
+from loadbook.analyses.effects.effect_rows import DECIDED, LANE_IN, NOT_COMPARED, change_text, compared
+from loadbook.analyses.factorial.compute import FactorialAnalysis, FactorialEffect, InteractionPlot, effect_row
 from loadbook.analyses.factorial.text import (
     INTERACTION_TEXTS,
     factorial_effect_sentence,
@@ -21,13 +25,88 @@ from loadbook.analyses.factorial.text import (
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report import palette
-from loadbook.report.figures import scales
-from loadbook.report.figures.common import NARROW_IN, WIDE_IN, Sheet, confidence, in_house_style, quantity, size_pt
-from loadbook.report.figures.effect_rows import DECIDED, LANE_IN, NOT_COMPARED, change_text, compared
-from loadbook.report.figures.intervals import draw_interval
-from loadbook.report.figures.meetings import PANEL_IN, draw_meeting
-from loadbook.report.figures.text import drawable, line_in, text_width, widest, wrap
+from loadbook.report.figures import axes
+from loadbook.report.figures.axes import draw_interval
+from loadbook.report.figures.base import (
+    NARROW_IN,
+    WIDE_IN,
+    Sheet,
+    confidence,
+    drawable,
+    in_house_style,
+    line_in,
+    mark_props,
+    pushed_apart,
+    quantity,
+    shortened,
+    size_pt,
+    text_width,
+    widest,
+    wrap,
+)
+from loadbook.stats.results import Interval
 from loadbook.stats.text import direction_words, margin_text
+
+PANEL_IN, WIDTH_IN, LEFT_IN, LABEL_IN = 2.25, 2.4, 0.52, 0.85
+LOOKS = {False: palette.AA, True: palette.BASELINE}
+
+
+def draw_meeting(sheet: Sheet, found: FactorialAnalysis, meeting: InteractionPlot, corner: tuple[float, float]) -> None:
+    """Draw one panel of `PANEL_IN` height with its upper left corner there; all panels share their y axis."""
+    left, top = corner
+    width = NARROW_IN - 0.16 if sheet.narrow else WIDTH_IN
+    one, other = (found.factor_labels[name] for name in meeting.effect.names)
+    size = sheet.size - 0.6
+    title = wrap(drawable(meeting.effect.label, "?"), width, size, True)
+    sheet.text(left, top + 0.06, title, size=size, bold=True, va="top")
+    top += 0.1 + line_in(size, title.count("\n") + 1)
+    metric, limits = get_metric(found.analysis.metric), _limits(found)
+    unit = axes.unit_for(metric, limits[1])
+    said = axes.value_title(metric, found.analysis.statistic, unit, True)
+    said = wrap(said, width, sheet.size - 1.4)
+    sheet.text(left, top + 0.02, said, size=sheet.size - 1.4, colour=palette.SOFT, va="top")
+    top += 0.12 + line_in(sheet.size - 1.4, said.count("\n") + 1)
+    bottom, right = corner[1] + PANEL_IN - 0.56, left + width - LABEL_IN
+    panel = sheet.panel(left + LEFT_IN, top, right, bottom)
+    axes.values_on_y(panel, limits, unit, bottom - top)
+    panel.set_xlim(-0.25, 1.35)
+    axes.set_ticks(panel.xaxis, [0, 1], [drawable(level, "?") for level in (one.low, one.high)])
+    ends = [_line(panel, meeting, high) for high in (False, True)]
+    places = [top + (bottom - top) * (1 - _share(end, limits)) for end in ends]
+    places = pushed_apart(places, [line_in(size) + 0.02] * 2, top + 0.1, bottom + 0.05)
+    second = shortened(drawable(meeting.effect.names[1], "?"), LABEL_IN + 0.05, size)
+    sheet.text(right - 0.06, min(places) - line_in(size) - 0.03, second, size=size, colour=palette.SOFT)
+    for place, level, look in zip(places, (other.low, other.high), LOOKS.values(), strict=True):
+        label = f"{look.glyph} {shortened(drawable(level, '?'), LABEL_IN - 0.1, size)}"
+        sheet.text(right - 0.06, place, label, size=size)
+    middle = (left + LEFT_IN + right) / 2
+    first = shortened(drawable(meeting.effect.names[0], "?"), 2 * min(middle - left, left + width - middle), size)
+    sheet.text(middle, bottom + 0.32, first, size=size, at="center")
+
+
+def _limits(found: FactorialAnalysis) -> Interval:
+    import pandas as pd
+
+    ends = [bound for m in found.interaction_plots for _, interval in m.cell_means.values() for bound in interval]
+    return axes.value_range(pd.Series(ends), pad=0.12)
+
+
+def _share(value: float, limits: Interval) -> float:
+    low, high = map(math.log, limits)
+    return (math.log(value) - low) / (high - low)
+
+
+def _line(panel: Axes, meeting: InteractionPlot, high: bool) -> float:
+    """Draw the first factor's line at one level of the second; return the value at its right end."""
+    points = [meeting.cell_means[(level, high)] for level in (False, True)]
+    shift = 0.03 if high else -0.03  # intervals of the two lines do not cover each other
+    places = [x + shift for x in (0, 1)]
+    panel.plot(places, [math.log(v) for v, _ in points], color=palette.INK, linewidth=1.3, zorder=1)
+    for x, (_, interval) in zip(places, points, strict=True):
+        panel.plot([x, x], [math.log(b) for b in interval], color=palette.INK, linewidth=2.2, zorder=2)
+    panel.plot(places, [math.log(v) for v, _ in points], **mark_props(LOOKS[high], 6.5), zorder=3)
+    return points[1][0]
+
 
 HEAD_IN, FOOT_IN, TITLE_IN, ROW_IN, EDGE_IN = 0.4, 0.72, 0.3, 0.42, 0.05
 NAME_IN, SIDE_IN, GAP_IN = 2.2, 2.45, 0.3
@@ -49,7 +128,7 @@ class Line:
 @in_house_style
 def draw(found: FactorialAnalysis, narrow: bool = False) -> Figure:
     """Draw a row per main effect and per pair; beside them, where a pair acts, both factors' levels and the metric."""
-    groups = [[_line(found, e, narrow) for e in group] for group in (found.main_effects, found.interactions)]
+    groups = [[_factorial_line(found, e, narrow) for e in group] for group in (found.main_effects, found.interactions)]
     rows = sum(line.height for group in groups for line in group) + TITLE_IN * sum(map(bool, groups))
     panels = len(found.interaction_plots) * PANEL_IN
     bottom = HEAD_IN + rows
@@ -60,9 +139,9 @@ def draw(found: FactorialAnalysis, narrow: bool = False) -> Figure:
     panel.set_ylim(bottom, HEAD_IN)
     panel.set_yticks([])
     margin = found.analysis.margin
-    ticks = scales.ratio_axis(panel, scale, edges[1] - edges[0], sheet.size, margin)
+    ticks = axes.ratio_axis(panel, scale, edges[1] - edges[0], sheet.size, margin)
     if not narrow:
-        scales.ratio_ground(panel, margin, ticks, HEAD_IN, bottom)
+        axes.ratio_ground(panel, margin, ticks, HEAD_IN, bottom)
     _head(sheet, found, scale, edges)
     _draw_groups(sheet, panel, scale, margin, ticks, groups, edges)
     title = f"change in {quantity(get_metric(found.analysis.metric), found.analysis.statistic)} (ratio, log scale)"
@@ -76,7 +155,7 @@ def draw(found: FactorialAnalysis, narrow: bool = False) -> Figure:
     return sheet.figure
 
 
-def _line(found: FactorialAnalysis, effect: FactorialEffect, narrow: bool) -> Line:
+def _factorial_line(found: FactorialAnalysis, effect: FactorialEffect, narrow: bool) -> Line:
     size, row = size_pt(narrow), effect_row(effect)
     room = NARROW_IN - 0.16 if narrow else NAME_IN
     name = wrap(drawable(effect.label, "?"), room, size, True)
@@ -115,14 +194,14 @@ def _edges(found: FactorialAnalysis, lines: Sequence[Line], narrow: bool) -> tup
     return max(names, 1.95) + 0.22, WIDE_IN - side - said - 0.14
 
 
-def _scale(found: FactorialAnalysis) -> scales.RatioScale:
+def _scale(found: FactorialAnalysis) -> axes.RatioScale:
     shown = [e.verdict for e in found.effects if compared(effect_row(e))]
     intervals = [bounds for v in shown if (bounds := v.comparison.ci_family or v.comparison.ci95)]
     decided = [v.comparison.effect or 0.0 for v in shown if v.kind in DECIDED]
-    return scales.ratio_scale(intervals, [], decided, found.analysis.margin)
+    return axes.ratio_scale(intervals, [], decided, found.analysis.margin)
 
 
-def _head(sheet: Sheet, found: FactorialAnalysis, scale: scales.RatioScale, edges: tuple[float, float]) -> None:
+def _head(sheet: Sheet, found: FactorialAnalysis, scale: axes.RatioScale, edges: tuple[float, float]) -> None:
     """Write what left and right mean and, at zero, the margin."""
     size, (left, right) = sheet.size - 0.6, edges
     above, below, _ = direction_words(found.analysis.metric)
@@ -142,7 +221,7 @@ def _change_head(found: FactorialAnalysis) -> str:
 
 
 def _draw_groups(
-    sheet: Sheet, panel: Axes, scale: scales.RatioScale, margin: float, ticks: list[float],
+    sheet: Sheet, panel: Axes, scale: axes.RatioScale, margin: float, ticks: list[float],
     groups: Sequence[Sequence[Line]], edges: tuple[float, float],
 ) -> None:  # fmt: skip
     y = HEAD_IN
@@ -155,7 +234,7 @@ def _draw_groups(
             lane = y + line.height - LANE_IN / 2 - 0.06 if sheet.narrow else y + line.height / 2
             row = effect_row(line.effect)
             if sheet.narrow and compared(row):
-                scales.ratio_ground(panel, margin, ticks, lane - LANE_IN / 2, lane + LANE_IN / 2)
+                axes.ratio_ground(panel, margin, ticks, lane - LANE_IN / 2, lane + LANE_IN / 2)
             if compared(row):
                 draw_interval(panel, scale, lane, row, line.effect.verdict.comparison, tick=0.075)
             (_narrow_texts if sheet.narrow else _wide_texts)(sheet, line, y, edges)
