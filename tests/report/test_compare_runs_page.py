@@ -21,7 +21,7 @@ from pages import page_html
 from loadbook.analyses.compare_runs import figure as two_runs
 from loadbook.analyses.compare_runs.page import ComparePage, resolve_run_pair
 from loadbook.core.errors import UsageError
-from loadbook.report import index
+from loadbook.report import links
 from loadbook.report.figures import base
 from loadbook.report.html import forbidden_content
 from loadbook.store.paths import Layout
@@ -277,7 +277,7 @@ def reported(tmp_path_factory: Any) -> Layout:
     nbformat.write(new_notebook(cells=[new_markdown_cell("## How large is each effect?")]), executed)
     layout.reports.mkdir()
     (layout.reports / f"{STUDY}.html").write_text("as it was")
-    index.write_summary(layout.reports, {"study": STUDY, "run": NEWER, "question": "Q?", "started": 1.0, "ended": 2.0})
+    links.write_summary(layout.reports, {"study": STUDY, "run": NEWER, "question": "Q?", "started": 1.0, "ended": 2.0})
     return layout
 
 

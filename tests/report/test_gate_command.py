@@ -12,8 +12,8 @@ from mockproject import RUN, Arm, make_project
 
 from commands import exit_code
 from loadbook.analyses.effects.page import EffectsPage
+from loadbook.batch.index import write_index
 from loadbook.report.ci import ci_summary, evaluate_ci, junit_xml
-from loadbook.report.index import write_index
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
 from loadbook.store.trial_record import read_json, write_json

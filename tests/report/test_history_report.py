@@ -7,8 +7,9 @@ import json
 import pytest
 from manyruns import STUDY, nights
 
+from loadbook.batch import index
 from loadbook.core.errors import ReportError
-from loadbook.report import build, index
+from loadbook.report import build, links
 from loadbook.report import build as history_report
 from loadbook.store.trial_record import read_json
 
@@ -61,7 +62,7 @@ def test_the_report_of_a_study_makes_it_and_the_index_links_it(two, monkeypatch)
     monkeypatch.setattr(build, "_build_page", lambda *what: None)
     built = build.build_report(two, STUDY, "latest", [], lambda text: None)
     assert page in built.pages
-    assert read_json(two.reports / f"{STUDY}{index.SUMMARY_SUFFIX}")["more"] == {"history": page.name}
+    assert read_json(two.reports / f"{STUDY}{links.SUMMARY_SUFFIX}")["more"] == {"history": page.name}
     assert page.name in index.write_index(two.reports).read_text(encoding="utf-8")
 
 
@@ -70,5 +71,5 @@ def test_what_failed_is_the_report_s_failure_too(two, monkeypatch):
     monkeypatch.setattr(build, "_build_page", lambda *what: None)
     built = build.build_report(two, STUDY, "latest", [], lambda text: None)
     assert built.failed == ["notebook history: cell 4 failed"]
-    kept = json.loads((two.reports / f"{STUDY}{index.SUMMARY_SUFFIX}").read_text())
+    kept = json.loads((two.reports / f"{STUDY}{links.SUMMARY_SUFFIX}").read_text())
     assert kept["failed"] == built.failed

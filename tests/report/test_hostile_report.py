@@ -20,8 +20,9 @@ from pages import page_html
 from hostile import CANARY, CORPUS, HTML, TERMINAL, silent
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality.page import QualityPage
+from loadbook.batch import index
 from loadbook.core.errors import ReportError
-from loadbook.report import html, index
+from loadbook.report import html, links
 from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
@@ -210,13 +211,13 @@ def test_the_index_of_hostile_studies_and_failures_is_inert(chrome: Chrome, tmp_
         verdict = dict.fromkeys(("kind", "glyph", "word", "sentence"), text)
         said = {"study": f"study-{number}", "run": text, "question": text, "started": 1.7e9, "ended": None,
                 "failed": [text], "origin": text, "verdict": verdict, "more": {text: "x.html"}}  # fmt: skip
-        index.write_summary(tmp_path, json.loads(json.dumps(said)))
+        links.write_summary(tmp_path, json.loads(json.dumps(said)))
     index.write_site_summary(tmp_path, {"began": 1.7e9, "ran_s": 1, "reported_s": 1, "parts": [
         {"study": text, "lacks": text} for text in CORPUS]})  # fmt: skip
     page = index.write_index(tmp_path)
     assert silent(page.read_text())
     is_inert(chrome, page, counter)
-    index.write_summary(
+    links.write_summary(
         tmp_path, {"study": "x", "run": "r", "question": "q?", "started": 1.7e9, "ended": None, "page": "javascript:1"}
     )
     with pytest.raises(ReportError, match="not written"):

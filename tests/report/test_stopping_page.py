@@ -8,8 +8,9 @@ import pytest
 from mockproject import make_project, usual_arms
 
 from loadbook.analyses.effects.page import EffectsPage
+from loadbook.batch.index import write_index
 from loadbook.core.units import NBSP
-from loadbook.report.index import write_index, write_summary
+from loadbook.report.links import write_summary
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
 

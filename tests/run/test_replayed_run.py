@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 
 from loadbook.analyses.effects.page import EffectsPage
+from loadbook.batch.index import write_index
 from loadbook.cli import main
 from loadbook.core.errors import UsageError
 from loadbook.ingest.ingest import ingest
-from loadbook.report.index import write_index, write_summary
+from loadbook.report.links import write_summary
 from loadbook.report.page import scope_parts
 from loadbook.run import select
 from loadbook.run.api import run_study

@@ -89,9 +89,9 @@ def dry_run(here: Layout, works: list[BatchJob], round_: BatchRun, why: str, job
 
 def show(here: Layout, round_: BatchRun, as_json: bool) -> None:
     """Print what came of a round as a table, and where its page is."""
+    from loadbook.batch.index import write_index
     from loadbook.batch.jobs import BATCH_FILE
     from loadbook.batch.page import PAGE_FILE
-    from loadbook.report.index import write_index
 
     folder = here.batch(round_.batch)
     write_index(here.reports)

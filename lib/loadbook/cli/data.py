@@ -234,7 +234,7 @@ def _archive(here: Layout, study: str, run: str, out: Path | None) -> None:
 
 def _pages(here: Layout, study: str, run: str) -> dict[str, Path]:
     """Return the pages that were made of this very run."""
-    from loadbook.report.index import SUMMARY_SUFFIX
+    from loadbook.report.links import SUMMARY_SUFFIX
     from loadbook.store.trial_record import read_json
 
     known = here.reports / f"{study}{SUMMARY_SUFFIX}"

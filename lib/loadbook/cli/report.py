@@ -75,7 +75,7 @@ def report(
     if whole:
         _whole_site(hosts, new, jobs, timeout_s)
         return
-    from loadbook.report.index import write_index
+    from loadbook.batch.index import write_index
 
     layout = project_layout()
     chosen = studies or _recorded(layout)
@@ -134,10 +134,10 @@ def _print(built: BuiltReport) -> None:
 
 def _whole_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int | None) -> None:
     """Run what is missing, make every report, and say what each took."""
+    from loadbook.batch.index import write_index, write_site_summary
     from loadbook.batch.site import build_all_reports, run_smoke_studies, site_record
     from loadbook.cli.progress import Reporter
     from loadbook.ingest.workers import usable_cpus
-    from loadbook.report.index import write_index, write_site_summary
     from loadbook.report.notebooks import TIMEOUT_S
 
     signal.signal(signal.SIGTERM, _interrupt)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import LoadbookError, UsageError
-from loadbook.report import html, index, notebooks
-from loadbook.report import index as compared
+from loadbook.report import html, links, notebooks
 from loadbook.report import notebooks as parameters
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
@@ -129,7 +128,7 @@ def build_report(
     built.failed += failed
     if page:
         built.summary.setdefault("more", {})[HISTORY_NOTEBOOK] = page[0].name
-    index.write_summary(layout.reports, built.summary)
+    links.write_summary(layout.reports, built.summary)
     return built
 
 
@@ -229,10 +228,10 @@ def _build_page(
 
 
 def page_breadcrumbs(plan: Plan, run: str, name: str, place: OutputPaths) -> list[tuple[str, str | None]]:
-    """Return what stands above a page: the way to it, the study's other pages, and where its run is compared."""
+    """Return what stands above a page: the way to it, the study's other pages, and where its run is links."""
     study, names = plan.study.name, plan.study.notebooks
     others = [(_link_text(n, names), place.page_path(n, n == names[0]).name) for n in names if n != name]
-    runs = compared.comparison_links(place.pages, study, run)[:MAX_PAGE_COMPARISONS] if name == names[0] else []
+    runs = links.comparison_links(place.pages, study, run)[:MAX_PAGE_COMPARISONS] if name == names[0] else []
     through = history_link(study, place.pages)
     return [(place.home, "index.html"), (study, None), (f"run {run}", None), *others, *through, *runs]
 

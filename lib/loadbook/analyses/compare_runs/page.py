@@ -17,8 +17,7 @@ from loadbook.analyses.compare_runs import text as wording
 from loadbook.analyses.compare_runs.compute import EffectPair, RunComparison, compare_analyses
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import join_words
-from loadbook.report import checks, html, index, notebooks, palette, sections
-from loadbook.report import index as compared
+from loadbook.report import checks, html, links, notebooks, palette, sections
 from loadbook.report import notebooks as parameters
 from loadbook.report.blocks import (
     DASH,
@@ -438,7 +437,7 @@ def build_comparison(
         return built
     built.pages.append(page)
     built.summary |= executed.summary
-    compared.write_comparison(page, study, newer, older)
+    links.write_comparison(page, study, newer, older)
     _refresh_study_page(layout, study, on_message)
     return built
 
@@ -458,8 +457,8 @@ def _comparison_breadcrumbs(layout: Layout, study: str, newer: str, older: str) 
 
 
 def _refresh_study_page(layout: Layout, study: str, on_message: Callable[[str], None]) -> None:
-    """Export the study's first page again, if it is there, so that it links what was compared."""
-    summary = layout.reports / f"{study}{index.SUMMARY_SUFFIX}"
+    """Export the study's first page again, if it is there, so that it links what was links."""
+    summary = layout.reports / f"{study}{links.SUMMARY_SUFFIX}"
     if not summary.is_file():
         return
     try:
