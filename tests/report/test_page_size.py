@@ -14,7 +14,7 @@ from legible import must_be_legible
 from mockproject import Arm, make_project
 
 import loadbook
-from loadbook.analyses.page_size import figure, tier_ratios
+from loadbook.analyses.page_size import figure, size_axis, tier_ratios
 from loadbook.analyses.page_size import page as jmeter_table
 from loadbook.analyses.page_size.compute import PageSizeResult, analyse_page_sizes
 from loadbook.analyses.page_size.page import PageSizePage
@@ -82,7 +82,7 @@ def test_words_beside_it_are_honest(case: str) -> None:
 
 def test_letters_and_bytes_repeat() -> None:
     found = found_of("two tiers")
-    letters = [figure.letter_of(found, arm) for arm in found.curves.series[2].arms.values()]
+    letters = [size_axis.letter_of(found, arm) for arm in found.curves.series[2].arms.values()]
     assert letters == ["C", "C", "C", "C", "N"]
     first, second = (base.to_svg(figure.draw(found)) for _ in range(2))
     assert first == second and len(first) < 500_000

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from controllers import jobs_left, loadbook
-from loadbook.core.errors import UsageError
+from loadbook.core.errors import PreflightError, UsageError
 from loadbook.hosts.lab import lab_lock_owners
 from loadbook.ingest.ingest import ingest
 from loadbook.run.api import run_study
-from loadbook.run.preflight import PreflightError
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
 from loadbook.store.paths import Layout

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from loadbook.core.errors import PreflightError
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.remote import connect
 from loadbook.run.api import run_study
-from loadbook.run.preflight import PreflightError
 from loadbook.store.paths import Layout
 
 pytestmark = pytest.mark.lab

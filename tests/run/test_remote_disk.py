@@ -10,10 +10,9 @@ import pytest
 from rude import Ran, Rig, home_for_fakes
 
 from labs import own_lab
-from loadbook.core.errors import LoadbookError
+from loadbook.core.errors import LoadbookError, PreflightError
 from loadbook.run.api import run_study
 from loadbook.run.host_state import HOST_MIN_BYTES
-from loadbook.run.preflight import PreflightError
 from recorded import with_studies
 
 pytestmark = [pytest.mark.lab, pytest.mark.fault(30)]

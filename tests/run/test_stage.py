@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from loadbook.core.errors import UsageError
+from loadbook.core.errors import PreflightError, UsageError
 from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.run.deployment import DELAY_SERVICE, Deployment, place_services
 from loadbook.run.host_changes import host_changes_of
-from loadbook.run.preflight import PreflightError
 from loadbook.run.testbed import check_roles, needed_cpus, needed_hosts, used_hosts
 from loadbook.services import ServiceSpec
 from loadbook.study.model import Study

@@ -17,10 +17,10 @@ import pytest
 from shown import run_held_to_dry_run
 
 from commands import exit_code
+from loadbook.core.errors import PreflightError
 from loadbook.hosts.host import Host
 from loadbook.hosts.remote import connect
 from loadbook.run.api import run_study
-from loadbook.run.preflight import PreflightError
 from loadbook.store.paths import Layout
 from services.ownserver import OwnServer, own_server
 from waiting import wait_until

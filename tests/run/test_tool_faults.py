@@ -14,11 +14,11 @@ from rude import HEADER, Rig
 
 from commands import exit_code
 from labs import own_lab
+from loadbook.core.errors import PreflightError
 from loadbook.core.units import format_percent
 from loadbook.hosts import sshd
 from loadbook.run import load
 from loadbook.run.api import run_study
-from loadbook.run.preflight import PreflightError
 from loadbook.store.trial_record import read_json
 from recorded import with_studies
 from waiting import wait_until

@@ -12,10 +12,10 @@ import pytest
 
 from labs import own_lab
 from loadbook.analyses.effects.page import EffectsPage
+from loadbook.core.errors import PreflightError
 from loadbook.core.units import format_duration
 from loadbook.ingest.ingest import ingest
 from loadbook.run.api import run_study
-from loadbook.run.preflight import PreflightError
 from loadbook.store import trial_record
 from loadbook.store.schema import TABLES, read_table
 from loadbook.store.tables import load_run

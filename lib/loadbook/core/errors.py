@@ -120,6 +120,14 @@ class OversizeError(HostError):
         self.size_bytes, self.copied_bytes = size_bytes, copied_bytes
 
 
+class PreflightError(LoadbookError):
+    """A run cannot start; the message has every reason, one per line."""
+
+    def __init__(self, problems: list[str], hint: str = "set that right; loadbook doctor [--hosts FILE] helps") -> None:
+        super().__init__("\n".join(["the run cannot start:", *(f"  {p}" for p in problems)]), hint)
+        self.problems = problems
+
+
 class ToolError(LoadbookError):
     """A load generator is missing, too old, or cannot do what the workload asks."""
 

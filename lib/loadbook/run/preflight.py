@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from loadbook.core.errors import LoadbookError, ToolError
+from loadbook.core.errors import LoadbookError, PreflightError, ToolError
 from loadbook.core.units import format_bytes
 from loadbook.hosts.doctor import RequiredProgram
 from loadbook.hosts.monitors import connect_monitor
@@ -95,14 +95,6 @@ for port; do
     grep -qE " (0{8}|0{32}|$address):$port [0-9A-F]+:0000 0A "; then echo "listening $port"; fi
 done
 """
-
-
-class PreflightError(LoadbookError):
-    """The run cannot start; every reason is in the message, a line each."""
-
-    def __init__(self, problems: list[str], hint: str = "set that right; loadbook doctor [--hosts FILE] helps") -> None:
-        super().__init__("\n".join(["the run cannot start:", *(f"  {p}" for p in problems)]), hint)
-        self.problems = problems
 
 
 def preflight(testbed: Testbed, data: Path) -> None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.core.errors import PreflightError, SpecProblem, StudyError, UsageError
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import HostEntry, HostsFile, read_hosts
 from loadbook.hosts.keys import resolve_host_name
@@ -36,7 +36,6 @@ from loadbook.hosts.rollback import NotRestoredError
 from loadbook.hosts.shell import cpu_list
 from loadbook.run.deployment import DELAY_ROLE, DELAY_SERVICE, Deployment, Placement, hosts_for_role, place_services
 from loadbook.run.host_changes import needs_userspace_delay
-from loadbook.run.preflight import PreflightError
 from loadbook.run.studies import service_folders
 from loadbook.services import ServiceSpec, load_service
 from loadbook.store.paths import Layout

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from loadbook.analyses.page_size import text as words
 from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries
-from loadbook.analyses.page_size.figure import Look, SizeAxis, front_of
+from loadbook.analyses.page_size.size_axis import Look, SizeAxis, front_of
 from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures import axes
