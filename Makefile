@@ -4,8 +4,13 @@ STUDY ?= nginx-directives
 LOADBOOK := .venv/bin/loadbook
 TOOLS := nginx=nginx-light wrk=wrk httperf=httperf sshd=openssh-server ssh-keyscan=openssh-client taskset=util-linux git=git
 NETNS := ip=iproute2 nft=nftables
+# A line per study, `STUDY COMMAND=PACKAGE ...` (make packages): known before loadbook is installed, so that one apt
+# command line names all. A study that is not in it is asked for its packages afterwards.
+PACKAGES := scripts/packages.txt
+OF_ALL_STUDIES := $$(cut -s -d' ' -f2- $(PACKAGES) | tr ' ' '\n' | sort -u)
+OF_STUDY := $$(sed -n 's/^$(STUDY) //p' $(PACKAGES))
 
-.PHONY: help setup setup-dev services report site test test-faults test-faults-root test-long check lab jmeter lock clean
+.PHONY: help setup setup-dev services packages report site test test-faults test-faults-root test-long check lab jmeter lock clean
 help:
 	@echo 'make report   install what is missing, run the study $(STUDY) in the lab, write reports/'
 	@echo '              (another one: make report STUDY=<name>; its programs are installed, too)'
@@ -23,11 +28,12 @@ setup:
 	@scripts/setup.sh requirements.lock $(TOOLS)
 
 setup-dev:
-	@scripts/setup.sh requirements-dev.lock $(TOOLS) chromium=chromium,fonts-dejavu-core busybox=busybox dash=dash $(NETNS)
+	@scripts/setup.sh requirements-dev.lock $(TOOLS) chromium=chromium,fonts-dejavu-core busybox=busybox dash=dash $(NETNS) $(OF_ALL_STUDIES)
 	@scripts/setup.sh requirements-dev.lock $$($(LOADBOOK) studies --packages 2>/dev/null)
 
 # What studies name as their programs; JMeter is in no Debian that works, so it has a target of its own.
-services: setup
+services:
+	@scripts/setup.sh requirements.lock $(TOOLS) $(NETNS) $(OF_ALL_STUDIES)
 	@scripts/setup.sh requirements.lock $(TOOLS) $(NETNS) $$($(LOADBOOK) studies --packages 2>/dev/null)
 	@$(MAKE) -s jmeter
 
@@ -36,8 +42,9 @@ site: services
 	@test "$$(id -u)" != 0 || $(LOADBOOK) lab up --kind netns || true
 	@$(LOADBOOK) report --all
 
-report: setup
-	@scripts/setup.sh requirements.lock $(TOOLS) $$($(LOADBOOK) studies --packages $(STUDY) 2>/dev/null)
+report:
+	@scripts/setup.sh requirements.lock $(TOOLS) $(OF_STUDY)
+	@grep -q '^$(STUDY)\( \|$$\)' $(PACKAGES) || scripts/setup.sh requirements.lock $(TOOLS) $$($(LOADBOOK) studies --packages $(STUDY) 2>/dev/null)
 	@! $(LOADBOOK) studies --packages $(STUDY) 2>&1 | grep -q 'make jmeter' || $(MAKE) -s jmeter
 	@$(LOADBOOK) lab up
 	@$(LOADBOOK) run $(STUDY)
@@ -45,11 +52,13 @@ report: setup
 
 # What waits for real servers runs by itself afterwards: beside other tests its waits would be measured, not its subject.
 # It mostly waits, so that three at a time do not disturb each other; each has a lab of its own. A few need to be alone.
+SKIPS := .cache/skips.json
 test: setup-dev check
-	@failed=0; \
-	.venv/bin/pytest -n auto --maxprocesses 8 --dist loadfile -m "not lab and not alone and not long" || failed=1; \
-	.venv/bin/pytest -n 3 --dist loadfile -m "lab and not alone and not long" || failed=1; \
-	.venv/bin/pytest -m "alone and not long" || failed=1; \
+	@rm -f $(SKIPS); failed=0; \
+	.venv/bin/pytest --skips=$(SKIPS) -n auto --maxprocesses 8 --dist loadfile -m "not lab and not alone and not long" || failed=1; \
+	.venv/bin/pytest --skips=$(SKIPS) -n 3 --dist loadfile -m "lab and not alone and not long" || failed=1; \
+	.venv/bin/pytest --skips=$(SKIPS) -m "alone and not long" || failed=1; \
+	.venv/bin/python tests/skip_report.py $(SKIPS); \
 	exit $$failed
 
 # Every fault of docs/reliability.md, injected for real; the table at the end says what was seen. Half an hour each.
@@ -79,6 +88,13 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 lab: setup
 	@$(LOADBOOK) lab up
 	@cd notebooks && ../.venv/bin/python -m jupyterlab --ServerApp.ip=127.0.0.1 --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(AS_ROOT) $(JUPYTER_ARGS)
+
+# After a change of studies/ or of what a service needs: tests/test_packages.py compares.
+packages:
+	@for file in studies/*.toml; do \
+		study=$$(basename $$file .toml); \
+		echo $$study $$($(LOADBOOK) studies --packages $$study 2>/dev/null); \
+	done >$(PACKAGES)
 
 jmeter:
 	@scripts/setup.sh requirements.lock $(TOOLS) java=default-jre-headless mvn=maven

@@ -1,20 +1,31 @@
-"""Fixtures shared by all tests: a loopback lab of their own. The table of faults is in fault_table.py."""
+"""Fixtures shared by all tests: a loopback lab of their own. The table of faults is in fault_table.py.
+
+Programs are found where hosts find them: an ordinary user of Debian has no sbin folder in PATH, and nginx is there.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-from fault_table import (  # noqa: F401
+from loadbook.hosts.shell import search_path
+
+# before a test module is imported: some ask for programs at once
+os.environ["PATH"] = search_path()
+
+pytest_plugins = ["skip_report"]
+
+from fault_table import (  # noqa: E402, F401
     pytest_addoption,
     pytest_collection_modifyitems,
     pytest_runtest_logreport,
     pytest_terminal_summary,
 )
-from spread import pytest_xdist_make_scheduler  # noqa: F401
+from spread import pytest_xdist_make_scheduler  # noqa: E402, F401
 
 # how long an example takes is a property of the machine, and of who else uses it
 settings.register_profile("loadbook", deadline=None)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-ROOT_REASON = "network namespaces need root and iproute2"
+ROOT_REASON = "network namespaces need root and iproute2: make test as root"
 # by test: a worker and its master may both report one
 _seen: dict[int, dict[str, list[str]]] = defaultdict(dict)
 

@@ -74,6 +74,23 @@ def test_a_second_controller_is_refused_at_once_and_told_who(lab, holder, record
     assert f"in use by {owner.user} (process {holder.pid})" in locks["web"].observation and "--wait" in locks["web"].fix
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_fifo_at_the_lock_is_refused_at_once(shell, tmp_path):
+    """Opening a FIFO waits for its other end: nothing may open one that somebody left there."""
+    if shutil.which(SHELLS[shell][0]) is None:
+        pytest.skip(f"{shell} is not there: apt-get install {shell}")
+    name, text = launcher_script()
+    (tmp_path / name).write_bytes(text)
+    os.mkfifo(tmp_path / "lock")
+    args = ["a", "me@here", "1", "x:1", "study", "run", "0"]
+    watch = [*SHELLS[shell], str(tmp_path / name), "watch", "session", "120", str(tmp_path / "lock"), *args]
+    done = subprocess.run(watch, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+    assert done.returncode != 0 and f"unlocked {tmp_path}/lock is no regular file" in done.stdout.decode(), done
+    os.mkfifo(tmp_path / "other.b.1")
+    listing = [*SHELLS[shell], str(tmp_path / name), "owners", str(tmp_path / "other")]
+    assert subprocess.run(listing, cwd=tmp_path, capture_output=True, timeout=10, check=True).stdout == b""
+
+
 @pytest.mark.lab
 @pytest.mark.fault(41)
 def test_kill_9_of_the_owner_frees_the_host_when_its_jobs_have_ended(lab, holder, record_property):

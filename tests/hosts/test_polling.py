@@ -154,7 +154,7 @@ def test_a_node_that_goes_away_ends_the_poller_only(connect_lab):
 
 @pytest.mark.skipif(
     shutil.which("munin-node", path="/usr/sbin:/usr/bin") is None or not os.access("/etc/munin/plugin-conf.d", os.R_OK),
-    reason="munin-node is not installed, or only root may start it",
+    reason="munin-node is not there, or only root may start it: apt-get install munin-node, make test as root",
 )
 def test_a_real_munin_node(connect_lab, tmp_path):
     with serving(node()) as port:

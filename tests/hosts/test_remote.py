@@ -126,7 +126,7 @@ def test_20_mb_are_fetched_and_proven(host, tmp_path):
 
 def test_a_full_disk_is_told_and_leaves_the_old_file(host):
     if os.geteuid():
-        pytest.skip("needs root to mount a small tmpfs")
+        pytest.skip("only root mounts a small tmpfs: make test as root")
     host.run(["mkdir", "-p", "small"], timeout_s=5)
     if host.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "small"], timeout_s=5).rc:
         pytest.skip("cannot mount here")

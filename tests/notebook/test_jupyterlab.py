@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.alone,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(not BINARY, reason="Chromium is not installed"),
+    pytest.mark.skipif(not BINARY, reason="Chromium is not there: apt-get install chromium"),
 ]
 SHOWN = "[...document.querySelectorAll('.jp-Notebook img')].filter(i => i.complete && i.naturalWidth > 0).length"
 MOCK = "nginx-directives"

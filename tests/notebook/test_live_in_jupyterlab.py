@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.alone,
     pytest.mark.long,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not BINARY, reason="Chromium is not installed"),
+    pytest.mark.skipif(not BINARY, reason="Chromium is not there: apt-get install chromium"),
 ]
 LARGEST = 60_000  # bytes of a saved notebook: the style of the pages twice, and one output
 

@@ -29,7 +29,7 @@ from loadbook.store.tables import load_run
 
 pytestmark = [
     pytest.mark.fault(44, 55), pytest.mark.browser,
-    pytest.mark.skipif(not BINARY, reason="Chromium is not installed"),
+    pytest.mark.skipif(not BINARY, reason="Chromium is not there: apt-get install chromium"),
 ]  # fmt: skip
 ARMS = 4
 

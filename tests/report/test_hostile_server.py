@@ -24,7 +24,7 @@ from recorded import with_studies
 
 pytestmark = [
     pytest.mark.lab, pytest.mark.browser, pytest.mark.long, pytest.mark.fault(44, 55), pytest.mark.timeout(1200),
-    pytest.mark.skipif(not BINARY, reason="Chromium is not installed"),
+    pytest.mark.skipif(not BINARY, reason="Chromium is not there: apt-get install chromium"),
 ]  # fmt: skip
 TEXTS = [t.replace("\ud800", "?") for t in (*HTML, *TERMINAL, *TEMPLATES, *SHEETS, "[sudo] password: ")]
 BODY = "\n".join(TEXTS).encode()

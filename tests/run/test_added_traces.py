@@ -145,7 +145,7 @@ def test_files_that_hold_nothing_change_nothing(layout, tmp_path):
     assert paths.ledger.read_bytes() == before and not paths.added_files.exists()
 
 
-@pytest.mark.skipif(shutil.which("sadf") is None, reason="sysstat is not installed")
+@pytest.mark.skipif(shutil.which("sadf") is None, reason="sadf is not there: apt-get install sysstat")
 def test_binary_data_are_kept_beside_their_text(layout):
     binary = FIXTURES / "12.6.1--sa.dat"
     given = read_metric_files([binary])
@@ -159,7 +159,7 @@ def test_binary_data_are_kept_beside_their_text(layout):
     assert not verify_run(paths).findings
 
 
-@pytest.mark.skipif(shutil.which("sadf") is None, reason="sysstat is not installed")
+@pytest.mark.skipif(shutil.which("sadf") is None, reason="sadf is not there: apt-get install sysstat")
 def test_binary_data_that_sadf_cannot_read(tmp_path):
     torn = tmp_path / "sa.dat"
     torn.write_bytes((FIXTURES / "12.6.1--sa.dat").read_bytes()[:200])

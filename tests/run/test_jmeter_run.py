@@ -75,7 +75,7 @@ def test_hosts_of_the_lab_look_beside_it_before_they_look_elsewhere(
 ) -> None:
     home = os.environ.get("JMETER_HOME") or lab.folder.parent / "jmeter"
     said = connect_lab().run(["sh", "-c", 'echo "$PATH"'], timeout_s=20).stdout.decode()
-    assert said.startswith(f"{home}/bin:") and said.endswith(":/usr/local/sbin:/usr/sbin:/sbin\n")
+    assert said.startswith(f"{home}/bin:") and said.endswith(":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin\n")
 
 
 def test_a_warm_up_ends_with_what_its_start_script_started(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from loadbook.study.reader import read_study
 STUDIES = Path(__file__).parents[2] / "studies"
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="no nginx here")
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light")
 @pytest.mark.parametrize("name", ["nginx-screening", "nginx-tuned-groups", "nginx-whole-file"])
 def test_nginx_accepts_every_treatment(name: str, tmp_path: Path) -> None:
     study, nginx = read_study(STUDIES / f"{name}.toml"), load_service("nginx", [])

@@ -22,7 +22,7 @@ from loadbook.hosts.remote import connect
 from loadbook.services import ServiceError, load_service, system
 from waiting import wait_until
 
-pytestmark = [pytest.mark.lab, pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")]
+pytestmark = [pytest.mark.lab, pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light")]
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 
 

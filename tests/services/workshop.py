@@ -12,7 +12,7 @@ from localhost import LocalHost
 
 from loadbook.services import Instance, InstanceContext, ServiceSpec, load_service, render
 
-needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="go is not there: apt-get install golang-go")
+needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not there: apt-get install golang-go")
 needs_node = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not there: apt-get install nodejs npm")
 Running = Callable[..., Instance]
 

@@ -82,7 +82,7 @@ def trust(aliases: tuple[str, ...], hosts_file: Path | None, yes: bool, replace:
             if not done[hop.host_key_alias, hop.port]:
                 break  # what lies behind it cannot be asked yet
     if not all(done.values()):
-        again = "loadbook hosts trust --yes" + (f" --hosts {hosts_file}" if hosts_file else "")
+        again = "loadbook hosts trust --yes" + " --replace" * replace + (f" --hosts {hosts_file}" if hosts_file else "")
         raise UsageError("nobody to ask here", f"compare the fingerprints above, then: {again}")
 
 
@@ -170,8 +170,11 @@ def up(drivers: int | None, roles: str, kind: LabKind | None) -> None:
 
 @lab.command()
 def down() -> None:
-    """End the lab with everything that runs in it."""
-    _print(_lab().down())
+    """End the lab with everything that runs in it, a run that is under way, too."""
+    ours = _lab()
+    for owner in ours.owners():
+        echo(f"warning: the lab is in use by {owner.description}; its trial ends here", err=True)
+    _print(ours.down())
 
 
 @lab.command()

@@ -275,6 +275,11 @@ class Lab:
                 self._stop_all()
         return self.status()
 
+    def owners(self) -> list[LockOwner]:
+        """Return the runs that are under way in the lab, each once."""
+        owners = [owner for server in self._recorded_servers() for owner in lab_lock_owners(server.workdir)]
+        return list({owner.id: owner for owner in owners}.values())
+
     def status(self) -> list[LabHostStatus]:
         """Return what is up; nothing is changed."""
         cut = self._network.is_link_cut

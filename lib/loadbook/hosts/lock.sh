@@ -15,6 +15,7 @@ have_flock() {
 
 read_owner() { # FILE
     o_workdir= o_state=
+    [ -f "$1" ] || return 1 # opening a FIFO would wait for its other end for ever
     {
         {
             read -r o_id o_who o_pid o_place o_study o_run o_since o_how o_watcher o_born o_session o_workdir
@@ -108,6 +109,7 @@ take() {
     have_flock && how=flock
     [ -e "$lock" ] || (umask 022 && set -C && : >"$lock") 2>/dev/null
     [ -r "$lock" ] || no_lock "$lock cannot be made or read"
+    [ -f "$lock" ] || no_lock "$lock is no regular file"
     find_born $$
     find_now
     line="$2 $3 $4 $5 $6 $7 $((${now%%.*} - $8)) $how $$ $born $session $PWD"

@@ -97,7 +97,10 @@ class SshSession:
                 "taskset (apt install util-linux) must be there, and `cpus` in the hosts file name CPUs that are",
             )  # fmt: skip
         folder_arg = shlex.quote(self.workdir)
-        text = f'mkdir -p -m 700 {folder_arg} && cd {folder_arg} && {{ [ -O . ] || (exit {_FOREIGN_WORKDIR_RC}); }} && echo "$machine"'
+        # a link is followed only where it is our own: another user could turn it to any folder of ours
+        own_link_test = f"{{ [ ! -L {folder_arg} ] || [ \"$(stat -c %u {folder_arg})\" = \"$(id -u)\" ]; }}"
+        own_test = f"{{ {own_link_test} && [ -O . ] || (exit {_FOREIGN_WORKDIR_RC}); }}"
+        text = f'mkdir -p -m 700 {folder_arg} && cd {folder_arg} && {own_test} && echo "$machine"'
         text = f"machine=$(cat /etc/machine-id 2>/dev/null)\n{self._same_machine_test()} && {text}"
         if self._endpoint.state_folder:
             text = f"export LOADBOOK_STATE={shlex.quote(self._endpoint.state_folder)}\n{text}"

@@ -23,10 +23,18 @@ MAX_OUTPUT_BYTES = 1 << 20
 SHELL_TIMEOUT_S = 15.0
 _CHUNK_BYTES = 1 << 16
 
+# folders that an ordinary user's PATH may lack: Debian's servers, and Go where it is unpacked by hand
+PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/go/bin")
 # JMETER_HOME goes first: a distribution's jmeter on PATH may be one that cannot work
-_PATH = "${JMETER_HOME:+$JMETER_HOME/bin:}$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+_PATH = ":".join(["${JMETER_HOME:+$JMETER_HOME/bin:}$PATH", *PROGRAM_FOLDERS])
 PREAMBLE = f'export LC_ALL=C TZ=UTC PATH="{_PATH}"; unset CDPATH ENV'
 _PRINT_CPU_MASK = 'while read -r key value; do [ "$key" = Cpus_allowed_list: ] && echo "$value"; done </proc/$$/status'
+
+
+def search_path() -> str:
+    """Return the PATH of commands on this machine: the user's own, then the PROGRAM_FOLDERS that it lacks."""
+    own = os.environ.get("PATH", os.defpath).split(":")
+    return ":".join([*own, *(folder for folder in PROGRAM_FOLDERS if folder not in own)])
 
 
 def sh_join(argv: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from typing import Protocol
 from loadbook.core.errors import HostError, UsageError
 from loadbook.hosts.inventory import Permission
 from loadbook.hosts.jobs import launcher_script
+from loadbook.hosts.shell import search_path
 from loadbook.store.atomic import write_atomic
 
 SSHD_START_TIMEOUT_S = 10.0
@@ -142,7 +143,7 @@ def _minimal_environment() -> dict[str, str]:
 
 def find_program(name: str) -> str:
     """Return the absolute path of a program (sshd insists on one), also from the sbin folders."""
-    path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin")
+    path = shutil.which(name, path=search_path())
     if path is None:
         raise HostError("lab", f"{name} is not installed here", "apt install openssh-server openssh-client")
     return path

@@ -16,7 +16,7 @@ from loadbook.core.errors import LoadbookError, PreflightError, ToolError
 from loadbook.core.units import format_bytes
 from loadbook.hosts.doctor import RequiredProgram
 from loadbook.hosts.monitors import connect_monitor
-from loadbook.hosts.shell import cpu_list
+from loadbook.hosts.shell import cpu_list, search_path
 from loadbook.run.deployment import DELAY_SERVICE, Placement, changes_job_name, make_instance, preflight_stem
 from loadbook.run.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.run.host_state import DISK_FACTOR, HOST_MIN_BYTES
@@ -63,7 +63,7 @@ def service_programs(spec: ServiceSpec) -> list[RequiredProgram]:
     programs = [RequiredProgram(spec.binary, APT_INSTALL + spec.package)] if spec.version else []
     builders = spec.build.needs if spec.build else ()
     get = spec.build.get + BUILT_HERE_NOTE if spec.build else ""
-    return programs + [RequiredProgram(name, get, required=shutil.which(name) is None) for name in builders]
+    return programs + [RequiredProgram(name, get, required=shutil.which(name, path=search_path()) is None) for name in builders]
 
 
 def package_arguments(programs: Iterable[RequiredProgram]) -> list[str]:

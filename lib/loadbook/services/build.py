@@ -34,6 +34,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from loadbook.core.errors import HostError, HostTimeoutError, SpecProblem, StudyError
 from loadbook.hosts.host import CommandResult, Host
+from loadbook.hosts.shell import search_path
 from loadbook.services.spec import Build, ServiceSpec
 
 BUILT_FOLDER = "built"
@@ -121,7 +122,7 @@ def build_on_host(host: Host, spec: ServiceSpec, machine: str, missing: Sequence
 def build_locally(host: Host, spec: ServiceSpec, machine: str, partial: str) -> None:
     """Build on this machine and carry the folder to the host as `partial`; AttemptError says why that failed."""
     recipe = build_spec(spec)
-    missing = [program for program in recipe.needs if shutil.which(program) is None]
+    missing = [program for program in recipe.needs if shutil.which(program, path=search_path()) is None]
     if missing:
         raise AttemptError(f"no {', no '.join(missing)}")
     if not (recipe.portable or machine in (*recipe.arch, platform.machine())):
@@ -148,7 +149,7 @@ def _run_locally(
 ) -> CommandResult:
     """Run a command on this machine with all that it starts in a group of its own, which ends when the time is up."""
     process = subprocess.Popen(
-        argv, cwd=folder, env={**os.environ, **env}, stdin=subprocess.DEVNULL,
+        argv, cwd=folder, env={**os.environ, "PATH": search_path(), **env}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     try:
