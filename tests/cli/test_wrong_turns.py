@@ -96,3 +96,22 @@ def test_trust_without_a_terminal_says_the_whole_command(typed, tmp_path, monkey
     code, _, err = typed("hosts", "trust", "--hosts", "hosts.toml")
     assert code == 2
     assert err.endswith("then: loadbook hosts trust --yes --hosts hosts.toml\n")
+
+
+def test_trust_of_a_changed_key_without_a_terminal_advises_replace(typed, tmp_path, monkeypatch):
+    (tmp_path / "hosts.toml").write_text('[hosts.web1]\nroles = ["web"]\nhost_name = "192.0.2.13"\n')
+    offer = SimpleNamespace(status="changed", description="ssh-ed25519 SHA256:x", key=None)
+    monkeypatch.setattr("loadbook.hosts.trust.check_offered_keys", lambda end: [offer])
+    _, _, err = typed("hosts", "trust", "--hosts", "hosts.toml")
+    assert "loadbook hosts trust --replace" in err and "--yes" not in err
+    _, _, err = typed("hosts", "trust", "--hosts", "hosts.toml", "--replace")
+    assert err.endswith("then: loadbook hosts trust --yes --replace --hosts hosts.toml\n")
+
+
+def test_lab_down_during_a_run_warns_of_it(typed, monkeypatch):
+    owner = SimpleNamespace(description="me@here (process 7), run 20260101-000000 of aa, for 3 s")
+    lab = SimpleNamespace(owners=lambda: [owner], down=lambda: [])
+    monkeypatch.setattr("loadbook.cli.hosts._lab", lambda: lab)
+    code, _, err = typed("lab", "down")
+    assert code == 0
+    assert err == f"warning: the lab is in use by {owner.description}; its trial ends here\n"

@@ -269,7 +269,8 @@ def test_an_address_of_another_is_accepted_for_a_while(web, spaces):
 @pytest.mark.lab
 def test_a_quota_holds_for_what_goes_through_its_door(web):
     apply_changes(web, "g-quota", HostChanges(quotas={"web": 0.2}), LEASE_S)
-    command = f'read -r door <{cgroup_file("g-quota", "web")}; echo $$ >"$door"; timeout 1.5 sh -c "while :; do :; done"; times'
+    join = f'read -r procs <{cgroup_file("g-quota", "web")}; echo $$ >"$procs"'
+    command = f'{join}; timeout 1.5 sh -c "while :; do :; done"; times'
     used = said(web, command).splitlines()[-1].split()
     cpu_s = sum(float(word.rstrip("s").partition("m")[2]) for word in used)
     assert 0.1 < cpu_s < 0.7

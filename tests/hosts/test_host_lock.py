@@ -80,6 +80,7 @@ def test_fifo_at_the_lock_is_refused_at_once(shell, tmp_path):
     if shutil.which(SHELLS[shell][0]) is None:
         pytest.skip(f"{shell} is not there: apt-get install {shell}")
     name, text = launcher_script()
+    (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(text)
     os.mkfifo(tmp_path / "lock")
     args = ["a", "me@here", "1", "x:1", "study", "run", "0"]

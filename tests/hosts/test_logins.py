@@ -58,7 +58,7 @@ def refused(lab: Lab) -> AuthError:
         ("AuthenticationMethods publickey,password", "PasswordAuthentication yes"),
         pytest.param(
             ("AuthenticationMethods publickey,keyboard-interactive", "KbdInteractiveAuthentication yes", "UsePAM yes"),
-            marks=pytest.mark.skipif(not PAM, reason="only root's sshd asks PAM, which asks on the terminal: make test as root"),
+            marks=pytest.mark.skipif(not PAM, reason="only root's sshd asks PAM: make test as root"),
         ),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import threading
 import time
@@ -31,6 +32,23 @@ def host(lab):
     shared = connect(lab.hosts_file, "driver")
     yield shared
     shared.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a link of another user's: make test as root")
+def test_workdir_that_is_a_link_of_another_user_is_refused(lab, tmp_path):
+    tmp_path.chmod(0o755)
+    own = tmp_path / "own"
+    own.mkdir()
+    link = tmp_path / "work"
+    link.symlink_to(own)
+    text = re.sub(r'^workdir = ".*/driver/work"', f'workdir = "{link}"', lab.hosts_file.read_text(), flags=re.M)
+    known = f'known_hosts = "{lab.folder}/known_hosts"\n' if "known_hosts =" not in text else ""
+    (tmp_path / "hosts.toml").write_text(known + text)
+    connect(tmp_path / "hosts.toml", "driver").close()  # a link of one's own is as good as its folder
+    assert (own / "bin").is_dir()
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(HostError, match="belongs to another user"):
+        connect(tmp_path / "hosts.toml", "driver")
 
 
 def test_code_stdout_and_stderr_come_back_apart(host):

@@ -16,7 +16,10 @@ from loadbook.store import trial_record
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.schema import read_table
 
-pytestmark = [pytest.mark.lab, pytest.mark.skipif(shutil.which("go") is None, reason="Go is not there: apt-get install golang-go")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(shutil.which("go") is None, reason="Go is not there: apt-get install golang-go"),
+]
 STUDY = """
 schema = 1
 name = "staged"

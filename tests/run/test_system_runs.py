@@ -25,7 +25,10 @@ from loadbook.store.paths import Layout
 from services.ownserver import OwnServer, own_server
 from waiting import wait_until
 
-pytestmark = [pytest.mark.lab, pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light"),
+]
 STUDY = """
 schema = 1
 name = "own"

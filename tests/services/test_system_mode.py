@@ -22,7 +22,10 @@ from loadbook.hosts.remote import connect
 from loadbook.services import ServiceError, load_service, system
 from waiting import wait_until
 
-pytestmark = [pytest.mark.lab, pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light"),
+]
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 
 
@@ -241,7 +244,8 @@ from loadbook.services import InstanceContext, SystemInstance, load_service, ren
 hosts, folder, port, name = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 host = connect(hosts, "web", name)
 spec = load_service("own-nginx", [folder]).as_system()
-one = SystemInstance(host, spec, render(spec, {{}}, InstanceContext.for_instance(host, name, port)), name=name, lease_s=60)
+rendered = render(spec, {{}}, InstanceContext.for_instance(host, name, port))
+one = SystemInstance(host, spec, rendered, name=name, lease_s=60)
 one.check()
 print("checked", flush=True)
 one.start()

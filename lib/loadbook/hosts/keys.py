@@ -1,9 +1,8 @@
-"""Where an alias connects to: the hosts file's entry over the user's own ~/.ssh/config.
+"""SSH endpoints and host keys: the server that an alias connects to, and the keys that it is trusted to show.
 
-Files of trusted host keys: which keys a host is allowed to show.
-
-Paramiko's own reader stops at the first unreadable line, ignores wildcards and negations, and misses
-``[host]:22`` (reliability.md R2); this one reads line by line and skips what it cannot use.
+An entry of the hosts file takes precedence over the user's ~/.ssh/config. Paramiko's own reader of known_hosts stops
+at the first unreadable line, ignores wildcards and negations, and misses ``[host]:22``; this reader skips only the
+lines that it cannot use.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ MAX_JUMPS = 8
 class Endpoint:
     """One SSH server to log in to, and the way there.
 
-    `host_key_alias` is the name its keys are looked up under (HostKeyAlias), `known_hosts` the files to look in, the
-    first that knows the host wins; `jump` is the server before it on the way. `state_folder` is the host's folder for what
-    must be found again after a reboot (`hosts.rollback`), "" its own choice.
+    `host_key_alias` is the name under which its keys are looked up (HostKeyAlias) and `known_hosts` the files with
+    these keys; the first file that knows the host wins. `jump` is the server before it on the way. `state_folder` is
+    the host's folder for state that must survive a reboot (`hosts.rollback`); "": the host's default.
     """
 
     alias: str

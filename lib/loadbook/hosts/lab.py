@@ -113,8 +113,8 @@ def cpu_masks(hosts: Mapping[str, Roles], min_server_cpus: int = 1) -> dict[str,
     With a CPU for every host each has its own; with fewer each role has its own (all `web` the same ones, `balancer`
     others); with fewer still, as on two CPUs, the drivers have one and all servers share the rest. A lab that was
     asked for many hosts thus gives each less. A machine with one CPU has no masks: driver and server then disturb
-    each other, and a gate says so. Nor has one whose servers would have fewer than `min_server_cpus`, as a study of placement
-    asks, where the machine has that many.
+    each other, which a validity rule reports. Masks that would give servers fewer than `min_server_cpus` CPUs are
+    left out, too, where the machine has that many (studies of placement need them).
     """
     cpus, masks = sorted(os.sched_getaffinity(0)), _distribute_cpus(hosts)
     too_few = any(mask and len(mask) < min_server_cpus for alias, mask in masks.items() if DRIVER not in hosts[alias])

@@ -99,7 +99,7 @@ MAX_CUT_S = 600
 
 @dataclass(frozen=True)
 class NamespaceNetwork:
-    """The namespaces of the lab in `folder`; the hosts `balancers` serve at an address of their own (`service_address`)."""
+    """Network namespaces of the lab in `folder`; hosts in `balancers` serve at a `service_address` of their own."""
 
     folder: Path
     balancers: frozenset[str] = frozenset()

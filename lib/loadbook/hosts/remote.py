@@ -265,7 +265,9 @@ def connect(
     hosts: HostsFile | None = None,
     lock_request: LockRequest | None = None,
 ) -> RemoteHost:
-    """Return the open host `alias` of a hosts file (`hosts` if it was read already); with `lock_request` it is ours alone.
+    """Return the open host `alias` of a hosts file; with `lock_request` no other run can use it.
+
+    `hosts` is the content of the file, where it was read already.
 
     Jobs started through it end when it is closed, or seconds after our process died.
     """

@@ -283,7 +283,7 @@ class ReplayHost:
         return ClockOffset(*self._lookup(self._transcript.next_answer, "clock", []))
 
     def connect(self, port: int, *, timeout_s: float) -> NoReturn:
-        """Refuse: nobody answers there any more; what was said then are files of the recorded trial (`recorded_file`)."""
+        """Raise HostError: a replay has no live service; its answers are files of the trial (`recorded_file`)."""
         raise HostError(self.alias, f"{self._context()}: nothing answers at port {port}")
 
     def recorded_file(self, name: str) -> bytes:

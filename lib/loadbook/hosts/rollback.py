@@ -5,8 +5,8 @@ of the host's own servers), and puts it back: when the job that made the change 
 
 What a trial changes of a host, and puts back: kernel settings, the network toward the target, CPU time.
 
-A job on the host (guard.sh) changes everything, reads it back, and puts it back when it ends (`hosts.rollback`): because
-it is stopped, because its lease is over, or because we died. It needs root there, as a rule, and iproute2 for addresses
+A job on the host (guard.sh) makes all changes, verifies them, and undoes them when it ends: because it is stopped,
+because its lease expires, or because the controller died. It needs root there, as a rule, and iproute2 for addresses
 and the network; only what `may` of the hosts file allows is changed (`permission_problem`).
 """
 
@@ -124,9 +124,9 @@ class HostChanges:
     delay_ms : milliseconds added to every packet on the way to `destination`.
     loss : share of the packets to `destination` that are lost.
     rate_mbit : megabits per second that may go to `destination`; None: as many as do.
-    destination : the address that delay, loss and rate count for; "": everybody, on the interface of the host's own address.
+    destination : the address to which delay, loss and rate apply; "": all, on the interface of the host's address.
     quotas : name (a role) -> CPUs' worth of time that the processes get together which join it (`cgroup_file`).
-    accepted_addresses : IPv4 addresses of others whose packets the host takes for its own, without telling the network so.
+    accepted_addresses : IPv4 addresses whose packets the host accepts as its own, without announcing them (ARP).
     tables : tables of packet rules ("ip name") that a service makes, deleted when it was killed before it could.
     """
 
@@ -205,7 +205,7 @@ def _quota_percent(cpus: float) -> int:
 def permission_problem(
     alias: str, allowed: Sequence[Permission], required: Sequence[Permission], subject: str
 ) -> str | None:
-    """Return in words what `subject` (a service, a treatment) needs and the hosts file does not allow, None for nothing."""
+    """Return what `subject` (a service, a treatment) needs and the hosts file does not allow; None: nothing."""
     missing = [permission for permission in required if permission not in allowed]
     if not missing:
         return None

@@ -1,6 +1,6 @@
-"""One open connection to a host: its shell, its files, and the dead-man switch that ends our jobs when we are gone.
+"""SSH sessions: one open connection with its shell and files, and a session that reconnects when it is lost.
 
-The connection of a host over its whole life: opened, lost, opened again, closed.
+A dead-man switch on the host ends our jobs when the controller is gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from loadbook.hosts.ssh import RESPONSE_TIMEOUT_S, close_connection, map_ssh_err
 
 SHUTDOWN_TIMEOUT_S = 8.0
 CHANNEL_RETRY_S = 0.5
-# a host ends the session of a controller that it did not hear from for SESSION_LEASE_S; RECONNECT_TIMEOUT_S of link.py must fit in
+# a host ends the session of a controller that was silent for SESSION_LEASE_S, which is more than RECONNECT_TIMEOUT_S
 SESSION_LEASE_S, HEARTBEAT_S = 120, 15.0
 # an owner of the lock that is about to end is waited for
 HOST_LOCK_TIMEOUT_S = 20.0
@@ -38,8 +38,8 @@ class SshSession:
     """A connection with everything on it. `name` is that of the session's folder, the same after a reconnect.
 
     With `fresh`, jobs whose controller died are ended first, and those of an earlier session of this name, which could
-    not be ended while the host was out of reach; a session that is resumed leaves all alone. `machine_id` is the id that
-    the machine must have, where it is known.
+    not be ended while the host was out of reach; a resumed session touches no job. `machine` is the id that the
+    machine must have; "": not known.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class SshSession:
             )  # fmt: skip
         folder_arg = shlex.quote(self.workdir)
         # a link is followed only where it is our own: another user could turn it to any folder of ours
-        own_link_test = f"{{ [ ! -L {folder_arg} ] || [ \"$(stat -c %u {folder_arg})\" = \"$(id -u)\" ]; }}"
+        own_link_test = f'{{ [ ! -L {folder_arg} ] || [ "$(stat -c %u {folder_arg})" = "$(id -u)" ]; }}'
         own_test = f"{{ {own_link_test} && [ -O . ] || (exit {_FOREIGN_WORKDIR_RC}); }}"
         text = f'mkdir -p -m 700 {folder_arg} && cd {folder_arg} && {own_test} && echo "$machine"'
         text = f"machine=$(cat /etc/machine-id 2>/dev/null)\n{self._same_machine_test()} && {text}"
@@ -121,7 +121,8 @@ class SshSession:
     def _same_machine_test(self) -> str:
         """Return shell text that fails on another machine than that of before, where both have an id."""
         known_id = shlex.quote(self.machine_id)
-        return f'{{ [ -z {known_id} ] || [ -z "$machine" ] || [ "$machine" = {known_id} ] || (exit {_OTHER_MACHINE_RC}); }}'
+        same = f'[ -z {known_id} ] || [ -z "$machine" ] || [ "$machine" = {known_id} ]'
+        return f"{{ {same} || (exit {_OTHER_MACHINE_RC}); }}"
 
     def _install_launcher(self) -> str:
         name, text = launcher_script()
@@ -167,7 +168,7 @@ class SshSession:
         self._dead_man_switch.send_line(f"shell {self._shell.pid}")
 
     def close(self, *, graceful: bool) -> None:
-        """Close the connection; with `graceful`, wait until the host has ended our jobs (at most SHUTDOWN_TIMEOUT_S)."""
+        """Close the connection; with `graceful`, wait up to SHUTDOWN_TIMEOUT_S until the host has ended our jobs."""
         try:
             if graceful and self.alive:
                 self._dead_man_switch.shut_down()
@@ -228,8 +229,8 @@ T = TypeVar("T")
 class ReconnectingSession:
     """One session after the other to one host, one caller at a time; `reconnects` counts.
 
-    A lost connection is opened again at once, so that jobs go on, for RECONNECT_TIMEOUT_S seconds from its loss; whoever calls
-    later gets one try.
+    A lost connection is reopened at once, so that jobs go on; this is retried for RECONNECT_TIMEOUT_S seconds from
+    its loss. A later call makes one attempt.
     """
 
     def __init__(self, endpoint: Endpoint, workdir: str, cpus: Sequence[int] | None, name: str) -> None:
@@ -258,7 +259,7 @@ class ReconnectingSession:
     def close(self) -> None:
         """Close the connection; jobs that end with us have ended when this returns.
 
-        A call that another thread still waits for is cut off after BUSY_TIMEOUT_S seconds, and the jobs end a little later.
+        A call of another thread is cut off after BUSY_TIMEOUT_S seconds, and the jobs end a little later.
         """
         self._closed = True
         acquired = self._lock.acquire(timeout=BUSY_TIMEOUT_S)

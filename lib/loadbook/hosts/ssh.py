@@ -263,7 +263,8 @@ def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterato
         trusted_key = f"{error.expected_key.get_name()} {fingerprint(error.expected_key)}"
         raise HostKeyError(
             endpoint.alias,
-            f"{endpoint.host_name}:{endpoint.port} shows ANOTHER key than the trusted one: {offered_key}, trusted is {trusted_key}",
+            f"{endpoint.host_name}:{endpoint.port} shows ANOTHER key than the trusted one: {offered_key}, "
+            f"trusted is {trusted_key}",
             "someone may be in between; if the host was reinstalled: loadbook hosts trust --replace [--hosts FILE]",
         ) from None
     except AuthenticationException as error:

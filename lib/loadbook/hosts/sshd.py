@@ -53,7 +53,7 @@ Subsystem sftp internal-sftp
 class Sshd:
     """One server: where it listens, its CPUs (None: no mask), and its folder below the lab's.
 
-    `enter_command` are the words of a command that runs another inside of the host's namespaces; none on the loopback device.
+    `enter_command` runs another command inside the host's namespaces; empty on the loopback device.
     """
 
     alias: str
@@ -278,7 +278,7 @@ class LabNetwork(Protocol):
 
 @dataclass(frozen=True)
 class LoopbackNetwork:
-    """Hosts on `net_prefix`.1, `net_prefix`.2, ... of the loopback device, as the invoking user: nothing may be changed there."""
+    """Hosts on `net_prefix`.1, `net_prefix`.2, ... of the loopback device, as the invoking user; cannot be changed."""
 
     folder: Path
     net_prefix: str

@@ -41,7 +41,7 @@ class ServiceError(HostError):
 
 
 class ProbeResult(NamedTuple):
-    """What came back: `response` is None when nothing did, its status 0 when it is no HTTP; `succeeded`: a command's code 0.
+    """Result of a probe: `response` is None without an answer, its status 0 if not HTTP; `succeeded`: exit code 0.
 
     `target` names what was asked and `outcome` what happened, for sentences.
     """
@@ -100,7 +100,7 @@ def _run_command(host: Host, argv: tuple[str, ...]) -> ProbeResult:
 def wait_for_http(
     client_host: Host, address: str, port: int, path: str = "/", *, status: int = 200, timeout_s: float = 10.0
 ) -> HttpResponse:
-    """Wait until a web server answers `path` with `status`, asked from `client_host`; ServiceError when the time is up."""
+    """Wait until a web server answers `path` with `status` to `client_host`; ServiceError when the time is up."""
     deadline, pause = time.monotonic() + timeout_s, POLL_PAUSES_S[0]
     while True:
         result = probe_http(client_host, address, port, path)
@@ -152,7 +152,7 @@ ulimit -H -n
 class LaunchOptions:
     """CPUs (their numbers on the host) and limit of open files of every process; empty and None: as logged in.
 
-    `cgroup_file` is the file on the host that names the one which takes a process into its quota (`hosts.rollback`); "": none.
+    `cgroup_file` is a file on the host with the path of the cgroup.procs of its quota (`hosts.rollback`); "": none.
     """
 
     cpus: tuple[int, ...] = ()
@@ -367,7 +367,7 @@ class Instance:
             raise ServiceError(self.host.alias, f"{self.spec.name} ended with exit code {state.rc}: {self._log_end()}")
 
     def prove(self, client_host: Host) -> Proof:
-        """Ask the live server, from `client_host`, which configuration it runs, and look whether the process is ours."""
+        """Ask the live server, from `client_host`, for its configuration, and check that the process is ours."""
         live, evidence = self._probe_config(client_host)
         pids = self.pids()
         if live is not False and pids:

@@ -86,8 +86,8 @@ class RenderedService:
 
     `config_sha256` tells configurations apart and is the same wherever and whenever one is used: folder, addresses,
     ports, names of hosts and the id are blanked for it. `config_id` is its start and a token of this rendering: a
-    process that answers with it has read these very files. `contains_config_id` is False for a user's own file that does not hold
-    the id. `commands` has, beside the service's own, what is asked of it by a command (ready, prove, counters);
+    process that answers with it has read these very files. `contains_config_id` is False for a user's own file
+    without the id. `commands` has, beside the service's own, what is asked of it by a command (ready, prove, counters);
     `expected` what the answers must hold, `scheme` what its port speaks.
     """
 
