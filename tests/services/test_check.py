@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.services import InstanceContext, check_study, load_service, render
+from loadbook.services import InstanceContext, check_study, known_services, load_service, render
+from loadbook.services.check import ineffective_settings
 from loadbook.study.model import Study
 from loadbook.study.reader import read_study
 from loadbook.study.treatments import Setting
@@ -27,6 +28,43 @@ def study(**changes: object) -> Study:
 
 def found(of: Study) -> dict[str, str]:
     return {p.path: p.message for p in check_study(of)}
+
+
+def test_setting_without_its_precondition_is_named_with_what_it_needs() -> None:
+    (text,) = ineffective_settings(study())
+    assert text == "web.tcp_nopush = on has no effect: it needs sendfile = on (treatment nopush)"
+    vars_ = {"tcp_nopush": "unset", "sendfile": "on"}
+    assert ineffective_settings(study(roles={"driver": {}, "web": {"service": "nginx", "vars": vars_}})) == []
+
+
+@pytest.mark.parametrize(
+    ("page_bytes", "headers", "needs"),
+    [
+        (5, {}, "page_bytes of 20 or more and the request header Accept-Encoding"),
+        (20_000, {}, "the request header Accept-Encoding"),
+        (5, {"accept-encoding": "gzip"}, "page_bytes of 20 or more"),
+        (20_000, {"accept-encoding": "gzip"}, None),
+    ],
+)
+def test_gzip_needs_a_page_and_a_client_that_asks_for_it(
+    page_bytes: int, headers: dict[str, str], needs: str | None
+) -> None:
+    of = study(
+        roles={"driver": {}, "web": {"service": "nginx", "vars": {"page_bytes": page_bytes}}},
+        workload={"tool": "wrk", "headers": headers},
+        factors={"gzip": {"levels": ["unset", "on"]}},
+        treatments={"base": {}, "gzip": {"set": {"gzip": "on"}}, "again": {"set": {"gzip": "on"}}},
+    )
+    text = f"web.gzip = on has no effect: it needs {needs} (treatment gzip and 1 more)"
+    assert ineffective_settings(of) == ([] if needs is None else [text])
+
+
+def test_preconditions_name_variables_of_their_service() -> None:
+    for name in known_services([STUDIES / "services"]):
+        spec = load_service(name, [STUDIES / "services"])
+        for var in spec.vars.values():
+            needed = var.needs.model_dump() if var.needs else {}
+            assert {*needed.get("vars", ()), *needed.get("set", ()), *needed.get("at_least", ())} <= set(spec.vars)
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda p: p.stem)

@@ -36,7 +36,7 @@ def test_requests_go_round_and_every_page_is_as_long(
     assert {len(text) for text in pages} == {100}
 
 
-@pytest.mark.parametrize("pool, opened", [("unset", 40), (4, 2)])
+@pytest.mark.parametrize("pool, opened", [("off", 40), (4, 2)])
 def test_a_pool_of_connections_pools(
     here: LocalHost, free_ports: list[int], nodes: list[Instance], pool: str | int, opened: int
 ) -> None:
@@ -117,6 +117,14 @@ def test_kept_connections_are_written_as_the_article_does() -> None:
         assert f"\n{line}\n" in text
     assert "fastcgi_keep_conn on;" in conf(upstream="fastcgi", upstream_keepalive=100)
     assert "keepalive" not in conf(upstream="http") and "proxy_http_version" not in conf(upstream="http")
+
+
+def test_upstream_keepalive_off_means_the_same_before_and_after_nginx_1_29_7() -> None:
+    """From that version on, nginx keeps connections to upstreams by default; off asks for the older default."""
+    text = conf(upstream="http", upstream_keepalive="off")
+    assert "\nproxy_http_version 1.0;\nproxy_set_header Connection close;\n" in text and "\nkeepalive " not in text
+    text = conf(upstream="fastcgi", upstream_keepalive="off")
+    assert "\nfastcgi_keep_conn off;\n" in text and "\nkeepalive " not in text
 
 
 def test_workers_on_cpus_of_their_own() -> None:

@@ -10,6 +10,7 @@ import pytest
 from commands import exit_code
 from loadbook.run.studies import load_study
 from loadbook.services import known_services, load_service
+from loadbook.services.check import ineffective_settings
 from loadbook.services.spec import EnumVar, IntVar, PathVar, SwitchVar, Var
 from loadbook.store.paths import Layout
 from loadbook.study.plan import make_plan
@@ -51,6 +52,23 @@ def test_every_variable_of_every_service_makes_a_study(home, service, monkeypatc
     given = tomllib.loads(re.sub(r"^# ([a-z_0-9]+ = )", r"\1", text, flags=re.MULTILINE))["roles"]["web"]["vars"]
     assert spec.problems("vars", given) == [] and list(given) == list(spec.vars)
     assert all(given[name] == var.default for name, var in spec.vars.items())
+
+
+def test_plan_warns_of_a_treatment_that_can_have_no_effect(home, monkeypatch, capsys):
+    assert exit_code(monkeypatch, "new", "mine", "--service", "nginx", "--try", "tcp_nopush=on") == 0
+    capsys.readouterr()
+    assert exit_code(monkeypatch, "plan", "mine") == 0
+    text = "web.tcp_nopush = on has no effect: it needs sendfile = on (treatment tcp-nopush-on)"
+    assert f"warning     {text}\n" in capsys.readouterr().out
+
+
+def test_example_of_the_help_compares_what_has_an_effect(home, monkeypatch, capsys):
+    assert exit_code(monkeypatch, "new", "--help") == 0
+    example = (
+        re.sub(r"\s+", " ", capsys.readouterr().out).partition("For example: loadbook ")[2].partition(" Options")[0]
+    )
+    assert exit_code(monkeypatch, *example.split()) == 0
+    assert ineffective_settings(load_study(home, example.split()[1])) == []
 
 
 def test_two_roles_one_behind_the_other(home, monkeypatch, capsys):

@@ -126,8 +126,9 @@ def plan(
     from loadbook.hosts.inventory import read_hosts
     from loadbook.hosts.lab import lab_kind
     from loadbook.run.power import forecast_power, power_lines
-    from loadbook.run.studies import load_study
+    from loadbook.run.studies import load_study, service_folders
     from loadbook.run.testbed import check_load_allowed, unloaded_hosts
+    from loadbook.services.check import ineffective_settings
     from loadbook.study.plan import make_plan
 
     here = project_layout()
@@ -141,6 +142,8 @@ def plan(
         return
     for line in [*_summary(made), *power_lines(found), *(f"note        {said}" for said in unloaded_hosts(made))]:
         echo(line)
+    for text in ineffective_settings(made.study, service_folders(here)):
+        echo(f"warning     {text}")
 
 
 def _ratio(text: str) -> float:

@@ -114,7 +114,7 @@ def new(
 ) -> None:
     """Write a study to begin with, studies/STUDY.toml: commented, with every variable of its services.
 
-    For example: loadbook new gzip --service nginx --try gzip=on
+    For example: loadbook new buffered-log --service nginx --set access_log=unbuffered --try access_log=buffered
     """
     from loadbook.services.check import parse_setting, starter_study
     from loadbook.store.atomic import write_atomic

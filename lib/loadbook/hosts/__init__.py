@@ -1,1 +1,23 @@
-"""Hosts: SSH, jobs, locks, labs, replay, facts and monitors."""
+"""Hosts: commands, files and jobs over SSH; locks, labs, replays, host facts and monitors.
+
+- `host`: the protocol `Host` with its jobs, command results and HTTP responses
+- `shell`: the persistent /bin/sh of a host, quoting of arguments, and the PATH of programs
+- `jobs`: the shell text that starts, reads and ends detached jobs (job.sh)
+- `lock`: one run per machine: requests for the lock of a host, and its owner (lock.sh)
+- `inventory`: hosts.toml: aliases, roles, work folders, permissions
+- `keys`: SSH endpoints of aliases, and files of trusted host keys
+- `ssh`: one SSH connection: strict host keys, bounded waits, a watchdog for dead peers
+- `files`: files to and from a host by SFTP
+- `http`: one HTTP or HTTPS request from a host's own network
+- `session`: an open connection with its shell, files and dead-man switch; reconnection
+- `remote`: a host over SSH, which implements `Host`
+- `replay`: transcripts of hosts, and a host that plays a recorded run back
+- `facts`: kernel, CPU, memory, limits and sysctls of a host
+- `monitors`: the sampler, and the host's own munin node or node_exporter
+- `rollback`: changes of a host (kernel settings, network, CPU time), and their undoing
+- `sshd`: one sshd of the lab, and the loopback network
+- `netns`: the network namespaces of the lab
+- `lab`: the lab: its hosts, CPU masks, start and end
+- `trust`: keys that a host offers, compared with the trusted ones
+- `doctor`: checks of `loadbook doctor` on every host
+"""

@@ -1,4 +1,4 @@
-"""What `loadbook doctor` asks of every host: the way in, and everything that a run needs."""
+"""Checks of `loadbook doctor` on every host: the login, and everything that a run needs."""
 
 from __future__ import annotations
 

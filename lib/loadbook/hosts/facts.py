@@ -1,4 +1,4 @@
-"""What a host is: kernel, CPU, memory, limits, the sysctls that matter to web load. No name, no address, no id."""
+"""Facts of a host: kernel, CPU, memory, limits and the sysctls that matter to web load; no name, address or id."""
 
 from __future__ import annotations
 

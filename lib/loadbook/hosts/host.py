@@ -1,4 +1,4 @@
-"""What loadbook needs of a host. `remote` keeps it over SSH (Fabric), `replay` from a recorded run.
+"""The protocol of a host, implemented by `remote` over SSH (Fabric) and by `replay` from a recorded run.
 
 Every call is bounded in time. Commands are argument lists; quoting happens in one place inside the implementation.
 """

@@ -1,6 +1,6 @@
-"""TLS over an SSH channel: the standard library's wants a real socket, so bytes are carried to and from it here.
+"""One HTTP request from a host's own network: an SSH channel is the socket of the standard library's client.
 
-One HTTP request from a host's own network: an SSH channel as the socket of the standard library's client.
+The standard library's TLS needs a real socket, so bytes of HTTPS are copied between it and the channel here.
 """
 
 from __future__ import annotations

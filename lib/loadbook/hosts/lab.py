@@ -1,8 +1,4 @@
-"""Which hosts a lab has, and who of them gets which CPUs.
-
-Which runs hold the hosts of a lab on this machine: told by their locks, which the death of a run frees.
-
-The lab: a real sshd per host alias on one machine, on loopback addresses or in network namespaces.
+"""The lab: a real sshd per host alias on one machine, on loopback addresses or in network namespaces.
 
 The same code path as on real machines (Fabric over SSH, strict host keys) is what a newcomer, a test and CI use.
 Keys are thrown away with the folder; every host has its own work folder, ports and CPU mask.

@@ -1,8 +1,7 @@
-"""The sampler: a job that tells what a host did during a trial and needs nothing installed there.
+"""Monitors of a host during a trial: the sampler, and the host's own munin node or node_exporter.
 
-A host's own monitors, asked from here over the SSH connection while a trial runs: a munin node, a node_exporter.
-
-Each answer is kept as `host_metrics.base` reads it, with the times of question and answer by our clock.
+The sampler is a job that needs nothing installed. The host's own monitors are polled over the SSH connection; each
+answer is stored as `host_metrics.base` reads it, with the times of request and answer by the controller's clock.
 """
 
 from __future__ import annotations

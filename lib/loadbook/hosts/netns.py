@@ -1,6 +1,4 @@
-"""iproute2's ip: the one place that runs it here, and what it tells about namespaces, addresses and routes.
-
-The ground of the namespace lab: every host in a network namespace of its own, on the bridge of a switch namespace.
+"""Network namespaces of the lab: every host in a namespace of its own, on the bridge of a switch namespace.
 
 Needs root. Everything is found by the lab's prefix (a digest of its folder), so that two labs do not meet and a lab
 that crashed is cleared like any other. The net is one of 198.18.0.0/15, which RFC 2544 set aside for benchmarks; our

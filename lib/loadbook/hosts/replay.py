@@ -1,13 +1,9 @@
-"""What a host answered during a run, in order, as JSON lines: kept by `record_host`, said again by `replay`.
+"""Transcripts of hosts, and hosts that play them back: a whole run without any host.
 
-Kept are short control commands, scripts, HTTP requests, clock probes, tokens and process ids of jobs. What jobs print
-is kept as files of the trial anyway. Questions are kept without what is another one in every run (the work folder,
-the names of run and attempt), and a script by its first line.
-
-A host that plays back a recorded run: it answers, and its jobs leave behind, what was seen then, and nothing else.
-
-So that everything but the network can be tried without any host: a whole run, with its plan, phases, tables and
-report. Nothing is executed; what was not recorded raises HostError.
+A transcript has every control command, script, HTTP request, clock probe, token and job's process id with its answer,
+in order, as JSON lines; outputs of jobs are files of the trial. Commands are stored without the parts that differ
+from run to run (work folder, names of run and attempt), scripts by their first line. A replay executes nothing; a
+command that was not recorded raises HostError.
 """
 
 from __future__ import annotations

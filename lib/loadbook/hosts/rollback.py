@@ -1,9 +1,7 @@
-"""What loadbook changed of hosts and has to put back: the one way to ask a host to do so, and to hear what is left.
+"""Changes of a host by a trial, and their rollback: kernel settings, the network toward the target, CPU time.
 
-undo.sh writes down on the host whatever is changed there before it is changed (guard.sh: the kernel, system.sh: files
-of the host's own servers), and puts it back: when the job that made the change ends, or later, when somebody asks.
-
-What a trial changes of a host, and puts back: kernel settings, the network toward the target, CPU time.
+undo.sh on the host records every state before it is changed (guard.sh: the kernel, system.sh: files of the host's own
+servers) and restores it: when the job that made the change ends, or later, on request.
 
 A job on the host (guard.sh) makes all changes, verifies them, and undoes them when it ends: because it is stopped,
 because its lease expires, or because the controller died. It needs root there, as a rule, and iproute2 for addresses

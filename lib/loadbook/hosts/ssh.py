@@ -1,9 +1,7 @@
-"""What we may log in with, and why it was not enough. Nobody is ever asked for anything: a run may have no terminal.
+"""One SSH connection by Fabric, made safe: strict host keys, bounded waits, a watchdog for dead peers.
 
-One SSH connection by Fabric, made safe: strict host keys, bounded waits, a watchdog for dead peers.
-
-Fabric alone accepts any host key, waits for ever for a peer that has died, and pays 45 ms per command to Nagle
-(reliability.md section 1). Everything that undoes this is here.
+Fabric alone accepts any host key, waits for ever for a dead peer, and loses 45 ms per command to Nagle's algorithm.
+A login never prompts, since a run may have no terminal; the error of a refused login names the credentials tried.
 """
 
 from __future__ import annotations

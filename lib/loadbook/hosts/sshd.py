@@ -1,6 +1,6 @@
 """One sshd of the lab: its configuration, its process, and the end of everything that it started.
 
-What a lab stands on: addresses of the loopback device, or (netns.py) network namespaces.
+`LoopbackNetwork` has the addresses of such servers on the loopback device; `netns` those in network namespaces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`loadbook hosts trust`: ask a host for its keys, compare with what is trusted, keep what the user has accepted."""
+"""`loadbook hosts trust`: the keys that a host offers, compared with the trusted ones, and stored if accepted."""
 
 from __future__ import annotations
 

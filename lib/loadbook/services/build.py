@@ -1,12 +1,8 @@
-"""How a program that comes as sources is made: by which command, and what tells it from another program.
+"""Programs that come as sources: built on the host if it has the compiler, else on this machine and copied there.
 
-One attempt at building a program: on its host, or on this machine and carried to the host.
-
-Programs that come as sources: built on the host where it has what that needs, else here and carried there.
-
-What is built stays on the host, in a folder named after the digest of sources and recipe, so that a run builds once
-and another program has another name. A folder appears by one rename, with the file `.built` that says by what it was
-made and for which machine; whatever it was that went wrong, nothing half-built is ever used.
+A program stays on the host, in a folder named after the digest of its sources and recipe, so that a run builds it
+once and another program has another name. The folder appears by one rename, with the file `.built` that names the
+compiler and the kind of machine; a half-built program is never used.
 """
 
 from __future__ import annotations

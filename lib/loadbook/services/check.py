@@ -1,6 +1,6 @@
-"""A study to begin with: a commented file, made of what its services declare, ready to be planned and run.
+"""Studies against their services: a commented study to begin with, and the problems of one before it is run.
 
-A study against its services: every variable and level that a service would refuse, before anything is touched.
+Problems are variables and levels that a service refuses, and settings that can have no effect.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError, unknown_name_error
-from loadbook.services.spec import ServiceSpec, load_service
+from loadbook.services.spec import OFF, UNSET, ServiceSpec, load_service
 from loadbook.study.model import Study
 from loadbook.study.treatments import Factor, FactorLevel, Setting
 
@@ -215,6 +215,34 @@ def _with_comment(code: str, comment: str) -> str:
 
 
 Specs = dict[str, ServiceSpec]
+
+
+def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str]:
+    """Return the settings of treatments that can have no effect, with what they need; one sentence each.
+
+    A setting counts where it differs from the baseline's and is neither "off" nor "unset". Roles with a configuration
+    file of their own are left out: what that file says is not known.
+    """
+    treatments: dict[str, list[str]] = {}
+    for treatment in study.treatments:
+        headers = study.workload_of(treatment).headers
+        for role in study.roles:
+            setting, before = study.setting(treatment, role), study.vars_of(study.baseline, role)
+            if setting.service is None or setting.config_text is not None:
+                continue
+            spec = load_service(setting.service, folders)
+            values = {name: var.default for name, var in spec.vars.items()} | setting.vars
+            for name, value in setting.vars.items():
+                need = spec.vars[name].needs
+                if need is None or value in (OFF, UNSET) or value == before.get(name, spec.vars[name].default):
+                    continue
+                if missing := need.unmet(values, headers, has_backends=bool(setting.backends)):
+                    text = f"{role}.{name} = {value} has no effect: it needs {' and '.join(missing)}"
+                    treatments.setdefault(text, []).append(treatment)
+    return [
+        f"{text} (treatment {names[0]}{f' and {len(names) - 1} more' if names[1:] else ''})"
+        for text, names in treatments.items()
+    ]
 
 
 def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]:

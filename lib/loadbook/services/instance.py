@@ -1,10 +1,7 @@
-"""Asks a running service: over HTTP, by a command on its host, or whether its port listens.
+"""One instance of any service on a host for one trial: put, check, start, ready, prove, stop.
 
-How a service's processes are started: on which CPUs of the host, with how many open files.
-
-Runs one instance of any service on a host for one trial: put, check, start, ready, prove, stop.
-
-Nothing here knows a server software. The process is a Job of the host, so its lease ends it whatever becomes of us.
+A probe asks it over HTTP, by a command on its host, or whether its port listens. Nothing here is specific to a server
+software. The process is a Job of the host, so that its lease ends it even when the controller dies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values -> configuration files and argument lists, with an id that the live process will answer with."""
+"""Configuration files and argument lists of a service, rendered from values, with an id that the live process tells."""
 
 from __future__ import annotations
 

@@ -1,17 +1,13 @@
-"""Variables of a service: which values get through to a template.
+"""A service as data: the models of service.toml, with variables, probes, commands and counters.
 
 A value reaches a template only through its variable's `accept`; nothing else stands between a study file and
 a server's configuration, so every type admits a closed set of texts.
-
-What a running service is asked, as its service.toml says it: whether it is ready, what it runs, what it counted.
-
-A service as data: what its folder's service.toml may say; `values` has what its variables may hold.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -23,7 +19,7 @@ from loadbook.hosts.inventory import Permission
 from loadbook.study.problems import short_repr, suggestion, validation_problems
 from loadbook.study.treatments import FactorLevel, Ident, Name, SysctlName, SysctlValue
 
-UNSET = "unset"
+UNSET, OFF = "unset", "off"
 _PATH = re.compile(r"/[A-Za-z0-9._+/-]*\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9 ._=:,/+@%*-]*\Z")
 
@@ -34,8 +30,37 @@ class ServiceModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Precondition(ServiceModel):
+    """What a variable needs to have an effect, as its table `needs` declares it; checked when a study is planned.
+
+    Attributes
+    ----------
+    vars : other variable -> the value that it must have.
+    set : other variables that must be neither "off" nor "unset".
+    at_least : other variable -> the smallest number that it may be; not checked for a role with backends, whose page
+        is not its own.
+    headers : request headers that the workload must send.
+    """
+
+    vars: dict[Ident, FactorLevel] = Field(default_factory=dict)
+    set: tuple[Ident, ...] = ()
+    at_least: dict[Ident, int] = Field(default_factory=dict)
+    headers: tuple[str, ...] = ()
+
+    def unmet(self, values: Mapping[str, FactorLevel], headers: Iterable[str], *, has_backends: bool) -> list[str]:
+        """Return what is missing, in words; `values` are those of all variables, `headers` the names that are sent."""
+        sent = {name.lower() for name in headers}
+        missing = [f"{name} = {value}" for name, value in self.vars.items() if values.get(name) != value]
+        missing += [name for name in self.set if values.get(name) in (OFF, UNSET, None)]
+        if not has_backends:
+            sizes = [(name, least, values.get(name)) for name, least in self.at_least.items()]
+            missing += [f"{name} of {k} or more" for name, k, v in sizes if not isinstance(v, int) or v < k]
+        return missing + [f"the request header {name}" for name in self.headers if name.lower() not in sent]
+
+
 class _Var(ServiceModel):
     about: str
+    needs: Precondition | None = None
     unset: bool = Field(False, description='may be "unset": the template then leaves it out')
     default: FactorLevel
 

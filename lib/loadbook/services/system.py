@@ -1,6 +1,6 @@
 """A service in system mode: the host's own server, with its files replaced for one trial and put back after it.
 
-What is done on the host is hosts/system.sh; the server is asked which configuration it runs as any other is.
+hosts/system.sh does the work on the host; the proof of the live configuration is that of any other instance.
 """
 
 from __future__ import annotations
