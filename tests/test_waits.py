@@ -22,7 +22,7 @@ WITHOUT_ARGUMENT = {"wait", "join", "result", "communicate", "acquire", "excepti
 NEED_A_TIMEOUT = {"recv", "recv_stderr", "recv_exit_status", "accept", "sendall", "send", "open_session", "recvfrom",
                   "open_sftp_client", "open_channel", "exec_command", "connect", "request"}  # fmt: skip
 # a variable that takes a value; a function of ours with a limit that it cannot be called without
-OTHERS = {"var.accept", "self.vars[name].accept", "web.open_channel"}
+OTHERS = {"var.accept", "self.vars[name].accept", "http.open_channel"}
 
 DOG = "the watchdog closes a connection that gives no sign of life, which frees whoever waits"
 CHANNEL = "its channel or socket was given a time-out before"
@@ -47,6 +47,7 @@ ALLOWED = {
     ("hosts/http.py", "self._channel.recv"): CHANNEL,
     ("hosts/http.py", "self._channel.sendall"): CHANNEL,
     ("hosts/http.py", "stream.sendall"): CHANNEL,
+    ("batch/scheduler.py", "worker_process.wait"): "a worker that has reported everything ends within a minute",
     ("batch/site.py", "as_completed"): "every cell of a notebook has its limit",
     ("batch/site.py", "done.result"): "it is done",
     ("request_logs/jtl.py", "ready.result"): BOUNDED,

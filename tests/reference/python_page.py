@@ -13,7 +13,7 @@ from typing import Any
 from docstrings import doc_of, markdown, table
 
 import loadbook
-from loadbook import explore
+from loadbook import notebook
 from loadbook.notebook.display import Card
 from loadbook.report.page import Page
 
@@ -25,8 +25,9 @@ in a terminal; a wrong name lists the right ones. Units are seconds, bytes and p
 data that cannot be used) and their like of `loadbook.core.errors`; each says what to do next."""
 GROUPS = {
     "loadbook.notebook.progress": "Run",
-    "loadbook.explore": "Explore",
+    "loadbook.notebook": "Explore",
     "loadbook.report": "Pages of reports",
+    "loadbook.analyses": "Pages of reports",
 }
 FIRST = ("studies", "load", "run")  # what one begins with; the others follow in alphabetical order
 ORDER = ("Explore", "Run", "Pages of reports")
@@ -82,8 +83,8 @@ def _with_default(parameter: inspect.Parameter) -> str:
 
 def _cards() -> list[type[Card]]:
     """Return the objects that verbs return, and those that these return, in the order in which one meets them."""
-    for module in pkgutil.iter_modules(explore.__path__):
-        importlib.import_module(f"{explore.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(notebook.__path__):
+        importlib.import_module(f"{notebook.__name__}.{module.name}")
     known = {card.__name__: card for card in Card.__subclasses__()}
     met: list[type[Card]] = []
     ways = [getattr(loadbook, name) for name in _names()]

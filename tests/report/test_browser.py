@@ -12,7 +12,10 @@ from pages import page_html
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.store.tables import load_run
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(not BINARY, reason="Chromium is not there: apt-get install chromium")]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not BINARY, reason="Chromium is not there: apt-get install chromium"),
+]
 
 PAGES = ("nginx-directives.html", "nginx-directives-quality.html", "index.html")
 SIZES = {"laptop": (1280, 720), "phone": (390, 844)}

@@ -236,7 +236,7 @@ def test_a_table_that_is_not_there_must_not_have_been_wanted() -> None:
 
 
 @pytest.mark.parametrize(
-    "form", [*ab.line_patterns([]), *ab.line_patterns([ab.PLAIN_HEADING])], ids=lambda form: form.name
+    "form", [*ab.report_patterns([]), *ab.report_patterns([ab.PLAIN_HEADING])], ids=lambda form: form.name
 )
 def test_every_form_matches_the_line_it_shows(form: LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)

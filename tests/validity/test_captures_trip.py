@@ -15,7 +15,7 @@ from loadbook.core.validity_rules import RULE_INFO
 from loadbook.tools import base
 
 PACKAGE = Path(base.__file__).parents[1]
-SOURCES = [*(PACKAGE / "tools").glob("*.py"), *(PACKAGE / "requests").glob("*.py")]
+SOURCES = [*(PACKAGE / "tools").glob("*.py"), *(PACKAGE / "request_logs").glob("*.py")]
 OPEN = {"model": "open"}
 # gate, level, tool, capture, workload
 TRIPPED = [
@@ -149,7 +149,7 @@ def test_every_doubt_that_a_tool_can_raise_is_a_gate() -> None:
     named_by = {path.name: doubts_in(path) for path in SOURCES}
     assert sum(map(len, named_by.values())) > 20
     for module, names in named_by.items():
-        assert not names - set(RULE_INFO), f"{module}: add these doubts to core/gates.toml"
+        assert not names - set(RULE_INFO), f"{module}: add these doubts to core/validity_rules.toml"
 
 
 def test_every_doubt_of_a_capture_is_a_gate_and_found_in_the_sources() -> None:
@@ -163,7 +163,11 @@ def test_every_doubt_of_a_capture_is_a_gate_and_found_in_the_sources() -> None:
 
 def test_everything_that_could_not_be_read_has_a_title() -> None:
     named_in = re.compile(r'(?:\b(?:Problem|problem|_note(?:_fields)?|add_problem)\(\s*|"name": )"([a-z][a-z_-]+)"')
-    sources = [path for room in ("hosts", "traces", "trials") for path in (PACKAGE / room).glob("*.py")]
+    sources = [
+        path
+        for room in ("hosts", "host_metrics", "ingest", "run", "external")
+        for path in (PACKAGE / room).glob("*.py")
+    ]
     found = {name for path in sources for name in named_in.findall(path.read_text())}
     assert {"gap", "changed-file", "unreadable-output", "not-executed", "damaged-record"} <= found
-    assert not found - set(RULE_INFO), "add these to core/gates.toml"
+    assert not found - set(RULE_INFO), "add these to core/validity_rules.toml"
