@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from loadbook.ingest.ingest import ingest
-from loadbook.run.api import run_study
+from loadbook.execution.api import run_study
+from loadbook.ingestion.ingest import ingest
 from loadbook.stats.compare import compare
 from loadbook.store.tables import load_run
 from project import lab_project

@@ -90,7 +90,7 @@ def benchmark(paths: RunPaths, trials: int) -> bool:
 
 def profile(paths: RunPaths) -> None:
     """Print where a full ingest in one process spends its time."""
-    from loadbook.ingest import ingest
+    from loadbook.ingestion import ingest
 
     ingest.MIN_PARALLEL_BYTES = sys.maxsize
     with cProfile.Profile() as seen:

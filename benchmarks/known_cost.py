@@ -21,8 +21,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from loadbook.core.units import format_percent
-from loadbook.ingest.ingest import ingest
-from loadbook.run.api import run_study
+from loadbook.execution.api import run_study
+from loadbook.ingestion.ingest import ingest
 from loadbook.stats.family import compare_all
 from loadbook.stats.results import Comparison
 from loadbook.stats.verdict import decide_verdict

@@ -15,9 +15,9 @@ import sys
 from loadbook.analyses.noise.compute import compute_noise_record, noise_headline
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_percent
-from loadbook.ingest.ingest import ingest
-from loadbook.run.api import run_study
-from loadbook.run.power import aa_arms
+from loadbook.execution.api import run_study
+from loadbook.execution.power import aa_arms
+from loadbook.ingestion.ingest import ingest
 from loadbook.stats.power import relabelling_test
 from loadbook.stats.scatter import summarise_noise, trials_of_arms
 from loadbook.store.paths import Layout, project_layout

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from loadbook.execution.progress import Progress
 from loadbook.hosts.lab import Lab
-from loadbook.run.progress import Progress
 from loadbook.store.paths import Layout
 
 REPO = Path(__file__).parent.parent

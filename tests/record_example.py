@@ -11,9 +11,9 @@ import sys
 import tomllib
 from pathlib import Path
 
+from loadbook.execution.api import run_study
+from loadbook.execution.progress import Progress
 from loadbook.hosts.lab import Lab
-from loadbook.run.api import run_study
-from loadbook.run.progress import Progress
 from loadbook.store.paths import EXAMPLE_STUDY, Layout
 from recorded import REPO, with_studies
 

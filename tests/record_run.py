@@ -14,9 +14,9 @@ import threading
 import time
 from pathlib import Path
 
+from loadbook.execution.api import run_study
+from loadbook.execution.progress import Progress
 from loadbook.hosts.lab import Lab
-from loadbook.run.api import run_study
-from loadbook.run.progress import Progress
 from loadbook.store import trial_record
 from recorded import FIXTURE, INCLUDED, REPO, STUDIES, STUDY, with_studies
 

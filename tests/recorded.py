@@ -25,7 +25,7 @@ def copy_recorded_run(tmp_path: Path) -> Layout:
 
 def ingested_run(tmp_path: Path) -> Layout:
     """Do as `copy_recorded_run` does and make the tables."""
-    from loadbook.ingest.ingest import ingest
+    from loadbook.ingestion.ingest import ingest
 
     layout = copy_recorded_run(tmp_path)
     ingest(layout.run(STUDY, layout.resolve_run(STUDY)))

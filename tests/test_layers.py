@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "lib" / "loadbook"
 LAYERS = (
     ("core",), ("study",), ("store",), ("request_logs", "host_metrics"), ("hosts", "tools"), ("services", "stats"),
-    ("validity",), ("ingest",), ("run",), ("external",), ("report",), ("analyses",), ("batch",), ("notebook", "cli"),
+    ("validity",), ("ingestion",), ("execution",), ("external",), ("report",), ("analyses",), ("batch",), ("notebook", "cli"),
 )  # fmt: skip
 FLOORS = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 # library -> the folders (or files) that may import it
@@ -70,8 +70,8 @@ def test_one_door_per_library(library: str) -> None:
 
 
 def test_execute_and_ingest_meet_only_in_files() -> None:
-    assert not any("ingest" in name for name in imports(PACKAGE / "run" / "loop.py"))
-    assert not any("execute" in name for name in imports(PACKAGE / "ingest" / "ingest.py"))
+    assert not any("ingest" in name for name in imports(PACKAGE / "execution" / "loop.py"))
+    assert not any("execute" in name for name in imports(PACKAGE / "ingestion" / "ingest.py"))
 
 
 def test_no_product_names_outside_their_folders() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.run.preflight import package_arguments, required_programs
-from loadbook.run.studies import load_study, service_folders
+from loadbook.execution.preflight import package_arguments, required_programs
+from loadbook.execution.studies import load_study, service_folders
 from loadbook.store.paths import Layout
 from loadbook.study.reader import study_files
 

@@ -51,14 +51,14 @@ ALLOWED = {
     ("batch/site.py", "as_completed"): "every cell of a notebook has its limit",
     ("batch/site.py", "done.result"): "it is done",
     ("request_logs/jtl.py", "ready.result"): BOUNDED,
-    ("run/testbed.py", "future.result"): "it is done",
-    ("run/testbed.py", "wait"): BOUNDED,
-    ("run/host_state.py", "ended.result"): "it is done",
-    ("ingest/workers.py", "future.exception"): "it is done",
-    ("ingest/workers.py", "future.result"): "it is done",
-    ("ingest/workers.py", "parent.join"): "a daemon thread of its own, which lives as long as its parent",
-    ("run/attempt.py", "self._watched.result"): BOUNDED,
-    ("run/attempt.py", "started.result"): BOUNDED,
+    ("execution/testbed.py", "future.result"): "it is done",
+    ("execution/testbed.py", "wait"): BOUNDED,
+    ("execution/host_state.py", "ended.result"): "it is done",
+    ("ingestion/workers.py", "future.exception"): "it is done",
+    ("ingestion/workers.py", "future.result"): "it is done",
+    ("ingestion/workers.py", "parent.join"): "a daemon thread of its own, which lives as long as its parent",
+    ("execution/attempt.py", "self._watched.result"): BOUNDED,
+    ("execution/attempt.py", "started.result"): BOUNDED,
 }
 
 

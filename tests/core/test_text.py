@@ -15,7 +15,7 @@ from loadbook.cli import cli
 from loadbook.cli.progress import Reporter, cell, echo
 from loadbook.core.errors import HostError, SpecProblem, StudyError
 from loadbook.core.text import clean, one_line
-from loadbook.run.progress import Progress
+from loadbook.execution.progress import Progress
 
 pytestmark = pytest.mark.fault(44)
 

@@ -15,9 +15,9 @@ import pytest
 from test_death import sshd_session_of
 
 from loadbook.core.errors import LostError, OtherMachineError, UsageError
+from loadbook.execution.api import run_study
 from loadbook.hosts.lab import Lab, lab_lock_owners
 from loadbook.hosts.remote import connect
-from loadbook.run.api import run_study
 from recorded import with_studies
 
 pytestmark = [pytest.mark.lab, pytest.mark.fault(18)]

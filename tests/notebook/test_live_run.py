@@ -10,9 +10,9 @@ from replayed import longer, playable
 
 import loadbook as lb
 from loadbook.core.errors import UsageError
+from loadbook.execution.progress import Progress
 from loadbook.notebook import process, progress
 from loadbook.notebook.process import Keeper, Runner, Wish
-from loadbook.run.progress import Progress
 from loadbook.store.paths import Layout
 from recorded import STUDY, run_of
 

@@ -14,10 +14,10 @@ from chrome import BINARY, Chrome
 from making import make_report
 
 from hostile import CANARY, HTML, SHEETS, TEMPLATES, TERMINAL, no_canary, silent
+from loadbook.execution.api import run_study
+from loadbook.execution.progress import Progress
 from loadbook.hosts.lab import Lab
-from loadbook.ingest.ingest import ingest
-from loadbook.run.api import run_study
-from loadbook.run.progress import Progress
+from loadbook.ingestion.ingest import ingest
 from loadbook.store.ledger import read_ledger
 from loadbook.store.trial_record import read_json
 from recorded import with_studies

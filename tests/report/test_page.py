@@ -14,7 +14,7 @@ import recorded
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality.page import QualityPage
 from loadbook.core.errors import UsageError
-from loadbook.ingest.ingest import ingest
+from loadbook.ingestion.ingest import ingest
 from loadbook.report import checks
 from loadbook.report.blocks import Column, Table, clean, table_markup, table_text
 from loadbook.report.html import forbidden_content

@@ -87,7 +87,7 @@ def test_a_failed_notebook_is_a_row_and_exit_3_and_others_go_on(tmp_path):
 
 def test_tables_older_than_the_raw_data_are_rebuilt(layout, monkeypatch):
     ingested, said = [], []
-    monkeypatch.setattr("loadbook.ingest.ingest.ingest", ingested.append)
+    monkeypatch.setattr("loadbook.ingestion.ingest.ingest", ingested.append)
     paths = layout.run("quick", "20261120T101500")
     ensure_ingested(paths, said.append)
     assert (ingested, said) == ([], [])

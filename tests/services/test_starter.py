@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from commands import exit_code
-from loadbook.run.studies import load_study
+from loadbook.execution.studies import load_study
 from loadbook.services import known_services, load_service
 from loadbook.services.check import ineffective_settings
 from loadbook.services.spec import EnumVar, IntVar, PathVar, SwitchVar, Var

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tool_cases import FIXTURES
 
-from loadbook.ingest.trial_rows import find_argv, read_captured
+from loadbook.ingestion.trial_rows import find_argv, read_captured
 
 
 def run(*args: str | Path) -> subprocess.CompletedProcess[str]:

@@ -165,7 +165,7 @@ def test_everything_that_could_not_be_read_has_a_title() -> None:
     named_in = re.compile(r'(?:\b(?:Problem|problem|_note(?:_fields)?|add_problem)\(\s*|"name": )"([a-z][a-z_-]+)"')
     sources = [
         path
-        for room in ("hosts", "host_metrics", "ingest", "run", "external")
+        for room in ("hosts", "host_metrics", "ingestion", "execution", "external")
         for path in (PACKAGE / room).glob("*.py")
     ]
     found = {name for path in sources for name in named_in.findall(path.read_text())}

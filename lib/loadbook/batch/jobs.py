@@ -24,13 +24,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from loadbook.batch.file import Batch, BatchEntry
 from loadbook.core.errors import DataError, LoadbookError, SpecProblem, StudyError, UsageError, unknown_name_error
 from loadbook.core.metrics import METRICS
+from loadbook.execution.studies import load_study
+from loadbook.execution.testbed import check_load_allowed, check_roles
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.keys import resolve_host_name
 from loadbook.hosts.lab import lab_kind
 from loadbook.report import notebooks
 from loadbook.report import notebooks as parameters
-from loadbook.run.studies import load_study
-from loadbook.run.testbed import check_load_allowed, check_roles
 from loadbook.store.paths import Layout
 from loadbook.store.trial_record import read_json, write_json
 from loadbook.study.plan import Plan, make_plan

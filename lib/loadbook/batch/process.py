@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from loadbook.core.errors import LoadbookError
+    from loadbook.execution.progress import LockPolicy, OnEvent, Progress
     from loadbook.report.build import BuiltReport, OutputPaths
-    from loadbook.run.progress import LockPolicy, OnEvent, Progress
     from loadbook.store.paths import Layout
 
 INTERRUPTED = 130
@@ -139,8 +139,8 @@ def _error_fields(error: LoadbookError) -> dict[str, Any]:
 
 def measure(layout: Layout, job: WorkerJob, send: SendMessage) -> str:
     """Return the run of this job: complete already, gone on with, or begun; it is told before the first trial."""
-    from loadbook.run.api import run_study
-    from loadbook.run.progress import LockPolicy
+    from loadbook.execution.api import run_study
+    from loadbook.execution.progress import LockPolicy
     from loadbook.store.ledger import is_run_complete
 
     hosts, turn = Path(job.hosts) if job.hosts else None, LockPolicy(job.wait_s)
@@ -171,8 +171,8 @@ def _extend_run(
     layout: Layout, job: WorkerJob, hosts: Path | None, turn: LockPolicy, on_event: OnEvent, send: SendMessage
 ) -> str:
     """Return the run that has got its further blocks; those that it has got already are not added twice."""
-    from loadbook.run.api import run_study
-    from loadbook.run.select import resumes_added_blocks
+    from loadbook.execution.api import run_study
+    from loadbook.execution.select import resumes_added_blocks
     from loadbook.store.ledger import is_run_complete, read_current_plan
 
     run = layout.resolve_run(job.study, job.run or "latest")

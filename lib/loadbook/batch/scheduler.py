@@ -22,8 +22,8 @@ from loadbook.batch.jobs import BatchJob, BatchRun, EntryRecord, PageFiles, Repo
 from loadbook.batch.process import INTERRUPTED, WorkerJob
 from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.units import format_duration
+from loadbook.execution.progress import Progress
 from loadbook.report import notebooks
-from loadbook.run.progress import Progress
 from loadbook.store.paths import Layout
 
 Message = dict[str, Any]

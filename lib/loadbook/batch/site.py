@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import LoadbookError
-from loadbook.ingest.workers import worker_processes
+from loadbook.execution.api import run_study
+from loadbook.execution.progress import OnEvent
+from loadbook.execution.studies import load_study
+from loadbook.ingestion.workers import worker_processes
 from loadbook.report import notebooks
 from loadbook.report.build import BuiltReport, OnMessage, build_report
-from loadbook.run.api import run_study
-from loadbook.run.progress import OnEvent
-from loadbook.run.studies import load_study
 from loadbook.store.ledger import is_run_complete, read_current_plan
 from loadbook.store.paths import Layout
 from loadbook.store.trial_record import read_json

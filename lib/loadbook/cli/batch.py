@@ -19,7 +19,7 @@ from loadbook.store.paths import Layout, project_layout
 if TYPE_CHECKING:
     from loadbook.batch.jobs import BatchJob, BatchRun
     from loadbook.batch.scheduler import BatchOptions
-    from loadbook.run.progress import Progress
+    from loadbook.execution.progress import Progress
 
 
 class Reporter:

@@ -26,7 +26,7 @@ import click
 from loadbook.cli.progress import Ticker, cell, echo
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_quantity
-from loadbook.ingest.trial_rows import parse_output, read_captured
+from loadbook.ingestion.trial_rows import parse_output, read_captured
 from loadbook.store.paths import Layout, project_layout
 from loadbook.tools import base as registry
 from loadbook.tools.base import Measurement
@@ -34,7 +34,7 @@ from loadbook.tools.base import Measurement
 if TYPE_CHECKING:
     from loadbook.external.reports import ToolReport
     from loadbook.external.study import CheckedImport
-    from loadbook.ingest.ingest import IngestSummary
+    from loadbook.ingestion.ingest import IngestSummary
 
 MAX_CAUSES = 3
 
@@ -65,7 +65,7 @@ def study_name(here: Layout, study: str) -> str:
 
 def make_tables(here: Layout, study: str, run_id: str, scheduler: str | None = None) -> str:
     """Ingest a run, progress on stderr, and return what was found in a sentence; DataError if nothing counts."""
-    from loadbook.ingest.ingest import ingest as ingest_run
+    from loadbook.ingestion.ingest import ingest as ingest_run
 
     with _workers(scheduler) as workers:
         found = ingest_run(here.run(study, run_id), workers, Ticker(sys.stderr, "trials read"), _say)
@@ -85,7 +85,7 @@ def make_tables(here: Layout, study: str, run_id: str, scheduler: str | None = N
 def _workers(scheduler: str | None) -> AbstractContextManager[Executor | None]:
     if scheduler is None:
         return nullcontext()
-    from loadbook.ingest.workers import dask_workers
+    from loadbook.ingestion.workers import dask_workers
 
     return dask_workers(scheduler)
 
@@ -359,7 +359,7 @@ def _summary(made: CheckedImport) -> list[str]:
 
 
 def _tables(here: Layout, study: str, run: str) -> str:
-    from loadbook.ingest.ingest import ingest
+    from loadbook.ingestion.ingest import ingest
 
     found = ingest(here.run(study, run), on_trial=Ticker(sys.stderr, "outputs ingested"))
     causes = "; ".join(f"{count} {why}" for why, count in found.causes[:3])
@@ -422,7 +422,7 @@ def traces(
     FILE: sar's binary data or what sadf -j or sadf -d printed; rrdtool xport, dump or fetch of munin's databases, all
     fields of a host at once; node_exporter's text with timestamps. They are copied, checksummed and in the ledger.
     """
-    from loadbook.ingest.host_metrics import add_metric_files, read_metric_files
+    from loadbook.ingestion.host_metrics import add_metric_files, read_metric_files
 
     here = project_layout()
     name = study_name(here, study)

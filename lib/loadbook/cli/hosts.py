@@ -234,8 +234,8 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
 
     With STUDY only what this study needs: hosts, permissions, programs and what builds them, a delay by the kernel.
     """
+    from loadbook.execution.studies import load_study
     from loadbook.hosts.doctor import CheckResult, check_hosts
-    from loadbook.run.studies import load_study
 
     here = project_layout()
     checks = [CheckResult("here", "Python", "ok", platform.python_version())]
@@ -260,8 +260,8 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
 
 def _studies(checks: list[CheckResult]) -> list[Study]:
     """Return the project's studies; one that cannot be read becomes a doubt."""
+    from loadbook.execution.studies import load_study
     from loadbook.hosts.doctor import CheckResult
-    from loadbook.run.studies import load_study
     from loadbook.study.reader import study_files
 
     found = []
@@ -277,10 +277,10 @@ def _studies(checks: list[CheckResult]) -> list[Study]:
 
 def _of_file(here: Layout, study: Study, path: Path, known: HostsFile) -> Iterator[CheckResult]:
     """Yield what the hosts file lacks for a study: hosts of a role, and what they may."""
+    from loadbook.execution.dry_run import missing_for_treatment
+    from loadbook.execution.testbed import missing_roles
     from loadbook.hosts.doctor import CheckResult
     from loadbook.hosts.lab import lab_kind
-    from loadbook.run.dry_run import missing_for_treatment
-    from loadbook.run.testbed import missing_roles
     from loadbook.study.plan import make_plan
 
     plan, said = make_plan(study), dict[str, list[str]]()
@@ -303,9 +303,9 @@ def _of_file(here: Layout, study: Study, path: Path, known: HostsFile) -> Iterat
 
 def _delay(study: Study, known: HostsFile) -> dict[str, HostCheck]:
     """Return, where the study asks for a delay, what to ask of each driver: who makes it there."""
+    from loadbook.execution.host_changes import uses_delay
     from loadbook.hosts.doctor import CheckResult
     from loadbook.hosts.rollback import has_netem
-    from loadbook.run.host_changes import uses_delay
 
     def ask(host: RemoteHost) -> CheckResult:
         if "tc" not in known.hosts[host.alias].may:
@@ -369,9 +369,9 @@ def _wanted(
     here: Layout, studies: Sequence[Study], known: HostsFile, *, others: bool
 ) -> Mapping[str, list[RequiredProgram]]:
     """Return alias -> the programs that its roles need; with `others` drivers are asked for every tool there is."""
+    from loadbook.execution.preflight import required_programs
+    from loadbook.execution.studies import service_folders
     from loadbook.hosts.doctor import RequiredProgram
-    from loadbook.run.preflight import required_programs
-    from loadbook.run.studies import service_folders
     from loadbook.tools import base
 
     tools = [base.load_tool(name) for name in base.tool_names()] if others else []

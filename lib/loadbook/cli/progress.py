@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from loadbook.core.text import clean
-from loadbook.run.progress import Progress as Event
+from loadbook.execution.progress import Progress as Event
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -127,7 +127,7 @@ def _leave() -> None:
 
 
 class Reporter:
-    """Context manager and receiver of a run's events (see `loadbook.run.progress`)."""
+    """Context manager and receiver of a run's events (see `loadbook.execution.progress`)."""
 
     def __init__(self, stream: TextIO) -> None:
         self.console = Console(file=stream, highlight=False, soft_wrap=True)

@@ -137,7 +137,7 @@ def _whole_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int 
     from loadbook.batch.index import write_index, write_site_summary
     from loadbook.batch.site import build_all_reports, run_smoke_studies, site_record
     from loadbook.cli.progress import Reporter
-    from loadbook.ingest.workers import usable_cpus
+    from loadbook.ingestion.workers import usable_cpus
     from loadbook.report.notebooks import TIMEOUT_S
 
     signal.signal(signal.SIGTERM, _interrupt)

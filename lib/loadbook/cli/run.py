@@ -23,8 +23,8 @@ from loadbook.store.paths import Layout, project_layout
 from loadbook.study.plan import Plan, make_plan
 
 if TYPE_CHECKING:
-    from loadbook.run.dry_run import DryRunPart, DryRunStep
-    from loadbook.run.testbed import Testbed
+    from loadbook.execution.dry_run import DryRunPart, DryRunStep
+    from loadbook.execution.testbed import Testbed
     from loadbook.study.workload import Workload
 
 WORDS = {"put": "put", "fetch": "fetch", "remove": "rm -rf", "http": "GET", "stop": "end job"}
@@ -32,8 +32,8 @@ WORDS = {"put": "put", "fetch": "fetch", "remove": "rm -rf", "http": "GET", "sto
 
 def show(layout: Layout, study: str, hosts: Path | None, subset: str | None, blocks: int | None, verbose: bool) -> None:
     """Print what a run would do; exit code 3 when hosts lack something that a treatment needs."""
-    from loadbook.run.dry_run import dry_run
-    from loadbook.run.studies import load_study
+    from loadbook.execution.dry_run import dry_run
+    from loadbook.execution.studies import load_study
 
     plan = make_plan(load_study(layout, study), subset, blocks)
     path = hosts or layout.lab / "hosts.toml"
@@ -123,11 +123,11 @@ def plan(
     study: str, hosts: Path | None, subset: str | None, blocks: int | None, detect: str | None, as_json: bool
 ) -> None:
     """Trials, hours, disk, and the blocks that a difference needs at the noise recorded here; touches no network."""
+    from loadbook.execution.power import forecast_power, power_lines
+    from loadbook.execution.studies import load_study, service_folders
+    from loadbook.execution.testbed import check_load_allowed, unloaded_hosts
     from loadbook.hosts.inventory import read_hosts
     from loadbook.hosts.lab import lab_kind
-    from loadbook.run.power import forecast_power, power_lines
-    from loadbook.run.studies import load_study, service_folders
-    from loadbook.run.testbed import check_load_allowed, unloaded_hosts
     from loadbook.services.check import ineffective_settings
     from loadbook.study.plan import make_plan
 
@@ -231,9 +231,9 @@ def run(
     """
     from loadbook.cli.data import make_tables
     from loadbook.cli.progress import Reporter, interrupts
-    from loadbook.run.api import run_study
-    from loadbook.run.progress import LockPolicy
-    from loadbook.run.studies import load_study
+    from loadbook.execution.api import run_study
+    from loadbook.execution.progress import LockPolicy
+    from loadbook.execution.studies import load_study
     from loadbook.stats.text import added_blocks_text
     from loadbook.store.ledger import read_current_plan
 

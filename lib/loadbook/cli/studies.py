@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per study.")
 def studies(names: tuple[str, ...], packages: bool, as_json: bool) -> None:
     """List every STUDY (default: all): question, trials and time, and those of its smoke variant; no network."""
-    from loadbook.run.studies import study_file
+    from loadbook.execution.studies import study_file
     from loadbook.study.reader import study_files
 
     here = project_layout()
@@ -48,8 +48,8 @@ def studies(names: tuple[str, ...], packages: bool, as_json: bool) -> None:
 
 def _print_packages(here: Layout, names: Sequence[str]) -> None:
     """Print what studies need that is a package, a line each; what is none is told on stderr with the way to get it."""
-    from loadbook.run.preflight import package_arguments, required_programs
-    from loadbook.run.studies import load_study, service_folders
+    from loadbook.execution.preflight import package_arguments, required_programs
+    from loadbook.execution.studies import load_study, service_folders
 
     needed: dict[str, RequiredProgram] = {}
     for name in names:
@@ -132,7 +132,7 @@ def new(
 
 def _services(here: Layout, chain: tuple[str, ...]) -> dict[str, ServiceSpec]:
     """Return role -> service, in the order given."""
-    from loadbook.run.studies import service_folders
+    from loadbook.execution.studies import service_folders
     from loadbook.services import known_services, load_service
 
     if not chain:

@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from loadbook.core.errors import DataError, LoadbookError, UsageError
-from loadbook.ingest.trial_rows import RESERVED_NAMES, STDOUT, STREAMED_SUFFIX, read_bytes, read_small_files
+from loadbook.ingestion.trial_rows import RESERVED_NAMES, STDOUT, STREAMED_SUFFIX, read_bytes, read_small_files
 from loadbook.store.paths import NAME_PATTERN
 from loadbook.study.problems import short_repr, suggestion
 from loadbook.tools.base import ToolOutput

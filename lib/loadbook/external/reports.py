@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from loadbook.core.errors import LoadbookError, ParseError, UsageError
 from loadbook.external.conditions import Condition, ImportProblem, OutputFiles
-from loadbook.ingest.trial_rows import find_argv
+from loadbook.ingestion.trial_rows import find_argv
 from loadbook.tools import base
 from loadbook.tools.base import ParsedReport, ToolOutput
 

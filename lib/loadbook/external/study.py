@@ -24,6 +24,8 @@ from typing import Any
 
 from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.metrics import get_metric
+from loadbook.execution.select import new_run_id
+from loadbook.execution.studies import study_file
 from loadbook.external.conditions import (
     Condition,
     ImportProblem,
@@ -33,9 +35,7 @@ from loadbook.external.conditions import (
     read_conditions,
 )
 from loadbook.external.reports import ToolReport, read_reports
-from loadbook.ingest.trial_rows import find_argv
-from loadbook.run.select import new_run_id
-from loadbook.run.studies import study_file
+from loadbook.ingestion.trial_rows import find_argv
 from loadbook.store import trial_record
 from loadbook.store.atomic import move_folder
 from loadbook.store.ledger import Ledger

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import LoadbookError
-from loadbook.run.progress import Progress
+from loadbook.execution.progress import Progress
 from loadbook.store.paths import Layout
 from loadbook.store.trial_record import write_json
 
@@ -161,8 +161,8 @@ def so_far(layout: Layout, wish: Wish) -> list[list[Any]]:
 
 def main(root: str, folder: str, wished: str) -> int:
     """Do the run; 0 when it is complete."""
-    from loadbook.ingest.ingest import ingest
-    from loadbook.run.api import run_study
+    from loadbook.execution.api import run_study
+    from loadbook.ingestion.ingest import ingest
 
     layout, wish = Layout(Path(root)), Wish(**json.loads(wished))
     keeper = Keeper(layout, Path(folder), wish)

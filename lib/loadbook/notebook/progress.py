@@ -27,14 +27,14 @@ from urllib.request import ProxyHandler, Request, build_opener
 from loadbook.core import errors
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_bytes, format_duration, format_percent, format_remaining_time
-from loadbook.ingest.ingest import ingest as ingest_run
+from loadbook.execution.power import forecast_power, power_lines
+from loadbook.execution.studies import load_study
+from loadbook.ingestion.ingest import ingest as ingest_run
 from loadbook.notebook.display import Card, styled
 from loadbook.notebook.process import Runner, Wish, attached, start
 from loadbook.report.blocks import Block, Column, Table, render, render_block, table_markup, table_text
 from loadbook.report.notebooks import DONE_MIME
 from loadbook.report.page import note_block
-from loadbook.run.power import forecast_power, power_lines
-from loadbook.run.studies import load_study
 from loadbook.store.ledger import is_run_complete
 from loadbook.store.paths import Layout, project_layout
 from loadbook.store.tables import RunData, load_run
@@ -48,8 +48,8 @@ WARNING = "Peeking decides nothing: verdicts come when the plan is done, or at a
 
 def estimates(layout: Layout, study: str, run: str) -> list[list[Any]]:
     """Make the tables of a run as far as it is; return label, change (ratio minus 1) and blocks of each treatment."""
-    from loadbook.ingest.ingest import ingest
-    from loadbook.run.studies import load_study
+    from loadbook.execution.studies import load_study
+    from loadbook.ingestion.ingest import ingest
 
     name = load_study(layout, study).name
     run = layout.resolve_run(name, run)

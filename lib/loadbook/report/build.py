@@ -187,7 +187,7 @@ def ensure_ingested(paths: RunPaths, on_message: OnMessage) -> None:
     recorded = [p.stat().st_mtime for p in sources if p.exists()]
     if all(t.is_file() for t in tables) and min(t.stat().st_mtime for t in tables) >= max(recorded):
         return
-    from loadbook.ingest.ingest import ingest
+    from loadbook.ingestion.ingest import ingest
 
     on_message(f"{paths.raw.parent.name}: ingesting run {paths.raw.name}")
     ingest(paths)

@@ -17,6 +17,7 @@ from loadbook.analyses.noise.compute import NoiseRecord, compute_noise_record, n
 from loadbook.core.errors import LoadbookError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import MINUS, format_duration, format_percent, format_percent_range, format_quantity
+from loadbook.execution.power import aa_arms, runs_on_same_hosts
 from loadbook.report import sections
 from loadbook.report.blocks import (
     DASH,
@@ -32,7 +33,6 @@ from loadbook.report.blocks import (
     table_text,
 )
 from loadbook.report.page import Page, empty_section, load_run_data, note_block
-from loadbook.run.power import aa_arms, runs_on_same_hosts
 from loadbook.stats.diagnostics import lag1_correlation
 from loadbook.stats.power import POWER
 from loadbook.stats.scatter import sd_interval_factors, trials_of_arms

@@ -1,0 +1,93 @@
+"""The door to running studies, for the command line and for notebooks: one call resumes or starts, and never mixes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loadbook.core.errors import DataError, UsageError
+from loadbook.execution.loop import AttemptStore, execute_plan
+from loadbook.execution.power import forecast_power, underpowered_note
+from loadbook.execution.progress import LockPolicy, OnEvent, Progress, ignore_event
+from loadbook.execution.select import RunRequest, interim_analysis, select_run, stopping_points
+from loadbook.execution.session import RunSession
+from loadbook.execution.studies import load_study, study_file
+from loadbook.hosts.inventory import read_hosts
+from loadbook.store.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
+from loadbook.store.ledger import Ledger
+from loadbook.store.lock import hold_study_lock
+from loadbook.store.paths import EXAMPLE_STUDY, Layout
+
+
+def run_study(
+    layout: Layout,
+    study_name: str,
+    hosts: Path | None = None,
+    subset: str | None = None,
+    blocks: int | None = None,
+    new: bool = False,
+    resume: str | None = None,
+    on_event: OnEvent = ignore_event,
+    more: int | None = None,
+    lock_policy: LockPolicy | None = None,
+) -> str:
+    """Do a study's plan on hosts and return the run's id; an unfinished run is resumed exactly as it was planned.
+
+    Parameters
+    ----------
+    study_name : a name in studies/, a path to a .toml file, or `<name>-smoke`.
+    hosts : hosts file; None is the loopback lab, which is brought up when it is not.
+    subset, blocks : of a new run; None takes the study's own.
+    new : start a new run although the last one is unfinished.
+    resume : id of the unfinished run to go on with; None is the latest.
+    on_event : is told of everything that happens (see `progress.Progress`).
+    more : add so many blocks to the latest run, or to the one that `resume` names, which must be complete. Where the
+        study declares no look there, the run is exploratory from then on.
+    turn : what to do about hosts that another run uses; None: to be refused.
+
+    Raises
+    ------
+    UsageError : unknown names, a study that changed since the unfinished run was planned, a second runner.
+    StudyError : everything that is wrong with the study or hosts file.
+    DataError : a file on our side cannot be written (disk full).
+    LoadbookError : the run could not start or had to stop; the same call goes on with it.
+    KeyboardInterrupt : the trial under way was stopped and recorded as cancelled.
+    """
+    study = load_study(layout, study_name)
+    if study.name == EXAMPLE_STUDY:
+        raise UsageError(
+            f"a study cannot be called {EXAMPLE_STUDY!r}", "that is the recorded run that comes with loadbook"
+        )
+    if hosts is not None:
+        read_hosts(hosts)  # a file that is not there is told before a run is announced
+    try:
+        with hold_study_lock(layout.study_raw(study.name)) as taken_over:
+            if taken_over:
+                on_event(Progress("note", taken_over))
+            selection = select_run(layout, study, RunRequest(subset, blocks, new, resume, more))
+            on_event(Progress("note", selection.message, run=selection.run))
+            # whoever is refused hears it before the statistics are loaded
+            with RunSession(layout, selection, hosts, on_event, lock_policy) as session:
+                if not selection.resumed and (note := underpowered_note(forecast_power(layout, selection.plan, hosts))):
+                    on_event(Progress("note", note))
+                _run_session(session, study_file(layout, study_name))
+    except OSError as error:
+        where = error.filename or layout.study_raw(study.name)
+        if error.errno in DISK_FULL_ERRNOS:
+            raise DataError(disk_full_message(error, where), DISK_FULL_HINT) from error
+        raise DataError(
+            f"{where}: {error.strerror or error}", "set that right, then give the same command again"
+        ) from error
+    return selection.run
+
+
+def _run_session(session: RunSession, file: Path) -> None:
+    """Do what is left of a run in one sitting; it ends at the first declared look at which everything is decided."""
+    session.prepare(file)
+    with Ledger(session.paths.ledger) as ledger:
+        store, plan = AttemptStore(session.testbed, session.paths, ledger), session.testbed.plan
+        session.recover_attempts(store)
+        for blocks in stopping_points(plan, ledger.entries):
+            execute_plan(session.testbed, store, session.on_event, blocks)
+            if interim_analysis(session.layout, plan, session.selection.run, blocks, ledger, session.on_event):
+                break
+        session.finish(store, blocks)

@@ -1,0 +1,259 @@
+"""What a trial keeps as evidence: the page's answer, the configuration proven to be live.
+
+What a trial changes of its hosts beside starting services: kernel settings, the network toward the target, quotas.
+
+Each changed host has one job that sets everything, reads it back, and puts it back when the job ends, however it ends
+(`hosts.rollback`). Only what the hosts file allows is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loadbook.core.errors import HostError, HostTimeoutError, LoadbookError, UnreachableError, UsageError
+from loadbook.execution.deployment import DELAY_ROLE, Deployment, Placement
+from loadbook.execution.load import remove_job_folder
+from loadbook.hosts import rollback
+from loadbook.hosts.host import Host
+from loadbook.hosts.inventory import HostsFile, Permission
+from loadbook.services import Instance, Proof
+from loadbook.store.atomic import explain_disk_full
+from loadbook.store.trial_record import ResponseRecord, ServiceRecord
+from loadbook.study.model import Study
+from loadbook.study.plan import Plan
+from loadbook.study.workload import Workload
+from loadbook.tools.base import Target
+
+PAGE_TIMEOUT_S = 10.0
+
+
+class InvalidTrialError(LoadbookError):
+    """Server or load is not what the study says; trying again would not help."""
+
+
+def fetch_page(host: Host, target: Target, path: str) -> ResponseRecord:
+    """Ask for the page once, as a driver sees it; InvalidTrialError when the host is there but nothing answers it."""
+    try:
+        response = host.http_get(target.address, target.port, path, timeout_s=PAGE_TIMEOUT_S, scheme=target.scheme)
+    except (UnreachableError, HostTimeoutError) as error:
+        host.run(["true"], timeout_s=PAGE_TIMEOUT_S)
+        raise InvalidTrialError(error.message, "the service's log is in the trial's folder") from error
+    return ResponseRecord(
+        status=response.status,
+        bytes=len(response.body),
+        sha256=hashlib.sha256(response.body).hexdigest(),
+        server=response.headers.get("server"),
+    )
+
+
+def response_problem(workload: Workload, response: ResponseRecord) -> str | None:
+    """Return what is wrong with an answer, None when it has the status and size that the workload expects."""
+    expected = (workload.expect_status, response.bytes if workload.expect_bytes is None else workload.expect_bytes)
+    if (response.status, response.bytes) == expected:
+        return None
+    return (
+        f"{workload.path} answered {response.status} with {response.bytes} bytes, not {expected[0]} with {expected[1]}"
+    )
+
+
+def service_record(
+    placement: Placement, instance: Instance, proof: Proof, folder: Path, *, version: str | None, cpus: Sequence[int]
+) -> ServiceRecord:
+    """Keep a service's rendered files and its own dump in `folder` and return its record."""
+    stem = f"{placement.alias}-{placement.role}"
+    files = {f"config-{stem}/{name}": data for name, data in instance.rendered.files.items()}
+    dump = {f"effective-{stem}": data for data in [instance.effective_config()] if data}
+    for name, data in (files | dump).items():
+        write_trial_file(folder / name, data)
+    return ServiceRecord(
+        host=placement.alias,
+        role=placement.role,
+        service=placement.spec.name,
+        mode=placement.mode,
+        version=version,
+        config_sha256=instance.rendered.config_sha256,
+        live=proof.live,
+        live_evidence=proof.evidence,
+        pids=proof.pids,
+        config_files=list(files),
+        effective=next(iter(dump), None),
+        cpus=list(cpus),
+    )
+
+
+def write_trial_file(path: Path, data: bytes) -> None:
+    """Write a file of the trial's folder, with the folders above it; nothing for no data."""
+    if data:
+        with explain_disk_full(path, len(data)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+MAX_REASONS = 3
+
+
+def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, drivers: Iterable[str]) -> bool:
+    """Tell whether a delay that treatments ask for has to be made in userspace, on the driver's own host.
+
+    Raises
+    ------
+    UsageError : it would have to, and cannot: several drivers, or a loss of packets.
+    """
+    study, drivers = plan.study, list(drivers)
+    settings = [study.setting(treatment, study.workload.role) for treatment in plan.treatments]
+    if not uses_delay(study, plan.treatments):
+        return False
+    if all("tc" in inventory.hosts[alias].may and rollback.has_netem(hosts[alias]) for alias in drivers):
+        return False
+    how = f'netem in the kernel of {", ".join(drivers)} and may = ["tc"] in the hosts file'
+    if any(setting.loss for setting in settings):
+        raise UsageError("a share of lost packets can only be made by the kernel", f"it needs {how}")
+    if len(drivers) > 1:
+        raise UsageError("a delay in userspace is made for one driver only", f"use one driver, or {how}")
+    return True
+
+
+def uses_delay(study: Study, treatments: Iterable[str]) -> bool:
+    """Tell whether any of the treatments puts a delay or a loss on the way to the target."""
+    settings = [study.setting(treatment, study.workload.role) for treatment in treatments]
+    return any(setting.delay_ms or setting.loss for setting in settings)
+
+
+def missing_permissions(deployments: Iterable[Deployment]) -> list[str]:
+    """Return what treatments need of hosts although the hosts file does not allow it, a line for each host."""
+    allowed: dict[str, Sequence[Permission]] = {}
+    needed: dict[str, dict[Permission, None]] = {}
+    reasons: dict[str, dict[str, None]] = {}
+    for deployment in deployments:
+        for alias, why, permits in _needed_permissions(deployment):
+            allowed[alias] = deployment.testbed.inventory.hosts[alias].may
+            if lacking := [permit for permit in permits if permit not in allowed[alias]]:
+                needed.setdefault(alias, {}).update(dict.fromkeys(lacking))
+                reasons.setdefault(alias, {})[why] = None
+    messages = [
+        rollback.permission_problem(alias, allowed[alias], list(needed[alias]), _reasons_text(reasons[alias]))
+        for alias in needed
+    ]
+    return [message for message in messages if message]
+
+
+def _reasons_text(reasons: Iterable[str]) -> str:
+    listed = list(reasons)
+    more = f" and {len(listed) - MAX_REASONS} more" if len(listed) > MAX_REASONS else ""
+    return ", ".join(listed[:MAX_REASONS]) + more
+
+
+def _needed_permissions(deployment: Deployment) -> Iterator[tuple[str, str, Sequence[Permission]]]:
+    """Yield, for each host, who needs what."""
+    yield from (
+        (placement.alias, f"service {placement.spec.name}", placement.spec.needs) for placement in deployment.placements
+    )
+    yield from (
+        (alias, f"treatment {deployment.treatment}", changes.required_permissions())
+        for alias, changes in host_changes_of(deployment).items()
+    )
+
+
+def host_changes_of(deployment: Deployment) -> dict[str, rollback.HostChanges]:
+    """Return host -> what the treatment changes of it; hosts that stay as they are do not appear.
+
+    UsageError: roles of one host would have it differently.
+    """
+    changes_by_host: dict[str, rollback.HostChanges] = {}
+    for alias, needed in (*_service_changes(deployment), *_driver_changes(deployment)):
+        known = changes_by_host.get(alias, rollback.HostChanges())
+        _check_agree(deployment, alias, known, needed)
+        changes_by_host[alias] = known | needed
+    return {alias: changes for alias, changes in changes_by_host.items() if changes.required_permissions()}
+
+
+def _check_agree(
+    deployment: Deployment, alias: str, first_changes: rollback.HostChanges, second_changes: rollback.HostChanges
+) -> None:
+    both: dict[str, tuple[object, object]] = {
+        name: (value, second_changes.sysctls.get(name, value)) for name, value in first_changes.sysctls.items()
+    }
+    if "tc" in first_changes.required_permissions() and "tc" in second_changes.required_permissions():
+        both["rate_mbit"] = first_changes.rate_mbit, second_changes.rate_mbit
+        both["toward"] = first_changes.destination, second_changes.destination
+    for name, (first, second) in both.items():
+        if str(first) != str(second):
+            raise UsageError(
+                f"host {alias} is to have {name} = {first} and {second} under treatment {deployment.treatment}",
+                "roles on one host share its kernel and its network: give them one value, or hosts of their own",
+            )
+
+
+def _service_changes(deployment: Deployment) -> Iterator[tuple[str, rollback.HostChanges]]:
+    for placement in deployment.placements:
+        setting = deployment.setting(placement.role)
+        quotas = {placement.role: setting.cpu_quota} if setting.cpu_quota else {}
+        sysctls, accepts = (
+            {**placement.spec.sysctls, **setting.sysctls},
+            tuple(deployment.direct_return_addresses(placement)),
+        )
+        # toward everybody: who asks may have another address than the one that it is known by
+        yield (
+            placement.alias,
+            rollback.HostChanges(sysctls, 0.0, 0.0, setting.rate_mbit, "", quotas, accepts, placement.tables),
+        )
+
+
+def _driver_changes(deployment: Deployment) -> Iterator[tuple[str, rollback.HostChanges]]:
+    setting = deployment.setting(deployment.study.workload.role)
+    by_kernel = 0.0 if any(placement.role == DELAY_ROLE for placement in deployment.placements) else setting.delay_ms
+    shaped = by_kernel or setting.loss or setting.rate_mbit
+    for alias in deployment.testbed.drivers:
+        yield (
+            alias,
+            rollback.HostChanges(
+                sysctls=setting.sysctls,
+                delay_ms=by_kernel,
+                loss=setting.loss,
+                rate_mbit=setting.rate_mbit,
+                destination=deployment.target.address if shaped else "",
+            ),
+        )
+
+
+@dataclass
+class HostChangeJobs:
+    """The jobs that change the hosts for one trial; `name` is that of the job on every host."""
+
+    deployment: Deployment
+    name: str
+    lease_s: float
+    _set: list[str] = field(default_factory=list)
+
+    def apply(self) -> dict[str, dict[str, Any]]:
+        """Change what the treatment changes, and return it by host for the record; HostError when one is refused."""
+        changes = host_changes_of(self.deployment)
+        for alias, host_changes in changes.items():
+            self._set.append(alias)
+            rollback.apply_changes(self.deployment.testbed.hosts[alias], self.name, host_changes, self.lease_s)
+        # a host of which only leftovers of a service would be removed is not changed
+        return {alias: record for alias, host_changes in changes.items() if (record := host_changes.to_record())}
+
+    def check_in_effect(self) -> None:
+        """Raise InvalidTrialError when changes were put back before the load was over."""
+        for alias in self._set:
+            if not self.deployment.testbed.hosts[alias].state(self.name).running:
+                raise InvalidTrialError(f"host {alias}: what was changed for the trial was put back during the load")
+
+    def restore(self) -> None:
+        """Put everything back; what cannot be reached is put back by the host itself.
+
+        What a host could not put back is noted in the testbed (`check_restored`).
+        """
+        for alias in self._set:
+            host = self.deployment.testbed.hosts[alias]
+            with contextlib.suppress(HostError):
+                with self.deployment.testbed.collecting_restore_errors():
+                    rollback.end_job(host, self.name)
+                remove_job_folder(host, self.name)
+        self._set.clear()

@@ -1,0 +1,263 @@
+"""Were the hosts there all the time? What stood behind an error; hosts back after an outage; an end without waiting.
+
+A host that was out of reach for a while looks like a server that does not answer or a program that ended: an attempt
+that failed meanwhile was lost, and another may do better.
+
+Back to rest before a trial: wait, bounded, until what the last one left behind is gone (statistics.md 3.1).
+
+Room on the disks of both sides: before the run, before each trial, and after its load.
+
+A disk that fills in mid-trial is seldom named by what fails there first: a tool prints half a report and ends with 0,
+a server goes on without its log. So whoever finds something wrong looks at the disks before it believes the reason.
+
+What an attempt that was cut off left on the hosts: found by the names of its jobs, stopped, removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
+from pathlib import Path
+from typing import NamedTuple
+
+from loadbook.core.errors import CommandError, HostError, HostFullError, LoadbookError, LostError, UnreachableError
+from loadbook.core.units import format_bytes
+from loadbook.execution.deployment import DELAY_ROLE, job_names, service_job_name
+from loadbook.execution.load import remove_job_folder
+from loadbook.execution.testbed import Testbed
+from loadbook.hosts.host import Host
+from loadbook.store.atomic import disk_full_error, free_bytes
+from loadbook.study.limits import ResetSettings
+from loadbook.study.plan import Plan
+
+BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+
+
+class Connectivity:
+    """The connections of a testbed from now on."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self.testbed = testbed
+        self._before = self._reconnect_counts()
+
+    def _reconnect_counts(self) -> dict[str, int]:
+        """Return how often each host had to be connected again; hosts that cannot lose us do not count."""
+        return {alias: getattr(host, "reconnects", 0) for alias, host in self.testbed.hosts.items()}
+
+    @property
+    def reconnects(self) -> int:
+        """How often hosts had to be connected again."""
+        return sum(self._reconnect_counts().values()) - sum(self._before.values())
+
+    def check_not_rebooted(self, boot_ids: Mapping[str, str]) -> None:
+        """Compare the hosts' boots with what they were; the testbed learns the new ones.
+
+        Raises
+        ------
+        LostError : another boot. HostError : a host does not answer.
+        """
+        live = [alias for alias, host in self.testbed.hosts.items() if host.live and alias in boot_ids]
+        for alias, boot_id in self.testbed.map(lambda alias: _read_boot_id(self.testbed.hosts[alias]), live).items():
+            self.testbed.boot_ids[alias] = boot_id
+            if boot_id != boot_ids[alias]:
+                raise LostError(alias, "was rebooted during the trial")
+
+    def root_cause(self, error: LoadbookError, boot_ids: Mapping[str, str]) -> LoadbookError:
+        """Return what stands behind an error: the loss of a host meanwhile, else the error itself."""
+        if isinstance(error, HostError) and error.transient:
+            return error
+        try:
+            self.check_not_rebooted(boot_ids)
+        except HostError as lost:
+            return LostError(lost.host, f"{_message_without_host(lost)}; before that was noticed: {error.message}")
+        try:
+            self.check_connected(error.message)
+        except LostError as lost:
+            return lost
+        return error
+
+    def check_connected(self, trouble: str) -> None:
+        """Raise LostError when a host was out of reach meanwhile, which `trouble` may have come of."""
+        for alias, count in self._reconnect_counts().items():
+            if count > self._before[alias]:
+                raise LostError(alias, f"was out of reach meanwhile: {trouble}")
+
+
+def _read_boot_id(host: Host) -> str:
+    # a file, and no command, so that nothing of it is recorded for replays
+    return host.get(BOOT_ID_FILE, max_bytes=100).decode("ascii", "replace").strip()
+
+
+def _message_without_host(error: HostError) -> str:
+    return error.message.removeprefix(f"host {error.host}: ")
+
+
+def reconnect_all(testbed: Testbed) -> bool:
+    """Open new connections to all hosts, waiting for those that are lost; tell whether all are there."""
+    return all(testbed.map(_reopen, testbed.hosts.values()).values())
+
+
+def _reopen(host: Host) -> bool:
+    try:
+        host.reopen()
+    except HostError:
+        return False
+    return True
+
+
+def close_all(testbed: Testbed, limit_s: float) -> None:
+    """Close all hosts at the same time; after `limit_s` seconds, or when interrupted, without waiting for them."""
+    # not by the testbed's pool: whoever waits there is freed by this
+    threads = [threading.Thread(target=_close_quietly, args=(host,), daemon=True) for host in testbed.hosts.values()]
+    try:
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + limit_s
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+    finally:
+        abandon_all(testbed)
+
+
+def _close_quietly(host: Host) -> None:
+    with contextlib.suppress(HostError):
+        host.close()
+
+
+def abandon_all(testbed: Testbed) -> None:
+    """Drop every connection: whoever waits for a host is freed, and the hosts end our jobs when they notice."""
+    for host in testbed.hosts.values():
+        host.abandon()
+
+
+def run_within(testbed: Testbed, calls: Sequence[Callable[[], None]], limit_s: float | None) -> None:
+    """Make calls at the same time; what fails is suffered, hosts that need more than `limit_s` are let go."""
+    begun = [testbed.pool.submit(call) for call in calls]
+    try:
+        late = wait(begun, timeout=limit_s).not_done
+    except BaseException:
+        abandon_all(testbed)
+        raise
+    if late:
+        abandon_all(testbed)
+    for ended in set(begun) - late:
+        with contextlib.suppress(LoadbookError):  # how the trial went is known by now, and must be kept
+            ended.result()
+
+
+REST_POLL_S = 0.25
+STATE_TIMEOUT_S = 20.0
+HOST_STATE_SCRIPT = """
+time_wait=$(sed -n 's/^TCP:.* tw \\([0-9][0-9]*\\).*/\\1/p' /proc/net/sockstat)
+read -r load1 load5 rest < /proc/loadavg
+read -r open_files rest < /proc/sys/fs/file-nr
+conntrack=$(cat /proc/sys/net/netfilter/nf_conntrack_count 2>/dev/null)
+echo "time_wait ${time_wait:-0}"
+echo "load1 $load1"
+echo "open_files $open_files"
+[ -z "$conntrack" ] || echo "conntrack $conntrack"
+df -Pk . 2>/dev/null | tail -n 1 | { read -r device total used free rest && echo "free_bytes $((free * 1024))"; }
+echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
+"""
+
+
+class HostState(NamedTuple):
+    """A host's state when the wait ended (`waited_s`, `at_rest` 1 or 0, counts, bytes free) and the id of its boot."""
+
+    state: dict[str, float]
+    boot_id: str
+
+
+def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], object] = time.sleep) -> HostState:
+    """Let `host` settle, wait until it is at rest by `rule` (at most `wait_s` seconds), return how it stands."""
+    begun = time.monotonic()
+    pause(rule.settle_s if host.live else 0)
+    while True:
+        rest = read_state(host)
+        waited_s = time.monotonic() - begun
+        at_rest = rest.state["time_wait"] <= rule.max_time_wait
+        if at_rest or waited_s >= rule.wait_s:
+            return HostState(rest.state | {"waited_s": round(waited_s, 3), "at_rest": float(at_rest)}, rest.boot_id)
+        pause(REST_POLL_S)
+
+
+def read_state(host: Host) -> HostState:
+    """Return a host's state as it is now."""
+    done = host.script(HOST_STATE_SCRIPT, timeout_s=STATE_TIMEOUT_S, check=True)
+    try:
+        fields = dict(line.split(" ", 1) for line in done.stdout.decode().splitlines())
+        boot_id = fields.pop("boot_id")
+        return HostState({name: float(text) for name, text in fields.items()}, boot_id)
+    except (ValueError, KeyError) as error:
+        raise CommandError(host.alias, f"its state under /proc cannot be read: {done.stdout[:200]!r}") from error
+
+
+# the plan's estimate is rough, and a full disk costs more than a refusal
+DISK_FACTOR = 2
+HOST_MIN_BYTES = 50_000_000
+# before one trial; and what is left on a disk that counts as full after it
+HOST_TRIAL_BYTES, HOST_FULL_BYTES = 10_000_000, 1_000_000
+FREE_SPACE_HINT = "free some space there, or name a `workdir` on another disk in the hosts file"
+REMOTE_DISK_FULL = "remote disk full"
+
+
+def check_free_space(host: Host, state: Mapping[str, float], need: int) -> None:
+    """Refuse a host of which `state` (see `reset.HostState`) says that less is free than needed; HostFullError names it."""
+    free = state.get("free_bytes", need)
+    if free < need:
+        raise HostFullError(
+            host.alias,
+            f"{REMOTE_DISK_FULL}: {format_bytes(free)} free at {host.workdir}, {format_bytes(need)} needed",
+            FREE_SPACE_HINT,
+        )
+
+
+def check_disks_not_full(testbed: Testbed) -> None:
+    """See that no host's disk filled up during the trial: what was written there since is not to be trusted."""
+    for alias, rest in testbed.map(lambda alias: read_state(testbed.hosts[alias]), testbed.hosts).items():
+        check_free_space(testbed.hosts[alias], rest.state, HOST_FULL_BYTES)
+
+
+def prefer_full_disk_error(testbed: Testbed, error: LoadbookError) -> LoadbookError:
+    """Return that a host's disk is full where it is, else the error itself; a host that is lost is not asked."""
+    if not isinstance(error, LostError | UnreachableError | HostFullError):
+        try:
+            check_disks_not_full(testbed)
+        except HostFullError as full:
+            return full
+        except LoadbookError:
+            return error
+    return error
+
+
+def check_local_space(folder: Path, plan: Plan) -> None:
+    """See that one more trial has room on our side; NoRoomError names the folder and what is needed."""
+    need = DISK_FACTOR * plan.disk_bytes // max(1, len(plan.trials))
+    if free_bytes(folder) < need:
+        raise disk_full_error(folder, need, "before the next trial")
+
+
+STALE_JOB_GRACE_S = 1.0
+
+
+def remove_stale_jobs(testbed: Testbed, stems: Sequence[str]) -> None:
+    """Stop the jobs of attempts and remove what they left, on every host; HostError for one that cannot be reached.
+
+    Parameters
+    ----------
+    stems : what the names of an attempt's jobs begin with.
+    """
+    testbed.map(lambda alias: _remove_stale_jobs_on(testbed, alias, stems), testbed.hosts)
+
+
+def _remove_stale_jobs_on(testbed: Testbed, alias: str, stems: Sequence[str]) -> None:
+    host, roles = testbed.hosts[alias], (*testbed.plan.study.roles, DELAY_ROLE)
+    for stem in stems:
+        for name in job_names(stem, roles):
+            host.stop(name, grace_s=STALE_JOB_GRACE_S)
+            remove_job_folder(host, name)
+        for role in roles:
+            host.remove(f"{host.workdir}/services/{service_job_name(stem, role)}")

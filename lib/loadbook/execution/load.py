@@ -1,0 +1,299 @@
+"""What the load generators' own outputs say of a trial, as soon as they are there.
+
+A generator's exit code says nothing about that: wrk, ab and httperf end with 0 when every single response was an error
+or every connection refused. What needs more than their outputs (traces, other trials) is left to the gates of ingest.
+
+Load of one trial on its drivers: one detached job each, warm-up and measurement as its steps; then its outputs.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from loadbook.core.errors import CommandError, LostError, OversizeError, ToolError
+from loadbook.hosts.host import Host, Job
+from loadbook.ingestion.trial_rows import Row, TrialRows, read_load_rows
+from loadbook.services.instance import DEFAULT_LAUNCH, LaunchOptions
+from loadbook.store.trial_record import ClockRecord, DriverRecord, Status, TrialRecord
+from loadbook.study.limits import ValidityLimits
+from loadbook.study.workload import Workload
+from loadbook.tools.base import MAX_REPORT_BYTES, Target, Tool
+from loadbook.validity.rules import check_trial
+
+# gates that read nothing but what the generators say; each of them can be of the level "invalid"
+OUTPUT_RULES = (
+    *("zero_work", "error_responses", "socket_errors", "driver_limits"),
+    *("ports_exhausted", "not_http", "zero_bytes"),
+)
+MAX_STDERR_CHARS = 200
+
+
+class TrialOutcome(NamedTuple):
+    """How a trial ended, and why."""
+
+    status: Status
+    reason: str
+
+
+def assess_outputs(folder: Path, record: TrialRecord, thresholds: ValidityLimits) -> TrialOutcome | None:
+    """Return how a trial whose load ran to its end must be recorded, None if its generators have nothing against it.
+
+    What a generator printed in an unknown shape, or not to its end, is `tool_failed`; errors beyond the study's limit
+    are `invalid`; a file of requests that is not whole is `partial`.
+    """
+    try:
+        rows = read_load_rows(folder, record)
+    except Exception as error:  # a reader's own fault must not cost the run; the files are kept
+        return TrialOutcome("tool_failed", f"{record.tool}: its output cannot be read: {type(error).__name__}: {error}")
+    named = {name: [p for p in rows.problems if p["name"] == name] for name in ("ports_exhausted", "unreadable-output")}
+    failed = [
+        f"host {driver.host}: {record.tool} {_exit_text(folder, driver)}" for driver in record.drivers if driver.rc
+    ]
+    if named["ports_exhausted"]:
+        return TrialOutcome("invalid", _problems_text(named["ports_exhausted"]))
+    if failed or any(driver.rc is None for driver in record.drivers):
+        return TrialOutcome("tool_failed", "; ".join(failed) or f"{record.tool} left no exit code")
+    if unreadable := named["unreadable-output"]:
+        return _unreadable_outcome(folder, unreadable)
+    return _rule_outcome(record, rows, thresholds) or _rejected_rows_outcome(rows)
+
+
+def _exit_text(folder: Path, driver: DriverRecord) -> str:
+    """Return how a process ended, and the last line that it wrote about it."""
+    code = driver.rc or 0
+    last_line = _last_line(folder / driver.stderr)
+    suffix = f": {last_line}" if last_line else ""
+    if code <= 128:
+        return f"ended with exit code {code}{suffix}"
+    try:
+        name = signal.Signals(code - 128).name
+    except ValueError:
+        name = "unknown"
+    memory = ", as the kernel does when memory runs out" if name == "SIGKILL" else ""
+    return f"was killed by signal {code - 128} ({name}{memory}): exit code {code}{suffix}"
+
+
+def _last_line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 10 * MAX_STDERR_CHARS))
+            text = file.read().decode(errors="replace").strip()
+    except OSError:
+        return ""
+    return text.splitlines()[-1][:MAX_STDERR_CHARS] if text else ""
+
+
+def _unreadable_outcome(folder: Path, problems: list[Row]) -> TrialOutcome:
+    """Judge outputs that cannot be read: a row of a file of requests spoils that file, anything else is no report."""
+    rows = [p for p in problems if not p["file"].startswith("stdout-") and (p["line"] or 0) > 1]
+    if len(rows) < len(problems):
+        return TrialOutcome("tool_failed", _problems_text(problems))
+    lost = sum(_count_lines(folder / file) for file in {p["file"] for p in rows})
+    return TrialOutcome("partial", f"{_problems_text(problems)}; none of {lost:,} lines was counted")
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
+def _rule_outcome(record: TrialRecord, rows: TrialRows, thresholds: ValidityLimits) -> TrialOutcome | None:
+    hits = check_trial(rows.record, rows.measurements, (), rows.doubts, thresholds)
+    messages = [hit.message for hit in hits if hit.name in OUTPUT_RULES and hit.level == "invalid"]
+    return TrialOutcome("invalid", " ".join(messages)) if messages else None
+
+
+def _rejected_rows_outcome(rows: TrialRows) -> TrialOutcome | None:
+    if not rows.rejected:
+        return None
+    reasons = "; ".join(message for name, message in rows.doubts if name in rows.rejected)
+    return TrialOutcome("partial", f"the file of requests is not whole, {rows.rejected.total()} rejected: {reasons}")
+
+
+def _problems_text(problems: Iterable[Row]) -> str:
+    return "; ".join(f"host {problem['host']}: {problem['message']}" for problem in problems)
+
+
+# A tool may run this much over its duration (time-outs of its own included) before it counts as hung.
+GRACE_S = 10.0
+# The lease outlives our own patience, so that a slow tool is stopped by us, with a reason, and not by the host.
+LEASE_EXTRA_S = 15.0
+FIRST_STEP = 1
+# Several drivers are started at once, then measure from one instant on: until then each start takes some round trips.
+LEAD_S, LEAD_ROUND_TRIPS, MAX_LEAD_S = 0.5, 20, 5.0
+WARMUP_SPARE_S = 2
+# $0 seconds of "$@", in the job's own process group (timeout(1) would leave it, out of reach of the job's end); it ends
+# with its children, since JMeter's own start script does not exec and would leave its JVM, and the load, behind
+TIMED_WARMUP_SCRIPT = """"$@" & pid=$!; sleep "$0"; children=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null)
+kill -s TERM "$pid" $children; wait "$pid"; exit 0"""
+STOP_GRACE_S = 5.0
+MAX_FILE_BYTES = 2_000_000_000  # of a tool's own: JMeter writes 90 bytes a request
+
+
+@dataclass
+class LoadJobs:
+    """The load jobs of one trial: `name` on every driver, each with its share of the workload (study.workload).
+
+    `started` holds our clock (epoch s) and monotonic clock. Several drivers begin to measure at one instant: `schedule_start`
+    chooses it, and `start_times` holds it in each host's own time (epoch s).
+    """
+
+    tool: Tool
+    shares: Mapping[str, Workload]
+    target: Target
+    name: str
+    launch: LaunchOptions = DEFAULT_LAUNCH
+    started: dict[str, tuple[float, float]] = field(default_factory=dict)
+    start_times: dict[str, float] = field(default_factory=dict)
+    lead_s: float = 0.0
+    _cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def workload(self) -> Workload:
+        """One of the shares, for what all have in common: their times."""
+        return next(iter(self.shares.values()))
+
+    def steps_on(self, alias: str) -> tuple[tuple[str, ...], ...]:
+        """Return the argument lists of warm-up (when there is one) and measurement on a driver.
+
+        Raises
+        ------
+        ToolError : the tool cannot do this share.
+        """
+        share = self.shares[alias]
+        try:
+            measurement = tuple(self.tool.command(share, self.target, share.duration_s))
+            steps = (self._warmup_command(share), measurement) if share.warmup_s else (measurement,)
+            return tuple(self.launch.wrap(step) for step in steps)
+        except ToolError as error:
+            if len(self.shares) == 1:
+                raise
+            part = f"{share.connections} connections" if share.rate_per_s is None else f"{share.rate_per_s:g} a second"
+            raise ToolError(f"host {alias}, whose share is {part}: {error.message}", error.hint) from error
+
+    def _warmup_command(self, share: Workload) -> tuple[str, ...]:
+        """Return the warm-up's command: cut off at its time, since some tools count in whole seconds only."""
+        longer_s = math.ceil(share.warmup_s) + WARMUP_SPARE_S
+        longer = self.tool.command(share.with_duration(longer_s, 0), self.target, longer_s)
+        return ("/bin/sh", "-c", TIMED_WARMUP_SCRIPT, f"{share.warmup_s:g}", *longer)
+
+    @property
+    def planned_s(self) -> float:
+        """Seconds from the jobs' start to the end of the measurement when all goes well."""
+        return self.lead_s + self.workload.warmup_s + self.workload.duration_s
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds after its start at which the job counts as hung."""
+        lead_s = MAX_LEAD_S if len(self.shares) > 1 else 0.0
+        extra_timeout_s: float = getattr(self.tool, "extra_timeout_s", 0.0)
+        return lead_s + self.workload.warmup_s + self.workload.hang_limit_s + extra_timeout_s + GRACE_S
+
+    def schedule_start(self, clocks: Mapping[str, ClockRecord]) -> None:
+        """Choose the instant at which several drivers begin to measure, far enough away for all to be started."""
+        if len(self.shares) == 1:
+            return
+        round_trip_s = max(clocks[alias].rtt_before_s for alias in self.shares)
+        self.lead_s = min(LEAD_S + LEAD_ROUND_TRIPS * round_trip_s, MAX_LEAD_S)
+        at = time.time() + self.lead_s + self.workload.warmup_s
+        self.start_times = {alias: at + clocks[alias].offset_before_s for alias in self.shares}
+
+    def start(self, host: Host) -> int:
+        """Start the job on one driver and return its leader's process id."""
+        job = self.job_on(host.alias)
+        self.started[host.alias] = time.time(), time.monotonic()
+        return host.start(job)
+
+    def job_on(self, alias: str) -> Job:
+        """Return the job of a driver: the tool's files, warm-up and measurement."""
+        files = dict(self.tool.extra_files(self.shares[alias]))
+        lease_s = self.timeout_s + LEASE_EXTRA_S
+        return Job(self.name, self.steps_on(alias), lease_s, files, last_step_at=self.start_times.get(alias))
+
+    def wait(self, host: Host) -> None:
+        """Sleep through the planned time, asking nothing of anybody, then wait for the job's end."""
+        begun = self.started[host.alias][1]
+        planned_s = self.planned_s if host.live else 0.0
+        if self._cancelled.wait(max(0.0, begun + planned_s - time.monotonic())):
+            return
+        host.wait(self.name, timeout_s=max(1.0, begun + self.timeout_s - time.monotonic()))
+
+    def cancel(self) -> None:
+        """Wake whoever sleeps in `wait`."""
+        self._cancelled.set()
+
+    def end(self, host: Host) -> None:
+        """End the job on one driver, whether it still runs or not, and remove what it left there."""
+        host.stop(self.name, grace_s=STOP_GRACE_S)
+        remove_job_folder(host, self.name)
+
+    def collect(self, host: Host, folder: Path) -> DriverRecord:
+        """Copy the driver's outputs into `folder` byte for byte and return its record."""
+        steps, share = self.steps_on(host.alias), self.shares[host.alias]
+        ended, last, jobs = time.time(), FIRST_STEP + len(steps) - 1, f"{host.workdir}/jobs/{self.name}"
+        if not host.exists(f"{jobs}/rc.{last}"):
+            raise LostError(host.alias, "the load was ended before its measurement was over", "was the host stopped?")
+        record = DriverRecord(
+            host=host.alias,
+            argv=list(steps[-1]),
+            rc=_read_exit_code(host, f"{jobs}/rc.{last}"),
+            started_ours=self.started[host.alias][0],
+            ended_ours=ended,
+            stdout=f"stdout-{host.alias}",
+            stderr=f"stderr-{host.alias}",
+        )
+        record.started_host, record.ended_host = _read_step_times(host, f"{jobs}/times.{last}")
+        for step, prefix in zip(range(last, FIRST_STEP - 1, -1), ("", "warmup-"), strict=False):
+            for stream in ("stdout", "stderr"):
+                name = f"{prefix}{stream}-{host.alias}"
+                record.cut |= _fetch_truncated(host, f"{jobs}/{stream}.{step}", folder / name, MAX_REPORT_BYTES)
+        for name in self.tool.expected_files(share):
+            if host.exists(f"{jobs}/{name}"):
+                kept_name = f"{host.alias}-{Path(name).name}"
+                record.cut |= _fetch_truncated(host, f"{jobs}/{name}", folder / kept_name, MAX_FILE_BYTES)
+                record.files[name] = kept_name
+        return record
+
+
+def truncated_outputs(folder: Path, drivers: Iterable[DriverRecord]) -> str:
+    """Return which outputs were larger than is kept of them, and where they were cut; empty if none was."""
+    names = [(driver.host, name, size) for driver in drivers for name, size in driver.cut.items()]
+    return "; ".join(
+        f"host {host}: {name} has {size:,} bytes: only the first {(folder / name).stat().st_size:,} are kept"
+        for host, name, size in names
+    )
+
+
+def remove_job_folder(host: Host, name: str) -> None:
+    """Remove the folder of a job that has ended."""
+    host.remove(f"{host.workdir}/jobs/{name}")
+
+
+def _fetch_truncated(host: Host, path: str, local: Path, max_bytes: int) -> dict[str, int]:
+    """Copy a file; return name and size (bytes) of one that is larger, of which only the beginning is kept."""
+    try:
+        host.fetch(path, local, max_bytes=max_bytes)
+    except OversizeError as error:
+        return {local.name: error.size_bytes}
+    return {}
+
+
+def _read_exit_code(host: Host, path: str) -> int | None:
+    text = host.get(path, max_bytes=100).strip()
+    return int(text) if text else None
+
+
+def _read_step_times(host: Host, path: str) -> tuple[float, float]:
+    """Return start and end (epoch seconds, the host's clock) of a step."""
+    try:
+        started, ended = (float(word) for word in host.get(path, max_bytes=200).split())
+    except ValueError as error:
+        raise CommandError(host.alias, f"{path} does not hold a start and an end") from error
+    return started, ended

@@ -1,0 +1,209 @@
+"""From an attempt to the kept record: seal, publish by one rename, account for it; and the same after a crash.
+
+The loop over a plan: every trial ends in exactly one recorded state, and a trial that fails does not end the run.
+
+Only transient failures (a lost connection, a time-out) are tried again. Several trials lost in a row, or spoiled by a
+full disk, are the fault of a host, not of a treatment: the run stops, and the same command later repeats them and goes
+on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from loadbook.core.errors import DataError, HostError, LoadbookError
+from loadbook.execution.attempt import Attempt
+from loadbook.execution.deployment import failed_folder, initial_record, job_stem, staging_folder
+from loadbook.execution.host_state import REMOTE_DISK_FULL, check_local_space, reconnect_all, remove_stale_jobs
+from loadbook.execution.progress import Kind, OnEvent, Progress
+from loadbook.execution.testbed import Testbed
+from loadbook.store import trial_record
+from loadbook.store.ledger import Ledger, trial_states
+from loadbook.store.paths import RunPaths
+from loadbook.store.trial_record import TrialRecord
+from loadbook.study.plan import PlannedTrial
+
+PUBLISHED_STATUSES = ("ok", "partial", "invalid")
+
+
+class AttemptStore:
+    """Keeps the attempts of one run: the ledger says what was begun and how it ended, folders hold what was seen."""
+
+    def __init__(self, testbed: Testbed, paths: RunPaths, ledger: Ledger) -> None:
+        self.testbed, self.paths, self.ledger = testbed, paths, ledger
+
+    def begin(self, planned: PlannedTrial) -> tuple[int, Path]:
+        """Account for a new attempt and return its number and its empty staging folder."""
+        state = trial_states(self.ledger.entries).get(planned.trial)
+        attempt = state.attempt + 1 if state else 1
+        self.ledger.append("started", trial=planned.trial, attempt=attempt)
+        folder = staging_folder(self.paths, planned.trial, attempt)
+        folder.mkdir(parents=True)
+        return attempt, folder
+
+    def end(self, record: TrialRecord, folder: Path, *, final: bool) -> None:
+        """Seal and publish an attempt, whole or failed, then account for it."""
+        sealed = trial_record.seal_trial(folder, record)
+        trial_record.publish_trial(folder, self._final_folder(sealed))
+        self._record_end(sealed, self._final_folder(sealed), final=final)
+
+    def _final_folder(self, record: TrialRecord) -> Path:
+        """Return where an attempt belongs: among the trials when its load ran to its end, else among the failed."""
+        whole = record.status in PUBLISHED_STATUSES and record.drivers
+        return self.paths.trial(record.trial) if whole else failed_folder(self.paths, record.trial, record.attempt)
+
+    def _record_end(self, record: TrialRecord, folder: Path, *, final: bool) -> None:
+        fields = {"trial": record.trial, "attempt": record.attempt, "status": record.status, "reason": record.reason}
+        self.ledger.append(
+            "ended", **fields, final=final, sha256=trial_record.sha256_file(folder / trial_record.RECORD_NAME)
+        )
+
+    def pending(self) -> Iterator[PlannedTrial]:
+        """Yield the planned trials that have no final end, in the plan's order."""
+        for planned in self.testbed.plan.trials:
+            state = trial_states(self.ledger.entries).get(planned.trial)
+            if state is None or not state.final:
+                yield planned
+
+    def unfinished(self) -> list[tuple[PlannedTrial, int]]:
+        """Return the attempts that a dead controller left without a recorded end."""
+        states_by_trial = trial_states(self.ledger.entries)
+        open_ = {trial: s.attempt for trial, s in states_by_trial.items() if s.status is None}
+        return [(p, open_[p.trial]) for p in self.testbed.plan.trials if p.trial in open_]
+
+    def recover(self, planned: PlannedTrial, attempt: int) -> TrialRecord:
+        """Give an attempt of a dead controller its one recorded end.
+
+        What was already sealed counts as it is; anything else is kept as a failed attempt, and the trial is repeated.
+        """
+        for place in (self.paths.trial(planned.trial), failed_folder(self.paths, planned.trial, attempt)):
+            if place.is_dir():
+                record = trial_record.read_trial(place)
+                self._record_end(record, place, final=place == self.paths.trial(planned.trial))
+                return record
+        folder = staging_folder(self.paths, planned.trial, attempt)
+        folder.mkdir(parents=True, exist_ok=True)
+        record = _read_sealed(folder) or initial_record(self.testbed, planned, attempt)
+        self.end(record, folder, final=record.status in PUBLISHED_STATUSES)
+        return record
+
+
+def lost_attempts(entries: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Return trial and number of the attempts that lost a host, on which something of them may still be."""
+    return [(e["trial"], e["attempt"]) for e in entries if e["event"] == "ended" and e["status"] == "lost"]
+
+
+def _read_sealed(folder: Path) -> TrialRecord | None:
+    """Return the record of a staging folder that was complete when its controller died."""
+    try:
+        record = trial_record.read_trial(folder)
+    except DataError:
+        return None
+    return None if trial_record.changed_files(folder, record) else record
+
+
+# a network that comes and goes may meet two attempts in a row; a tool that hung twice will hang again
+TRIES = {"lost": 3, "timeout": 2}
+MAX_LOST_IN_A_ROW = 3
+HOST_REASONS = ("lost", "timeout")
+
+
+def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until: int | None = None) -> None:
+    """Do every trial of the plan that has no final end yet, up to the block `until`.
+
+    Raises
+    ------
+    LoadbookError : three trials in a row were lost; they are open again for whoever resumes the run.
+    NotRestoredError : a host is not as it was found, and nothing more is measured before somebody has seen to it.
+    KeyboardInterrupt : the trial under way is recorded as cancelled first.
+    """
+    lost: list[TrialRecord] = []
+    clock = _TimeEstimate(testbed, len(list(store.pending())))
+    for planned in store.pending():
+        if until is not None and planned.block > until:
+            return
+        on_event(clock.event(planned, "trial-started", "running"))
+        record = _run_trial(testbed, store, planned, on_event)
+        clock.left -= 1
+        on_event(clock.event(planned, "trial-ended", _status_text(record), record))
+        lost = [*lost, record] if _is_host_fault(record) else []
+        if len(lost) == MAX_LOST_IN_A_ROW:
+            raise _too_many_lost(store, lost)
+
+
+def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_event: OnEvent) -> TrialRecord:
+    """Attempt one trial until it ends or may not be tried again, and return its last record."""
+    tries = 0
+    while True:
+        tries += 1
+        check_local_space(store.paths.raw, testbed.plan)
+        number, folder = store.begin(planned)
+        attempt = Attempt(testbed, planned, number, folder)
+        try:
+            record = attempt.run()
+            # nobody tries a host again that stayed away for as long as it may
+            reconnected = not attempt.retry or reconnect_all(testbed)
+        except KeyboardInterrupt:
+            # whatever it was about to be: it was interrupted, and is repeated
+            attempt.record.status, attempt.record.reason = "cancelled", "interrupted by the user"
+            store.end(attempt.record, folder, final=False)
+            for error in testbed.not_restored:
+                on_event(Progress("note", f"{error.message}\n{error.hint}"))
+            raise
+        retry = attempt.retry and reconnected and tries < TRIES.get(record.status, 1)
+        store.end(record, folder, final=not retry)
+        testbed.check_restored()
+        if attempt.retry and reconnected:
+            with contextlib.suppress(HostError):  # gone again: whoever resumes the run clears it
+                remove_stale_jobs(testbed, [job_stem(testbed.run, planned.trial, number)])
+        if not retry:
+            return record
+        on_event(Progress("note", f"{planned.trial}: {record.status} ({record.reason}); trying again"))
+
+
+def _is_host_fault(record: TrialRecord) -> bool:
+    """Tell whether a host, not the treatment, spoiled a trial: it was lost, or its disk was full."""
+    return record.status in HOST_REASONS or REMOTE_DISK_FULL in (record.reason or "")
+
+
+def _too_many_lost(store: AttemptStore, lost: list[TrialRecord]) -> LoadbookError:
+    for record in lost:
+        store.ledger.append("reopened", trial=record.trial)
+    return LoadbookError(
+        f"stopped: {len(lost)} trials in a row were lost, the last because {lost[-1].reason}",
+        "see to the host (loadbook doctor), then give the same command again: it goes on from here",
+    )
+
+
+def _status_text(record: TrialRecord) -> str:
+    return record.status if record.status == "ok" else f"{record.status}: {record.reason}"
+
+
+class _TimeEstimate:
+    """Estimates the time that is left from what trials took so far."""
+
+    def __init__(self, testbed: Testbed, left: int) -> None:
+        self.plan, self.left = testbed.plan, left
+        self.took: list[float] = []
+
+    def event(self, planned: PlannedTrial, kind: Kind, message: str, record: TrialRecord | None = None) -> Progress:
+        """Return the event of one trial."""
+        if record and record.duration_s is not None:
+            self.took.append(record.duration_s)
+        each_s = sum(self.took) / len(self.took) if self.took else self.plan.trial_s
+        total = len(self.plan.trials)
+        return Progress(
+            kind,
+            message,
+            planned.trial,
+            planned.treatment,
+            planned.block,
+            self.plan.blocks,
+            total - self.left,
+            total,
+            record.status if record else None,
+            self.left * each_s,
+        )

@@ -1,0 +1,291 @@
+"""Which programs a study needs on which role's hosts: its load generators, its services, and what builds them.
+
+Everything that can be known before the first trial, and all that is wrong with it at once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from loadbook.core.errors import LoadbookError, PreflightError, ToolError
+from loadbook.core.units import format_bytes
+from loadbook.execution.deployment import DELAY_SERVICE, Placement, changes_job_name, make_instance, preflight_stem
+from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
+from loadbook.execution.host_state import DISK_FACTOR, HOST_MIN_BYTES
+from loadbook.execution.load import LoadJobs
+from loadbook.execution.testbed import Testbed
+from loadbook.hosts.doctor import RequiredProgram
+from loadbook.hosts.monitors import connect_monitor
+from loadbook.hosts.shell import cpu_list, search_path
+from loadbook.services import Instance, ServiceSpec, load_service, version
+from loadbook.services.instance import LaunchOptions
+from loadbook.store.atomic import free_bytes
+from loadbook.study.model import Study
+from loadbook.study.workload import split_load
+from loadbook.tools import base
+from loadbook.tools.base import Tool
+
+APT_INSTALL = "apt-get install "
+BUILT_HERE_NOTE = " (there, or here: what is built is carried)"
+
+
+def required_programs(study: Study, folders: Sequence[Path]) -> dict[str, list[RequiredProgram]]:
+    """Return role -> the programs that any treatment of the study's subset needs on its hosts, each once.
+
+    Raises UsageError for an unknown service, ToolError for an unknown tool.
+    """
+    treatments = study.treatments_in()
+    tools = [base.load_tool(name) for name in study.tools_of(treatments)]
+    by_role = {role: dict[str, RequiredProgram]() for role in (study.workload.role, *study.roles)}
+    by_role[study.workload.role] |= {tool.binary: RequiredProgram(tool.binary, tool.install_hint) for tool in tools}
+    if uses_delay(study, treatments):
+        line = service_programs(load_service(DELAY_SERVICE, folders))
+        by_role[study.workload.role] |= {p.binary: p._replace(required=False) for p in line}
+    for role in study.roles:
+        for service in role_services(study, treatments, role):
+            by_role[role] |= {p.binary: p for p in service_programs(load_service(service, folders))}
+    return {role: list(needed.values()) for role, needed in by_role.items()}
+
+
+def role_services(study: Study, treatments: Iterable[str], role: str) -> list[str]:
+    """Return the names of the services that a role has under any of the treatments, each once."""
+    settings = (study.setting(treatment, role) for treatment in treatments)
+    return list(dict.fromkeys(setting.service for setting in settings if setting.service))
+
+
+def service_programs(spec: ServiceSpec) -> list[RequiredProgram]:
+    """Return the programs of a service: its own, and what builds it, which a host may lack where we have it."""
+    programs = [RequiredProgram(spec.binary, APT_INSTALL + spec.package)] if spec.version else []
+    builders = spec.build.needs if spec.build else ()
+    get = spec.build.get + BUILT_HERE_NOTE if spec.build else ""
+    return programs + [
+        RequiredProgram(name, get, required=shutil.which(name, path=search_path()) is None) for name in builders
+    ]
+
+
+def package_arguments(programs: Iterable[RequiredProgram]) -> list[str]:
+    """Return `command=package[,package]` for each program that comes as a package, as scripts/setup.sh takes them."""
+    named = {p.binary: p.install.removesuffix(BUILT_HERE_NOTE) for p in programs}
+    return [
+        f"{name}={','.join(get.removeprefix(APT_INSTALL).split())}"
+        for name, get in named.items()
+        if get.startswith(APT_INSTALL)
+    ]
+
+
+PROBE_TIMEOUT_S = 20.0
+RC_NOT_FOUND = 127  # of a shell that does not find a program
+CHECK_LEASE_S = 60.0
+PORT_HINT = "stop what listens there, or give the host another service_port in the hosts file"
+
+# $1 is a folder that may not exist yet, $2 an address as /proc/net/tcp has it (empty: any), the rest ports likewise
+PREFLIGHT_SCRIPT = """
+folder=$1
+while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
+df -Pk "$folder" | tail -n 1 | { read -r device total used free rest; echo "free_kb $free"; }
+echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
+while read -r key value; do if [ "$key" = Cpus_allowed_list: ]; then echo "cpus $value"; fi; done </proc/$$/status
+address=${2:-[0-9A-F]*}
+shift 2
+for port; do
+  if cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
+    grep -qE " (0{8}|0{32}|$address):$port [0-9A-F]+:0000 0A "; then echo "listening $port"; fi
+done
+"""
+
+
+def preflight(testbed: Testbed, data: Path) -> None:
+    """Check tools, services, every treatment's configuration, ports and disks; fill in versions and boot ids.
+
+    Parameters
+    ----------
+    data : folder on our side that will receive the run.
+
+    Raises
+    ------
+    PreflightError : with everything that is wrong, on all hosts.
+    """
+    refused = missing_permissions(testbed.deployment(treatment) for treatment in testbed.plan.treatments)
+    if refused:  # before anything is touched that may not be
+        raise PreflightError(refused)
+    hosts = [partial(_check_host, testbed, alias) for alias in testbed.hosts]
+    checks: list[Callable[[], None]] = [lambda: _check_controller(testbed, data)]
+    checks += [
+        partial(_check_driver, testbed, alias, tool) for alias in testbed.drivers for tool in testbed.tools.values()
+    ]
+    checks += [
+        partial(launch.check_limits, testbed.hosts[alias])
+        for alias in testbed.drivers
+        for launch in load_launches(testbed)
+    ]
+    # the services that one role may have on a host use one folder, one after the other
+    places = dict.fromkeys((placement.role, placement.alias) for placement in testbed.placements)
+    checks += [partial(_check_role_on_host, testbed, role, alias) for role, alias in places]
+    checks += [partial(_check_changes, testbed)]
+    checks += [partial(_check_monitor_sources, testbed, alias) for alias, host in testbed.hosts.items() if host.live]
+    # services are placed on the CPUs that hosts have, so hosts come first
+    problems = [*_run_checks(testbed, hosts), *_run_checks(testbed, checks), *_tool_version_mismatches(testbed)]
+    if problems:
+        raise PreflightError(problems)
+
+
+def _run_checks(testbed: Testbed, checks: Sequence[Callable[[], None]]) -> list[str]:
+    """Do checks at the same time and return what they found wrong."""
+    return [problem for group in testbed.map(_problems_of, checks).values() for problem in group]
+
+
+def _problems_of(check: Callable[[], None]) -> list[str]:
+    """Run one check and return what it found wrong."""
+    try:
+        check()
+    except PreflightError as error:
+        return error.problems
+    except LoadbookError as error:
+        return [f"{error.message} ({error.hint})" if error.hint else error.message]
+    return []
+
+
+def _check_controller(testbed: Testbed, data: Path) -> None:
+    """See that our disk has room and that the tool can put this load on the target."""
+    data.mkdir(parents=True, exist_ok=True)
+    free, need = free_bytes(data), testbed.plan.disk_bytes * DISK_FACTOR
+    if free < need:
+        raise PreflightError([f"{data}: {format_bytes(free)} free, the plan needs about {format_bytes(need)}"])
+    for name in testbed.plan.treatments:
+        workload = testbed.plan.study.workload_of(name)
+        shares = split_load(workload, testbed.drivers)
+        load = LoadJobs(testbed.tools[workload.tool], shares, testbed.deployment(name).target, "preflight")
+        for alias in testbed.drivers:
+            load.steps_on(alias)
+
+
+def load_launches(testbed: Testbed) -> list[LaunchOptions]:
+    """Return the ways in which load generators are started under the plan's treatments."""
+    return list(dict.fromkeys(testbed.deployment(name).load_launch for name in testbed.plan.treatments))
+
+
+def _check_driver(testbed: Testbed, alias: str, tool: Tool) -> None:
+    """Learn the version of a tool on a driver; ToolError when it is missing or cannot be used."""
+    done = testbed.hosts[alias].run(tool.version_argv, timeout_s=PROBE_TIMEOUT_S)
+    if done.rc == RC_NOT_FOUND:
+        raise ToolError(f"host {alias}: {tool.binary} is not installed", tool.install_hint)
+    try:
+        testbed.tool_versions[alias, tool.name] = tool.version(done.stdout, done.stderr)
+    except ToolError as error:
+        raise ToolError(f"host {alias}: {error.message}", tool.install_hint) from error
+
+
+def _tool_version_mismatches(testbed: Testbed) -> Iterator[str]:
+    """Yield the tools of which drivers have different versions: what they report is added up."""
+    for tool in testbed.tools:
+        versions = {alias: version for (alias, name), version in testbed.tool_versions.items() if name == tool}
+        if len(set(versions.values())) > 1:
+            listed = ", ".join(f"{version} on {alias}" for alias, version in versions.items())
+            yield f"drivers have different versions of {tool}: {listed} (install the same on all)"
+
+
+def _check_host(testbed: Testbed, alias: str) -> None:
+    """Learn the boot id of a host and see that its disk has room and its service ports are free."""
+    host = testbed.hosts[alias]
+    ports = needed_ports(testbed, alias)
+    done = host.script(
+        PREFLIGHT_SCRIPT, [host.workdir, hex_address(host.address), *ports], timeout_s=PROBE_TIMEOUT_S, check=True
+    )
+    words = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
+    facts = {name: value for name, value in words if name != "listening"}
+    testbed.boot_ids[alias] = facts["boot_id"]
+    testbed.host_cpus[alias] = tuple(sorted(cpu_list(facts.get("cpus", "0"))))
+    problems = [f"host {alias}: port {int(p, 16)} is in use ({PORT_HINT})" for name, p in words if name == "listening"]
+    free = int(facts["free_kb"]) * 1024
+    if free < HOST_MIN_BYTES:
+        problems.append(
+            f"host {alias}: {format_bytes(free)} free at {host.workdir}, {format_bytes(HOST_MIN_BYTES)} needed"
+        )
+    if problems:
+        raise PreflightError(problems)
+
+
+def _check_role_on_host(testbed: Testbed, role: str, alias: str) -> None:
+    """Check all services that a role may have on a host."""
+    placements = [placement for placement in testbed.placements if (placement.role, placement.alias) == (role, alias)]
+    if problems := [
+        problem for placement in placements for problem in _problems_of(partial(_check_placement, testbed, placement))
+    ]:
+        raise PreflightError(problems)
+
+
+def _check_placement(testbed: Testbed, placement: Placement) -> None:
+    """Learn a service's version and let it check the configuration of every treatment, each once."""
+    host, stem = testbed.hosts[placement.alias], preflight_stem(testbed.run)
+    testbed.service_versions[placement] = version(host, placement.spec)
+    problems, seen = [], set()
+    for treatment in testbed.plan.treatments:
+        deployment = testbed.deployment(treatment)
+        if placement not in deployment.placements:
+            continue
+        try:
+            instance = make_instance(deployment, placement, stem, CHECK_LEASE_S)
+            if instance.rendered.config_sha256 not in seen:
+                seen.add(instance.rendered.config_sha256)
+                _check_configuration(instance)
+        except LoadbookError as error:
+            problems.append(f"treatment {treatment}, role {placement.role}: {error.message}")
+    if problems:
+        raise PreflightError(problems)
+
+
+def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
+    """See that a host's own monitors answer that the study wants to be asked."""
+    for source in testbed.plan.study.monitors.sources:
+        if source != "sampler" and (
+            source_poller := connect_monitor(testbed.hosts[alias], testbed.inventory.hosts[alias], source)
+        ):
+            source_poller.close()
+
+
+def _check_changes(testbed: Testbed) -> None:
+    """Make every change of a host once and put it back: what a host refuses is known before the first trial."""
+    problems, seen = [], set()
+    for treatment in testbed.plan.treatments:
+        jobs = HostChangeJobs(
+            testbed.deployment(treatment), changes_job_name(preflight_stem(testbed.run)), CHECK_LEASE_S
+        )
+        changes = repr(sorted(host_changes_of(jobs.deployment).items()))
+        if changes in seen:
+            continue
+        seen.add(changes)
+        try:
+            jobs.apply()
+        except LoadbookError as error:
+            problems.append(f"treatment {treatment}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+        finally:
+            jobs.restore()
+    testbed.check_restored()
+    if problems:
+        raise PreflightError(problems)
+
+
+def _check_configuration(instance: Instance) -> None:
+    try:
+        instance.check()
+    finally:
+        instance.stop()
+
+
+def needed_ports(testbed: Testbed, alias: str) -> list[str]:
+    """Return the ports (hex) on which nothing may listen yet; a host's own server may be there already."""
+    placements = [placement for placement in testbed.placements if placement.alias == alias and not placement.spec.tree]
+    return sorted({f"{port:04X}" for placement in placements for port in placement.spec.ports(placement.port)})
+
+
+def hex_address(address: str) -> str:
+    """Return an IPv4 address as /proc/net/tcp writes it, empty for anything else."""
+    try:
+        return socket.inet_pton(socket.AF_INET, address)[:: 1 if sys.byteorder == "big" else -1].hex().upper()
+    except OSError:
+        return ""

@@ -1,0 +1,249 @@
+"""Looks at a run under way, where its study declares them: which are left, what is seen, and whether that ends it.
+
+A look makes the tables and asks the analysis that the report shows. What it saw is kept in the ledger, so that a run
+that is resumed neither looks twice nor goes on after its end.
+
+Blocks added to a finished run: where its study looks again they belong to the plan, else they make it exploratory.
+
+Whoever adds blocks has seen the results, or could have; only a rule that was declared before allows for that
+(statistics.md 3.8).
+
+Which run a command means: the unfinished one, exactly as planned, a finished one with more blocks, or a new one.
+
+Runs are never mixed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from loadbook.core.errors import LoadbookError, UsageError
+from loadbook.execution.progress import OnEvent, Progress
+from loadbook.store.ledger import (
+    Ledger,
+    all_planned_trials,
+    current_plan,
+    is_run_complete,
+    read_current_plan,
+    read_ledger,
+    trial_states,
+)
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.trial_record import read_json
+from loadbook.study.model import Study
+from loadbook.study.plan import Plan, additional_trials, make_plan, parse_plan, study_sha256
+
+DECISIVE_VERDICTS = ("better", "worse", "small", "no-loss", "equivalent")
+
+
+def stopping_points(plan: Plan, entries: Iterable[dict[str, Any]]) -> list[int]:
+    """Return the numbers of blocks after which a run may end, in order; the last is the end of its plan.
+
+    Blocks that were added although everything was decided are all done: somebody asked for them.
+    """
+    changes = [e for e in entries if e["event"] in ("looked", "blocks-added")]
+    analyses = [e for e in changes if e["event"] == "looked"]
+    if analyses and analyses[-1]["decided"]:
+        return [analyses[-1]["blocks"] if changes[-1] is analyses[-1] else plan.blocks]
+    since = analyses[-1]["blocks"] if analyses else 0
+    return sorted(
+        {*(b for b in plan.study.stopping.interim_blocks(plan.blocks) if since < b < plan.blocks), plan.blocks}
+    )
+
+
+def interim_analysis(layout: Layout, plan: Plan, run: str, blocks: int, ledger: Ledger, on_event: OnEvent) -> bool:
+    """Look at a run after so many blocks, if its study does and nobody did; return whether everything is decided.
+
+    A look that fails decides nothing, and says so: the run goes on.
+    """
+    earlier = [e for e in ledger.entries if e["event"] == "looked" and e["blocks"] == blocks]
+    if earlier or not plan.study.stopping.allows_interim(blocks):
+        return bool(earlier) and bool(earlier[-1]["decided"])
+    try:
+        title, undecided = _undecided_treatments(layout, plan, run)
+    except LoadbookError as error:
+        on_event(Progress("note", f"no look after {blocks} blocks: {error.message}"))
+        return False
+    ledger.append("looked", blocks=blocks, decided=not undecided, undecided=undecided)
+    message = f"undecided: {', '.join(undecided)}" if undecided else "every comparison is decided"
+    on_event(Progress("note", f"{title}: {message}"))
+    return not undecided
+
+
+def _undecided_treatments(layout: Layout, plan: Plan, run: str) -> tuple[str, list[str]]:
+    """Return which look it is, and the treatments of which nothing can be said yet."""
+    from loadbook.ingestion.ingest import ingest
+    from loadbook.stats.analyse import analyse_strata
+    from loadbook.stats.text import evidence_text
+    from loadbook.store.tables import load_run
+
+    ingest(layout.run(plan.study.name, run))
+    analysis = analyse_strata(load_run(layout, plan.study.name, run))
+    rows = analysis.of_kind("treatment")
+    undecided = [row.treatment for row in rows if row.verdict is None or row.verdict.kind not in DECISIVE_VERDICTS]
+    title = evidence_text(
+        analysis.stopping_state.blocks or 0,
+        analysis.stopping_state.interim_analysis,
+        analysis.stopping_state.added_blocks,
+    )
+    return title, undecided or ([] if rows else ["no treatment to compare"])
+
+
+def add_blocks(paths: RunPaths, more: int) -> tuple[dict[str, Any], Plan]:
+    """Return what the ledger is to keep of `more` blocks added to a run, and the plan that comes of it.
+
+    Raises
+    ------
+    UsageError : the study has a look later, but not there; the run was imported; no block is to be added.
+    """
+    if more < 1:
+        raise UsageError(f"{more} blocks cannot be added", "give a number of blocks, 1 or more")
+    raw, entries, source = read_json(paths.plan_json), read_ledger(paths.ledger), str(paths.plan_json)
+    before, trials = current_plan(raw, entries), all_planned_trials(raw, entries)
+    plan = parse_plan(raw | {"trials": trials}, source)
+    total = before["blocks"] + more
+    _check_planned_look(plan, before["blocks"], total)
+    added = {
+        "blocks": total,
+        "more": more,
+        "exploratory": not plan.study.stopping.allows_interim(total),
+        "trials": [asdict(trial) for trial in additional_trials(plan, total)],
+    }
+    after = current_plan(raw, [*entries, {"event": "blocks-added"} | added])
+    return added, parse_plan(after, source)
+
+
+def _check_planned_look(plan: Plan, blocks: int, total: int) -> None:
+    later = [look for look in plan.study.stopping.looks if look > blocks]
+    if later and total < later[-1] and total not in later:
+        raise UsageError(
+            f"{total} blocks are no planned look: study {plan.study.name!r} {plan.study.stopping.describe()}",
+            f"go on to its next look: --more {later[0] - blocks}",
+        )
+
+
+def resumes_added_blocks(paths: RunPaths, more: int) -> bool:
+    """Tell whether a run is unfinished because just so many blocks were added: the same command goes on with them."""
+    changes = [e for e in read_ledger(paths.ledger) if e["event"] in ("blocks-added", "run-ended")]
+    return bool(changes) and changes[-1].get("more") == more
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What the user asked for: None leaves it to the study (a new run) or to the plan (a resumed one)."""
+
+    subset: str | None = None
+    blocks: int | None = None
+    new: bool = False
+    resume: str | None = None
+    more: int | None = None
+
+
+@dataclass(frozen=True)
+class RunSelection:
+    """The run to be done: its id, plan and paths, whether it goes on from before, and a sentence that says so.
+
+    `added` is what its ledger keeps of blocks that are added now.
+    """
+
+    run: str
+    plan: Plan
+    paths: RunPaths
+    resumed: bool
+    message: str
+    added_blocks: dict[str, Any] | None = None
+
+
+def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelection:
+    """Return the run to do: the one named by `wish.resume`, else the latest if it is unfinished, else a new one.
+
+    With `wish.more` it is the latest, or the one named, that gets so many blocks more.
+
+    Raises
+    ------
+    UsageError : the run to resume is complete or unknown, or the study changed since it was planned; blocks are added
+        to a run that is unfinished, or to where its study does not look.
+    """
+    if request.more is not None:
+        return _select_extended(layout, study, request)
+    runs = layout.runs(study.name)
+    if request.resume is None and (request.new or not runs or is_run_complete(layout.run(study.name, runs[-1]))):
+        return _select_new(layout, study, request)
+    run = layout.resolve_run(study.name, request.resume or "latest")
+    paths = layout.run(study.name, run)
+    if is_run_complete(paths):
+        raise UsageError(f"run {run} of {study.name} is complete", "leave --resume out to start a new run")
+    return _select_unfinished(study, paths, request)
+
+
+def _select_unfinished(study: Study, paths: RunPaths, request: RunRequest) -> RunSelection:
+    run = paths.raw.name
+    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+    _check_same_plan(study, plan, run, request)
+    trials_left = len(plan.trials) - len(_final_trials(paths))
+    return RunSelection(run, plan, paths, True, f"resuming run {run}: {trials_left} of {len(plan.trials)} trials to do")
+
+
+def _select_extended(layout: Layout, study: Study, request: RunRequest) -> RunSelection:
+    """Return a finished run with more blocks, or the one whose added blocks are not done yet."""
+    run, more = layout.resolve_run(study.name, request.resume or "latest"), request.more or 0
+    paths = layout.run(study.name, run)
+    if request.new or request.blocks or request.subset:
+        raise UsageError("--more adds blocks to a run as it was planned", "leave --new, --blocks and --subset out")
+    if not is_run_complete(paths):
+        if resumes_added_blocks(paths, more):
+            return _select_unfinished(study, paths, request)
+        hint = f"finish it first: loadbook run {study.name}"
+        raise UsageError(f"run {run} of {study.name} is unfinished: blocks are added when it is done", hint)
+    added, plan = add_blocks(paths, more)
+    _check_same_study(study, plan, run)
+    message = f"adding {more} block{'s' if more > 1 else ''} to run {run}: {plan.blocks} in all"
+    if added["exploratory"]:
+        message += f", which makes it exploratory: its study declared {study.stopping.describe()}"
+    return RunSelection(run, plan, paths, True, message, added)
+
+
+def _final_trials(paths: RunPaths) -> set[str]:
+    return {trial for trial, state in trial_states(read_ledger(paths.ledger)).items() if state.final}
+
+
+def new_run_id(layout: Layout, study: str) -> str:
+    """Return the id of a run that begins now; ids sort by time."""
+    run = stem = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    number = 1
+    while layout.run(study, run).raw.exists():
+        number += 1
+        run = f"{stem}-{number}"
+    return run
+
+
+def _select_new(layout: Layout, study: Study, request: RunRequest) -> RunSelection:
+    plan = make_plan(study, request.subset, request.blocks)
+    run = new_run_id(layout, study.name)
+    blocks = f"{plan.blocks} block{'s' if plan.blocks > 1 else ''} of {len(plan.treatments)}"
+    message = f"new run {run}: {len(plan.trials)} trials in {blocks}, about {plan.hours * 60:.0f} min"
+    return RunSelection(run, plan, layout.run(study.name, run), False, message)
+
+
+def _check_same_plan(study: Study, plan: Plan, run: str, request: RunRequest) -> None:
+    """Refuse to mix what was planned with something else."""
+    _check_same_study(study, plan, run)
+    if request.subset is not None and request.subset != plan.subset:
+        difference = f"it was planned with the subset {plan.subset!r}, not {request.subset!r}"
+    elif request.blocks is not None and request.blocks != plan.blocks:
+        difference = f"it was planned with {plan.blocks} blocks, not {request.blocks}"
+    else:
+        return
+    raise _mismatch_error(study, f"run {run} of {study.name} is unfinished, but {difference}")
+
+
+def _check_same_study(study: Study, plan: Plan, run: str) -> None:
+    if study_sha256(study) != study_sha256(plan.study):
+        raise _mismatch_error(study, f"run {run} of {study.name} cannot go on: the study has changed since")
+
+
+def _mismatch_error(study: Study, message: str) -> UsageError:
+    return UsageError(message, f"undo that to go on with it, or start a new run: loadbook run {study.name} --new")

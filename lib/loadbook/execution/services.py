@@ -1,0 +1,125 @@
+"""The services of one trial: put and checked, started from the back to the front and proven, counted, stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from loadbook.execution.deployment import Deployment, Placement, make_instance, service_job_name
+from loadbook.execution.host_changes import InvalidTrialError, service_record, write_trial_file
+from loadbook.execution.load import remove_job_folder
+from loadbook.hosts.host import JobState
+from loadbook.services import Instance, Proof
+from loadbook.store.trial_record import ServiceRecord
+
+LOG_TAIL_CHARS = 800
+
+
+class TrialServices:
+    """The services that a treatment needs, for one attempt; `folder` receives what they leave behind.
+
+    Parameters
+    ----------
+    stem : what the names of the attempt's jobs begin with.
+    lease_s : seconds after which the hosts end them by themselves.
+    """
+
+    def __init__(self, deployment: Deployment, stem: str, lease_s: float, folder: Path) -> None:
+        self.deployment, self.testbed, self.folder = deployment, deployment.testbed, folder
+        self.stem, self.lease_s = stem, lease_s
+        self._instances: dict[Placement, Instance] = {}
+        self._records: dict[Placement, ServiceRecord] = {}
+
+    def configure(self) -> None:
+        """Render every service, put it on its host and let it check its configuration."""
+        for placement in self.deployment.placements:
+            token = self.testbed.hosts[placement.alias].token(service_job_name(self.stem, placement.role))
+            self._instances[placement] = make_instance(self.deployment, placement, self.stem, self.lease_s, token)
+        self.testbed.map(lambda placement: self._instances[placement].check(), self._instances)
+
+    @property
+    def records(self) -> list[ServiceRecord]:
+        """The records of those that were started, in their order."""
+        return list(self._records.values())
+
+    def start(self) -> None:
+        """Start those behind before those in front of them, and prove each.
+
+        Raises
+        ------
+        InvalidTrialError : one does not run this treatment's configuration.
+        """
+        for placements in self.deployment.start_groups():
+            self._records |= self.testbed.map(self._start, placements)
+        for record in self.records:
+            if record.live is False:
+                message = f"{record.role} does not run this treatment's configuration: {record.live_evidence}"
+                raise InvalidTrialError(message)
+
+    def _start(self, placement: Placement) -> ServiceRecord:
+        instance, client = self._instances[placement], self.deployment.client_host(placement)
+        instance.start()
+        instance.ready(client)
+        proof, version = instance.prove(client), self.testbed.service_versions.get(placement)
+        # the host's own server has the CPUs that its system gives it
+        cpus = list(self.deployment.launch(placement).cpus) or (
+            [] if placement.spec.tree else self.testbed.cpus_of(placement.alias)
+        )
+        return service_record(placement, instance, proof, self.folder, version=version, cpus=cpus)
+
+    def check_running(self) -> None:
+        """Raise InvalidTrialError when a service ended during the load; behind a balancer another may have stood in."""
+        self._check_system_services()
+        states = self.testbed.map(self._state, self._records)
+        for placement, state in states.items():
+            if not state.running:
+                log = self._instances[placement].log().decode(errors="replace").strip()[-LOG_TAIL_CHARS:]
+                message = f"host {placement.alias}: {placement.spec.name} ended during the load"
+                raise InvalidTrialError(f"{message} with exit code {state.rc}: {log or 'it said nothing'}")
+
+    def _check_system_services(self) -> None:
+        """See that a host's own server still runs what it is to run: others may have reloaded it meanwhile."""
+        system_placements = [placement for placement in self._records if placement.spec.tree]
+        for placement, proof in self.testbed.map(self._prove, system_placements).items():
+            if proof.live is False:
+                raise InvalidTrialError(
+                    f"host {placement.alias}: {placement.spec.name} was changed during the load: {proof.evidence}"
+                )
+
+    def _prove(self, placement: Placement) -> Proof:
+        return self._instances[placement].prove(self.deployment.client_host(placement))
+
+    def _state(self, placement: Placement) -> JobState:
+        return self._instances[placement].state()
+
+    @property
+    def changes(self) -> dict[str, dict[str, str]]:
+        """What services changed of their hosts beside their own folders, by host."""
+        changes_by_host: dict[str, dict[str, str]] = {}
+        for placement in self._records:
+            if changed := self._instances[placement].changes:
+                changes_by_host.setdefault(placement.alias, {}).update(changed)
+        return changes_by_host
+
+    def read_counters(self, when: Literal["before", "after"]) -> None:
+        """Keep in their records what the services have counted so far."""
+        for placement, counts in self.testbed.map(self._counters_of, self._records).items():
+            setattr(self._records[placement], f"counters_{when}", counts)
+
+    def _counters_of(self, placement: Placement) -> dict[str, float]:
+        return self._instances[placement].counters(self.deployment.client_host(placement))
+
+    def stop_calls(self) -> list[Callable[[], None]]:
+        """Return the calls that end them, each keeping the end of the service's log first."""
+        return [partial(self._end, placement) for placement in self._instances]
+
+    def _end(self, placement: Placement) -> None:
+        instance = self._instances[placement]
+        try:
+            write_trial_file(self.folder / f"log-{placement.alias}-{placement.role}", instance.log())
+        finally:
+            with self.testbed.collecting_restore_errors():
+                instance.stop()
+            remove_job_folder(self.testbed.hosts[placement.alias], instance.name)

@@ -1,0 +1,432 @@
+"""May a run go on here? What its first sitting recorded of the hosts must still hold: runs are never mixed.
+
+Does anybody else use the hosts? Asked once, before anything of ours runs there, and said, not forbidden.
+
+During the trials the gates judge it (foreign and stolen CPU, hosts that are not at rest).
+
+The hosts file beside a run's raw data that plays this very run back (hosts.replay).
+
+One sitting at a run: hosts opened, leftovers of a dead controller stopped, everything checked, and recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from loadbook.core.errors import UsageError
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import format_duration
+from loadbook.execution.deployment import job_stem, preflight_stem
+from loadbook.execution.host_state import close_all, remove_stale_jobs
+from loadbook.execution.loop import AttemptStore, lost_attempts
+from loadbook.execution.preflight import hex_address, preflight
+from loadbook.execution.progress import LockPolicy, OnEvent, Progress, wait_for_hosts
+from loadbook.execution.select import RunSelection
+from loadbook.execution.testbed import Testbed, open_testbed, resolve_hosts_file, unloaded_hosts
+from loadbook.hosts.facts import gather_facts
+from loadbook.hosts.inventory import format_entry
+from loadbook.hosts.replay import transcript_name
+from loadbook.hosts.rollback import restore
+from loadbook.hosts.shell import cpu_list
+from loadbook.store.atomic import move_folder, write_atomic
+from loadbook.store.ledger import Ledger
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.schema import SCHEMA_VERSION
+from loadbook.store.trial_record import read_json, write_json
+from loadbook.store.verify import run_file_checksums
+from loadbook.study.plan import study_sha256
+from loadbook.tools.base import is_known_version
+
+# a reboot is a doubt on the trials after it (gate facts_differ), not another host
+VOLATILE_FACTS = ("boot_id",)
+MAX_NAMED_CHANGES = 5
+
+
+def hosts_record(testbed: Testbed) -> dict[str, Any]:
+    """Return what run.json says of the hosts: roles, CPU mask and, where it is known, rate of the link by alias."""
+    links = {alias: entry.link_mbit for alias, entry in testbed.inventory.hosts.items() if entry.link_mbit}
+    return {
+        alias: {"roles": list(testbed.roles_of(alias)), "cpus": testbed.cpus_of(alias) or None}
+        | ({"link_mbit": links[alias]} if alias in links else {})
+        for alias in testbed.hosts
+    }
+
+
+def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
+    """Raise UsageError when a run would go on with other hosts than it was begun with, or on changed ones."""
+    differences = list(_host_differences(testbed, paths))
+    if differences:
+        more = [f"and {len(differences) - MAX_NAMED_CHANGES} more"] if len(differences) > MAX_NAMED_CHANGES else []
+        raise UsageError(
+            "\n  ".join([f"run {testbed.run} cannot go on with these hosts:", *differences[:MAX_NAMED_CHANGES], *more]),
+            f"{_how_to_restore_hosts(testbed, read_json(paths.run_json)['hosts'])}, or: loadbook run {testbed.plan.study.name} --new",
+        )
+
+
+def _how_to_restore_hosts(testbed: Testbed, before: dict[str, Any]) -> str:
+    """Return how to have the hosts again that a run was begun with; a lab that grew since has more of some roles."""
+    counts = {role: [0, 0] for role in testbed.plan.study.roles}
+    for number, roles in ((0, [h["roles"] for h in before.values()]), (1, map(testbed.roles_of, testbed.hosts))):
+        for role in (role for host in roles for role in host):
+            counts.setdefault(role, [0, 0])[number] += 1
+    more = [f"{role}={had}" for role, (had, has) in counts.items() if had < has]
+    if not testbed.lab or not more:
+        return "give the hosts file that it was begun with"
+    return f"take from the lab what it has gained: loadbook lab up --roles {','.join(more)}"
+
+
+def _host_differences(testbed: Testbed, paths: RunPaths) -> Iterator[str]:
+    run = read_json(paths.run_json)
+    before, now = run["hosts"], hosts_record(testbed)
+    if run.get("replay") != testbed.replayed_run:
+        yield "it was begun on real hosts" if run.get("replay") is None else f"it is a replay of run {run['replay']}"
+    for alias in sorted({*before, *now}):
+        if alias not in now or alias not in before:
+            yield f"host {alias} is {'new' if alias in now else 'not there any more'}"
+        elif before[alias] != now[alias]:
+            yield f"host {alias} had {_host_text(before[alias])}, has {_host_text(now[alias])}"
+        elif testbed.replayed_run is None:
+            yield from _changed_facts_of(testbed, paths, alias)
+
+
+def _changed_facts_of(testbed: Testbed, paths: RunPaths, alias: str) -> Iterator[str]:
+    before, now = read_json(paths.facts / f"{alias}-before.json"), gather_facts(testbed.hosts[alias])
+    for name, fact in before.items():
+        new = now.get(name, fact)["value"]
+        if fact["kind"] == "identity" and name not in VOLATILE_FACTS and new != fact["value"]:
+            yield f"host {alias}: {name} was {fact['value']}, is {new}"
+
+
+def _host_text(host: dict[str, Any]) -> str:
+    cpus = ", ".join(map(str, host["cpus"])) if host["cpus"] else "all"
+    link = f" and a link of {host['link_mbit']:g} Mbit/s" if host.get("link_mbit") else ""
+    return f"roles {', '.join(host['roles'])} and CPUs {cpus}{link}"
+
+
+SCRIPT_TIMEOUT_S = 20.0
+# $1 is an address as /proc/net/tcp has it (empty: any), the rest ports likewise; CPUs are looked at twice
+BACKGROUND_LOAD_SCRIPT = """
+address=${1:-[0-9A-F]*}
+shift
+grep '^cpu[0-9]' /proc/stat
+echo again
+sleep 0.5 2>/dev/null || sleep 1
+grep '^cpu[0-9]' /proc/stat
+while read -r key value; do if [ "$key" = Cpus_allowed_list: ]; then echo "cpus $value"; fi; done </proc/$$/status
+read -r load rest </proc/loadavg
+echo "load $load"
+for port; do
+  open=" ([0-9A-F]{24})?$address:$port [0-9A-F]+:[0-9A-F]{4} 01 "
+  seen=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -cE "$open")
+  [ "$seen" = 0 ] || echo "connected $port $seen"
+done
+for process in /proc/[0-9]*; do
+  { read -r name <"$process/comm"; } 2>/dev/null || continue
+  case $name in
+  apt|apt-get|aptitude|dpkg|dnf|yum|rpm|zypper|apk|pacman|unattended-upgr)
+    line=$(tr '\\0' ' ' <"$process/cmdline" 2>/dev/null)
+    case $line in ''|*--wait-for-signal*) ;; *) echo "packages $name" ;; esac ;;
+  esac
+done
+date '+now %s'
+for timer in apt-daily apt-daily-upgrade dnf-makecache dnf-automatic packagekit-offline-update; do
+  next=$(systemctl show -p NextElapseUSecRealtime --value "$timer.timer" 2>/dev/null)
+  [ -z "$next" ] || echo "timer $timer $next"
+done
+"""
+
+
+def background_load(testbed: Testbed) -> Iterator[str]:
+    """Yield a sentence for everything of others that is found on the hosts: CPU, connections, package managers."""
+    live = [alias for alias, host in testbed.hosts.items() if host.live]
+    answers = testbed.map(
+        lambda alias: (
+            testbed.hosts[alias]
+            .script(BACKGROUND_LOAD_SCRIPT, script_arguments(testbed, alias), timeout_s=SCRIPT_TIMEOUT_S)
+            .stdout
+        ),
+        live,
+    )
+    for alias, answer in answers.items():
+        for sentence in parse_background_load(
+            answer.decode("utf-8", "replace"), testbed.plan.study.gates.foreign_cpu, testbed.plan.hours
+        ):
+            yield f"host {alias}: {sentence}"
+
+
+def script_arguments(testbed: Testbed, alias: str) -> list[str]:
+    """Return the arguments of SCRIPT: a host's address and the ports of its services."""
+    ports = sorted({f"{placement.port:04X}" for placement in testbed.placements if placement.alias == alias})
+    return [hex_address(testbed.hosts[alias].address), *ports]
+
+
+def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iterator[str]:
+    """Yield what SCRIPT's answer says of others; CPU from `foreign_cpu` CPUs on, timers within so many hours."""
+    first, _, rest = answer.partition("again\n")
+    lines = [line.split() for line in rest.splitlines()]
+    values = {fields[0]: fields[1:] for fields in lines if fields}
+    mask = cpu_list(values["cpus"][0]) if "cpus" in values else set()
+    used = _cpus_in_use(first, rest, mask)
+    load = float(values["load"][0]) if "load" in values else 0.0
+    if used > foreign_cpu:
+        yield f"others use {used:.1f} of its {len(mask)} CPUs now (load average {load:g}): see with top who"
+    elif load > max(1, len(mask)):
+        yield f"its load average is {load:g}: somebody used it until now, or waits for its disks"
+    for fields in lines:
+        if fields[:1] == ["connected"]:
+            yield f"{fields[2]} connections to port {int(fields[1], 16)} are open, which are not ours"
+    if names := sorted({fields[1] for fields in lines if fields[:1] == ["packages"]}):
+        yield f"a package manager is at work: {', '.join(names)}"
+    now = float(values["now"][0]) if "now" in values else 0.0
+    for fields in lines:
+        if (
+            fields[:1] == ["timer"]
+            and (left_s := _seconds_until(fields[2:], now)) is not None
+            and left_s < hours * 3600
+        ):
+            yield f"{fields[1]}.timer starts a package manager in {format_duration(left_s)}, during the run: systemctl stop it"
+
+
+def _cpus_in_use(first: str, second: str, mask: set[int]) -> float:
+    """Return how many of these CPUs were in use between two looks; without stolen time, which is a gate's own."""
+    before, after = _cpu_ticks(first), _cpu_ticks(second)
+    total = sum(sum(after[cpu]) - sum(before[cpu]) for cpu in mask if cpu in before and cpu in after)
+    # idle, iowait and steal are fields 4, 5 and 8
+    spare = sum(after[cpu][k] - before[cpu][k] for cpu in mask if cpu in before and cpu in after for k in (3, 4, 7))
+    return len(mask) * (total - spare) / total if total > 0 else 0.0
+
+
+def _cpu_ticks(text: str) -> dict[int, list[int]]:
+    ticks = {}
+    for line in text.splitlines():
+        name, *fields = line.split()
+        if name.startswith("cpu") and name[3:].isdigit() and len(fields) >= 8:
+            ticks[int(name[3:])] = [int(field) for field in fields[:8]]
+    return ticks
+
+
+def _seconds_until(fields: list[str], now: float) -> float | None:
+    """Return the seconds until an instant that systemd prints as "Sun 2026-11-22 16:32:11 UTC"."""
+    try:
+        at = datetime.strptime(" ".join(fields[1:3]), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    left_s = at.timestamp() - now
+    return left_s if left_s >= 0 else None
+
+
+REPLAY_HEADER = '# plays this run back: loadbook run STUDY --hosts THIS-FILE\nreplay = "."\n'
+
+
+def replay_hosts_file(testbed: Testbed) -> str:
+    """Return a hosts file of the run's own hosts: all that a report reads of them, and nothing of the way to them."""
+    inventory = testbed.inventory
+    settings = {"currency": inventory.currency, "external": inventory.external}
+    head = REPLAY_HEADER + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items() if value)
+    prices = [f"{json.dumps(role)} = {json.dumps(price)}" for role, price in inventory.external_prices.items()]
+    external = ["\n".join(["[external_prices]", *prices, ""])] if prices else []
+    return "\n".join([head, *(_replay_entry(testbed, alias) for alias in testbed.hosts), *external])
+
+
+def _replay_entry(testbed: Testbed, alias: str) -> str:
+    entry = testbed.inventory.hosts[alias]
+    optional = {
+        "cpus": entry.cpus,
+        "link_mbit": entry.link_mbit,
+        "may": entry.may,
+        "price_per_month": entry.price_per_month,
+    }
+    required = {
+        "roles": testbed.roles_of(alias),
+        "address": testbed.hosts[alias].address,
+        "service_port": entry.service_port,
+    }
+    return format_entry(alias, required | {key: value for key, value in optional.items() if value})
+
+
+# hosts get so long to end our jobs; after an interruption they do what is left by themselves
+CLOSE_S = 12.0
+INTERRUPTED_CLOSE_S = 2.0
+
+
+class RunSession:
+    """Context manager of one sitting; `testbed` is there once it is entered."""
+
+    testbed: Testbed
+
+    def __init__(
+        self,
+        layout: Layout,
+        selection: RunSelection,
+        hosts: Path | None,
+        on_event: OnEvent,
+        lock_policy: LockPolicy | None = None,
+    ) -> None:
+        self.layout, self.selection, self.hosts_file, self.on_event = layout, selection, hosts, on_event
+        self.lock_policy = lock_policy or LockPolicy()
+        self.paths = selection.paths
+
+    def __enter__(self) -> RunSession:
+        plan, run = self.selection.plan, self.selection.run
+        path = resolve_hosts_file(self.layout, plan, self.hosts_file)
+        start = partial(open_testbed, self.layout, plan, run, path, self.lock_policy.break_lock)
+        self.testbed = wait_for_hosts(start, path, self.lock_policy.wait_s, self.on_event)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """Close every connection, which frees whoever still waits on one and ends jobs that end with us."""
+        self.testbed.ended.set()
+        self.testbed.pool.shutdown(wait=False, cancel_futures=True)
+        close_all(self.testbed, INTERRUPTED_CLOSE_S if isinstance(error, KeyboardInterrupt) else CLOSE_S)
+
+    def prepare(self, study_file: Path) -> None:
+        """Stop leftovers, check everything, and make the run's folder when it is a new one."""
+        if self.selection.resumed:
+            check_same_hosts(self.testbed, self.paths)
+            self._stop_leftovers()
+        self._roll_back_leftovers()
+        others = None if self.testbed.lab else self.testbed.inventory
+        for message in (*unloaded_hosts(self.selection.plan, others), *background_load(self.testbed)):
+            self.on_event(Progress("note", message))
+        self.on_event(Progress("note", f"checking {', '.join(self.testbed.hosts)} and every configuration"))
+        preflight(self.testbed, self.layout.study_raw(self.selection.plan.study.name))
+        for message in self._driver_notes():
+            self.on_event(Progress("note", message))
+        if self.selection.resumed:
+            with Ledger(self.paths.ledger) as ledger:
+                if self.selection.added_blocks:
+                    ledger.append("blocks-added", **self.selection.added_blocks)
+                else:
+                    ledger.append("run-resumed")
+            run = read_json(self.paths.run_json)
+            write_json(self.paths.run_json, run | {"resumed": run["resumed"] + 1, "ended": None})
+            self._append_transcripts(self.paths.raw)
+        else:
+            self._make_run(study_file)
+
+    def _roll_back_leftovers(self) -> None:
+        """Put back what any run left changed on these hosts, and say so; NotRestoredError for what cannot be."""
+        live = [alias for alias, host in self.testbed.hosts.items() if host.live]
+        for alias, done in self.testbed.map(lambda alias: restore(self.testbed.hosts[alias]), live).items():
+            if done:
+                self.on_event(Progress("note", f"host {alias}: put back what was left changed: {', '.join(done)}"))
+
+    def _driver_notes(self) -> Iterator[str]:
+        """Yield what a user should know before the load: unknown versions, what is shared, and what has no total."""
+        drivers, metric = self.testbed.drivers, self.selection.plan.study.metric
+        for (alias, name), tool_version in self.testbed.tool_versions.items():
+            if not is_known_version(self.testbed.tools[name], tool_version):
+                yield f"host {alias}: {name} {tool_version} is new here: a report in another form will not be counted"
+        if len(drivers) > 1:
+            yield f"the load is shared among {', '.join(drivers)}"
+            if get_metric(metric).kind == "time":
+                yield f"{metric} of several drivers has a total only where the tool logs every request (docs/tools.md)"
+
+    def _stop_leftovers(self) -> None:
+        """Stop what a dead controller, or an attempt that lost its host, may have left on the hosts."""
+        with Ledger(self.paths.ledger) as ledger:
+            store = AttemptStore(self.testbed, self.paths, ledger)
+            open_attempts = [(planned.trial, attempt) for planned, attempt in store.unfinished()]
+            open_attempts += lost_attempts(ledger.entries)
+        stems = [job_stem(self.selection.run, trial, attempt) for trial, attempt in open_attempts]
+        remove_stale_jobs(self.testbed, [*stems, preflight_stem(self.selection.run)])
+
+    def recover_attempts(self, store: AttemptStore) -> None:
+        """Give every attempt of a dead controller its recorded end, and say so."""
+        for planned, attempt in store.unfinished():
+            record = store.recover(planned, attempt)
+            self.on_event(Progress("note", f"{planned.trial}, attempt {attempt}: {record.status} ({record.reason})"))
+
+    def finish(self, store: AttemptStore, blocks: int) -> None:
+        """Read the hosts' facts again and account for the run's end, which a look may put before that of the plan."""
+        self.testbed.set_trial(None)
+        self._write_facts(self.paths.raw, "after")
+        self._append_transcripts(self.paths.raw)
+        for leftover in self.paths.raw.glob(".*.part"):  # of a controller that died while it wrote
+            leftover.unlink()
+        write_json(self.paths.run_json, read_json(self.paths.run_json) | {"ended": time.time()})
+        early = {"blocks": blocks} if blocks < self.selection.plan.blocks else {}
+        store.ledger.append("run-ended", **early, files=run_file_checksums(self.paths))
+
+    def _make_run(self, study_file: Path) -> None:
+        """Make the run's folder under another name first, so that a run is there whole or not at all."""
+        part = self.paths.raw.with_name(f".{self.selection.run}.part")
+        for leftover in part.parent.glob(".*.part"):
+            shutil.rmtree(leftover)
+        try:
+            self._fill_run(RunPaths(part, part), study_file)
+            move_folder(part, self.paths.raw)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+    def _fill_run(self, new: RunPaths, study_file: Path) -> None:
+        part = new.raw
+        write_atomic(new.study_toml, study_file.read_bytes())
+        self._write_facts(part, "before")
+        self._append_transcripts(part)
+        write_atomic(new.hosts_toml, replay_hosts_file(self.testbed).encode())
+        write_json(new.plan_json, self.selection.plan.to_json())
+        write_json(new.run_json, self._run_json())
+        with Ledger(new.ledger) as ledger:
+            ledger.append("run-started", trials=len(self.selection.plan.trials))
+
+    def _write_facts(self, raw: Path, when: str) -> None:
+        facts_by_host = self.testbed.map(lambda alias: gather_facts(self.testbed.hosts[alias]), self.testbed.hosts)
+        for alias, values in facts_by_host.items():
+            write_json(raw / "facts" / f"{alias}-{when}.json", values)
+
+    def _append_transcripts(self, raw: Path) -> None:
+        """Append what hosts answered to questions that belong to no trial."""
+        for alias, host in self.testbed.hosts.items():
+            transcript = raw / transcript_name(alias)
+            write_atomic(
+                transcript, (transcript.read_bytes() if transcript.is_file() else b"") + host.take_transcript()
+            )
+
+    def _run_json(self) -> dict[str, Any]:
+        plan, testbed = self.selection.plan, self.testbed
+        git_revision, git_dirty = _git_state(self.layout.root)
+        return {
+            "study": plan.study.name,
+            "run": self.selection.run,
+            "subset": plan.subset,
+            "schema_version": SCHEMA_VERSION,
+            "started": time.time(),
+            "ended": None,
+            "loadbook_version": version("loadbook"),
+            "git_revision": git_revision,
+            "git_dirty": git_dirty,
+            "study_sha256": study_sha256(plan.study),
+            "seed": plan.seed,
+            "blocks": plan.blocks,
+            "hosts": hosts_record(testbed),
+            "prices": testbed.inventory.price_record(),
+            "tool_versions": {a: testbed.tool_versions_on(a) for a in testbed.drivers},
+            "service_versions": testbed.services_by_host(),
+            "delay": testbed.delay_method,
+            "lab": testbed.lab,
+            "replay": testbed.replayed_run,
+            "resumed": 0,
+        }
+
+
+def _git_state(root: Path) -> tuple[str | None, bool | None]:
+    """Return revision and whether files differ from it; None each where `root` is no checkout."""
+    try:
+        done = [
+            subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=20, check=True)
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        ]
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+    return done[0].stdout.strip(), bool(done[1].stdout.strip())

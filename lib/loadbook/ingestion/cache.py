@@ -1,0 +1,234 @@
+"""Where the trials of a run lie in data/raw, and whether what lies there is still what was read before.
+
+A folder's identity is made of the size, time of modification, time of change and inode of every file in it. The kernel
+sets the time of change (ctime) at every write, rename and change of attributes, and nobody can set it back: equal
+identities mean equal bytes, without reading them. What a disk loses by itself only `loadbook verify` finds.
+
+What the last ingest of a run left, so that the next reads only what is new: its tables, and a memory beside them.
+
+The memory holds, by trial, the identity of the folder that was read (`ingest.cache`) and what is known of it beside
+its rows; the rows are in the tables. It counts only if the plan, the code and the tables are those it was made with.
+Anything else, torn or foreign, is no error: everything is read again. The same raw data gives the same memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from hashlib import blake2b, sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.errors import DataError
+from loadbook.ingestion.workers import TRIAL_TABLES, IngestedTrial, code_version
+from loadbook.store import trial_record
+from loadbook.store.ledger import AddedTraceFiles, read_added_files
+from loadbook.store.paths import RunPaths
+from loadbook.store.schema import TABLES, write_arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ATTEMPT = re.compile(r"(.+)-attempt(\d+)")
+# Two changes within one tick of the file system's clock leave the same time. Linux ticks at least 100 times a second;
+# times of whole seconds are those of file systems that count in 1 s or 2 s.
+TICK_S, COARSE_TICK_S, SECOND_NS = 0.05, 2.1, 1_000_000_000
+FileIdentity = tuple[str, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class TrialFolder:
+    """The folder of one trial, its size in bytes, and its identity.
+
+    The identity is empty where a later change might leave the same one: such a folder is always read again.
+    """
+
+    folder: Path
+    size: int
+    identity: str
+
+
+def find_trial_folders(paths: RunPaths, trials: Iterable[str]) -> tuple[dict[str, TrialFolder], list[str]]:
+    """Return the folders of those trials that have one, and the names in trials/ that belong to none of them.
+
+    A trial's folder is the published one, else that of its last failed attempt.
+    """
+    published, failed, names = _subfolder_names(paths.trials), _last_attempts(paths), list(trials)
+    folders = {t: paths.trial(t) if t in published else failed[t] for t in names if t in published or t in failed}
+    return {trial: _identify(folder) for trial, folder in folders.items()}, sorted(published.difference(names))
+
+
+def _subfolder_names(folder: Path) -> set[str]:
+    if not folder.is_dir():
+        return set()
+    with os.scandir(folder) as entries:
+        return {entry.name for entry in entries if entry.is_dir()}
+
+
+def _last_attempts(paths: RunPaths) -> dict[str, Path]:
+    attempts = sorted(
+        (m[1], int(m[2]), m[0]) for name in _subfolder_names(paths.failed) if (m := ATTEMPT.fullmatch(name))
+    )
+    return {trial: paths.failed / name for trial, _, name in attempts}
+
+
+def _identify(folder: Path) -> TrialFolder:
+    """Return what a folder holds; one that changed within the last tick is looked at again when that is over."""
+    now = time.time()
+    try:
+        files = sorted(_file_identities(os.fspath(folder)))
+        unsafe_s = _unsafe_for_s(files, now)
+        if unsafe_s > 0:
+            time.sleep(min(unsafe_s, COARSE_TICK_S))
+            now = time.time()
+            files = sorted(_file_identities(os.fspath(folder)))
+    except OSError:  # whoever reads it will say why
+        return TrialFolder(folder, 0, "")
+    size = sum(size for _, size, *_ in files)
+    if _unsafe_for_s(files, now) > 0:  # it goes on changing, or by a clock that is ahead of ours
+        return TrialFolder(folder, size, "")
+    start = len(os.fspath(folder))
+    described = repr([folder.name, *((path[start:], *rest) for path, *rest in files)])
+    return TrialFolder(folder, size, blake2b(described.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest())
+
+
+def _unsafe_for_s(files: Iterable[FileIdentity], now: float) -> float:
+    """Return for how many seconds after `now` another change of the newest file might go unseen; 0 or less: none."""
+    newest = max((ctime for *_, ctime, _ in files), default=0)
+    return newest / SECOND_NS + (TICK_S if newest % SECOND_NS else COARSE_TICK_S) - now
+
+
+def _file_identities(folder: str) -> Iterator[FileIdentity]:
+    """Yield path, size (B), modification and change (ns), and inode of every file below a folder."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _file_identities(entry.path)
+            else:
+                stat = entry.stat()
+                yield entry.path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
+CACHE_COLUMNS = ("trial", "identity", "record", "said")
+TAIL_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class IngestCache:
+    """A memory that counts.
+
+    `state` tells which raw data the tables show (see `raw_state`), `summary` is what was said of them.
+    """
+
+    paths: RunPaths
+    state: str
+    summary: dict[str, Any]
+
+    def unchanged_trials(self, folders: Mapping[str, TrialFolder]) -> dict[str, IngestedTrial]:
+        """Return what is known of the trials whose folders are unchanged."""
+        import pyarrow.parquet as pq
+
+        rows = pq.read_table(_cache_table(self.paths)).to_pylist()
+        same = [
+            row for row in rows if row["trial"] in folders and row["identity"] == folders[row["trial"]].identity != ""
+        ]
+        return {row["trial"]: IngestedTrial(row["record"], **json.loads(row["said"])) for row in same}
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Return the tables of which every row belongs to one trial."""
+        import pyarrow.parquet as pq
+
+        return {name: pq.read_table(self.paths.table(name)) for name in TRIAL_TABLES}
+
+
+def raw_state(paths: RunPaths, folders: Mapping[str, TrialFolder], more: Any) -> str:
+    """Return a digest of all that tables are made of; empty if some of it cannot be told from a later change.
+
+    `more` is what else they show, as values of JSON.
+    """
+    identities = {trial: folder.identity for trial, folder in folders.items()}
+    return "" if "" in identities.values() else _json_digest([_basis_digest(paths), identities, more])
+
+
+def load_cache(paths: RunPaths) -> IngestCache | None:
+    """Return the memory of a run, None if there is none that counts."""
+    try:
+        cached = trial_record.read_json(_cache_file(paths))
+        digest = cached.pop("digest")
+        if (
+            digest == _json_digest(cached)
+            and cached["basis"] == _basis_digest(paths)
+            and cached["files"] == _table_sums(paths)
+        ):
+            return IngestCache(paths, cached["state"], cached["summary"])
+    except (DataError, OSError, AttributeError, KeyError, TypeError):
+        pass
+    return None
+
+
+def save_cache(
+    paths: RunPaths,
+    state: str,
+    summary: dict[str, Any],
+    folders: Mapping[str, TrialFolder],
+    ingested: Mapping[str, IngestedTrial],
+) -> None:
+    """Keep what was found, now that the tables are written."""
+    import pyarrow as pa
+
+    rows = [(t, folders[t].identity, trial.record, _trial_json(trial)) for t, trial in sorted(ingested.items())]
+    columns = zip(*rows, strict=True) if rows else [[]] * len(CACHE_COLUMNS)
+    types = pa.schema([(name, pa.large_string()) for name in CACHE_COLUMNS])
+    write_arrow(_cache_table(paths), pa.table([pa.array(c, pa.large_string()) for c in columns], schema=types))
+    cached = {"basis": _basis_digest(paths), "state": state, "summary": summary, "files": _table_sums(paths)}
+    trial_record.write_json(_cache_file(paths), cached | {"digest": _json_digest(cached)})
+
+
+def _trial_json(trial: IngestedTrial) -> str:
+    return json.dumps({name: value for name, value in asdict(trial).items() if name != "record"})
+
+
+def _cache_file(paths: RunPaths) -> Path:
+    return paths.ingest_cache / "memory.json"
+
+
+def _cache_table(paths: RunPaths) -> Path:
+    return paths.ingest_cache / "trials.parquet"
+
+
+def _basis_digest(paths: RunPaths) -> str:
+    """Return a digest of what decides beside the trials: the code, the plan, the run's name, traces that were added."""
+    later = [(*added, _added_file_sums(paths, added)) for added in read_added_files(paths)]
+    return _json_digest([code_version(), trial_record.sha256_file(paths.plan_json), paths.raw.name, later])
+
+
+def _added_file_sums(paths: RunPaths, added: AddedTraceFiles) -> list[str]:
+    """Return what the files that were added hold now."""
+    return [
+        trial_record.sha256_file(paths.raw / name) if (paths.raw / name).is_file() else ""
+        for name, _ in added.parsed_files
+    ]
+
+
+def _table_sums(paths: RunPaths) -> dict[str, str]:
+    """Return what tells every file that the memory relies on: its sha256, of big ones the size and that of the end."""
+    files = [*(paths.table(name) for name in TABLES), _cache_table(paths)]
+    sums = {file.relative_to(paths.processed).as_posix(): trial_record.sha256_file(file) for file in files}
+    big = sorted(paths.request_logs.iterdir()) if paths.request_logs.is_dir() else []
+    return sums | {f"{paths.request_logs.name}/{file.name}": _tail_digest(file) for file in big}
+
+
+def _tail_digest(file: Path) -> str:
+    """Return size and sha256 of the last bytes of a parquet file, where it says what it holds and where."""
+    size = file.stat().st_size
+    with file.open("rb") as handle:
+        handle.seek(max(0, size - TAIL_BYTES))
+        return f"{size} {sha256(handle.read()).hexdigest()}"
+
+
+def _json_digest(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

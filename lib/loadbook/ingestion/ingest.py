@@ -1,0 +1,362 @@
+"""What `ingest` writes of trials once all are read: rows of `trials` and `problems`, and why trials do not count.
+
+From what was read of every trial to the five tables: the gates on the run as a whole, and the files.
+
+data/raw of one run -> its five tables in data/processed. No network, no clock: rebuilt tables are byte-identical.
+
+Conditions come only from trial.json, never from folder names. Every planned trial is accounted for: by a row, or by
+a problem that says why there is none. Folders are read in parts (`ingest.workers`) that may go to worker processes
+(`ingest.workers`), and only those that the last ingest has not read as they are (`ingest.cache`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from loadbook.core.errors import DataError
+from loadbook.ingestion.cache import TrialFolder, find_trial_folders, load_cache, raw_state, save_cache
+from loadbook.ingestion.host_metrics import AddedFiles
+from loadbook.ingestion.trial_rows import Row
+from loadbook.ingestion.workers import (
+    TRIAL_TABLES,
+    IngestedTrial,
+    IngestPart,
+    code_version,
+    map_unordered,
+    read_part,
+    sorted_rows,
+    usable_cpus,
+    worker_processes,
+)
+from loadbook.store.ledger import read_added_files, read_current_plan
+from loadbook.store.paths import RunPaths
+from loadbook.store.schema import TABLES, arrow_schema, to_arrow, write_arrow
+from loadbook.store.trial_record import TrialRecord, read_json
+from loadbook.store.verify import attempt_checksums, changed_run_files
+from loadbook.study.plan import Plan, PlannedTrial, parse_plan
+from loadbook.validity.base import RuleHit
+from loadbook.validity.rules import MEASURED_STATUSES, check_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+Keys = Mapping[str, str]
+HIT_COLUMNS = ("host", "name", "level", "message")
+
+
+def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Sequence[RuleHit]) -> Row:
+    """Return a trial's row: its conditions, how it ended, and whether it counts."""
+    response, workload = record.response_before, record.workload
+    named = [(hit.name, hit.level) for hit in hits] + [(p["name"], p["level"]) for p in problems]
+    lives = [s.live for s in record.services]
+    return {
+        "study": record.study,
+        "run": record.run,
+        "trial": record.trial,
+        "treatment": record.treatment,
+        "block": record.block,
+        "slot": record.slot,
+        "status": record.status,
+        "attempt": record.attempt,
+        "started": record.started,
+        "duration_s": record.duration_s,
+        "tool": record.tool,
+        "tool_version": record.tool_version,
+        "load_model": workload["model"],
+        "offered_per_s": workload.get("rate_per_s"),
+        "concurrency": workload.get("connections") if workload["model"] == "closed" else None,
+        "drivers": len(record.drivers),
+        "valid": record.status == "ok" and not any(level == "invalid" for _, level in named),
+        "gates": sorted({name for name, level in named if level in ("invalid", "doubt")}),
+        "reason": record.reason,
+        "response_status": response.status if response else None,
+        "response_bytes": response.bytes if response else None,
+        "response_sha256": response.sha256 if response else None,
+        "config_live": None if not lives or None in lives else all(lives),
+    } | {f"factor_{name}": record.factors.get(name) for name in plan.study.factors}
+
+
+def problem_rows(
+    plan: Plan,
+    keys: Keys,
+    ingested: Mapping[str, IngestedTrial],
+    hits: Iterable[RuleHit],
+    unplanned: Iterable[str],
+    run_problems: Iterable[Row],
+) -> list[Row]:
+    """Return the table of problems: of reading, of gates, of planned trials that are not there and folders too many.
+
+    `run_problems` are those of files that belong to no trial.
+    """
+    blank = dict.fromkeys(TABLES["problems"]) | dict(keys)
+    rows = [
+        blank | {"trial": trial} | problem
+        for trial, trial_ingested in ingested.items()
+        for problem in trial_ingested.problems
+    ]
+    rows += [blank | {"trial": hit.trial} | {name: getattr(hit, name) for name in HIT_COLUMNS} for hit in hits]
+    for planned in plan.trials:
+        if planned.trial not in ingested:
+            rows.append(blank | {"trial": planned.trial} | _note_fields("not-executed", "planned, not executed"))
+    for name in unplanned:
+        rows.append(
+            blank | {"file": name} | _note_fields("not-planned", f"trials/{name} is no trial of the plan; not used")
+        )
+    rows += [blank | row for row in run_problems]
+    return sorted_rows(rows, "problems", [name for name in blank if name not in keys])
+
+
+def _note_fields(name: str, message: str) -> Row:
+    return {"name": name, "level": "note", "message": message}
+
+
+def invalid_causes(trials: Sequence[Row], problems: Sequence[Row]) -> list[tuple[str, int]]:
+    """Count why trials are not valid: what made them invalid, else how they ended (their names in it do not count)."""
+    named: dict[str, set[str]] = {}
+    for problem in problems:
+        if problem["level"] == "invalid" and problem["trial"]:
+            named.setdefault(problem["trial"], set()).add(problem["name"])
+    return Counter(
+        ", ".join(sorted(named[t["trial"]]))
+        if t["status"] == "ok" or (t["status"] in MEASURED_STATUSES and t["trial"] in named)
+        else f"{t['status']}, {str(t['reason']).replace(t['trial'], '...')}"
+        for t in trials
+        if not t["valid"]
+    ).most_common()
+
+
+MEASUREMENT_COLUMNS = ["trial", "driver", "metric", "statistic", "value"]
+RATE_COLUMNS = ["trial", "driver", "series", "metric", "x", "value"]
+
+
+class TrialTable(NamedTuple):
+    """The rows of one trial in one table."""
+
+    trial: str
+    table: str
+    rows: pa.Table
+
+
+def split_by_trial(tables: Mapping[str, pa.Table]) -> Iterator[TrialTable]:
+    """Cut tables in which each trial's rows stand together into a piece per trial; nothing is copied."""
+    import pyarrow.compute as pc
+
+    for name, table in tables.items():
+        runs = pc.run_end_encode(table["trial"].combine_chunks())
+        start = 0
+        for trial, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            yield TrialTable(trial, name, table.slice(start, end - start))
+            start = end
+
+
+def concat_by_table(pieces: Sequence[TrialTable]) -> dict[str, pa.Table]:
+    """Put each table together from its pieces, in the order of the trials' names."""
+    import pyarrow as pa
+
+    tables = {name: [arrow_schema(name).empty_table()] for name in TRIAL_TABLES}
+    for piece in sorted(pieces, key=attrgetter("trial")):
+        tables[piece.table].append(piece.rows)
+    return {name: pa.concat_tables(parts) for name, parts in tables.items()}
+
+
+def write_tables(
+    paths: RunPaths,
+    plan: Plan,
+    ingested: Mapping[str, IngestedTrial],
+    tables: Mapping[str, pa.Table],
+    unplanned: Sequence[str],
+    facts: Mapping[str, Any],
+    files: AddedFiles,
+    changed: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Apply the gates on the whole run, write all five tables, and return their summary (see `ingest.IngestSummary`)."""
+    records = _usable_records(plan, ingested)
+    hits = _validity_hits(plan, records, ingested, tables, facts)
+    by_trial: dict[str | None, list[RuleHit]] = {}
+    for hit in hits:
+        by_trial.setdefault(hit.trial, []).append(hit)
+    trials = [trial_row(plan, r, ingested[r.trial].problems, by_trial.get(r.trial, [])) for r in records]
+    keys = {"study": plan.study.name, "run": paths.raw.name}
+    problems = problem_rows(
+        plan, keys, ingested, hits, unplanned, [*files.problems(records), *map(_changed_file_row, changed)]
+    )
+    factors = tuple(plan.study.factors)
+    finished = {"trials": to_arrow("trials", trials, factors), "problems": to_arrow("problems", problems)}
+    for name, table in (finished | dict(tables)).items():
+        write_arrow(paths.table(name), table)
+    return {
+        "planned": len(plan.trials),
+        "trials": len(trials),
+        "valid": sum(row["valid"] for row in trials),
+        "problems": dict(sorted(Counter(row["level"] for row in problems).items())),
+        "causes": invalid_causes(trials, problems),
+    }
+
+
+def _changed_file_row(name: str) -> dict[str, Any]:
+    """Return the row of a file of the run as a whole that is not as it was kept."""
+    message = (
+        f"{name} is missing or no longer as it was kept when the run ended; loadbook verify names all that changed"
+    )
+    return {"file": name, "name": "changed-file", "level": "doubt", "message": message}
+
+
+def _usable_records(plan: Plan, ingested: Mapping[str, IngestedTrial]) -> list[TrialRecord]:
+    """Return the records that can be used, in the order of the plan."""
+    texts = [ingested[planned.trial].record for planned in plan.trials if planned.trial in ingested]
+    return [TrialRecord.model_validate_json(text) for text in texts if text is not None]
+
+
+def _validity_hits(
+    plan: Plan,
+    records: Sequence[TrialRecord],
+    ingested: Mapping[str, IngestedTrial],
+    tables: Mapping[str, pa.Table],
+    facts: Mapping[str, Any],
+) -> list[RuleHit]:
+    """Return the hits of every gate, on single trials (they are known) and on the run."""
+    hits = [RuleHit(**hit) for record in records for hit in ingested[record.trial].hits]
+    excluded = {hit.trial for hit in hits if hit.trial and hit.level == "invalid"}
+    measurements, rates = (
+        tables["measurements"].select(MEASUREMENT_COLUMNS).to_pylist(),
+        _rate_samples(tables["samples"]),
+    )
+    return hits + check_run(plan.study, records, measurements, excluded, facts, rates)
+
+
+def _rate_samples(samples: pa.Table) -> pd.DataFrame:
+    """Return the rates per second; the histograms beside them may hold a thousand times as many rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from loadbook.stats.steady_state import RATE_SERIES_KINDS
+
+    return (
+        samples.filter(pc.is_in(samples["series"], pa.array(list(RATE_SERIES_KINDS)))).select(RATE_COLUMNS).to_pandas()
+    )
+
+
+# Raw bytes that a worker is given at a time, and below which no processes are started: starting takes longer then.
+PART_BYTES, MIN_PARALLEL_BYTES = 4_000_000, 12_000_000
+
+
+@dataclass(frozen=True)
+class IngestSummary:
+    """What an ingest found: numbers of planned, recorded and valid trials, of problems by level, and causes.
+
+    `causes` says why recorded trials are not valid (how they ended, else their gates), with how many, most frequent
+    first. `read` is the number of trials whose folders were read this time.
+    """
+
+    planned: int
+    trials: int
+    valid: int
+    problems: dict[str, int]
+    causes: list[tuple[str, int]]
+    read: int = 0
+
+
+def ingest(
+    paths: RunPaths,
+    executor: Executor | None = None,
+    on_trial: Callable[[int, int], None] = lambda done, total: None,
+    on_note: Callable[[str], None] = lambda text: None,
+) -> IngestSummary:
+    """Make the five tables of one run; trials that are unchanged since the last time are not read again.
+
+    Parameters
+    ----------
+    executor : reads the trials; None: processes of our own where there is enough to read, else this process.
+    on_trial : is told how many trials are in, and of how many.
+    say : is told what else somebody who waits should know.
+
+    Raises
+    ------
+    DataError : the plan cannot be read, or rows do not fit the declared schema.
+    """
+    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+    folders, unplanned = find_trial_folders(paths, [planned.trial for planned in plan.trials])
+    changed, sums = changed_run_files(paths), attempt_checksums(paths)
+    if paths.plan_json.name in changed:
+        hint = "restore it from a backup; loadbook verify names all that changed"
+        raise DataError(f"{paths.plan_json} is not as it was kept when the run ended: it was not used", hint)
+    facts, files = _read_host_facts(paths, changed), AddedFiles(paths.raw.absolute(), tuple(read_added_files(paths)))
+    state, cache = raw_state(paths, folders, [unplanned, facts, changed, len(plan.trials)]), load_cache(paths)
+    if cache and cache.state == state != "":
+        return _to_summary(cache.summary, read=0)
+
+    ingested = cache.unchanged_trials(folders) if cache else {}
+    pieces = [p for p in split_by_trial(cache.tables()) if p.trial in ingested] if cache else []
+    new = {trial: folder for trial, folder in folders.items() if trial not in ingested}
+    _remove_stale_requests(paths, ingested)
+    for stale in (path for path in paths.request_logs.glob("*.parquet") if path.stem not in folders):
+        stale.unlink()
+    on_trial(len(ingested), len(folders))
+    with _open_workers(executor, new) as workers:
+        for rows in map_unordered(read_part, list(_split_into_parts(paths, plan, new, files, sums)), workers, on_note):
+            ingested |= rows.trials
+            pieces += split_by_trial(rows.tables)
+            on_trial(len(ingested), len(folders))
+    summary = write_tables(paths, plan, ingested, concat_by_table(pieces), unplanned, facts, files, changed)
+    save_cache(paths, state, summary, folders, ingested)
+    return _to_summary(summary, read=len(new))
+
+
+def _remove_stale_requests(paths: RunPaths, ingested: Mapping[str, IngestedTrial]) -> None:
+    """Remove the requests kept of trials that are read now, or are not there any more."""
+    for file in paths.request_logs.iterdir() if paths.request_logs.is_dir() else ():
+        if file.stem not in ingested:
+            file.unlink()
+
+
+def _to_summary(summary: Mapping[str, Any], read: int) -> IngestSummary:
+    causes = [(why, count) for why, count in summary["causes"]]
+    return IngestSummary(**{**summary, "causes": causes, "read": read})
+
+
+def _read_host_facts(paths: RunPaths, changed: Sequence[str]) -> dict[str, Any]:
+    """Return what the hosts told before and after the run; a file that changed or cannot be read is as if not there."""
+    facts: dict[str, Any] = {}
+    for path in sorted(paths.facts.glob("*.json")):
+        if path.relative_to(paths.raw).as_posix() in changed:
+            continue
+        with suppress(DataError):
+            facts[path.stem] = read_json(path)
+    return facts
+
+
+def _open_workers(executor: Executor | None, new: Mapping[str, TrialFolder]) -> AbstractContextManager[Executor | None]:
+    if executor is not None or usable_cpus() == 1 or sum(folder.size for folder in new.values()) < MIN_PARALLEL_BYTES:
+        return nullcontext(executor)
+    return worker_processes()
+
+
+def _split_into_parts(
+    paths: RunPaths,
+    plan: Plan,
+    new: Mapping[str, TrialFolder],
+    files: AddedFiles,
+    sums: Mapping[str, Mapping[int, str]],
+) -> Iterator[IngestPart]:
+    """Yield the new trials in parts of about PART_BYTES, at least one trial each."""
+    part: list[tuple[PlannedTrial, Path]] = []
+    size = 0
+    for planned in plan.trials:
+        if planned.trial in new:
+            part.append((planned, new[planned.trial].folder.absolute()))
+            size += new[planned.trial].size
+        if part and (size >= PART_BYTES or planned is plan.trials[-1]):
+            name, code = paths.raw.name, code_version()
+            part_sums = {planned.trial: sums[planned.trial] for planned, _ in part if planned.trial in sums}
+            yield IngestPart(
+                plan.study.name, name, plan.study.gates, tuple(part), code, paths.request_logs, files, part_sums
+            )
+            part, size = [], 0

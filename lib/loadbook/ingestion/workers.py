@@ -1,0 +1,348 @@
+"""Which code makes the tables: what one version has read, another one reads again.
+
+What a worker does for `ingest`: some trials' folders -> rows as arrow tables, and what is known of each trial.
+
+Nothing here looks beyond one trial, so that parts may be read in any order, on any process or machine that sees data/.
+
+Workers on a Dask cluster that the user runs: the one door to `distributed`, which is the optional extra `dask`.
+
+Work spread over an executor, so that nothing is lost: what a worker could not do is done in this process.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from multiprocessing import parent_process
+from multiprocessing.context import SpawnContext, SpawnProcess
+from operator import itemgetter
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import loadbook
+import loadbook.tools
+from loadbook.core.errors import DataError, HostError, UsageError
+from loadbook.ingestion.host_metrics import AddedFiles
+from loadbook.ingestion.trial_rows import Row, TrialRows, read_trial_rows, write_requests
+from loadbook.store import trial_record
+from loadbook.store.schema import TABLES, to_arrow
+from loadbook.store.trial_record import TrialRecord
+from loadbook.study.limits import ValidityLimits
+from loadbook.study.plan import PlannedTrial
+from loadbook.validity.rules import check_trial
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# the libraries that read, decide or write
+LIBRARIES = ("numpy", "pandas", "pyarrow", "pydantic", "scipy")
+SOURCE_SUFFIXES = (".py", ".toml")
+
+
+@cache
+def code_version() -> str:
+    """Return a digest of every file of loadbook, of tools added to it, and of the versions beneath."""
+    digest = sha256(repr([platform.python_version(), *((name, version(name)) for name in LIBRARIES)]).encode())
+    for folder in map(Path, dict.fromkeys((*loadbook.__path__, *loadbook.tools.__path__))):
+        for file in sorted(p for p in folder.rglob("*") if p.suffix in SOURCE_SUFFIXES):
+            digest.update(repr((file.relative_to(folder).as_posix(), file.read_bytes())).encode())
+    return digest.hexdigest()
+
+
+# the tables of which every row belongs to one trial and needs no other
+TRIAL_TABLES = ("measurements", "samples", "traces")
+# the sources of traces that gates judge by
+VALIDITY_SOURCES = ("sampler", "service")
+
+
+@dataclass(frozen=True)
+class IngestPart:
+    """What one worker is asked to read: trials of one run with their folders, in the order of their names.
+
+    `requests` is the folder for the requests of each trial one by one, of tools that tell them; `added` the files of
+    traces that were added to the run.
+    """
+
+    study: str
+    run: str
+    thresholds: ValidityLimits
+    trials: tuple[tuple[PlannedTrial, Path], ...]
+    code: str
+    requests: Path
+    added: AddedFiles = field(default_factory=AddedFiles)
+    record_sums: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class IngestedTrial:
+    """What is known of one trial beside its rows: its record's text (None: there is none that can be used).
+
+    `problems` and `hits` are rows with the columns that they have, values of JSON only.
+    """
+
+    record: str | None
+    problems: list[Row]
+    hits: list[Row]
+
+
+@dataclass(frozen=True)
+class IngestedPart:
+    """What a part gave: what is known by trial, and tables (see OWN_TABLES) sorted by all their columns."""
+
+    trials: dict[str, IngestedTrial]
+    tables: dict[str, pa.Table]
+
+
+def read_part(part: IngestPart) -> IngestedPart:
+    """Read the trials of a part.
+
+    Raises
+    ------
+    DataError : the worker runs another version of loadbook, or rows do not fit the declared schema.
+    """
+    if code_version() != part.code:
+        raise DataError("the worker runs another version of loadbook, or of what it reads with", "install the same")
+    trials: dict[str, IngestedTrial] = {}
+    rows_read: list[TrialRows] = []
+    for planned, folder in part.trials:
+        try:
+            trials[planned.trial], rows = _read_trial(part, planned, folder)
+        except Exception as error:
+            error.add_note(f"while reading trial {planned.trial} in {folder}")
+            raise
+        rows_read += [rows] if rows else []
+    keys = {"study": part.study, "run": part.run}
+    return IngestedPart(trials, {name: to_arrow(name, _rows_of_table(name, rows_read, keys)) for name in TRIAL_TABLES})
+
+
+def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[IngestedTrial, TrialRows | None]:
+    """Return what is known of a trial, and its rows unless its record cannot be used."""
+    requests = part.requests / f"{planned.trial}.parquet"
+    requests.unlink(missing_ok=True)
+    try:
+        record = trial_record.read_trial(folder)
+        _check_planned_as(planned, record, part)
+        _check_ledger_sum(folder, record, part.record_sums.get(planned.trial))
+        rows = read_trial_rows(folder, record)
+        rows.traces += part.added.host_metric_rows(rows.record)
+        text = (folder / trial_record.RECORD_NAME).read_text(encoding="utf-8")
+    except (DataError, OSError) as error:
+        message = error.message if isinstance(error, DataError) else f"{folder} cannot be read: {error}"
+        return IngestedTrial(None, [{"name": "damaged-record", "level": "invalid", "message": message}], []), None
+    if not any(problem["level"] == "invalid" for problem in rows.problems):
+        _write_requests(folder, record, requests, rows)
+    hits = check_trial(rows.record, rows.measurements, _validity_rows(rows.traces), rows.doubts, part.thresholds)
+    return IngestedTrial(text, rows.problems, [asdict(hit) for hit in hits]), rows
+
+
+def _validity_rows(traces: Sequence[Row]) -> list[Row]:
+    """Return what our own sampler and the services counted: other sources tell the same once more, in other steps."""
+    return [row for row in traces if row["source"] in VALIDITY_SOURCES]
+
+
+def _write_requests(folder: Path, record: TrialRecord, target: Path, rows: TrialRows) -> None:
+    if error := write_requests(folder, record, target):
+        message = f"its requests one by one are not kept: {error.message}"
+        rows.add_problem("unreadable-requests", message, level="note", file=error.file, line=error.line or None)
+
+
+def _check_planned_as(planned: PlannedTrial, record: TrialRecord, part: IngestPart) -> None:
+    """Refuse a record that is not of this run's planned trial (a folder copied from elsewhere)."""
+    expected = (part.study, part.run, planned.trial, planned.treatment, planned.block, planned.slot)
+    recorded = (record.study, record.run, record.trial, record.treatment, record.block, record.slot)
+    if recorded != expected:
+        raise DataError(f"trial {planned.trial} is recorded as {recorded}, planned as {expected}; it was not used")
+
+
+def _check_ledger_sum(folder: Path, record: TrialRecord, record_sums: Mapping[int, str] | None) -> None:
+    """Refuse a record that is not the one that the ledger accounts for; an older ledger, or one to come, has no sum."""
+    note = folder / trial_record.RECORD_NAME
+    if record_sums and record_sums.get(record.attempt) != trial_record.sha256_file(note):
+        raise DataError(f"{note} is not as the ledger says it was kept; the trial was not used", "loadbook verify")
+
+
+def _rows_of_table(table: str, trials: Sequence[TrialRows], keys: dict[str, str]) -> list[Row]:
+    """Return a table's rows of all trials, each trial's sorted by nothing but their text and numbers."""
+    columns = [c for c in TABLES[table] if c not in ("study", "run", "trial")]
+    every: list[dict[str, Any]] = []
+    for rows in trials:
+        own = keys | {"trial": rows.record.trial}
+        every += [own | row for row in sorted_rows(getattr(rows, table), table, columns)]
+    return every
+
+
+def sorted_rows(rows: Sequence[Row], table: str, columns: Sequence[str]) -> list[Row]:
+    """Return rows in the order of these columns, nulls first."""
+    places = [(c, TABLES[table][c].endswith("?")) for c in columns]
+    if not any(nullable for _, nullable in places):
+        return sorted(rows, key=itemgetter(*columns))
+    return sorted(
+        rows, key=lambda row: [(row[c] is not None, row[c]) if nullable else row[c] for c, nullable in places]
+    )
+
+
+CONNECT_S = 10
+
+
+@contextmanager
+def dask_workers(address: str) -> Iterator[Executor]:
+    """Yield the executor of the cluster whose scheduler listens at `address` (``tcp://host:8786``).
+
+    Its workers need the same loadbook installed and must see data/ under the same path. The cluster goes on afterwards.
+
+    Raises
+    ------
+    UsageError : Dask is not installed, or `address` is none.
+    HostError : no scheduler answers there, or it has no workers.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise UsageError("--scheduler needs Dask, which is not installed", "pip install 'loadbook[dask]'") from None
+    try:
+        client = Client(address, timeout=CONNECT_S, set_as_default=False)
+    except ValueError as error:
+        raise UsageError(f"{address!r} is no address of a Dask scheduler: {error}", "tcp://HOST:8786") from error
+    except OSError as error:  # a time-out is one
+        raise HostError(address, f"no Dask scheduler answers: {error}", "start one: dask scheduler") from error
+    with client:
+        if not client.scheduler_info()["workers"]:
+            raise HostError(address, "the Dask scheduler has no workers", f"start some: dask worker {address}")
+        # pure: Dask would hand out the result of an earlier call with the same arguments, whatever the files hold now
+        executor: Executor = client.get_executor(pure=False)
+        try:
+            yield executor
+        finally:
+            executor.shutdown(wait=False)
+
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+OnNote = Callable[[str], None]
+
+# a cluster that has lost all of its workers does nothing but wait; no job takes so long
+WORKER_TIMEOUT_S = 600.0
+
+
+def map_unordered(
+    work: Callable[[Job], Result], jobs: Sequence[Job], executor: Executor | None, say: OnNote
+) -> Iterator[Result]:
+    """Yield the results of all jobs, in any order.
+
+    A job that fails on a worker (it died, it runs other code, it does not see the files) is done again in this process:
+    nothing is lost, and an error of the job itself comes up here.
+
+    Parameters
+    ----------
+    work : a function of a module; jobs and results are pickled.
+    executor : None does everything in this process.
+    say : is told when and why jobs are done again.
+    """
+    left = list(jobs) if executor is None else (yield from _run_on_workers(work, jobs, executor, say))
+    yield from map(work, left)
+
+
+def _run_on_workers(
+    work: Callable[[Job], Result], jobs: Sequence[Job], executor: Executor, say: OnNote
+) -> Generator[Result, None, list[Job]]:
+    """Yield what workers made; return the jobs that they did not do."""
+    waiting: dict[Future[Result], Job] = {}
+    undone: list[Job] = []
+    reasons: set[str] = set()
+    try:
+        waiting |= {_submit(executor, work, job): job for job in jobs}
+        while waiting:
+            done, _ = wait(waiting, WORKER_TIMEOUT_S, FIRST_COMPLETED)
+            for future in done or list(waiting):
+                job, failure = waiting.pop(future), _failure(future)
+                if failure is None:
+                    yield future.result()
+                else:
+                    undone.append(job)
+                    reasons.add(failure)
+    finally:
+        for future in waiting:
+            future.cancel()
+    if undone:
+        say(f"{len(undone)} of {len(jobs)} parts are done again in this process, as workers failed: {min(reasons)}")
+    return undone
+
+
+def _submit(executor: Executor, work: Callable[[Job], Result], job: Job) -> Future[Result]:
+    """Return the job's future; one that has failed already if the executor takes nothing any more."""
+    try:
+        return executor.submit(work, job)
+    except RuntimeError as error:  # BrokenExecutor is one
+        refused: Future[Result] = Future()
+        refused.set_exception(error)
+        return refused
+
+
+def _failure(future: Future[Result]) -> str | None:
+    if not future.done():
+        return f"none has answered for {WORKER_TIMEOUT_S:g} s"
+    if future.cancelled():
+        return "the work was cancelled"
+    error = future.exception()
+    return None if error is None else f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def worker_processes(count: int | None = None) -> Iterator[Executor]:
+    """Yield an executor of processes, by default one per CPU that we may use; they end with the block, or with us."""
+    pool = ProcessPoolExecutor(count or usable_cpus(), _Context(), initializer=_follow_parent)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class _Process(SpawnProcess):
+    """A fresh interpreter that does not import the program which runs here.
+
+    A script without the usual guard would run its studies again in every worker. (A fork instead would copy locks that
+    threads of Jupyter or arrow hold.)
+    """
+
+    def start(self) -> None:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
+
+
+class _Context(SpawnContext):
+    Process = _Process
+
+
+def usable_cpus() -> int:
+    """Return the number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _follow_parent() -> None:
+    """In a worker: leave Ctrl-C to the parent, and end when it ends in whatever way."""
+    gc.set_threshold(100_000, 20, 20)  # rows are many and have no cycles: looking for some takes a tenth of the time
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

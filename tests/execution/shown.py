@@ -1,0 +1,78 @@
+"""What a run asked its hosts, by its tapes, held against what the dry run shows.
+
+The order of steps is told twice, in trial.py and in dry_steps.py: this holds the two together.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from loadbook.execution.dry_run import CLOCK, RUN, TRIAL, DryRunStep, attempt_steps, dry_run
+from loadbook.execution.studies import load_study
+from loadbook.hosts.replay import call_key
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.study.plan import make_plan
+
+MAKING = ("env", "go")
+CALLS = {"script": "script", "run": "run", "job": "start", "http": "http_get"}
+# what is done only where it was not done before
+BUILDING = (": loadbook builds", ": loadbook unpacks", ": loadbook places")
+
+
+def run_held_to_dry_run(layout: Layout, study: str, paths: RunPaths) -> None:
+    """Assert that each host was asked what the dry run shows, once for the run and in each of its trials."""
+    plan = make_plan(load_study(layout, study))
+    testbed, parts = dry_run(layout, plan, paths.hosts_toml)
+    assert testbed is not None
+    assert not [part.missing for part in parts if part.missing]
+    for alias, host in testbed.hosts.items():
+        once = [phase for part in (parts[0], parts[-1]) for phase in part.phases]
+        hold(questions(once, alias, host.workdir), tape(paths.raw / f"answers-{alias}"), f"{alias}, once")
+        for trial in plan.trials:
+            phases = [
+                (
+                    title,
+                    [step._replace(words=tuple(w.replace(TRIAL, trial.trial) for w in step.args)) for step in steps],
+                )
+                for title, steps in attempt_steps(testbed, trial.treatment)
+            ]
+            seen = tape(paths.trial(trial.trial) / f"answers-{alias}")
+            hold(questions(phases, alias, host.workdir), seen, f"{alias}, {trial.treatment}")
+
+
+def hold(shown: set[tuple[str, ...]], seen: set[tuple[str, ...]], where: str) -> None:
+    """Assert that what was shown is what was seen; of a job a tape keeps the last step only."""
+    extra = {words for words in seen - shown if not any(word.startswith(BUILDING) for word in words)}
+    assert not extra, f"{where}: asked and not shown: {extra}"
+    lacking = {words for words in shown - seen if words[0] != "start" and not set(MAKING) & set(words)}
+    assert not lacking, f"{where}: shown and not asked: {lacking}"
+
+
+def questions(phases: list[tuple[str, list[DryRunStep]]], alias: str, workdir: str) -> set[tuple[str, ...]]:
+    """Return what is asked of a host, as a tape keeps it."""
+    own = [step for _, steps in phases for step in steps if step.alias == alias]
+    return {words for step in own if (words := asked(step, workdir))}
+
+
+def asked(step: DryRunStep, workdir: str) -> tuple[str, ...] | None:
+    """Return a step as a tape keeps it, None for what no tape keeps."""
+    words = step.args
+    if words == CLOCK:
+        return ("clock",)
+    if step.action not in CALLS:
+        return None
+    if step.action == "http":
+        words = (words[0].partition("://")[2],)
+    return plain(call_key(CALLS[step.action], words, workdir, RUN))
+
+
+def plain(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a question without process ids."""
+    return tuple("LEADER" if word == "LEADER" or (k == 2 and word.isdigit()) else word for k, word in enumerate(words))
+
+
+def tape(path: Path) -> set[tuple[str, ...]]:
+    """Return what a host was asked, by its tape."""
+    entries = [tuple(json.loads(line)["asked"]) for line in path.read_text().splitlines()]
+    return {plain(entry) for entry in entries if entry[0] != "token"}

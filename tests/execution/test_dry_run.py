@@ -1,0 +1,100 @@
+"""`loadbook run --dry-run`: nothing is touched, every study is shown, and a real run asks what was shown."""
+
+from __future__ import annotations
+
+import re
+import socket
+
+import pytest
+from shown import run_held_to_dry_run
+
+from commands import exit_code
+from loadbook.execution.api import run_study
+from loadbook.execution.dry_run import dry_run
+from loadbook.execution.studies import load_study
+from loadbook.store.paths import Layout
+from loadbook.study.plan import make_plan
+from loadbook.study.reader import study_files
+from recorded import REPO, with_studies
+
+HERE = Layout(REPO)
+THREE = REPO / "docs" / "three-hosts.toml"
+STUDIES = [path.stem for path in study_files(HERE.studies)]
+SMALL = """
+include = "aa.toml"
+name = "small"
+blocks = 1
+
+[workload]
+warmup_s = 0.2
+
+[reset]
+max_time_wait = 1000000
+"""
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Make every connection fail the test."""
+
+    def refuse(*args, **kwargs):
+        pytest.fail("a dry run touches no network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_is_shown_against_three_real_machines(name, no_network):
+    plan = make_plan(load_study(HERE, name))
+    testbed, parts = dry_run(HERE, plan, THREE)
+    treatments = [part for part in parts if part.title.startswith("treatment ")]
+    assert len(treatments) == len(plan.treatments)
+    assert sum(part.trials for part in treatments) == len(plan.trials)
+    for part in treatments:
+        assert bool(part.phases) != bool(part.missing)
+        phases = dict(part.phases)
+        if part.phases:
+            tool = plan.study.workload_of(part.title.split()[1]).tool
+            assert any(step.action == "job" and step.note.startswith(tool) for step in phases["load"])
+            stopped = {step.args[0] for step in phases["stop and put back"] if step.action == "stop"}
+            assert stopped == {step.args[0] for steps in phases.values() for step in steps if step.action == "job"}
+    assert testbed is not None, f"no treatment of {name} can be done on {THREE.name}: {treatments[0].missing}"
+
+
+@pytest.mark.lab
+def test_a_run_asks_its_hosts_what_the_dry_run_shows(lab, tmp_path):
+    layout = with_studies(tmp_path / "home")
+    (layout.studies / "small.toml").write_text(SMALL)
+    run_held_to_dry_run(layout, "small", layout.run("small", run_study(layout, "small", lab.hosts_file)))
+
+
+def test_the_command_prints_every_command_and_what_is_lacking(monkeypatch, capsys, no_network, tmp_path):
+    monkeypatch.setenv("LOADBOOK_HOME", str(REPO))
+    monkeypatch.chdir(REPO)
+    assert exit_code(monkeypatch, "run", "nginx-directives", "--hosts", str(THREE), "--dry-run") == 0
+    short = capsys.readouterr().out
+    assert "nginx -t -q -p /tmp/loadbook-" in short
+    assert re.search(
+        r"^load1 +job RUN-t0001-a1-load: wrk -t1 -c50 -d1s .* http://192.0.2.31:18080/index.html", short, re.M
+    )
+    assert re.search(r"^== treatment auto-nopush \(tcp_nopush on\): \d+ trials, each$", short, re.M)
+    assert "worker_processes" not in short
+    assert exit_code(monkeypatch, "run", "nginx-directives", "--hosts", str(THREE), "--dry-run", "--verbose") == 0
+    assert "web1   | worker_processes auto;" in capsys.readouterr().out
+    lonely = tmp_path / "hosts.toml"
+    lonely.write_text('[hosts.load1]\nroles = ["driver"]\n')
+    assert exit_code(monkeypatch, "run", "nginx-directives", "--hosts", str(lonely), "--dry-run") == 3
+    seen = capsys.readouterr()
+    assert "cannot be done here: no host has the role 'web'" in seen.out
+    assert "treatments cannot be done on these hosts" in seen.err
+
+
+def test_without_a_lab_it_says_what_to_do(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("LOADBOOK_HOME", str(with_studies(tmp_path / "home").root))
+    assert exit_code(monkeypatch, "run", "aa", "--dry-run") == 2
+    assert "loadbook lab up" in capsys.readouterr().err
+
+
+def test_the_page_shows_the_hosts_file_as_it_is():
+    assert THREE.read_text().strip() in (REPO / "docs" / "hosts.md").read_text()

@@ -1,0 +1,154 @@
+"""Whole runs over SSH in the lab: to the end, killed at any instant, interrupted, refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from controllers import jobs_left, loadbook
+from loadbook.core.errors import PreflightError, UsageError
+from loadbook.execution.api import run_study
+from loadbook.hosts.lab import lab_lock_owners
+from loadbook.ingestion.ingest import ingest
+from loadbook.store import trial_record
+from loadbook.store.ledger import read_ledger, trial_states
+from loadbook.store.paths import Layout
+from recorded import with_studies
+
+pytestmark = pytest.mark.lab
+PHASES = ["reset", "configure", "start", "ask_before", "load", "ask_after", "collect", "stop"]
+SMALL = """
+include = "aa.toml"
+name = "small"
+blocks = 2
+
+[workload]
+warmup_s = 0.2
+
+[reset]
+max_time_wait = 1000000
+
+# where these run, driver and server may share two CPUs with other work
+[gates]
+driver_cpu = 1.0
+"""
+
+
+@pytest.fixture
+def layout(tmp_path) -> Layout:
+    made = with_studies(tmp_path / "home")
+    (made.studies / "small.toml").write_text(SMALL)
+    return made
+
+
+def job_folders(lab) -> set[Path]:
+    """Return the jobs that hosts of the lab hold; other tests of the session leave theirs."""
+    return set(lab.folder.glob("*/work/jobs/*"))
+
+
+def test_a_run_is_whole_and_leaves_nothing_behind(lab, layout):
+    events, jobs_before = [], job_folders(lab)
+    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    paths = layout.run("small", run)
+    records = [trial_record.read_trial(paths.trial(f"t000{i}")) for i in range(1, 5)]
+    assert [r.status for r in records] == ["ok"] * 4
+    assert all(list(r.phases_s) == PHASES for r in records)
+    assert all(r.services[0].live and r.services[0].version for r in records)
+    assert len({r.services[0].pids[0] for r in records}) == 4
+    assert all(r.response_before == r.response_after and r.response_after.bytes == 5 for r in records)
+    assert all({m.host for m in r.monitors} == {"driver", "web"} == set(r.clocks) for r in records)
+    assert all(r.window[1] - r.window[0] == pytest.approx(1, abs=0.5) for r in records)
+    assert [e.done for e in events if e.kind == "trial-ended"] == [1, 2, 3, 4]
+    assert json.loads(paths.run_json.read_bytes())["lab"] == "loopback"
+    assert {p.name for p in paths.facts.iterdir()} == {
+        "driver-before.json", "driver-after.json", "web-before.json", "web-after.json",
+    }  # fmt: skip
+    assert ingest(paths).trials == 4
+    assert jobs_left(lab) == []
+    assert job_folders(lab) == jobs_before
+    assert not list(lab.folder.glob("*/work/services/*"))
+
+
+@pytest.mark.long
+def test_an_unfinished_run_does_not_go_on_with_other_or_changed_hosts(lab, layout, tmp_path):
+    controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
+    for line in controller.stderr:
+        if "t0001" in line:
+            break
+    controller.send_signal(signal.SIGTERM)
+    assert controller.wait(timeout=30) == 130
+    other = tmp_path / "hosts.toml"
+    other.write_text(lab.hosts_file.read_text().replace('hosts."driver"', 'hosts."load"'))
+    (tmp_path / "known_hosts").write_bytes((lab.folder / "known_hosts").read_bytes())
+    with pytest.raises(UsageError, match="host driver is not there any more\n  host load is new"):
+        run_study(layout, "small", other)
+    file = layout.run("small", layout.resolve_run("small")).facts / "web-before.json"
+    kept = json.loads(file.read_text())
+    file.write_text(json.dumps(kept | {"kernel": {"value": "2.0.36", "kind": "identity"}}))
+    with pytest.raises(UsageError, match=r"host web: kernel was 2\.0\.36, is") as refused:
+        run_study(layout, "small", lab.hosts_file)
+    assert "--new" in refused.value.hint
+    file.write_text(json.dumps(kept))
+    run_study(layout, "small", lab.hosts_file)
+
+
+def test_everything_that_is_wrong_is_said_before_the_first_trial(lab, layout):
+    (layout.studies / "small.toml").write_text(SMALL + "\n[roles.store]\n[roles.balancer]\n")
+    with pytest.raises(PreflightError) as refused:
+        run_study(layout, "small", lab.hosts_file)
+    assert [p.split(" (")[0] for p in refused.value.problems] == [
+        "no host has the role 'store'",
+        "no host has the role 'balancer'",
+    ]
+    assert layout.runs("small") == []
+
+
+def test_a_taken_port_is_found_before_the_first_trial(lab, layout):
+    web = json.loads((lab.folder / "lab.json").read_text())["hosts"]["web"]
+    with socket.socket() as squatter:
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        squatter.bind((web["address"], web["service_port"]))
+        squatter.listen()
+        with pytest.raises(PreflightError, match=f"host web: port {web['service_port']} is in use"):
+            run_study(layout, "small", lab.hosts_file)
+
+
+@pytest.mark.long
+def test_what_a_killed_preflight_left_is_cleared_when_its_run_goes_on(lab, layout):
+    def interrupted(event):
+        if event.kind == "trial-started":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(layout, "small", lab.hosts_file, blocks=1, on_event=interrupted)
+    run = layout.resolve_run("small")
+    left = [lab.folder / "web/work" / name for name in (f"jobs/{run}-preflight-guard", f"services/{run}-preflight-web")]
+    for folder in left:
+        folder.mkdir(parents=True)
+    assert run_study(layout, "small", lab.hosts_file) == run
+    assert not [folder for folder in left if folder.exists()]
+
+
+def test_a_run_that_cannot_start_keeps_nobody_away(lab, layout):
+    (layout.studies / "small.toml").write_text(SMALL + "[roles.driver]\nloss = 0.1\n")
+    with pytest.raises(UsageError, match="lost packets can only be made by the kernel"):
+        run_study(layout, "small", lab.hosts_file)
+    assert not lab_lock_owners(lab.folder / "driver" / "work")
+
+
+def test_a_page_that_is_wrong_makes_an_invalid_trial_and_the_run_goes_on(lab, layout):
+    (layout.studies / "small.toml").write_text(SMALL.replace("[workload]", '[workload]\npath = "/nothing-here"'))
+    run = run_study(layout, "small", lab.hosts_file, blocks=1)
+    ended = trial_states(read_ledger(layout.run("small", run).ledger))
+    assert {s.status for s in ended.values()} == {"invalid"}
+    assert all("/nothing-here answered 404" in s.reason and s.attempt == 1 for s in ended.values())
+    assert ingest(layout.run("small", run)).valid == 0
+
+
+def test_an_unknown_study_is_a_usage_error(lab, layout):
+    with pytest.raises(UsageError, match="no study 'smal'"):
+        run_study(layout, "smal", lab.hosts_file)

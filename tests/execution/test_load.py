@@ -1,0 +1,105 @@
+"""The load of one trial on several drivers, without a host: shares, commands, the instant at which all begin."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadbook.core.errors import ToolError
+from loadbook.execution.load import LEAD_S, MAX_LEAD_S, LoadJobs
+from loadbook.execution.preflight import _tool_version_mismatches
+from loadbook.services.instance import LaunchOptions
+from loadbook.store.trial_record import ClockRecord, DriverRecord, clock_error_s, measurement_spans
+from loadbook.study.workload import Workload, split_load
+from loadbook.tools import base
+from loadbook.tools.base import Target
+
+TARGET = Target("192.0.2.1", 80)
+
+
+def load_of(work: Workload, *drivers: str) -> LoadJobs:
+    return LoadJobs(base.load_tool(work.tool), split_load(work, drivers), TARGET, "load")
+
+
+def clock(offset_s: float, rtt_s: float = 0.001) -> ClockRecord:
+    return ClockRecord(offset_before_s=offset_s, rtt_before_s=rtt_s)
+
+
+def test_one_driver_has_the_whole_load_and_waits_for_nothing():
+    alone = load_of(Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2), "a")
+    alone.schedule_start({"a": clock(5.0)})
+    assert (alone.start_times, alone.lead_s, alone.planned_s) == ({}, 0.0, 6.0)
+    assert "-c50" in alone.steps_on("a")[1]
+
+
+def test_several_begin_at_one_instant_which_each_reads_from_its_own_clock():
+    pair = load_of(Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2), "a", "b")
+    clocks = {"a": clock(0.0), "b": clock(3600.0, 0.1), "web": clock(9.0)}
+    now = time.time()
+    pair.schedule_start(clocks)
+    assert pair.start_times["b"] - pair.start_times["a"] == pytest.approx(3600.0)
+    assert pair.lead_s == pytest.approx(LEAD_S + 20 * 0.1)
+    assert pair.start_times["a"] - now == pytest.approx(2 + pair.lead_s, abs=0.1)
+    assert pair.planned_s == pytest.approx(6 + pair.lead_s)
+    pair.schedule_start({"a": clock(0.0, 60.0), "b": clock(0.0)})
+    assert pair.lead_s == MAX_LEAD_S
+    assert pair.timeout_s > pair.planned_s
+
+
+def test_open_files_are_given_to_warm_up_and_measurement():
+    work = Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2)
+    plain = load_of(work, "a").steps_on("a")
+    limited = replace(load_of(work, "a"), launch=LaunchOptions(nofile=128)).steps_on("a")
+    assert [step[-len(was) :] for step, was in zip(limited, plain, strict=True)] == list(plain)
+    words = ("/bin/sh", "-c", "ulimit -n; exec true", "sh")
+    for step, was in zip(limited, plain, strict=True):
+        done = subprocess.run([*step[: -len(was)], *words], capture_output=True, text=True, check=True)
+        assert done.stdout == "128\n"
+
+
+def test_a_share_that_a_tool_cannot_do_names_the_driver_and_its_share():
+    with pytest.raises(ToolError, match="host b, whose share is 25 connections: wrk would open 24 of 25") as refused:
+        load_of(Workload(tool="wrk", connections=51, threads=2), "a", "b").steps_on("b")
+    assert refused.value.hint
+    third = load_of(Workload(tool="wrk2", model="open", rate_per_s=2, connections=3), "a", "b", "c")
+    with pytest.raises(ToolError, match=r"host a, whose share is 0\.666667 a second: wrk2 takes whole requests"):
+        third.steps_on("a")
+    uneven = load_of(Workload(tool="wrk2", model="open", rate_per_s=10_001, connections=4), "a", "b")
+    assert [uneven.steps_on(a)[-1][3] for a in "ab"] == ["-R5001", "-R5000"]
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0.1, 10), st.floats(-1e6, 1e6)), min_size=1, max_size=5))
+def test_what_drivers_did_together_does_not_depend_on_their_clocks(drivers):
+    records, clocks = [], {}
+    for k, (late_s, lasts_s, offset_s) in enumerate(drivers):
+        began = 1.7e9 + late_s + offset_s
+        records.append(DriverRecord(host=str(k), argv=["wrk"], rc=0, stdout="o", stderr="e"))
+        records[-1].started_host, records[-1].ended_host = began, began + lasts_s
+        clocks[str(k)] = clock(offset_s)
+    spans = measurement_spans(records, clocks)
+    starts, ends = [d[0] for d in drivers], [d[0] + d[1] for d in drivers]
+    assert spans.start_skew_s == pytest.approx(max(starts) - min(starts), abs=1e-5)
+    together, whole = max(0.0, min(ends) - max(starts)), max(ends) - min(starts)
+    assert spans.non_overlap_share == pytest.approx(1 - together / whole, abs=1e-4)
+    assert (spans.window is not None) == (together > 0) or together < 1e-5
+    assert measurement_spans(records, {}) is None
+
+
+def test_two_clocks_are_known_to_half_of_both_round_trips():
+    drivers = [DriverRecord(host=h, argv=["wrk"], rc=0, stdout="o", stderr="e") for h in "abc"]
+    clocks = {"a": clock(0, 0.010), "b": clock(0, 0.030), "c": clock(0, 0.002)}
+    assert clock_error_s(SimpleNamespace(drivers=drivers, clocks=clocks)) == pytest.approx(0.020)
+
+
+def test_drivers_with_different_versions_of_a_tool_are_refused():
+    versions = {("a", "wrk"): "4.1.0", ("b", "wrk"): "4.2.0", ("a", "ab"): "2.3", ("b", "ab"): "2.3"}
+    testbed = SimpleNamespace(tools={"wrk": None, "ab": None}, tool_versions=versions)
+    assert list(_tool_version_mismatches(testbed)) == [
+        "drivers have different versions of wrk: 4.1.0 on a, 4.2.0 on b (install the same on all)"
+    ]

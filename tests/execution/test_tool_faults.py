@@ -1,0 +1,369 @@
+"""Tools and servers that misbehave, in real runs over SSH: how the trial ends, which gate speaks, what is kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from rude import HEADER, Rig
+
+from commands import exit_code
+from labs import own_lab
+from loadbook.core.errors import PreflightError
+from loadbook.core.units import format_percent
+from loadbook.execution import load
+from loadbook.execution.api import run_study
+from loadbook.hosts import sshd
+from loadbook.store.trial_record import read_json
+from recorded import with_studies
+from waiting import wait_until
+
+pytestmark = pytest.mark.lab
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+WRK = 'tool = "wrk"\nconnections = 10\n'
+AB = 'tool = "ab"\nconnections = 10\n'
+HTTPERF = 'tool = "httperf"\nmodel = "open"\n'
+
+
+@pytest.mark.long
+@pytest.mark.fault(20)
+def test_what_is_missing_is_named_on_all_hosts_before_the_first_trial(tmp_path, monkeypatch, capsys):
+    few = tmp_path / "bin"
+    few.mkdir()
+    for program in (p for folder in ("/bin", "/usr/bin") for p in Path(folder).iterdir()):
+        if program.name not in ("wrk", "nginx") and not (few / program.name).exists():
+            (few / program.name).symlink_to(program)
+    monkeypatch.setattr(
+        sshd, "CONFIG_TEMPLATE", sshd.CONFIG_TEMPLATE.replace('"JMETER_HOME={jmeter}"', f'"PATH={few}"')
+    )
+    absent = "rude"
+    with own_lab(hosts={"driver": ("driver",), "driver-2": ("driver",), "web": ("web",)}) as lab:
+        rig = Rig(lab, tmp_path, with_studies(tmp_path / "home"))
+        own = rig.layout.studies / "services" / absent / "service.toml"
+        own.write_text(own.read_text().replace("python3", "no-such-server"))
+        rig.study(WRK)
+        with pytest.raises(PreflightError) as refused:
+            run_study(rig.layout, "rude", lab.hosts_file)
+        assert refused.value.problems == [
+            "host driver: wrk is not installed (apt-get install wrk)",
+            "host driver-2: wrk is not installed (apt-get install wrk)",
+            "host web: no-such-server is not installed (apt-get install no-such-server)",
+        ]
+        assert rig.layout.runs("rude") == []
+        monkeypatch.setenv("LOADBOOK_HOME", str(rig.layout.root))
+        monkeypatch.setenv("COLUMNS", "300")
+        assert exit_code(monkeypatch, "run", "rude", "--hosts", str(lab.hosts_file)) == 3
+        capsys.readouterr()
+        assert exit_code(monkeypatch, "doctor", "rude", "--hosts", str(lab.hosts_file)) == 3
+    said = capsys.readouterr().out
+    for host, program in (("driver", "wrk"), ("driver-2", "wrk"), ("web", "no-such-server")):
+        assert re.search(rf"MISSING +{host} +{program} +not installed +apt-get install {program}", said)
+
+
+@pytest.mark.long
+@pytest.mark.fault(21)
+def test_reports_that_no_parser_knows_fail_the_trial_and_are_kept(rig, record_property):
+    (rig.bin / "other").write_bytes((FIXTURES / "ab" / "2.3--freeze_1s.stdout").read_bytes())
+    rig.fake("wrk", f"""
+n=$(cat {rig.bin}/n 2>/dev/null || echo 0); echo $((n + 1)) >{rig.bin}/n
+case $n in
+0) head -c 3000 /dev/urandom ;;
+1) "$real" "$@" | head -n 4 ;;
+2) cat {rig.bin}/other ;;
+esac
+exit 0""")  # fmt: skip
+    ran = rig.run(WRK, blocks=4)
+    assert [status for status, _ in ran.ends] == [r.status for r in ran.records] == ["tool_failed"] * 4
+    reasons = [reason for _, reason in ran.ends]
+    assert all(reason.startswith("host driver: wrk: stdout: ") for reason in reasons)
+    for reason, words in zip(reasons, ("no report of wrk", "not complete", "no report of wrk", "empty"), strict=True):
+        assert words in reason
+    assert all(folder.parent.name == "failed" for folder in ran.folders)
+    kept = [(folder / "stdout-driver").read_bytes() for folder in ran.folders]
+    assert [len(kept[0]), kept[1].count(b"\n"), kept[2][:18], kept[3]] == [3000, 4, b"This is ApacheBenc", b""]
+    assert {row["reason"] for row in ran.table("trials")} == set(reasons)
+    assert not any(row["valid"] for row in ran.table("trials"))
+    record_property("seen", "garbage, cut, of another tool, nothing: four times tool_failed, the bytes kept")
+
+
+@pytest.mark.fault(21)
+@pytest.mark.long
+def test_a_version_that_is_new_here_is_said_and_recorded_and_counts_if_it_can_be_read(rig):
+    rig.fake("wrk", 'exec "$real" "$@"')
+    fake = rig.bin / "wrk"
+    fake.write_text(fake.read_text().replace("exec /usr/bin/wrk -v", '{ echo "wrk 5.0.0 [epoll]"; exit 1; }'))
+    assert "5.0.0" in fake.read_text()
+    ran = rig.run(WRK)
+    assert "host driver: wrk 5.0.0 is new here: a report in another form will not be counted" in rig.notes
+    assert read_json(ran.paths.run_json)["tool_versions"] == {"driver": "wrk 5.0.0"}
+    assert [(r.status, r.tool_version) for r in ran.records] == [("ok", "5.0.0")]
+
+
+@pytest.mark.fault(22)
+@pytest.mark.parametrize("tool", [WRK, pytest.param(AB, marks=pytest.mark.long)], ids=["wrk", "ab"])
+@pytest.mark.parametrize("service", ["nginx", pytest.param("rude", marks=pytest.mark.long)])
+def test_errors_are_no_throughput_although_the_tool_ends_well(rig, tool, service, record_property):
+    role = 'config = "own.conf"' if service == "nginx" else ""
+    ran = rig.run(tool + HEADER, service=service, role=role)
+    (record,) = ran.records
+    assert record.drivers[0].rc == 0
+    assert record.response_after.status == 200
+    assert record.status == "invalid"
+    assert ran.ends == [("invalid", record.reason)]
+    assert re.search(r"[\d,]+ of [\d,]+ responses were (errors|not 2xx)", record.reason)
+    assert f"({format_percent(1, 2, signed=False)})" in record.reason
+    assert "error_responses" in ran.gates()
+    assert [row["valid"] for row in ran.table("trials")] == [False]
+    answered = sum(row["value"] for row in ran.table("measurements") if row["metric"] == "requests_per_s")
+    record_property("seen", f"{answered:,.0f} errors a second are invalid")
+
+
+@pytest.mark.fault(22)
+@pytest.mark.parametrize(
+    ("mood", "load", "gate", "words"),
+    [
+        ("slow", WRK, "zero_work", "the tool completed no request"),
+        pytest.param("truncated", WRK, "socket_errors", "attempts failed", marks=pytest.mark.long),
+        ("reset", WRK, "socket_errors", "attempts failed"),
+        pytest.param("reset", AB, "socket_errors", "attempts failed", marks=pytest.mark.long),
+        pytest.param("longer", AB, "socket_errors", "attempts failed", marks=pytest.mark.long),
+    ],
+    ids=["slow", "truncated", "reset", "reset-ab", "longer-ab"],
+)
+def test_answers_that_are_slow_cut_reset_or_of_another_length_make_it_invalid(rig, mood, load, gate, words):
+    ran = rig.run(load + HEADER, role=f'vars = {{ mood = "{mood}" }}')
+    ((status, reason),) = ran.ends
+    assert status == "invalid"
+    assert words in reason
+    assert gate in ran.gates()
+    assert words in ran.said(gate)
+
+
+@pytest.mark.fault(22)
+@pytest.mark.long
+def test_a_tool_that_does_not_look_at_lengths_is_doubted_for_them(rig):
+    ran = rig.run(WRK + HEADER, role='vars = { mood = "longer" }')
+    assert [status for status, _ in ran.ends] == ["ok"]
+    assert "bytes_per_response" in ran.gates("doubt")
+
+
+@pytest.mark.fault(23)
+def test_httperf_ends_well_when_every_connection_was_refused(rig, record_property):
+    load = f"{HTTPERF}rate_per_s = 50\n{HEADER}"
+    ran = rig.run(load, role='vars = { mood = "gone" }')
+    (record,) = ran.records
+    printed = (ran.folders[0] / "stdout-driver").read_text()
+    # the kernel resets a connection that waits in the queue of a listener which is closed
+    counts = re.search(r"connrefused (\d+) connreset (\d+)", printed)
+    refused, reset = int(counts[1]), int(counts[2])
+    assert record.drivers[0].rc == 0
+    assert refused > 0 and refused + reset >= 45, printed
+    assert ran.ends == [("invalid", record.reason)]
+    assert "the tool completed no request" in record.reason
+    assert {"zero_work", "socket_errors"} <= ran.gates()
+    record_property("seen", f"{refused} of 50 refused, {reset} reset, exit code 0: invalid")
+
+
+@pytest.mark.fault(24)
+@pytest.mark.parametrize(
+    ("tool", "case", "load"),
+    [
+        ("ab", "2.3--port_range_exhausted_netns", AB),
+        ("httperf", "0.9.0--addrunavail_netns", f"{HTTPERF}rate_per_s = 200\n"),
+    ],
+    ids=["ab", "httperf"],
+)
+def test_without_ports_a_trial_is_invalid_with_the_advice(rig, tool, case, load, record_property):
+    """What the real tools printed in a namespace of few ports (see the root test) is printed again."""
+    said = {name: FIXTURES / tool / f"{case}.{name}" for name in ("stdout", "stderr", "rc")}
+    code = said["rc"].read_text().strip() if said["rc"].exists() else "0"
+    shown = f"cat {said['stdout']}; [ ! -e {said['stderr']} ] || cat {said['stderr']} >&2; exit {code}"
+    rig.fake(tool, shown, probe="-V")
+    ran = rig.run(load)
+    ((status, reason),) = ran.ends
+    assert status == "invalid", reason
+    assert "net.ipv4.ip_local_port_range" in reason
+    assert "ports_exhausted" in ran.gates()
+    record_property("seen", f"{tool}: as printed in a namespace of few ports")
+
+
+@pytest.mark.root
+@pytest.mark.fault(24)
+@pytest.mark.parametrize(
+    "load",
+    [AB.replace("10", "50") + "keepalive = false\n", f"{HTTPERF}rate_per_s = 200\n"],
+    ids=["ab", "httperf"],
+)
+@pytest.mark.long
+def test_the_real_tools_without_ports_in_a_namespace(spaces, tmp_path, load, record_property):
+    rig = Rig(spaces, tmp_path, with_studies(tmp_path / "home"))
+    rig.study(load, service="nginx")
+    study = rig.layout.studies / "rude.toml"
+    few = '[roles.driver]\nsysctls = { "net.ipv4.ip_local_port_range" = "40000 40015" }'
+    study.write_text(study.read_text().replace("[roles.driver]", few))
+    ran = rig.again()
+    ((status, reason),) = ran.ends
+    assert status == "invalid", reason
+    assert "net.ipv4.ip_local_port_range" in reason
+    assert "ports_exhausted" in ran.gates()
+    record_property("seen", reason)
+
+
+# beside other work the driver's CPU is not its own
+FULL = "driver_cpu = 0.8\ndriver_cpu_doubt = 0.7\ndriver_own_share = 0.05"
+
+
+@pytest.mark.long  # where others use the CPUs, too, no driver fills its own
+@pytest.mark.fault(25)
+def test_a_driver_whose_cpu_is_full_measured_itself(rig, record_property):
+    ran = rig.run(AB.replace("10", "50"), service="nginx", gates=FULL)
+    assert "driver_saturated" in ran.gates()
+    assert [row["valid"] for row in ran.table("trials")] == [False]
+    record_property("seen", ran.said("driver_saturated").split(":")[0])
+
+
+@pytest.mark.fault(25)
+def test_an_offered_rate_that_the_driver_cannot_make_is_invalid(rig, record_property):
+    ran = rig.run(f"{HTTPERF}rate_per_s = 60000\n", service="nginx")
+    ((status, reason),) = ran.ends
+    assert status == "invalid"
+    assert "failed on the driver itself" in reason
+    assert "driver_limits" in ran.gates()
+    assert "offered_shortfall" in ran.gates("doubt")
+    record_property("seen", ran.said("offered_shortfall").split(":")[0])
+
+
+HANGING = """
+trap '' TERM INT HUP
+sh -c 'trap "" TERM INT HUP; while :; do sleep 0.1; done' &
+echo partial
+while :; do sleep 0.1; done"""
+
+
+@pytest.mark.long
+@pytest.mark.fault(26)
+def test_a_tool_that_hangs_is_ended_with_all_its_children(rig, monkeypatch, record_property):
+    monkeypatch.setattr(load, "GRACE_S", 0.5)
+    monkeypatch.setattr(load, "STOP_GRACE_S", 1.0)
+    rig.fake("wrk", HANGING)
+    ran = rig.run(WRK + "timeout_s = 1\n")
+    ((status, reason),) = ran.ends
+    assert status == "timeout"
+    assert "load: " in reason
+    # once more, since a host may have been slow; a tool that hung twice will hang again
+    assert [folder.name for folder in ran.folders] == ["t0001-attempt1", "t0001-attempt2"]
+    for folder, record in zip(ran.folders, ran.records, strict=True):
+        assert folder.parent.name == "failed"
+        assert (folder / "stdout-driver").read_bytes() == b"partial\n"
+        assert [d.rc for d in record.drivers] == [137]
+    assert rig.processes("wrk", "sh", "sleep", "dash") == []
+    assert {row["status"] for row in ran.table("trials")} == {"timeout"}
+    record_property("seen", f"twice ended after {record.phases_s['load']:.1f} s of 1 s, no process left")
+
+
+def strike(rig: Rig, sign: int) -> threading.Thread:
+    """Send a signal to the first load generator that appears, by its process id."""
+
+    def wait_and_strike() -> None:
+        wait_until(lambda: rig.processes("wrk"), 20)
+        time.sleep(0.2)
+        for pid in rig.processes("wrk"):
+            os.kill(pid, sign)
+
+    thread = threading.Thread(target=wait_and_strike)
+    thread.start()
+    return thread
+
+
+@pytest.mark.fault(27)
+@pytest.mark.parametrize(
+    ("sign", "name"), [(signal.SIGKILL, "SIGKILL, as the kernel does"), (signal.SIGSEGV, "SIGSEGV")]
+)
+def test_a_tool_killed_by_a_signal_is_no_lost_host(rig, sign, name):
+    killer = strike(rig, sign)
+    ran = rig.run(WRK)
+    killer.join()
+    ((status, reason),) = ran.ends
+    assert status == "tool_failed"
+    assert f"host driver: wrk was killed by signal {int(sign)} ({name}" in reason
+    assert f"exit code {128 + sign}" in reason
+    (record,) = ran.records
+    assert (record.attempt, record.drivers[0].rc, record.reconnects) == (1, 128 + sign, 0)
+    assert (ran.folders[0] / "stdout-driver").is_file()
+
+
+@pytest.mark.fault(27)
+@pytest.mark.long
+def test_a_tool_without_memory_fails_its_trial(rig, record_property):
+    rig.fake("wrk", 'ulimit -c 0; ulimit -v 30000; exec "$real" "$@"')
+    ran = rig.run(WRK)
+    ((status, reason),) = ran.ends
+    assert status == "tool_failed"
+    assert "wrk was killed by signal 6 (SIGABRT): exit code 134: zmalloc: Out of memory" in reason
+    record_property("seen", reason)
+
+
+HEAD = (
+    "timeStamp,elapsed,label,responseCode,responseMessage,threadName,success,bytes,grpThreads,allThreads,"
+    "Latency,Connect"
+)
+ROW = "17952133{n:05d},12,HTTP Request,200,OK,Thread Group 1-1,true,120,1,1,11,1"
+ROWS = [ROW.format(n=n).encode() for n in range(40)]
+# as in reliability's table of readers: what each does to a file of 40 rows, how many places it rejects, what is said
+JTL = {
+    "cut inside a number": (b"\n".join(ROWS)[:-4], r"1 rejected: .*results\.jtl:41: the file ends within a row"),
+    "two half lines glued": (
+        b"\n".join([*ROWS[:20], ROWS[20][:30] + ROWS[21][20:], *ROWS[22:]]) + b"\n",
+        r"results\.jtl:22: .*none of 40 lines was counted",
+    ),
+    "too few columns": (
+        b"\n".join([*ROWS[:9], ROWS[9][:40], *ROWS[10:]]) + b"\n",
+        r"results\.jtl:11: .*none of 41 lines was counted",
+    ),
+    "extra column": (
+        b"\n".join([*ROWS[:9], ROWS[9] + b",1", *ROWS[10:]]) + b"\n",
+        r"results\.jtl:11: .*none of 41 lines was counted",
+    ),
+    "NUL block": (
+        b"\n".join([*ROWS[:9], b"\0" * 4096 + ROWS[9], *ROWS[10:]]) + b"\n",
+        r"1 rejected: .*results\.jtl:11: NULs",
+    ),
+    "repeated header": (
+        b"\n".join([*ROWS[:20], HEAD.encode(), *ROWS[20:]]) + b"\n",
+        r"1 rejected: .*results\.jtl:22: the header comes again",
+    ),
+    "open quote": (
+        b"\n".join([*ROWS[:9], ROWS[9].replace(b"OK", b'"OK'), *ROWS[10:]]) + b"\n",
+        r"results\.jtl:11: a quote that is opened here is never closed.*none of 41 lines was counted",
+    ),
+    "number too large": (
+        b"\n".join([*ROWS[:9], ROWS[9].replace(b",12,", b",99999999999999999999,"), *ROWS[10:]]) + b"\n",
+        r"results\.jtl:11: .*none of 41 lines was counted",
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.fault(29)
+def test_results_that_are_not_whole_make_a_partial_trial(rig, record_property):
+    for k, (data, _) in enumerate(JTL.values()):
+        (rig.bin / f"{k}.jtl").write_bytes(HEAD.encode() + b"\n" + data)
+    rig.fake("jmeter", f"""
+case $1 in -v) echo 'Version 5.6.3'; exit ;; esac
+n=$(cat {rig.bin}/n 2>/dev/null || echo 0); echo $((n + 1)) >{rig.bin}/n
+cp {rig.bin}/$n.jtl results.jtl
+echo '... end of run'""", probe="--none")  # fmt: skip
+    ran = rig.run('tool = "jmeter"\nconnections = 2\n', blocks=len(JTL))
+    for name, (status, reason), (_, said) in zip(JTL, ran.ends, JTL.values(), strict=True):
+        assert status == "partial", (name, reason)
+        assert re.search(said, reason), (name, reason)
+    trials = ran.table("trials")
+    assert [(t["status"], t["valid"]) for t in trials] == [("partial", False)] * len(JTL)
+    counted = {r["trial"]: r["value"] for r in ran.table("measurements") if r["metric"] == "requests"}
+    assert counted == {"t0001": 39, "t0005": 40, "t0006": 40}
+    record_property("seen", f"{len(JTL)} damaged files: partial each, none counts")

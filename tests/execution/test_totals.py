@@ -1,0 +1,77 @@
+"""Several drivers: what is added up, what is put together from single times, and what is left out."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadbook.ingestion.trial_rows import driver_totals, statistic_s, unmerged_times
+from loadbook.tools.base import Measurement, ParsedReport
+
+PERCENTILES = ("p50", "p90", "p99", "p99.9")
+
+
+def report(rate: float, p99: float, duration: float, times_us: dict[int, int] | None = None) -> ParsedReport:
+    rows = (
+        Measurement("ok_per_s", "value", rate, "1/s", f"{rate}"),
+        Measurement("latency", "p99", p99, "s", "x"),
+        Measurement("connect_time", "mean", p99, "s", "x"),
+        Measurement("duration", "value", duration, "s", "x"),
+        Measurement("driver_cpu", "value", 0.5, "1", "x"),
+    )
+    return ParsedReport(rows, times_us={"latency": times_us} if times_us else {})
+
+
+def table(reports: list[ParsedReport]) -> dict[tuple[str, str], Measurement]:
+    return {(m.metric, m.statistic): m for m in driver_totals(reports)}
+
+
+def test_rates_are_summed_and_times_left_out():
+    alone, other = report(100.0, 0.1, 1.0), report(50.0, 0.9, 1.5)
+    assert driver_totals([alone]) == list(alone.measurements)
+    both = table([alone, other])
+    assert both["ok_per_s", "value"] == Measurement("ok_per_s", "value", 150.0, "1/s", None)
+    assert both["duration", "value"].value == 1.5
+    assert set(both) == {("ok_per_s", "value"), ("duration", "value")}
+    assert driver_totals([]) == []
+    assert unmerged_times([alone]) == []
+    assert unmerged_times([alone, other]) == ["connect_time", "latency"]
+
+
+def test_single_times_of_all_drivers_are_put_together_only_if_every_driver_has_them():
+    fast, slow = report(100.0, 0.001, 1.0, {1000: 99, 2000: 1}), report(10.0, 0.5, 1.0, {500_000: 10})
+    both = table([fast, slow])
+    assert both["latency", "p99"] == Measurement("latency", "p99", 0.5, "s", None)
+    assert ("connect_time", "mean") not in both
+    assert unmerged_times([fast, slow]) == ["connect_time"]
+    assert ("latency", "p99") not in table([fast, report(10.0, 0.5, 1.0)])
+
+
+def test_what_one_driver_does_not_tell_has_no_total():
+    errors = Measurement("errors", "count", 3, "1", "3")
+    mute = report(1.0, 1.0, 1.0)
+    assert ("errors", "count") not in table([mute, ParsedReport((*mute.measurements, errors))])
+    assert ("errors", "count") not in table([ParsedReport((*mute.measurements, errors)), mute])
+
+
+@given(st.lists(st.lists(st.integers(0, 10**7), min_size=1, max_size=60), min_size=1, max_size=4))
+def test_statistics_of_merged_times_are_those_of_all_requests_in_one_list(drivers):
+    merged: dict[int, int] = {}
+    for times in drivers:
+        for us in times:
+            merged[us] = merged.get(us, 0) + 1
+    everything = sorted(us for times in drivers for us in times)
+    n = len(everything)
+    for name in PERCENTILES:
+        rank = max(1, math.ceil(float(name[1:]) / 100 * n - 1e-9))
+        assert statistic_s(merged, name) == everything[rank - 1] / 1e6
+    mean = sum(everything) / n
+    assert statistic_s(merged, "min") == everything[0] / 1e6
+    assert statistic_s(merged, "max") == everything[-1] / 1e6
+    assert statistic_s(merged, "mean") == pytest.approx(mean / 1e6)
+    sd = math.sqrt(sum((us - mean) ** 2 for us in everything) / max(1, n - 1))
+    assert statistic_s(merged, "sd") == pytest.approx(sd / 1e6, abs=1e-9)
+    assert statistic_s(merged, "count") is None

@@ -1,0 +1,181 @@
+"""Two drivers against one nginx over SSH in the lab: shares, one start, totals, replay, and one that fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from labs import own_lab
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.core.errors import PreflightError
+from loadbook.core.units import format_duration
+from loadbook.execution.api import run_study
+from loadbook.ingestion.ingest import ingest
+from loadbook.store import trial_record
+from loadbook.store.schema import TABLES, read_table
+from loadbook.store.tables import load_run
+from loadbook.store.trial_record import measurement_spans
+from recorded import with_studies
+from waiting import wait_until
+
+pytestmark = pytest.mark.lab
+SPEC = """
+include = "aa.toml"
+name = "{name}"
+blocks = 1
+
+[workload]
+tool = "{tool}"
+connections = {connections}
+threads = {threads}
+warmup_s = 0.2
+extra = {extra}
+
+[reset]
+max_time_wait = 1000000
+
+[gates]
+driver_cpu = 1.0
+"""
+DRIVERS = ["driver", "driver-2"]
+KILLED = "host driver-2: wrk was killed by signal 9 (SIGKILL, as the kernel does when memory runs out): exit code 137"
+# what a replay does in its own time
+OWN_TIMES = ["run", "started", "duration_s"]
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with own_lab(hosts={"driver": ("driver",), "web": ("web",), "driver-2": ("driver",)}) as own:
+        yield own
+
+
+@pytest.fixture
+def layout(tmp_path):
+    return with_studies(tmp_path / "home")
+
+
+def write(layout, name, tool="wrk", connections=11, threads=1, extra="[]"):
+    text = SPEC.format(name=name, tool=tool, connections=connections, threads=threads, extra=extra)
+    (layout.studies / f"{name}.toml").write_text(text)
+
+
+def tables(layout, name, run) -> dict[str, pd.DataFrame]:
+    ingest(layout.run(name, run))
+    found = {t: read_table(layout.run(name, run).table(t), t) for t in TABLES}
+    return {t: frame.drop(columns=[c for c in OWN_TIMES if c in frame]) for t, frame in found.items()}
+
+
+def test_the_load_is_shared_and_begins_at_one_instant_and_can_be_played_back(lab, layout):
+    write(layout, "pair")
+    run = run_study(layout, "pair", lab.hosts_file)
+    paths = layout.run("pair", run)
+    for folder in paths.trials.iterdir():
+        record = trial_record.read_trial(folder)
+        assert record.status == "ok"
+        assert [(d.host, d.argv[2]) for d in record.drivers] == [("driver", "-c6"), ("driver-2", "-c5")]
+        assert {m.host for m in record.monitors} == {"driver", "web", "driver-2"} == set(record.clocks)
+        assert record.workload["connections"] == 11
+        spans = measurement_spans(record.drivers, record.clocks)
+        assert record.start_skew_s == pytest.approx(spans.start_skew_s, abs=1e-6)
+        assert record.start_skew_s < 0.25, "both wait for one instant; alone, starts are a warm-up's scatter apart"
+        assert record.window == pytest.approx(spans.window)
+    ours, totals = tables(layout, "pair", run), {}
+    for (trial, driver), rows in ours["measurements"].groupby(["trial", "driver"]):
+        totals[trial, driver] = rows.set_index(["metric", "statistic"])["value"]
+    for trial in ("t0001", "t0002"):
+        whole, parts = totals[trial, "*"], [totals[trial, d] for d in DRIVERS]
+        for key in (("requests", "count"), ("ok_per_s", "value"), ("bytes_read", "count")):
+            assert whole[key] == pytest.approx(sum(part[key] for part in parts)) and min(p[key] for p in parts) > 0
+        assert whole["duration", "value"] == max(part["duration", "value"] for part in parts)
+        assert "latency" not in whole.index.get_level_values(0)
+        assert all(part["latency", "p99"] > 0 for part in parts)
+        assert whole["start_skew", "value"] >= 0
+    assert set(ours["trials"]["drivers"]) == {2}
+    noted = ours["problems"][ours["problems"]["name"] == "per-driver"]
+    assert list(noted["trial"]) == ["t0001", "t0002"]
+    watched = ours["traces"][ours["traces"]["metric"] == "process_cpu"]
+    assert set(DRIVERS) <= set(watched.loc[watched["item"].str.startswith("wrk:"), "host"])
+    reported(layout, "pair", run, ours)
+    again = run_study(layout, "pair", paths.raw / "hosts.toml", new=True)
+    for name, table in tables(layout, "pair", again).items():
+        pd.testing.assert_frame_equal(table, ours[name], obj=name)
+
+
+def reported(layout, name, run, tables):
+    """The page says what the load came from and that latency is per driver, and holds no number of both together."""
+    page = EffectsPage(load_run(layout, name, run))
+    worst = max(tables["measurements"].query("metric == 'start_skew'")["value"])
+    assert f"11 connections, 2 drivers that started within {format_duration(worst)}" in page.scope().text
+    assert not page.panels
+    text = page.latency().text
+    assert text.startswith("Latency is each driver’s own: wrk told percentiles, not the time of every request")
+    rows = [line.split("  ") for line in text.splitlines()[2:]]
+    assert [cell.strip() for row in rows for cell in row if cell.strip() in DRIVERS] == DRIVERS * 2
+
+
+@pytest.mark.long
+def test_times_of_all_requests_of_both_drivers_give_one_latency(lab, layout):
+    write(layout, "logs", tool="h2load", extra='["--log-file=h2load.log"]')
+    spec = layout.studies / "logs.toml"
+    spec.write_text(spec.read_text().replace("blocks", 'metric = "latency"\nblocks'))
+    events = []
+    run = run_study(layout, "logs", lab.hosts_file, on_event=events.append)
+    said = [event.message for event in events if event.kind == "note"]
+    assert "the load is shared among driver, driver-2" in said
+    assert any(line.startswith("latency of several drivers has a total only where") for line in said)
+    rows = tables(layout, "logs", run)["measurements"]
+    latency = rows[(rows["metric"] == "latency") & (rows["trial"] == "t0001")]
+    wide = latency.pivot_table(index="statistic", columns="driver", values="value")
+    parts = wide[DRIVERS]
+    # h2load prints three digits, its log has them all
+    assert wide.loc["max", "*"] == pytest.approx(parts.loc["max"].max(), rel=0.01)
+    assert wide.loc["min", "*"] == pytest.approx(parts.loc["min"].min(), rel=0.01)
+    for name in ("p50", "p90", "p99"):
+        assert parts.loc[name].min() <= wide.loc[name, "*"] <= parts.loc[name].max()
+    counts = rows[(rows["metric"] == "requests") & (rows["trial"] == "t0001")].set_index("driver")["value"]
+    mean = sum(parts.loc["mean", d] * counts[d] for d in DRIVERS) / counts["*"]
+    assert wide.loc["mean", "*"] == pytest.approx(mean, rel=0.01)
+    page = EffectsPage(load_run(layout, "logs", run))
+    assert "p99" in page.panels
+    assert "each driver" not in page.latency().text
+
+
+def kill_load(jobs: Path) -> None:
+    """Kill the load generator of the first trial in the middle of its measurement."""
+
+    def measuring() -> list[Path]:
+        return [p for p in jobs.glob("*-t0001-a1-load/step") if (p.parent / "times.1").exists()]
+
+    wait_until(lambda: measuring() and measuring()[0].stat().st_mtime > (measuring()[0].parent / "at.2").stat().st_mtime
+               + 0.3, 30)  # fmt: skip
+    os.kill(int(measuring()[0].read_text()), signal.SIGKILL)
+
+
+@pytest.mark.long
+def test_a_driver_that_fails_is_named_and_fails_the_trial(lab, layout):
+    write(layout, "killed")
+    killer = threading.Thread(target=kill_load, args=(lab.folder / "driver-2/work/jobs",))
+    killer.start()
+    run = run_study(layout, "killed", lab.hosts_file)
+    killer.join()
+    record = trial_record.read_trial(layout.run("killed", run).failed / "t0001-attempt1")
+    assert (record.status, record.reason) == ("tool_failed", KILLED)
+    assert [d.rc for d in record.drivers] == [0, 137]
+    found = tables(layout, "killed", run)
+    assert list(found["trials"]["valid"]) == [False, True]
+    assert set(found["measurements"]["trial"]) == {"t0002"}
+
+
+def test_a_share_that_the_tool_cannot_do_is_refused_before_the_first_trial(lab, layout):
+    write(layout, "odd", connections=12, threads=4)
+    with pytest.raises(PreflightError, match=r"host driver, whose share is 6 connections: wrk would open 4 of 6"):
+        run_study(layout, "odd", lab.hosts_file)
+    write(layout, "few", connections=1)
+    with pytest.raises(PreflightError, match="connections = 1 cannot be shared among 2 drivers"):
+        run_study(layout, "few", lab.hosts_file)
+    assert layout.runs("odd") == layout.runs("few") == []
