@@ -23,7 +23,7 @@ DOORS = {
     "seaborn": ("report/", "analyses/"),
     "rich": ("cli/",),
     "ipywidgets": ("notebook/studies.py",),
-    "distributed": ("ingest/workers.py",),
+    "distributed": ("ingestion/workers.py",),
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
