@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from loadbook.services import InstanceContext, check_study, known_services, load_service, render
-from loadbook.services.check import ineffective_settings
+from loadbook.services.check import ineffective_settings, version_defaults
 from loadbook.study.model import Study
 from loadbook.study.reader import read_study
 from loadbook.study.treatments import Setting
@@ -57,6 +57,24 @@ def test_gzip_needs_a_page_and_a_client_that_asks_for_it(
     )
     text = f"web.gzip = on has no effect: it needs {needs} (treatment gzip and 1 more)"
     assert ineffective_settings(of) == ([] if needs is None else [text])
+
+
+@pytest.mark.parametrize(
+    ("version", "meaning"),
+    [
+        ("1.22.1", "one connection per request, HTTP/1.0"),
+        ("1.29.6", "one connection per request, HTTP/1.0"),
+        ("1.29.7", "kept connections, HTTP/1.1"),
+        ("1.30.0", "kept connections, HTTP/1.1"),
+    ],
+)
+def test_unset_upstream_keepalive_means_what_the_version_of_nginx_does(version: str, meaning: str) -> None:
+    assert version_defaults(study(), "web", version) == {}  # nothing is upstream
+    web = {"service": "nginx", "vars": {"upstream": "http", "tcp_nopush": "unset"}, "backends": "app"}
+    roles = {"driver": {}, "web": web, "app": {"service": "nginx"}}
+    assert version_defaults(study(roles=roles), "web", version) == {"upstream_keepalive": meaning}
+    web["vars"] = {"upstream": "http", "upstream_keepalive": "off"}
+    assert version_defaults(study(roles=roles), "web", version) == {}
 
 
 def test_preconditions_name_variables_of_their_service() -> None:

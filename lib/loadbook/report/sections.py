@@ -10,16 +10,18 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.errors import DataError
+from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_rounded
 from loadbook.core.validity_rules import EVALUATED_RULES, rule_advice, rule_title
 from loadbook.report.blocks import DASH, Block, Column, FigureModule, Table, clean, render, render_figure
+from loadbook.services.check import version_defaults
 from loadbook.stats import diagnostics
 from loadbook.store import trial_record
 from loadbook.store.conditions import BOOT_ID_FACT, MACHINE_FACT
@@ -117,9 +119,24 @@ def host_table(data: RunData) -> Table:
         ["CPUs in use", *(_cpus_text(entries[a]["cpus"]) if "cpus" in entries[a] else DASH for a in aliases)],
         ["tool", *(data.run_json["tool_versions"].get(a, DASH) for a in aliases)],
         ["service", *(data.run_json["service_versions"].get(a, DASH) for a in aliases)],
+        *_version_default_rows(data),
         *_fact_rows(data, [name for name in FIRST_FACTS if name in _fact_names(data)]),
     ]
     return Table("Hosts", [Column("Host"), *(Column(a, wrap=True) for a in aliases)], rows)
+
+
+def _version_default_rows(data: RunData) -> list[list[str]]:
+    """Return a row per unset variable whose default depends on the version of the service, with what it is."""
+    aliases, found = list(data.run_json["hosts"]), dict[str, dict[str, str]]()
+    for alias in aliases:
+        for text in (data.run_json["service_versions"].get(alias) or "").split(", "):
+            service, _, version = text.partition(" ")
+            for role in data.run_json["hosts"][alias]["roles"]:
+                if role in data.study.roles and data.study.roles[role].base_setting.service == service:
+                    with suppress(LoadbookError):  # a service of the user's own, which is not here any more
+                        for name, meaning in version_defaults(data.study, role, version).items():
+                            found.setdefault(name, {})[alias] = meaning
+    return [[f"{name} unset", *(found[name].get(alias, DASH) for alias in aliases)] for name in found]
 
 
 def other_facts_table(data: RunData) -> Table:

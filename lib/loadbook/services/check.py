@@ -214,6 +214,26 @@ def _with_comment(code: str, comment: str) -> str:
     return f"{code:<{COMMENT_COLUMN}}# {comment}" if len(code) < COMMENT_COLUMN else f"{code}   # {comment}"
 
 
+def version_defaults(study: Study, role: str, version: str, folders: Sequence[Path] = ()) -> dict[str, str]:
+    """Return variable -> what "unset" means in `version` of a role's service.
+
+    Only variables whose default changed between versions, that a treatment leaves unset, and that have an effect there.
+    """
+    found: dict[str, str] = {}
+    for treatment in study.treatments:
+        setting = study.setting(treatment, role)
+        if setting.service is None or setting.config_text is not None:
+            continue
+        spec = load_service(setting.service, folders)
+        values = {name: var.default for name, var in spec.vars.items()} | setting.vars
+        for name, var in spec.vars.items():
+            meaning = var.unset_meaning(version) if values[name] == UNSET else None
+            needs = var.needs.unmet(values, (), has_backends=True) if var.needs else []
+            if meaning and not needs:
+                found[name] = meaning
+    return found
+
+
 Specs = dict[str, ServiceSpec]
 
 

@@ -30,6 +30,10 @@ class ServiceModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _version_numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"[0-9]+", version)]
+
+
 class Precondition(ServiceModel):
     """What a variable needs to have an effect, as its table `needs` declares it; checked when a study is planned.
 
@@ -61,6 +65,7 @@ class Precondition(ServiceModel):
 class _Var(ServiceModel):
     about: str
     needs: Precondition | None = None
+    unset_since: dict[str, str] = Field(default_factory=dict, description='first version -> meaning of "unset"')
     unset: bool = Field(False, description='may be "unset": the template then leaves it out')
     default: FactorLevel
 
@@ -69,6 +74,11 @@ class _Var(ServiceModel):
         if self.unset and value == UNSET:
             return None
         return self._validate(value)
+
+    def unset_meaning(self, version: str) -> str | None:
+        """Return what "unset" means in a version of the software; None where that is the same in all versions."""
+        known = [first for first in self.unset_since if _version_numbers(first) <= _version_numbers(version)]
+        return self.unset_since[max(known, key=_version_numbers)] if known else None
 
     @property
     def allowed(self) -> str:
