@@ -1,8 +1,6 @@
-"""A host over SSH: the Host protocol on a session that is opened again when its connection was lost.
+"""A host over SSH: the `Host` protocol on a session that reconnects when its connection is lost.
 
-Floor 4: where? Hosts over SSH or from a record, the lab, facts and monitors.
-
-How other floors use this one (every call is bounded in time; errors are HostError and its children)::
+How other packages use this one (every call is bounded in time; errors are HostError and its children)::
 
     host = connect(hosts_path, "driver", run_id)            # open RemoteHost; host.close() ends its jobs
     connect(..., lock_request=LockRequest(study, run_id))   # with the machine's lock; InUseError where another has it
@@ -14,7 +12,7 @@ How other floors use this one (every call is bounded in time; errors are HostErr
     host.reconnects, host.can_forward()
 
     lab.Lab.load(layout.lab, min_hosts={"web": 2}).up()     # .down() .status() .cut_link(alias, s) .restore_link(alias)
-    guard.apply_changes(host, name, HostChanges(...), lease_s) # until host.stop(name), the lease's end or our death
+    rollback.apply_changes(host, name, HostChanges(...), lease_s) # until host.stop(name), the lease's end or our death
     facts.gather_facts(host) -> {name: {"value", "kind"}}          facts.differences(before, after)
     monitors.sampler_job(name, interval_s=, limit_s=, processes=[(label, pid file)]) -> Job
     replay.ReplayHost(RecordedRun(folder), alias, ...)      # answers as the recorded host did; needs no host
