@@ -17,7 +17,7 @@ blocks = 1
 warmup_s = 0.2
 
 [reset]
-max_time_wait = 1000000
+time_wait_sockets = 1000000
 
 [gates]
 driver_cpu = 1.0

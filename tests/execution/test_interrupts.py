@@ -34,7 +34,7 @@ connections = 4
 duration_s = {duration_s}
 
 [reset]
-max_time_wait = 1000000
+time_wait_sockets = 1000000
 settle_s = {settle_s}
 
 [gates]

@@ -36,7 +36,7 @@ warmup_s = 1
 headers = { X-Asked = 'a "\\b" <c>' }
 
 [reset]
-max_time_wait = 1000000
+time_wait_sockets = 1000000
 """
 
 

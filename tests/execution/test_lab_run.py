@@ -30,7 +30,7 @@ blocks = 2
 warmup_s = 0.2
 
 [reset]
-max_time_wait = 1000000
+time_wait_sockets = 1000000
 
 # where these run, driver and server may share two CPUs with other work
 [gates]

@@ -42,7 +42,7 @@ connections = 4
 duration_s = {duration_s}
 
 [reset]
-max_time_wait = 1000000
+time_wait_sockets = 1000000
 
 [gates]
 driver_cpu = 1.0

@@ -28,7 +28,7 @@ warmup_s = 0
 connections = 4
 
 [reset]
-max_time_wait = 1000000
+time_wait_sockets = 1000000
 settle_s = 0
 
 [gates]

@@ -312,7 +312,7 @@ def test_only_what_the_hosts_file_allows():
     said = permission_problem("web1", ("sysctl", "cgroup"), changes.required_permissions(), "this study")
     assert said is not None
     assert said.startswith("host web1: this study: needs tc, nft, which the hosts file does not allow")
-    assert 'may = ["sysctl", "cgroup", "tc", "nft"]' in said
+    assert 'allow = ["sysctl", "cgroup", "tc", "nft"]' in said
 
 
 @pytest.mark.parametrize(

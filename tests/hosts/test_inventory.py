@@ -28,7 +28,7 @@ def test_every_mistake_is_named_by_its_key_path(tmp_path):
 def test_what_a_host_may_costs_and_carries(tmp_path):
     file = tmp_path / "hosts.toml"
     file.write_text(
-        'currency = "EUR"\n[hosts.a]\nroles = ["web"]\nmay = ["sysctl", "tc"]\nservice_port = 80\n'
+        'currency = "EUR"\n[hosts.a]\nroles = ["web"]\nallow = ["sysctl", "tc"]\nservice_port = 80\n'
         'price_per_month = 8.5\nlink_mbit = 1000\n[hosts.b]\nroles = ["driver"]\n'
     )
     known = read_hosts(file)
@@ -40,12 +40,12 @@ def test_what_a_host_may_costs_and_carries(tmp_path):
 
 def test_what_nobody_may_and_what_costs_nothing_are_mistakes(tmp_path):
     file = tmp_path / "hosts.toml"
-    file.write_text('[hosts.a]\nroles = ["web"]\nmay = ["reboot"]\nprice_per_month = 0\nlink_mbit = -1\n')
+    file.write_text('[hosts.a]\nroles = ["web"]\nallow = ["reboot"]\nprice_per_month = 0\nlink_mbit = -1\n')
     with pytest.raises(StudyError) as refused:
         read_hosts(file)
     found = {problem.path: problem.message for problem in refused.value.problems}
-    assert set(found) == {"hosts.a.may.0", "hosts.a.price_per_month", "hosts.a.link_mbit"}
-    assert "'sysctl', 'tc', 'cgroup'" in found["hosts.a.may.0"]
+    assert set(found) == {"hosts.a.allow.0", "hosts.a.price_per_month", "hosts.a.link_mbit"}
+    assert "'sysctl', 'tc', 'cgroup'" in found["hosts.a.allow.0"]
 
 
 NAMES = ("roles", "ssh", "address", "host_name", "user", "workdir")

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from loadbook.batch.file import BatchSpec
+from loadbook.core.renamed_keys import present_name
 from loadbook.core.validity_rules import RULE_INFO
 from loadbook.hosts.inventory import HostsFile
 from loadbook.study.limits import ValidityLimits
@@ -79,7 +80,7 @@ def _sections(model: type[BaseModel], path: str = "") -> Iterator[tuple[type[Bas
         inner = _model(field.annotation)
         if inner is not None:
             many = "dict" in str(field.annotation)
-            below = f"{path.strip('[]')}.{name}".lstrip(".") + (f".{_one_of(name)}" if many else "")
+            below = f"{path.strip('[]')}.{present_name(name)}".lstrip(".") + (f".{_one_of(name)}" if many else "")
             lists = "tuple" in str(field.annotation)
             yield from _sections(inner, f"[[{below}]]" if lists else f"[{below}]")
 
@@ -111,7 +112,14 @@ def _table(kind: type[BaseModel], sections: dict[type[BaseModel], str]) -> str:
             continue
         inner = _model(field.annotation)
         allowed = f"[table](#{_anchor(sections[inner])})" if inner else values(schema["properties"][key], schema)
-        rows.append([f"`{key}`", allowed, _default(field), meaning(kind, name)])
+        rows.append(
+            [
+                f"`{present_name(key)}`",
+                allowed.replace("no-loss", "non-inferiority"),
+                _default(field),
+                meaning(kind, name),
+            ]
+        )
     return table(["key", "values", "default", "means"], rows)
 
 

@@ -53,9 +53,9 @@ REFUSED = (
     "[workload]\nrequests = 10",
     "[stopping]\nlooks = [10, 20]",
     '[stopping]\nrule = "looks"\nlooks = [10, 20]',
-    'asks = "no-loss"\ncontrasts = "best"\nmargin = 0.02',
+    'hypothesis = "non-inferiority"\ncontrasts = "best"\nmargin = 0.02',
     '[subsets]\nfew = ["two"]',
-    '[gate]\nundecided = "fail"\nonly = ["one"]',
+    '[ci]\nundecided = "fail"\nonly = ["one"]',
 )
 HEAD = """## Refused, because it would do nothing
 

@@ -189,7 +189,7 @@ def test_a_study_without_conditions_is_one_part(page: BackendsPage) -> None:
 def test_what_is_judged_apart_needs_a_baseline_under_every_condition(tmp_path: Path) -> None:
     text = (STUDIES / "backend-modes.toml").read_text()
     for wrong, where in (
-        ('apart = "regime"|apart = "regme"', "apart"),
+        ('stratify_by = "regime"|stratify_by = "regme"', "stratify_by"),
         ('same_as = "remote-proxy"|same_as = "remote-pooled"', "treatments.remote-proxy-again.check"),
         ('set = { regime = "remote" }\nworkload|set = { regime = "remote", work = 200 }\nworkload',
          "treatments.remote-proxy"),

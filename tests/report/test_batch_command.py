@@ -220,7 +220,7 @@ def test_two_calls_of_one_batch_do_not_meet(layout, tmp_path):
 def test_a_build_gate_that_fails_is_exit_code_1(layout):
     path = layout.studies / INCLUDED
     path.write_text(path.read_text().replace('["swift"]', '["config_effects"]'))
-    gate = '\n[gate]\nundecided = "fail"\nfail_on = ["faster", "slower"]\n'
+    gate = '\n[ci]\nundecided = "fail"\nfail_on = ["faster", "slower"]\n'
     (layout.studies / "first.toml").write_text((layout.studies / "first.toml").read_text() + gate)
     file = layout.root / "nightly.toml"
     file.write_text(f'[[entry]]\nstudy = "first"\nhosts = "{REPLAY}"\n')

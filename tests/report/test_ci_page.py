@@ -27,7 +27,7 @@ def project(tmp_path) -> Layout:
     """A project with the recorded run, whose study fails what is faster."""
     layout = copy_recorded_run(tmp_path)
     file = layout.studies / f"{STUDY}.toml"
-    file.write_text(file.read_text() + '\n[gate]\nundecided = "pass"\nfail_on = ["faster"]\n')
+    file.write_text(file.read_text() + '\n[ci]\nundecided = "pass"\nfail_on = ["faster"]\n')
     return layout
 
 

@@ -56,7 +56,7 @@ def test_exit_codes_and_the_last_line(project, monkeypatch, capsys, arms, gate, 
     assert exit_code(monkeypatch, "gate", STUDY) == code
     shown = capsys.readouterr()
     assert shown.out.splitlines()[-1].startswith(words)
-    assert shown.err == "" or "[gate] of the study file" in shown.err
+    assert shown.err == "" or "[ci] of the study file" in shown.err
 
 
 def test_every_question_is_a_line(project, monkeypatch, capsys) -> None:
@@ -75,7 +75,7 @@ def test_a_study_without_a_gate_is_told_how_to_have_one(project, monkeypatch, ca
     project(FINE)
     assert exit_code(monkeypatch, "gate", STUDY) == 2
     said = capsys.readouterr().err
-    assert "study 'mock' has no [gate]" in said
+    assert "study 'mock' has no [ci]" in said
     assert 'undecided = "fail" or "pass"' in said
 
 
@@ -87,24 +87,24 @@ def write_study(layout: Layout, gate: str) -> None:
 
 
 def test_a_gate_that_was_written_after_the_run_says_so(project, monkeypatch, capsys) -> None:
-    write_study(project(FINE), '[gate]\nundecided = "fail"')
+    write_study(project(FINE), '[ci]\nundecided = "fail"')
     assert exit_code(monkeypatch, "gate", STUDY, "--json", "-") == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["written_after_run"] is True
-    assert "was planned without [gate]" in shown.err
+    assert "was planned without [ci]" in shown.err
 
 
 def test_the_gate_that_stood_when_the_run_was_planned_counts(project, monkeypatch, capsys) -> None:
-    write_study(project(FINE, {"undecided": "fail"}), '[gate]\nundecided = "fail"\nfail_on = ["faster"]')
+    write_study(project(FINE, {"undecided": "fail"}), '[ci]\nundecided = "fail"\nfail_on = ["faster"]')
     assert exit_code(monkeypatch, "gate", STUDY) == 0
     assert "it counts from the next run on" in capsys.readouterr().err
-    write_study(Layout(Path.cwd()), '[gate]\nundecided = "x"')
+    write_study(Layout(Path.cwd()), '[ci]\nundecided = "x"')
     assert exit_code(monkeypatch, "gate", STUDY) == 2
-    assert "gate.undecided" in capsys.readouterr().err
+    assert "ci.undecided" in capsys.readouterr().err
 
 
 def test_the_plan_says_what_fails(project, monkeypatch, capsys) -> None:
-    write_study(project(FINE), '[gate]\nundecided = "fail"')
+    write_study(project(FINE), '[ci]\nundecided = "fail"')
     assert exit_code(monkeypatch, "plan", STUDY) == 0
     assert "\nbuild gate  slower or more-errors fails; undecided fails\n" in capsys.readouterr().out
 

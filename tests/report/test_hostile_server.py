@@ -49,7 +49,7 @@ timeout_s = 1
 path = "/fine"
 
 [reset]
-max_time_wait = 1000000
+time_wait_sockets = 1000000
 
 [gates]
 driver_cpu = 1.0

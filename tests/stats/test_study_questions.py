@@ -139,18 +139,18 @@ def study_file(folder: Path, text: str) -> Path:
 
 
 def test_a_one_sided_question_needs_a_margin_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="margin: is required with asks"):
+    with pytest.raises(StudyError, match="margin: is required with hypothesis"):
         read_study(study_file(tmp_path, 'asks = "no-loss"'))
-    assert read_study(study_file(tmp_path, 'asks = "no-loss"\nmargin = 0.03')).asks == "no-loss"
+    assert read_study(study_file(tmp_path, 'hypothesis = "non-inferiority"\nmargin = 0.03')).asks == "no-loss"
     assert read_study(study_file(tmp_path, "")).margin == 0.02
 
 
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ('asks = "no-loss"\nmargin = 0.02\ncontrasts = "best"', "contrasts"),
+        ('hypothesis = "non-inferiority"\nmargin = 0.02\ncontrasts = "best"', "contrasts"),
         ('contrasts = "worst"', "contrasts"),
-        ('asks = "nothing"', "asks"),
+        ('hypothesis = "nothing"', "hypothesis"),
     ],
 )
 def test_declarations_that_make_no_sense_are_named(tmp_path: Path, text: str, path: str) -> None:

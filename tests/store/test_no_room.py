@@ -56,7 +56,9 @@ def test_rows_of_requests_are_written_whole_or_not_at_all(tmp_path):
     log = "".join(f"{1_700_000_000_000_000 + k * 977}\t200\t{(k * 7919) % 100_000}\n" for k in range(40_000))
     (tmp_path / "h2load.log").write_text(log)
     message = limited(
-        tmp_path, "from loadbook.request_logs.read import summarise", "from loadbook.request_logs.read import RequestWriter",
+        tmp_path,
+        "from loadbook.request_logs.read import summarise",
+        "from loadbook.request_logs.read import RequestWriter",
         "with RequestWriter(folder / 'requests' / 'new.parquet') as store:",
         "    summarise(folder / 'h2load.log', 'h2load', store=store)",
     )  # fmt: skip

@@ -206,4 +206,4 @@ def test_eight_factors_want_a_fraction(tmp_path: Path) -> None:
 def test_conditions_of_a_factorial_are_among_its_factors(tmp_path):
     with pytest.raises(StudyError) as refused:
         study(tmp_path, ('baseline = "plain"', 'baseline = "plain"\napart = "sendfile"'))
-    assert {p.path: p.message for p in refused.value.problems}["apart"].endswith("leave apart out")
+    assert {p.path: p.message for p in refused.value.problems}["stratify_by"].endswith("leave stratify_by out")

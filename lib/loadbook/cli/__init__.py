@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib
 import keyword
 import sys
+import warnings
+from typing import TextIO
 
 import click
 
 from loadbook.cli.progress import echo
 from loadbook.core.errors import DataError, LoadbookError, unknown_name_error
+from loadbook.core.renamed_keys import RenamedKeyWarning
 
 # command -> module of this folder that holds a click command of that name (a word of Python's has a `_` after it)
 COMMANDS = {
@@ -94,13 +97,26 @@ SUMMARIES = {
 def cli() -> None:
     """Loadbook: benchmarks of web servers and load balancers, with verdicts that can be defended.
 
-    Results go to stdout, progress to stderr. Exit codes: 0 fine, 1 a verdict that the study's [gate] declares
+    Results go to stdout, progress to stderr. Exit codes: 0 fine, 1 a verdict that the study's [ci] declares
     unacceptable, 2 usage or bad spec, 3 a host or tool failed, 4 data invalid, 130 interrupted.
     """
 
 
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    note = category is RenamedKeyWarning
+    echo(f"note: {message}" if note else warnings.formatwarning(message, category, filename, lineno).rstrip(), err=True)
+
+
 def main() -> None:
     """Run the command line; errors of ours become a message and their exit code, never a traceback."""
+    warnings.showwarning = _show_warning
     try:
         cli(standalone_mode=False)
     except click.exceptions.Exit as stop:

@@ -310,7 +310,7 @@ def _delay(study: Study, known: HostsFile) -> dict[str, HostCheck]:
     def ask(host: RemoteHost) -> CheckResult:
         if "tc" not in known.hosts[host.alias].may:
             return CheckResult(
-                host.alias, "delay", "doubt", "made in userspace by delay-line", 'or may = ["tc"] and netem'
+                host.alias, "delay", "doubt", "made in userspace by delay-line", 'or allow = ["tc"] and netem'
             )
         if has_netem(host):
             return CheckResult(host.alias, "delay", "ok", "made by the kernel, netem")

@@ -381,7 +381,7 @@ def _row(study: str, one: ClaimByRun) -> dict[str, Any]:
     }
 
 
-NONE = 'declare there what fails a build, [gate] with undecided = "fail" or "pass" (docs/ci.md)'
+NONE = 'declare there what fails a build, [ci] with undecided = "fail" or "pass" (docs/ci.md)'
 STDOUT = Path("-")
 
 
@@ -391,10 +391,10 @@ STDOUT = Path("-")
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML, for the build's page.")
 @click.option("--json", "summary", type=click.Path(path_type=Path), metavar="FILE", help="Write the JSON summary.")
 def gate(study: str, run: str, junit: Path | None, summary: Path | None) -> None:
-    """Judge a run of STUDY by the table [gate] that its study had when the run was planned.
+    """Judge a run of STUDY by the table [ci] that its study had when the run was planned.
 
     Prints what was asked, what was seen and what follows. A FILE of - is stdout, in place of that table. Exit codes:
-    0 passed; 1 a verdict that the study declared unacceptable; 2 no [gate]; 4 what was asked cannot be judged: an
+    0 passed; 1 a verdict that the study declared unacceptable; 2 no [ci]; 4 what was asked cannot be judged: an
     invalid comparison, a check of the laboratory that failed.
     """
     from loadbook.report.ci import ci_document
@@ -425,12 +425,12 @@ def _found(here: Layout, study: str, run: str) -> CiReport:
     now = _gate_now(here, study)
     found = evaluate_ci(data, now)
     if found is None:
-        raise UsageError(f"study {name!r} has no [gate], neither in run {run} nor in its file", NONE)
+        raise UsageError(f"study {name!r} has no [ci], neither in run {run} nor in its file", NONE)
     if found.late:
-        echo(f"note: run {run} was planned without [gate]; that of the study file is taken", err=True)
+        echo(f"note: run {run} was planned without [ci]; that of the study file is taken", err=True)
     elif now is not None and now != found.policy:
         echo(
-            f"note: [gate] of the study file is another one now: it counts from the next run on, not for {run}",
+            f"note: [ci] of the study file is another one now: it counts from the next run on, not for {run}",
             err=True,
         )
     return found

@@ -125,7 +125,7 @@ def plan(
     """Trials, hours, disk, and the blocks that a difference needs at the noise recorded here; touches no network."""
     from loadbook.execution.power import forecast_power, power_lines
     from loadbook.execution.studies import load_study, service_folders
-    from loadbook.execution.testbed import check_load_allowed, unloaded_hosts
+    from loadbook.execution.testbed import check_load_allowed, check_roles, unloaded_hosts
     from loadbook.hosts.inventory import read_hosts
     from loadbook.hosts.lab import lab_kind
     from loadbook.services.check import ineffective_settings
@@ -134,7 +134,10 @@ def plan(
     here = project_layout()
     made = make_plan(load_study(here, study), subset, blocks)
     if hosts is not None:
-        check_load_allowed(made, read_hosts(hosts), hosts, lab=bool(lab_kind(hosts)))
+        inventory, lab = read_hosts(hosts), bool(lab_kind(hosts))
+        check_load_allowed(made, inventory, hosts, lab=lab)
+        if not lab:  # a run gives the lab the hosts that it lacks
+            check_roles(made, inventory)
     found = forecast_power(here, made, hosts, None if detect is None else _ratio(detect))
     if as_json:
         estimate = {"hours": made.hours, "disk_bytes": made.disk_bytes} | found.to_json()

@@ -16,7 +16,7 @@ class RuleInfo(NamedTuple):
     """A gate as readers see it; `why` and `remedy` continue a sentence and carry no full stop.
 
     `level` says in words when it is invalid, doubt or note; of a tool's doubt it is the level itself.
-    `thresholds` are keys of a study's [gates].
+    `thresholds` are keys of a study's [validity].
     """
 
     name: str

@@ -110,7 +110,7 @@ def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: Host
         return False
     if all("tc" in inventory.hosts[alias].may and rollback.has_netem(hosts[alias]) for alias in drivers):
         return False
-    how = f'netem in the kernel of {", ".join(drivers)} and may = ["tc"] in the hosts file'
+    how = f'netem in the kernel of {", ".join(drivers)} and allow = ["tc"] in the hosts file'
     if any(setting.loss for setting in settings):
         raise UsageError("a share of lost packets can only be made by the kernel", f"it needs {how}")
     if len(drivers) > 1:

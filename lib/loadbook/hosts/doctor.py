@@ -207,7 +207,7 @@ def _check_permissions(host: RemoteHost, permissions: Sequence[Permission]) -> I
         state, *observation = states.get(permission, ["missing", "not found on this host"])
         doubts = {"tc": "a driver's delay is then made in userspace", "system": "log in as root there"}
         fixes = {"ok": "", "doubt": doubts.get(permission, "")}
-        fix = fixes.get(state, f"log in as root there, install what is missing, or take {permission} out of `may`")
+        fix = fixes.get(state, f"log in as root there, install what is missing, or take {permission} out of `allow`")
         yield CheckResult(host.alias, f"may {permission}", cast("CheckStatus", state), " ".join(observation), fix)
 
 

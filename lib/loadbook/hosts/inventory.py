@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from loadbook.core.errors import StudyError, UsageError
+from loadbook.core.renamed_keys import HOSTS_KEYS, to_recorded_keys, with_present_names
 from loadbook.core.toml import read_toml
 from loadbook.store.paths import NAME_PATTERN
 from loadbook.study import problems
@@ -130,7 +131,11 @@ def read_hosts(path: Path) -> HostsFile:
         raise UsageError(f"hosts file {path.absolute()} is not there", hint) from None
     except OSError as error:
         raise UsageError(f"hosts file {path}: {error.strerror}") from error
+    doubled = list(to_recorded_keys(raw, HOSTS_KEYS, path))
+    if doubled:
+        raise StudyError(str(path), doubled)
     try:
         return HostsFile.model_validate(raw)
     except ValidationError as error:
-        raise StudyError(str(path), problems.validation_problems(error, HostsFile)) from error
+        mistakes = with_present_names(problems.validation_problems(error, HostsFile), HOSTS_KEYS)
+        raise StudyError(str(path), mistakes) from error

@@ -397,7 +397,7 @@ class Lab:
         values |= {"cpus": list(server.cpus)} if server.cpus else {}
         # below /etc, which these hosts have to themselves, and which ends with them
         values |= (
-            {"may": list(self._network.permissions), "state": "/etc/loadbook"} if self._network.permissions else {}
+            {"allow": list(self._network.permissions), "state": "/etc/loadbook"} if self._network.permissions else {}
         )
         return format_entry(server.alias, values)
 

@@ -5,7 +5,7 @@ servers) and restores it: when the job that made the change ends, or later, on r
 
 A job on the host (guard.sh) makes all changes, verifies them, and undoes them when it ends: because it is stopped,
 because its lease expires, or because the controller died. It needs root there, as a rule, and iproute2 for addresses
-and the network; only what `may` of the hosts file allows is changed (`permission_problem`).
+and the network; only what `allow` of the hosts file allows is changed (`permission_problem`).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def end_job(host: Host, name: str) -> None:
 CHANGES_TIMEOUT_S = 10.0
 MIN_QUOTA_CPUS = 0.05  # CPUs; a thousandth of a second in each period
 PERMISSION_HINT = (
-    "allow it in the hosts file: may = [{}]; the namespace lab allows it (as root: loadbook lab up --kind netns)"
+    "allow it in the hosts file: allow = [{}]; the namespace lab allows it (as root: loadbook lab up --kind netns)"
 )
 _SYSCTL = re.compile(r"[a-z0-9_]+(\.[A-Za-z0-9_-]+)+")
 _VALUE = re.compile(r"[A-Za-z0-9_.:,+-]+([ \t]+[A-Za-z0-9_.:,+-]+)*")

@@ -37,7 +37,7 @@ class CiReport:
     @property
     def sentence(self) -> str:
         """What the gate says, and that it was written after the run where it was."""
-        return self.result.sentence + (" [gate] was written after this run was planned." if self.late else "")
+        return self.result.sentence + (" [ci] was written after this run was planned." if self.late else "")
 
 
 def evaluate_ci(data: RunData, written_since: CiPolicy | None = None) -> CiReport | None:

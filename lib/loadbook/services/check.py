@@ -154,7 +154,7 @@ def _workload_lines(target: str) -> list[str]:
         _with_comment("duration_s = 5", "seconds of load that are"),
         "",
         "[reset]",
-        _with_comment("max_time_wait = 60_000", "sockets in TIME-WAIT that a host may have before a trial"),
+        _with_comment("time_wait_sockets = 60_000", "sockets in TIME-WAIT that a host may have before a trial"),
     ]
 
 

@@ -1,7 +1,4 @@
-"""What a study declares unacceptable: the table `[gate]`, by which a build passes or fails (docs/ci.md).
-
-Not `[gates]`: those are the limits of the validity rules, which say whether a trial counts at all.
-"""
+"""What a study declares unacceptable: the table `[ci]`, by which a build passes or fails (docs/ci.md)."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ FailureVerdicts = Annotated[
 
 
 class CiLimits(StrictModel):
-    """What is unacceptable of one treatment; what it does not say is as in `[gate]`.
+    """What is unacceptable of one treatment; what it does not say is as in `[ci]`.
 
     An interval decides, never the estimate: beyond a limit it fails, within it passes, astride it is undecided.
 
@@ -77,7 +74,7 @@ class CiLimits(StrictModel):
 
 
 class CiPolicy(CiLimits):
-    """The table `[gate]`: what fails a build.
+    """The table `[ci]`: what fails a build.
 
     `undecided` has no default: whoever writes a gate says whether a build passes that shows neither.
 
@@ -107,7 +104,7 @@ class CiPolicy(CiLimits):
         return self
 
     def limits_for(self, treatment: str) -> CiLimits:
-        """Return what holds for a treatment, its own keys before those of `[gate]`."""
+        """Return what holds for a treatment, its own keys before those of `[ci]`."""
         common = {key: getattr(self, key) for key in CiLimits.model_fields}
         own = self.treatments.get(treatment, CiLimits()).model_dump(exclude_none=True)
         return CiLimits.model_validate(common | own)
@@ -128,7 +125,7 @@ class CiPolicy(CiLimits):
 
 
 def ci_policy_problems(raw: Mapping[str, Any]) -> Iterator[SpecProblem]:
-    """Yield what is wrong between `[gate]` and the rest of a study; parts of the wrong shape are left to pydantic."""
+    """Yield what is wrong between `[ci]` and the rest of a study; parts of the wrong shape are left to pydantic."""
     gate = raw.get("gate")
     if not isinstance(gate, dict):
         return
@@ -148,9 +145,7 @@ def ci_policy_problems(raw: Mapping[str, Any]) -> Iterator[SpecProblem]:
                 key_path(("gate", "metrics", name)), f"no metric {short_repr(metric)}{suggestion(metric, METRICS)}"
             )
         elif name == raw.get("metric", "ok_per_s"):
-            yield SpecProblem(
-                key_path(("gate", "metrics", name)), "is the study's own: what is said in [gate] is of it"
-            )
+            yield SpecProblem(key_path(("gate", "metrics", name)), "is the study's own: what is said in [ci] is of it")
         elif METRICS[metric].better is None:
             yield SpecProblem(key_path(("gate", "metrics", name)), "neither more nor less of it is better")
     for number, name in enumerate(_as_list(gate.get("doubts"))):

@@ -1,4 +1,4 @@
-"""What an article says: its sentences, each with the kind of check that it needs. `analyses.claims.compute` judges them."""
+"""Claims of an article, each with the kind of check that it needs; `analyses.claims.compute` checks them."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Looking at results and going on until they please finds differences where there are none (statistics.md 3.8). A rule
 that allows looks pays for them with a smaller threshold at each.
 
-How the trials of a study are watched, kept apart and judged: its tables `[monitors]`, `[reset]` and `[gates]`.
+How the trials of a study are watched, kept apart and judged: its tables `[monitors]`, `[reset]` and `[validity]`.
 """
 
 from __future__ import annotations
@@ -98,8 +98,6 @@ class MonitorSettings(StrictModel):
 
 class ValidityLimits(StrictModel):
     """Thresholds of the validity rules (docs/gates.md); the defaults are the one place where they stand.
-
-    Not `[gate]`, which says what verdicts fail a build.
 
     Attributes
     ----------

@@ -41,8 +41,8 @@ class Study(StrictModel):
     metric : what is compared (docs/data-format.md).
     baseline : the treatment that others are compared with.
     apart : a factor whose levels are conditions (near, remote), each judged by itself.
-    margin : the smallest difference that matters, 0.02 for 2 %; with asks = "no-loss" the largest loss that is
-        accepted, and needed.
+    margin : the smallest difference that matters, 0.02 for 2 %; with hypothesis = "non-inferiority" the largest loss
+        that is accepted, and needed.
     blocks : how often every treatment runs.
     stopping : when a run ends (docs/stopping.md).
     contrasts : what each treatment is compared with: the baseline, the one before it, or the best (docs/contrasts.md).

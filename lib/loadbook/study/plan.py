@@ -130,7 +130,7 @@ def study_spec(study: Study) -> dict[str, Any]:
 
 
 def study_sha256(study: Study) -> str:
-    """Return the sha256 of what is measured: comments, order, formatting and `[gate]` of its file do not count."""
+    """Return the sha256 of what is measured: comments, order, formatting and `[ci]` of its file do not count."""
     measurement_spec = {key: value for key, value in study_spec(study).items() if key != "gate"}
     return hashlib.sha256(json.dumps(measurement_spec, sort_keys=True).encode()).hexdigest()
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from loadbook.core.errors import SpecProblem
 from loadbook.core.metrics import METRICS
+from loadbook.core.renamed_keys import present_name
 from loadbook.study.limits import last_declared_look
 from loadbook.study.workload import Workload
 
@@ -19,8 +20,8 @@ _PLAIN_NAME = re.compile(r"[\w.-]{1,80}\Z", re.ASCII)
 _UNION_TAGS = frozenset({"str", "int", "float", "bool"})
 # who drives, what is served and how the load is made belong to the question, not to a treatment
 STUDY_WIDE_LOAD_KEYS = frozenset({"role", "target", "model", "scheme"})
-# two tables that are easily mixed up
-GATE_TABLES = {"gate": "what fails a build", "gates": "the limits by which a trial counts"}
+# characters of texts that readers see, in a study file; runs recorded with longer ones are read
+MAX_LABEL_CHARS, MAX_TEXT_CHARS = 200, 10_000
 # keys of a claim that name a treatment, a metric or a factor
 CLAIM_NAME_KEYS = frozenset({"treatment", "against", "among", "further", "metric", "factors"})
 
@@ -66,22 +67,13 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
 def _problem_message(detail: Any, loc: list[int | str], model: type[BaseModel]) -> str:
     if detail["type"] == "extra_forbidden":
-        return _misplaced_gate_key(loc, model) or f"unknown key{suggestion(loc[-1], _fields_at(model, loc[:-1]))}"
+        return f"unknown key{suggestion(loc[-1], _fields_at(model, loc[:-1]))}"
     if detail["type"] == "missing":
         return f"is required{_field_description(model, loc)}"
     if detail["type"] == "string_pattern_mismatch":
         return f"must match {detail['ctx']['pattern']} (is {short_repr(detail['input'])})"
-    message = str(detail["msg"]).removeprefix("Value error, ")
+    message = str(detail["msg"]).removeprefix("Value error, ").replace("'no-loss'", "'non-inferiority'")
     return message if isinstance(detail["input"], dict) else f"{message} (is {short_repr(detail['input'])})"
-
-
-def _misplaced_gate_key(loc: list[int | str], model: type[BaseModel]) -> str | None:
-    """Say so where a key of [gate] stands in [gates], or the other way round: one letter between two tables."""
-    table = loc[0] if len(loc) > 1 else None
-    other = {"gate": "gates", "gates": "gate"}.get(str(table))
-    if other is None or loc[-1] not in _fields_at(model, [other]):
-        return None
-    return f"is a key of [{other}], {GATE_TABLES[other]}; [{table}] holds {GATE_TABLES[str(table)]}"
 
 
 def _field_description(model: type[BaseModel], loc: list[int | str]) -> str:
@@ -91,7 +83,7 @@ def _field_description(model: type[BaseModel], loc: list[int | str]) -> str:
 
 
 def _fields_at(model: type[BaseModel], loc: Iterable[int | str]) -> list[str]:
-    return [field.alias or name for name, field in _model_at(model, loc).model_fields.items()]
+    return [present_name(field.alias or name) for name, field in _model_at(model, loc).model_fields.items()]
 
 
 def _model_at(model: type[BaseModel], loc: Iterable[int | str]) -> type[BaseModel]:
@@ -122,6 +114,7 @@ def consistency_problems(raw: dict[str, Any]) -> list[SpecProblem]:
             _load_problems,
             _subset_problems,
             _claim_problems,
+            _length_problems,
         )
         for path, message in check(raw)
     ]
@@ -171,11 +164,14 @@ def _stopping_problems(raw: dict[str, Any]) -> PathMessages:
 
 def _hypothesis_problems(raw: dict[str, Any]) -> PathMessages:
     if raw.get("factorial") and raw.get("apart"):
-        yield "apart", "a factorial has its conditions among its factors: leave apart out"
+        yield "apart", "a factorial has its conditions among its factors: leave stratify_by out"
     if raw.get("asks") == "no-loss" and "margin" not in raw:
-        yield "margin", 'is required with asks = "no-loss": the largest loss that is accepted, 0.02 for 2 %'
+        yield (
+            "margin",
+            'is required with hypothesis = "non-inferiority": the largest loss that is accepted, 0.02 for 2 %',
+        )
     if raw.get("asks") == "no-loss" and raw.get("contrasts") == "best":
-        yield "contrasts", 'cannot be "best" with asks = "no-loss": against the best, everything loses'
+        yield "contrasts", 'cannot be "best" with hypothesis = "non-inferiority": against the best, everything loses'
 
 
 def _role_problems(raw: dict[str, Any]) -> PathMessages:
@@ -291,6 +287,23 @@ def _claim_problems(raw: dict[str, Any]) -> PathMessages:
                 kind, known = kinds.get(key, ("treatment", treatments))
                 if message := _unknown_message(kind, name, known):
                     yield path, message
+
+
+def _length_problems(raw: dict[str, Any]) -> PathMessages:
+    """Check that labels fit a table and a figure, and that other texts end."""
+    texts: list[tuple[tuple[str, ...], object, int]] = [(("background",), raw.get("background"), MAX_TEXT_CHARS)]
+    texts.append((("grid", "label"), _table(raw, "grid").get("label"), MAX_LABEL_CHARS))
+    texts += [
+        (("factorial", "labels", name), label, MAX_LABEL_CHARS)
+        for name, label in _table(_table(raw, "factorial"), "labels").items()
+    ]
+    for name in _table(raw, "treatments"):
+        treatment = _table(raw["treatments"], name)
+        texts.append((("treatments", name, "label"), treatment.get("label"), MAX_LABEL_CHARS))
+        texts.append((("treatments", name, "note"), treatment.get("note"), MAX_TEXT_CHARS))
+    for path, text, limit in texts:
+        if isinstance(text, str) and len(text) > limit:
+            yield key_path(path), f"has {len(text):,} characters, {limit:,} at most"
 
 
 def _nested_names(path: str, value: object) -> Iterator[tuple[str, object]]:

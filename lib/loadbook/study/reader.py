@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.core.renamed_keys import STUDY_KEYS, to_recorded_keys, with_present_names
 from loadbook.core.toml import read_text, read_toml
 from loadbook.study import ci_policy, problems
 from loadbook.study import factorial as factorial_file
@@ -245,7 +246,7 @@ def read_study(path: Path) -> Study:
     if study is not None and not mistakes:
         mistakes = setting_problems(study)
     if study is None or mistakes:
-        raise StudyError(str(path), mistakes)
+        raise StudyError(str(path), with_present_names(mistakes, STUDY_KEYS))
     return study
 
 
@@ -325,6 +326,8 @@ def read_study_tables(path: Path, depth: int = 0) -> dict[str, Any]:
         raw = read_toml(path)
     except OSError as error:
         raise UsageError(f"study file {path}: {error.strerror}") from error
+    if doubled := list(to_recorded_keys(raw, STUDY_KEYS, path)):
+        raise StudyError(str(path), doubled)
     include = raw.pop("include", None)
     if include is None:
         return raw

@@ -92,9 +92,9 @@ class Setting(StrictModel):
     backends : roles that its requests go on to; they are started first, and it is told their addresses.
     hosts : how many of the role's hosts run its service, in the order of the hosts file.
     cpus : CPUs of its processes, numbered within those that its host has ("0", "0-1", "0,2"); "all": every one.
-    cpu_quota : CPUs' worth of time that its processes get together, without it no limit; needs may = ["cgroup"].
+    cpu_quota : CPUs' worth of time that its processes get together, without it no limit; needs allow = ["cgroup"].
     nofile : open files that each of its processes may have; without it what the login has.
-    sysctls : settings of its hosts' kernel for the time of the trial; needs may = ["sysctl"].
+    sysctls : settings of its hosts' kernel for the time of the trial; needs allow = ["sysctl"].
     delay_ms : of the role that drives: milliseconds added to every packet on the way to the load's target, none on the
         way back.
     loss : of the role that drives: share of packets lost on that way.
