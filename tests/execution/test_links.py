@@ -230,7 +230,7 @@ def test_a_link_that_stays_down(spaces, layout, record_property):
 CONTROLLER = """
 import sys, time
 from pathlib import Path
-from loadbook.hosts import connect
+from loadbook.hosts.remote import connect
 from loadbook.hosts.host import Job
 host = connect(Path(sys.argv[1]), "driver", "20200101-000000")
 host.start(Job("orphan", (("sleep", "333"),), 8))

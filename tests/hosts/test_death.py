@@ -21,7 +21,7 @@ pytestmark = pytest.mark.lab
 CONTROLLER = """
 import sys, time
 from pathlib import Path
-from loadbook.hosts import connect
+from loadbook.hosts.remote import connect
 from loadbook.hosts.host import Job
 host = connect(Path(sys.argv[1]), "driver", "killed")
 deaf = ("sh", "-c", "trap '' TERM; while :; do sleep 1; done")

@@ -84,7 +84,7 @@ def test_the_end_of_the_lease_and_of_the_connection_put_things_back(web, spaces)
 _CONTROLLER = """
 import sys, time
 from pathlib import Path
-from loadbook.hosts import connect
+from loadbook.hosts.remote import connect
 from loadbook.hosts.rollback import HostChanges, apply_changes
 apply_changes(connect(Path(sys.argv[1]), "web", "dies"), "g-dies", HostChanges({"net.core.somaxconn": 141}), 60)
 print("set", flush=True)

@@ -25,7 +25,7 @@ from waiting import wait_until
 HOLDER = """
 import sys, time
 from pathlib import Path
-from loadbook.hosts import connect
+from loadbook.hosts.remote import connect
 from loadbook.hosts.host import Job
 from loadbook.hosts.lock import LockRequest
 host = connect(Path(sys.argv[1]), "web", "20260101-000000", lock_request=LockRequest("theirs", "20260101-000000"))

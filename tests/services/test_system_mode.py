@@ -239,7 +239,7 @@ _CONTROLLER = """
 import sys, time
 from pathlib import Path
 sys.path[:0] = {paths!r}
-from loadbook.hosts import connect
+from loadbook.hosts.remote import connect
 from loadbook.services import InstanceContext, SystemInstance, load_service, render
 hosts, folder, port, name = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 host = connect(hosts, "web", name)
