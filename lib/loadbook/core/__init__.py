@@ -1,1 +1,10 @@
-"""Foundations: errors, units, metrics and the registry of validity rules."""
+"""Foundations of every layer: errors, units, metrics, validity rules, TOML files.
+
+- `text`: text of other people, cleaned for terminals and pages
+- `errors`: exceptions with exit codes and hints
+- `metrics`: names, units and directions of metrics
+- `renamed_keys`: old names of keys in TOML files
+- `toml`: reading TOML files
+- `units`: numbers and durations as text
+- `validity_rules`: titles and advice of the validity rules
+"""

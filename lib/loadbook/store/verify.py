@@ -28,10 +28,10 @@ class IntegrityFinding(NamedTuple):
 
 
 class LedgerChecksums(NamedTuple):
-    """What a ledger says: sha256 of trial.json by trial and attempt, and of the run's own files by name.
+    """Checksums in a ledger: sha256 of trial.json by trial and attempt, and of the run's own files by name.
 
-    None where a ledger is older than that; a run that has not ended has no files of its own. `added_trace_files` are those
-    of traces that were added to it.
+    None where the ledger has none (older version); a run that has not ended has no files of its own.
+    `added_trace_files` are files of traces that were added to it.
     """
 
     attempts: Mapping[tuple[str, int], str | None]

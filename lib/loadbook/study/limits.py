@@ -1,9 +1,7 @@
-"""When a study stops, declared before it runs: after fixed blocks, at planned looks, or whenever it is decided.
+"""Stopping rule and limits of a study: `[stopping]`, `[monitors]`, `[reset]` and `[validity]`.
 
-Looking at results and going on until they please finds differences where there are none (statistics.md 3.8). A rule
-that allows looks pays for them with a smaller threshold at each.
-
-How the trials of a study are watched, kept apart and judged: its tables `[monitors]`, `[reset]` and `[validity]`.
+A rule that allows interim analyses pays for them with a smaller threshold at each; stopping as soon as the result
+pleases finds differences where there are none (docs/stopping.md).
 """
 
 from __future__ import annotations

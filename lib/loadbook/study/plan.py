@@ -1,4 +1,4 @@
-"""The plan: every trial of a run, in order, before the first one starts (statistics.md 3.1).
+"""The plan: every trial of a run, in order, before the first one starts (docs/statistics.md).
 
 Randomised complete blocks. Each block draws its order from a generator of its own, seeded by (seed, block), so that
 asking for more blocks later leaves the earlier ones as they were.

@@ -1,10 +1,6 @@
-"""What is wrong with the roles of a study under its treatments, and the files beside it that roles name.
+"""Study files: found by name, read with their includes and the files beside them, and checked.
 
-Studies whose treatments ask for pages of different sizes: which factor sets the size, and who has which.
-
-Which files of a folder of studies are studies, and which are variants of one: what asks its own question is one.
-
-Study files: found by name, read with their includes and plans; every mistake is named at once, by key path.
+Every mistake is named at once, by key path.
 """
 
 from __future__ import annotations

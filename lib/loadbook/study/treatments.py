@@ -1,9 +1,7 @@
-"""What a host does in a study: its service, what stands behind it, and where and how its processes run.
+"""Roles, factors and treatments: the parts of a study that say what is compared.
 
-A study gives a role its usual setting and, in `variants`, others to choose from; factors change parts of it. What a
-treatment makes of a role is `Study.setting`.
-
-What a study compares: its factors, its treatments, and the rules that make treatments from factors.
+A role has a usual setting and, in `variants`, others to choose from; factors change parts of it. `Study.setting`
+combines them for a treatment.
 """
 
 from __future__ import annotations
