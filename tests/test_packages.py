@@ -10,6 +10,7 @@ import pytest
 
 from loadbook.execution.preflight import package_arguments, required_programs
 from loadbook.execution.studies import load_study, service_folders
+from loadbook.hosts.shell import PREAMBLE, search_path
 from loadbook.store.paths import Layout
 from loadbook.study.reader import study_files
 
@@ -59,3 +60,9 @@ def test_services_start_for_a_user_without_sbin_folders_in_path(tmp_path: Path) 
     assert done.returncode == 0, done.stdout[-3000:]
     assert "nginx is not there" not in done.stdout
     assert shutil.which("nginx")
+
+
+def test_search_path_adds_the_folders_that_an_ordinary_path_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/sbin")
+    assert search_path() == "/usr/bin:/sbin:/usr/local/sbin:/usr/sbin:/usr/local/go/bin"
+    assert ":/usr/sbin:" in PREAMBLE and ':/usr/local/go/bin"' in PREAMBLE  # what commands on hosts have
