@@ -33,7 +33,7 @@ def run_held_to_dry_run(layout: Layout, study: str, paths: RunPaths) -> None:
             phases = [
                 (
                     title,
-                    [step._replace(words=tuple(w.replace(TRIAL, trial.trial) for w in step.args)) for step in steps],
+                    [step._replace(args=tuple(w.replace(TRIAL, trial.trial) for w in step.args)) for step in steps],
                 )
                 for title, steps in attempt_steps(testbed, trial.treatment)
             ]

@@ -284,7 +284,7 @@ NO_GUARD = """
 import sys
 from pathlib import Path
 from loadbook.store.paths import RunPaths
-from loadbook.trials import ingest as module
+from loadbook.ingestion import ingest as module
 module.MIN_PARALLEL_BYTES, module.PART_BYTES, module.usable_cpus = 0, 400_000, lambda: 2
 print(module.ingest(RunPaths(Path(sys.argv[1]), Path(sys.argv[2])), on_note=print).read)
 """

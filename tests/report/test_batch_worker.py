@@ -108,7 +108,7 @@ def test_whatever_goes_wrong_is_told_and_other_reports_go_on(layout, monkeypatch
 
 SLEEPS = """
 import sys, time
-from loadbook.report.batch import worker
+from loadbook.batch import process as worker
 def _run_job(*_):
     print("at work", file=sys.stderr, flush=True)
     time.sleep(60)
