@@ -72,17 +72,24 @@ def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any]
     module, drawn = figure_module(figure), _drawn(page, figure, judged)
     began = datetime.fromtimestamp(data.run_json["started"], UTC).strftime("%Y-%m-%d %H:%M UTC")
     known = {
-        "study": data.study.name, "run": data.run, "began": began, "question": data.study.question,
+        "study": data.study.name,
+        "run": data.run,
+        "began": began,
+        "question": data.study.question,
         "source": declared.published.source if declared.published else "",
         "verdict": page.summary()["verdict"]["sentence"],
-        "answer": module.answer(*drawn), "alt": module.alt(*drawn),
+        "answer": module.answer(*drawn),
+        "alt": module.alt(*drawn),
         "picture": f"gallery-{data.study.name.removesuffix(SMOKE_SUFFIX)}.png",
         "claims": list(_claims(judged, data)),
-        "tally": claims_summary([one.finding for one in judged], [one.article.could_show for one in judged]) if judged else "",
+        "tally": claims_summary([one.finding for one in judged], [one.article.could_show for one in judged])
+        if judged
+        else "",
         "checks": [f"{c.glyph} {c.title}: {c.text}" for c in checks.harness_checks(data, page.analysis, page.notes)],
         "scope": ", ".join(scope_parts(data, page.analysis.margin)),
-        "machine": machine(data), "cores": cores(data),
-    }  # fmt: skip
+        "machine": machine(data),
+        "cores": cores(data),
+    }
     return known, png(module.draw(*drawn))
 
 

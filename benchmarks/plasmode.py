@@ -37,7 +37,10 @@ def show(here: Layout, study: str, run: str, studies: int) -> bool:
     if found is None or page is None:
         raise SystemExit("fewer than 20 trials count, or all are equal")
     low, high = (format_percent(bound, signed=False) for bound in found.cv_interval)
-    scatter = f"CV {format_percent(found.cv, signed=False)} ({low} to {high}), lag-1 {found.lag1:+.2f} ± {found.lag1_error:.2f}"
+    scatter = (
+        f"CV {format_percent(found.cv, signed=False)} ({low} to {high}), lag-1 {found.lag1:+.2f} ± "
+        f"{found.lag1_error:.2f}"
+    )
     print(f"run {data.run}: {found.trials} trials, mean {found.mean:,.0f} /s, {scatter}")
     print(noise_headline(page, page.margin))
     print("\n| blocks | windows | false alarms % | fixed order % | a true 2 % found % |\n|---|---|---|---|---|")

@@ -59,8 +59,7 @@ from loadbook.design.study_file import find_study  # noqa: E402
 from loadbook.records import manifest  # noqa: E402
 from loadbook.records.layout import Layout  # noqa: E402
 from loadbook.records.rundata import load_run  # noqa: E402
-from loadbook.records.schema import TABLES
-from loadbook.records.schema import write_table  # noqa: E402
+from loadbook.records.schema import TABLES, write_table  # noqa: E402
 
 EFFECTS, QUALITY, RESOURCES = ("config_effects", "run_quality", "resource_traces")
 
@@ -399,8 +398,9 @@ def rude_projects() -> Iterator[Project]:
     """Runs in a loopback lab against servers that misbehave, raw only."""
     import tempfile
 
-    from labs import own_lab
     from rude import Rig, home_for_fakes
+
+    from labs import own_lab
 
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)

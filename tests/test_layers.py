@@ -7,9 +7,21 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "lib" / "loadbook"
 LAYERS = (
-    ("core",), ("study",), ("store",), ("request_logs", "host_metrics"), ("hosts", "tools"), ("services", "stats"),
-    ("validity",), ("ingestion",), ("execution",), ("external",), ("report",), ("analyses",), ("batch",), ("notebook", "cli"),
-)  # fmt: skip
+    ("core",),
+    ("study",),
+    ("store",),
+    ("request_logs", "host_metrics"),
+    ("hosts", "tools"),
+    ("services", "stats"),
+    ("validity",),
+    ("ingestion",),
+    ("execution",),
+    ("external",),
+    ("report",),
+    ("analyses",),
+    ("batch",),
+    ("notebook", "cli"),
+)
 FLOORS = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 # library -> the folders (or files) that may import it
 DOORS = {

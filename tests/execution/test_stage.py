@@ -54,8 +54,17 @@ def make_testbed(userspace_delay: bool = False) -> Any:
     specs = {name: spec(name) for name in ("front", "back", *([DELAY_SERVICE] if userspace_delay else []))}
     hosts = {alias: SimpleNamespace(address=f"{alias}.net", workdir=f"/work/{alias}") for alias in known.hosts}
     placements = place_services(plan.study, plan.treatments, known, specs, ["load"])
-    return SimpleNamespace(plan=plan, inventory=known, hosts=hosts, placements=placements, drivers=("load",), lab="", replayed_run=None,
-                           cpus_of=lambda alias: [], host_cpus=dict.fromkeys(hosts, (0, 1)))  # fmt: skip
+    return SimpleNamespace(
+        plan=plan,
+        inventory=known,
+        hosts=hosts,
+        placements=placements,
+        drivers=("load",),
+        lab="",
+        replayed_run=None,
+        cpus_of=lambda alias: [],
+        host_cpus=dict.fromkeys(hosts, (0, 1)),
+    )
 
 
 def placements_of(deployment: Deployment) -> list[tuple[str, str, int]]:

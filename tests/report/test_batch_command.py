@@ -29,7 +29,10 @@ SUMMARY = {
     "valid": 4, "planned": 4, "started": 1.0, "ended": 2.0, "question": "Which?",
     "verdict": {"kind": "better", "word": "faster", "glyph": "▲", "sentence": "one is faster by 6 %."},
 }  # fmt: skip
-SAYS = f"from IPython.display import display; display({{'{notebooks.DONE_MIME}': {{**{SUMMARY}, 'study': study}}}}, raw=True)"
+SAYS = (
+    f"from IPython.display import display; display({{'{notebooks.DONE_MIME}': {{**{SUMMARY}, "
+    f"'study': study}}}}, raw=True)"
+)
 # says who it is, and waits to be killed, the first time that it is executed
 WAITS = """import os, time, pathlib
 where = pathlib.Path(r'{}')

@@ -16,9 +16,19 @@ from loadbook.batch.scheduler import Scheduler, next_startable, timetable
 
 def work(study: str, *machines: str, here: bool = False, run_s: float = 60.0) -> BatchJob:
     return BatchJob(
-        study=study, study_source=study, question="?", hosts=Path("h.toml"), subset=None, blocks=None, more=None, trials=1,
-        run_s=run_s, notebooks=(), machines=None if here else frozenset(machines), reports=(ReportJob(study, study, {}),),
-    )  # fmt: skip
+        study=study,
+        study_source=study,
+        question="?",
+        hosts=Path("h.toml"),
+        subset=None,
+        blocks=None,
+        more=None,
+        trials=1,
+        run_s=run_s,
+        notebooks=(),
+        machines=None if here else frozenset(machines),
+        reports=(ReportJob(study, study, {}),),
+    )
 
 
 def bar_each_other(one: BatchJob, other: BatchJob) -> bool:

@@ -27,9 +27,19 @@ GOOD = {"verdict": VERDICT, "valid": 48, "planned": 48, "aa": True, "control": F
 def work(study: str, *names: str, more: int | None = None) -> BatchJob:
     reports = tuple(ReportJob(name, name, {"metric": name}) for name in names or (study,))
     return BatchJob(
-        study=study, study_source=study, question=f"Is {study} faster?", hosts=None, subset=None, blocks=None, more=more,
-        trials=4, run_s=10, notebooks=("config_effects",), machines=frozenset(), reports=reports,
-    )  # fmt: skip
+        study=study,
+        study_source=study,
+        question=f"Is {study} faster?",
+        hosts=None,
+        subset=None,
+        blocks=None,
+        more=more,
+        trials=4,
+        run_s=10,
+        notebooks=("config_effects",),
+        machines=frozenset(),
+        reports=reports,
+    )
 
 
 def reported(name: str, summary: Said | None = None, failures: tuple[str, ...] = ()) -> list[Said]:

@@ -178,7 +178,8 @@ def test_two_executions_with_one_output_leave_one_of_them_whole(layout, tmp_path
     code = """
 import sys; from pathlib import Path
 from loadbook.store.paths import Layout; from loadbook.report import notebooks
-print(notebooks.execute_notebook(Layout(Path(sys.argv[1])), "pair", {"study": sys.argv[2]}, Path(sys.argv[3])).done["study"])
+done = notebooks.execute_notebook(Layout(Path(sys.argv[1])), "pair", {"study": sys.argv[2]}, Path(sys.argv[3])).done
+print(done["study"])
 """
     out = tmp_path / "out" / "pair.ipynb"
     words = [[sys.executable, "-c", code, str(layout.root), name, str(out)] for name in ("a", "b")]

@@ -55,9 +55,14 @@ def test_checks(kind: str) -> None:
 
 
 SENTENCES = [
-    (words.comparison_sentence(verdict("better"), "X", None), "X is faster by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks."),
-    (words.comparison_sentence(verdict("better"), "X", "Y"),
-     "X is faster than Y by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks."),
+    (
+        words.comparison_sentence(verdict("better"), "X", None),
+        ("X is faster by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks."),
+    ),
+    (
+        words.comparison_sentence(verdict("better"), "X", "Y"),
+        "X is faster than Y by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks.",
+    ),
     (words.size_sentence(0.35, (0.05, 0.07)), "The article’s +35.0 % lies above that interval."),
     (words.size_sentence(0.06, (0.05, 0.07)), "The article’s +6.0 % lies inside that interval."),
     (words.size_sentence(-0.06, (0.05, 0.07)), "The article’s −6.0 % lies below that interval."),
@@ -66,8 +71,10 @@ SENTENCES = [
         words.maybe_small_sentence(verdict("better", forecast=Forecast(9, 3, 21))),
         "It may be smaller than the 2 % that matters. About 9 more blocks would decide (up to 21).",
     ),
-    (words.ahead_sentence("X", 1, 0.012),
-     "X is ahead of the other one (largest p 0.012); its lead is likely a little overstated."),
+    (
+        words.ahead_sentence("X", 1, 0.012),
+        "X is ahead of the other one (largest p 0.012); its lead is likely a little overstated.",
+    ),
     (
         words.ahead_sentence("X", 9, 0.0001),
         "X is ahead of each of the other 9 (largest p < 0.001); its lead is likely a little overstated.",
@@ -84,10 +91,18 @@ SENTENCES = [
     (words.missing_arms_sentence(["A", "B", "C", "D", "E"]), "Not run: A; B; C; 2 more."),
     (words.not_run_sentence(["A"], "s", None), "Not run: A. To run: loadbook run s."),
     (words.no_run_sentence("s", "all"), "The study has no run. To run: loadbook run s --subset all."),
-    (words.not_measured_sentence("latency", "p99", ["ab", "wrk"]),
-     "No trial has a value of latency p99: ab and wrk did not print it."),
-    (words.few_errors_sentence("X", 0.221, 0.3), "At most 22 % of X’s trials have errors, less than the 30 % that matters."),
-    (words.nothing_to_remove_sentence("Y", 0.221), "There was nothing to remove: at most 22 % of Y’s trials have errors."),
+    (
+        words.not_measured_sentence("latency", "p99", ["ab", "wrk"]),
+        "No trial has a value of latency p99: ab and wrk did not print it.",
+    ),
+    (
+        words.few_errors_sentence("X", 0.221, 0.3),
+        ("At most 22 % of X’s trials have errors, less than the 30 % that matters."),
+    ),
+    (
+        words.nothing_to_remove_sentence("Y", 0.221),
+        "There was nothing to remove: at most 22 % of Y’s trials have errors.",
+    ),
     (words.error_forecast_sentence(1), "At these shares about 1 more block would decide."),
     (words.error_forecast_sentence(None), "At these shares more blocks would not decide (over 60)."),
     (words.per_request_text(0.7412), "0.74 times as many errors per request"),
@@ -105,7 +120,7 @@ SENTENCES = [
     (words.regime_text(-0.01), "the cost per request rules, the size hardly matters"),
     (words.no_slope_sentence("f", []), "A slope needs at least two values of f."),
     (words.too_few_blocks_sentence(1, 5), "Only 1 complete block, 5 are needed."),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "wanted"), SENTENCES, ids=[w[:40] for _, w in SENTENCES])
@@ -128,31 +143,40 @@ def test_errors_of_two_arms() -> None:
 
 FINDINGS = {
     "one": (
-        [ClaimFinding("holds", "", size_met=False)], ["in part"],
+        [ClaimFinding("holds", "", size_met=False)],
+        ["in part"],
         "The article’s claim: holds here, in direction, not in size. Could its own numbers have shown it? In part.",
     ),
     "one that does not": (
-        [ClaimFinding("contradicted", "")], ["no"],
+        [ClaimFinding("contradicted", "")],
+        ["no"],
         "The article’s claim: does not hold here. Could its own numbers have shown it? No.",
     ),
     "several": (
-        [ClaimFinding("not-run", ""), ClaimFinding("holds", "", size_met=True), ClaimFinding("holds", ""), ClaimFinding("contradicted", ""),
-         ClaimFinding("undecided", "")],
+        [
+            ClaimFinding("not-run", ""),
+            ClaimFinding("holds", "", size_met=True),
+            ClaimFinding("holds", ""),
+            ClaimFinding("contradicted", ""),
+            ClaimFinding("undecided", ""),
+        ],
         ["not known", "yes", "in part", "no", "no"],
         "Of 5 claims: 2 hold here (in size, too: 1); 1 does not hold here; 1 undecided here; 1 not yet run here. "
         "The article’s own numbers, one run each, could have shown 1 of them (1 more in part).",
     ),
     "none": (
-        [ClaimFinding("unchecked", ""), ClaimFinding("unchecked", "")], ["no", "no"],
+        [ClaimFinding("unchecked", ""), ClaimFinding("unchecked", "")],
+        ["no", "no"],
         "Of 2 claims: 2 cannot be checked here. "
         "The article’s own numbers, one run each, could have shown none of them.",
     ),
     "two in part": (
-        [ClaimFinding("holds", "", size_met=False), ClaimFinding("undecided", "")], ["in part", "in part"],
+        [ClaimFinding("holds", "", size_met=False), ClaimFinding("undecided", "")],
+        ["in part", "in part"],
         "Of 2 claims: 1 holds here (in size, too: none); 1 undecided here. "
         "The article’s own numbers, one run each, could have shown none of them (2 in part).",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", FINDINGS)

@@ -1,4 +1,7 @@
-"""The index page, reports/index.html: one row per study, newest run first; failed notebooks and batches are listed, too."""
+"""The index page, reports/index.html: one row per study, newest run first.
+
+Failed notebooks and batches are listed, too.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ MAX_INDEX_COMPARISONS = 5
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One row: what a page's summary says, made ready to be shown; `comparisons` are links to comparisons of its runs."""
+    """One row: what a page's summary says, made ready to be shown.
+
+    `comparisons` are links to comparisons of its runs.
+    """
 
     summary: dict[str, Any]
     comparisons: Sequence[tuple[str, str]] = ()

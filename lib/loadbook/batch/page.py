@@ -107,10 +107,21 @@ def write_batch_page(folder: Path, batch_run: BatchRun) -> Path:
     """Write the summary page of a batch, whole or not at all, and return its path."""
     rows = entry_views(batch_run)
     took_s = (batch_run.ended or time.time()) - batch_run.began
-    page = str(render(
-        "batch.html.j2", batch_run=batch_run, rows=rows, tally=tally(batch_run), json=BATCH_FILE, style=stylesheet(), policy=CONTENT_SECURITY_POLICY,
-        home=HOME_LINK, began=utc_text(batch_run.began), at=utc_text(time.time()), took=format_duration(took_s),
-    ))  # fmt: skip
+    page = str(
+        render(
+            "batch.html.j2",
+            batch_run=batch_run,
+            rows=rows,
+            tally=tally(batch_run),
+            json=BATCH_FILE,
+            style=stylesheet(),
+            policy=CONTENT_SECURITY_POLICY,
+            home=HOME_LINK,
+            began=utc_text(batch_run.began),
+            at=utc_text(time.time()),
+            took=format_duration(took_s),
+        )
+    )
     if found := forbidden_content(page, [HOME_LINK]):
         raise ReportError(f"{PAGE_FILE} of batch {batch_run.batch}: not written, it would hold {'; '.join(found[:5])}")
     write_atomic(folder / PAGE_FILE, page.encode())

@@ -95,7 +95,8 @@ class Scheduler:
     Parameters
     ----------
     start : begins a worker for a work.
-    on_message : called with (job, what its worker said), last {"kind": "ended", "exit_code": ...}; returns False when nothing
+    on_message : called with (job, what its worker said), last {"kind": "ended", "exit_code": ...}; returns False
+        when nothing
         more is to be started.
     max_parallel : jobs at a time, at most.
     """

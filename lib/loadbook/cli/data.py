@@ -353,7 +353,10 @@ def _summary(made: CheckedImport) -> list[str]:
         f"{study.name}: {study.question}",
         f"outputs   {len(made.pairs)} of {tools}: {plan.blocks} block{'' if plan.blocks == 1 else 's'} of {names}"
         + (f"; {missing} missing" if missing else ""),
-        f"decides   {study.metric} against {study.label(study.baseline)}, margin {format_percent(study.margin, signed=False)}",
+        (
+            f"decides   {study.metric} against {study.label(study.baseline)}, margin "
+            f"{format_percent(study.margin, signed=False)}"
+        ),
         f"order     {'by the times given' if timed else 'not known: the file gives no times, or not for every row'}",
     ]
 

@@ -356,7 +356,8 @@ def _claims_show(study: Study, found: list[ClaimByRun]) -> None:
         echo(f"{glyph} {word:22}  {claim_title(one.result.claim)}{run}")
         echo(f"    {one.result.finding.evidence}")
         echo(
-            f"    Could the article show it? {one.result.article.could_show.capitalize()}. {one.result.article.sentence}"
+            f"    Could the article show it? {one.result.article.could_show.capitalize()}. "
+            f"{one.result.article.sentence}"
         )
     if found:
         echo(claims_summary([one.result.finding for one in found], [one.result.article.could_show for one in found]))

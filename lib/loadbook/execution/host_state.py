@@ -205,7 +205,10 @@ REMOTE_DISK_FULL = "remote disk full"
 
 
 def check_free_space(host: Host, state: Mapping[str, float], need: int) -> None:
-    """Refuse a host of which `state` (see `reset.HostState`) says that less is free than needed; HostFullError names it."""
+    """Refuse a host of which `state` (see `reset.HostState`) says that less is free than needed.
+
+    HostFullError names it.
+    """
     free = state.get("free_bytes", need)
     if free < need:
         raise HostFullError(

@@ -141,7 +141,8 @@ MAX_FILE_BYTES = 2_000_000_000  # of a tool's own: JMeter writes 90 bytes a requ
 class LoadJobs:
     """The load jobs of one trial: `name` on every driver, each with its share of the workload (study.workload).
 
-    `started` holds our clock (epoch s) and monotonic clock. Several drivers begin to measure at one instant: `schedule_start`
+    `started` holds our clock (epoch s) and monotonic clock. Several drivers begin to measure at one instant:
+    `schedule_start`
     chooses it, and `start_times` holds it in each host's own time (epoch s).
     """
 

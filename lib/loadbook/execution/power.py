@@ -435,8 +435,8 @@ def underpowered_note(forecast: PowerForecast) -> str | None:
         else f"detect {format_percent(forecast.detectable, signed=False)}"
     )
     return (
-        f"{blocks} blocks {ability}; {format_percent(forecast.effect, signed=False)} needs {blocks_needed_text(forecast)} "
-        f"at a noise of {format_percent(forecast.sd, signed=False)} ({forecast.source})"
+        f"{blocks} blocks {ability}; {format_percent(forecast.effect, signed=False)} needs "
+        f"{blocks_needed_text(forecast)} at a noise of {format_percent(forecast.sd, signed=False)} ({forecast.source})"
     )
 
 

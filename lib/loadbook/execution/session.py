@@ -69,7 +69,10 @@ def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
         more = [f"and {len(differences) - MAX_NAMED_CHANGES} more"] if len(differences) > MAX_NAMED_CHANGES else []
         raise UsageError(
             "\n  ".join([f"run {testbed.run} cannot go on with these hosts:", *differences[:MAX_NAMED_CHANGES], *more]),
-            f"{_how_to_restore_hosts(testbed, read_json(paths.run_json)['hosts'])}, or: loadbook run {testbed.plan.study.name} --new",
+            (
+                f"{_how_to_restore_hosts(testbed, read_json(paths.run_json)['hosts'])}, or: loadbook run "
+                f"{testbed.plan.study.name} --new"
+            ),
         )
 
 
@@ -194,7 +197,10 @@ def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iter
             and (left_s := _seconds_until(fields[2:], now)) is not None
             and left_s < hours * 3600
         ):
-            yield f"{fields[1]}.timer starts a package manager in {format_duration(left_s)}, during the run: systemctl stop it"
+            yield (
+                f"{fields[1]}.timer starts a package manager in {format_duration(left_s)}, during the run: "
+                "systemctl stop it"
+            )
 
 
 def _cpus_in_use(first: str, second: str, mask: set[int]) -> float:

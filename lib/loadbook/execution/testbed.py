@@ -431,7 +431,10 @@ def build_testbed(
     lab: str = "",
     replay: RecordedRun | None = None,
 ) -> Testbed:
-    """Return the testbed of these hosts; `userspace_delay`: a delay is made in userspace. Nothing is asked of any host."""
+    """Return the testbed of these hosts; `userspace_delay`: a delay is made in userspace.
+
+    Nothing is asked of any host.
+    """
     drivers = tuple(inventory.with_role(plan.study.workload.role))
     specs = _load_services(plan, service_folders(layout), userspace_delay=userspace_delay)
     return Testbed(

@@ -126,7 +126,10 @@ def _mixed_tools(reports: Sequence[ToolReport]) -> Iterator[ImportProblem]:
         any_ = next(iter(first.values()))
         line, file = report.condition.line, report.condition.file
         if first_of_treatment.tool != report.tool:
-            text = f"{file} is of {report.tool}, line {first_of_treatment.condition.line} of the same treatment is of {first_of_treatment.tool}"
+            text = (
+                f"{file} is of {report.tool}, line {first_of_treatment.condition.line} of the same treatment "
+                f"is of {first_of_treatment.tool}"
+            )
             yield ImportProblem(line, f"{text}: a treatment has one tool", data=True)
         elif any_.tool != report.tool and not report.condition.tool and first_of_treatment is report:
             text = (

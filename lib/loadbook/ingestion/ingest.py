@@ -177,7 +177,10 @@ def write_tables(
     files: AddedFiles,
     changed: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Apply the gates on the whole run, write all five tables, and return their summary (see `ingest.IngestSummary`)."""
+    """Apply the gates on the whole run, write all five tables, and return their summary.
+
+    (see `ingest.IngestSummary`).
+    """
     records = _usable_records(plan, ingested)
     hits = _validity_hits(plan, records, ingested, tables, facts)
     by_trial: dict[str | None, list[RuleHit]] = {}

@@ -67,8 +67,13 @@ class Raw(Card):
         kept = self.record.files[self.file]
         state = "as recorded" if self.unchanged else "NOT as recorded" if self.sha256 else "gone"
         where = f"{self.record.trial} ({self.record.treatment}, block {self.record.block}, {self.record.status})"
-        facts = [("file", f"{self.file}, {format_bytes(kept.size)}"), ("of", where), *self._command(), ("path", str(self.path)),
-                 ("sha256", f"{self.sha256 or kept.sha256}, {state}")]  # fmt: skip
+        facts = [
+            ("file", f"{self.file}, {format_bytes(kept.size)}"),
+            ("of", where),
+            *self._command(),
+            ("path", str(self.path)),
+            ("sha256", f"{self.sha256 or kept.sha256}, {state}"),
+        ]
         text, cut = self._start()
         rows = [[name, f"{f.size:,}", f"{f.sha256[:16]}…"] for name, f in self.record.files.items()]
         others = Table("Files", [Column("File"), Column("Bytes", True), Column("sha256")], rows)

@@ -221,8 +221,8 @@ def _outlier_text(values: pd.DataFrame) -> str:
         return ""
     lie = "trial lies" if outliers == 1 else "trials lie"
     return (
-        f"{outliers} of {counted} {lie} far from the others of the same treatment (ringed; about 1 in {TRIALS_PER_CHANCE_OUTLIER} does by "
-        "chance). They count: nothing is left out for its value."
+        f"{outliers} of {counted} {lie} far from the others of the same treatment "
+        f"(ringed; about 1 in {TRIALS_PER_CHANCE_OUTLIER} does by chance). They count: nothing is left out for its value."
     )
 
 
@@ -255,8 +255,8 @@ def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: S
     tail = diagnostics.tail_requests(metric, statistics[-1], requests) if statistics else None
     if tail is not None and len(tail) and tail.median() < diagnostics.GOOD_TAIL_REQUESTS:
         sentences.append(
-            f"{statistics[-1]} rests on about {tail.median():,.0f} requests beyond it in a trial; from {diagnostics.GOOD_TAIL_REQUESTS} on it "
-            "scatters little."
+            f"{statistics[-1]} rests on about {tail.median():,.0f} requests beyond it in a trial; "
+            f"from {diagnostics.GOOD_TAIL_REQUESTS} on it scatters little."
         )
     return " ".join(sentences)
 

@@ -11,7 +11,8 @@ inside the notebook, for people who call papermill themselves.
 Notebooks executed by papermill, safely: ours only, known parameters only, and success only if the end was reached.
 
 papermill and nbclient call a notebook with a dead kernel complete; so the last cell of every notebook of ours leaves
-a sentinel (`DONE_MIME`), and what lacks it failed, whatever the exit code says. papermill writes its output in place; ours
+a sentinel (`DONE_MIME`), and what lacks it failed, whatever the exit code says. papermill writes its output in place;
+ours
 is written under a name of its own and renamed, so that nobody reads a part of it and two executions never mix.
 """
 
@@ -257,7 +258,6 @@ def _execute_with_retry(
     layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None
 ) -> str | None:
     """Let papermill execute `source` into `part`; return the reason why it failed, None if it says it did not."""
-
     for _ in range(KERNEL_STARTS):  # several kernels that start at once may take each other's ports
         try:
             return _call_papermill(layout, source, given, part, timeout_s)

@@ -335,13 +335,18 @@ def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
     details = data.trials[["trial", "duration_s", "gates"]]
     rows = [
         [
-            str(t.slot), t.trial, str(t.block), labels[t.treatment], value_text(t.value, unit), value_text(t.errors, "1"),
+            str(t.slot),
+            t.trial,
+            str(t.block),
+            labels[t.treatment],
+            value_text(t.value, unit),
+            value_text(t.errors, "1"),
             f"{t.duration_s:.1f}" if t.duration_s == t.duration_s else DASH,
             f"no: {reasons[t.trial]}" if t.trial in reasons else _counts_text(outliers.get(t.trial)),
             ", ".join(map(rule_title, t.gates)) or DASH,
         ]
         for t in row_tuples(data.values(metric).merge(errors, on="trial").merge(details, on="trial"))
-    ]  # fmt: skip
+    ]
     return Table("Every trial", columns, rows)
 
 

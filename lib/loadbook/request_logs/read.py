@@ -259,9 +259,18 @@ def _ab_batch(columns: dict[str, Ints]) -> RequestBatch:
     size = len(columns["ttime"])
     outcome, status = np.full(size, OUTCOME_CODES["unknown"], np.uint8), np.zeros(size, np.int16)
     return RequestBatch(
-        [""], np.zeros(size, np.int32), columns["ttime"], outcome, np.ones(size, bool), status, _request_kinds(size), 1000,
-        start_us=columns["seconds"] * 1_000_000, exact_starts=False, first_byte=columns["wait"],
-    )  # fmt: skip
+        [""],
+        np.zeros(size, np.int32),
+        columns["ttime"],
+        outcome,
+        np.ones(size, bool),
+        status,
+        _request_kinds(size),
+        1000,
+        start_us=columns["seconds"] * 1_000_000,
+        exact_starts=False,
+        first_byte=columns["wait"],
+    )
 
 
 def _request_kinds(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:

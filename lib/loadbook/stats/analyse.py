@@ -66,7 +66,9 @@ class RunTables(Protocol):
 
 @dataclass(frozen=True)
 class AnalysisSpec:
-    """One question with all of its answers' values; `planned_blocks` is how many were planned, None where there is no plan.
+    """One question with all of its answers' values.
+
+    `planned_blocks` is how many were planned, None where there is no plan.
 
     What is compared with what and a one-sided question belong to the study's own baseline and metric: another metric
     keeps the rungs of a ladder only, another baseline is what everything is compared with.
@@ -122,9 +124,19 @@ def resolve_spec(
         for name in {*treatments_of(data), baseline_name}
     }
     return AnalysisSpec(
-        study, baseline_name, metric_name, statistic_name, margin, level, direction(metric_name), values, trials, errors,
-        _planned_blocks(data), *_declared_contrasts(study, baseline, own=metric_name == study.metric),
-    )  # fmt: skip
+        study,
+        baseline_name,
+        metric_name,
+        statistic_name,
+        margin,
+        level,
+        direction(metric_name),
+        values,
+        trials,
+        errors,
+        _planned_blocks(data),
+        *_declared_contrasts(study, baseline, own=metric_name == study.metric),
+    )
 
 
 def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:

@@ -183,8 +183,8 @@ class CarryOver:
         """Return what a reader is told."""
         if not self.is_significant:
             return (
-                f"No carry-over from one trial to the next is seen (p {format_p_value(self.p)}); this check sees little: "
-                f"one below about {format_percent(self.detectable_effect, signed=False)} would hardly show."
+                f"No carry-over from one trial to the next is seen (p {format_p_value(self.p)}); "
+                f"this check sees little: one below about {format_percent(self.detectable_effect, signed=False)} would hardly show."
             )
         name, effect = self.worst_predecessor, self.effect_by_predecessor[self.worst_predecessor]
         predecessor, size = labels.get(name, name), format_percent(abs(effect), signed=False)
@@ -400,7 +400,10 @@ class EffectStability(NamedTuple):
     @property
     def flag(self) -> str:
         """What a reader is told."""
-        halves = f"{format_percent(self.first_half)} in the first half of the blocks, {format_percent(self.second_half)} in the second"
+        halves = (
+            f"{format_percent(self.first_half)} in the first half of the blocks, "
+            f"{format_percent(self.second_half)} in the second"
+        )
         return f"{FLAG_PREFIX}{halves} (p {format_p_value(self.p)}); measure again in a new run before relying on it"
 
 

@@ -124,7 +124,10 @@ def aa_only_headline(analysis: Analysis) -> str | None:
 def no_change_sentence(analysis: Analysis) -> str:
     """Return the first line of a study in which no treatment is shown to do better or worse."""
     size = f" by {margin_text(analysis.margin)} or more" if analysis.margin else ""
-    return f"No treatment is shown to change the {metric_noun(analysis.metric)}{size}{_adjacent_suffix(analysis, 'against')}."
+    return (
+        "No treatment is shown to change the "
+        f"{metric_noun(analysis.metric)}{size}{_adjacent_suffix(analysis, 'against')}."
+    )
 
 
 def _adjacent_suffix(analysis: Analysis, preposition: str) -> str:

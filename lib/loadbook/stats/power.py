@@ -45,7 +45,8 @@ class BlocksNeeded(NamedTuple):
 class DesignPrecision(NamedTuple):
     """What studies of so many blocks can do.
 
-    `half_width` is the median one of their 95 % intervals, `detectable_effect` the effect that 80 % of them find (both ratios
+    `half_width` is the median one of their 95 % intervals, `detectable_effect` the effect that 80 % of them find (both
+    ratios
     minus 1), `power` the share that finds the margin.
     """
 

@@ -30,7 +30,8 @@ class Comparison:
     tests and decides equivalence. `level` is 0.95 unless the user asked for another; the two intervals are then at
     `level` and 1 - 2 (1 - `level`). `ci_family` is at level 1 - (1 - `level`) / `family_size` where so many blocks can
     have one. `sd_log` is the standard deviation of the paired log ratios, from which forecasts are made. At a planned
-    look (`interim_analysis` of how many) `level` is that of one look. `added_blocks`, which were not declared, make it exploratory.
+    look (`interim_analysis` of how many) `level` is that of one look. `added_blocks`, which were not declared, make it
+    exploratory.
     """
 
     treatment: str
@@ -58,7 +59,8 @@ class Comparison:
 class StoppingState:
     """Where a run stands by the rule that its study declared for stopping (see `sequential.compute_stopping_state`).
 
-    `level` is that of each interval, `blocks` how many the rule judges, `interim_analysis` which look of how many this is.
+    `level` is that of each interval, `blocks` how many the rule judges, `interim_analysis` which look of how many this
+    is.
     `pending_reason` says why there is no verdict yet. `added_blocks`, which the rule does not provide for, make a run
     exploratory.
     """
@@ -85,7 +87,8 @@ class Verdict:
     """What a comparison allows to be said, given the margin (ratio minus 1) declared before the run.
 
     A margin of 0 means that none was declared. `decimals` is how many the analysis gives to every percentage, None to
-    let the interval decide. `one_sided_bounds` answers the one-sided question: the effect at worst and at best (each one-sided at
+    let the interval decide. `one_sided_bounds` answers the one-sided question: the effect at worst and at best (each
+    one-sided at
     the level of the comparison); None where the question has two sides.
     """
 
@@ -148,7 +151,8 @@ class Analysis:
 
     `aa_failure` is the sentence that voids every verdict (the A/A arm differs), None when the checks passed.
     `best` is named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that cannot
-    be told apart from the leader, and `ties_beat_rest` says whether all of those are ahead of all the rest. `baseline` is
+    be told apart from the leader, and `ties_beat_rest` says whether all of those are ahead of all the rest. `baseline`
+    is
     the row without a comparison: with contrasts "best" the arm observed best.
     """
 

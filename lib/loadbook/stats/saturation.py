@@ -210,12 +210,19 @@ def _resource_row(
     means = shares.groupby(level="trial").mean()
     share_full = float(full.mean())
     return {
-        "share_full": share_full, "mean": float(means.mean()), "least": float(means.min()), "most": float(means.max()),
-        "peak": float(values.max()), "capacity": capacity or np.nan,
-        "trials": len(means), "trials_full": int((full >= BOTTLENECK_TIME_SHARE).sum()),
+        "share_full": share_full,
+        "mean": float(means.mean()),
+        "least": float(means.min()),
+        "most": float(means.max()),
+        "peak": float(values.max()),
+        "capacity": capacity or np.nan,
+        "trials": len(means),
+        "trials_full": int((full >= BOTTLENECK_TIME_SHARE).sum()),
         "own": own_share,
-        "bottleneck": _bottleneck_code(resource, roles) if share_full >= BOTTLENECK_TIME_SHARE and not own_share < MIN_OWN_CPU_SHARE else None,
-    }  # fmt: skip
+        "bottleneck": _bottleneck_code(resource, roles)
+        if share_full >= BOTTLENECK_TIME_SHARE and not own_share < MIN_OWN_CPU_SHARE
+        else None,
+    }
 
 
 def _bottleneck_code(resource: str, roles: list[str]) -> BottleneckCode | None:

@@ -1,6 +1,7 @@
 """Within a trial: where the warm-up ends, and whether the rate holds still after it (statistics.md 3.10).
 
-Two different questions. `mser5` cuts one trial's series, so that its mean has the least error; `rate_trend` asks all trials
+Two different questions. `mser5` cuts one trial's series, so that its mean has the least error; `rate_trend` asks all
+trials
 of a treatment together whether the rate still moves after the first ten seconds. Neither changes a tool's own figures:
 what the rate is after the cut is a statistic of its own (`ingest.trial_rows`, `steady`).
 

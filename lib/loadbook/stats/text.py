@@ -287,9 +287,15 @@ def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: flo
     if verdict.kind == "invalid":
         return f"{against_text}: not compared: {verdict.reason}."
     if verdict.one_sided_bounds:
-        return f"{_non_inferiority_phrase(verdict, against_text)}, {blocks}.{f' {forecast_sentence(verdict, block_s)}' if verdict.forecast else ''}"
+        return (
+            f"{_non_inferiority_phrase(verdict, against_text)}, "
+            f"{blocks}.{f' {forecast_sentence(verdict, block_s)}' if verdict.forecast else ''}"
+        )
     if verdict.kind == "undecided":
-        return f"{against_text}: undecided: {texts.interval}, {blocks}.{multiplicity_note(verdict)} {forecast_sentence(verdict, block_s)}"
+        return (
+            f"{against_text}: undecided: {texts.interval}, {blocks}.{multiplicity_note(verdict)} "
+            f"{forecast_sentence(verdict, block_s)}"
+        )
     if verdict.kind == "equivalent":
         interval = (
             f"{confidence_text(comparison.level, one_sided=True)} {_interval_noun(comparison)} {texts.interval90}"
@@ -330,13 +336,19 @@ def verdict_line(verdict: Verdict, against: str | None = None) -> str:
         direction_word(comparison.metric, comparison.effect) + than_text,
     )
     if verdict.kind == "better" or verdict.kind == "worse":
-        interval = f"{_without_nbsp(confidence_text(comparison.level))} CI {_dotted_range(comparison.ci95, digits, signed=False)}"
+        interval = (
+            f"{_without_nbsp(confidence_text(comparison.level))} CI "
+            f"{_dotted_range(comparison.ci95, digits, signed=False)}"
+        )
         return f"{direction} by {size} ({interval}), {comparison_evidence(comparison)}"
     if verdict.kind == "small":
         bounds = _dotted_range(comparison.ci95, digits, signed=False)
         return f"{direction} by {size} ({bounds}): real, but smaller than the {margin} that matters"
     if verdict.kind == "equivalent":
-        bounds = f"{_without_nbsp(confidence_text(comparison.level, one_sided=True))} CI {_dotted_range(comparison.ci90 or (0, 0), digits)}"
+        bounds = (
+            f"{_without_nbsp(confidence_text(comparison.level, one_sided=True))} CI "
+            f"{_dotted_range(comparison.ci90 or (0, 0), digits)}"
+        )
         other = f" from {against}" if against else ""
         return f"no difference{other} larger than {margin} (equivalent; {bounds}), {comparison_evidence(comparison)}"
     return f"undecided{against_text}: {_dotted_range(comparison.ci95, digits)}%; {_forecast_words(verdict)}"
@@ -406,7 +418,10 @@ def aa_failure_sentence(row: AnalysisRow) -> str:
     """Return the sentence that voids every verdict, from an A/A arm that differs."""
     texts = comparison_texts(row.verdict) if row.verdict else None
     observed = f"{texts.change} ({texts.interval}, p {texts.p})" if texts else "a difference"
-    return f"{NO_VERDICT}the laboratory contradicts itself. {row.label}, the baseline under a second name, shows {observed}."
+    return (
+        f"{NO_VERDICT}the laboratory contradicts itself. {row.label}, the baseline under a second "
+        f"name, shows {observed}."
+    )
 
 
 def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) -> str | None:

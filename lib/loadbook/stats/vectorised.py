@@ -1,4 +1,6 @@
-"""Loadbook's own test for thousands of studies at once: what `compare.choose_method` and `methods` do, by rows of arrays.
+"""Loadbook's own test for thousands of studies at once.
+
+What `compare.choose_method` and `methods` do, by rows of arrays.
 
 Only p and its sign, no intervals: for pseudo-studies from recorded noise. That both agree, a test says.
 """

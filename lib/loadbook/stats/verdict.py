@@ -185,7 +185,10 @@ def _moving_rate_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
     values = _differing_values("moving", own, base)
     if values is None or any(moving != moving for moving in values):  # not known
         return None
-    return f"its rate {'moved' if values[0] else 'held still'} within trials, the baseline's did{' not' if values[0] else ''}"
+    return (
+        f"its rate {'moved' if values[0] else 'held still'} within trials, the baseline's "
+        f"did{' not' if values[0] else ''}"
+    )
 
 
 def _error_count_reason(metric: str, errors: ErrorSummary) -> str | None:

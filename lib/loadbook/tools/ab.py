@@ -127,11 +127,16 @@ RATE_LINES = ("rate", "computed", "across", "transfer")
 TIMES_HEADING = LinePattern("heading", "Connection Times (ms)", r"Connection Times \(ms\)$")
 TIMES_COLUMNS = LinePattern("columns", "              min  mean[+/-sd] median   max", r" +min +(?:mean|avg)", r".* max")
 PERCENTILE_TABLE = (
-    LinePattern("table", "Percentage of the requests served within a certain time (ms)", "Percentage of the requests served",
-         r" within a certain time \(ms\)", True),
+    LinePattern(
+        "table",
+        "Percentage of the requests served within a certain time (ms)",
+        "Percentage of the requests served",
+        r" within a certain time \(ms\)",
+        True,
+    ),
     *map(_percentile_line, PERCENTILES),
     LinePattern("row100", " 100%     22 (longest request)", " 100% ", rf" *(?P<p100>{_N}) \(longest request\)", True),
-)  # fmt: skip
+)
 
 
 def report_patterns(lines: Sequence[str]) -> tuple[LinePattern, ...]:
@@ -163,7 +168,10 @@ def _file_lines(source: FileSource) -> Iterator[str]:
 
 
 def _matching_file(files: FileSources, head: str, option_value: str | None) -> str | None:
-    """Return the name of the one file that begins with this line, None if there is none; `option_value` is the option's."""
+    """Return the name of the one file that begins with this line, None if there is none.
+
+    `option_value` is the option's.
+    """
     matching = [name for name, data in files.items() if next(_file_lines(data), "").startswith(head)]
     expected_name = (option_value or "").rpartition("/")[2]
     if expected_name in files and expected_name not in matching:

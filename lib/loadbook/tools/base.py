@@ -65,7 +65,8 @@ class Sample(NamedTuple):
 class ToolOutput:
     """What one execution of a tool left behind, byte for byte.
 
-    `exit_code` is None where it is not known; `files` holds the tool's own files by the names that `expected_files` gave,
+    `exit_code` is None where it is not known; `files` holds the tool's own files by the names that `expected_files`
+    gave,
     `paths` says where those lie that are too big to be held and are read as streams; "stdout" among them is what the
     tool printed.
     """
@@ -103,9 +104,11 @@ class ParsedReport:
 class Tool(Protocol):
     """One load generator; `install_hint` says how to bring it to a host, as a command or in words.
 
-    One that needs long to start and to end may say so: `extra_timeout_s` seconds are added to the time after which it has hung.
+    One that needs long to start and to end may say so: `extra_timeout_s` seconds are added to the time after which it
+    has hung.
     `streamed_inputs` names what it reads where it lies, however big: "files", "stdout"; nothing unless it says so.
-    One may name in `known_versions` how the versions begin whose reports it was written for; others are used with a word.
+    One may name in `known_versions` how the versions begin whose reports it was written for; others are used with a
+    word.
     """
 
     name: str
@@ -176,8 +179,8 @@ def parse_output(tool: Tool, output: ToolOutput) -> ParsedReport:
                 tool.name,
                 name,
                 0,
-                f"{path.stat().st_size:,} bytes are no report: at most {MAX_REPORT_BYTES:,} are read, nothing from byte "
-                f"{MAX_REPORT_BYTES + 1:,} on would be",
+                f"{path.stat().st_size:,} bytes are no report: at most {MAX_REPORT_BYTES:,} are read, "
+                f"nothing from byte {MAX_REPORT_BYTES + 1:,} on would be",
             )
     return tool.parse(output)
 
@@ -277,7 +280,8 @@ _UNSUPPORTED_TEXTS = {
 def check_fields(tool: Tool, workload: Workload, supported_fields: Sequence[str] = ()) -> None:
     """Raise ToolError for the first field that the workload sets and the tool has no option for.
 
-    `supported_fields` names those of ``requests``, ``think_time_s``, ``calls_per_connection`` and ``plan`` that the tool can do.
+    `supported_fields` names those of ``requests``, ``think_time_s``, ``calls_per_connection`` and ``plan`` that the
+    tool can do.
     """
     for name, unset in _FIELD_DEFAULTS.items():
         if name not in supported_fields and getattr(workload, name) != unset:

@@ -1,7 +1,9 @@
 """Reading the text that load generators print: whole lines, each at its place, each exactly once.
 
-A line is described by a `LinePattern`. A report that lacks an expected line, has one twice, out of order, or cut short is a
-ParseError with its line number (formats.md section 6); lines of no pattern (progress, warnings, replies) are passed over.
+A line is described by a `LinePattern`. A report that lacks an expected line, has one twice, out of order, or cut short
+is a
+ParseError with its line number (formats.md section 6); lines of no pattern (progress, warnings, replies) are passed
+over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The lines of a wrk 4 report, and of the block that wrk.lua appends to it (wg/wrk `src/wrk.c`, `src/units.c`).
 
 Times have two decimals and us, ms, s or m (minutes) from 0.85 of the next unit on; bytes count in 1024. wrk2 began as
-a copy of wrk 4 and shares how reports begin (`HEAD_PATTERNS`) and end (`TAIL_PATTERNS`), and what can be wrong with them.
+a copy of wrk 4 and shares how reports begin (`HEAD_PATTERNS`) and end (`TAIL_PATTERNS`), and what can be wrong with
+them.
 
 wrk 4: closed loop, any number of connections, whole seconds (wg/wrk `src/wrk.c`, formats.md section 2).
 

@@ -108,7 +108,10 @@ def too_short(evidence: Evidence) -> Iterator[RuleHit]:
         tail_requests = (requests or 0.0) * (1 - p / 100)
         if requests is not None and tail_requests < evidence.thresholds.min_tail_requests - 1e-9:
             min_tail_requests = evidence.thresholds.min_tail_requests
-            observation = f"p{p:g} is that of {requests:,.0f} requests: {tail_requests:.2g} lie beyond it, {min_tail_requests:g} are needed"
+            observation = (
+                f"p{p:g} is that of {requests:,.0f} requests: {tail_requests:.2g} lie beyond it, "
+                f"{min_tail_requests:g} are needed"
+            )
             yield evidence.hit("too_short", "doubt", observation, None if driver == TOTAL else driver)
 
 
@@ -161,7 +164,10 @@ def _concurrency_hit(evidence: Evidence, rate: float, cycle_s: float, connection
     busy_connections = rate * cycle_s
     if abs(busy_connections / connections - 1) > evidence.thresholds.little_tolerance:
         share = format_percent(busy_connections / connections, 0, signed=False)
-        observation = f"{rate:,.0f} requests/s of {format_duration(cycle_s)} each keep {busy_connections:,.1f} connections at work"
+        observation = (
+            f"{rate:,.0f} requests/s of {format_duration(cycle_s)} each keep {busy_connections:,.1f} "
+            "connections at work"
+        )
         yield evidence.hit("little_law", "doubt", f"{observation}, {share} of the {connections:,.0f} asked for")
 
 

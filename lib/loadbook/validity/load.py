@@ -129,7 +129,10 @@ def _thread_hit(evidence: Evidence, host: str) -> Iterator[RuleHit]:
     cpu_per_thread = sum(mean for item, mean in watched.items() if item.partition(":")[0] == tool) / threads
     if cpu_per_thread >= evidence.thresholds.driver_cpu_doubt:
         which = f"the {threads} threads" if threads > 1 else "the one thread"
-        observation = f"{which} of {tool} used {format_percent(cpu_per_thread, 0, signed=False)} of a CPU{' each' if threads > 1 else ''}"
+        observation = (
+            f"{which} of {tool} used {format_percent(cpu_per_thread, 0, signed=False)} of a "
+            f"CPU{' each' if threads > 1 else ''}"
+        )
         level: Severity = "invalid" if min(cpu_per_thread, 1.0) > evidence.thresholds.driver_cpu else "doubt"
         yield evidence.hit("driver_saturated", level, observation, host)
 
@@ -217,10 +220,16 @@ def drivers_apart(evidence: Evidence) -> Iterator[RuleHit]:
     if spans.non_overlap_share > limits.drivers_apart_doubt:
         level: Severity = "invalid" if spans.non_overlap_share > limits.drivers_apart else "doubt"
         overlap_s = total_s * (1 - spans.non_overlap_share)
-        observation = f"all {len(record.drivers)} drivers were at work for {format_duration(overlap_s)} of {format_duration(total_s)}"
+        observation = (
+            f"all {len(record.drivers)} drivers were at work for {format_duration(overlap_s)} of "
+            f"{format_duration(total_s)}"
+        )
         yield evidence.hit(
             "drivers_apart", level, f"{observation}, their starts {format_duration(spans.start_skew_s)} apart"
         )
     elif (error_s := clock_error_s(record)) > limits.drivers_apart_doubt * total_s:
-        observation = f"the drivers' clocks are known to {format_duration(error_s)} only, {format_percent(error_s / total_s, 0, signed=False)}"
+        observation = (
+            f"the drivers' clocks are known to {format_duration(error_s)} only, "
+            f"{format_percent(error_s / total_s, 0, signed=False)}"
+        )
         yield evidence.hit("drivers_apart", "doubt", f"{observation} of the measurement")

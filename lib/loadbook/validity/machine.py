@@ -54,7 +54,10 @@ def foreign_cpu(evidence: Evidence) -> Iterator[RuleHit]:
         stolen = evidence.cpu_means(monitor, "cpu_steal")
         foreign = sum(busy.values()) - sum(stolen.values()) - sum(sum(means.values()) for means in watched)
         if foreign > evidence.thresholds.foreign_cpu:
-            observation = f"processes that are neither driver nor service used {format_percent(foreign, 0, signed=False)} of a CPU"
+            observation = (
+                f"processes that are neither driver nor service used {format_percent(foreign, 0, signed=False)} "
+                "of a CPU"
+            )
             yield evidence.hit("foreign_cpu", "doubt", observation, monitor.host)
 
 
@@ -222,7 +225,10 @@ def _exceeded_limits(
     for name, (description, key) in HOST_STATE_LIMITS.items():
         allowed = getattr(study.gates, key) * (_machine_cpu_count(record, host) if name == "load1" else 1)
         if name in block_start and state.get(name, 0.0) - block_start[name] > allowed:
-            observation = f"{state[name]:,.6g} {description} before the trial, {block_start[name]:,.6g} at the start of block {record.block}"
+            observation = (
+                f"{state[name]:,.6g} {description} before the trial, {block_start[name]:,.6g} at the start of "
+                f"block {record.block}"
+            )
             yield RuleHit(
                 "not_at_rest", "doubt", record.trial, record.treatment, host, message("not_at_rest", observation)
             )

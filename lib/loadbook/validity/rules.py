@@ -62,7 +62,10 @@ def unsteady(records: Sequence[TrialRecord], samples: pd.DataFrame) -> Iterator[
             text = f"not checked: {treatment}: no rates per second over {MIN_SERIES_S:g} s"
             yield RuleHit(UNSTEADY, "unchecked", None, treatment, None, text)
         elif trend.moving:
-            observation = f"{treatment}: the rate moved by {format_percent(trend.change)} after the first ten seconds of its trials"
+            observation = (
+                f"{treatment}: the rate moved by {format_percent(trend.change)} after the first ten seconds "
+                "of its trials"
+            )
             yield RuleHit(
                 UNSTEADY,
                 "doubt",

@@ -99,7 +99,10 @@ class BackendsPage(EffectsPage):
 
     @cached_property
     def connections_per_request(self) -> pd.DataFrame:
-        """Connections that the application was sent for each request, a row per trial (`analyses.balancers.compute.opened`)."""
+        """Connections that the application was sent for each request, a row per trial.
+
+        (`analyses.balancers.compute.opened`).
+        """
         study = self.data.study
         backend_roles = {
             role for t in self.data.plan["treatments"] for role in study.setting(t, study.target_of(t)).backends

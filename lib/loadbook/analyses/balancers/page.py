@@ -220,8 +220,10 @@ def _value_with_interval(value: float, bounds: Interval | None) -> str:
 
 EVEN_STYLE, UNEVEN_STYLE = ("v-equivalent", "■"), ("v-undecided", "!")
 NODE_SHARES_NOTE = (
-    "Counted by each node’s own service, from before to after the load. Apart: the largest deviation of a node’s part "
-    f"from an equal one in any trial, as a share of that part; up to {compute.MAX_EVEN_DEVIATION * 100:g}{NBSP}% is called even."
+    "Counted by each node’s own service, from before to after the load. Apart: the largest deviation of a node’s part "(
+        "from an equal one in any trial, as a share of that part; up to "
+        f"{compute.MAX_EVEN_DEVIATION * 100:g}{NBSP}% is called even."
+    )
 )
 
 
@@ -310,10 +312,16 @@ class BalancersPage(EffectsPage):
                    Column("Each node’s share", wrap=True), Column("Connections")]  # fmt: skip
         others = {s.treatment: s for s in self.node_shares.get(compute.NODE_COUNTERS[1], [])}
         rows = [
-            [self.labels[s.treatment], _evenness_cell(s), f"{s.max_deviation * 100:.2g}" if s.is_counted else DASH, str(s.trials),
-             _shares_text(s), _evenness_cell(others[s.treatment]) if s.treatment in others else DASH]
+            [
+                self.labels[s.treatment],
+                _evenness_cell(s),
+                f"{s.max_deviation * 100:.2g}" if s.is_counted else DASH,
+                str(s.trials),
+                _shares_text(s),
+                _evenness_cell(others[s.treatment]) if s.treatment in others else DASH,
+            ]
             for s in self.node_shares[compute.NODE_COUNTERS[0]]
-        ]  # fmt: skip
+        ]
         return Table("Spread over the nodes", columns, rows)
 
     @cached_property
@@ -321,10 +329,16 @@ class BalancersPage(EffectsPage):
         """What the order may have done, and every node that got no requests: its treatment has fewer than it says."""
         requests = self.node_shares.get(compute.NODE_COUNTERS[0], [])
         messages = [
-            sections.ValidityMessage("spread", "A node got nothing", "doubt", 0, f"{self.labels[s.treatment]}: {s.text}; fewer "
-                          "nodes were measured than the treatment says")
-            for s in requests if s.idle_nodes
-        ]  # fmt: skip
+            sections.ValidityMessage(
+                "spread",
+                "A node got nothing",
+                "doubt",
+                0,
+                f"{self.labels[s.treatment]}: {s.text}; fewer nodes were measured than the treatment says",
+            )
+            for s in requests
+            if s.idle_nodes
+        ]
         uncounted = [self.labels[s.treatment] for s in requests if not s.is_counted]
         if uncounted:
             text = f"no count of each node’s requests: {', '.join(uncounted)}"

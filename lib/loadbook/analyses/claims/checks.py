@@ -49,7 +49,8 @@ class ClaimFinding:
     """How a claim fares and the sentences that say why.
 
     `verdict` is the comparison to draw beside the article's two values, where there is one; `size_met` says of a claim
-    that holds whether the article's size is met, too (None: not asked). `short_evidence` is the evidence in few characters
+    that holds whether the article's size is met, too (None: not asked). `short_evidence` is the evidence in few
+    characters
     where there is no verdict to draw.
     """
 

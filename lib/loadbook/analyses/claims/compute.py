@@ -157,9 +157,13 @@ class ClaimRun:
         reason = next((v.reason for v in single if v.reason), None)
         metric, statistic = self.metric(claim)
         joint = compare(
-            _geometric_means(self.values(claim), pairs), claim.treatment, claim.against, metric=metric, statistic=statistic,
+            _geometric_means(self.values(claim), pairs),
+            claim.treatment,
+            claim.against,
+            metric=metric,
+            statistic=statistic,
             level=self.analysis(claim).level,
-        )  # fmt: skip
+        )
         return decide_verdict(joint, self.margin(claim), direction(metric), reason=reason)
 
     def errors(self, treatment: str, against: str) -> tuple[ErrorSummary, ErrorSummary]:

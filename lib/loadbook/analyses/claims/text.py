@@ -49,7 +49,10 @@ def criterion_text(claim: Claim, margin: float) -> str:
     }
     if claim.used:
         low, high = (_usage_value(claim, bound) for bound in claim.used)
-        return f"holds if the {claim.role} uses {low} to {high} of its {RESOURCE_NOUNS[claim.resource or '']} in every trial"
+        return (
+            f"holds if the {claim.role} uses {low} to {high} of its {RESOURCE_NOUNS[claim.resource or '']} "
+            "in every trial"
+        )
     if claim.slope:
         return f"holds if the log-log slope lies in {' to '.join(map(_number_text, claim.slope))}"
     joint = f" (geometric mean of {len(claim.further) + 1} ratios)" if claim.further else ""
@@ -67,7 +70,10 @@ def usage_sentence(claim: Claim, label: str, low: float, high: float, trials: in
     """Return what was used by a treatment, between the trial that used least and the one that used most."""
     bounds = " to ".join(dict.fromkeys(_usage_value(claim, bound) for bound in (low, high)))
     at_most = "at most " if claim.resource == "memory" else ""
-    return f"{label}: the {claim.role} used {at_most}{bounds} of its {RESOURCE_NOUNS[claim.resource or '']}, {trials} trials."
+    return (
+        f"{label}: the {claim.role} used {at_most}{bounds} of its {RESOURCE_NOUNS[claim.resource or '']}, "
+        f"{trials} trials."
+    )
 
 
 def usage_value_text(claim: Claim, value: float) -> str:
@@ -107,7 +113,10 @@ def maybe_small_sentence(verdict: Verdict) -> str:
 def ahead_sentence(label: str, rivals: int, largest_p: float) -> str:
     """Return that a treatment beats every rival."""
     rivals_text = "the other one" if rivals == 1 else f"each of the other {rivals}"
-    return f"{label} is ahead of {rivals_text} (largest p {format_p_value(largest_p)}); its lead is likely a little overstated."
+    return (
+        f"{label} is ahead of {rivals_text} (largest p {format_p_value(largest_p)}); its lead is likely "
+        "a little overstated."
+    )
 
 
 def tied_sentence(label: str, others: Sequence[str], number: int, forecast: str) -> str:
@@ -142,7 +151,10 @@ def not_compared_sentence(labels: Sequence[str]) -> str:
 
 def all_served_sentence(labels: Sequence[str]) -> str:
     """Return which arms served all of an open load."""
-    return f"All of the offered load was served by {joined_names(labels)}: that rate is the generator’s setting; offer more."
+    return (
+        f"All of the offered load was served by {joined_names(labels)}: that rate is the generator’s "
+        "setting; offer more."
+    )
 
 
 def not_run_sentence(labels: Sequence[str], study: str, subset: str | None) -> str:
@@ -166,13 +178,19 @@ def error_trials_sentence(
     treatment_errors: ErrorSummary, against_errors: ErrorSummary, label: str, against: str
 ) -> str:
     """Return in how many trials each of two arms had errors."""
-    sentence = f"{label}: errors in {_failing_trials_text(treatment_errors)}; {against}: in {_failing_trials_text(against_errors)}"
+    sentence = (
+        f"{label}: errors in {_failing_trials_text(treatment_errors)}; {against}: in "
+        f"{_failing_trials_text(against_errors)}"
+    )
     return f"{sentence} (p {format_p_value(treatment_errors.p)}){rate_ratio_text(treatment_errors)}."
 
 
 def few_errors_sentence(label: str, share: float, margin: float) -> str:
     """Return the bound on the trials with errors of an arm that was said to have many."""
-    return f"At most {_share_text(share)} of {label}’s trials have errors, less than the {_share_text(margin)} that matters."
+    return (
+        f"At most {_share_text(share)} of {label}’s trials have errors, less than the {_share_text(margin)} "
+        "that matters."
+    )
 
 
 def nothing_to_remove_sentence(label: str, share: float) -> str:
@@ -200,7 +218,10 @@ def cells_sentence(counts: Sequence[tuple[str, int, int]], p: float) -> str:
 
 def two_arms_text(treatment_trials: tuple[int, int], against_trials: tuple[int, int]) -> str:
     """Return trials with errors of two arms in few characters."""
-    return f"errors in {treatment_trials[0]} of {treatment_trials[1]} against {against_trials[0]} of {against_trials[1]} trials"
+    return (
+        f"errors in {treatment_trials[0]} of {treatment_trials[1]} against {against_trials[0]} of "
+        f"{against_trials[1]} trials"
+    )
 
 
 def per_request_text(ratio: float) -> str:

@@ -60,7 +60,10 @@ def _check_declared_alike(older: HasRunRecord, newer: HasRunRecord, name: str, r
     older_value, newer_value = (getattr(run.study, name) for run in (older, newer))
     if not requested and older_value != newer_value:
         raise UsageError(
-            f"the study's {name} was {older_value} in run {_run_id(older)} and is {newer_value} in run {_run_id(newer)}",
+            (
+                f"the study's {name} was {older_value} in run {_run_id(older)} and is {newer_value} in run "
+                f"{_run_id(newer)}"
+            ),
             f"say which one is meant: -p {name}={newer_value}",
         )
 
@@ -120,8 +123,13 @@ def _describe_difference(
         for name in dict.fromkeys([*older_settings, *newer_settings])
         if older_settings.get(name) != newer_settings.get(name)
     ]
-    differences = [f"{name} {_change_text(older_settings.get(name))} in the older run, {_change_text(newer_settings.get(name))} in the newer"
-            for name in names[:MAX_LISTED]]  # fmt: skip
+    differences = [
+        (
+            f"{name} {_change_text(older_settings.get(name))} in the older run, "
+            f"{_change_text(newer_settings.get(name))} in the newer"
+        )
+        for name in names[:MAX_LISTED]
+    ]
     return "; ".join(differences) + (f"; {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
 
 

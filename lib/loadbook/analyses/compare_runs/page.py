@@ -235,8 +235,14 @@ class ComparePage:
             [self._conditions_sentence(), wording.supporting_text(self.result)],
         )
         counts = [(words.count(word), word) for word in dict.fromkeys(words)]
-        return render_block("moved.html.j2", "\n".join([headline, *filter(None, lines)]), headline=headline, counts=counts,
-                     lines=[line for line in lines if line], kind=ANSWER_KINDS.get(worst, "invalid"))  # fmt: skip
+        return render_block(
+            "moved.html.j2",
+            "\n".join([headline, *filter(None, lines)]),
+            headline=headline,
+            counts=counts,
+            lines=[line for line in lines if line],
+            kind=ANSWER_KINDS.get(worst, "invalid"),
+        )
 
     def _conditions_sentence(self) -> str:
         """Return in one sentence what changed around the runs."""

@@ -34,8 +34,14 @@ def effect_change_texts(row: EffectPair) -> EffectChangeTexts:
         return EffectChangeTexts(older, newer, ABSENT, ABSENT, blocks, ABSENT)
     digits, change = change_decimals(row.change), row.change
     p = change.p if change.p_adjusted is None else change.p_adjusted
-    return EffectChangeTexts(older, newer, _without_unit(format_percent(change.effect, digits)), _without_unit(units.format_percent_range(change.ci95, digits)),
-                 blocks, units.format_p_value(p))  # fmt: skip
+    return EffectChangeTexts(
+        older,
+        newer,
+        _without_unit(format_percent(change.effect, digits)),
+        _without_unit(units.format_percent_range(change.ci95, digits)),
+        blocks,
+        units.format_p_value(p),
+    )
 
 
 def effect_text(side: AnalysisRow | None) -> str:
@@ -88,15 +94,21 @@ def effect_change_phrase(row: EffectPair, margin: float) -> str:
             else ""
         )
         metric = row.row.verdict.comparison.metric if row.row.verdict else ""
-        return f": changed: it {predicate(metric, change.effect)} than it was, by {size} ({interval}): {effects_text}.{margin_note}"
+        return (
+            f": changed: it {predicate(metric, change.effect)} than it was, by {size} ({interval}): "
+            f"{effects_text}.{margin_note}"
+        )
     if row.kind == "agrees":
-        interval_text = f"{confidence_text(change.level, one_sided=True)} interval {units.format_percent_range(change.ci90, digits)}"
+        interval_text = (
+            f"{confidence_text(change.level, one_sided=True)} interval "
+            f"{units.format_percent_range(change.ci90, digits)}"
+        )
         return f": agrees: it moved by no more than {margin_text(margin)} ({interval_text}): {effects_text}."
     alone_note = " That differs if looked at alone, but not among {} comparisons." if excludes_zero(change.ci95) else ""
     return (
-        f": undecided: it moved by {units.format_percent_range(change.ci95, digits)}: {effects_text}.{alone_note.format(change.family_size)} "
-        + blocks_needed_sentence(row)
-    )
+        f": undecided: it moved by {units.format_percent_range(change.ci95, digits)}: "
+        f"{effects_text}.{alone_note.format(change.family_size)} "
+    ) + blocks_needed_sentence(row)
 
 
 def blocks_needed_sentence(row: EffectPair) -> str:

@@ -301,7 +301,8 @@ def cell_means(
 
     Returns
     -------
-    cell_means : (first high, second high) -> value of the metric, on the level of the whole run, with a t interval of what
+    cell_means : (first high, second high) -> value of the metric, on the level of the whole run, with a t interval
+        of what
         is left when each block's mean is taken out.
     conditional_effects : second high -> ratio minus 1, with the interval of its test.
     """
@@ -365,7 +366,8 @@ class FactorLabels:
 class InteractionPlot:
     """Where two factors meet.
 
-    `cell_means`: levels of both (high or not) -> value of the metric with its interval within blocks. `conditional_effects`: whether the
+    `cell_means`: levels of both (high or not) -> value of the metric with its interval within blocks.
+    `conditional_effects`: whether the
     second is high -> what the first does then, ratio minus 1, with its interval.
     """
 
@@ -379,7 +381,8 @@ class FactorialAnalysis:
     """The answer to a factorial study: `main_effects` and `interactions` in the order in which they are shown.
 
     `analysis` holds the main effects as rows of a usual analysis, with the baseline and the checks of the laboratory,
-    so that whatever shows one can show them. `adjustment` says how p was adjusted for all effects together. `higher_order` names
+    so that whatever shows one can show them. `adjustment` says how p was adjusted for all effects together.
+    `higher_order` names
     effects of three and more factors that are shown, against what the design supposes.
     """
 

@@ -153,8 +153,8 @@ def cost_sentence(result: FactorialAnalysis) -> str:
     """Return what the design saved against one factor at a time, and what that could not have seen."""
     one_at_a_time = one_factor_at_a_time_trials(result.design, result.trials)
     return (
-        f"These {result.trials} trials tell every main effect as precisely as {one_at_a_time} trials of one factor at a time "
-        f"({len(result.design.names)} factors and the baseline), which would see no pair."
+        f"These {result.trials} trials tell every main effect as precisely as {one_at_a_time} trials "
+        f"of one factor at a time ({len(result.design.names)} factors and the baseline), which would see no pair."
     )
 
 

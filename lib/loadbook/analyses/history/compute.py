@@ -6,7 +6,8 @@ interval that is exactly the usual one: what the blocks of a run say of its erro
 
 When an effect changed: circular binary segmentation (Olshen and others 2004), weighted by the runs' own errors.
 
-Of all arcs of runs, each at least `MIN_SEGMENT_RUNS` long, the one is sought whose mean lies furthest from that of the runs
+Of all arcs of runs, each at least `MIN_SEGMENT_RUNS` long, the one is sought whose mean lies furthest from that of the
+runs
 outside; it counts if its F test, times the number of arcs (Bonferroni), says so. An arc finds a change that was taken
 back, too, where a single cut is blind. Its pieces are searched in turn, and an edge that its own two neighbours do not
 bear out is taken back. If runs scatter normally, at most the share `rate` of histories without a change shows one;
@@ -494,7 +495,9 @@ def _past_indices(points: Sequence[EffectPoint]) -> list[int]:
 def _no_alarm_reason(points: Sequence[EffectPoint], runs: Sequence[RunSummary]) -> str:
     last, newest_run = points[-1], runs[-1]
     if last.run != newest_run.run:
-        return f"the newest run {'is left out: ' + newest_run.excluded_reason if newest_run.excluded_reason else 'does not have it'}"
+        if newest_run.excluded_reason:
+            return f"the newest run is left out: {newest_run.excluded_reason}"
+        return "the newest run does not have it"
     return f"the newest run does not count: {last.excluded_reason}"
 
 

@@ -187,7 +187,8 @@ UNMARKED_CHANGES = {
 class HistoryRuns:
     """A study's history with what its figure and table say beside it.
 
-    `changes_by_run` has run -> what is recorded otherwise than in the run before it on the same hosts; `hosts` names the hosts
+    `changes_by_run` has run -> what is recorded otherwise than in the run before it on the same hosts; `hosts` names
+    the hosts
     of each number, by their aliases; `records` are those that could be read.
     """
 
@@ -435,8 +436,16 @@ class HistoryPage:
         points.sort(key=lambda found: -found[1].started)
         columns = [Column("Run"), Column("Comparison"), Column("Verdict"), Column("Change, %", True),
                    Column("Interval, %", True), Column("Blocks", True), Column("Counts", wrap=True)]  # fmt: skip
-        rows = [[point.run, course.label, _point_verdict_cell(point, self.history.metric), *_point_numbers(point),
-                 "yes" if point.is_included else f"no: {point.excluded_reason}"] for course, point in points]  # fmt: skip
+        rows = [
+            [
+                point.run,
+                course.label,
+                _point_verdict_cell(point, self.history.metric),
+                *_point_numbers(point),
+                "yes" if point.is_included else f"no: {point.excluded_reason}",
+            ]
+            for course, point in points
+        ]
         return Table("Every effect of every run", columns, rows)
 
     def which_count(self) -> Block:

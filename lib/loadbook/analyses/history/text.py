@@ -34,7 +34,8 @@ def datetime_text(epoch_s: float) -> str:
 def headline(history: StudyHistory) -> str:
     """Return the answer: is the newest run worse than its past, and did any effect change."""
     if history.included_runs < 2:
-        return f"{run_count_text(history.included_runs)} that count{'s' if history.included_runs == 1 else ''}: there is no history yet."
+        verb = "counts" if history.included_runs == 1 else "count"
+        return f"{run_count_text(history.included_runs)} that {verb}: there is no history yet."
     if history.alarms:
         return f"The newest run is worse than its past: {_shortened_labels(history.alarms)}."
     alarm_text = (
@@ -58,8 +59,8 @@ def supporting_text(history: StudyHistory) -> str:
         number = len(history.assessed)
         comparisons = "its comparison" if number == 1 else f"any of its {number} comparisons"
         return (
-            f"Of runs in which nothing changed, 1 in {1 / history.alarm_rate:,.3g} raises a false alarm in {comparisons}: "
-            f"about {false_alarms_per_year(history.alarm_rate):.2g} in a year of nightly runs."
+            f"Of runs in which nothing changed, 1 in {1 / history.alarm_rate:,.3g} raises a false alarm "
+            f"in {comparisons}: about {false_alarms_per_year(history.alarm_rate):.2g} in a year of nightly runs."
         )
     return f"An alarm needs {MIN_RUNS} runs that count, on the same hosts and of the same question."
 
@@ -84,7 +85,8 @@ def level_sentence(series: EffectSeries) -> str:
         f"{run_count_text(len(segment.indices))} since {since}" if len(segment.indices) > 1 else f"one run, {since}"
     )
     others = len({s.hosts for s in series.segments}) > 1
-    return f"stands at {level_text(segment)}, {runs_text}{f' on hosts {host_set_letter(segment.hosts)}' if others else ''}."
+    hosts_text = f" on hosts {host_set_letter(segment.hosts)}" if others else ""
+    return f"stands at {level_text(segment)}, {runs_text}{hosts_text}."
 
 
 def current_segment(series: EffectSeries) -> Segment | None:
@@ -104,8 +106,10 @@ def change_sentences(series: EffectSeries) -> list[str]:
     """Return a sentence for each change, the newest first."""
     several = len({s.hosts for s in series.segments}) > 1
     return [
-        f"Changed by {format_percent(_relative_change(series, s), 1)}{f' on hosts {host_set_letter(s.hosts)}' if several else ''} with the run "
-        f"of {date_text(series.points[s.indices[0]].started)}: before, {format_percent(series.previous_segment(s).effect, 1)} "
+        f"Changed by {format_percent(_relative_change(series, s), 1)}"
+        f"{f' on hosts {host_set_letter(s.hosts)}' if several else ''} with the run "
+        f"of {date_text(series.points[s.indices[0]].started)}: "
+        f"before, {format_percent(series.previous_segment(s).effect, 1)} "
         f"({run_count_text(len(series.previous_segment(s).indices))})."
         for s in reversed(series.changed_segments)
     ]
@@ -159,7 +163,7 @@ def exclusion_text(series: EffectSeries, point: EffectPoint) -> str:
 def method_sentence(history: StudyHistory) -> str:
     """Return how changes are found, and how often one is seen that is none."""
     return (
-        f"A change is a level of at least {MIN_SEGMENT_RUNS} runs that stands out from the others (circular binary segmentation, "
-        f"weighted by each run’s own error); of histories in which nothing changed, at most 1 in "
+        f"A change is a level of at least {MIN_SEGMENT_RUNS} runs that stands out from the others "
+        f"(circular binary segmentation, weighted by each run’s own error); of histories in which nothing changed, at most 1 in "
         f"{1 / history.change_rate:,.3g} shows one."
     )

@@ -58,7 +58,10 @@ def noise_headline(record: NoiseRecord | None, margin: float) -> str:
         return f"Not known yet: fewer than {2 * MIN_PAIRS} trials of one configuration count, or all are equal."
     if record.blocks_needed is None:
         return f"On these hosts {size} is out of reach: it needs more than 10,000 blocks."
-    return f"On these hosts {size} needs {record.blocks_needed.blocks:,} blocks ({record.blocks_needed.low:,} to {record.blocks_needed.high:,})."
+    return (
+        f"On these hosts {size} needs {record.blocks_needed.blocks:,} blocks ({record.blocks_needed.low:,} "
+        f"to {record.blocks_needed.high:,})."
+    )
 
 
 def relabelling_sentence(test: power.RelabellingTest | None) -> str:
@@ -70,5 +73,6 @@ def relabelling_sentence(test: power.RelabellingTest | None) -> str:
     )
     return (
         f"False alarms: {alarms} of {test.studies:,} pseudo-studies of {test.blocks} blocks; "
-        f"these trials in fixed order: {ordered}. A true {format_percent(test.effect, 0, signed=False)} was found in {detected}."
+        f"these trials in fixed order: {ordered}. "
+        f"A true {format_percent(test.effect, 0, signed=False)} was found in {detected}."
     )

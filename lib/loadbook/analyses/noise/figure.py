@@ -171,9 +171,14 @@ def _draw_detectable(sheet: Sheet, panel: Axes, record: NoiseRecord, place: tupl
             color=palette.INK,
         )
     _detectable_ticks(sheet, panel, place, most)
-    title = "out of reach" if record.blocks_needed is None else (
-        f"{margin_text(record.margin)}: {record.blocks_needed.blocks:,} blocks ({record.blocks_needed.low:,} to {record.blocks_needed.high:,})"
-    )  # fmt: skip
+    title = (
+        "out of reach"
+        if record.blocks_needed is None
+        else (
+            f"{margin_text(record.margin)}: {record.blocks_needed.blocks:,} blocks ({record.blocks_needed.low:,} "
+            f"to {record.blocks_needed.high:,})"
+        )
+    )
     _titles(
         sheet,
         place,

@@ -193,7 +193,8 @@ class NoisePage(Page):
             hours = format_duration(2 * found.blocks_needed.blocks * self.trial_s)
             how = "by pseudo-studies of recorded trials" if found.blocks_needed.resampled else "by the formula"
             lines.append(
-                f"For a baseline and one treatment that takes {hours} ({how}, power {format_percent(POWER, 0, signed=False)})."
+                f"For a baseline and one treatment that takes {hours} ({how}, power "
+                f"{format_percent(POWER, 0, signed=False)})."
             )
         return [*lines, relabelling_sentence(found.relabelling)]
 

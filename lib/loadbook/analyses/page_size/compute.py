@@ -64,8 +64,10 @@ class Estimate:
 class TwoRegimeCurve:
     """The fit of one series.
 
-    `sizes_b` (bytes, rising), `means_per_s` the rates by size that were fitted, `log_costs` the log of both costs (seconds,
-    seconds per byte) of the whole fit and, in `log_costs_without`, of the fits that leave out one block each; `means_without`
+    `sizes_b` (bytes, rising), `means_per_s` the rates by size that were fitted, `log_costs` the log of both costs
+    (seconds,
+    seconds per byte) of the whole fit and, in `log_costs_without`, of the fits that leave out one block each;
+    `means_without`
     likewise.
     """
 
@@ -402,7 +404,8 @@ class PageSizeResult:
     Attributes
     ----------
     values : the rate by trial (`RunData.values`), of which the curves are made.
-    bottlenecks : treatment -> its bottleneck by the traces; None: nothing that was watched was full; absent: not watched.
+    bottlenecks : treatment -> its bottleneck by the traces; None: nothing that was watched was full; absent: not
+        watched.
     link_bytes_per_s : capacity of the way to the driver, where the hosts file or the study tells it.
     errors : tier -> its errors over all sizes, those of the second compared with the first.
     """

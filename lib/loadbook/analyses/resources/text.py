@@ -110,7 +110,10 @@ def host_sentences(frame: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
 def _foreign_load_text(rows: pd.DataFrame, treatments: int) -> str:
     """Return how far a CPU was full that other processes filled, for all treatments in which they did."""
     means, own = (_range_text(rows[column]) for column in ("mean", "own"))
-    return f"{means} of its CPU in {_treatment_count_text(len(rows), treatments)}, but only {own} of that by its own processes"
+    return (
+        f"{means} of its CPU in {_treatment_count_text(len(rows), treatments)}, but only {own} of that "
+        "by its own processes"
+    )
 
 
 def _range_text(shares: pd.Series) -> str:

@@ -334,6 +334,6 @@ def alt(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] | N
     out = int((~values["valid"]).sum())
     return (
         f"{quantity(get_metric(analysis.metric), analysis.statistic)} of {len(values)} trials in order of execution, "
-        f"{counted(values['block'].nunique(), 'block')}, {out} not counted, {len(find_outliers(values))} ringed as far from "
-        f"the others of its treatment. {answer(analysis, values)}"
+        f"{counted(values['block'].nunique(), 'block')}, {out} not counted, "
+        f"{len(find_outliers(values))} ringed as far from the others of its treatment. {answer(analysis, values)}"
     )
