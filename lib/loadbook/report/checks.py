@@ -222,7 +222,8 @@ def _outlier_text(values: pd.DataFrame) -> str:
     lie = "trial lies" if outliers == 1 else "trials lie"
     return (
         f"{outliers} of {counted} {lie} far from the others of the same treatment "
-        f"(ringed; about 1 in {TRIALS_PER_CHANCE_OUTLIER} does by chance). They count: nothing is left out for its value."
+        f"(ringed; about 1 in {TRIALS_PER_CHANCE_OUTLIER} does by chance). "
+        "They count: nothing is left out for its value."
     )
 
 

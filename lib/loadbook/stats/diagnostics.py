@@ -184,7 +184,8 @@ class CarryOver:
         if not self.is_significant:
             return (
                 f"No carry-over from one trial to the next is seen (p {format_p_value(self.p)}); "
-                f"this check sees little: one below about {format_percent(self.detectable_effect, signed=False)} would hardly show."
+                "this check sees little: "
+                f"one below about {format_percent(self.detectable_effect, signed=False)} would hardly show."
             )
         name, effect = self.worst_predecessor, self.effect_by_predecessor[self.worst_predecessor]
         predecessor, size = labels.get(name, name), format_percent(abs(effect), signed=False)

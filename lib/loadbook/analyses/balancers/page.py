@@ -220,10 +220,9 @@ def _value_with_interval(value: float, bounds: Interval | None) -> str:
 
 EVEN_STYLE, UNEVEN_STYLE = ("v-equivalent", "■"), ("v-undecided", "!")
 NODE_SHARES_NOTE = (
-    "Counted by each node’s own service, from before to after the load. Apart: the largest deviation of a node’s part "(
-        "from an equal one in any trial, as a share of that part; up to "
-        f"{compute.MAX_EVEN_DEVIATION * 100:g}{NBSP}% is called even."
-    )
+    "Counted by each node’s own service, from before to after the load. Apart: the largest deviation of a node’s part "
+    "from an equal one in any trial, as a share of that part; up to "
+    f"{compute.MAX_EVEN_DEVIATION * 100:g}{NBSP}% is called even."
 )
 
 

@@ -164,6 +164,6 @@ def method_sentence(history: StudyHistory) -> str:
     """Return how changes are found, and how often one is seen that is none."""
     return (
         f"A change is a level of at least {MIN_SEGMENT_RUNS} runs that stands out from the others "
-        f"(circular binary segmentation, weighted by each run’s own error); of histories in which nothing changed, at most 1 in "
-        f"{1 / history.change_rate:,.3g} shows one."
+        f"(circular binary segmentation, weighted by each run’s own error); "
+        f"of histories in which nothing changed, at most 1 in {1 / history.change_rate:,.3g} shows one."
     )
