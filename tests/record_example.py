@@ -63,7 +63,7 @@ set = {{ access_log = "unbuffered" }}
 [monitors]
 interval_s = 0.2
 
-[gates]
+[validity]
 driver_cpu = 1.0
 """
 FOLDER = Path("/tmp/loadbook-lab")  # stands in what is recorded, so it is always this one

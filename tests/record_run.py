@@ -30,7 +30,7 @@ subset = "recorded"
 [subsets]
 recorded = ["baseline-auto", "baseline-again", "auto-nopush", "control-access-log"]
 
-[gates]
+[validity]
 driver_cpu = 1.0
 """
 KILLED = "t0013"

@@ -42,7 +42,7 @@ warmup_s = 0
 time_wait_sockets = 1000000
 settle_s = 0
 
-[gates]
+[validity]
 
 {gates}
 

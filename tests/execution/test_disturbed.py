@@ -28,7 +28,7 @@ warmup_s = 0.2
 [reset]
 time_wait_sockets = 1000000
 
-[gates]
+[validity]
 driver_cpu = 1.0
 """
 IDLE = "cpu0 100 0 0 900 0 0 0 0 0 0\nagain\ncpu0 100 0 0 950 0 0 0 0 0 0\ncpus 0\nload 0.10\n"

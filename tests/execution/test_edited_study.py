@@ -19,7 +19,7 @@ warmup_s = 0.2
 [reset]
 time_wait_sockets = 1000000
 
-[gates]
+[validity]
 driver_cpu = 1.0
 """
 

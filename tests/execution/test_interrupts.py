@@ -37,7 +37,7 @@ duration_s = {duration_s}
 time_wait_sockets = 1000000
 settle_s = {settle_s}
 
-[gates]
+[validity]
 driver_cpu = 1.0
 """
 

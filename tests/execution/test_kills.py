@@ -41,7 +41,7 @@ time_wait_sockets = 1000000
 settle_s = 0
 
 # where these run, driver and server may share two CPUs with other work
-[gates]
+[validity]
 driver_cpu = 1.0
 """
 # seconds after something was written in which a controller is killed; and until a host has ended what it left behind

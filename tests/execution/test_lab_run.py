@@ -33,7 +33,7 @@ warmup_s = 0.2
 time_wait_sockets = 1000000
 
 # where these run, driver and server may share two CPUs with other work
-[gates]
+[validity]
 driver_cpu = 1.0
 """
 

@@ -44,7 +44,7 @@ duration_s = {duration_s}
 [reset]
 time_wait_sockets = 1000000
 
-[gates]
+[validity]
 driver_cpu = 1.0
 """
 

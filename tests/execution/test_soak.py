@@ -31,7 +31,7 @@ connections = 4
 time_wait_sockets = 1000000
 settle_s = 0
 
-[gates]
+[validity]
 driver_cpu = 1.0
 """
 # growth over the last 400 trials, by the slope of a straight line: a leak of one in twenty trials is found; memory may

@@ -27,7 +27,7 @@ subset = "these"
 {lines}
 [subsets]
 these = ["baseline-auto", "{treatment}"]
-[gates]
+[validity]
 driver_cpu = 1.0
 {stopping}
 """

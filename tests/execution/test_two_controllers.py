@@ -28,7 +28,7 @@ warmup_s = 0.2
 [reset]
 time_wait_sockets = 1000000
 
-[gates]
+[validity]
 driver_cpu = 1.0
 """
 # a load that leaves CPUs to controllers, as on hosts of their own: the time of a refusal is then that of its command

@@ -39,7 +39,7 @@ extra = {extra}
 [reset]
 time_wait_sockets = 1000000
 
-[gates]
+[validity]
 driver_cpu = 1.0
 """
 DRIVERS = ["driver", "driver-2"]

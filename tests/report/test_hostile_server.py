@@ -51,7 +51,7 @@ path = "/fine"
 [reset]
 time_wait_sockets = 1000000
 
-[gates]
+[validity]
 driver_cpu = 1.0
 
 [treatments.fine]

@@ -59,7 +59,7 @@ def test_the_bound_that_decides_is_the_thick_tick_and_the_number() -> None:
 def test_a_bound_beyond_the_axis_is_an_arrow_head_and_no_tick() -> None:
     plain = one_sided()
     first = next(r for r in plain.of_kind("treatment") if r.verdict.one_sided_bounds)
-    far = replace(first, verdict=replace(first.verdict, kind="no-loss", loss=(2.3, 2.6)))
+    far = replace(first, verdict=replace(first.verdict, kind="no-loss", one_sided_bounds=(2.3, 2.6)))
     analysis = replace(plain, rows=tuple(far if r is first else r for r in plain.rows))
     lines = non_inferiority.draw(analysis).axes[0].lines
     assert (

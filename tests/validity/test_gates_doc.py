@@ -44,8 +44,8 @@ def test_the_page_has_every_gate_with_its_signal_level_thresholds_and_advice() -
 def test_the_example_of_thresholds_is_a_valid_one() -> None:
     import tomllib
 
-    (example,) = re.findall(r"```toml\n(\[gates\].*?)```", PAGE.read_text(), re.DOTALL)
-    assert ValidityLimits.model_validate(tomllib.loads(example)["gates"]) != ValidityLimits()
+    (example,) = re.findall(r"```toml\n(\[validity\].*?)```", PAGE.read_text(), re.DOTALL)
+    assert ValidityLimits.model_validate(tomllib.loads(example)["validity"]) != ValidityLimits()
 
 
 def updated(text: str) -> str:
