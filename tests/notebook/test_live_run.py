@@ -105,7 +105,7 @@ def test_the_interrupt_of_a_restart_does_not_stop_the_run(told, monkeypatch):
 def test_a_cell_whose_page_was_closed_or_opened_again_ends_and_the_run_goes_on(told, monkeypatch, seen):
     monkeypatch.setattr(Told, "stop", lambda self: pytest.fail("stopped"))
     numbers = iter(seen)
-    monkeypatch.setattr(progress, "LIVE_EVERY_S", 0)
+    monkeypatch.setattr(progress, "EVERY_S", 0)
     monkeypatch.setattr(progress.Pages, "number", lambda self: next(numbers))
     monkeypatch.setattr(progress, "pages", lambda: progress.Pages("http://127.0.0.1/api/kernels/k"))
     with pytest.raises(progress.LeftError) as caught:
