@@ -58,7 +58,7 @@ test: setup-dev check
 	.venv/bin/pytest --skips=$(SKIPS) -n auto --maxprocesses 8 --dist loadfile -m "not lab and not alone and not long" || failed=1; \
 	.venv/bin/pytest --skips=$(SKIPS) -n 3 --dist loadfile -m "lab and not alone and not long" || failed=1; \
 	.venv/bin/pytest --skips=$(SKIPS) -m "alone and not long" || failed=1; \
-	.venv/bin/python tests/skip_report.py $(SKIPS); \
+	.venv/bin/python tests/support/skip_report.py $(SKIPS); \
 	exit $$failed
 
 # Every fault of docs/reliability.md, injected for real; the table at the end says what was seen. Half an hour each.
@@ -89,7 +89,7 @@ lab: setup
 	@$(LOADBOOK) lab up
 	@cd notebooks && ../.venv/bin/python -m jupyterlab --ServerApp.ip=127.0.0.1 --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(AS_ROOT) $(JUPYTER_ARGS)
 
-# After a change of studies/ or of what a service needs: tests/test_packages.py compares.
+# After a change of studies/ or of what a service needs: tests/project/test_packages.py compares.
 packages:
 	@for file in studies/*.toml; do \
 		study=$$(basename $$file .toml); \

@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests: a loopback lab of their own. The table of faults is in fault_table.py.
+"""Fixtures shared by all tests: a loopback lab of their own. The table of faults is in support/fault_plugin.py.
 
 Programs are found where hosts find them: an ordinary user of Debian has no sbin folder in PATH, and nginx is there.
 """
@@ -19,13 +19,13 @@ os.environ["PATH"] = search_path()
 
 pytest_plugins = ["skip_report"]
 
-from fault_table import (  # noqa: E402, F401
+from fault_plugin import (  # noqa: E402, F401
     pytest_addoption,
     pytest_collection_modifyitems,
     pytest_runtest_logreport,
     pytest_terminal_summary,
 )
-from spread import pytest_xdist_make_scheduler  # noqa: E402, F401
+from xdist_groups import pytest_xdist_make_scheduler  # noqa: E402, F401
 
 # how long an example takes is a property of the machine, and of who else uses it
 settings.register_profile("loadbook", deadline=None)
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
     """A lab with the hosts `driver` and `web` on addresses of its own; ended with the test session."""
-    from labs import own_lab
+    from loopback_labs import own_lab
 
     with own_lab() as own:
         yield own
@@ -48,8 +48,8 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture(scope="session")
 def spaces() -> Iterator[Lab]:
     """A namespace lab with the hosts driver, web, web-2 and balancer; for tests marked `root`."""
-    from labs import own_lab
     from loadbook.hosts.lab import plan_hosts
+    from loopback_labs import own_lab
 
     roles = {role: (role,) for role in ("driver", "web")}
     with own_lab(kind="netns", hosts=plan_hosts(roles, {}, {"web": 2, "balancer": 1})) as own:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import loadbook
-from hostile import CORPUS, TERMINAL, silent
+from hostile_texts import CORPUS, TERMINAL, silent
 from loadbook.cli import cli
 from loadbook.cli.progress import Reporter, cell, echo
 from loadbook.core.errors import HostError, SpecProblem, StudyError

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from hostile import WRITABLE, silent
+from hostile_texts import WRITABLE, silent
 from loadbook.core.errors import LoadbookError, StudyError
 from loadbook.core.toml import MAX_BYTES, MAX_KEY_PARTS, read_toml
 from loadbook.hosts.inventory import read_hosts
 from loadbook.services.spec import load_service
 from loadbook.study.reader import is_variant, read_study
-from memory import PEAK
+from peak_memory import PEAK
 
 pytestmark = pytest.mark.fault(46)
 
@@ -94,7 +94,7 @@ LARGE = (
     PEAK
     + """
 import sys
-sys.path.insert(0, {tests!r})
+sys.path[:0] = [{tests!r}, {tests!r} + "/support"]
 from pathlib import Path
 from loadbook.core.errors import StudyError
 import core.test_toml as t

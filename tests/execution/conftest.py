@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 if TYPE_CHECKING:
-    from rude import Rig
+    from misbehaving_tools import Rig
 
 
 @pytest.fixture(scope="module")
 def lab_of_fakes(tmp_path_factory):
     """A lab whose hosts look for tools in a folder of fakes first, and that folder."""
-    from rude import home_for_fakes
-
-    from labs import own_lab
+    from loopback_labs import own_lab
+    from misbehaving_tools import home_for_fakes
 
     with home_for_fakes(tmp_path_factory.mktemp("fakes")) as bin_, own_lab() as lab:
         yield lab, bin_
@@ -29,9 +24,8 @@ def lab_of_fakes(tmp_path_factory):
 @pytest.fixture
 def rig(lab_of_fakes, tmp_path) -> Iterator[Rig]:
     """A project on that lab; its fakes go with the test."""
-    from rude import Rig
-
-    from recorded import with_studies
+    from misbehaving_tools import Rig
+    from recorded_run import with_studies
 
     lab, bin_ = lab_of_fakes
     yield Rig(lab, bin_, with_studies(tmp_path / "home"))

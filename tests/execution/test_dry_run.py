@@ -6,16 +6,16 @@ import re
 import socket
 
 import pytest
-from shown import run_held_to_dry_run
 
-from commands import exit_code
+from command_line import exit_code
+from dry_run_transcripts import run_held_to_dry_run
 from loadbook.execution.api import run_study
 from loadbook.execution.dry_run import dry_run
 from loadbook.execution.studies import load_study
 from loadbook.store.paths import Layout
 from loadbook.study.plan import make_plan
 from loadbook.study.reader import study_files
-from recorded import REPO, with_studies
+from recorded_run import REPO, with_studies
 
 HERE = Layout(REPO)
 THREE = REPO / "docs" / "three-hosts.toml"

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from controllers import at_work_in, jobs_left, loadbook, must_be_whole
-from labs import own_lab
+from controller_processes import at_work_in, jobs_left, loadbook, must_be_whole
 from loadbook.hosts.lab import Lab
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
 from loadbook.store.paths import Layout, RunPaths
-from recorded import with_studies
+from loopback_labs import own_lab
+from recorded_run import with_studies
 from waiting import wait_until
 
 pytestmark = pytest.mark.lab

@@ -18,7 +18,7 @@ from loadbook.execution.load import TIMED_WARMUP_SCRIPT
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.remote import RemoteHost
 from loadbook.ingestion.ingest import ingest
-from recorded import with_studies
+from recorded_run import with_studies
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 HOME = Path(os.environ.get("JMETER_HOME") or Path(__file__).parents[2] / ".cache" / "jmeter")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controllers import jobs_left, loadbook
+from controller_processes import jobs_left, loadbook
 from loadbook.core.errors import PreflightError, UsageError
 from loadbook.execution.api import run_study
 from loadbook.hosts.lab import lab_lock_owners
@@ -17,7 +17,7 @@ from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
 from loadbook.store.paths import Layout
-from recorded import with_studies
+from recorded_run import with_studies
 
 pytestmark = pytest.mark.lab
 PHASES = ["reset", "configure", "start", "ask_before", "load", "ask_after", "collect", "stop"]

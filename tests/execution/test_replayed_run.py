@@ -21,7 +21,7 @@ from loadbook.store.ledger import read_ledger
 from loadbook.store.schema import TABLES, read_table
 from loadbook.store.tables import load_run
 from loadbook.store.trial_record import read_json, read_trial, write_json
-from recorded import STUDY, copy_recorded_run, run_of
+from recorded_run import STUDY, copy_recorded_run, run_of
 
 # what a replay does in its own time
 OWN_TIMES = ["run", "started", "duration_s"]

@@ -10,7 +10,7 @@ from loadbook.execution.api import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.store import trial_record
 from loadbook.store.paths import Layout, RunPaths
-from recorded import with_studies
+from recorded_run import with_studies
 
 pytestmark = pytest.mark.lab
 STUDY = """

@@ -17,7 +17,7 @@ import pytest
 
 from loadbook.hosts.lab import Lab
 from loadbook.store.paths import Layout
-from recorded import with_studies
+from recorded_run import with_studies
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.fault(54), pytest.mark.timeout(900)]
 # one word for each place, so that a find says where it came from

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from controllers import at_work_in, must_be_whole
-from recorded import with_studies
+from controller_processes import at_work_in, must_be_whole
+from recorded_run import with_studies
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 BLOCKS, EVERY, SETTLED = 250, 25, 100

@@ -10,17 +10,17 @@ import time
 from pathlib import Path
 
 import pytest
-from rude import HEADER, Rig
 
-from commands import exit_code
-from labs import own_lab
+from command_line import exit_code
 from loadbook.core.errors import PreflightError
 from loadbook.core.units import format_percent
 from loadbook.execution import load
 from loadbook.execution.api import run_study
 from loadbook.hosts import sshd
 from loadbook.store.trial_record import read_json
-from recorded import with_studies
+from loopback_labs import own_lab
+from misbehaving_tools import HEADER, Rig
+from recorded_run import with_studies
 from waiting import wait_until
 
 pytestmark = pytest.mark.lab

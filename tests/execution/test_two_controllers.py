@@ -10,10 +10,10 @@ import time
 
 import pytest
 
-from controllers import jobs_left, loadbook
+from controller_processes import jobs_left, loadbook
 from loadbook.hosts.lab import lab_lock_owners
 from loadbook.store.ledger import read_ledger, trial_states
-from recorded import with_studies
+from recorded_run import with_studies
 from waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]

@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from labs import own_lab
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.errors import PreflightError
 from loadbook.core.units import format_duration
@@ -20,7 +19,8 @@ from loadbook.store import trial_record
 from loadbook.store.schema import TABLES, read_table
 from loadbook.store.tables import load_run
 from loadbook.store.trial_record import measurement_spans
-from recorded import with_studies
+from loopback_labs import own_lab
+from recorded_run import with_studies
 from waiting import wait_until
 
 pytestmark = pytest.mark.lab

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hostile import CORPUS, HTML, PATHS, SHELL, TEMPLATES, TERMINAL, no_canary, silent
+from hostile_texts import CORPUS, HTML, PATHS, SHELL, TEMPLATES, TERMINAL, no_canary, silent
 from loadbook.core.errors import HostError, HostTimeoutError, LoadbookError
 from loadbook.hosts.host import Job
 from loadbook.hosts.remote import connect

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from hostile import CORPUS, HTML, PATHS, SHELL, TEMPLATES, TERMINAL, silent
+from hostile_texts import CORPUS, HTML, PATHS, SHELL, TEMPLATES, TERMINAL, silent
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.hosts.inventory import HostEntry, HostsFile, read_hosts
 from loadbook.hosts.keys import Endpoint, read_user_config, resolve_endpoint

@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_death import sshd_session_of
+from test_jobs_controller_death import sshd_session_of
 
 from loadbook.core.errors import LostError, OtherMachineError, UsageError
 from loadbook.execution.api import run_study
 from loadbook.hosts.lab import Lab, lab_lock_owners
 from loadbook.hosts.remote import connect
-from recorded import with_studies
+from recorded_run import with_studies
 
 pytestmark = [pytest.mark.lab, pytest.mark.fault(18)]
 MOUNT = 'mount --bind "$0" /etc/machine-id && exec '

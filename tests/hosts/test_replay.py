@@ -21,7 +21,7 @@ from loadbook.hosts.replay import (
 )
 from loadbook.store.trial_record import read_trial
 from loadbook.study.plan import PlannedTrial
-from recorded import FIXTURE
+from recorded_run import FIXTURE
 
 RUN = next(FIXTURE.glob("*/"))
 TRIAL = sorted(RUN.glob("trials/*/trial.json"))[0].parent

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from recorded import STUDY, ingested_run
+from recorded_run import STUDY, ingested_run
 
 if TYPE_CHECKING:
     from loadbook.notebook.run import Run
-
-
-sys.path.append(str(Path(__file__).parents[1] / "report"))  # its browser and its projects
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 import pytest
-from chrome import BINARY, Chrome
-from mockproject import REPO, make_project
-from workbench import Notebook, html_of, served
 
+from chromium import BINARY, Chrome
+from jupyterlab_session import Notebook, html_of, served
 from loadbook.hosts.lab import Lab
+from mock_project import REPO, make_project
 
 pytestmark = [
     pytest.mark.browser,

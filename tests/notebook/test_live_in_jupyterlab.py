@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 import nbformat
 import pytest
-from chrome import BINARY, Chrome
 from nbformat.v4 import new_code_cell, new_notebook
-from replayed import playable
-from workbench import Notebook, served
 
+from chromium import BINARY, Chrome
+from jupyterlab_session import Notebook, served
 from loadbook.notebook import process
-from recorded import STUDY
+from recorded_run import STUDY
+from replayable_project import playable
 
 pytestmark = [
     pytest.mark.browser,

@@ -6,7 +6,6 @@ import time
 
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
-from replayed import longer, playable
 
 import loadbook as lb
 from loadbook.core.errors import UsageError
@@ -14,7 +13,8 @@ from loadbook.execution.progress import Progress
 from loadbook.notebook import process, progress
 from loadbook.notebook.process import Keeper, Runner, Wish
 from loadbook.store.paths import Layout
-from recorded import STUDY, run_of
+from recorded_run import STUDY, run_of
+from replayable_project import longer, playable
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from loadbook.notebook import compare
 from loadbook.notebook.plots import Plots
 from loadbook.report import page
 from loadbook.store import trial_record
-from recorded import STUDY
+from recorded_run import STUDY
 
 FRAMES = ("trials", "measurements", "samples", "traces", "problems")
 

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import Made, make_report
-from mockproject import make_project
+
+from mock_project import make_project
+from report_maker import Made, make_report
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,12 @@ import shutil
 import subprocess
 
 import pytest
-from chrome import BINARY, Chrome
-from mockproject import Arm, make_project
-from pages import page_html
 
+from chromium import BINARY, Chrome
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.store.tables import load_run
+from mock_project import Arm, make_project
+from rendered_pages import page_html
 
 pytestmark = [
     pytest.mark.browser,

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from legible import must_be_legible
 from matplotlib.text import Text
 
-sys.path.insert(0, str(Path(__file__).parent))
-from mockdata import CASES, Mock, judged, mock
-
+from figure_legibility import must_be_legible
 from loadbook.analyses.claims import figure as claims
 from loadbook.analyses.claims import figure as published
 from loadbook.analyses.effects import figure as effects
@@ -29,6 +24,7 @@ from loadbook.report.figures import base as lettering
 from loadbook.report.page import figure_module
 from loadbook.stats.diagnostics import find_outliers
 from loadbook.stats.text import row_texts
+from mock_analysis import CASES, Mock, judged, mock
 
 FIGURES = ("effects", "order", "pairs", "errors", "latency", "traces", "gates", "published", "overlay", "cores")
 FEWER = ("plain", "all_invalid", "one_treatment", "sixteen", "long_names", "japanese", "five_blocks", "many_excluded")

@@ -11,13 +11,10 @@ from threading import Thread
 
 import nbformat
 import pytest
-from chrome import BINARY, Chrome
-from making import make_report
-from mockproject import RUN, Arm, make_project
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from pages import page_html
 
-from hostile import CANARY, CORPUS, HTML, TERMINAL, silent
+from chromium import BINARY, Chrome
+from hostile_texts import CANARY, CORPUS, HTML, TERMINAL, silent
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality.page import QualityPage
 from loadbook.batch import index
@@ -26,6 +23,9 @@ from loadbook.report import html, links
 from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
+from mock_project import RUN, Arm, make_project
+from rendered_pages import page_html
+from report_maker import make_report
 
 pytestmark = [
     pytest.mark.fault(44, 55), pytest.mark.browser,

@@ -10,17 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from chrome import BINARY, Chrome
-from making import make_report
 
-from hostile import CANARY, HTML, SHEETS, TEMPLATES, TERMINAL, no_canary, silent
+from chromium import BINARY, Chrome
+from hostile_texts import CANARY, HTML, SHEETS, TEMPLATES, TERMINAL, no_canary, silent
 from loadbook.execution.api import run_study
 from loadbook.execution.progress import Progress
 from loadbook.hosts.lab import Lab
 from loadbook.ingestion.ingest import ingest
 from loadbook.store.ledger import read_ledger
 from loadbook.store.trial_record import read_json
-from recorded import with_studies
+from recorded_run import with_studies
+from report_maker import make_report
 
 pytestmark = [
     pytest.mark.lab, pytest.mark.browser, pytest.mark.long, pytest.mark.fault(44, 55), pytest.mark.timeout(1200),

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from mockproject import Arm, make_project
 from nbformat.v4 import new_code_cell, new_notebook
 
 from loadbook.core.errors import ReportError
 from loadbook.report import notebooks
 from loadbook.store.paths import Layout
+from mock_project import Arm, make_project
 from waiting import wait_until
 
 pytestmark = pytest.mark.alone

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from mockproject import REPO, Arm, make_project
 from nbformat.v4 import new_code_cell, new_notebook
 
 from loadbook.core.errors import ReportError, UsageError
 from loadbook.report import notebooks
 from loadbook.store.paths import Layout
+from mock_project import REPO, Arm, make_project
 
 FEW = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06, label="one")}
 DONE_CELL = f"from IPython.display import display; display({{'{notebooks.DONE_MIME}': {{'run': study}}}}, raw=True)"

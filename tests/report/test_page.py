@@ -7,10 +7,7 @@ from dataclasses import replace
 
 import pytest
 from bs4 import BeautifulSoup
-from mockproject import PUBLISHED, Arm, make_project, usual_arms
-from pages import page_html
 
-import recorded
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality.page import QualityPage
 from loadbook.core.errors import UsageError
@@ -20,6 +17,9 @@ from loadbook.report.blocks import Column, Table, clean, table_markup, table_tex
 from loadbook.report.html import forbidden_content
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
+from mock_project import PUBLISHED, Arm, make_project, usual_arms
+from recorded_run import STUDY, copy_recorded_run, ingested_run, run_of
+from rendered_pages import page_html
 
 NASTY = '"><img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31mred\x1b]8;;http://x\x07\u202e$x_1$ {{7*7}}'
 INERT = '"><img src=x onerror=alert(1)><script>alert(2)</script>[31mred]8;;http://x$x_1$ {{7*7}}'
@@ -254,8 +254,8 @@ def test_pages_need_no_network_and_no_current_folder(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def recorded_run(tmp_path_factory):
-    layout = recorded.ingested_run(tmp_path_factory.mktemp("recorded"))
-    return load_run(layout, recorded.STUDY)
+    layout = ingested_run(tmp_path_factory.mktemp("recorded"))
+    return load_run(layout, STUDY)
 
 
 def test_a_recorded_run_of_the_lab_fills_every_section(recorded_run):
@@ -284,10 +284,10 @@ def test_the_quality_of_a_recorded_run(recorded_run):
 @pytest.mark.parametrize("kind", [EffectsPage, QualityPage])
 def test_a_run_whose_outputs_were_all_lost(tmp_path, kind):
     """Every trial's output was cut to nothing: no number at all, and the page says so instead of breaking."""
-    layout = recorded.copy_recorded_run(tmp_path)
-    for path in recorded.run_of(layout).glob("trials/*/stdout-driver"):
+    layout = copy_recorded_run(tmp_path)
+    for path in run_of(layout).glob("trials/*/stdout-driver"):
         path.write_bytes(b"")
-    ingest(layout.run(recorded.STUDY, layout.resolve_run(recorded.STUDY)))
-    text = text_of(page_html(kind(load_run(layout, recorded.STUDY))))
+    ingest(layout.run(STUDY, layout.resolve_run(STUDY)))
+    text = text_of(page_html(kind(load_run(layout, STUDY))))
     assert "no trial has a value of this metric" in text
     assert not re.search(r"is (faster|slower) by", text)

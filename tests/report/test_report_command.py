@@ -6,12 +6,12 @@ import time
 
 import nbformat
 import pytest
-from making import make_report
-from mockproject import Arm, make_project
 
 from loadbook.core.errors import UsageError
 from loadbook.report.build import ensure_ingested
 from loadbook.store.paths import Layout
+from mock_project import Arm, make_project
+from report_maker import make_report
 
 FEW = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06, label="one")}
 QUICK = {"notebooks": ("run_quality",)}

@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 import pyarrow.parquet as pq
 import pytest
 
-from hostile import WRITABLE, no_canary, silent
+from hostile_texts import WRITABLE, no_canary, silent
 from loadbook.core.errors import ParseError
 from loadbook.request_logs.read import RequestWriter, read_batches, summarise
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import jtl_cases as jtl
 import pyarrow as pa
 import pytest
-import slow_jtl as slow
 
+import jtl_captures as jtl
+import slow_jtl_reader as slow
 from loadbook.core.errors import ParseError
 from loadbook.request_logs import jtl as jtl_csv
 from loadbook.request_logs import stream

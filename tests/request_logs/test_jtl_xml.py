@@ -5,10 +5,10 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
-import jtl_cases as jtl
 import pytest
-import slow_jtl as slow
 
+import jtl_captures as jtl
+import slow_jtl_reader as slow
 from loadbook.core.errors import ParseError
 from loadbook.request_logs import jtl_xml
 from loadbook.request_logs.read import summarise

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-import jtl_cases as jtl
 import pytest
-import slow_jtl as slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import jtl_captures as jtl
+import slow_jtl_reader as slow
 from loadbook.core.errors import ParseError
 from loadbook.request_logs.read import summarise
 from loadbook.request_logs.summary import Summary

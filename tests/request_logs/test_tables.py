@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import jtl_cases as jtl
 import pyarrow as pa
 import pytest
 
+import jtl_captures as jtl
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.request_logs import stream
 from loadbook.request_logs.read import SCHEMA, RequestWriter, summarise

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from localhost import LocalHost
-from workshop import Running, runner, share_built
+
+from local_host import LocalHost
+from shared_builds import Running, runner, share_built
 
 
 @pytest.fixture

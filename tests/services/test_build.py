@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from localhost import LocalHost
 
 from loadbook.core.errors import StudyError
 from loadbook.hosts.host import CommandResult
 from loadbook.services import Instance, InstanceContext, ServiceSpec, load_service, render, version
 from loadbook.services.build import BuildError, build, build_command, program_digest
+from local_host import LocalHost
 
 MACHINE = os.uname().machine
 SERVICE = """

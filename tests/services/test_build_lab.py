@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from workshop import needs_go
 
 from loadbook.hosts.host import Host
 from loadbook.services import Instance, InstanceContext, load_service, render, version
 from loadbook.services.build import build
+from shared_builds import needs_go
 
 pytestmark = [pytest.mark.lab, needs_go]
 Connect = Callable[..., Host]

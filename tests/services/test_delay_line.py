@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from localhost import LocalHost
-from workshop import Running, backend, free_port, needs_go, placed, share_built
 
 from loadbook.services import ServiceError, load_service
+from local_host import LocalHost
+from shared_builds import Running, backend, free_port, needs_go, placed, share_built
 
 pytestmark = needs_go
 DELAY_MS, DELAY_S = 30, 0.030

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from localhost import LocalHost
-from workshop import Running, free_port, needs_go, placed, share_built
 
 from loadbook.services import Instance, InstanceContext, ServiceError, load_service, render, version
+from local_host import LocalHost
+from shared_builds import Running, free_port, needs_go, placed, share_built
 
 pytestmark = needs_go
 NGINX = load_service("nginx")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from localhost import LocalHost
-from running import page, running
 
 from loadbook.core.errors import StudyError
 from loadbook.services import Instance, InstanceContext, ServiceError, load_service, render
+from local_host import LocalHost
+from running_services import page, running
 
 HAPROXY = load_service("haproxy")
 

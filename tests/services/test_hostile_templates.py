@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hostile import CORPUS, silent
+from hostile_texts import CORPUS, silent
 from loadbook.core.errors import LoadbookError, StudyError
 from loadbook.services import InstanceContext, known_services, load_service, render
 from loadbook.services.build import build_command

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from localhost import LocalHost
-from running import page, running
 
 from loadbook.services import InstanceContext, load_service, render
+from local_host import LocalHost
+from running_services import page, running
 
 
 @pytest.mark.parametrize("mpm", ["prefork", "event"])

@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-from localhost import LocalHost
-from toy import toy_service
 
 from loadbook.core.errors import HostError, UnreachableError
 from loadbook.services import (
@@ -21,6 +19,8 @@ from loadbook.services import (
     version,
     wait_for_http,
 )
+from local_host import LocalHost
+from toy_service import toy_service
 
 NGINX = load_service("nginx")
 

@@ -5,10 +5,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from toy import toy_service
 
 from loadbook.hosts.host import Host
 from loadbook.services import Instance, InstanceContext, ServiceError, ServiceSpec, load_service, render, version
+from toy_service import toy_service
 
 pytestmark = pytest.mark.lab
 Connect = Callable[..., Host]

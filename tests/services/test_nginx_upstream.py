@@ -6,11 +6,11 @@ from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingMixIn, UnixStreamServer
 
 import pytest
-from localhost import LocalHost
-from running import page, running
 
 from loadbook.core.errors import StudyError
 from loadbook.services import Instance, InstanceContext, LaunchOptions, load_service, render
+from local_host import LocalHost
+from running_services import page, running
 
 NGINX = load_service("nginx")
 PLACE = InstanceContext("/w/t1", "127.0.0.1", 18080)

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from localhost import LocalHost
-from workshop import Running, backend, free_port, needs_node
 
 from loadbook.services import Instance, ServiceError, load_service, version
 from loadbook.services.build import BuildError, build
+from local_host import LocalHost
+from shared_builds import Running, backend, free_port, needs_node
 
 pytestmark = needs_node
 APP = load_service("node-app")

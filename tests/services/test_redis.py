@@ -4,10 +4,10 @@ import socket
 import subprocess
 
 import pytest
-from localhost import LocalHost
-from running import running
 
 from loadbook.services import ServiceError
+from local_host import LocalHost
+from running_services import running
 
 
 def ask(port: int, *words: str) -> str:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import doc_tables
 import pytest
-from localhost import LocalHost
-from running import page, running
+
+from local_host import LocalHost
+from running_services import page, running
 
 STOCK = Path(__file__).parents[1] / "fixtures" / "stock"
 PAGE = doc_tables.PAGE.read_text()

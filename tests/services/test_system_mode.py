@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ownserver import OwnServer, digest, end, own_server, process
 
 from loadbook.core.errors import UsageError
 from loadbook.hosts import rollback
 from loadbook.hosts.remote import connect
 from loadbook.services import ServiceError, load_service, system
+from system_nginx import OwnServer, digest, end, own_server, process
 from waiting import wait_until
 
 pytestmark = [

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from statdata import comparison
-
 from loadbook.stats.results import AnalysisRow, ErrorSummary, Verdict
 from loadbook.stats.text import best_sentence, errors_sentence, row_phrase, verdict_line, verdict_sentence
 from loadbook.stats.verdict import decide_verdict
+from trial_frames import comparison
 
 GOLDEN = Path(__file__).with_name("golden_sentences.txt")
 METRICS = {"ok_per_s": "higher", "latency": "lower", "errors": "lower", "joules": "higher"}

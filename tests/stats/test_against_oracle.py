@@ -7,17 +7,17 @@ import math
 import random
 
 import numpy as np
-import oracle
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from statdata import frame
 from test_compare_command import loadbook
 
+import comparison_oracle
 from loadbook.stats.compare import compare
 from loadbook.stats.family import compare_all
 from loadbook.stats.verdict import decide_verdict
+from trial_frames import frame
 
 MARGIN = 0.02
 NAMES = ["base", "B", "tcp_nopush on", "epoll, multi_accept", 'a "quoted" one', "größer 日本", "1", "t 7", "$x<b>"]
@@ -99,7 +99,9 @@ def test_the_json_is_what_the_definition_says(tmp_path_factory, cells, metric, d
     path = tmp_path_factory.mktemp("t") / "t.csv"
     path.write_bytes(written(cells, metric, seed=seed, block=BLOCKS[naming], dialect=dialect))
     found = {c["treatment"]: c for c in asked(path, metric)["comparisons"]}
-    expected = {one.treatment: one for one in oracle.table(cells, "base", MARGIN, higher="latency" not in metric)}
+    expected = {
+        one.treatment: one for one in comparison_oracle.table(cells, "base", MARGIN, higher="latency" not in metric)
+    }
     assert list(found) and set(found) == set(expected)
     for name, one in expected.items():
         check(found[name], one)
@@ -116,7 +118,7 @@ def test_every_swap_is_counted_up_to_twelve_blocks(blocks: int, seed: int, tmp_p
         (name, k): f"{100 * math.exp(log):.{1 + seed}f}" for name, logs in arms.items() for k, log in enumerate(logs)
     }
     (tmp_path / "t.csv").write_bytes(written(cells, "ok_per_s"))
-    (found,), (expected,) = asked(tmp_path / "t.csv")["comparisons"], oracle.table(cells, "base", MARGIN)
+    (found,), (expected,) = asked(tmp_path / "t.csv")["comparisons"], comparison_oracle.table(cells, "base", MARGIN)
     check(found, expected)
 
 
@@ -127,12 +129,12 @@ def test_drawn_swaps_come_close_to_all_swaps(blocks: int, spread: int) -> None:
     drift = rng.normal(0, 0.03, blocks) * (spread == 1)
     a, b = drift + rng.normal(0, 0.01, blocks), drift + 0.01 + rng.normal(0, 0.01 * spread, blocks)
     found = compare(frame({"a": np.exp(a), "b": np.exp(b)}), "b", "a")
-    assert found.method == oracle.method_of(a, b) == ("signed-rank" if spread == 4 else "blocked-rank")
-    parts = oracle.signed_parts if spread == 4 else oracle.rank_parts
-    assert found.p == pytest.approx(oracle.two_sided(parts(a, b)), abs=0.015)
+    assert found.method == comparison_oracle.method_of(a, b) == ("signed-rank" if spread == 4 else "blocked-rank")
+    parts = comparison_oracle.signed_parts if spread == 4 else comparison_oracle.rank_parts
+    assert found.p == pytest.approx(comparison_oracle.two_sided(parts(a, b)), abs=0.015)
     for alpha, (low, high) in {0.05: found.ci95, 0.10: found.ci90}.items():
         for end, outwards in ((math.log1p(low), -1e-9), (math.log1p(high), 1e-9)):
-            beyond, within = (oracle.two_sided(parts(a, b - end - step)) for step in (outwards, -outwards))
+            beyond, within = (comparison_oracle.two_sided(parts(a, b - end - step)) for step in (outwards, -outwards))
             assert beyond - 0.01 <= alpha <= within + 0.01
 
 
@@ -142,11 +144,11 @@ def test_nineteen_treatments_are_one_family(blocks: int) -> None:
     arms = {f"t{k}": 100 * np.exp(rng.normal(0.03 * (k == 3), 0.01, blocks)) for k in range(20)}
     cells = {(name, k): value for name, values in arms.items() for k, value in enumerate(values)}
     found = {c.treatment: c for c in compare_all(frame(arms), list(arms)[1:], "t0")}
-    family = [oracle.compare(cells, name, "t0", list(range(blocks))) for name in list(arms)[1:]]
+    family = [comparison_oracle.compare(cells, name, "t0", list(range(blocks))) for name in list(arms)[1:]]
     for one in family:
         if one.p is not None:  # the oracle adjusts plain p exactly; for 13 blocks ours are drawn
             one.p = found[one.treatment].p
-    oracle.adjust(family)
+    comparison_oracle.adjust(family)
     off = 1e-9 if blocks == 8 else 0.02
     assert [found[one.treatment].p_adjusted for one in family] == pytest.approx([o.p_adjusted for o in family], abs=off)
 

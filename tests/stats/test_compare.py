@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from statdata import frame, noisy
 
 from loadbook.core.errors import DataError
 from loadbook.stats.compare import IDENTICAL_VALUES, UNEQUAL_VARIANCES, compare
 from loadbook.stats.tests import blocked_rank, paired_t, signed_rank
+from trial_frames import frame, noisy
 
 RNG = np.random.default_rng(7)
 

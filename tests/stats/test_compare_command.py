@@ -13,10 +13,10 @@ from typing import NamedTuple
 from unittest import mock
 
 import pytest
-from statdata import noisy
 
 from loadbook.cli import main
 from loadbook.cli.compare import NARROWEST
+from trial_frames import noisy
 
 EFFECTS = {"base": 0.0, "fast": 0.06, "slow": -0.05, "even": 0.0}
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
-from statdata import noisy
 
 from loadbook.core.errors import UsageError
 from loadbook.stats.compare import compare
 from loadbook.stats.sequential import always_valid_t, compute_stopping_state, critical_t, equivalent_fixed_alpha
 from loadbook.stats.verdict import decide_verdict
 from loadbook.study.limits import POCOCK_P, StoppingRule
+from trial_frames import noisy
 
 LOOKS = StoppingRule(rule="looks", looks=(10, 20, 30))
 ALWAYS = StoppingRule(rule="always-valid")

@@ -1,11 +1,11 @@
 import math
 
 import pytest
-from statdata import comparison, noisy
 
 from loadbook.stats.compare import compare
 from loadbook.stats.sequential import best_trial_length_s, blocks_needed, detectable_effect
 from loadbook.stats.verdict import decide_verdict, forecast_blocks, is_within_margin
+from trial_frames import comparison, noisy
 
 
 @pytest.mark.parametrize(

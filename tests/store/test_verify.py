@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 
-from commands import exit_code
+from command_line import exit_code
 from loadbook.execution.api import run_study
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger
 from loadbook.store.verify import verify_run
-from recorded import STUDY, copy_recorded_run, run_of
+from recorded_run import STUDY, copy_recorded_run, run_of
 
 
 @pytest.fixture

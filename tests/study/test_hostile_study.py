@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hostile import WRITABLE, silent
+from hostile_texts import WRITABLE, inline_toml, silent
 from loadbook.core.errors import StudyError
 from loadbook.study.plan import make_plan, parse_plan
 from loadbook.study.problems import MAX_LABEL_CHARS, MAX_TEXT_CHARS
@@ -23,18 +23,9 @@ BASE: dict[str, Any] = {
 PLAIN = {"NA", "null", "nan", "1e400", "None", "class", "print"}  # names after all
 
 
-def toml(value: object) -> str:
-    """Return a value as inline TOML; JSON's escapes are TOML's but for the character 127."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{toml(key)} = {toml(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    return json.dumps(value).replace("\x7f", "\\u007f")
-
-
 def write(folder: Path, raw: dict[str, Any]) -> Path:
     path = folder / "x.toml"
-    path.write_text("\n".join(f"{key} = {toml(value)}" for key, value in raw.items()), encoding="utf-8")
+    path.write_text("\n".join(f"{key} = {inline_toml(value)}" for key, value in raw.items()), encoding="utf-8")
     return path
 
 

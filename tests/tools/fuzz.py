@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from tool_cases import attempt, capture, good, table
-
 from loadbook.tools import base
 from loadbook.tools.base import ToolOutput
+from tool_captures import attempt, capture, good, table
 
 Change = Callable[[bytes, bytes, random.Random], bytes]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tool_cases import FIXTURES, capture, check_sane, table
 
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
@@ -13,6 +12,7 @@ from loadbook.tools import ab, base
 from loadbook.tools.ab import command_options
 from loadbook.tools.base import ParsedReport, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern
+from tool_captures import FIXTURES, capture, check_sane, table
 
 WEB = Target("127.0.0.2", 8080)
 AB = base.load_tool("ab")

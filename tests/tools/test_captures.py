@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from test_corpus import TABLE
-from tool_cases import FIXTURES, capture, cases, check_sane, good
 
 from loadbook.core.errors import ParseError
 from loadbook.tools import base
+from tool_captures import FIXTURES, capture, cases, check_sane, good
 
 ALL = [(tool, path) for tool in base.tool_names() for path in cases(tool)]
 

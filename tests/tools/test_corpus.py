@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import pytest
 from click.testing import CliRunner
-from tool_cases import FIXTURES, capture, check_sane, table
 
 from loadbook.cli.data import parse
 from loadbook.core.errors import ParseError
 from loadbook.core.metrics import ERROR_CLASSES
 from loadbook.tools import base
+from tool_captures import FIXTURES, capture, check_sane, table
 
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "": 1.0}
 COLUMNS = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tool_cases import FIXTURES, capture, check_sane, table
 
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, httperf
 from loadbook.tools.base import Target, ToolOutput
+from tool_captures import FIXTURES, capture, check_sane, table
 
 WEB = Target("127.0.0.2", 8080)
 HTTPERF = base.load_tool("httperf")

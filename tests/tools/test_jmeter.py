@@ -11,13 +11,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tool_cases import FIXTURES, attempt, capture, check_sane, table
 
 from loadbook.core.errors import ParseError, StudyError, ToolError
 from loadbook.study.reader import read_study
 from loadbook.study.workload import Workload
 from loadbook.tools import base, jmeter
 from loadbook.tools.base import ParsedReport, Target, ToolOutput
+from tool_captures import FIXTURES, attempt, capture, check_sane, table
 
 WEB = Target("127.0.0.2", 8080)
 JMETER = base.load_tool("jmeter")

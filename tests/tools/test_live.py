@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tool_cases import check_sane, table
 
-from certificate import certificate
 from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target, ToolOutput
+from tls_certificate import certificate
+from tool_captures import check_sane, table
 
 pytestmark = pytest.mark.lab
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tool_cases import attempt, capture, good, table, with_stdout
 
 from loadbook.core.errors import ParseError
 from loadbook.tools import base
 from loadbook.tools.base import ParsedReport, ToolOutput
+from tool_captures import attempt, capture, good, table, with_stdout
 
 GOOD = {tool: [capture(path) for path in good(tool)] for tool in base.tool_names()}
 reports = st.sampled_from([(tool, captured) for tool, all_ in GOOD.items() for captured in all_])

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tool_cases import FIXTURES
 
 from loadbook.ingestion.trial_rows import find_argv, read_captured
+from tool_captures import FIXTURES
 
 
 def run(*args: str | Path) -> subprocess.CompletedProcess[str]:

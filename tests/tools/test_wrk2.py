@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tool_cases import FIXTURES, capture, good, table
 
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, wrk2
 from loadbook.tools.base import Target, ToolOutput
+from tool_captures import FIXTURES, capture, good, table
 
 WEB = Target("127.0.0.2", 8080)
 WRK2 = base.load_tool("wrk2")

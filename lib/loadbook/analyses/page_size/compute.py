@@ -8,7 +8,8 @@ approaches a ceiling of 1 / (cost per byte) bytes per second.
 Method: least-squares means of the log rates by size, with blocks as the other way (every trial counts; a block that
 lost one is no reason to drop the rest), then least squares of log(rate) over the logs of both costs. Intervals: the
 delete-one-block jackknife (Tukey 1958; Miller, Biometrika 61, 1974) on the log of each quantity with Student's t, so
-that the block is the unit, whatever trials of one block share. tests/stats/test_regimes.py checks their coverage.
+that the block is the unit, whatever trials of one block share. tests/analyses/test_page_size_compute.py checks the
+coverage.
 
 The series of a study of page sizes: arms that differ in the size alone, each with its fit and its tiers compared.
 

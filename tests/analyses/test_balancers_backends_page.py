@@ -1,0 +1,246 @@
+"""The page of the ways to an application: conditions judged apart, connections per request, the article's claims."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+
+import loadbook
+from figure_legibility import must_be_legible
+from loadbook.analyses.balancers import compute, connections
+from loadbook.analyses.balancers.backends import BackendsPage
+from loadbook.analyses.claims.compute import check_claims
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.analyses.quality.page import QualityPage
+from loadbook.core.errors import StudyError, UsageError
+from loadbook.notebook.run import Run
+from loadbook.report.html import forbidden_content
+from loadbook.stats.analyse import strata_of
+from loadbook.stats.results import AnalysisRow
+from loadbook.store.tables import RunData, load_run
+from loadbook.study.reader import find_study, read_study
+from mock_project import Arm, make_project
+
+STUDIES = Path(loadbook.__file__).parents[2] / "studies"
+NOTEBOOK = STUDIES.parent / "notebooks" / "backend_modes.ipynb"
+FORBIDDEN = re.compile(r"significant|proves?\b|no effect|\bnan\b", re.IGNORECASE)
+NEAR = {"near-proxy": 0.0, "near-static": 2.0, "near-fastcgi": -0.6, "near-pooled": 0.9, "near-control": -0.7}
+REMOTE = {"remote-proxy": -0.8, "remote-static": -0.8, "remote-fastcgi": -0.85, "remote-pooled": -0.75,
+          "remote-control": -0.9}  # fmt: skip
+TRUTH = NEAR | REMOTE | {"near-proxy-again": 0.0, "remote-proxy-again": -0.8}
+PER_REQUEST = {"static": None, "pooled": 0.0003}
+
+
+def counters(data: RunData) -> pd.DataFrame:
+    """What the application would have counted: before and after the load of every trial."""
+    rows = []
+    for trial in data.trials.itertuples():
+        share = PER_REQUEST.get(str(trial.treatment).split("-")[1], 1.0)
+        requests = 0.0 if share is None else 9_000.0 + trial.slot
+        counts = {"served_requests": requests, "accepted_connections": requests * (share or 0)}
+        key = {"trial": trial.trial, "host": "app-1", "role": "app", "item": "go-app", "unit": "1"}
+        for metric, value in counts.items():
+            rows += [key | {"metric": metric, "t_s": t, "value": v} for t, v in ((-1.0, 7.0), (2.0, 7.0 + value))]
+    return pd.DataFrame(rows)
+
+
+def project(root: Path, truth: dict[str, float] | None = None, blocks: int = 10) -> BackendsPage:
+    study = find_study(STUDIES, "backend-modes")
+    arms = {name: Arm((truth or TRUTH)[name]) for name in study.treatments}
+    more = study.model_dump(by_alias=True) | {"blocks": blocks}
+    layout = make_project(root, arms, traces=False, doubt=None, **more)
+    data = load_run(layout, "backend-modes")
+    return BackendsPage(replace(data, traces=counters(data)))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> BackendsPage:
+    return project(tmp_path_factory.mktemp("backends"))
+
+
+def test_one_way_is_fastest_near_and_remote(page: BackendsPage) -> None:
+    text = page.answer().text
+    assert "Near and remote: http_proxy with keep-alive is the fastest way to the application." in text
+    assert "Near: next is http_proxy, slower by " in text and "; static file faster by " in text
+    assert page.summary()["verdict"]["kind"] == "better"
+    assert page.summary()["notebook"] == "backend_modes"
+
+
+def test_each_condition_has_its_own_baseline_and_checks(page: BackendsPage) -> None:
+    near, remote = page.strata.values()
+    assert list(page.strata) == ["near", "remote"]
+    assert near.analysis.baseline == "near-proxy" and remote.analysis.baseline == "remote-proxy"
+    rows = {row.treatment: row for row in page.analysis.rows}
+    assert rows["remote-control"].verdict.comparison.baseline == "remote-proxy"
+    assert rows["remote-proxy-again"].passed and rows["near-control"].passed
+    assert -0.2 < rows["remote-fastcgi"].verdict.comparison.effect + 0.25 < 0.2
+    assert (
+        rows["remote-fastcgi"].label == "remote: FastCGI" and remote.analysis.row("remote-fastcgi").label == "FastCGI"
+    )
+    assert "Same against same" in page.trust().text and "Known effect found" in page.trust().text
+
+
+def test_where_the_conditions_disagree_both_are_said(tmp_path: Path) -> None:
+    told = project(tmp_path, TRUTH | {"remote-pooled": -0.8, "remote-fastcgi": -0.7}).answer().text
+    assert "Near: http_proxy with keep-alive is fastest; remote: FastCGI is fastest." in told
+
+
+def test_ways_of_which_any_may_be_fastest(tmp_path: Path) -> None:
+    tied = project(tmp_path, TRUTH | {"remote-pooled": -0.8, "remote-fastcgi": -0.8})
+    assert "may be fastest" in tied.answer().text
+    assert tied.summary()["verdict"]["kind"] == "undecided"
+
+
+def test_a_condition_without_a_verdict_is_said(tmp_path: Path) -> None:
+    few = project(tmp_path, blocks=3)
+    assert few.answer().text.splitlines()[0] == "Near: no verdict; remote: no verdict."
+    assert few.summary()["verdict"]["kind"] == "invalid"
+
+
+def test_a_condition_whose_baseline_differs_from_itself_has_no_verdict(tmp_path: Path) -> None:
+    void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5})
+    first, second = void.answer().text.splitlines()
+    assert first == "Near: no verdict; remote: http_proxy with keep-alive is fastest."
+    assert second.startswith("Near: the laboratory contradicts itself. http_proxy, again, the baseline under a second")
+    assert void.summary()["verdict"]["kind"] == "invalid" and void.summary()["aa"] is False
+    assert "✕ Same differs from same: near: http_proxy, again +5" in void.trust().text
+
+
+def test_a_check_that_one_condition_does_not_have_is_no_passed_one(page: BackendsPage) -> None:
+    trials = page.data.trials.assign(
+        valid=page.data.trials["valid"] & (page.data.trials["treatment"] != "remote-proxy-again")
+    )
+    told = BackendsPage(replace(page.data, trials=trials)).trust().text
+    assert "! Same against same: not checked: remote: http_proxy, again could not be compared" in told
+
+
+def test_a_laboratory_that_contradicts_itself_everywhere_has_no_verdict(tmp_path: Path) -> None:
+    void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5, "remote-proxy-again": -0.5})
+    assert void.answer().text.splitlines()[0] == "No verdict: the laboratory contradicts itself."
+    assert "is fastest" not in void.answer().text and void.summary()["verdict"]["word"] == "no verdict"
+
+
+def test_a_known_effect_that_is_not_found_is_said_beside_the_answer(page: BackendsPage, tmp_path: Path) -> None:
+    missed = project(tmp_path, TRUTH | {"near-control": 0.0}).answer()
+    assert missed.text.splitlines()[1] == "The known effect was not found: this laboratory may miss others, too."
+    assert "may miss others" in missed.html and "may miss others" not in page.answer().html
+
+
+def test_pooling_pools(page: BackendsPage) -> None:
+    text = page.connections().text
+    assert "Connections are used again by near: http_proxy with keep-alive (1 for 3,300 requests)" in text
+    assert "every other way opens 1.00 per request" in text and "static" not in text
+    assert BackendsPage(replace(page.data, traces=page.data.traces[:0])).connections().text.startswith("Not known")
+
+
+def test_the_article_is_judged_within_each_condition(page: BackendsPage) -> None:
+    text = page.published().text
+    assert text.count("holds here") == 3 and "pooled http_proxy is the best backend (remote)" in text
+
+
+def test_every_block_is_clean(page: BackendsPage) -> None:
+    cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
+    called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
+    assert called[:5] == ["scope", "answer", "trust", "effects", "connections"] and called[-1] == "provenance"
+    for name in called:
+        block = getattr(page, name)()
+        assert not forbidden_content(f"<!DOCTYPE html><html><body>{block.html}</body></html>"), name
+        assert not FORBIDDEN.search(block.text), (name, FORBIDDEN.search(block.text))
+
+
+@functools.cache
+def drawn(case: str, root: Path, narrow: bool):
+    page = project(root)
+    found = compute.connections_per_request(page.data.traces, page.data.trials, ["app"])
+    if case == "none-opened":
+        found["value"] = 0.0
+    if case == "excluded":
+        found["valid"] = False
+    return connections.draw(page.analysis, found, narrow=narrow)
+
+
+@pytest.mark.parametrize("case", ["plain", "none-opened", "excluded"])
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+def test_texts_are_whole_and_apart(case: str, narrow: bool, tmp_path: Path) -> None:
+    figure = drawn(case, tmp_path, narrow)
+    must_be_legible(figure)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(1.0, "1.00 per request"), (0.75, "0.75 per request"), (0.0, "none opened"), (1 / 2345, "1 for 2,300 requests"),
+     (0.25, "1 for 4 requests")],
+)  # fmt: skip
+def test_connections_per_request_in_words(value: float, said: str) -> None:
+    assert compute.per_request_text(value) == said
+
+
+def test_a_study_without_conditions_is_one_part(page: BackendsPage) -> None:
+    plain = replace(page.data, study=page.data.study.model_copy(update={"apart": None}))
+    assert list(strata_of(plain)) == [""]
+
+
+def test_what_is_judged_apart_needs_a_baseline_under_every_condition(tmp_path: Path) -> None:
+    text = (STUDIES / "backend-modes.toml").read_text()
+    for wrong, where in (
+        ('stratify_by = "regime"|stratify_by = "regme"', "stratify_by"),
+        ('same_as = "remote-proxy"|same_as = "remote-pooled"', "treatments.remote-proxy-again.check"),
+        ('set = { regime = "remote" }\nworkload|set = { regime = "remote", work = 200 }\nworkload',
+         "treatments.remote-proxy"),
+    ):  # fmt: skip
+        (tmp_path / "backend-modes.toml").write_text(text.replace(*wrong.split("|"), 1))
+        with pytest.raises(StudyError) as caught:
+            read_study(tmp_path / "backend-modes.toml")
+        assert where in [p.path for p in caught.value.problems]
+
+
+def test_the_article_is_judged_alike_with_and_without_the_page(tmp_path: Path) -> None:
+    void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5})
+    found = {one.claim.claim: one.finding for one in check_claims(void.data.study, void.data)}
+    near, remote = (found[f"pooled http_proxy is the best backend ({where})"] for where in ("near", "remote"))
+    assert near.outcome == "unchecked" and near.evidence.startswith("No verdict: the laboratory contradicts itself.")
+    assert remote.outcome == "holds" and remote.evidence in void.published().text
+
+
+def test_every_page_judges_conditions_apart(page: BackendsPage) -> None:
+    for other in (EffectsPage(page.data), QualityPage(page.data)):
+        rows = {row.treatment: row for row in other.analysis.rows}
+        assert rows["remote-fastcgi"].verdict.comparison.baseline == "remote-proxy"
+        assert rows["remote-proxy-again"].passed and rows["remote-proxy"].kind == "baseline"
+    usual = EffectsPage(page.data)
+    assert usual.effects().text.startswith("Near\n") and "\nRemote\n" in usual.effects().text
+    assert "; near: http_proxy with keep-alive" in usual.answer().text and usual.summary()["aa"] is True
+    assert usual.published().text == page.published().text
+
+
+def test_one_baseline_that_is_asked_for_holds_under_every_condition(page: BackendsPage) -> None:
+    asked = EffectsPage(page.data, "near-fastcgi")
+    assert list(asked.strata) == [""]
+    assert {row.verdict.comparison.baseline for row in asked.analysis.of_kind("treatment")} == {"near-fastcgi"}
+
+
+def test_a_study_without_a_way_to_a_backend_is_another_notebooks(tmp_path: Path) -> None:
+    data = load_run(make_project(tmp_path, name="plain-study"), "plain-study")
+    with pytest.raises(UsageError, match="no treatment of study 'plain-study' hands requests on"):
+        BackendsPage(data).answer()
+
+
+def test_a_cell_judges_conditions_apart_as_the_page_does(page: BackendsPage) -> None:
+    run = Run(page.data)
+    own = run.compare()
+    rows = own.frame[own.frame["verdict"].notna()]
+    shown = {(part, row.treatment, row.verdict.kind) for part, one in page.strata.items() for row in verdicts_of(one)}
+    assert set(rows[["regime", "treatment", "verdict"]].itertuples(index=False, name=None)) == shown
+    assert own.changed == ()
+    assert list(run.compare(treatments="remote-pooled").groups) == ["remote"]
+    assert "against the baseline." in repr(run.plot.effects())
+
+
+def verdicts_of(part: EffectsPage) -> list[AnalysisRow]:
+    return [row for row in part.analysis.rows if row.verdict]

@@ -1,0 +1,70 @@
+"""Claims about what hosts used, judged by a recorded run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from claim_runs import run_of
+from loadbook.analyses.claims.compute import check_claims
+from loadbook.store.tables import RunData, load_run
+from loadbook.study.claims import Claim, Published
+from recorded_run import STUDY, ingested_run
+
+GIB = 1024**3
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> RunData:
+    return load_run(ingested_run(tmp_path_factory.mktemp("claims")), STUDY)
+
+
+def judged(data, **changes):
+    arm = "baseline-auto"
+    claim = Claim(**{"claim": "c", "kind": "resource", "treatment": arm, "against": arm, "role": "web"} | changes)
+    study = data.study.model_copy(update={"published": Published(source="s", claims=(claim,))})
+    return check_claims(study, data)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ({"resource": "cpu", "used": (0.9, 1.0)}, "holds"),
+        ({"resource": "cpu", "used": (0.0, 0.5)}, "contradicted"),
+        ({"resource": "cpu", "used": (0.985, 1.0)}, "undecided"),
+        ({"resource": "cpu", "used": (0.95, 1.0), "role": "driver"}, "contradicted"),
+        ({"resource": "cpu", "used": (0.9, 1.0), "role": "balancer"}, "unchecked"),
+        ({"resource": "network", "used": (0.9, 1.0)}, "unchecked"),
+        ({"resource": "memory", "used": (0.0, 2.0 * GIB)}, "holds"),
+        ({"resource": "memory", "used": (0.0, 0.1 * GIB)}, "contradicted"),
+    ],
+)
+def test_what_was_used_decides(data, changes, outcome):
+    found = judged(data, **changes)
+    assert found.finding.outcome == outcome, found.finding.evidence
+    assert found.check.startswith("holds if the ") and found.finding.evidence
+    assert bool(found.finding.short_evidence) == (outcome != "unchecked")
+
+
+def test_the_sentence_says_how_much(data):
+    said = judged(data, resource="memory", used=(0.0, 2.0 * GIB))
+    assert "the web used at most 5" in said.finding.evidence and "MiB of its memory, 8 trials." in said.finding.evidence
+    assert said.check == "holds if the web uses 0\xa0B to 2.0\xa0GiB of its memory in every trial"
+    assert said.article.could_show == "not known"
+
+
+def test_a_run_without_traces_cannot_tell(data):
+    assert (
+        judged(replace(data, traces=data.traces.iloc[:0]), resource="cpu", used=(0.9, 1.0)).finding.outcome
+        == "unchecked"
+    )
+    bare = run_of(data.study, {"baseline-auto": {}, "auto-nopush": {}})
+    assert judged(bare, resource="cpu", used=(0.9, 1.0)).finding.outcome == "unchecked"
+
+
+@pytest.mark.parametrize("changes", [{}, {"resource": "cpu"}, {"resource": "cpu", "used": (1.0, 0.5)}])
+def test_what_it_needs(changes):
+    with pytest.raises(ValidationError, match=r"needs|range"):
+        Claim(**{"claim": "c", "kind": "resource", "treatment": "a", "against": "a", "role": "web"} | changes)

@@ -1,0 +1,121 @@
+"""Which two runs may be compared, which treatments are one thing in both, and what remains in doubt."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from loadbook.analyses.compare_runs import compute
+from loadbook.core.errors import UsageError
+from loadbook.store.conditions import RunRecord, condition_changes
+from loadbook.store.paths import RunPaths
+from loadbook.store.tables import read_run_record
+from loadbook.study.model import Study
+from recorded_run import FIXTURE
+
+
+@dataclass
+class Maker:
+    """Makes runs that are like the recorded one but for what is asked."""
+
+    record: RunRecord
+
+    def run(self, run: str, study: Callable[[dict[str, Any]], Any] | None = None, **run_json: Any) -> RunRecord:
+        spec = self.record.study.model_dump(mode="json", by_alias=True)
+        if study:
+            study(spec)
+        plan = copy.deepcopy(self.record.plan)
+        told = copy.deepcopy(self.record.run_json) | {"run": run} | run_json
+        return RunRecord(Study.model_validate_json(json.dumps(spec)), plan, told, copy.deepcopy(self.record.facts))
+
+
+@pytest.fixture(scope="module")
+def make() -> Maker:
+    raw = next(FIXTURE.iterdir())
+    return Maker(read_run_record(RunPaths(raw, raw)))
+
+
+def refused(older: RunRecord, newer: RunRecord, **asked: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        compute.check_comparable(older, newer, **asked)
+    assert caught.value.hint
+    return caught.value.message
+
+
+def test_two_runs_of_one_study_may_be_compared(make: Maker) -> None:
+    compute.check_comparable(make.run("a"), make.run("b"))
+
+
+def test_another_study(make: Maker) -> None:
+    said = refused(make.run("a"), make.run("b", lambda spec: spec.update(name="other")))
+    assert said == "run a is of study 'recorded', run b is of study 'other'"
+
+
+def test_a_replay_of_the_other_and_two_replays_of_one(make: Maker) -> None:
+    assert "those of run a" in refused(make.run("a"), make.run("b", replay="a"))
+    assert "those of run x" in refused(make.run("a", replay="x"), make.run("b", replay="x"))
+    compute.check_comparable(make.run("a", replay="x"), make.run("b", replay="y"))
+
+
+def test_a_copy_under_another_name(make: Maker) -> None:
+    rows = {"trial": ["t1", "t2"], "driver": ["*", "*"], "metric": "ok_per_s", "statistic": "value"}
+    one = SimpleNamespace(run_json={"run": "a"}, measurements=pd.DataFrame(rows | {"value": [1.0, 2.0]}))
+    other = SimpleNamespace(run_json={"run": "b"}, measurements=pd.DataFrame(rows | {"value": [1.0, 2.5]}))
+    compute.check_not_copies(one, other)
+    with pytest.raises(UsageError, match="all 2 values are equal"):
+        compute.check_not_copies(one, SimpleNamespace(run_json={"run": "b"}, measurements=one.measurements[::-1]))
+
+
+@pytest.mark.parametrize(("name", "value"), [("metric", "latency"), ("baseline", "auto-nopush")])
+def test_another_question_is_refused_until_one_is_named(make: Maker, name: str, value: str) -> None:
+    older, newer = make.run("a"), make.run("b", lambda spec: spec.update({name: value}))
+    assert f"the study's {name} was" in refused(older, newer)
+    compute.check_comparable(older, newer, **{name: value})
+
+
+def test_no_treatment_in_common(make: Maker) -> None:
+    older, newer = make.run("a"), make.run("b")
+    newer.plan["treatments"] = ["p1", "epoll"]
+    assert "no treatment in common" in refused(older, newer)
+
+
+def test_a_treatment_that_sets_other_things_is_another(make: Maker) -> None:
+    def other(spec: dict[str, Any]) -> None:
+        spec["treatments"]["auto-nopush"]["set"] = {"tcp_nodelay": "off"}
+
+    found = compute.changed_treatments(make.run("a"), make.run("b", other))
+    assert list(found) == ["auto-nopush"]
+    assert "tcp_nopush unset → on in the older run, as the baseline in the newer" in found["auto-nopush"]
+
+
+def test_a_set_up_that_changed_for_all_arms_leaves_treatments_as_they_are_and_is_doubted(make: Maker) -> None:
+    def busier(spec: dict[str, Any]) -> None:
+        spec["workload"]["connections"] = 100
+        spec["roles"]["web"]["vars"]["page_bytes"] = 50
+        spec["workload"]["expect_bytes"] = 50
+
+    older, newer = make.run("a"), make.run("b", busier)
+    assert compute.changed_treatments(older, newer) == {}
+    told = compute.comparison_caveats(older, newer, condition_changes(older, newer))
+    assert [d.title for d in told] == ["Other load or set-up", "Two runs tell that, not why"]
+    assert "workload.connections" in told[0].text
+
+
+def test_doubts_name_the_run(make: Maker) -> None:
+    older = make.run("a", imported={"folder": "f", "conditions": "c.csv", "timed": True})
+    newer = make.run("b", lambda spec: spec.update(margin=0.05), replay="x", ended=None)
+    newer.plan["added"] = 3
+    told = [f"{d.title}: {d.text}" for d in compute.comparison_caveats(older, newer, [])]
+    assert told[0].startswith("The older run was imported: ")
+    assert told[1] == "The newer run is a replay: of run x: nothing was measured anew"
+    assert told[2].startswith("The newer run did not end: ")
+    assert told[3].startswith("The newer run is exploratory: 3 blocks were added after looking")
+    assert "2\u00a0%, the newer 5\u00a0%; judged by the smaller" in told[4]
+    assert len(told) == 6

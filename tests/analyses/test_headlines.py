@@ -1,0 +1,100 @@
+"""What no page may put otherwise in words of its own: no verdict, an exploratory one, a known effect not found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import test_balancers_backends_page
+import test_balancers_page
+import test_factorial_page
+import test_page_size_page
+
+from loadbook.analyses.balancers.page import BalancersPage
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.store.tables import load_run
+from mock_project import make_project, usual_arms
+
+MISSED = "The known effect was not found: this laboratory may miss others, too."
+
+
+def effects(root):
+    return EffectsPage(load_run(make_project(root, usual_arms(), name="mock"), "mock"))
+
+
+def balancers(root):
+    more = test_balancers_page.SPEC
+    layout = make_project(root, test_balancers_page.arms(), name="lb", traces=False, **more)
+    return BalancersPage(load_run(layout, "lb"))
+
+
+def factorial(root):
+    return test_factorial_page.project(root, {"a": 0.06, "ab": 0.06})
+
+
+PAGES = {
+    "effects": effects,
+    "balancers": balancers,
+    "backends": test_balancers_backends_page.project,
+    "factorial": factorial,
+    "page_size": test_page_size_page.project,
+}
+
+
+LOOKS = [name for name in PAGES if name != "factorial"]  # a study file refuses a factorial with looks
+AA = [name for name in PAGES if name != "factorial"]  # those of these studies that have the arm
+CONTROL = ["effects", "balancers", "backends"]
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def page(request, tmp_path_factory):
+    return PAGES[request.param](tmp_path_factory.mktemp(request.param))
+
+
+def anew(page, **changes):
+    return type(page)(replace(page.data, **changes))
+
+
+def faster(page, check, times):
+    """Return the page as if the arms of a check had been faster by so much."""
+    names = [name for name, spec in page.data.study.treatments.items() if spec.check == check]
+    mine = page.data.trials.loc[page.data.trials["treatment"].isin(names), "trial"]
+    values = page.data.measurements.copy()
+    values.loc[values["trial"].isin(mine), "value"] *= times
+    assert names
+    return anew(page, measurements=values)
+
+
+def test_blocks_added_after_looking_make_every_answer_exploratory(page):
+    found = anew(page, plan=page.data.plan | {"added": 2})
+    assert found.answer().text.startswith("Exploratory: ")
+    verdict = found.summary()["verdict"]
+    assert verdict["sentence"].startswith("Exploratory: ") and verdict["word"].startswith("exploratory: ")
+    assert verdict["sentence"].count("xploratory") == 1
+    assert "xploratory" not in page.answer().text + page.summary()["verdict"]["word"]
+
+
+@pytest.mark.parametrize("page", LOOKS, indirect=True)
+def test_without_a_planned_look_there_is_no_answer_yet(page):
+    waiting = replace(
+        page.answer_analysis.stopping_state, pending_reason="not yet a planned look: 3 blocks are complete"
+    )
+    found = anew(page)
+    found.__dict__["analysis"] = replace(page.analysis, stopping_state=waiting)
+    assert found.answer().text.startswith("No verdict yet: this is no planned look.")
+    assert found.summary()["verdict"]["sentence"] == "No verdict yet: this is no planned look."
+
+
+@pytest.mark.parametrize("page", AA, indirect=True)
+def test_a_baseline_that_differs_from_itself_leaves_no_answer(page):
+    found = faster(page, "aa", 1.5)
+    assert found.answer().text.startswith("No verdict: the laboratory contradicts itself.")
+    verdict = found.summary()["verdict"]
+    assert (verdict["word"], verdict["sentence"]) == ("no verdict", "No verdict: the laboratory contradicts itself.")
+
+
+@pytest.mark.parametrize("page", CONTROL, indirect=True)
+def test_a_known_effect_that_was_not_found_stands_below_the_answer(page):
+    found = faster(page, "control", 9.0)
+    assert MISSED in found.answer().text.splitlines() and MISSED in found.answer().html
+    assert MISSED not in page.answer().html

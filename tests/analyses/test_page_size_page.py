@@ -1,0 +1,154 @@
+"""Figure 6, its page and its table under JMeter's names, in the cases that strain them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import loadbook
+from figure_legibility import must_be_legible
+from loadbook.analyses.page_size import figure, size_axis, tier_ratios
+from loadbook.analyses.page_size import page as jmeter_table
+from loadbook.analyses.page_size.compute import PageSizeResult, analyse_page_sizes
+from loadbook.analyses.page_size.page import PageSizePage
+from loadbook.core.errors import UsageError
+from loadbook.report.figures import base
+from loadbook.report.html import forbidden_content
+from loadbook.report.notebooks import parse_literals
+from loadbook.store.tables import load_run
+from mock_project import Arm, make_project
+from page_size_runs import sized_run, sized_study
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "page_size_tps.ipynb"
+FORBIDDEN = re.compile(r"significant|\bsame\b(?! against)|proves?\b|no effect|\bnan\b", re.IGNORECASE)
+FIVE = (128, 8192, 32_768, 131_072, 524_288)
+CASES = ("two tiers", "three balancers", "one curve", "scattered", "unwatched", "invalid", "few blocks")
+
+
+@functools.cache
+def found_of(case: str) -> PageSizeResult:
+    balancers = ("small", "medium", "large") if case == "three balancers" else ("small", "large")
+    single = case in ("one curve", "unwatched")
+    study = sized_study(
+        FIVE, ("large",) if single else balancers, (2,) if single else (2, 4), blocks=3 if case == "few blocks" else 6
+    )
+    run = sized_run(study, sd=0.5 if case == "scattered" else 0.02, watched=case == "two tiers")
+    if case == "invalid":
+        run.trials["valid"] = False
+    found = analyse_page_sizes(run, "ok_per_s")
+    known = case in ("three balancers", "one curve", "scattered", "few blocks")
+    return replace(found, bottlenecks=dict.fromkeys(study.treatments, "C")) if known else found
+
+
+@pytest.mark.parametrize(("case", "by"), [*((c, "rate") for c in CASES), ("three balancers", "bytes")])
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+def test_texts_are_whole_apart_and_large_enough(case: str, narrow: bool, by: str) -> None:
+    drawn = figure.draw(found_of(case), by, narrow=narrow)
+    assert drawn.get_figwidth() == (base.NARROW_IN if narrow else base.WIDE_IN)
+    must_be_legible(drawn, lambda text: not text.get_rotation() % 90)
+
+
+def test_a_name_stands_at_its_trials_where_the_curve_does_not_reach_the_first_size() -> None:
+    study = sized_study(FIVE, ("large",), (2,))
+    run = sized_run(study)
+    sizes = {name: float(study.levels_of(name)["page_bytes"]) for name in study.treatments}
+    own = run.trials.set_index("trial")["treatment"].map(sizes)
+    run.trials.loc[run.trials["treatment"].map(sizes) == FIVE[0], "valid"] = False
+    rates = run.measurements["metric"] == "ok_per_s"
+    pure = 25e6 / run.measurements["trial"].map(own)  # bytes alone cost something: the fit has no end at small sizes
+    run.measurements.loc[rates, "value"] = pure.clip(upper=2000) * (1 + run.measurements["value"] % 0.01)
+    must_be_legible(figure.draw(analyse_page_sizes(run, "ok_per_s")), lambda text: not text.get_rotation() % 90)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_words_beside_it_are_honest(case: str) -> None:
+    found = found_of(case)
+    for by in ("rate", "bytes"):
+        answer, how, alt = (f(found, by) for f in (figure.answer, figure.how, figure.alt))
+        assert answer.endswith(".") and how.endswith(".")
+        assert answer in alt and len(alt) > 40
+        assert not FORBIDDEN.search(answer + how + alt)
+        assert all(one.name in alt for one in found.curves.series)
+    assert ("not watched" in figure.how(found)) == (case in ("unwatched", "invalid"))
+    assert ("no curve" in figure.alt(found)) == (case in ("invalid", "few blocks"))
+    assert bool(tier_ratios.sentences(found)) == (found.tiers is not None)
+
+
+def test_letters_and_bytes_repeat() -> None:
+    found = found_of("two tiers")
+    letters = [size_axis.letter_of(found, arm) for arm in found.curves.series[2].arms.values()]
+    assert letters == ["C", "C", "C", "C", "N"]
+    first, second = (base.to_svg(figure.draw(found)) for _ in range(2))
+    assert first == second and len(first) < 500_000
+    assert figure.ceiling_of(found_of("two tiers")) == (125e6, "link, 1.00\xa0Gbit/s")
+
+
+def project(root: Path) -> PageSizePage:
+    """The page of a run of four sizes whose rates are those of a cost per request and one per byte."""
+    sizes = (128, 8192, 65_536, 524_288)
+    rate = {size: 1 / (1 / 4000 + size / 125e6) for size in sizes}
+    arms = {f"p{size}": Arm(rate[size] / 41_600 - 1, {"page_bytes": size}) for size in sizes}
+    arms["again"] = Arm(rate[128] / 41_600 - 1, check="aa", label="baseline, again")
+    layout = make_project(
+        root, arms, name="sizes", notebooks=["page_size_tps"], factors={"page_bytes": {"levels": list(sizes)}},
+        roles={"driver": {}, "web": {"service": "web", "vars": {"page_bytes": 128}}},
+    )  # fmt: skip
+    return PageSizePage(load_run(layout, "sizes"))
+
+
+def test_the_page_answers_with_curves(tmp_path: Path) -> None:
+    page = project(tmp_path)
+    assert "is the network the limit" in page.answer().text
+    curves = page.curves().text.replace("\xa0", " ")
+    assert "all arms: from 3" in curves and "bytes cost more than the request" in curves
+    assert "Per request, ms" in curves and "8 KiB" in curves
+    assert "of pages (median over trials" in page.bandwidth().text
+    assert page.tiers().text == "This study has one web tier."
+    assert page.jmeter().text == "JMeter measured nothing here."
+    summary = page.summary()
+    assert summary["notebook"] == "page_size_tps" and summary["verdict"]["sentence"] in summary["sentences"]
+    assert not any("answers differently" in row.verdict.reason for row in page.analysis.rows
+                   if row.verdict and row.verdict.reason)  # fmt: skip
+    for block in (page.answer(), page.curves(), page.bandwidth(), page.errors()):
+        assert not forbidden_content(f"<!DOCTYPE html><html><body>{block.html}</body></html>")
+        assert not FORBIDDEN.search(block.text), block.text
+
+
+def test_jmeters_own_names_where_the_tool_is_jmeter(tmp_path: Path) -> None:
+    page = project(tmp_path)
+    page.data.trials["tool"] = "jmeter"
+    found = jmeter_table.jmeter_tables(page.data, page.labels)
+    assert found is not None
+    by_label, by_trial = found
+    heads = [column.header.replace("\xa0", " ") for column in by_label.columns]
+    assert heads[2:5] == ["#Samples", "FAIL", "Error %"] and heads[-2:] == ["Transactions/s", "Received"]
+    assert len(by_trial.rows) == int(page.data.trials["valid"].sum())
+    rate = float(by_trial.rows[0][heads.index("Transactions/s")].replace(",", ""))
+    first = page.data.trials[page.data.trials["valid"]].sort_values("slot")["trial"].iloc[0]
+    assert rate == pytest.approx(float(page.values.set_index("trial").loc[first, "value"]), rel=0.001)
+    assert by_label.rows[0][-1] == "–"  # this run has no bytes per second
+    assert " to " in by_label.rows[0][heads.index("Transactions/s")]
+    assert "last 20,000" in page.jmeter().text
+
+
+def test_a_study_of_another_kind_is_refused(tmp_path: Path) -> None:
+    layout = make_project(tmp_path, name="plain-study")
+    with pytest.raises(UsageError, match="no factor of study 'plain-study' sets page_bytes"):
+        PageSizePage(load_run(layout, "plain-study")).answer()
+    page = project(tmp_path / "other")
+    with pytest.raises(UsageError, match="needs a rate, not latency"):
+        PageSizePage(page.data, "", "latency").answer()
+
+
+def test_the_notebook_calls_what_the_page_has() -> None:
+    cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
+    called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
+    assert called[:4] == ["scope", "answer", "trust", "curves"] and called[-1] == "provenance"
+    assert all(callable(getattr(PageSizePage, name)) for name in called)
+    assert set(inspect.signature(loadbook.page_size_page).parameters) == set(parse_literals(cells[0]))

@@ -1,0 +1,176 @@
+"""What the report says of drift, carry-over, far trials, tails, and the picture of all requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.analyses.quality.page import QualityPage
+from loadbook.report import checks
+from loadbook.report.figures import distribution
+from loadbook.request_logs.read import RequestWriter, summarise
+from loadbook.request_logs.summary import exceedance_curve, merge_times
+from loadbook.stats.diagnostics import GOOD_TAIL_REQUESTS
+from loadbook.store.tables import RunData, load_run
+from mock_project import Arm, make_project
+
+ARMS = {"baseline": Arm(), "x": Arm(0.05, label="x on"), "again": Arm(check="aa"), "y": Arm()}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> RunData:
+    layout = make_project(tmp_path_factory.mktemp("hygiene"), ARMS, name="mock")
+    return load_run(layout, "mock")
+
+
+def changed(run: RunData, factor) -> RunData:
+    """The run with its rates multiplied by what `factor` says of each trial's row and its predecessor's treatment."""
+    trials = run.trials.sort_values("slot")
+    before = dict(zip(trials["slot"] + 1, trials["treatment"], strict=True))
+    factors = {t.trial: factor(t, before.get(t.slot)) for t in trials.itertuples()}
+    rates = run.measurements["metric"].isin(["ok_per_s", "requests_per_s"])
+    value = run.measurements["value"] * run.measurements["trial"].map(factors).where(rates, 1.0)
+    return replace(run, measurements=run.measurements.assign(value=value))
+
+
+def test_under_the_order_plot_stand_drift_carry_over_and_far_trials(run: RunData) -> None:
+    said = EffectsPage(run).order().text
+    assert "No carry-over from one trial to the next is seen (p 0." in said
+    assert "this check sees little: one below about " in said
+    assert "drift is visible over the run" in said or "this cancels in the comparisons" in said
+    assert EffectsPage(run).notes == [] or {note.level for note in EffectsPage(run).notes} == {"note"}
+
+
+def test_a_carry_over_is_a_doubt_with_the_adjusted_effects(run: RunData) -> None:
+    page = EffectsPage(changed(run, lambda trial, before: 0.93 if before == "x" else 1.0))
+    found = {note.name: note for note in page.notes}["carry-over"]
+    assert found.level == "doubt"
+    assert found.text.startswith("What runs after x on is slower by ")
+    assert "With what ran before taken out (a regression, without a verdict): x on +" in found.text
+    assert found.text in page.doubts().text
+    assert "Carry-over" in page.trust().text
+
+
+def test_a_far_trial_is_said_ringed_and_counted(run: RunData) -> None:
+    far = run.trials.loc[run.trials["valid"] & (run.trials["treatment"] == "y"), "trial"].iloc[3]
+    page = EffectsPage(changed(run, lambda trial, before: 0.8 if trial.trial == far else 1.0))
+    text = page.doubts().text
+    assert "far from the others of the same treatment (ringed; about 1 in 40 does by chance). They count" in text
+    (row,) = [line for line in page.every_trial().text.splitlines() if far in line]
+    assert "yes, far out (−2" in row or "yes, far out (−1" in row
+    assert page.analysis.row("y").valid_trials == run.trials.query("treatment == 'y'")["valid"].sum()
+
+
+def test_an_unstable_effect_is_a_doubt(run: RunData) -> None:
+    page = EffectsPage(changed(run, lambda t, before: 1 + 0.03 * t.block * (t.treatment == "y")))
+    assert "unstable effect: " in page.doubts().text
+    assert "measure again in a new run before relying on it" in page.doubts().text
+
+
+def test_a_closed_loop_is_labelled_and_rate_and_median_are_one_piece_of_evidence(run: RunData) -> None:
+    shown = EffectsPage(run).latency()
+    said = shown.text
+    assert "At fixed concurrency (closed loop): " in said
+    assert "own correction for stalls, at fixed concurrency; bar: " in shown.html
+    assert "Rate and p50 are one piece of evidence, not two" in said
+    opened = replace(run, trials=run.trials.assign(load_model="open"))
+    assert "At fixed concurrency" not in checks.tail_note(opened, "latency", ["p50"], [])
+
+
+def with_requests(run: RunData, number: float) -> RunData:
+    counted = run.measurements["metric"] == "requests"
+    return replace(run, measurements=run.measurements.assign(value=run.measurements["value"].where(~counted, number)))
+
+
+def test_percentiles_that_cannot_be_measured_are_named_and_not_drawn(run: RunData) -> None:
+    page = EffectsPage(with_requests(run, 1500.0))
+    assert "p99" not in page.panels and "p90" in page.panels
+    said = page.latency().text
+    assert "Not measurable: p99 needs 2,000 requests in a trial." in said
+    assert "p90 rests on about 150 requests beyond it in a trial" in said
+    plenty = EffectsPage(with_requests(run, GOOD_TAIL_REQUESTS * 1000.0))
+    assert "p99" in plenty.panels
+    assert "rests on" not in checks.tail_note(plenty.data, "latency", list(plenty.panels), [])
+
+
+@pytest.fixture(scope="module")
+def logged(run: RunData) -> RunData:
+    """The run with a log of 400 requests, one not answered, in each trial of two treatments."""
+    rng = np.random.default_rng(1)
+    for trial in run.trials[run.trials["treatment"].isin(["baseline", "x"])].itertuples():
+        us = rng.lognormal(7 if trial.treatment == "x" else 7.2, 0.4, 400).astype(int)
+        log = "".join(f"{1_790_000_000_000_000 + k}\t{200 if k else -1}\t{t}\n" for k, t in enumerate(us))
+        with RequestWriter(run.paths.request_logs / f"{trial.trial}.parquet") as store:
+            summarise(log.encode(), "h2load", store=store)
+    return run
+
+
+def test_requests_are_merged_for_the_picture_only(logged: RunData) -> None:
+    before = EffectsPage(logged).analysis
+    found = checks.treatment_curves(logged)
+    assert set(found) == {"baseline", "x"}
+    trials = int(logged.trials.query("treatment == 'x'")["valid"].sum())
+    assert (found["x"].trials, found["x"].requests) == (trials, 399 * trials)  # one of each log was not answered
+    block = EffectsPage(logged).latency()
+    assert "All requests together: a picture, not evidence" in block.html
+    assert "nothing is tested on it" in block.html
+    assert EffectsPage(logged).analysis == before
+
+
+def test_a_curve_is_that_of_the_sorted_times(logged: RunData) -> None:
+    paths = sorted(logged.paths.request_logs.glob("*.parquet"))[:3]
+    merged, files = merge_times(paths)
+    every = np.sort(np.concatenate([
+        frame.loc[frame["answered"], "elapsed_us"] for frame in map(pd.read_parquet, paths)
+    ]))  # fmt: skip
+    found = exceedance_curve(paths)
+    assert (files, merged.count) == (3, len(every))
+    assert found.shares_slower[0] == 1 and found.times_s[0] == every[0] / 1e6
+    assert found.shares_slower[-1] == pytest.approx(20 / len(every))
+    assert found.times_s[-1] == every[-21] / 1e6
+    assert exceedance_curve([]) is None
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_the_distribution_is_drawn_with_a_panel_per_treatment(logged: RunData, narrow: bool) -> None:
+    analysis, found = EffectsPage(logged).analysis, checks.treatment_curves(logged)
+    figure = distribution.draw(analysis, found, narrow=narrow)
+    assert len(figure.axes) == 2
+    assert "p99 " in distribution.alt(analysis, found)
+    assert "it describes, and nothing is tested on it" in distribution.answer(analysis, found)
+
+
+def test_too_few_trials_for_carry_over_are_said(run: RunData) -> None:
+    page = EffectsPage(run)
+    few = page.values[page.values["block"] == 1]
+    assert checks.CARRY_OVER_NOT_CHECKED in checks.order_sentences(
+        checks.detect_carry_over(run, page.analysis, few), page.analysis, few, page.labels
+    )
+
+
+def with_rates(run: RunData, seconds: int, moving: str = "") -> RunData:
+    """The run with rates per second in every trial but those of `again`."""
+    rng, rows = np.random.default_rng(2), []
+    for trial in run.trials[run.trials["treatment"] != "again"].itertuples():
+        level = 40_000 * (1 - 0.5 * np.exp(-np.arange(seconds) / 12) * (trial.treatment == moving))
+        for second, value in enumerate(level * (1 + rng.normal(0, 0.01, seconds))):
+            rows.append((trial.trial, "d", "ended", "requests_per_s", float(second), value))
+    columns = ["trial", "driver", "series", "metric", "x", "value"]
+    return replace(run, samples=pd.DataFrame(rows, columns=columns))
+
+
+def test_the_quality_page_shows_what_moved_within_trials(run: RunData) -> None:
+    text = QualityPage(with_rates(run, 62, moving="x")).within().text
+    lines = {line.split("  ")[0]: line.rstrip() for line in text.splitlines()}
+    assert lines["x on"].endswith("still moving") and "<\u00a00.001" in lines["x on"]
+    assert lines["baseline"].endswith("steady")
+    assert lines["again"].endswith("not checked: no rates")
+
+
+def test_the_quality_page_says_what_it_cannot_tell(run: RunData) -> None:
+    assert QualityPage(run).within().text == "Not known: wrk told no rates per second."
+    assert "not checked: too short" in QualityPage(with_rates(run, 3)).within().text

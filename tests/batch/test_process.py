@@ -1,0 +1,160 @@
+"""What a worker does for its part of a batch: which run it takes, what it tells, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from loadbook.batch import process as worker
+from loadbook.batch.process import WorkerJob
+from loadbook.core.errors import HostError
+from loadbook.store.ledger import is_run_complete, read_current_plan
+from recorded_run import FIXTURE, INCLUDED, STUDIES, STUDY, with_studies
+
+REPLAY = next(FIXTURE.iterdir()) / "hosts.toml"
+
+
+def job(**more: Any) -> WorkerJob:
+    usual: dict[str, Any] = {
+        "study_source": STUDY,
+        "study": STUDY,
+        "hosts": str(REPLAY),
+        "subset": None,
+        "blocks": 1,
+        "more": None,
+        "run": None,
+        "blocks_after": None,
+        "wait_s": 0.0,
+        "timeout_s": 60.0,
+        "folder": "pages",
+        "home": "Batch n",
+        "reports": [],
+    }
+    return WorkerJob(**usual | more)
+
+
+class Told:
+    """Receives what a worker tells."""
+
+    def __init__(self) -> None:
+        self.said: list[dict[str, Any]] = []
+
+    def __call__(self, kind: str, **said: Any) -> None:
+        self.said.append({"kind": kind} | said)
+
+    def notes(self) -> str:
+        return "\n".join(one["event"]["message"] for one in self.said if one["kind"] == "event")
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory):
+    home = with_studies(tmp_path_factory.mktemp("worker"))
+    (home.studies / INCLUDED).write_text((STUDIES / INCLUDED).read_text())
+    (home.studies / f"{STUDY}.toml").write_text((STUDIES / f"{STUDY}.toml").read_text())
+    return home
+
+
+def test_a_run_is_begun_once_gone_on_with_and_then_left_alone(layout, monkeypatch):
+    first = Told()
+
+    def interrupted(kind: str, **said: Any) -> None:
+        first(kind, **said)
+        if said.get("event", {}).get("kind") == "trial-ended":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        worker.measure(layout, job(), interrupted)
+    (run,) = layout.runs(STUDY)
+    assert [one["event"]["run"] for one in first.said if one["event"].get("run")] == [run]
+    told = Told()
+    assert worker.measure(layout, job(run=run), told) == run
+    assert f"resuming run {run}: 3 of 4 trials to do" in told.notes()
+    assert is_run_complete(layout.run(STUDY, run))
+    again = Told()
+    assert worker.measure(layout, job(run=run), again) == run
+    assert again.notes() == f"run {run} is complete already"
+
+
+def test_a_round_begins_runs_of_its_own(layout):
+    before = layout.runs(STUDY)
+    told = Told()
+    run = worker.measure(layout, job(), told)
+    assert run not in before
+    assert run in layout.runs(STUDY)
+
+
+def test_blocks_are_added_once_whatever_interrupts_it(layout):
+    run = worker.measure(layout, job(), Told())
+    told = Told()
+    assert worker.measure(layout, job(more=1, blocks=None), told) == run
+    assert told.said[0] == {"kind": "adding", "run": run, "blocks_after": 2}
+    assert read_current_plan(layout.run(STUDY, run))["blocks"] == 2
+    told = Told()
+    assert worker.measure(layout, job(more=1, blocks=None, run=run, blocks_after=2), told) == run
+    assert len(told.said) == 1
+    assert read_current_plan(layout.run(STUDY, run))["blocks"] == 2
+
+
+@pytest.mark.parametrize("error", [HostError("web", "gone", "look"), OSError("odd"), ValueError("torn")])
+def test_whatever_goes_wrong_is_told_and_other_reports_go_on(layout, monkeypatch, capsys, error):
+    def raises(*_: Any) -> str:
+        raise error
+
+    monkeypatch.setattr(worker, "measure", raises)
+    told = Told()
+    worker._run_job(layout.root, job(), told)
+    assert told.said[0]["kind"] == "failed"
+    assert str(error) in told.said[0]["reason"]
+    monkeypatch.setattr(worker, "measure", lambda *_: "r")
+    monkeypatch.setattr(worker, "make_report", lambda *words: {"ok": 1} if words[3] == "b" else raises())
+    told = Told()
+    worker._run_job(layout.root, job(reports=[("a", {}), ("b", {})]), told)
+    assert [one["kind"] for one in told.said] == ["ran", "report", "failed", "report", "reported"]
+
+
+SLEEPS = """
+import sys, time
+from loadbook.batch import process as worker
+def _run_job(*_):
+    print("at work", file=sys.stderr, flush=True)
+    time.sleep(60)
+worker._run_job = _run_job
+sys.exit(worker.main("."))
+"""
+
+
+def process(*words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, *words]
+    pipe = subprocess.PIPE
+    one = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    assert one.stdin is not None
+    one.stdin.write(json.dumps(asdict(job(study_source="absent"))) + "\n")
+    one.stdin.flush()
+    return one
+
+
+def test_as_a_process_it_tells_a_line_of_json_each(tmp_path):
+    one = process("-m", worker.__name__, str(tmp_path))
+    assert one.stdout is not None
+    said = json.loads(one.stdout.readline())
+    assert (said["kind"], said["exit_code"]) == ("failed", 2)
+    assert "no study 'absent'" in said["reason"]
+    assert one.wait(timeout=20) == 0
+
+
+@pytest.mark.parametrize("how", ["word", "end"])
+def test_it_is_interrupted_by_a_word_and_ends_with_whoever_started_it(how):
+    one = process("-c", SLEEPS)
+    assert one.stdin is not None and one.stderr is not None
+    assert one.stderr.readline() == "at work\n"
+    if how == "word":
+        one.stdin.write(f"{worker.STOP_WORD}\n")
+        one.stdin.flush()
+    else:
+        one.stdin.close()
+    assert one.wait(timeout=20) == worker.INTERRUPTED

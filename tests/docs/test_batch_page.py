@@ -1,0 +1,83 @@
+"""docs/batch.md: its file is right, plain papermill takes every notebook as shown, systemd takes the units."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+import pytest
+from papermill.cli import _resolve_type
+
+from command_line import exit_code
+from loadbook.batch.file import EntrySpec, read_batch
+from loadbook.report.notebooks import check_injected, declared_parameters
+from recorded_run import REPO
+
+PAGE = (REPO / "docs/batch.md").read_text()
+PLAIN = [shlex.split(line, comments=True) for line in re.findall(r"^papermill .*$", PAGE, re.MULTILINE)]
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def given(words: list[str]) -> dict[str, Any]:
+    """Return the parameters of a command line, as papermill reads them."""
+    return {words[k + 1]: _resolve_type(words[k + 2]) for k, word in enumerate(words) if word == "-p"}
+
+
+def test_the_file_that_is_shown_is_one(tmp_path):
+    (text,) = blocks("toml")
+    (tmp_path / "shown.toml").write_text(text)
+    assert len(read_batch(tmp_path / "shown.toml").entries) == 6
+
+
+def test_the_first_command_of_the_page_says_what_would_be_done(monkeypatch, capsys):
+    line = next(line for line in PAGE.splitlines() if line.startswith("loadbook batch"))
+    monkeypatch.chdir(REPO)
+    assert exit_code(monkeypatch, *shlex.split(line, comments=True)[1:]) == 0
+    said = capsys.readouterr().out
+    assert "4. known-cost-smoke on the lab: after" in said
+    assert "known-cost-smoke-latency.html: metric = latency" in said
+
+
+def test_every_key_of_an_entry_is_told():
+    rows = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", PAGE, re.MULTILINE))))
+    assert rows >= set(EntrySpec.model_fields)
+
+
+def test_every_notebook_has_its_line():
+    known = {path.stem for path in (REPO / "notebooks").glob("*.ipynb")}
+    assert {Path(words[1]).stem for words in PLAIN} == known
+
+
+@pytest.mark.parametrize("words", PLAIN, ids=lambda words: f"{Path(words[1]).stem}-{words[4]}")
+def test_plain_papermill_gives_each_notebook_parameters_that_it_takes(words, tmp_path):
+    values, out = given(words), tmp_path / words[2]
+    assert set(values) <= set(declared_parameters(REPO / words[1]))
+    made = papermill.execute_notebook(REPO / words[1], out, values, prepare_only=True, progress_bar=False)
+    cells = [cell.source for cell in made.cells if cell.cell_type == "code"]
+    check_injected(cells[:2])  # raises where the notebook's own first cell would
+    assert nbformat.read(out, as_version=4).cells
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
+def test_systemd_takes_the_units(tmp_path):
+    names, own = [], str(Path(sys.executable).parent)
+    for text in blocks("ini"):
+        name = Path(re.match(r"# (\S+)", text)[1]).name
+        (tmp_path / name).write_text(text.replace("%h/loadbook/.venv/bin", own).replace("%h/loadbook", str(REPO)))
+        names.append(str(tmp_path / name))
+    assert len(names) == 2
+    words, folder = ["systemd-analyze", "verify", "--user", *names], {"XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=os.environ | folder)
+    said = [line for line in done.stderr.splitlines() if "loadbook" in line]
+    assert (done.returncode, said) == (0, []), done.stderr

@@ -1,0 +1,31 @@
+"""The pictures of docs/statistics.md: the code draws them, and they show what the text beside them says."""
+
+from pathlib import Path
+
+import pytest
+
+import pictures
+from loadbook.report.figures.base import to_svg
+from loadbook.stats.verdict import decide_verdict
+
+TEXT = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text()
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_every_picture_is_drawn_kept_and_shown(name: str) -> None:
+    assert to_svg(pictures.PICTURES[name]()).startswith(b"<?xml")
+    assert (pictures.FOLDER / f"{name}.svg").stat().st_size < 80_000
+    assert f"](pictures/{name}.svg)" in TEXT
+
+
+def test_only_the_order_makes_the_difference() -> None:
+    in_sequence, in_blocks = pictures.two_orders()
+    assert sorted(in_sequence.order) == sorted(in_blocks.order)
+    assert decide_verdict(in_sequence.comparison, pictures.MARGIN).kind == "worse"
+    assert decide_verdict(in_blocks.comparison, pictures.MARGIN).kind == "equivalent"
+    assert f"slower by {-100 * (in_sequence.comparison.effect or 0):.1f} %" in TEXT
+
+
+def test_the_picture_of_verdicts_has_each_once() -> None:
+    kinds = [row.verdict.kind for row in pictures.verdicts().rows if row.verdict]
+    assert kinds == ["better", "worse", "small", "equivalent", "undecided", "invalid"]

@@ -1,0 +1,88 @@
+"""A host's disk fills up in mid-trial, for real: a small tmpfs where the driver works (as root), or a limit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from loadbook.core.errors import LoadbookError, PreflightError
+from loadbook.execution.api import run_study
+from loadbook.execution.host_state import HOST_MIN_BYTES
+from loopback_labs import own_lab
+from misbehaving_tools import Ran, Rig, home_for_fakes
+from recorded_run import with_studies
+
+pytestmark = [pytest.mark.lab, pytest.mark.fault(30)]
+WRK = 'tool = "wrk"\nconnections = 10\n'
+FILL = "dd if=/dev/zero of={file} bs=64k 2>/dev/null; dd if=/dev/zero of={file}.more bs=1 count=70000 2>/dev/null"
+
+
+@pytest.fixture
+def rig(tmp_path) -> Iterator[Rig]:
+    with home_for_fakes(tmp_path / "fakes") as bin_, own_lab() as lab:
+        yield Rig(lab, bin_, with_studies(tmp_path / "home"))
+
+
+@pytest.fixture
+def small(rig) -> Iterator[Rig]:
+    """The work folder of the driver is a disk of its own, just large enough to begin."""
+    place = rig.lab.folder / "driver" / "work"
+    size = f"size={HOST_MIN_BYTES + 10_000_000},mode=700"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(place)], check=True, timeout=20)
+    try:
+        yield rig
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True, timeout=20)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("ends", ["0", "1"])
+def test_a_disk_that_fills_up_under_load_is_the_reason_and_the_next_trial_counts(small, ends, record_property):
+    once = f'[ -e {small.bin}/done ] && exec "$real" "$@"; touch {small.bin}/done'
+    small.fake("wrk", f'{once}\n{FILL.format(file="own")}\n"$real" "$@"; exit {ends}')
+    ran = small.run(WRK, blocks=2)
+    (status, reason), (second, _) = ran.ends
+    assert (status, second) == ("tool_failed", "ok")
+    assert "host driver: remote disk full: " in reason
+    assert str(small.lab.folder / "driver") in reason
+    (kept,) = ran.paths.failed.iterdir()
+    assert (kept / "trial.json").is_file()
+    assert [row["valid"] for row in ran.table("trials")] == [False, True]
+    left = os.statvfs(small.lab.folder / "driver" / "work")
+    assert left.f_bavail * left.f_frsize > HOST_MIN_BYTES
+    record_property("seen", reason.replace(str(small.lab.folder), "..."))
+
+
+@pytest.mark.root
+@pytest.mark.long
+def test_a_disk_that_stays_full_stops_the_run_which_goes_on_when_there_is_room(small, record_property):
+    filler = small.lab.folder / "driver" / "work" / "filler"
+    small.fake("wrk", f'[ -e {small.bin}/fine ] || {{ {FILL.format(file=filler)}; }}\nexec "$real" "$@"')
+    small.study(WRK, blocks=5)
+    with pytest.raises(LoadbookError) as stopped:
+        run_study(small.layout, "rude", small.lab.hosts_file)
+    assert stopped.value.exit_code == 3
+    assert "3 trials in a row were lost, the last because reset: host driver: remote disk full: " in str(stopped.value)
+    record_property("seen", str(stopped.value).replace(str(small.lab.folder), "..."))
+    with pytest.raises(PreflightError, match=r"host driver: .* free at .*, .* needed"):
+        run_study(small.layout, "rude", small.lab.hosts_file)
+    (small.bin / "fine").touch()
+    for file in filler.parent.glob("filler*"):
+        file.unlink()
+    ran = Ran(small.layout.run("rude", run_study(small.layout, "rude", small.lab.hosts_file)))
+    assert [status for status, _ in ran.ends] == ["ok"] * 5
+    assert len(list(ran.paths.failed.iterdir())) == 3
+
+
+def test_output_beyond_a_quota_fails_the_trial_and_what_was_written_is_kept(rig, record_property):
+    rig.fake("wrk", 'ulimit -f 8; "$real" "$@"; exec head -c 100000 /dev/zero')
+    ran = rig.run(WRK)
+    ((status, reason),) = ran.ends
+    assert status == "tool_failed"
+    assert "SIGXFSZ" in reason
+    (folder,) = ran.folders
+    assert 0 < (folder / "stdout-driver").stat().st_size <= 8192
+    record_property("seen", reason)

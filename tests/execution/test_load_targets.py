@@ -1,0 +1,43 @@
+"""Hosts that one might think loaded, and that are not: said by the plan and before a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from command_line import exit_code
+from loadbook.execution.studies import load_study
+from loadbook.execution.testbed import unloaded_hosts
+from loadbook.hosts.inventory import HostsFile
+from loadbook.study.plan import make_plan
+from recorded_run import with_studies
+
+TWO = 'include = "aa.toml"\nname = "two"\n[roles.web]\nhosts = 2\n'
+FILE = HostsFile.model_validate(
+    {"hosts": {"load": {"roles": ["driver"]}, **{f"www{k}": {"roles": ["web"]} for k in (1, 2, 3)}}}
+)
+
+
+@pytest.fixture
+def layout(tmp_path):
+    made = with_studies(tmp_path / "home")
+    (made.studies / "two.toml").write_text(TWO)
+    return made
+
+
+def test_several_hosts_without_a_balancer(layout, monkeypatch, capsys):
+    said = "all load goes to the first host of the role 'web', as nothing stands in front of them: baseline, again"
+    assert list(unloaded_hosts(make_plan(load_study(layout, "two")))) == [said]
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+    assert exit_code(monkeypatch, "plan", "two") == 0
+    assert f"note        {said}" in capsys.readouterr().out
+
+
+def test_hosts_that_a_study_leaves_out(layout):
+    assert list(unloaded_hosts(make_plan(load_study(layout, "aa")), FILE)) == [
+        "of the role 'web' the study takes 1 (its key `hosts`): www2, www3 left out"
+    ]
+    assert list(unloaded_hosts(make_plan(load_study(layout, "aa")))) == []
+
+
+def test_hosts_behind_a_balancer_get_their_load(layout):
+    assert list(unloaded_hosts(make_plan(load_study(layout, "lb-scaling")))) == []

@@ -1,0 +1,160 @@
+"""The loop and its book-keeping under every outcome of an attempt, and after a crash at every point of one."""
+
+from __future__ import annotations
+
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadbook.core.errors import LoadbookError
+from loadbook.execution import loop
+from loadbook.execution.deployment import failed_folder, initial_record, staging_folder
+from loadbook.execution.loop import PUBLISHED_STATUSES, AttemptStore
+from loadbook.execution.progress import Progress, ignore_event
+from loadbook.execution.testbed import Testbed
+from loadbook.hosts.inventory import HostsFile
+from loadbook.store import trial_record
+from loadbook.store.ledger import Ledger, read_ledger, trial_states
+from loadbook.store.paths import RunPaths
+from loadbook.store.trial_record import DriverRecord, read_json
+from loadbook.study.plan import make_plan, parse_plan
+from loadbook.tools import base
+from loadbook.tools.base import Target
+from recorded_run import STUDY, copy_recorded_run
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    layout = copy_recorded_run(tmp_path_factory.mktemp("recorded"))
+    paths = layout.run(STUDY, layout.resolve_run(STUDY))
+    return make_plan(parse_plan(read_json(paths.plan_json), "plan.json").study, blocks=2)
+
+
+def make_testbed(plan):
+    tool = base.load_tool("wrk")
+    return Testbed(plan, "r1", False, {}, HostsFile(hosts={}), (), (), Target("a", 1), tool, ThreadPoolExecutor(1))
+
+
+class Scripted:
+    """An attempt whose end is written down beforehand: "interrupt", or a status, "~" before it for a transient one."""
+
+    script: ClassVar[list[str]] = []
+
+    def __init__(self, testbed, planned, attempt, folder):
+        self.record = initial_record(testbed, planned, attempt)
+        self.folder, self.retry = folder, False
+
+    def run(self):
+        word = self.script.pop(0) if self.script else "ok"
+        (self.folder / "stdout-driver").write_text(word)
+        if word == "interrupt":
+            self.record.status = "cancelled"
+            raise KeyboardInterrupt
+        self.retry = word.startswith("~")
+        self.record.status, self.record.reason = word.lstrip("~"), "scripted"
+        driver = DriverRecord(host="driver", argv=["wrk"], rc=0, stdout="stdout-driver", stderr="stdout-driver")
+        self.record.drivers = [driver] if self.record.status in PUBLISHED_STATUSES else []
+        return self.record
+
+
+@pytest.mark.parametrize(
+    ("remaining_s", "words"),
+    [(None, ""), (0.0, ", done"), (0.2, ", 1 s left"), (49.6, ", 50 s left"), (119.0, ", 2 min left"),
+     (95.0, ", 2 min left"), (3900.0, ", 1 h 5 min left")],
+)  # fmt: skip
+def test_the_time_left_is_in_whole_seconds_or_minutes(remaining_s, words):
+    assert Progress("trial-ended", "ok", remaining_s=remaining_s).remaining_text().replace("\u00a0", " ") == words
+
+
+def run_scripted(plan, raw, script, monkeypatch):
+    monkeypatch.setattr(loop, "Attempt", Scripted)
+    monkeypatch.setattr(Scripted, "script", list(script))
+    paths = RunPaths(raw, raw)
+    with Ledger(paths.ledger) as ledger:
+        loop.execute_plan(make_testbed(plan), AttemptStore(make_testbed(plan), paths, ledger), ignore_event)
+    return paths
+
+
+OUTCOMES = st.sampled_from(["ok", "partial", "invalid", "tool_failed", "~lost", "~timeout", "lost", "interrupt"])
+
+
+@given(st.lists(OUTCOMES, max_size=20))
+@settings(max_examples=20, deadline=None)
+def test_whatever_happens_every_trial_ends_in_one_final_state_that_is_on_disk(plan, script):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        raw, left = Path(folder, "run"), list(script)
+        for _ in range(len(script) + 1):
+            try:
+                paths = run_scripted(plan, raw, left, patch)
+                break
+            except (KeyboardInterrupt, LoadbookError):
+                left = Scripted.script
+        ended = trial_states(read_ledger(paths.ledger))
+        assert set(ended) == {t.trial for t in plan.trials}
+        assert all(state.final for state in ended.values())
+        for trial, state in ended.items():
+            place = (
+                paths.trial(trial) if state.status in PUBLISHED_STATUSES else failed_folder(paths, trial, state.attempt)
+            )
+            assert trial_record.read_trial(place).status == state.status
+        attempts = [e for e in read_ledger(paths.ledger) if e["event"] == "started"]
+        assert len(attempts) == len(list(paths.raw.glob("trials/*"))) + len(list(paths.raw.glob("failed/*")))
+        assert not list(paths.raw.glob("staging/*"))
+
+
+def test_a_transient_failure_is_tried_again_and_kept(plan, tmp_path, monkeypatch):
+    paths = run_scripted(plan, tmp_path, ["~lost", "ok", "~timeout", "~timeout", "tool_failed"], monkeypatch)
+    ended = trial_states(read_ledger(paths.ledger))
+    assert [(s.attempt, s.status) for s in ended.values()][:4] == [
+        (2, "ok"), (2, "timeout"), (1, "tool_failed"), (1, "ok"),
+    ]  # fmt: skip
+    kept = sorted(p.name for p in paths.failed.iterdir())
+    assert kept == ["t0001-attempt1", "t0002-attempt1", "t0002-attempt2", "t0003-attempt1"]
+
+
+def test_three_lost_in_a_row_stop_the_run_and_are_repeated_later(plan, tmp_path, monkeypatch):
+    with pytest.raises(LoadbookError, match="3 trials in a row were lost, the last because scripted") as stopped:
+        run_scripted(plan, tmp_path, ["ok", *["~lost"] * 9], monkeypatch)
+    assert "same command" in stopped.value.hint
+    paths = run_scripted(plan, tmp_path, [], monkeypatch)
+    ended = trial_states(read_ledger(paths.ledger))
+    assert [(s.attempt, s.status) for s in ended.values()] == [(1, "ok"), *[(4, "ok")] * 3, *[(1, "ok")] * 4]
+
+
+@pytest.mark.fault(2)
+@pytest.mark.parametrize("crash", ["accounted", "files", "sealed", "published", "failed published"])
+def test_a_crash_at_any_point_leaves_one_recorded_end(plan, tmp_path, crash):
+    paths, testbed = RunPaths(tmp_path, tmp_path), make_testbed(plan)
+    planned = plan.trials[0]
+    with Ledger(paths.ledger) as ledger:
+        AttemptStore(testbed, paths, ledger).begin(planned)
+    folder = staging_folder(paths, planned.trial, 1)
+    if crash == "accounted":
+        folder.rmdir()
+    else:
+        attempt = Scripted(testbed, planned, 1, folder)
+        Scripted.script = ["tool_failed" if crash.startswith("failed") else "ok"]
+        record = attempt.run()
+        if crash != "files":
+            trial_record.seal_trial(folder, record)
+        if crash.endswith("published"):
+            place = failed_folder(paths, planned.trial, 1) if crash.startswith("failed") else paths.trial(planned.trial)
+            trial_record.publish_trial(folder, place)
+    with Ledger(paths.ledger) as ledger:
+        store = AttemptStore(testbed, paths, ledger)
+        assert store.unfinished() == [(planned, 1)]
+        store.recover(planned, 1)
+        assert store.unfinished() == []
+        again = planned in store.pending()
+    counted = crash in ("sealed", "published")
+    assert again is not counted
+    state = trial_states(read_ledger(paths.ledger))[planned.trial]
+    assert state.status == ("ok" if counted else "tool_failed" if crash.startswith("failed") else "lost")
+    place = paths.trial(planned.trial) if counted else failed_folder(paths, planned.trial, 1)
+    assert trial_record.read_trial(place).attempt == 1
+    assert not list(paths.raw.glob("staging/*"))

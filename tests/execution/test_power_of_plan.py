@@ -1,0 +1,191 @@
+"""What a plan can find at recorded noise: from which runs it is known, and what is said where it is not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from loadbook.execution.power import aa_arms, forecast_power, noise_samples, power_lines, underpowered_note
+from loadbook.execution.studies import load_study
+from loadbook.store import trial_record
+from loadbook.store.paths import Layout
+from loadbook.store.schema import write_table
+from loadbook.study.plan import Plan, make_plan
+from recorded_run import with_studies
+
+LAB = {"driver": {"roles": ["driver"], "cpus": [0]}, "web": {"roles": ["web"], "cpus": [1]}}
+REMOTE = """
+[hosts.driver]
+roles = ["driver"]
+cpus = [0]
+[hosts.web]
+roles = ["web"]
+cpus = [1]
+"""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A run as it was recorded: scatter of its trials, and what makes its hosts others."""
+
+    run: str = "20261120-100000"
+    sd: float = 0.01
+    lab: bool | str = True
+    machine: str = "m1"
+    seconds: int = 0
+    more: tuple[tuple[str, object], ...] = ()
+
+
+def keep(layout: Layout, plan: Plan, given: Given = Given()) -> None:
+    """Write what `noise_samples` reads of a run: plan, run.json, facts and three tables."""
+    paths, dice = layout.run(plan.study.name, given.run), np.random.default_rng(int(given.run[-6:]))
+    trial_record.write_json(paths.plan_json, plan.to_json())
+    trial_record.write_json(paths.run_json, {"hosts": LAB, "lab": given.lab, "replay": None} | dict(given.more))
+    for host in LAB:
+        trial_record.write_json(paths.facts / f"{host}-before.json", {"machine": {"value": given.machine}})
+    key = {"study": plan.study.name, "run": given.run}
+    trials, measured, samples = [], [], []
+    for one in plan.trials:
+        own = key | {"trial": one.trial}
+        trials.append(own | {
+            "treatment": one.treatment, "block": one.block, "slot": one.slot, "status": "ok", "attempt": 1,
+            "tool": "wrk", "load_model": "closed", "drivers": 1, "valid": True, "gates": [], "duration_s": 1.9,
+        })  # fmt: skip
+        rate = 1000 * float(np.exp(dice.normal(0, given.sd)))
+        kept = own | {"driver": "*", "metric": "ok_per_s", "unit": "1/s"}
+        measured.append(kept | {"statistic": "value", "value": rate})
+        samples += [
+            own | {"driver": "driver", "series": "ended", "metric": "requests_per_s", "x": float(x), "x_unit": "s",
+                   "value": rate * float(np.exp(dice.normal(0, 0.02))), "unit": "1/s"}
+            for x in range(given.seconds)
+        ]  # fmt: skip
+    for name, rows in (("trials", trials), ("measurements", measured), ("samples", samples)):
+        write_table(paths.table(name), name, rows)
+
+
+@pytest.fixture
+def layout(tmp_path):
+    return with_studies(tmp_path)
+
+
+def planned(layout: Layout, study: str = "noise", blocks: int | None = None) -> Plan:
+    return make_plan(load_study(layout, study), blocks=blocks)
+
+
+def test_nothing_recorded_is_an_assumption_that_says_so(layout):
+    found = forecast_power(layout, planned(layout))
+    assert found.sd_range is None and found.blocks_needed_range is None
+    assert "assumed, 2.5\u00a0% per trial, as nothing is recorded on these hosts yet" in "\n".join(power_lines(found))
+    assert power_lines(found)[-1] == "length      not known: nothing is recorded yet"
+
+
+def test_the_record_of_these_hosts_counts(layout):
+    plan = planned(layout)
+    keep(layout, plan)
+    found = forecast_power(layout, plan)
+    assert found.sd == pytest.approx(0.0141, rel=0.25)
+    assert found.blocks_needed_range[0] < found.blocks_needed < found.blocks_needed_range[1]
+    assert found.source == "recorded with this load: 120 trials alike, run 20261120-100000 of noise"
+    assert not found.underpowered and underpowered_note(found) is None
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Given(lab=False),
+        Given(lab="netns"),
+        Given(more=(("replay", "20261119-1"),)),
+        Given(more=(("imported", {"timed": True}),)),
+    ],
+    ids=["other hosts", "the other lab", "played back", "imported"],
+)
+def test_runs_of_elsewhere_do_not(layout, given):
+    plan = planned(layout)
+    keep(layout, plan, given)
+    assert noise_samples(layout, plan) == []
+
+
+def test_a_hosts_file_names_other_hosts_than_the_lab(layout, tmp_path):
+    plan, hosts = planned(layout), tmp_path / "hosts.toml"
+    hosts.write_text(REMOTE)
+    keep(layout, plan)
+    keep(layout, plan, Given("20261120-110000", lab=False))
+    assert [one.run for one in noise_samples(layout, plan, hosts)] == ["20261120-110000"]
+    hosts.write_text(REMOTE.replace("cpus = [1]", "cpus = [2]"))
+    assert noise_samples(layout, plan, hosts) == []
+
+
+def test_one_block_alone_says_nothing_of_noise(layout):
+    plan = planned(layout, "nginx-directives", blocks=1)
+    alone = replace(plan, trials=tuple(t for t in plan.trials if t.treatment != "again"))
+    keep(layout, alone)
+    assert len({t.treatment for t in alone.trials}) > 5
+    assert noise_samples(layout, alone) == []
+
+
+def test_a_replaced_machine_is_another_host(layout):
+    plan = planned(layout, blocks=20)
+    keep(layout, plan, Given("20261120-100000", machine="old"))
+    keep(layout, plan, Given("20261120-120000", machine="new"))
+    assert [one.run for one in noise_samples(layout, plan)] == ["20261120-120000"]
+
+
+def test_the_newest_runs_with_the_load_most_alike_until_there_are_enough(layout):
+    noise, other = planned(layout, blocks=25), planned(layout, "tool-agreement", blocks=25)
+    for hour in range(4):
+        keep(layout, noise, Given(f"20261120-1{hour}0000"))
+    keep(layout, other, Given("20261120-200000"))
+    assert [one.run[9:11] for one in noise_samples(layout, noise)] == ["13", "12", "11"]
+    assert [one.study for one in noise_samples(layout, other)] == ["tool-agreement"]
+
+
+def test_a_run_that_cannot_be_read_is_passed_over(layout):
+    plan = planned(layout, blocks=20)
+    keep(layout, plan)
+    keep(layout, plan, Given("20261120-120000"))
+    layout.run("noise", "20261120-120000").table("trials").write_bytes(b"torn")
+    assert [one.run for one in noise_samples(layout, plan)] == ["20261120-100000"]
+
+
+def test_a_plan_that_falls_short_says_what_it_would_take(layout):
+    plan = planned(layout)
+    keep(layout, plan, Given(sd=0.06))
+    said = underpowered_note(forecast_power(layout, replace(plan, blocks=8, trials=plan.trials[:16])))
+    assert said.startswith("8 blocks detect ")
+    assert "2.0\u00a0% needs " in said and "run 20261120-100000 of noise" in said
+    assert "4 blocks detect nothing" in underpowered_note(forecast_power(layout, replace(plan, blocks=4)))
+
+
+def test_more_comparisons_need_more_blocks(layout):
+    keep(layout, planned(layout))
+    single, several = (forecast_power(layout, planned(layout, name)) for name in ("noise", "nginx-directives"))
+    assert several.alpha < single.alpha == 0.05
+    assert several.blocks_needed > single.blocks_needed
+    assert "one of " in "\n".join(power_lines(several))
+
+
+def test_trials_without_a_twin_are_compared_with_their_effects_taken_out(layout):
+    plan = planned(layout, "known-cost")
+    alone = replace(plan, trials=tuple(t for t in plan.trials if t.treatment != "again"))
+    keep(layout, alone)
+    (found,) = noise_samples(layout, alone)
+    assert not found.aa and len(found.pairs) == 2 * plan.blocks
+    assert "trials, effects taken out" in forecast_power(layout, alone).source
+
+
+def test_the_inside_of_trials_tells_how_long_they_should_be(layout):
+    plan = planned(layout)
+    keep(layout, plan, Given(seconds=40))
+    told = power_lines(forecast_power(layout, plan))[-1]
+    assert told.startswith("length      trials of ") and "longer ones do not replace more" in told
+    keep(layout, plan, Given("20261120-110000"))
+    assert "tells rates by the second" in power_lines(forecast_power(layout, plan))[-1]
+
+
+def test_every_name_of_the_baseline_is_known(layout):
+    assert aa_arms(load_study(layout, "noise")) == ("baseline", "again")
+    assert "control-access-log" not in aa_arms(load_study(layout, "nginx-directives"))

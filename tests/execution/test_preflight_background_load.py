@@ -1,0 +1,120 @@
+"""Somebody else uses the hosts: said before the run, flagged on the trials that it met."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from loadbook.execution.api import run_study
+from loadbook.execution.preflight import hex_address
+from loadbook.execution.session import BACKGROUND_LOAD_SCRIPT, parse_background_load
+from loadbook.ingestion.ingest import ingest
+from loadbook.store.paths import Layout
+from recorded_run import with_studies
+
+SMALL = """
+include = "aa.toml"
+name = "small"
+blocks = 1
+
+[workload]
+warmup_s = 0.2
+
+[reset]
+time_wait_sockets = 1000000
+
+[validity]
+driver_cpu = 1.0
+"""
+IDLE = "cpu0 100 0 0 900 0 0 0 0 0 0\nagain\ncpu0 100 0 0 950 0 0 0 0 0 0\ncpus 0\nload 0.10\n"
+
+
+@pytest.mark.fault(42)
+def test_every_kind_of_disturbance_is_said():
+    assert list(parse_background_load(IDLE, 0.1, 1)) == []
+    busy = IDLE.replace("cpu0 100 0 0 950", "cpu0 140 0 0 910").replace("load 0.10", "load 3.20")
+    busy += "connected 46A0 7\npackages dpkg\npackages apt-get\nnow 1795339185\n"
+    said = list(parse_background_load(busy + "timer apt-daily Sun 2026-11-22 09:49:45 UTC\n", 0.1, 1))
+    assert said == [
+        "others use 0.8 of its 1 CPUs now (load average 3.2): see with top who",
+        "7 connections to port 18080 are open, which are not ours",
+        "a package manager is at work: apt-get, dpkg",
+        "apt-daily.timer starts a package manager in 30\xa0min, during the run: systemctl stop it",
+    ]
+    assert (
+        list(parse_background_load(IDLE + "now 1795339185\ntimer apt-daily Sun 2026-11-22 09:49:45 UTC\n", 0.1, 0.4))
+        == []
+    )
+    (loaded,) = parse_background_load(IDLE.replace("load 0.10", "load 9.5"), 0.1, 1)
+    assert loaded.startswith("its load average is 9.5")
+
+
+@pytest.mark.fault(42)
+@pytest.mark.parametrize("shell", (["dash"], ["bash", "--posix"], ["busybox", "sh"]))
+def test_the_script_sees_them_on_a_real_host(shell, tmp_path):
+    """A connection, a package manager by its name, and a timer of a systemd that this machine may not have."""
+    fake = tmp_path / "systemctl"
+    fake.write_text('#!/bin/sh\ncase $* in *apt-daily.timer) echo "Mon 2099-01-05 10:00:00 UTC" ;; esac\n')
+    fake.chmod(0o755)
+    (tmp_path / "apt-get").symlink_to("/bin/sleep")
+    apt = subprocess.Popen([str(tmp_path / "apt-get"), "20"])
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        port = f"{server.getsockname()[1]:04X}"
+        words = [*shell, "-c", BACKGROUND_LOAD_SCRIPT, "sh", hex_address("127.0.0.1"), port]
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=20, check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        )
+    apt.kill()
+    apt.wait()
+    said = list(parse_background_load(done.stdout, 1000, 1e6))
+    assert f"1 connections to port {int(port, 16)} are open, which are not ours" in said
+    assert any(line.startswith("a package manager is at work: apt-get") for line in said)
+    assert any(line.startswith("apt-daily.timer starts a package manager in") for line in said)
+
+
+@contextmanager
+def foreign_load(cpus):
+    """A process that is neither driver nor service, on the web host's CPUs; ended by itself at the latest."""
+    words = ["timeout", "60", "sh", "-c", "while :; do :; done"]
+    pin = ["taskset", "-c", ",".join(map(str, cpus))] if cpus else []
+    burner = subprocess.Popen([*pin, *words])
+    try:
+        yield
+    finally:
+        burner.terminate()
+        burner.wait()
+
+
+@pytest.mark.lab
+@pytest.mark.fault(42)
+@pytest.mark.long
+def test_foreign_load_is_said_before_and_flagged_on_the_trial(lab, tmp_path, record_property):
+    layout: Layout = with_studies(tmp_path / "home")
+    (layout.studies / "small.toml").write_text(SMALL)
+    cpus = json.loads((lab.folder / "lab.json").read_text())["hosts"]["web"]["cpus"]
+    said: list[str] = []
+    with foreign_load(cpus):
+        run = run_study(layout, "small", lab.hosts_file, on_event=lambda event: said.append(event.line()))
+    before = said[: next(k for k, line in enumerate(said) if "t0001" in line)]
+    warned = [line for line in before if line.startswith("host web: others use ")]
+    assert warned, before
+    paths = layout.run("small", run)
+    ingest(paths)
+    flagged = hits(paths.processed)
+    assert flagged
+    record_property("seen", f"{warned[0]}; {flagged[0]}")
+
+
+def hits(processed: Path) -> list[str]:
+    """Return what the gate of foreign CPU said of the web host."""
+    import pyarrow.parquet
+
+    rows = pyarrow.parquet.read_table(processed / "problems.parquet").to_pylist()
+    return [
+        row["message"] for row in rows if (row["name"], row["level"], row["host"]) == ("foreign_cpu", "doubt", "web")
+    ]

@@ -1,0 +1,378 @@
+"""Imported results are a run like any other: raw byte for byte, tables, statistics; what is not known stays so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from import_files import BY_HAND, capture, folder, project, rows, write
+from loadbook.analyses.effects.page import effects_page
+from loadbook.core.errors import DataError, UsageError
+from loadbook.external.study import (
+    ImportOptions,
+    find_same_import,
+    read_import,
+    to_valid_name,
+    unique_names,
+    write_import,
+)
+from loadbook.ingestion.ingest import ingest
+from loadbook.stats.analyse import analyse
+from loadbook.store import trial_record
+from loadbook.store.ledger import is_run_complete, read_ledger, trial_states
+from loadbook.store.tables import load_run
+from loadbook.store.verify import verify_run
+from loadbook.study.reader import read_study
+from loadbook.tools import base
+from loadbook.tools.base import ToolOutput
+
+
+@pytest.fixture
+def layout(tmp_path):
+    return project(tmp_path)
+
+
+def imported(layout, there, tool=None, **asked):
+    """Import a folder and return its run, loaded."""
+    made = read_import(
+        there, there / "conditions.csv", ImportOptions(**{"name": "", "baseline": "plain"} | asked), tool
+    )
+    run = write_import(layout, made)
+    ingest(layout.run(made.name, run))
+    return load_run(layout, made.name, run)
+
+
+def problems(data, level):
+    found = data.problems[data.problems["level"] == level]
+    return {
+        (name, trial if isinstance(trial, str) else None)
+        for name, trial in zip(found["name"], found["trial"], strict=True)
+    }
+
+
+def test_every_output_is_kept_byte_for_byte_beside_what_was_said_of_it(layout, tmp_path):
+    data = imported(layout, folder(tmp_path))
+    assert (data.paths.raw / "conditions.csv").read_bytes() == (BY_HAND / "conditions.csv").read_bytes()
+    for trial, said in zip(data.trials.itertuples(), rows(BY_HAND), strict=True):
+        there = data.paths.trial(trial.trial)
+        record = trial_record.read_trial(there)
+        assert (there / "stdout-driver").read_bytes() == (BY_HAND / said["file"]).read_bytes()
+        assert trial_record.changed_files(there, record) == []
+        assert (record.drivers[0].source, trial.block) == (said["file"], int(said["block"]))
+        assert data.study.label(trial.treatment) == said["treatment"]
+        assert trial.factor_access_log == said["factor_access_log"]
+    assert sorted(p.name for p in data.paths.raw.parent.iterdir()) == [".lock", data.run]
+
+
+def test_a_run_like_any_other_in_its_files(layout, tmp_path):
+    data = imported(layout, folder(tmp_path))
+    assert read_study(data.paths.study_toml) == data.study
+    assert is_run_complete(data.paths)
+    assert {s.status for s in trial_states(read_ledger(data.paths.ledger)).values()} == {"ok"}
+    checked = verify_run(data.paths)
+    assert (checked.attempts, checked.findings, checked.uncovered) == (18, [], [])
+    assert (data.run_json["provenance"], data.run_json["seed"], data.plan["seed"]) == ("imported", None, None)
+    assert data.run_json["ended"] - data.run_json["started"] == 54
+    raw = (BY_HAND / "plain-1.txt").read_bytes()
+    known = {(m.metric, m.statistic): m.value for m in base.load_tool("wrk").parse(ToolOutput(raw)).measurements}
+    first = data.values("ok_per_s").set_index("trial").loc["t0002"]
+    assert (first["treatment"], first["value"]) == ("plain", known["ok_per_s", "value"])
+
+
+def test_the_statistics_find_what_is_there(layout, tmp_path):
+    analysis = analyse(imported(layout, folder(tmp_path)))
+    assert analysis.row("access-log").verdict.kind == "worse"
+    assert analysis.row("access-log").verdict.comparison.effect == pytest.approx(-0.2, abs=0.04)
+    assert analysis.row("tcp_nopush-on").verdict.comparison.blocks == 6
+
+
+def test_what_nobody_recorded_is_unchecked_and_never_a_default(layout, tmp_path):
+    data = imported(layout, folder(tmp_path))
+    unchecked = {name for name, _ in problems(data, "unchecked")}
+    assert unchecked >= {
+        *("config_not_live", "shared_cores", "wrong_response", "not_at_rest", "stolen_cpu", "foreign_cpu"),
+        *("driver_saturated", "monitor_gaps", "clock", "facts_differ", "server_identity"),
+    }
+    assert problems(data, "doubt") == problems(data, "invalid") == set()
+    assert data.trials["concurrency"].isna().all() and data.trials["tool_version"].isna().all()
+    assert data.trials["valid"].all() and (data.trials["load_model"] == "closed").all()
+
+
+def test_without_times_the_order_is_a_doubt_of_the_run(layout, tmp_path):
+    there = folder(tmp_path)
+    said = rows(there)
+    del said[4]["started"]
+    write(there, said)
+    data = imported(layout, there)
+    assert problems(data, "doubt") == {("order_not_random", None)}
+    message = data.problems[data.problems["level"] == "doubt"]["message"].item()
+    assert message.startswith("for 1 of 18 trials it is not known when they began: ")
+    assert list(data.trials["slot"]) == list(range(1, 19))
+
+
+def test_times_make_the_order_whatever_the_file_has(layout, tmp_path):
+    there = folder(tmp_path)
+    write(there, sorted(rows(there), key=lambda r: r["file"]))
+    data = imported(layout, there)
+    sources = [trial_record.read_trial(data.paths.trial(t)).drivers[0].source for t in data.trials["trial"]]
+    assert sources == [r["file"] for r in rows(BY_HAND)]
+
+
+def test_a_folder_for_each_output_with_all_it_holds(layout, tmp_path):
+    there = tmp_path / "ab runs"
+    there.mkdir()
+    said = [
+        {"file": capture(there, "ab", f"2.3--{case}"), "treatment": arm, "block": block, "host": "load1"}
+        for case, arm, block in (
+            *(("csv_tsv_n300", "plain", 1), ("csv_gnuplot", "other", 1)),
+            *(("n20000_c50", "plain", 2), ("chunked", "other", 2)),
+        )
+    ]
+    write(there, said)
+    data = imported(layout, there)
+    assert (data.study.name, set(data.trials["tool"])) == ("ab-runs", {"ab"})
+    record = trial_record.read_trial(data.paths.trial("t0001"))
+    driver = record.drivers[0]
+    assert (driver.host, driver.argv[0], driver.rc, set(driver.files)) == ("load1", "ab", None, {"pct.csv", "plot.tsv"})
+    assert set(record.files) == {"stdout-load1", "stderr-load1", "load1-cmd", "load1-pct.csv", "load1-plot.tsv"}
+    printed = data.measurements[(data.measurements["trial"] == "t0001") & (data.measurements["metric"] == "latency")]
+    assert "p99" in set(printed["statistic"])
+
+
+def test_files_for_stderr_exit_code_and_command(layout, tmp_path):
+    there = folder(tmp_path)
+    (there / "err.txt").write_bytes(b"a warning\n")
+    (there / "rc.txt").write_text("0\n")
+    (there / "cmd.txt").write_text("taskset -c 0 wrk -t1 -c50 http://192.0.2.1/\n")
+    said = rows(there)
+    said[0] |= {"stderr": "err.txt", "exit_code": "rc.txt", "command": "cmd.txt"}
+    said[1] |= {"exit_code": "137", "command": "wrk -d1s 'http://192.0.2.1/?a=1&b=2'", "duration": "1.5"}
+    write(there, [dict.fromkeys((*said[0], "duration"), "") | r for r in said])
+    data = imported(layout, there)
+    first, second = (
+        trial_record.read_trial(place) for place in (data.paths.trial("t0001"), data.paths.failed / "t0002-attempt1")
+    )
+    assert (data.paths.trial("t0001") / "stderr-driver").read_bytes() == b"a warning\n"
+    assert (first.drivers[0].rc, first.drivers[0].argv) == (0, ["wrk", "-t1", "-c50", "http://192.0.2.1/"])
+    assert (second.status, second.drivers[0].argv[2]) == ("tool_failed", "http://192.0.2.1/?a=1&b=2")
+    row = data.trials.set_index("trial").loc["t0002"]
+    assert (row["status"], row["valid"], row["duration_s"]) == ("tool_failed", False, 1.5)
+    assert "t0002" not in set(data.measurements["trial"])
+
+
+def test_an_output_that_no_parser_takes_is_a_problem_and_no_error(layout, tmp_path):
+    there = folder(tmp_path)
+    (there / "plain-2.txt").write_bytes((BY_HAND / "plain-2.txt").read_bytes()[:300])
+    (there / "plain-3.txt").write_bytes(b"")
+    data = imported(layout, there)
+    bad = {t.trial for t in data.trials.itertuples() if t.treatment == "plain" and t.block in (2, 3)}
+    assert problems(data, "invalid") == {("unreadable-output", trial) for trial in bad}
+    assert set(data.trials.loc[~data.trials["valid"], "trial"]) == bad
+
+
+def test_a_copied_output_is_a_doubt(layout, tmp_path):
+    there = folder(tmp_path)
+    shutil.copy(there / "plain-1.txt", there / "plain-2.txt")
+    data = imported(layout, there)
+    assert {name for name, _ in problems(data, "doubt")} == {"same_output"}
+
+
+def test_a_rate_of_its_own_makes_the_load_open(layout, tmp_path):
+    there = tmp_path / "rates"
+    there.mkdir()
+    cases = ("r8000_n40000", "saturated_r20000", "apache_event", "s302")
+    arms = (("plain", 1), ("other", 1), ("plain", 2), ("other", 2))
+    stems = [next(p.stem for p in (BY_HAND.parent / "httperf").glob(f"*--{case}.json")) for case in cases]
+    write(there, [
+        {"file": capture(there, "httperf", stem, whole=False), "treatment": arm, "block": block}
+        for stem, (arm, block) in zip(stems, arms, strict=True)
+    ])  # fmt: skip
+    data = imported(layout, there, metric="requests_per_s")
+    assert set(data.trials["load_model"]) == {"open"} and data.trials["offered_per_s"].gt(0).all()
+
+
+def test_wrk2_needs_its_rate_by_command_or_column(layout, tmp_path):
+    there = tmp_path / "wrk2"
+    there.mkdir()
+    stems = ["4.0.0--R2000_d14_latency", "4.0.0--freeze_1s"]
+    said = [
+        {"file": capture(there, "wrk2", stem, whole=False), "treatment": arm, "block": 1}
+        for stem, arm in zip(stems, ("plain", "other"), strict=True)
+    ]
+    write(there, said)
+    with pytest.raises(UsageError, match=r"line 2: .* does not say at which rate wrk2 sent requests: add a column"):
+        imported(layout, there)
+    write(there, [row | {"offered_per_s": 2000} for row in said])
+    assert list(imported(layout, there).trials["offered_per_s"]) == [2000, 2000]
+
+
+def test_several_tools_only_where_the_file_says_so(layout, tmp_path):
+    there = folder(tmp_path)
+    said = rows(there)
+    name = capture(there, "ab", "2.3--n20000_c50", whole=False)
+    said[0]["file"] = name
+    write(there, said)
+    with pytest.raises(DataError, match=r"line 6: .* is of wrk, line 2 of the same treatment is of ab") as caught:
+        imported(layout, there)
+    assert caught.value.exit_code == 4
+    write(there, [r | {"block": "1"} for r in (said[0], said[1])])
+    with pytest.raises(DataError, match=r"line 3: .* is of wrk, line 2 is of ab: tools measure differently"):
+        imported(layout, there)
+    write(there, [r | {"block": "1", "tool": tool} for r, tool in ((said[0], "ab"), (said[1], "wrk"))])
+    data = imported(layout, there)
+    assert data.study.tools_of(data.study.treatments) == ("ab", "wrk")
+
+
+def test_the_named_tool_is_held_against_the_output(layout, tmp_path):
+    with pytest.raises(DataError, match=r"line 2: wrk: access-1.txt: this is its report, not one of ab"):
+        imported(layout, folder(tmp_path), tool="ab")
+
+
+def test_again_is_a_new_run_and_is_known(layout, tmp_path):
+    there = folder(tmp_path)
+    made = read_import(there, there / "conditions.csv", ImportOptions("", "plain"))
+    assert find_same_import(layout, made) is None
+    first = write_import(layout, made)
+    assert find_same_import(layout, made) == first
+    assert write_import(layout, made) != first
+    assert len(layout.runs("by-hand")) == 2
+
+
+def test_a_study_of_loadbooks_own_is_never_mixed_with_imported_runs(layout, tmp_path):
+    with pytest.raises(UsageError, match="there is a study 'nginx-directives' already") as caught:
+        imported(layout, folder(tmp_path), name="nginx-directives")
+    assert caught.value.hint == "give another name: --study NAME"
+
+
+@pytest.mark.parametrize("fails_at", [0, 1, 7, 30])
+def test_a_full_disk_leaves_nothing(layout, tmp_path, monkeypatch, fails_at):
+    there = folder(tmp_path)
+    made = read_import(there, there / "conditions.csv", ImportOptions("", "plain"))
+    calls = iter(range(1000))
+    real = shutil.copyfile
+
+    def copy(source, to, **options):
+        if next(calls) == fails_at:
+            raise OSError(28, "No space left on device", str(to))
+        return real(source, to, **options)
+
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    if fails_at > 18:
+        write_import(layout, made)
+        return
+    with pytest.raises(DataError, match="No space left on device; nothing was imported"):
+        write_import(layout, made)
+    assert layout.runs("by-hand") == []
+    assert [p.name for p in layout.study_raw("by-hand").iterdir()] == [".lock"]
+
+
+def test_leftovers_of_a_killed_import_are_cleared(layout, tmp_path):
+    (layout.study_raw("by-hand") / ".20200101-000000.part" / "trials").mkdir(parents=True)
+    data = imported(layout, folder(tmp_path))
+    assert sorted(p.name for p in layout.study_raw("by-hand").iterdir()) == [".lock", data.run]
+
+
+def test_an_incomplete_block_is_planned_and_not_executed(layout, tmp_path):
+    there = folder(tmp_path)
+    write(there, rows(there)[:-1])
+    with pytest.raises(UsageError, match=r"line 17: block '6' has no row of tcp_nopush on: .* say --incomplete"):
+        imported(layout, there)
+    data = imported(layout, there, incomplete=True)
+    assert len(data.plan["trials"]) == 18 and len(data.trials) == 17
+    assert problems(data, "note") == {("not-executed", "t0018")}
+
+
+def test_the_baseline_once_more_is_an_aa_arm(layout, tmp_path):
+    there = folder(tmp_path)
+    data = imported(layout, there, aa="tcp_nopush on")
+    assert data.study.treatments["tcp_nopush-on"].check == "aa"
+    with pytest.raises(UsageError, match="'access log' has other factors than 'plain'"):
+        imported(layout, there, aa="access log")
+
+
+def test_semicolons_byte_order_mark_and_spaces_do_not_matter(layout, tmp_path):
+    there = folder(tmp_path)
+    plain = (there / "conditions.csv").read_text()
+    odd = "\ufeff\r\n" + plain.replace(",", " ; ").replace("\n", "\r\n").replace("file", "File", 1) + "\r\n\r\n"
+    (there / "conditions.csv").write_bytes(odd.encode())
+    assert len(imported(layout, there).trials) == 18
+
+
+def test_blocks_with_other_names_are_numbered_by_appearance(layout, tmp_path):
+    there = folder(tmp_path)
+    write(there, [r | {"block": "abcdef"[int(r["block"]) - 1]} for r in rows(there)])
+    assert list(imported(layout, there).trials["block"]) == [int(r["block"]) for r in rows(BY_HAND)]
+
+
+def test_large_block_numbers_are_names(layout, tmp_path):
+    there = folder(tmp_path)
+    write(there, [r | {"block": f"{r['block']}{'9' * 30}"} for r in rows(there)])
+    assert set(imported(layout, there).trials["block"]) == set(range(1, 7))
+
+
+@pytest.mark.parametrize(
+    ("text", "time_s"),
+    [
+        ("2024-03-05T14:02:11+01:00", 1709643731),
+        ("2024-03-05 13:02:11Z", 1709643731),
+        ("1709643731.5", 1709643731.5),
+        ("20240305", 1709596800),
+    ],
+)
+def test_times_are_read_as_people_write_them(layout, tmp_path, text, time_s):
+    there = folder(tmp_path)
+    said = rows(there)
+    said[0]["started"] = text
+    write(there, said)
+    assert imported(layout, there).trials["started"].iloc[0] == time_s
+
+
+def test_labels_reach_the_page_as_text(layout, tmp_path, monkeypatch):
+    there = folder(tmp_path)
+    hostile = '<script>x</script> & "quotes" \\ 日本'
+    write(
+        there, [r | {"treatment": hostile if r["treatment"] == "access log" else r["treatment"]} for r in rows(there)]
+    )
+    data = imported(layout, there)
+    assert data.study.label("script-x-script-quotes") == hostile
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+    html = effects_page("by-hand").effects().html
+    assert "<script>" not in html and "&lt;script&gt;" in html
+
+
+def test_names_are_safe_and_never_collide():
+    assert to_valid_name("../../etc passwd") == "etc-passwd" and to_valid_name("///") == ""
+    found = unique_names(["a b", "a/b", "a-b", "ü", "..", "x" * 200, "x" * 201])
+    assert len(set(found.values())) == 7 and all(len(name) <= 63 for name in found.values())
+    assert [found["a b"], found["a/b"], found["a-b"]] == ["a-b", "a-b-2", "a-b-3"]
+
+
+def test_run_json_says_where_it_came_from(layout, tmp_path):
+    data = imported(layout, folder(tmp_path))
+    kept = json.loads(data.paths.run_json.read_text())["imported"]
+    assert (kept["folder"], kept["conditions"], kept["timed"]) == ("by-hand", "conditions.csv", True)
+
+
+def test_a_folder_and_a_file_with_odd_bytes_in_their_names(layout, tmp_path):
+    there = folder(tmp_path).rename(tmp_path / "by-h\udcff\x07and")
+    conditions = (there / "conditions.csv").rename(there / "c\udcff.csv")
+    run = write_import(layout, made := read_import(there, conditions, ImportOptions("", "plain")))
+    assert made.name == "by-h-and"
+    kept = json.loads(layout.run(made.name, run).run_json.read_text())["imported"]
+    assert (kept["folder"], kept["conditions"]) == ("by-h??and", "c?.csv")
+
+
+def test_jmeters_results_are_an_output_alone_or_in_a_folder(layout, tmp_path):
+    there = tmp_path / "jmeter"
+    (there / "run").mkdir(parents=True)
+    stamp, head = 1_700_000_000_000, "timeStamp,elapsed,label,responseCode,success,bytes,Latency,Connect\n"
+    for path, elapsed in ((there / "a.jtl", 5), (there / "run" / "results.jtl", 7)):
+        path.write_text(head + "".join(f"{stamp + 100 * i},{elapsed},home,200,true,300,2,1\n" for i in range(50)))
+    (there / "run" / "stdout").write_text("")
+    write(there, [{"file": "a.jtl", "treatment": "plain", "block": 1}, {"file": "run", "treatment": "b", "block": 1}])
+    data = imported(layout, there)
+    record = trial_record.read_trial(data.paths.trial("t0001"))
+    assert record.drivers[0].files == {"a.jtl": "driver-a.jtl"} and record.files["stdout-driver"].size == 0
+    assert set(data.trials["tool"]) == {"jmeter"} and (data.values("ok", "count")["value"] == 50).all()

@@ -1,0 +1,263 @@
+"""What is wrong with imported results is named all at once, each with its line; then nothing was written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from command_line import exit_code
+from import_files import BY_HAND, folder, project, rows, write
+from loadbook.core.errors import LoadbookError, UsageError
+from loadbook.external.conditions import read_conditions
+from loadbook.external.study import ImportOptions, read_import
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Call `loadbook import` on the folder `there`; returns exit code, stdout and stderr."""
+    layout = project(tmp_path)
+    there = folder(tmp_path)
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+
+    def run(*options, conditions="conditions.csv"):
+        words = ["import", str(there), "--conditions", str(there / conditions), "--baseline", "plain", *options]
+        code = exit_code(monkeypatch, *words)
+        out, err = capsys.readouterr()
+        assert code == 0 or "was imported" in err or not layout.study_raw("by-hand").exists()
+        return code, out, err
+
+    run.there, run.layout = there, layout
+    return run
+
+
+def changed(there: Path, number: int, **cells: str) -> None:
+    """Change cells of one row (1: the first) of the file of conditions."""
+    said = rows(there)
+    said[number - 1] |= cells
+    columns = dict.fromkeys(key for row in said for key in row)
+    write(there, [dict.fromkeys(columns, "") | row for row in said])
+
+
+def test_everything_is_said_at_once(call):
+    changed(call.there, 1, file="acess-1.txt")
+    changed(call.there, 3, file="../by-hand/plain-1.txt")
+    changed(call.there, 5, block="")
+    changed(call.there, 6, started="noon")
+    changed(call.there, 9, treatment="plain", factor_access_log="off")
+    changed(call.there, 12, factor_access_log="on")
+    code, out, err = call("--metric", "latency_intended")
+    assert (code, out) == (2, "")
+    said = err.splitlines()
+    assert said[0].endswith("conditions.csv: 7 problems; nothing was imported")
+    for line, words in (
+        (1, "no report has the metric latency_intended"),
+        (2, "line 2: no file 'acess-1.txt' in .*; did you mean 'access-1.txt'"),
+        (3, "line 4: '../by-hand/plain-1.txt' leads out of the folder"),
+        (4, "line 6: no block"),
+        (5, "line 7: started: 'noon' is no time such as 2024-03-05 14:02:11"),
+        (6, "line 10: a second row of treatment 'plain' in block '3', after line 9"),
+        (7, "line 13: 'tcp_nopush on' has access_log = 'on', in line 4 it has 'off'"),
+    ):
+        assert re.search(words, said[line]), said[line]
+    assert said[-1] == "  next: correct these, then give the same command again"
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ({"file": "/etc/passwd"}, "'/etc/passwd' leads out of the folder"),
+        ({"file": "a/../../x"}, "leads out of the folder"),
+        ({"file": "plain-1.txt/x"}, "no file 'plain-1.txt/x'"),
+        ({"file": "sub\\plain-1.txt"}, "separate folders by /"),
+        ({"file": "."}, "is no file or folder below"),
+        ({"file": "plain-2.txt"}, "line 7: plain-2.txt is that of line 2"),
+        ({"file": "x" * 5000}, "no file"),
+        ({"tool": "siege"}, "no tool 'siege'; tools: ab, h2load"),
+        ({"host": "a b"}, "host 'a b': use letters"),
+        ({"host": "../x"}, "host '../x': use letters"),
+        ({"exit_code": "-1"}, "no file '-1'"),
+        ({"exit_code": "plain-1.txt"}, "is no whole number"),
+        ({"stderr": "none.txt"}, "no file 'none.txt'"),
+        ({"command": "none.sh"}, "no file 'none.sh'"),
+        ({"duration": "10s"}, "duration: '10s' is not a positive number"),
+        ({"duration": "nan"}, "duration: 'nan' is not a positive number"),
+        ({"offered_per_s": "0"}, "offered_per_s: '0' is not a positive number"),
+        ({"started": "-5"}, "started: '-5' is no time"),
+        ({"started": "1700000000000"}, "started: '1700000000000' is no time"),
+        ({"duration": "1e300"}, "duration: '1e300' is not a positive number"),
+        ({"factor_access_log": "x" * 1001}, "the study made from .*conditions.csv: 1 problem|had|in line"),
+        ({"treatment": "a\x07b"}, "treatment holds control characters"),
+        ({"factor_access_log": ""}, "no level of access_log"),
+        ({"factor_Big": "1"}, "factor 'big'|no level of big"),
+        ({"tols": "wrk"}, "line 1: unknown column 'tols'; did you mean 'tool'"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_one_bad_cell(call, cells, says):
+    changed(call.there, 1, **cells)
+    code, out, err = call()
+    assert (code, out) == (2, "") and "Traceback" not in err
+    assert re.search(says, err), err
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "it is empty; a header with file, treatment, block and a row for each raw output are needed"),
+        (b"\xef\xbb\xbf\n \n", "it is empty"),
+        (b"file,treatment,block\n", "it holds a header and no rows"),
+        (b"file,block\na,1\n", "line 1: there is no column 'treatment'"),
+        (b"plain-1.txt,plain,1\n", "line 1: there is no column 'file'"),
+        (b"file,treatment,block,file\n", "line 1: 2 columns are called 'file'"),
+        (b"file,treatment,block\nplain-1.txt,plain\n", "line 2: 2 cells where the header has 3"),
+        ("file,treatment,block\nplain,größe,1\n".encode("latin-1"), "conditions.csv:2: the byte 0xf6 is not UTF-8"),
+        ("file,treatment,block\n".encode("utf-16"), "is not UTF-8 text"),
+        (b"file,treatment,block\nplain\0,a,1\n", "is not UTF-8 text"),
+        (b'file,treatment,block\n"plain-1.txt,plain,1\n', "conditions.csv:2: not CSV"),
+        (b"file,treatment,block\nplain-1.txt,plain,1\n", "there is only the treatment 'plain'"),
+        (b"file,treatment,block\nplain-1.txt,a,1\naccess-1.txt,b,1\n", "no treatment 'plain'; say by --baseline"),
+    ],
+    ids=range(13),
+)  # fmt: skip
+def test_one_bad_file(call, data, says):
+    (call.there / "conditions.csv").write_bytes(data)
+    code, out, err = call()
+    assert (code, out) == (2, "") and says in err, err
+
+
+def test_lines_are_those_of_the_file_whatever_its_quotes_hold(call):
+    text = 'file,treatment,block\n"plain-1.txt","plain\n",1\n\naccess-1.txt,access,one,two\n'
+    (call.there / "conditions.csv").write_text(text)
+    assert "line 5: 4 cells where the header has 3" in call()[2]
+
+
+def test_links_are_not_followed_and_devices_not_read(call):
+    (call.there / "plain-1.txt").unlink()
+    (call.there / "plain-1.txt").symlink_to(BY_HAND / "plain-1.txt")
+    (call.there / "in").symlink_to(call.there)
+    os.mkfifo(call.there / "pipe")
+    (call.there / "run").mkdir()
+    (call.there / "run" / "stdout").symlink_to("/etc/passwd")
+    for number, file in ((1, "in/access-1.txt"), (3, "pipe"), (4, "run")):
+        changed(call.there, number, file=file)
+    code, _, err = call()
+    assert code == 2
+    assert "line 2: 'in/access-1.txt': in is a symbolic link" in err
+    assert "line 3: 'plain-1.txt': plain-1.txt is a symbolic link" in err
+    assert "line 4: 'pipe' is no file or folder below" in err
+    assert "line 5: 'run/stdout': stdout is a symbolic link" in err
+
+
+def test_odd_bytes_in_file_names(call):
+    (call.there / "run").mkdir()
+    (call.there / "run" / "stdout").write_bytes((call.there / "plain-1.txt").read_bytes())
+    Path(os.fsdecode(os.fsencode(call.there / "run") + b"/x\xff")).touch()
+    changed(call.there, 2, file="run")
+    code, _, err = call()
+    assert code == 2 and "line 3: 'run' holds a file with the name 'x\\udcff': rename it" in err
+    Path(os.fsdecode(os.fsencode(call.there / "run") + b"/x\xff")).unlink()
+
+
+def test_outputs_that_are_wrong_are_exit_4(call):
+    for path in call.there.glob("*.txt"):
+        path.write_text("hello\n")
+    code, out, err = call()
+    assert (code, out) == (4, "")
+    assert "line 2: access-1.txt is no report of any tool (ab, h2load, httperf" in err
+    (call.there / "run").mkdir()
+    (call.there / "run" / "output.txt").write_text("")
+    changed(call.there, 1, file="run")
+    assert "line 2: run has no file named stdout; it holds output.txt" in call()[2]
+
+
+def test_options_that_make_no_sense(call):
+    for options, says in (
+        (("--metric", "speed"), "no metric 'speed'"),
+        (("--margin", "2"), "--margin 2 is not between 0 and 1"),
+        (("--question", "?"), "--question must have 3 to 90 printable characters"),
+        (("--question", "what\udcff is it?"), "--question must have 3 to 90 printable characters"),
+        (("--tool", "siege"), "no tool 'siege'"),
+        (("--baseline", "none"), "no treatment 'none'; say by --baseline"),
+        (("--aa", "plain"), "--aa 'plain' is no treatment beside the baseline"),
+    ):
+        code, out, err = call(*options)
+        assert (code, out) == (2, "") and says in err, err
+    assert call(conditions="none.csv")[0] == 2
+
+
+def test_a_dry_run_writes_nothing_and_shows_what_would_be(call):
+    code, out, err = call("--dry-run")
+    assert (code, err) == (0, "")
+    assert "outputs   18 of wrk: 6 blocks of access log, plain, tcp_nopush on" in out
+    assert "t0002  plain-1.txt       plain              1  123,909 /s" in out
+    assert out.endswith("nothing was written (--dry-run)\n")
+    assert not (call.layout.root / "data").exists()
+
+
+def test_again_is_said_to_be_a_new_run(call):
+    code, out, err = call()
+    assert (code, err) == (0, "") and "trials    18 of 18 count" in out and "\nrun 2" in out
+    first = call.layout.runs("by-hand")[0]
+    code, out, err = call()
+    assert (code, err) == (0, f"note: the same was imported before, as run {first}\n") and "\nnew run 2" in out
+
+
+def test_what_has_no_numbers_is_said_and_imported(call):
+    (call.there / "plain-1.txt").write_text("wrk: unable to connect\n")
+    code, out, err = call()
+    assert code == 0 and "trials    17 of 18 count (1 unreadable-output)" in out
+    assert err.startswith("note: plain-1.txt: no numbers: wrk: stdout")
+
+
+def test_an_import_of_which_nothing_counts_is_kept_and_exit_4(call):
+    for path in call.there.glob("*.txt"):
+        path.write_text("killed\n")
+    code, _, err = call("--tool", "wrk")
+    assert code == 4 and "was imported, but none of its trials counts: 18 unreadable-output" in err
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda t: t.encode("utf-8", "surrogatepass"))))
+def test_any_bytes_are_read_or_refused(tmp_path, data):
+    path = tmp_path / "c.csv"
+    path.write_bytes(b"file,treatment,block,started,factor_x\n" + data)
+    try:
+        said, wrong = read_conditions(path)
+    except UsageError as error:
+        assert str(path) in error.message
+        return
+    assert said or wrong
+    assert all(c.file and c.treatment and c.block for c in said)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_cells_are_imported_or_refused_with_their_line(tmp_path, data):
+    there = tmp_path / "fuzzed"
+    if not there.exists():
+        shutil.copytree(BY_HAND, there)
+    said = rows(BY_HAND)
+    for _ in range(data.draw(st.integers(1, 3))):
+        row = data.draw(st.sampled_from(said))
+        row[data.draw(st.sampled_from(sorted(row)))] = (
+            data.draw(
+                st.one_of(
+                    st.text(max_size=20), st.sampled_from(["..", "1", "", "plain", "plain-1.txt", "a/b", "1e400", "\t"])
+                )
+            )
+            .encode("utf-8", "replace")
+            .decode()
+        )
+    path = write(there, said)
+    try:
+        made = read_import(there, path, ImportOptions("fuzzed", "plain"))
+    except LoadbookError as error:
+        assert error.exit_code in (2, 4) and "conditions.csv" in error.message
+        return
+    assert len(made.pairs) == 18 and len({p.trial for p, _ in made.pairs}) == 18

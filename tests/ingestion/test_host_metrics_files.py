@@ -1,0 +1,181 @@
+"""Files of other monitors, added to a recorded run: kept, verified, read into its tables, the same on every ingest."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from loadbook.cli import cli
+from loadbook.core.errors import DataError, LoadbookError, UsageError
+from loadbook.ingestion.host_metrics import read_metric_files, sadf_json
+from loadbook.ingestion.ingest import ingest
+from loadbook.store import trial_record
+from loadbook.store.paths import Layout
+from loadbook.store.tables import RunData, load_run
+from loadbook.store.verify import verify_run
+from recorded_run import STUDY, copy_recorded_run, run_of
+
+FIXTURES = Path("tests/fixtures/traces").absolute()
+SADF = FIXTURES / "sadf-12.6.1--all.csv"
+
+
+@pytest.fixture
+def layout(tmp_path, monkeypatch) -> Layout:
+    layout = copy_recorded_run(tmp_path)
+    monkeypatch.chdir(layout.root)
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+    return layout
+
+
+def records(layout: Layout) -> list[trial_record.TrialRecord]:
+    folders = [*(run_of(layout) / "trials").iterdir(), *(run_of(layout) / "failed").glob("*")]
+    return [record for folder in sorted(folders) if (record := trial_record.read_trial(folder)).window]
+
+
+def sar_of(layout: Layout, path: Path, shift_s: float = 0.0) -> Path:
+    """Write what sadf -d would have said of `web` every second of the run, by a clock that is `shift_s` ahead."""
+    told = records(layout)
+    first, last = (int(f(t for r in told for t in r.window)) for f in (min, max))
+    head = "# hostname;interval;timestamp;CPU;%user;%nice;%system;%iowait;%steal;%idle"
+    lines = [f"vm;1;{t + int(shift_s)};1;60.00;0.00;35.00;0.00;0.00;5.00" for t in range(first - 5, last + 5)]
+    path.write_text("\n".join([head, *lines, ""]))
+    return path
+
+
+def added(layout: Layout, *words: object) -> tuple[int, str]:
+    done = CliRunner().invoke(cli, ["traces", STUDY, *map(str, words)])
+    if isinstance(done.exception, LoadbookError):
+        raise done.exception
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.output
+    return done.exit_code, done.output
+
+
+def tables(layout: Layout) -> RunData:
+    return load_run(layout, STUDY)
+
+
+def test_a_file_is_kept_and_becomes_rows(layout, tmp_path):
+    rc, said = added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web")
+    assert rc == 0 and "sadf-csv, host web, role web" in said and "one every 1\xa0s" in said
+    found = tables(layout).traces
+    mine = found[found["source"] == "sadf"]
+    assert set(mine["metric"]) >= {"cpu_busy"} and set(mine["host"]) == {"web"} and set(mine["item"]) == {"cpu1"}
+    assert mine.loc[mine["metric"] == "cpu_busy", "value"].unique() == pytest.approx([0.95])
+    told = {r.trial: r for r in records(layout)}
+    for trial, rows in mine.groupby("trial"):
+        record = told[trial]
+        began = record.window[0] - record.started
+        assert rows["t_s"].min() >= -began - 0.01 and rows["t_s"].max() <= record.duration_s - began + 0.01
+    checked = verify_run(layout.run(STUDY, layout.resolve_run(STUDY)))
+    # of this old run no ledger covers the rest
+    assert not checked.findings and not [p for p in checked.uncovered if p.parent.name == "traces"]
+
+
+def test_ingest_stays_a_pure_function_of_raw(layout, tmp_path):
+    added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web")
+    paths = layout.run(STUDY, layout.resolve_run(STUDY))
+    first = {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")}
+    assert ingest(paths).read == 0
+    shutil.rmtree(paths.processed)
+    ingest(paths)
+    assert {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")} == first
+
+
+def test_gates_judge_by_our_own_sampler(layout, tmp_path):
+    paths = layout.run(STUDY, layout.resolve_run(STUDY))
+    ingest(paths)
+    before = tables(layout)
+    added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web")
+    after = tables(layout)
+    assert before.trials.equals(after.trials) and before.problems.equals(after.problems)
+
+
+def test_the_clock_of_the_host_is_taken_into_account(layout, tmp_path):
+    shifted = sar_of(layout, tmp_path / "sa.csv", shift_s=7200)
+    added(layout, shifted, "--host", "web")
+    problems = tables(layout).problems
+    assert "outside" in set(problems["name"]) and tables(layout).traces["source"].unique().tolist() == ["sampler"]
+    added(layout, shifted, "--host", "web", "--clock-offset", 7200)
+    assert "sadf" in set(tables(layout).traces["source"])
+
+
+def test_another_machine_needs_a_role(layout, tmp_path):
+    path = sar_of(layout, tmp_path / "sa.csv")
+    with pytest.raises(UsageError, match="has no host 'edge'"):
+        added(layout, path, "--host", "edge")
+    added(layout, path, "--host", "edge", "--role", "balancer")
+    found = tables(layout)
+    assert set(found.traces.loc[found.traces["host"] == "edge", "role"]) == {"balancer"}
+    assert "clock_not_known" in set(found.problems["name"])
+
+
+def test_a_changed_file_is_not_used_and_found(layout, tmp_path):
+    added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web")
+    paths = layout.run(STUDY, layout.resolve_run(STUDY))
+    kept = next(paths.added_files.iterdir())
+    kept.write_bytes(kept.read_bytes().replace(b"60.00", b"10.00"))
+    ingest(paths)
+    data = tables(layout)
+    assert "changed-file" in set(data.problems["name"]) and "sadf" not in set(data.traces["source"])
+    assert [(f.kind, f.path) for f in verify_run(paths).findings] == [("changed", kept)]
+    kept.unlink()
+    assert [(f.kind, f.path) for f in verify_run(paths).findings] == [("missing", kept)]
+    (paths.added_files / "stranger").write_text("x")
+    assert {f.kind for f in verify_run(paths).findings} == {"missing", "extra"}
+
+
+def test_files_that_hold_nothing_change_nothing(layout, tmp_path):
+    paths = layout.run(STUDY, layout.resolve_run(STUDY))
+    before = paths.ledger.read_bytes()
+    junk = tmp_path / "junk.txt"
+    junk.write_text("hello")
+    for words, error, said in (
+        ([junk], UsageError, "not a file of traces"),
+        ([tmp_path / "nowhere"], UsageError, "cannot be read"),
+        ([FIXTURES / "sar-12.6.1--text.txt"], UsageError, "not a file of traces"),
+        ([FIXTURES / "node-exporter-1.5.0--one-scrape.txt"], DataError, "without a timestamp"),
+        ([junk, "--kind", "sadf-json"], DataError, "nothing usable"),
+    ):
+        with pytest.raises(error, match=said):
+            added(layout, *words, "--host", "web")
+    assert paths.ledger.read_bytes() == before and not paths.added_files.exists()
+
+
+@pytest.mark.skipif(shutil.which("sadf") is None, reason="sadf is not there: apt-get install sysstat")
+def test_binary_data_are_kept_beside_their_text(layout):
+    binary = FIXTURES / "12.6.1--sa.dat"
+    given = read_metric_files([binary])
+    assert [(g.kind, list(g.read), list(g.originals)) for g in given] == [
+        ("sadf-json", ["12.6.1--sa.dat.json"], [binary.name])
+    ]
+    assert len(given[0].traces.times) == 6
+    added(layout, binary, "--host", "web")
+    paths = layout.run(STUDY, layout.resolve_run(STUDY))
+    assert sorted(p.name for p in paths.added_files.iterdir()) == ["1-12.6.1--sa.dat.json", "2-12.6.1--sa.dat"]
+    assert not verify_run(paths).findings
+
+
+@pytest.mark.skipif(shutil.which("sadf") is None, reason="sadf is not there: apt-get install sysstat")
+def test_binary_data_that_sadf_cannot_read(tmp_path):
+    torn = tmp_path / "sa.dat"
+    torn.write_bytes((FIXTURES / "12.6.1--sa.dat").read_bytes()[:200])
+    with pytest.raises(DataError, match="sadf could not read"):
+        sadf_json(torn)
+
+
+def test_a_reader_that_is_asked_for_by_name(layout, tmp_path):
+    with pytest.raises(UsageError, match="no kind 'nonsense'"):
+        added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web", "--kind", "nonsense")
+
+
+def test_every_field_stands_in_one_event_of_the_ledger(layout, tmp_path):
+    added(
+        layout, *sorted((FIXTURES / "rrd").glob("vm-cpu-*.txt")), sar_of(layout, tmp_path / "sa.csv"), "--host", "web"
+    )
+    lines = [json.loads(x) for x in (run_of(layout) / "ledger.jsonl").read_text().splitlines()]
+    events = [e for e in lines if e["event"] == "traces-added"]
+    assert [(e["kind"], len(e["read"])) for e in events] == [("rrd", 8), ("sadf-csv", 1)]

@@ -1,0 +1,56 @@
+"""`loadbook ingest`: results on stdout, progress on stderr when it takes long, exit codes."""
+
+from __future__ import annotations
+
+import io
+import shutil
+
+import pytest
+
+from command_line import exit_code
+from loadbook.cli import progress
+from recorded_run import STUDY, copy_recorded_run, run_of
+
+
+@pytest.fixture
+def layout(tmp_path, monkeypatch):
+    made = copy_recorded_run(tmp_path)
+    monkeypatch.setenv("LOADBOOK_HOME", str(made.root))
+    return made
+
+
+def test_the_same_is_said_whether_trials_were_read_or_not(layout, monkeypatch, capsys):
+    said = []
+    for _ in range(2):
+        assert exit_code(monkeypatch, "ingest", STUDY) == 0
+        said.append(capsys.readouterr())
+    assert said[0].out == said[1].out
+    assert "31 of 32 planned trials are valid (1 tool_failed, host driver: wrk ended" in said[0].out
+
+
+def test_progress_goes_to_stderr(layout, monkeypatch, capsys):
+    monkeypatch.setattr(progress.Ticker, "FIRST_S", 0)
+    assert exit_code(monkeypatch, "ingest", STUDY) == 0
+    said = capsys.readouterr()
+    assert "0 of 32 trials read\n" in said.err
+    assert "trials read" not in said.out
+
+
+def test_a_terminal_has_one_line(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(progress.Ticker, "FIRST_S", 0)
+    monkeypatch.setattr(progress.time, "monotonic", iter(range(9)).__next__)
+    told = progress.Ticker(Terminal(), "trials read")
+    for done in (1, 2):
+        told(done, 2)
+    assert told.stream.getvalue() == "1 of 2 trials read\r2 of 2 trials read\n"
+
+
+def test_a_run_without_any_trial_is_an_error(layout, monkeypatch, capsys):
+    for name in ("trials", "failed"):
+        shutil.rmtree(run_of(layout) / name)
+    assert exit_code(monkeypatch, "ingest", STUDY) == 4
+    assert "has no trial yet" in capsys.readouterr().err

@@ -1,0 +1,323 @@
+"""Ingest again: only what is new is read, by whatever workers, and the tables are those of a full rebuild."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadbook.core.errors import DataError
+from loadbook.ingestion import cache, workers
+from loadbook.ingestion import ingest as ingest_module
+from loadbook.ingestion.ingest import ingest
+from loadbook.ingestion.workers import IngestPart, read_part
+from loadbook.store import trial_record
+from loadbook.store.schema import TABLES, read_table
+from recorded_run import STUDY, copy_recorded_run
+from waiting import wait_until
+
+
+def run_paths(root):
+    layout = copy_recorded_run(root)
+    return layout.run(STUDY, layout.resolve_run(STUDY))
+
+
+@pytest.fixture
+def paths(tmp_path):
+    return run_paths(tmp_path)
+
+
+@pytest.fixture
+def ingested(paths):
+    ingest(paths)
+    return paths
+
+
+def everything(paths):
+    """Return the digest of every file in data/processed: tables and memory."""
+    files = sorted(p for p in paths.processed.rglob("*") if p.is_file())
+    return {str(p.relative_to(paths.processed)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+def rebuilt(paths):
+    shutil.rmtree(paths.processed)
+    assert ingest(paths).read == 32 - len(not_there(paths))
+    return everything(paths)
+
+
+def not_there(paths):
+    problems = read_table(paths.table("problems"), "problems")
+    return problems[problems["name"] == "not-executed"]
+
+
+def test_what_is_unchanged_is_neither_read_nor_written(ingested, monkeypatch):
+    def refuse(*given):
+        raise AssertionError("a trial was read")
+
+    written = {p: p.stat().st_mtime_ns for p in ingested.processed.rglob("*")}
+    monkeypatch.setattr(workers, "read_trial_rows", refuse)
+    found = ingest(ingested)
+    assert found.read == 0
+    assert {p: p.stat().st_mtime_ns for p in ingested.processed.rglob("*")} == written
+    monkeypatch.undo()
+    shutil.rmtree(ingested.processed)
+    again = ingest(ingested)
+    assert (again.planned, again.trials, again.valid, again.problems, again.causes) == (
+        found.planned, found.trials, found.valid, found.problems, found.causes,
+    )  # fmt: skip
+
+
+def test_one_byte_changed_behind_an_old_time_is_noticed(ingested):
+    raw = ingested.trial("t0002") / "stdout-driver"
+    before, known = raw.stat(), raw.read_bytes()
+    raw.write_bytes(known.replace(b"Latency", b"latency", 1))
+    os.utime(raw, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert raw.stat().st_size == before.st_size
+    assert ingest(ingested).read == 1
+    assert "changed-file" in set(read_table(ingested.table("problems"), "problems")["name"])
+    assert everything(ingested) == rebuilt(ingested)
+
+
+def test_folders_that_changed_places_are_noticed(ingested):
+    one, other, aside = ingested.trial("t0002"), ingested.trial("t0003"), ingested.raw / "aside"
+    for source, target in ((one, aside), (other, one), (aside, other)):
+        source.rename(target)
+    found = ingest(ingested)
+    assert (found.read, found.trials) == (2, 30)
+    assert everything(ingested) == rebuilt(ingested)
+
+
+ACTIONS = {
+    "remove": lambda folder: shutil.rmtree(folder),
+    "cut": lambda folder: (folder / "stdout-driver").write_bytes(b"Running"),
+    "damage": lambda folder: (folder / trial_record.RECORD_NAME).write_text("{"),
+    "touch": lambda folder: (folder / "stdout-driver").touch(),
+    "lose": lambda folder: (folder / "monitor-web").unlink(),
+    "fail": lambda folder: folder.rename(folder.parents[1] / "failed" / f"{folder.name}-attempt3"),
+    "add": lambda folder: (folder / "more").write_text("x"),
+}
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.dictionaries(st.integers(1, 32).filter(lambda n: n != 13), st.sampled_from(sorted(ACTIONS)), max_size=6))
+def test_reading_only_what_is_new_gives_the_bytes_of_a_full_rebuild(changes):
+    with tempfile.TemporaryDirectory() as folder:
+        paths = run_paths(Path(folder))
+        ingest(paths)
+        for number, action in changes.items():
+            ACTIONS[action](paths.trial(f"t{number:04d}"))
+        assert ingest(paths).read == len(changes) - list(changes.values()).count("remove")
+        assert everything(paths) == rebuilt(paths)
+
+
+def break_note(paths):
+    note = paths.ingest_cache / "memory.json"
+    note.write_bytes(note.read_bytes()[:-40])
+
+
+def foreign_note(paths):
+    (paths.ingest_cache / "memory.json").write_text('{"digest": [], "summary": 3}')
+
+
+def other_summary(paths):
+    note = paths.ingest_cache / "memory.json"
+    note.write_text(note.read_text().replace('"valid": 31', '"valid": 30'))
+
+
+def torn_trials(paths):
+    kept = paths.ingest_cache / "trials.parquet"
+    kept.write_bytes(kept.read_bytes()[:100])
+
+
+def lost_table(paths):
+    paths.table("samples").unlink()
+
+
+def other_table(paths):
+    shutil.copyfile(paths.table("samples"), paths.table("traces"))
+
+
+def stale_requests(paths):
+    paths.request_logs.mkdir()
+    (paths.request_logs / "t0002.parquet").write_bytes(b"PAR1")
+
+
+HARMS = [break_note, foreign_note, other_summary, torn_trials, lost_table, other_table, stale_requests]
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_memory_that_is_torn_or_foreign_is_rebuilt(ingested, harm):
+    whole = everything(ingested)
+    harm(ingested)
+    assert everything(ingested) != whole
+    assert ingest(ingested).read == 32
+    assert everything(ingested) == whole
+
+
+def test_other_code_and_another_plan_read_everything_again(ingested, monkeypatch):
+    monkeypatch.setattr("loadbook.ingestion.cache.code_version", lambda: "another")
+    assert ingest(ingested).read == 32
+    ingested.plan_json.write_text(ingested.plan_json.read_text() + "\n")
+    assert ingest(ingested).read == 32
+
+
+def test_what_a_later_change_could_not_be_told_from_is_read_again(paths, monkeypatch):
+    monkeypatch.setattr(cache, "COARSE_TICK_S", 0.01)
+    monkeypatch.setattr(cache, "TICK_S", 1e9)
+    assert [ingest(paths).read for _ in range(2)] == [32, 32]
+
+
+def test_a_folder_that_has_just_changed_is_waited_for(paths):
+    (paths.trial("t0002") / "new").write_text("x")
+    found, _ = cache.find_trial_folders(paths, ["t0002"])
+    newest = max(p.stat().st_ctime for p in paths.trial("t0002").iterdir())
+    assert found["t0002"].identity
+    assert newest < cache.time.time() - cache.TICK_S
+
+
+def test_folders_that_belong_to_no_trial_are_said(ingested):
+    shutil.copytree(ingested.trial("t0002"), ingested.trials / "copy-of-t0002")
+    (ingested.failed / "t0001-attemptX").mkdir()
+    ingest(ingested)
+    problems = read_table(ingested.table("problems"), "problems")
+    assert problems[problems["name"] == "not-planned"][["file", "level"]].values.tolist() == [["copy-of-t0002", "note"]]
+
+
+@pytest.fixture
+def many_parts(monkeypatch):
+    monkeypatch.setattr(ingest_module, "PART_BYTES", 200_000)
+
+
+def test_processes_make_the_same_bytes_as_this_one(ingested, many_parts, monkeypatch):
+    alone, told, done = everything(ingested), [], []
+    monkeypatch.setattr(ingest_module, "MIN_PARALLEL_BYTES", 0)
+    monkeypatch.setattr(ingest_module, "usable_cpus", lambda: 2)
+    shutil.rmtree(ingested.processed)
+    ingest(ingested, None, lambda n, of: done.append((n, of)), told.append)
+    assert everything(ingested) == alone
+    assert done[0] == (0, 32)
+    assert done[-1] == (32, 32)
+    assert len(done) > 3
+
+
+def test_workers_that_die_lose_nothing(ingested, many_parts):
+    alone, told = everything(ingested), []
+    shutil.rmtree(ingested.processed)
+    with ProcessPoolExecutor(2, get_context("spawn"), initializer=os._exit, initargs=(9,)) as dying:
+        assert ingest(ingested, dying, on_note=told.append).read == 32
+    assert everything(ingested) == alone
+    assert len(told) == 1
+    assert "done again in this process" in told[0]
+    assert "BrokenProcessPool" in told[0]
+
+
+def square(number):
+    return number * number
+
+
+def square_but_die_of_seven(number):
+    if number == 7 and parent_process() is not None:
+        os._exit(9)
+    return number * number
+
+
+def fail_of_three(number):
+    if number == 3:
+        raise DataError("three")
+    return number
+
+
+def test_a_process_that_dies_midway_loses_nothing():
+    told = []
+    with workers.worker_processes() as pool:
+        found = sorted(workers.map_unordered(square_but_die_of_seven, range(20), pool, told.append))
+    assert found == [n * n for n in range(20)]
+    assert len(told) == 1
+
+
+def test_an_error_of_the_work_itself_comes_up():
+    told = []
+    with ThreadPoolExecutor(2) as pool, pytest.raises(DataError, match="three"):
+        list(workers.map_unordered(fail_of_three, range(5), pool, told.append))
+    assert "DataError: three" in told[0]
+
+
+def test_a_cluster_that_never_answers_is_not_waited_for_for_ever(monkeypatch):
+    class Silent(ThreadPoolExecutor):
+        def submit(self, *given):
+            return Future()
+
+    monkeypatch.setattr(workers, "WORKER_TIMEOUT_S", 0.1)
+    told = []
+    assert list(workers.map_unordered(square, [2, 3], Silent(), told.append)) == [4, 9]
+    assert "none has answered for 0.1 s" in told[0]
+
+
+def test_whoever_stops_listening_cancels_what_is_left():
+    with ThreadPoolExecutor(1) as pool:
+        results = workers.map_unordered(square, range(50), pool, print)
+        assert next(results) >= 0
+        results.close()
+
+
+def test_a_worker_of_another_version_refuses():
+    with pytest.raises(DataError, match="another version of loadbook"):
+        read_part(IngestPart("s", "r", None, (), "0", Path()))
+
+
+def test_memory_holds_no_table_twice(ingested):
+    assert {p.name for p in ingested.ingest_cache.iterdir()} == {"memory.json", "trials.parquet"}
+    assert {p.stem for p in ingested.processed.glob("*.parquet")} == set(TABLES)
+
+
+NO_GUARD = """
+import sys
+from pathlib import Path
+from loadbook.store.paths import RunPaths
+from loadbook.ingestion import ingest as module
+module.MIN_PARALLEL_BYTES, module.PART_BYTES, module.usable_cpus = 0, 400_000, lambda: 2
+print(module.ingest(RunPaths(Path(sys.argv[1]), Path(sys.argv[2])), on_note=print).read)
+"""
+
+
+@pytest.mark.long
+def test_workers_do_not_run_the_program_that_calls(paths, tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(NO_GUARD)
+    run = [sys.executable, str(script), str(paths.raw), str(tmp_path / "out")]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "32\n", "")
+
+
+ENDLESS = """
+import os, time
+from loadbook.ingestion.workers import worker_processes
+with worker_processes() as pool:
+    print(pool.submit(os.getpid).result(), flush=True)
+    pool.submit(time.sleep, 120).result()
+"""
+
+
+def ended(pid):
+    """Tell whether a process is gone, or waits for nothing but its parent to notice."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_workers_end_when_whoever_started_them_is_killed():
+    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True) as parent:
+        worker = int(parent.stdout.readline())
+        parent.kill()
+    wait_until(lambda: ended(worker), 20)

@@ -1,0 +1,56 @@
+"""`loadbook ingest --scheduler`: a real cluster of two workers on loopback, ended by the test."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from command_line import exit_code
+from loadbook.ingestion import ingest as ingest_module
+from loadbook.ingestion import workers as scheduler
+from recorded_run import STUDY, ingested_run
+
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture
+def layout(tmp_path, monkeypatch):
+    made = ingested_run(tmp_path)
+    monkeypatch.setenv("LOADBOOK_HOME", str(made.root))
+    return made
+
+
+def cluster(workers):
+    return distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+    )
+
+
+@pytest.mark.long
+def test_two_workers_of_a_cluster_make_the_same_bytes(layout, monkeypatch, capsys):
+    paths = layout.run(STUDY, layout.resolve_run(STUDY))
+    alone = {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")}
+    shutil.rmtree(paths.processed)
+    monkeypatch.setattr(ingest_module, "PART_BYTES", 100_000)
+    with cluster(2) as two, distributed.Client(two) as client, distributed.get_task_stream(client) as stream:
+        assert exit_code(monkeypatch, "ingest", STUDY, "--scheduler", two.scheduler_address) == 0
+    assert {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")} == alone
+    said = capsys.readouterr()
+    assert "31 of 32 planned trials are valid" in said.out
+    assert "in this process" not in said.err
+    assert len({task["worker"] for task in stream.data}) == 2
+
+
+def test_a_scheduler_that_is_not_there_or_has_no_workers_is_said(layout, monkeypatch, capsys):
+    monkeypatch.setattr(scheduler, "CONNECT_S", 1)
+    assert exit_code(monkeypatch, "ingest", STUDY, "--scheduler", "tcp://127.0.0.1:9") == 3
+    assert "no Dask scheduler answers" in capsys.readouterr().err
+    with cluster(0) as none:
+        assert exit_code(monkeypatch, "ingest", STUDY, "--scheduler", none.scheduler_address) == 3
+    assert "has no workers" in capsys.readouterr().err
+
+
+def test_an_address_that_is_none_is_a_wrong_argument(layout, monkeypatch, capsys):
+    assert exit_code(monkeypatch, "ingest", STUDY, "--scheduler", "nosuch://x") == 2
+    assert "is no address of a Dask scheduler" in capsys.readouterr().err

@@ -1,0 +1,46 @@
+"""What the extra `explore` adds, and that everything works without it and says what would be more."""
+
+import importlib.util
+
+import pytest
+
+import loadbook as lb
+from loadbook.notebook import studies
+from loadbook.notebook.run import MIME
+from recorded_run import STUDY
+
+
+@pytest.fixture
+def without(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in ("plotly", "ipywidgets") else found(name)
+    )
+
+
+def test_without_it_the_still_figure_and_the_table_say_what_would_be_more(run, without):
+    still = run.zoom()._repr_mimebundle_()
+    assert MIME not in still and "pip install -e '.[explore]'" in still["text/plain"]
+    assert "data:image/svg+xml" in still["text/html"]
+    assert STUDY in repr(lb.pick()) and "pip install -e '.[explore]'" in repr(lb.pick())
+
+
+def test_with_it_every_trial_is_a_mark_with_its_reason(run):
+    import plotly.graph_objects as go
+
+    shown = run.zoom("latency p99")._repr_mimebundle_()[MIME]
+    assert sum(len(trace["x"]) for trace in shown["data"]) == 32
+    assert [trace["name"] for trace in go.Figure(shown).data][2] == "tcp_nopush on"
+    assert "t0013" in "".join(text for trace in shown["data"] for text in trace["text"])
+    assert None in [y for trace in shown["data"] for y in trace["y"]]
+
+
+def test_pickers_ask_what_is_picked(run, monkeypatch):
+    asked = []
+    monkeypatch.setattr("loadbook.notebook.run.Run.compare", lambda self, *what: asked.append(what))
+    monkeypatch.setattr("loadbook.notebook.run.Run.zoom", lambda self, *what: None)
+    pickers = studies.Pickers(STUDY)
+    assert pickers.study.value == STUDY and pickers.run.study == STUDY
+    pickers.metric.value = "latency p99"
+    pickers.baseline.value = "auto-nopush"
+    assert asked[-1] == ("latency p99", "auto-nopush")

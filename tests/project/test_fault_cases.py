@@ -1,0 +1,29 @@
+"""Every fault case has a test that injects it, and docs/reliability.md says which."""
+
+import re
+
+import fault_proofs
+from fault_plugin import cases
+
+NUMBERS = [number for number, *_ in cases()]
+PAGE = fault_proofs.PAGE.read_text(encoding="utf-8")
+
+
+def test_cases_are_numbered_once_each() -> None:
+    assert list(range(1, len(NUMBERS) + 1)) == NUMBERS
+
+
+def test_every_case_is_injected_by_a_test() -> None:
+    assert [number for number in NUMBERS if not fault_proofs.proofs().get(number)] == []
+    assert set(fault_proofs.proofs()) <= set(NUMBERS)
+
+
+def test_the_page_names_the_tests_that_there_are() -> None:
+    assert fault_proofs.written(PAGE) == PAGE, "run python tests/support/fault_proofs.py"
+
+
+def test_every_promise_has_its_proof_and_every_case_its_promise() -> None:
+    promises = re.findall(r"^### (P\d+)\. .*?<!-- proof ([\d ]+) -->", PAGE, re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in promises] == [f"P{k}" for k in range(1, 15)]
+    assert {int(word) for _, numbers in promises for word in numbers.split()} == set(NUMBERS)
+    assert "none yet" not in PAGE

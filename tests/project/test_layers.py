@@ -1,0 +1,106 @@
+"""The floors of docs/architecture.md: imports run only downwards, and outside libraries have one door each."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "lib" / "loadbook"
+LAYERS = (
+    ("core",),
+    ("study",),
+    ("store",),
+    ("request_logs", "host_metrics"),
+    ("hosts", "tools"),
+    ("services", "stats"),
+    ("validity",),
+    ("ingestion",),
+    ("execution",),
+    ("external",),
+    ("report",),
+    ("analyses",),
+    ("batch",),
+    ("notebook", "cli"),
+)
+FLOORS = {package: level for level, packages in enumerate(LAYERS) for package in packages}
+# library -> the folders (or files) that may import it
+DOORS = {
+    "fabric": ("hosts/",),
+    "paramiko": ("hosts/",),
+    "papermill": ("report/notebooks.py", "report/notebooks.py"),
+    "nbconvert": ("report/html.py",),
+    "scipy": ("stats/", "analyses/"),
+    "statsmodels": ("stats/", "analyses/"),
+    "matplotlib": ("report/", "analyses/"),
+    "seaborn": ("report/", "analyses/"),
+    "rich": ("cli/",),
+    "ipywidgets": ("notebook/studies.py",),
+    "distributed": ("ingestion/workers.py",),
+}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def floor_of(name: str) -> int | None:
+    parts = name.split(".")
+    return FLOORS.get(parts[1]) if parts[0] == "loadbook" and len(parts) > 1 else None
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_run_downwards(path: Path) -> None:
+    folder = path.relative_to(PACKAGE).parts[0]
+    if folder == "__init__.py":
+        return
+    assert folder in FLOORS, f"{folder} has no floor: add it to docs/architecture.md and here"
+    for name in imports(path):
+        floor = floor_of(name)
+        if floor is None or name.split(".")[1] == folder:
+            continue
+        assert floor < FLOORS[folder], f"{path.relative_to(PACKAGE)} imports {name} from its own floor or above"
+
+
+@pytest.mark.parametrize("library", DOORS)
+def test_one_door_per_library(library: str) -> None:
+    users = [
+        str(p.relative_to(PACKAGE))
+        for p in MODULES
+        if any(n == library or n.startswith(library + ".") for n in imports(p))
+    ]
+    assert users, f"nothing imports {library}: is it still needed?"
+    strangers = [u for u in users if not u.startswith(DOORS[library])]
+    assert not strangers, f"{library} belongs behind {DOORS[library]}"
+
+
+def test_execute_and_ingest_meet_only_in_files() -> None:
+    assert not any("ingest" in name for name in imports(PACKAGE / "execution" / "loop.py"))
+    assert not any("execute" in name for name in imports(PACKAGE / "ingestion" / "ingest.py"))
+
+
+def test_no_product_names_outside_their_folders() -> None:
+    """Services are data: no line of Python outside services/nginx (and none in it) knows nginx."""
+    strangers = [
+        f"{p.relative_to(PACKAGE)}:{n}"
+        for p in MODULES
+        for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), 1)
+        if "nginx" in line.split("#")[0].lower() and not _in_docstring(p, n)
+    ]
+    assert not strangers
+
+
+def _in_docstring(path: Path, line: int) -> bool:
+    spans = [
+        (node.value.lineno, node.value.end_lineno or node.value.lineno)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    return any(start <= line <= end for start, end in spans)

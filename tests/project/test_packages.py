@@ -1,0 +1,68 @@
+"""scripts/packages.txt names the Debian packages of every study, before loadbook itself is installed."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loadbook.execution.preflight import package_arguments, required_programs
+from loadbook.execution.studies import load_study, service_folders
+from loadbook.hosts.shell import PREAMBLE, search_path
+from loadbook.store.paths import Layout
+from loadbook.study.reader import study_files
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ROOT / "scripts" / "packages.txt"
+LINES = dict(line.partition(" ")[::2] for line in PACKAGES.read_text().splitlines())
+
+
+def make_variable(name: str, study: str = "nginx-directives") -> list[str]:
+    """Return what a recipe of the Makefile is given for a variable."""
+    rule = f"include {ROOT / 'Makefile'}\nshow-value:\n\t@echo $({name})\n"
+    command = ["make", "-s", "-f", "-", "show-value", f"STUDY={study}"]
+    return subprocess.run(command, cwd=ROOT, input=rule, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_packages_file_is_up_to_date() -> None:
+    layout = Layout(ROOT)
+    for path in study_files(layout.studies):
+        programs = required_programs(load_study(layout, path.stem), service_folders(layout))
+        needed = {program.binary: program for each in programs.values() for program in each}
+        assert LINES.get(path.stem, "").split() == sorted(package_arguments(needed.values())), "make packages"
+    assert set(LINES) == {path.stem for path in study_files(layout.studies)}, "make packages"
+
+
+def test_make_test_asks_for_the_packages_of_all_studies_at_once() -> None:
+    expected = sorted({package for line in LINES.values() for package in line.split()})
+    assert sorted(make_variable("OF_ALL_STUDIES")) == expected
+    recipe = (ROOT / "Makefile").read_text().split("setup-dev:\n")[1].splitlines()
+    assert "chromium" in recipe[0] and "$(OF_ALL_STUDIES)" in recipe[0]
+
+
+@pytest.mark.parametrize("study", ["nginx-directives", "lb-vs-single", "of-my-own"])
+def test_make_report_asks_for_the_packages_of_its_study_at_once(study: str) -> None:
+    assert make_variable("OF_STUDY", study) == LINES.get(study, "").split()
+
+
+def test_services_start_for_a_user_without_sbin_folders_in_path(tmp_path: Path) -> None:
+    """Debian gives ordinary users no sbin folder; nginx and Go are found all the same."""
+    if not Path("/usr/sbin/nginx").is_file():
+        pytest.skip("nginx is not there: apt-get install nginx-light")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
+    env["PATH"] = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
+    tests = ["tests/services/test_nginx_tuned.py", "tests/services/test_nginx_upstream.py"]
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not lab and not alone and not long", "-rs"]
+    command = [sys.executable, "-m", "pytest", *options, "--basetemp", str(tmp_path / "t"), *tests]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "nginx is not there" not in done.stdout
+    assert shutil.which("nginx")
+
+
+def test_search_path_adds_the_folders_that_an_ordinary_path_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/sbin")
+    assert search_path() == "/usr/bin:/sbin:/usr/local/sbin:/usr/sbin:/usr/local/go/bin"
+    assert ":/usr/sbin:" in PREAMBLE and ':/usr/local/go/bin"' in PREAMBLE  # what commands on hosts have

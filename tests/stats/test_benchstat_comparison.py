@@ -1,0 +1,49 @@
+"""docs/statistics.md shows what loadbook says today; what benchstat is given are the trials that loadbook compares."""
+
+import re
+from pathlib import Path
+
+import pytest
+from test_compare_command import loadbook
+
+ROOT = Path(__file__).parents[2]
+
+import benchstat  # noqa: E402
+from loadbook.core.errors import UsageError  # noqa: E402
+
+ROW = re.compile(r"^\| (\w+) \| (.+?) \| .+? \(p=.+?\) \| (.+?) \|$", re.MULTILINE)
+# what benchstat prints for two arms: a header of two rows, one benchmark, the geometric mean
+PRINTED = ",a,,b,,,\n,u,CI,u,CI,vs base,P\nTrial,1,7%,2,6%,-8.92%,p=0.002 n=11+12\ngeomean,1,,2,,-8.92%,\n"
+
+
+def test_the_documented_sentences_are_todays() -> None:
+    text = (ROOT / "docs" / "statistics.md").read_text().split("## Beside benchstat")[1].split("\n## ")[0]
+    rows = ROW.findall(text)
+    assert {name for name, *_ in rows} == set(benchstat.SHOWN)
+    for name, treatment, sentence in rows:
+        path, base = benchstat.FIXTURES / f"{name}.csv", benchstat.SHOWN[name]
+        assert f"{treatment}: {sentence}\n" in loadbook("compare", path, "--baseline", base, "--margin", 0.02).stdout
+
+
+def test_benchstat_is_given_the_trials_that_count(tmp_path: Path, monkeypatch, capsys) -> None:
+    seen = tmp_path / "seen"
+    program = tmp_path / "benchstat"
+    program.write_text(f"#!/bin/sh\nshift 2\nhead -n 99 \"$@\" >{seen}\nprintf '{PRINTED}'\n".replace("%,", "%%,"))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    rows = [
+        f"{arm},{k},{value},{k != 3}" for k in range(6) for arm, value in (("a", 100 + k), ("b", 0 if k == 1 else 90))
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["treatment,block,req rate,valid", *rows]) + "\n")
+    benchstat.main(str(tmp_path / "t.csv"), "a", "req rate")
+    given = seen.read_text()
+    assert "Unit req_rate better=higher\nBenchmarkTrial 1 100.0 req_rate\n" in given
+    assert (given.count("BenchmarkTrial"), "103.0" in given) == (9, False)
+    assert "| b | -8.92% (p=0.002 n=11+12) | " in capsys.readouterr().out
+
+
+def test_without_benchstat_the_message_says_how_to_get_it(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError) as found:
+        benchstat.main(str(benchstat.FIXTURES / "drift.csv"), "plain")
+    assert "go install" in (found.value.hint or "")

@@ -1,0 +1,245 @@
+"""Does a build pass: every verdict, every limit, every check of the laboratory, and never by the estimate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_analyse import ARMS, make_run
+
+from build_gate import CASES, NOTHING, kept, outcomes
+from loadbook.stats.analyse import analyse
+from loadbook.stats.ci import CiResult, assess_run, policy_text, unacceptable_verdicts
+from loadbook.study.ci_policy import CiLimits, CiPolicy
+
+
+@pytest.fixture(scope="module")
+def usual():
+    """A run with one treatment of every kind, both checks passing, and its analysis."""
+    run = make_run()
+    return run, analyse(run)
+
+
+@pytest.fixture
+def judged(usual):
+    """Judge the usual run by a gate with these keys."""
+
+    def judged(**gate) -> CiResult:
+        return assess_run(CiPolicy.model_validate({"undecided": "pass"} | gate), usual[1], usual[0])
+
+    return judged
+
+
+def case(found: CiResult, name: str):
+    return next(c for c in found.cases if name in (c.treatment, c.name))
+
+
+def test_by_default_what_is_shown_to_be_slower_fails(judged) -> None:
+    found = judged()
+    assert {c.treatment: c.outcome for c in found.cases if c.kind == "comparison"} == {
+        "fast": "passed", "slow": "failed", "even": "passed", "noisy": "passed",
+    }  # fmt: skip
+    assert (found.outcome, found.exit_code) == ("failed", 1)
+    assert found.sentence.startswith("Build gate: failed. slow is slower by ")
+    assert found.sentence.endswith("12 blocks. Slower is unacceptable.")
+
+
+@pytest.mark.parametrize(("choice", "code"), [("pass", 0), ("fail", 1)])
+def test_undecided_is_as_the_study_chose_and_is_said(judged, choice: str, code: int) -> None:
+    found = judged(undecided=choice, only=["noisy", "even"])
+    assert (found.exit_code, case(found, "noisy").undecided) == (code, True)
+    assert "neither a difference nor its absence is shown" in case(found, "noisy").because
+    words = "undecided, which the study lets pass: noisy." if code == 0 else "Undecided: neither"
+    assert words in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("limits", "outcome"),
+    [
+        ({"min_effect": 0.05}, "passed"),  # 5.5 to 6.7 %: wholly above
+        ({"min_effect": 0.06}, "undecided"),  # the estimate is above
+        ({"min_effect": 0.08}, "failed"),
+        ({"max_effect": 0.08}, "passed"),
+        ({"max_effect": 0.06}, "undecided"),
+        ({"max_effect": 0.05}, "failed"),
+        ({"fail_on": ["faster"]}, "failed"),
+        ({"fail_on": ["slower", "small"]}, "passed"),
+        ({"fail_on": ["faster"], "min_effect": 0.05}, "failed"),
+    ],
+)
+def test_an_interval_decides_about_a_limit_never_the_estimate(judged, limits: dict, outcome: str) -> None:
+    one = case(judged(only=["fast"], undecided="fail", **limits), "fast")
+    assert (one.outcome, one.undecided) == (outcome.replace("undecided", "failed"), outcome == "undecided")
+
+
+def test_a_limit_on_losses_stands_in_place_of_slower(judged) -> None:
+    assert judged(only=["slow"], min_effect=-0.10).outcome == "passed"
+    assert judged(only=["slow"], min_effect=-0.10, fail_on=["slower"]).outcome == "failed"
+    assert judged(only=["slow"], max_effect=0.10).outcome == "failed"  # no limit on losses: slower still fails
+    assert unacceptable_verdicts(CiLimits(max_effect=0.1), "latency") == ("more-errors",)
+    assert unacceptable_verdicts(CiLimits(min_effect=-0.1), "latency") == ("slower", "more-errors")
+
+
+def test_beyond_a_limit_is_shown_only_by_the_interval_that_allows_for_all(usual) -> None:
+    run, analysis = usual
+    row = analysis.row("fast")
+    low, high = row.verdict.comparison.ci95
+    wide = replace(row.verdict.comparison, ci_family=(low - 0.02, high + 0.02))
+    rows = tuple(replace(r, verdict=replace(r.verdict, comparison=wide)) if r is row else r for r in analysis.rows)
+    gate = CiPolicy(undecided="pass", only=("fast",), min_effect=high + 0.01)
+    assert assess_run(gate, analysis, run).outcome == "failed"
+    assert assess_run(gate, replace(analysis, rows=rows), run).outcome == "passed"
+
+
+def test_a_real_loss_that_is_small_fails_where_the_study_says_so() -> None:
+    run = make_run({"base": {}, "less": {"effect": -0.01, "sd": 0.002}, "more": {"effect": 0.01, "sd": 0.002}}, 20)
+    analysis = analyse(run)
+    assert {r.verdict.kind for r in analysis.of_kind("treatment")} == {"small"}
+    found = assess_run(CiPolicy(undecided="fail", fail_on=("slower", "small")), analysis, run)
+    assert [c.treatment for c in found.cases_with("failed")] == ["less"]
+    assert assess_run(CiPolicy(undecided="fail"), analysis, run).exit_code == 0
+
+
+def test_of_a_latency_longer_is_slower() -> None:
+    run = make_run({"base": {}, "slow": {"effect": -0.08}}, metric="latency")
+    found = assess_run(CiPolicy(undecided="fail"), analyse(run), run)
+    assert found.sentence.startswith("Build gate: failed. slow has a longer latency by ")
+
+
+def test_other_metrics_are_judged_by_limits_of_their_own() -> None:
+    run = make_run({"base": {}, "slow": {"effect": -0.08, "label": "slow one"}})
+    analysis, latency = analyse(run), analyse(run, metric="latency")
+    latency = replace(latency, rows=tuple(replace(r, errors=replace(r.errors, kind="more")) for r in latency.rows))
+
+    def on_latency(**limits):
+        gate = CiPolicy(undecided="fail", fail_on=(), metrics={"latency": limits})
+        return assess_run(gate, analysis, run, {"latency": latency}).cases[:2]
+
+    own, other = on_latency()
+    assert (own.outcome, other.outcome, other.metric) == ("passed", "failed", "latency")
+    assert other.sentence.startswith("slow one (latency) has a longer latency by ")
+    assert other.because == "slower is unacceptable"  # its errors are those of the other case
+    assert [c.outcome for c in on_latency(max_effect=0.2)] == ["passed", "passed"]
+    assert [c.outcome for c in on_latency(max_effect=0.05)] == ["passed", "failed"]
+
+
+def test_more_errors_fail(usual) -> None:
+    run, analysis = usual
+    row = analysis.row("even")
+    rows = tuple(replace(r, errors=replace(r.errors, kind="more")) if r is row else r for r in analysis.rows)
+    found = assess_run(CiPolicy(undecided="fail", only=("even",)), replace(analysis, rows=rows), run)
+    assert case(found, "even").because == "more errors are unacceptable"
+    lenient = CiPolicy(undecided="fail", only=("even",), fail_on=("slower",))
+    assert assess_run(lenient, replace(analysis, rows=rows), run).exit_code == 0
+
+
+def test_a_comparison_that_may_not_be_made_never_passes() -> None:
+    run = make_run()
+    run.trials.loc[run.trials["treatment"] == "slow", "valid"] = False
+    found = assess_run(CiPolicy(undecided="pass"), analyse(run), run)
+    assert (found.outcome, found.exit_code) == ("invalid", 4)
+    assert "only 0 complete blocks" in case(found, "slow").because
+    assert assess_run(CiPolicy(undecided="pass", only=("even",)), analyse(run), run).exit_code == 0
+
+
+def test_an_a_a_arm_that_differs_is_the_first_reason() -> None:
+    run = make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.08}})
+    found = assess_run(CiPolicy(undecided="pass"), analyse(run), run)
+    assert found.exit_code == 4
+    assert not found.cases_with("failed")
+    assert found.sentence.startswith("Build gate: no verdict. A/A: baseline again: failed.")
+    assert found.sentence.endswith("The same differs. 4 more like it.")
+
+
+def test_a_known_effect_that_is_not_found_is_no_pass() -> None:
+    run = make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}})
+    found = assess_run(CiPolicy(undecided="pass", only=("fast",)), analyse(run), run)
+    assert [(c.kind, c.outcome) for c in found.cases_with("invalid")] == [("control", "invalid")]
+    assert found.exit_code == 4
+
+
+def test_checks_that_a_study_lacks_are_skipped_and_said() -> None:
+    run = make_run({"base": {}, "even": {"sd": 0.002}})
+    found = assess_run(CiPolicy(undecided="fail"), analyse(run), run)
+    assert [(c.name, c.sentence) for c in found.cases_with("skipped")] == [
+        ("A/A arm", "The run has no A/A arm."),
+        ("positive control", "The run has no positive control."),
+        ("doubts", "0 gates had doubts."),
+    ]
+    assert found.exit_code == 0
+
+
+def test_checks_alone_are_judged_too_and_nothing_at_all_is_no_pass() -> None:
+    run = make_run({"base": {}, "again": {"check": "aa", "same_as": "base"}})
+    assert assess_run(CiPolicy(undecided="fail"), analyse(run), run).sentence == "Build gate: passed."
+    alone = make_run({"base": {}})
+    found = assess_run(CiPolicy(undecided="pass"), analyse(alone), alone)
+    assert (found.exit_code, found.sentence) == (4, "Build gate: no verdict. Nothing was compared.")
+
+
+def test_a_treatment_that_did_not_run_is_no_pass(judged) -> None:
+    found = judged(only=["gone"])
+    assert found.sentence == "Build gate: no verdict. gone: not compared: it is not in this run."
+
+
+def test_an_unfinished_run_is_no_pass(usual) -> None:
+    run, analysis = usual
+    run = replace(run, plan={"trials": [None] * 90})
+    run.run_json = {"ended": None}
+    found = assess_run(CiPolicy(undecided="pass", only=("even",)), analysis, run)
+    assert found.exit_code == 4
+    assert case(found, "trials").sentence == "84 of 90 trials count."
+    assert "loadbook run goes on with it" in found.sentence
+
+    run.run_json = {"ended": None, "imported": {"timed": False}}  # nobody knows when it ended
+    assert assess_run(CiPolicy(undecided="pass", only=("even",)), analysis, run).exit_code == 0
+
+
+def test_a_gate_in_a_line() -> None:
+    assert policy_text(CiPolicy(undecided="pass"), "ok_per_s") == "slower or more-errors fails; undecided passes"
+    gate = CiPolicy(undecided="fail", fail_on=(), min_effect=-0.02, doubts=("all",), only=("a",), treatments={"a": {}})
+    assert policy_text(gate, "ok_per_s") == (
+        "no verdict fails; at least −2\u00a0%; undecided fails; a doubt fails: all; judged is only a; otherwise for a"
+    )
+
+
+@pytest.mark.parametrize(("choice", "code"), [("pass", 0), ("fail", 1)])
+def test_blocks_added_after_looking_leave_it_undecided(usual, choice: str, code: int) -> None:
+    run, analysis = usual
+    more = replace(analysis, stopping_state=replace(analysis.stopping_state, added_blocks=3))
+    found = assess_run(CiPolicy(undecided=choice, only=("even",)), more, run)
+    assert found.exit_code == code
+    assert case(found, "blocks as declared").because == "undecided: a new run decides"
+
+
+@pytest.mark.parametrize(
+    ("doubts", "outcome"),
+    [
+        (["stolen_cpu"], "failed"),
+        (["all"], "failed"),
+        (["clock"], "passed"),
+        (["foreign_cpu"], "undecided"),
+        ([], "skipped"),
+    ],
+)
+def test_doubts_fail_where_they_are_named(usual, doubts: list[str], outcome: str) -> None:
+    run = replace(
+        usual[0],
+        problems=pd.DataFrame(
+            [("stolen_cpu", "doubt", "web: 3 % stolen"), ("foreign_cpu", "unchecked", "no monitor ran")],
+            columns=["name", "level", "message"],
+        ),
+    )
+    gate = CiPolicy(undecided="fail", only=("even",), doubts=tuple(doubts))
+    one = next(c for c in assess_run(gate, usual[1], run).cases if c.kind == "doubt")
+    assert (one.outcome, one.undecided) == (outcome.replace("undecided", "failed"), outcome == "undecided")
+
+
+def test_an_unchanged_system_seldom_fails_in_short() -> None:
+    """benchmarks/build_gate.py is it whole."""
+    one = next(c for c in CASES if c.truth.startswith(NOTHING) and len(c.effects) == 4 and c.limit)
+    share = 100 * outcomes(one, 20)["failed"] / 20
+    assert share <= one.limit + 4 * np.sqrt(one.limit * (100 - one.limit) / 20)
+    assert not kept(one, 5.0, 2000)

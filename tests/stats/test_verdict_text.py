@@ -1,0 +1,186 @@
+"""Golden texts: report.md section 4 and statistics.md 5.3, to the letter."""
+
+import pytest
+
+from loadbook.stats.results import ErrorSummary, Forecast
+from loadbook.stats.text import (
+    best_sentence,
+    comparison_texts,
+    errors_sentence,
+    margin_text,
+    verdict_line,
+    verdict_sentence,
+)
+from trial_frames import verdict
+
+UNDECIDED = {"effect": 0.010, "low": -0.005, "high": 0.026, "p": 0.2}
+MORE = Forecast(9, 1, 21)
+
+REPORT = {
+    "better": (
+        verdict("better"),
+        "tcp_nopush on is faster by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks.",
+    ),
+    "worse": (
+        verdict("worse", effect=-0.047, low=-0.056, high=-0.038),
+        "tcp_nopush on is slower by 4.7 % (95 % interval 3.8 to 5.6 %), 12 blocks.",
+    ),
+    "small": (
+        verdict("small", effect=0.010, low=0.004, high=0.017),
+        "tcp_nopush on is faster by 1.0 % (95 % interval 0.4 to 1.7 %): "
+        "real, but smaller than the 2 % that matters, 12 blocks.",
+    ),
+    "equivalent": (
+        verdict("equivalent", effect=0.005, low=-0.006, high=0.017, ci90=(-0.004, 0.015), blocks=11),
+        "tcp_nopush on: no difference larger than 2 % (90 % interval −0.4 to +1.5 %), 11 blocks.",
+    ),
+    "undecided": (
+        verdict("undecided", **UNDECIDED, forecast=MORE, decimals=1),
+        "tcp_nopush on: undecided: −0.5 to +2.6 %, 12 blocks. About 9 more blocks would decide (up to 21); "
+        "9 blocks take 1 h 5 min.",
+    ),
+    "not reachable": (
+        verdict("undecided", **UNDECIDED, forecast=Forecast(None, None, None), decimals=1),
+        "tcp_nopush on: undecided: −0.5 to +2.6 %, 12 blocks. Not reachable at this noise (over 60 blocks): "
+        "widen the margin or quieten the host.",
+    ),
+    "no margin": (
+        verdict("undecided", 0.0, **UNDECIDED, forecast=Forecast(None, None, None), decimals=1),
+        "tcp_nopush on: undecided: −0.5 to +2.6 %, 12 blocks. Not reachable at this noise (over 60 blocks): "
+        "quieten the host.",
+    ),
+    "only alone": (
+        verdict("undecided", effect=0.03, low=0.004, high=0.055, family_size=7, forecast=Forecast(1, 1, 1), decimals=1),
+        "tcp_nopush on: undecided: +0.4 to +5.5 %, 12 blocks. That differs if looked at alone, but not among "
+        "7 comparisons. About 1 more block would decide (up to 1); 1 block takes 7 min.",
+    ),
+    "invalid": (
+        verdict("invalid", reason="it answers differently (24 bytes where the baseline sends 4)"),
+        "tcp_nopush on: not compared: it answers differently (24 bytes where the baseline sends 4).",
+    ),
+    "latency": (
+        verdict("better", 0.05, metric="latency", effect=-0.08, low=-0.1, high=-0.06),
+        "tcp_nopush on has a shorter latency by 8.0 % (95 % interval 6.0 to 10.0 %), 12 blocks.",
+    ),
+    "errors": (
+        verdict("worse", metric="errors", effect=0.6, low=0.3, high=1.1),
+        "tcp_nopush on has more errors by 60 % (95 % interval 30 to 110 %), 12 blocks.",
+    ),
+    "other level": (
+        verdict("better", level=0.99),
+        "tcp_nopush on is faster by 6.0 % (99 % interval 5.1 to 6.8 %), 12 blocks.",
+    ),
+    "huge": (
+        verdict("better", effect=4.02, low=3.8, high=4.3),
+        "tcp_nopush on is faster by 402 % (95 % interval 380 to 430 %), 12 blocks.",
+    ),
+    "tiny": (
+        verdict("small", effect=0.001, low=0.0001, high=0.0019),
+        "tcp_nopush on is faster by 0.10 % (95 % interval 0.01 to 0.19 %): "
+        "real, but smaller than the 2 % that matters, 12 blocks.",
+    ),
+}
+SHORT = {
+    "better": "faster by 6.0% (95% CI 5.1..6.8), 12 blocks",
+    "worse": "slower by 4.7% (95% CI 3.8..5.6), 12 blocks",
+    "small": "faster by 1.0% (0.4..1.7): real, but smaller than the 2% that matters",
+    "equivalent": "no difference larger than 2% (equivalent; 90% CI -0.4..1.5), 11 blocks",
+    "undecided": "undecided: -0.5..2.6%; needs about 9 more blocks (1..21)",
+    "not reachable": "undecided: -0.5..2.6%; not reachable at this noise; reduce noise or widen the margin",
+    "no margin": "undecided: -0.5..2.6%; not reachable at this noise; reduce noise",
+    "invalid": "invalid: it answers differently (24 bytes where the baseline sends 4)",
+    "latency": "shorter by 8.0% (95% CI 6.0..10.0), 12 blocks",
+}
+
+
+@pytest.mark.parametrize("case", REPORT)
+def test_report_form(case: str) -> None:
+    found, expected = REPORT[case]
+    block_s = 433.3 if case in ("undecided", "only alone") else None
+    text = verdict_sentence(found, "tcp_nopush on", block_s=block_s)
+    assert text.replace("\u00a0", " ") == expected
+    assert " %" not in text
+    assert "-" not in text
+
+
+@pytest.mark.parametrize("case", SHORT)
+def test_command_line_form(case: str) -> None:
+    assert verdict_line(REPORT[case][0]) == SHORT[case]
+
+
+def test_numbers_in_sentence_and_table_are_the_same_texts() -> None:
+    found = verdict("better")
+    texts = comparison_texts(found)
+    assert texts.size in verdict_sentence(found, "x")
+    assert texts.bounds in verdict_sentence(found, "x")
+    assert (texts.change_number, texts.interval_number) == ("+6.0", "+5.1 to +6.8")
+    assert (texts.p, texts.direction_word) == ("<\u00a00.001", "faster")
+
+
+def test_an_invalid_row_shows_no_numbers() -> None:
+    texts = comparison_texts(verdict("invalid", reason="x"))
+    assert (texts.change, texts.interval, texts.p, texts.blocks) == ("–", "–", "–", "12")
+
+
+def errors(trials: int, failing: int, kind: str, **more) -> ErrorSummary:
+    return ErrorSummary(
+        "t", trials, failing, more.pop("errors", 0), 100_000, more.pop("by_class", {}), kind=kind, **more
+    )
+
+
+BASE = errors(12, 0, "baseline", upper_share=0.22)
+
+
+@pytest.mark.parametrize(
+    ("summary", "baseline", "expected"),
+    [
+        (
+            errors(12, 0, "none", upper_share=0.2209),
+            BASE,
+            "no errors in 12 of 12 trials (up to 22 % of trials could still have some).",
+        ),
+        (
+            errors(12, 1, "undecided", errors=15, by_class={"errors_timeout": 14, "errors_status": 1}),
+            BASE,
+            "1 of 12 trials had errors (14 time-outs, 1 error response) against 0 of 12 of the baseline: undecided.",
+        ),
+        (
+            errors(12, 10, "more", errors=1200, by_class={"errors_connect": 1200}),
+            BASE,
+            "more errors: 10 of 12 trials had errors (1,200 failed connections) against 0 of 12 of the baseline.",
+        ),
+        (
+            errors(12, 0, "fewer", upper_share=0.2209),
+            errors(12, 9, "baseline", errors=900),
+            "no errors in 12 of 12 trials, fewer than the baseline: 0 against 9 of 12 "
+            "(up to 22 % of trials could still have some).",
+        ),
+        (
+            errors(12, 12, "more", errors=40, by_class={"errors_read": 40}, rate_ratio=4.2, rate_ci95=(2.0, 8.8)),
+            errors(12, 12, "baseline", errors=10),
+            "more errors: 12 of 12 trials had errors (40 resets or failed receives) against 12 of 12 of the baseline, "
+            "4.2 times as many per request (95 % interval 2 to 8.8).",
+        ),
+        (errors(12, 2, "baseline", errors=5), None, "2 of 12 trials had errors (5 in all)."),
+        (errors(0, 0, "none"), BASE, "errors: not measured."),
+    ],
+)
+def test_errors_sentence(summary, baseline, expected: str) -> None:
+    assert errors_sentence(summary, baseline).replace("\u00a0", " ") == expected
+
+
+def test_best_sentence() -> None:
+    assert best_sentence([], "x") == "x is ahead of every other treatment; its own gain is likely a little overstated."
+    assert best_sentence(["a", "b", "c"], None, True) == "Any of a, b and c may be best; all are ahead of the rest."
+    assert best_sentence(["a", "b"], None) == "Either a or b may be best."
+    assert best_sentence([], None) is None
+    assert best_sentence(list("abcdef"), None) == "Any of a, b, c and 3 others may be best."
+
+
+def test_margins_keep_their_decimals() -> None:
+    assert [margin_text(m).replace("\u00a0", " ") for m in (0.02, 0.005, 0.0125, 0.1)] == [
+        "2 %",
+        "0.5 %",
+        "1.25 %",
+        "10 %",
+    ]

@@ -1,0 +1,187 @@
+"""A run goes out as one file and comes in elsewhere as the same bytes; of an archive that is odd nothing is kept."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from command_line import exit_code
+from loadbook.store.export import MANIFEST_NAME
+from loadbook.store.paths import Layout
+from recorded_run import STUDY, ingested_run, run_of, with_studies
+
+
+@pytest.fixture(scope="module")
+def source_project(tmp_path_factory) -> Layout:
+    return ingested_run(tmp_path_factory.mktemp("sender"))
+
+
+@pytest.fixture(scope="module")
+def archive(source_project, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("sent") / "run.loadbook.tar.gz"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOADBOOK_HOME", str(source_project.root))
+        assert exit_code(patch, "export", STUDY, "--out", str(out)) == 0
+    return out
+
+
+@pytest.fixture
+def target_project(tmp_path, monkeypatch) -> Layout:
+    made = with_studies(tmp_path / "receiver")
+    monkeypatch.setenv("LOADBOOK_HOME", str(made.root))
+    return made
+
+
+def contents(layout: Layout) -> dict[str, bytes]:
+    raw = run_of(layout)
+    return {p.relative_to(raw).as_posix(): p.read_bytes() for p in raw.rglob("*") if p.is_file()}
+
+
+def test_it_is_opened_elsewhere_as_the_same_bytes_and_tables(
+    source_project, archive, target_project, monkeypatch, capsys
+):
+    assert exit_code(monkeypatch, "import", str(archive)) == 0
+    output = capsys.readouterr().out
+    assert "all as it was kept" in output and "byte for byte those that were sent" in output
+    assert contents(target_project) == contents(source_project)
+    assert exit_code(monkeypatch, "import", str(archive)) == 0
+    assert "the same was opened before" in capsys.readouterr().out
+
+
+def test_equal_runs_give_equal_archives(source_project, archive, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOADBOOK_HOME", str(source_project.root))
+    assert exit_code(monkeypatch, "export", STUDY, "--out", str(tmp_path / "again.tar.gz")) == 0
+    assert (tmp_path / "again.tar.gz").read_bytes() == archive.read_bytes()
+    assert exit_code(monkeypatch, "export", STUDY, "--out", str(archive)) == 2  # nothing is overwritten
+
+
+def test_a_run_of_that_name_that_differs_is_left_alone(archive, target_project, monkeypatch, capsys):
+    assert exit_code(monkeypatch, "import", str(archive)) == 0
+    changed = run_of(target_project) / "trials/t0002/stdout-driver"
+    changed.write_bytes(b"mine")
+    assert exit_code(monkeypatch, "import", str(archive)) == 2
+    assert "t0002/stdout-driver" in capsys.readouterr().err
+    assert changed.read_bytes() == b"mine"
+
+
+Members = list[tuple[tarfile.TarInfo, bytes]]
+
+
+def corrupted_archive(archive: Path, out: Path, corrupt: Callable[[Members], None]) -> Path:
+    with tarfile.open(archive) as tar:
+        members = [(m, tar.extractfile(m).read()) for m in tar]
+    corrupt(members)
+    with tarfile.open(out, "w:gz") as tar:
+        for info, data in members:
+            if info.isreg():
+                info.size = len(data)
+            tar.addfile(info, io.BytesIO(data) if info.isreg() else None)
+    return out
+
+
+def _first_raw(members: Members) -> int:
+    return next(k for k, (info, _) in enumerate(members) if info.name.startswith("raw/trials"))
+
+
+def _changed(members: Members) -> None:
+    at = _first_raw(members)
+    info, data = members[at]
+    members[at] = info, data[::-1] if data != data[::-1] else b"x" * len(data)
+
+
+def _longer(members: Members) -> None:
+    members[_first_raw(members)] = members[_first_raw(members)][0], b"x" * 100_000
+
+
+def _lost(members: Members) -> None:
+    del members[_first_raw(members)]
+
+
+def _twice(members: Members) -> None:
+    members.append(members[_first_raw(members)])
+
+
+def _unknown(members: Members) -> None:
+    members.append((tarfile.TarInfo("raw/extra"), b"x"))
+
+
+def _link(members: Members) -> None:
+    info = members[_first_raw(members)][0]
+    info.type, info.linkname, info.size = tarfile.SYMTYPE, "/etc/passwd", 0
+
+
+def _renamed(to: str) -> Callable[[Members], None]:
+    def corrupt(members: Members) -> None:
+        info = members[_first_raw(members)][0]
+        manifest = json.loads(members[0][1])
+        manifest["files"][to] = manifest["files"].pop(info.name)
+        info.name = to
+        members[0] = members[0][0], json.dumps(manifest).encode()
+
+    return corrupt
+
+
+def _study(name: str) -> Callable[[Members], None]:
+    def corrupt(members: Members) -> None:
+        members[0] = members[0][0], json.dumps(json.loads(members[0][1]) | {"study": name}).encode()
+
+    return corrupt
+
+
+def _no_manifest(members: Members) -> None:
+    del members[0]
+
+
+def _odd_manifest(members: Members) -> None:
+    members[0] = members[0][0], b'{"format": 2}'
+
+
+@pytest.mark.fault(49)
+@pytest.mark.parametrize("corrupt", [
+    _changed, _longer, _lost, _twice, _unknown, _link, _no_manifest, _odd_manifest, _study("../../x"),
+    _renamed("raw/../../../escaped"), _renamed("raw//escaped"), _renamed("raw/a/./b"), _renamed("raw/a\nb"),
+])  # fmt: skip
+def test_of_an_odd_archive_nothing_is_kept(archive, target_project, tmp_path, monkeypatch, capsys, corrupt):
+    corrupted = corrupted_archive(archive, tmp_path / "odd.tar.gz", corrupt)
+    assert exit_code(monkeypatch, "import", str(corrupted)) in (2, 4)
+    assert capsys.readouterr().err.startswith("loadbook: ")
+    assert not target_project.runs(STUDY) and not list((target_project.root / "data").rglob("*.part"))
+    assert not list(tmp_path.rglob("escaped"))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"not an archive", gzip.compress(b"neither"), None], ids=["empty", "text", "no-tar", "cut"]
+)
+def test_what_is_no_archive_or_was_cut_is_told(archive, target_project, tmp_path, monkeypatch, capsys, data):
+    corrupted = tmp_path / "odd.tar.gz"
+    corrupted.write_bytes(archive.read_bytes()[:-2000] if data is None else data)
+    assert exit_code(monkeypatch, "import", str(corrupted)) == 4
+    assert str(corrupted) in capsys.readouterr().err and not target_project.runs(STUDY)
+
+
+def test_an_archive_begins_with_its_manifest(archive):
+    with tarfile.open(archive) as tar:
+        names = tar.getnames()
+    assert names[0] == MANIFEST_NAME and not [name for name in names if name.startswith(("/", "."))]
+
+
+def test_as_a_sheet_and_for_benchstat(source_project, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LOADBOOK_HOME", str(source_project.root))
+    assert exit_code(monkeypatch, "export", STUDY, "--as", "csv", "--out", str(tmp_path / "t.csv")) == 0
+    rows = list(csv.DictReader((tmp_path / "t.csv").open()))
+    rates = [row for row in rows if (row["metric"], row["driver"]) == ("ok_per_s", "*")]
+    assert len(rates) == 31 and all(float(row["value"]) > 0 and row["unit"] == "1/s" for row in rates)
+    capsys.readouterr()
+    assert exit_code(monkeypatch, "export", STUDY, "--as", "benchstat", "--out", "-") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "Unit ok_per_s better=higher" in lines
+    counted = {row["trial"] for row in rates if row["valid"] == "True"}
+    assert sum(line.startswith("BenchmarkTrial/treatment=") for line in lines) == len(counted) > 0
+    assert exit_code(monkeypatch, "export", STUDY, "--as", "benchstat", "--metric", "nonsense", "--out", "-") == 2

@@ -1,0 +1,137 @@
+"""Somebody who reads a page and does what it says: in a fresh project, with a home folder of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from command_line import exit_code
+from doc_pages import ROOT, Command, File, seen, steps
+from loadbook.hosts.lab import Lab
+
+COPIED = ("studies", "notebooks", "docs", "lib", "scripts")
+FILES = ("pyproject.toml", "README.md", "requirements.lock")
+GIT_CLONE = shutil.ignore_patterns("__pycache__", "*.egg-info")
+# the config and the keys that a reader's ssh finds in their home folder; OpenSSH does not look at $HOME
+SSH = """#!/bin/sh
+known="-o UserKnownHostsFile={home}/.ssh/known_hosts -o StrictHostKeyChecking=accept-new"
+exec {program} -F {home}/.ssh/config $known "$@"
+"""
+LONGEST_S = 900
+
+
+class Reader:
+    """One reader: `root` is their clone, `home` their home folder; a lab has their hosts, None where there are none."""
+
+    def __init__(self, folder: Path, lab: Lab | None = None) -> None:
+        self.root, self.home, self.bin = folder / "loadbook", folder / "home", folder / "bin"
+        for name in COPIED:
+            shutil.copytree(ROOT / name, self.root / name, ignore=GIT_CLONE)
+        for name in FILES:
+            shutil.copy(ROOT / name, self.root)
+        (self.home / ".ssh").mkdir(parents=True)
+        self.bin.mkdir(exist_ok=True)
+        for name in ("ssh", "scp"):
+            (self.bin / name).write_text(SSH.format(program=shutil.which(name), home=self.home))
+            (self.bin / name).chmod(0o755)
+        self._places = _places(lab) if lab else {}
+        self.write(File("~/.ssh/config", ""))
+
+    def write(self, file: File) -> None:
+        """Write a file of a page; hosts get what tells the lab's from real ones: ports, keys, folders, locks."""
+        path = Path(file.path.replace("~", str(self.home), 1)) if file.path.startswith("~") else self.root / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self._in_the_lab(path.name, file.text), encoding="utf-8")
+
+    def _in_the_lab(self, name: str, text: str) -> str:
+        if name == "config":
+            return "".join(_way(alias, at) for alias, at in self._places.items()) + text
+        if name == "hosts.toml":
+            for alias, at in self._places.items():
+                keys = "".join(f"{key} = {json.dumps(at[key])}\n" for key in ("workdir", "lock", "service_port"))
+                text = text.replace(f"[hosts.{alias}]", f"[hosts.{alias}]\n{keys}#", 1)
+        return text
+
+    def type(self, command: Command) -> None:
+        """Type a command in a shell, answer what it asks, and see what the page says that is seen."""
+        ours, theirs = pty.openpty()
+        os.write(ours, command.typed.encode())
+        where = {"cwd": self.root, "env": self._environment(), "stdin": theirs, "timeout": LONGEST_S}
+        try:
+            done = subprocess.run(
+                ["sh", "-c", command.line],
+                **where,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        self._must_be(command, done.returncode, done.stdout)
+
+    def _must_be(self, command: Command, code: int, out: str) -> None:
+        out = out.replace(f"{self.root}/", "")
+        assert code == 0, f"$ {command.line}\n{out}\nexit code {code}"
+        assert seen(command.printed, out), f"$ {command.line}\n{out}\nand the page says:\n{command.printed}"
+
+    def _environment(self) -> Mapping[str, str]:
+        own = self.root / ".venv" / "bin"
+        path = [str(self.bin), str(own if own.is_dir() else Path(sys.executable).parent), os.environ["PATH"]]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOADBOOK", "PYTEST"))}
+        library = {} if own.is_dir() else {"PYTHONPATH": str(self.root / "lib")}
+        return kept | {"HOME": str(self.home), "PATH": ":".join(path), "PYTHONUNBUFFERED": "1"} | library
+
+    def call(self, command: Command, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        """Do as `type` does, but a command of loadbook in this process: for those that ask nothing."""
+        words = shlex.split(command.line)
+        if words[0] != "loadbook" or set(words) & {">", ">>", "|"}:
+            return self.type(command)
+        monkeypatch.setenv("HOME", str(self.home))
+        monkeypatch.delenv("LOADBOOK_HOME", raising=False)
+        monkeypatch.chdir(self.root)
+        capfd.readouterr()
+        code = exit_code(monkeypatch, *words[1:])
+        said = capfd.readouterr()
+        self._must_be(command, code, said.out + said.err)
+        return None
+
+
+def walk(reader: Reader, page: str, renamed: Mapping[str, str] | None = None) -> None:
+    """Do everything that a page says."""
+    for step in steps(page, renamed):
+        if isinstance(step, File):
+            reader.write(step)
+        else:
+            reader.type(step)
+
+
+def without_hosts(command: Command) -> bool:
+    """Tell whether a command needs neither a host nor what came of one."""
+    words = command.line.split()
+    if words[0] != "loadbook":
+        return words[0] not in ("ssh", "scp", ".", "scripts/setup.sh")
+    return words[1] not in ("hosts", "doctor", "report", "run") or "--dry-run" in words
+
+
+def _places(lab: Lab) -> dict[str, dict[str, object]]:
+    """Return alias -> what tells a host of the lab from others."""
+    return dict(tomllib.loads(lab.hosts_file.read_text())["hosts"])
+
+
+def _way(alias: str, at: Mapping[str, object]) -> str:
+    """Return what a reader's ~/.ssh/config says of a host; what comes first counts, so the page's words follow."""
+    lines = [f"HostName {at['host_name']}", f"Port {at['port']}", f"User {at['user']}"]
+    keys = [f"IdentityFile {at['identity_file']}", "IdentitiesOnly yes"]
+    return "\n    ".join([f"Host {alias}", *lines, *keys]) + "\n\n"

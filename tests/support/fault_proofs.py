@@ -1,0 +1,94 @@
+"""The proofs in docs/reliability.md, made from the marks of the tests: `python tests/support/fault_proofs.py`.
+
+A test that injects case N is marked `@pytest.mark.fault(N)`. Between `<!-- proof 1 2 -->` and `<!-- /proof -->` stand
+the tests of those cases, between `<!-- cases -->` and `<!-- /cases -->` all of fault_cases.toml with theirs.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from fault_plugin import cases
+
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "reliability.md"
+
+
+class Proof(NamedTuple):
+    """A test that injects a fault: its file below tests/, its name, whether it needs root."""
+
+    file: str
+    name: str
+    root: bool
+
+
+@cache
+def proofs() -> dict[int, list[Proof]]:
+    """Return case -> the tests that are marked with it, read from the sources: nothing is imported."""
+    found: dict[int, list[Proof]] = defaultdict(list)
+    for path in sorted(TESTS.rglob("test_*.py")):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        common = [node.value for node in module.body if isinstance(node, ast.Assign) and _names(node) == ["pytestmark"]]
+        for test in (
+            node for node in module.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test")
+        ):
+            marks = [mark for part in (*common, *test.decorator_list) for mark in ast.walk(part)]
+            root = any(isinstance(mark, ast.Attribute) and mark.attr == "root" for mark in marks)
+            for number in dict.fromkeys(_numbers(marks)):
+                found[number].append(Proof(str(path.relative_to(TESTS)), test.name, root))
+    return found
+
+
+def _names(node: ast.Assign) -> list[str]:
+    return [target.id for target in node.targets if isinstance(target, ast.Name)]
+
+
+def _numbers(nodes: Iterable[ast.AST]) -> Iterator[int]:
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "fault":
+            yield from (arg.value for arg in node.args if isinstance(arg, ast.Constant) and type(arg.value) is int)
+
+
+def written(text: str) -> str:
+    """Return the page with its proofs made again."""
+    found = proofs()
+
+    def proof(match: re.Match[str]) -> str:
+        numbers = [int(word) for word in match[1].split()]
+        return f"<!-- proof {match[1]} -->\n{_proof(found, numbers)}\n<!-- /proof -->"
+
+    text = re.sub(r"<!-- proof ([\d ]+) -->.*?<!-- /proof -->", proof, text, flags=re.DOTALL)
+    table = f"<!-- cases -->\n{_table(found)}\n<!-- /cases -->"
+    return re.sub(r"<!-- cases -->.*?<!-- /cases -->", lambda _: table, text, flags=re.DOTALL)
+
+
+def _proof(found: dict[int, list[Proof]], numbers: list[int]) -> str:
+    tests = {proof for number in numbers for proof in found.get(number, ())}
+    files = ", ".join(f"[{name}](../tests/{name})" for name in sorted({proof.file for proof in tests}))
+    said = f"case{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+    return f"*Proof: {len(tests)} test{'s' if len(tests) != 1 else ''} of {said}, in {files or 'none yet'}.*"
+
+
+def _table(found: dict[int, list[Proof]]) -> str:
+    lines, part = [], ""
+    for number, title, injected, expected in cases():
+        if title != part:
+            part = title
+            lines += ["", f"### {title}", "", "| case | injected | expected | tests |", "|---|---|---|---|"]
+        lines.append(f"| {number} | {injected} | {expected} | {_tests(found.get(number, ()))} |")
+    return "\n".join([*lines[1:], ""])
+
+
+def _tests(proven: Iterable[Proof]) -> str:
+    files: dict[str, list[str]] = defaultdict(list)
+    for proof in proven:
+        files[proof.file].append(f"`{proof.name.removeprefix('test_')}`" + (" (root)" if proof.root else ""))
+    return "; ".join(f"[{name}](../tests/{name}): {', '.join(tests)}" for name, tests in files.items())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

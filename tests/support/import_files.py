@@ -1,0 +1,53 @@
+"""Results as people have them: the hand-made folder among the fixtures, and files of conditions of any kind."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from loadbook.store.paths import Layout
+from recorded_run import REPO, with_studies
+
+FIXTURES = REPO / "tests" / "fixtures"
+BY_HAND = FIXTURES / "by-hand"
+
+
+def project(root: Path) -> Layout:
+    """Return an empty project."""
+    return with_studies(root / "home")
+
+
+def folder(root: Path) -> Path:
+    """Return a copy of the hand-made folder."""
+    return Path(shutil.copytree(BY_HAND, root / "by-hand"))
+
+
+def rows(there: Path) -> list[dict[str, str]]:
+    """Return the rows of a folder's file of conditions."""
+    with (there / "conditions.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(there: Path, said: Sequence[dict[str, object]]) -> Path:
+    """Write a folder's file of conditions; the first row's keys are the columns."""
+    path = there / "conditions.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(said[0]), restval="")
+        writer.writeheader()
+        writer.writerows(said)
+    return path
+
+
+def capture(to: Path, tool: str, stem: str, *, whole: bool = True) -> str:
+    """Copy a capture into the folder `to`: as a folder with all it holds, or only what was printed; return its name."""
+    files = {p.name.removeprefix(f"{stem}."): p for p in (FIXTURES / tool).glob(f"{stem}.*") if p.suffix != ".json"}
+    assert "stdout" in files, f"no capture {tool}/{stem}"
+    if not whole:
+        shutil.copy(files["stdout"], to / f"{stem}.txt")
+        return f"{stem}.txt"
+    (to / stem).mkdir()
+    for name, path in files.items():
+        shutil.copy(path, to / stem / name)
+    return stem

@@ -1,0 +1,105 @@
+"""Makes tests/fixtures/recorded-run/ again: a real run in a lab of its own, one trial of which is killed on purpose.
+
+python tests/support/record_fixture_run.py
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from loadbook.execution.api import run_study
+from loadbook.execution.progress import Progress
+from loadbook.hosts.lab import Lab
+from loadbook.store import trial_record
+from recorded_run import FIXTURE, INCLUDED, REPO, STUDIES, STUDY, with_studies
+
+# gates.driver_cpu: where the fixture is recorded, driver and server may share two CPUs with other work
+SPEC = f"""
+include = "{INCLUDED}"
+name = "{STUDY}"
+blocks = 8
+subset = "recorded"
+
+[subsets]
+recorded = ["baseline-auto", "baseline-again", "auto-nopush", "control-access-log"]
+
+[validity]
+driver_cpu = 1.0
+"""
+KILLED = "t0013"
+QUIET = 0.8
+
+
+def kill_load(jobs: Path) -> None:
+    """Kill the load generator of one trial in the middle of its measurement."""
+    for _ in range(1000):
+        for step in jobs.glob(f"*-{KILLED}-a1-load/step"):
+            if (step.parent / "times.1").exists():
+                time.sleep(0.4)
+                os.kill(int(step.read_text().split()[0]), signal.SIGKILL)
+                return
+        time.sleep(0.01)
+
+
+def wait_for_quiet(limit_s: float = 10.0) -> None:
+    """Wait, bounded, until both CPUs were idle for a moment: this machine may be doing other things."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        before, begun = _idle_s(), time.monotonic()
+        time.sleep(0.4)
+        if _idle_s() - before > QUIET * (os.cpu_count() or 1) * (time.monotonic() - begun):
+            return
+
+
+def _idle_s() -> float:
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def rename_folder(run: Path, folder: Path) -> None:
+    """Call the folder that the lab was in /lab in everything that was recorded: it says nothing about a trial."""
+    for path in run.rglob("*"):
+        if path.is_file() and str(folder).encode() in (data := path.read_bytes()):
+            path.write_bytes(data.replace(str(folder).encode(), b"/lab"))
+    for record in run.glob("*/*/trial.json"):
+        trial_record.seal_trial(record.parent, trial_record.read_trial(record.parent))
+
+
+def main() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="loadbook-record-"))
+    layout = with_studies(folder / "home")
+    (layout.studies / f"{STUDY}.toml").write_text(SPEC)
+    lab = Lab(folder / "lab", net_prefix="127.77.2")
+
+    def on_event(event: Progress) -> None:
+        print(event.line(), file=sys.stderr)
+        if event.kind == "trial-started":
+            wait_for_quiet()
+        if event.kind == "trial-started" and event.trial == KILLED:
+            threading.Thread(target=kill_load, args=(folder / "lab/driver/work/jobs",)).start()
+
+    try:
+        lab.up()
+        run = run_study(layout, STUDY, lab.hosts_file, on_event=on_event)
+    finally:
+        lab.down()
+    for old in (FIXTURE, STUDIES):
+        shutil.rmtree(old, ignore_errors=True)
+    shutil.copytree(layout.run(STUDY, run).raw, FIXTURE / run)
+    STUDIES.mkdir()
+    shutil.copyfile(layout.studies / INCLUDED, STUDIES / INCLUDED)
+    rename_folder(FIXTURE / run, folder)
+    shutil.rmtree(folder)
+    size = sum(path.stat().st_size for path in FIXTURE.rglob("*") if path.is_file())
+    print(f"{FIXTURE.relative_to(REPO)}: run {run}, {size} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Services that run for the length of a `with`, on this machine."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+
+from loadbook.services import Instance, InstanceContext, LaunchOptions, load_service, render
+from local_host import LocalHost
+
+_number = count()
+
+
+@contextmanager
+def running(
+    host: LocalHost,
+    service: str,
+    port: int,
+    *behind: Instance,
+    main: bytes | None = None,
+    launch: LaunchOptions = LaunchOptions(),  # noqa: B008
+    node: str = "web1",
+    **values: str | int,
+) -> Iterator[Instance]:
+    """Check, start and await a service with others behind it; it is stopped at the end."""
+    name = f"t{next(_number):04}-a1-{service}"
+    place = InstanceContext.for_instance(
+        host, name, port, {"node": node, "backends": [as_backend(one) for one in behind]}
+    )
+    spec = load_service(service)
+    one = Instance(host, spec, render(spec, values, place, main=main), name=name, lease_s=60.0, launch=launch)
+    try:
+        one.check()
+        one.start()
+        one.ready(host)
+        yield one
+    finally:
+        one.stop()
+
+
+def as_backend(one: Instance) -> Mapping[str, object]:
+    """Return what the one before it is told about a service."""
+    place = one.rendered.context
+    known = {"address": place.address, "port": place.port, "dir": place.dir}
+    return {"node": place.extra["node"], "local": True, **known}
+
+
+def page(host: LocalHost, one: Instance, path: str = "/index.html") -> bytes:
+    """Return a page that must be there."""
+    answer = host.http_get(one.address, one.port, path, timeout_s=5, scheme=one.scheme)
+    assert answer.status == 200, answer
+    return answer.body

@@ -1,0 +1,227 @@
+"""Rules on a run: arms that answer differently, changed conditions, an A/A arm that differs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from loadbook.store.trial_record import TrialRecord
+from loadbook.study.model import Study
+from loadbook.validity.rules import check_run
+from valid_trial import CLEAN, named
+
+STUDY = Study.model_validate({
+    "schema": 1, "name": "s", "question": "Which?", "baseline": "base", "blocks": 8,
+    "roles": {"driver": {}, "web": {}}, "workload": {"tool": "wrk"},
+    "treatments": {"base": {}, "x": {}, "again": {"check": "aa", "same_as": "base"}},
+})  # fmt: skip
+
+
+def make(blocks: int = 8, aa: float = 0.0, **by_treatment):
+    """Records and measurement rows of a run; `by_treatment` changes an arm's records."""
+    rng = np.random.default_rng(1)
+    records, rows = [], []
+    for block in range(1, blocks + 1):
+        for name in ("base", "x", "again"):
+            trial = f"t{len(records) + 1:04}"
+            changes = {"trial": trial, "treatment": name, "block": block, "slot": len(records) + 1}
+            records.append(TrialRecord.model_validate(CLEAN | changes | by_treatment.get(name, {})))
+            value = 40_000 * np.exp((aa if name == "again" else 0.0) + rng.normal(0, 0.004))
+            rows.append(
+                {
+                    "trial": trial,
+                    "treatment": name,
+                    "driver": "*",
+                    "metric": "ok_per_s",
+                    "statistic": "value",
+                    "value": value,
+                }
+            )
+    return records, rows
+
+
+def test_a_sound_run_has_no_hits() -> None:
+    assert check_run(STUDY, *make()) == []
+
+
+def test_arms_that_send_other_bytes() -> None:
+    other = {"response_before": {"status": 200, "bytes": 24, "sha256": "b"}}
+    (hit,) = check_run(STUDY, *make(x=other))
+    assert (hit.name, hit.level, hit.treatment, hit.trial) == ("arms_answer_differently", "invalid", "x", None)
+    assert "24 bytes where the baseline sends 5" in hit.message
+
+
+def test_arms_that_answer_with_another_status() -> None:
+    other = {"response_before": {"status": 404, "bytes": 5, "sha256": "b"}}
+    assert "status 404 where the baseline answers 200" in check_run(STUDY, *make(x=other))[0].message
+
+
+SIZED = Study.model_validate({
+    "schema": 1, "name": "s", "question": "Which?", "baseline": "base", "blocks": 8,
+    "roles": {"driver": {}, "web": {"service": "web"}}, "workload": {"tool": "wrk"},
+    "factors": {"page_bytes": {"levels": [5, 2048]}, "cache": {"levels": ["off", "on"]}},
+    "treatments": {"base": {}, "x": {"set": {"page_bytes": 2048}},
+                   "again": {"set": {"page_bytes": 2048, "cache": "on"}}},
+})  # fmt: skip
+LARGE = {"response_before": {"status": 200, "bytes": 2048, "sha256": "b"}}
+
+
+def test_arms_whose_pages_differ_on_purpose_are_compared_with_the_first_of_their_size() -> None:
+    """Each is asked for its own size (`wrong_response`, from the workload that the factor makes)."""
+    assert check_run(SIZED, *received(*make(x=LARGE, again=LARGE), x=2300.0, again=2300.0)) == []
+    assert SIZED.workload_of("x").expect_bytes == 2048
+    assert STUDY.workload_of("x").expect_bytes is None
+    (hit,) = check_run(SIZED, *make(x=LARGE))
+    assert (hit.treatment, hit.level) == ("again", "invalid")
+    assert "5 bytes where x sends 2048" in hit.message
+    (hit,) = check_run(SIZED, *received(*make(x=LARGE, again=LARGE), x=2300.0, again=1150.0))
+    assert "1,150 bytes per response, x 2,300" in hit.message
+
+
+def received(records, rows, **bytes_each: float):
+    """The same run with requests, and bytes per response by treatment (238 where not given)."""
+    more = [
+        {"trial": r.trial, "treatment": r.treatment, "driver": "*", "statistic": "count", "metric": metric, "value": n}
+        for r in records
+        for metric, n in (("requests", 1000.0), ("bytes_read", 1000.0 * bytes_each.get(r.treatment, 238.0)))
+    ]
+    return records, rows + more
+
+
+def test_other_bytes_under_load_than_the_page_asked_for_beside_it_are_a_doubt() -> None:
+    assert check_run(STUDY, *received(*make(), x=239.0)) == []
+    (hit,) = check_run(STUDY, *received(*make(), x=180.0))
+    assert (hit.name, hit.level, hit.treatment, hit.trial) == ("arms_answer_differently", "doubt", "x", None)
+    assert "180 bytes per response, the baseline 238" in hit.message
+
+
+def test_other_content_of_the_same_size_is_a_doubt() -> None:
+    other = {"response_before": {"status": 200, "bytes": 5, "sha256": "b"}}
+    (hit,) = check_run(STUDY, *make(x=other))
+    assert (hit.name, hit.level) == ("arms_answer_differently", "doubt")
+
+
+def test_content_that_always_changes_says_nothing() -> None:
+    records, rows = make()
+    for k, record in enumerate(records):
+        record.response_before.sha256 = str(k)
+    assert check_run(STUDY, records, rows) == []
+
+
+def test_a_reboot_and_a_new_version_are_doubts_on_the_odd_trials() -> None:
+    records, rows = make()
+    records[3].boot_ids = {"driver-1": "b1", "web-1": "b9"}
+    records[5].services[0].version = "nginx 1.26"
+    for k in range(24):
+        if k != 5:
+            records[k].services[0].version = "nginx 1.22"
+    hits = named(check_run(STUDY, records, rows), "facts_differ")
+    assert [(h.trial, h.host, h.level) for h in hits] == [("t0004", "web-1", "doubt"), ("t0006", "web-1", "doubt")]
+    assert "web-1 was rebooted (b9, b1 in most trials)" in hits[0].message
+
+
+def test_an_aa_arm_that_differs_is_invalid_for_the_run() -> None:
+    (hit,) = check_run(STUDY, *make(aa=0.05))
+    assert (hit.name, hit.level, hit.treatment, hit.trial) == ("aa_differs", "invalid", "again", None)
+    assert "again: it differs from base by +5" in hit.message
+
+
+def test_an_aa_arm_of_few_blocks_is_unchecked() -> None:
+    (hit,) = check_run(STUDY, *make(blocks=4, aa=0.05))
+    assert (hit.name, hit.level) == ("aa_differs", "unchecked")
+
+
+def test_excluded_and_failed_trials_do_not_count() -> None:
+    records, rows = make()
+    for row in rows[:9]:
+        row["value"] *= 3 if row["treatment"] == "again" else 1
+    records[2].status = "tool_failed"
+    assert check_run(STUDY, records, rows, excluded={"t0006", "t0009"}) == []
+
+
+def test_an_empty_run_is_no_trouble() -> None:
+    assert check_run(STUDY, [], []) == []
+
+
+def fact(value: object, kind: str = "identity") -> dict[str, object]:
+    return {"value": value, "kind": kind}
+
+
+def run_with_facts(before: dict, after: dict | None, study: Study = STUDY):
+    facts = {"web-1-before": before} | ({"web-1-after": after} if after is not None else {})
+    return named(check_run(study, *make(), facts=facts), "facts_differ")
+
+
+def test_an_identity_fact_that_changed_during_the_run_is_a_doubt() -> None:
+    (hit,) = run_with_facts({"net.core.somaxconn": fact(4096)}, {"net.core.somaxconn": fact(128)})
+    assert (hit.level, hit.trial, hit.host) == ("doubt", None, "web-1")
+    assert "net.core.somaxconn of web-1 was 4096 before the run and 128 after it" in hit.message
+
+
+def test_tolerance_facts_may_move_a_little_and_informational_ones_at_will() -> None:
+    before = {"memory_total_b": fact(1000, "tolerance"), "load_1min": fact(0.1, "info"), "boot_id": fact("a")}
+    after = {"memory_total_b": fact(1015, "tolerance"), "load_1min": fact(9.0, "info"), "boot_id": fact("b")}
+    assert run_with_facts(before, after) == []
+    assert len(run_with_facts(before, after | {"memory_total_b": fact(1030, "tolerance")})) == 1
+
+
+def test_a_declared_factor_may_change_and_facts_not_read_again_are_unchecked() -> None:
+    factors = {"factors": {"backlog": {"var": "somaxconn", "levels": [128, 4096]}}}
+    declared = Study.model_validate(STUDY.model_dump(by_alias=True) | factors)
+    before, after = {"net.core.somaxconn": fact(4096)}, {"net.core.somaxconn": fact(128)}
+    assert run_with_facts(before, after, declared) == []
+    (hit,) = run_with_facts(before, None)
+    assert (hit.level, hit.host) == ("unchecked", "web-1")
+
+
+def test_trials_of_another_load_configuration_mask_or_server_are_doubts() -> None:
+    records, rows = make()
+    records[3].workload = records[3].workload | {"connections": 51}
+    records[6].services[0].config_sha256 = "f" * 64
+    records[9].monitors[1].cpus = [0, 1]
+    for record in records:
+        record.response_before.server = "Apache" if record.trial == "t0013" else "nginx"
+    hits = named(check_run(STUDY, records, rows), "facts_differ")
+    assert {hit.level for hit in hits} == {"doubt"}
+    assert any("was given another load (connections 51, connections 50 in most trials)" in hit.message for hit in hits)
+    assert {(hit.trial, hit.message.partition(" (")[0].partition(" ")[2]) for hit in hits} == {
+        ("t0004", "was given another load"),
+        ("t0007", "ran another configuration of the treatment"),
+        ("t0010", "had another CPU mask"),
+        ("t0013", "was answered by another server"),
+    }
+
+
+def test_arms_of_different_loads_and_configurations_are_what_the_study_asks_for() -> None:
+    records, rows = make(x={"tool": "ab", "tool_version": "2.3", "workload": {"connections": 10}})
+    for record in records:
+        record.services[0].config_sha256 = record.treatment.ljust(64, "0")
+    assert check_run(STUDY, records, rows) == []
+
+
+def test_one_trial_with_other_bytes_than_its_like() -> None:
+    records, rows = received(*make())
+    for row in rows:
+        if row["trial"] == "t0005" and row["metric"] == "bytes_read":
+            row["value"] *= 1.5
+    (hit,) = check_run(STUDY, records, rows)
+    assert (hit.name, hit.level, hit.trial) == ("bytes_per_response", "doubt", "t0005")
+    assert "357 bytes came per response, 238 in most trials of x" in hit.message
+
+
+def test_bytes_of_different_tools_are_not_compared() -> None:
+    records, rows = received(*make(x={"tool": "ab", "tool_version": "2.3"}), x=180.0)
+    assert check_run(STUDY, records, rows) == []
+
+
+def test_levels_above_those_at_the_start_of_the_block() -> None:
+    records, rows = make()
+    for record in records:
+        record.reset["web-1"] |= {"conntrack": 100.0, "load1": 1.0}
+    records[4].reset["web-1"] |= {"conntrack": 60_000.0, "load1": 4.0}
+    (hit,) = check_run(STUDY, records, rows)
+    assert (hit.name, hit.level, hit.trial, hit.host) == ("not_at_rest", "doubt", "t0005", "web-1")
+    assert "60,000 conntrack entries before the trial, 100 at the start of block 2" in hit.message
+    records[4].reset["web-1"]["load1"] = 6.0
+    assert len(check_run(STUDY, records, rows)) == 2, "two CPUs, two of load on each"
+    records[3].reset["web-1"] |= {"conntrack": 60_000.0, "load1": 6.0}
+    assert check_run(STUDY, records, rows) == [], "the block began so"
