@@ -133,7 +133,7 @@ def main() -> int:
     print("| " + " | ".join(heads) + " |\n|---|---|---|--:|--:|--:|--:|---|" if asked.markdown else "\t".join(heads))
     for case in CASES:
         found = outcomes(case, asked.runs)
-        shares = {word: 100 * found[word] / asked.runs for word in ("failed", "invalid", "passed")}  # type: ignore[index]
+        shares = {word: 100 * found[word] / asked.runs for word in ("failed", "invalid", "passed")}
         fine &= kept(case, shares[case.wrong], asked.runs)
         limit = "" if case.limit is None else f"{case.wrong} <= {case.limit:g}"
         cells = [case.truth, case.said, case.noise, str(case.blocks), *(f"{s:.1f}" for s in shares.values()), limit]

@@ -68,7 +68,9 @@ def study_of(claim: Mapping[str, Any], arms: Mapping[str, float]) -> Study:
 
 def simulate(study: Study, effects: Mapping[str, float], failing: Mapping[str, float], seed: int, blocks: int) -> Run:
     """Return randomised blocks with 2 % scatter shared by a block and 1 % of each trial's own."""
-    rng, trials, rows = np.random.default_rng(seed), [], []
+    rng = np.random.default_rng(seed)
+    trials: list[dict[str, Any]] = []
+    rows: list[tuple[str, str, str, float]] = []
     for block in range(1, blocks + 1):
         shared = rng.normal(0, 0.02)
         for name in rng.permutation(list(effects)):
@@ -96,7 +98,7 @@ def main() -> int:
         study = study_of(claim, effects)
         runs = (simulate(study, effects, failing, seed, asked.blocks) for seed in range(asked.runs))
         found = Counter(one.finding.outcome for run in runs for one in check_claims(study, run))
-        share = {outcome: 100 * number / asked.runs for outcome, number in found.items()}
+        share: dict[str, float] = {outcome: 100 * number / asked.runs for outcome, number in found.items()}
         kept &= share.get(wrong, 0.0) <= limit + 2 * math.sqrt(limit * (100 - limit) / asked.runs)
         shown = " ".join(f"{share.get(outcome, 0.0):6.1f}" for outcome in ("holds", "contradicted", "undecided"))
         print(f"{words:30} {shown}  {wrong}: {share.get(wrong, 0.0):.1f} ({limit:g})", flush=True)

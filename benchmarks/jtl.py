@@ -44,7 +44,7 @@ def write_big(path: Path, rows: int) -> None:
         for start in range(0, rows, len(lines)):
             shifted = stamps + start // len(lines) * int(stamps[-1] - stamps[0] + 1)
             text[places] = shifted[:, None] // tens % 10 + ord("0")
-            out.write(memoryview(text)[: ends[min(rows - start, len(lines)) - 1]])
+            out.write(text.tobytes()[: ends[min(rows - start, len(lines)) - 1]])
 
 
 def loadbook(path: Path) -> dict[str, list[float]]:

@@ -6,6 +6,7 @@ Arrays of slots have the shape (studies, slots); `order[s, k]` is the arm that s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +107,9 @@ def alternating(_: Rng, studies: int, blocks: int, arms: int) -> Order:
     return np.tile(np.arange(arms), (studies, blocks))
 
 
-def draw(rng: Rng, noise: str, studies: int, blocks: int, effects: Sequence[float] = (0.0,), order=blocked) -> Floats:
+def draw(
+    rng: Rng, noise: str, studies: int, blocks: int, effects: Sequence[float] = (0.0,), order: Any = blocked
+) -> Floats:
     """Return the logs of every arm, shape (arms, studies, blocks); all arms but the first have these log effects."""
     arms = len(effects) + 1
     slots = order(rng, studies, blocks, arms)

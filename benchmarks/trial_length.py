@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from loadbook.services import InstanceContext, load_service, render
 
-BASE = {
+BASE: dict[str, str | int] = {
     "worker_processes": "auto",
     "worker_connections": 1024,
     "sendfile": "on",

@@ -67,6 +67,6 @@ class Simulation:
         return [Result(row, float(v), studies, slack) for row, v in zip(self.rows, values, strict=True)]
 
 
-def percent(hits: Sequence[bool] | np.ndarray) -> float:
+def percent(hits: Sequence[bool] | np.ndarray | np.bool) -> float:
     """Return the share of hits in percent."""
     return 100 * float(np.mean(hits))

@@ -29,7 +29,7 @@ def scattered(rng: Rng, shape: tuple[int, ...]) -> Floats:
 
 def bursts(rng: Rng, shape: tuple[int, ...]) -> Floats:
     """Return counts of errors of which 3 of 10 trials have a burst of about 300."""
-    return (rng.random(shape) < 0.3) * np.ceil(rng.exponential(300.0, shape))
+    return np.where(rng.random(shape) < 0.3, np.ceil(rng.exponential(300.0, shape)), 0.0)
 
 
 KINDS: dict[str, Callable[[Rng, tuple[int, ...]], Floats]] = {

@@ -6,12 +6,18 @@ slow, and always exact: beyond 12 blocks, where the package draws swaps, this co
 
 import itertools
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import fmean, median, stdev
+from typing import Any
 
 import numpy as np
 from scipy import stats
+
+Array = np.ndarray[Any, Any]
+Ends = tuple[float | None, float | None]
+Cells = Mapping[tuple[str, Any], Any]
 
 TINY = 1e-9  # what sums of ranks may differ by and still be equal
 MISSING_SHARE = 0.2
@@ -20,46 +26,46 @@ RANGE = (0.46, 1.63)
 
 
 @lru_cache
-def swaps(n):
+def swaps(n: int) -> Array:
     """All 2^n rows of signs, the observed one (all +1) among them."""
     return np.array(list(itertools.product((1.0, -1.0), repeat=n)))
 
 
-def rank_parts(a, b):
+def rank_parts(a: Array, b: Array) -> Array:
     """Per block: rank of the variant minus rank of the baseline, among all 2n values, ties at their mean rank."""
     ranks = stats.rankdata(np.concatenate([a, b]))
     return ranks[len(a) :] - ranks[: len(a)]
 
 
-def signed_parts(a, b):
+def signed_parts(a: Array, b: Array) -> Array:
     """Per block: the signed rank of the difference, ties at their mean rank, differences of nothing with sign 0."""
     difference = tidy(np.asarray(b) - np.asarray(a))
     return np.sign(difference) * stats.rankdata(np.abs(difference))
 
 
-def tidy(values):
+def tidy(values: Array) -> Array:
     """Differences of logarithms whose last digits are noise of the arithmetic are equal."""
     return np.round(values, 12)
 
 
-def two_sided(parts):
+def two_sided(parts: Array) -> float:
     """Share of all swaps whose statistic is at least as far from 0 as the observed one."""
     reached = np.abs(swaps(len(parts)) @ parts)
     return float(np.mean(reached >= abs(parts.sum()) - TINY))
 
 
-def at_least(parts):
+def at_least(parts: Array) -> float:
     """Share of all swaps whose statistic is at least the observed one."""
     return float(np.mean(swaps(len(parts)) @ parts >= parts.sum() - TINY))
 
 
-def middles(points):
+def middles(points: Array) -> list[float]:
     """One shift inside every gap between neighbouring points, and one beyond each end."""
     points = np.unique(points)
     return [points[0] - 1, *((points[1:] + points[:-1]) / 2), points[-1] + 1]
 
 
-def boundary(points):
+def boundary(points: Array) -> Array:
     """Distinct shifts at which ranks change."""
     ordered = np.unique(np.sort(points))
     keep = [ordered[0]]
@@ -69,7 +75,7 @@ def boundary(points):
     return np.array(keep)
 
 
-def inverted(parts_at, points, level):
+def inverted(parts_at: Callable[[float], Array], points: Array, level: float) -> Ends:
     """Every shift that neither one-sided test at (1 - level) / 2 rejects: its two ends, or None where it has no end."""
     points, risk = boundary(points), (1 - level) / 2
     gaps = middles(points)
@@ -85,39 +91,39 @@ def inverted(parts_at, points, level):
     return low, high
 
 
-def rank_interval(a, b, level):
+def rank_interval(a: Array, b: Array, level: float) -> Ends:
     return inverted(lambda shift: rank_parts(a, b - shift), (b[:, None] - a[None, :]).ravel(), level)
 
 
-def signed_interval(a, b, level):
+def signed_interval(a: Array, b: Array, level: float) -> Ends:
     return inverted(lambda shift: signed_parts(a, b - shift), walsh(b - a), level)
 
 
-def walsh(d):
+def walsh(d: Array) -> Array:
     return np.array([(d[i] + d[j]) / 2 for i in range(len(d)) for j in range(i, len(d))])
 
 
-def t_interval(a, b, level):
+def t_interval(a: Array, b: Array, level: float) -> Ends:
     d = b - a
     half = stats.t.ppf((1 + level) / 2, len(d) - 1) * stdev(d) / math.sqrt(len(d))
     return fmean(d) - half, fmean(d) + half
 
 
-def t_p(a, b):
+def t_p(a: Array, b: Array) -> float:
     d = b - a
     if stdev(d) == 0:
         return 1.0 if fmean(d) == 0 else 0.0
     return float(2 * stats.t.sf(abs(fmean(d)) / (stdev(d) / math.sqrt(len(d))), len(d) - 1))
 
 
-def uneven(a, b):
+def uneven(a: Array, b: Array) -> bool:
     """Whether one arm scatters more: rank correlation of sum and difference, p < 0.05."""
     if len(set(tidy(a + b))) == 1 or len(set(tidy(b - a))) == 1:
         return False
     return bool(stats.spearmanr(tidy(a + b), tidy(b - a)).pvalue < 0.05)
 
 
-def method_of(a, b):
+def method_of(a: Array, b: Array) -> str | None:
     n = len(a)
     if n < 5:
         return None
@@ -128,7 +134,7 @@ def method_of(a, b):
     return "blocked-rank"
 
 
-def estimate(method, a, b):
+def estimate(method: str, a: Array, b: Array) -> float:
     if method == "paired-t":
         return fmean(b - a)
     if method == "signed-rank":
@@ -136,7 +142,7 @@ def estimate(method, a, b):
     return median((b[:, None] - a[None, :]).ravel())
 
 
-def plain_p(method, a, b):
+def plain_p(method: str, a: Array, b: Array) -> float:
     if method == "paired-t":
         return t_p(a, b)
     return two_sided(signed_parts(a, b) if method == "signed-rank" else rank_parts(a, b))
@@ -155,17 +161,17 @@ class Expected:
     incomplete: bool = False
     method: str | None = None
     estimate: float | None = None
-    ci95: tuple | None = None
-    ci90: tuple | None = None
+    ci95: Ends | None = None
+    ci90: Ends | None = None
     p: float | None = None
     p_adjusted: float | None = None
     verdict: str = "invalid"
-    more: tuple | None = None
-    parts: dict = field(default_factory=dict)
+    more: tuple[int, int] | None = None
+    parts: dict[Any, float] = field(default_factory=dict)
     scatter: float = 0.0
 
 
-def usable(value):
+def usable(value: Any) -> float | None:
     """The logarithm of a positive finite number, else None."""
     try:
         number = float(value)
@@ -174,7 +180,7 @@ def usable(value):
     return math.log(number) if math.isfinite(number) and number > 0 else None
 
 
-def compare(cells, treatment, baseline, planned):
+def compare(cells: Cells, treatment: str, baseline: str, planned: list[Any]) -> Expected:
     """One treatment against the baseline; `cells` maps (treatment, block) to a value, `planned` is every block."""
     logs = {key: usable(value) for key, value in cells.items()}
     both = [k for k in planned if logs.get((baseline, k)) is not None and logs.get((treatment, k)) is not None]
@@ -190,7 +196,7 @@ def compare(cells, treatment, baseline, planned):
     return out
 
 
-def adjust(family):
+def adjust(family: list[Expected]) -> None:
     """Joint swaps, step-down, from 8 blocks; Holm over the plain p below. One comparison alone is not adjusted."""
     tested = [one for one in family if one.p is not None]
     if len(tested) < 2:
@@ -200,7 +206,7 @@ def adjust(family):
         one.p_adjusted = max(p, one.p)
 
 
-def holm(ps):
+def holm(ps: list[float]) -> list[float]:
     out, floor = [0.0] * len(ps), 0.0
     for rank, k in enumerate(sorted(range(len(ps)), key=lambda k: ps[k])):
         floor = max(floor, min(1.0, (len(ps) - rank) * ps[k]))
@@ -208,7 +214,7 @@ def holm(ps):
     return out
 
 
-def step_down(tested):
+def step_down(tested: list[Expected]) -> list[float]:
     """Westfall and Young over z_jb = d_jb / sqrt(sum_b d_jb^2), one sign per block shared by all."""
     blocks = sorted({k for one in tested for k in one.parts}, key=str)
     z = []
@@ -226,7 +232,7 @@ def step_down(tested):
     return out
 
 
-def decide(one, margin, higher):
+def decide(one: Expected, margin: float, higher: bool) -> str:
     """The verdict of 95 and 90 % intervals, margin and, in a family, adjusted p."""
     if one.p is None:
         return "invalid"
@@ -239,12 +245,12 @@ def decide(one, margin, higher):
     return "equivalent" if inside else "undecided"
 
 
-def total_blocks(one, margin, family):
+def total_blocks(one: Expected, margin: float, family: int) -> float:
     """N blocks that would decide, at most LONG: the smaller of detecting the estimate (80 % power; in a family at a
     threshold divided by its size) and excluding the margin. Both quantiles are Student's at N - 1."""
     m, size = math.log1p(margin), abs(one.estimate)
 
-    def needed(distance, *quantiles):
+    def needed(distance: float, *quantiles: float) -> float:
         for n in range(2, LONG + 1):
             if distance > 0 and n >= (sum(stats.t.ppf(q, n - 1) for q in quantiles) * one.scatter / distance) ** 2:
                 return n
@@ -253,7 +259,7 @@ def total_blocks(one, margin, family):
     return min(needed(size, 1 - 0.025 / family, 0.80), needed(m - size, 0.95))
 
 
-def table(cells, baseline, margin, higher=True):
+def table(cells: Cells, baseline: str, margin: float, higher: bool = True) -> list[Expected]:
     """Every treatment of `cells` against the baseline, in order of appearance."""
     planned = list(dict.fromkeys(block for _, block in cells))
     names = list(dict.fromkeys(name for name, _ in cells if name != baseline))
@@ -264,5 +270,6 @@ def table(cells, baseline, margin, higher=True):
         one.verdict = decide(one, margin, higher)
         if one.verdict == "undecided" and one.scatter > 1e-12:
             n = total_blocks(one, margin, tested)
-            one.more = tuple(max(1, math.ceil(n * f) - one.blocks) for f in RANGE) if n <= LONG else None
+            fewest, most = (max(1, math.ceil(n * f) - one.blocks) for f in RANGE)
+            one.more = (fewest, most) if n <= LONG else None
     return family

@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ class Reader:
         """Type a command in a shell, answer what it asks, and see what the page says that is seen."""
         ours, theirs = pty.openpty()
         os.write(ours, command.typed.encode())
-        where = {"cwd": self.root, "env": self._environment(), "stdin": theirs, "timeout": LONGEST_S}
+        where: dict[str, Any] = {"cwd": self.root, "env": self._environment(), "stdin": theirs, "timeout": LONGEST_S}
         try:
             done = subprocess.run(
                 ["sh", "-c", command.line],

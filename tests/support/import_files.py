@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from loadbook.store.paths import Layout
@@ -30,7 +30,7 @@ def rows(there: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def write(there: Path, said: Sequence[dict[str, object]]) -> Path:
+def write(there: Path, said: Sequence[Mapping[str, object]]) -> Path:
     """Write a folder's file of conditions; the first row's keys are the columns."""
     path = there / "conditions.csv"
     with path.open("w", encoding="utf-8", newline="") as file:

@@ -8,13 +8,17 @@ import signal
 import ssl
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from paramiko import Channel
+
 from loadbook.core.errors import CommandError, HostError, HostTimeoutError, UnreachableError
-from loadbook.hosts.host import ClockOffset, CommandResult, HttpResponse, JobState
+from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
+from loadbook.study.plan import PlannedTrial
 
 
-class LocalHost:
+class LocalHost(Host):
     alias = "here"
     address = "127.0.0.1"
     live = True
@@ -30,7 +34,7 @@ class LocalHost:
         for name in self.jobs:
             self.stop(name, grace_s=0.5)
 
-    def run(self, argv, *, timeout_s, stdin=b"", check=False):
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
         try:
             done = subprocess.run(
                 list(argv), input=stdin, capture_output=True, timeout=timeout_s, check=False, env=self.env
@@ -43,33 +47,33 @@ class LocalHost:
             raise CommandError(self.alias, f"{argv}: {done.stderr.decode()}")
         return CommandResult(done.returncode, done.stdout, done.stderr)
 
-    def script(self, text, args=(), *, timeout_s, check=False):
+    def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
         return self.run(["sh", "-c", text, "sh", *args], timeout_s=timeout_s, check=check)
 
     def _path(self, path: str) -> Path:
         return Path(self.workdir, path)
 
-    def put(self, path, data, mode=0o644):
+    def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
         self._path(path).parent.mkdir(parents=True, exist_ok=True)
         self._path(path).write_bytes(data)
         self._path(path).chmod(mode)
 
-    def get(self, path, *, max_bytes):
+    def get(self, path: str, *, max_bytes: int) -> bytes:
         return self._path(path).read_bytes()
 
-    def fetch(self, path, local, *, max_bytes):
+    def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
         raise NotImplementedError
 
-    def exists(self, path):
+    def exists(self, path: str) -> bool:
         return self._path(path).exists()
 
-    def remove(self, path):
+    def remove(self, path: str) -> None:
         target = self._path(path).resolve()
         if not target.is_relative_to(Path(self.workdir).resolve()):
             raise HostError(self.alias, f"{path} is outside {self.workdir}")
         shutil.rmtree(target, ignore_errors=True)
 
-    def start(self, job):
+    def start(self, job: Job) -> int:
         folder = self._path(f"jobs/{job.name}")
         folder.mkdir(parents=True)
         assert len(job.steps) == 1
@@ -78,18 +82,18 @@ class LocalHost:
         self.jobs[job.name] = process
         return process.pid
 
-    def state(self, name):
+    def state(self, name: str) -> JobState:
         process = self.jobs[name]
         rc = process.poll()
         return JobState(process.pid, rc, rc is None)
 
-    def wait(self, name, *, timeout_s):
+    def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
         try:
             return self.jobs[name].wait(timeout_s)
         except subprocess.TimeoutExpired as error:
             raise HostTimeoutError(self.alias, str(error)) from None
 
-    def stop(self, name, *, grace_s=5.0):
+    def stop(self, name: str, *, grace_s: float = 5.0) -> None:
         if name not in self.jobs:
             return
         process = self.jobs[name]
@@ -100,10 +104,30 @@ class LocalHost:
                 process.wait(grace_s)
                 return
 
-    def http_get(self, address, port, path, *, timeout_s, scheme="http"):
+    def reopen(self) -> None:
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        self.close()
+
+    def set_trial(self, planned: PlannedTrial | None) -> None:
+        pass
+
+    def token(self, name: str) -> str:
+        raise NotImplementedError
+
+    def connect(self, port: int, *, timeout_s: float) -> Channel:
+        raise NotImplementedError
+
+    def recorded_file(self, name: str) -> bytes:
+        return b""
+
+    def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
         if scheme == "https":
             unchecked = ssl._create_unverified_context()
-            connection = http.client.HTTPSConnection(address, port, timeout=timeout_s, context=unchecked)
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                address, port, timeout=timeout_s, context=unchecked
+            )
         else:
             connection = http.client.HTTPConnection(address, port, timeout=timeout_s)
         try:
@@ -115,5 +139,5 @@ class LocalHost:
         finally:
             connection.close()
 
-    def clock(self, probes=10):
+    def clock(self, probes: int = 10) -> ClockOffset:
         return ClockOffset(time.time() - time.time(), 0.0)

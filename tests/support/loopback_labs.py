@@ -9,12 +9,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from loadbook.hosts.lab import Lab
 
 
 @contextmanager
-def own_lab(**options: object) -> Iterator[Lab]:
+def own_lab(**options: Any) -> Iterator[Lab]:
     """Yield a lab that is up; `options` are those of Lab (its hosts, say)."""
     folder = Path(tempfile.mkdtemp(prefix="lb-"))
     draw = random.Random(os.urandom(8))

@@ -113,8 +113,8 @@ def _arms(case: str) -> tuple[Arm, ...]:
     if case == "long_names":
         long = ("worker_connections 2048 + nofile 8096 +x", "auto-2048-nofile-nopush-nodelay-accept-ep", "a" * 40)
         extra = "keepalive_requests 1000000, keepalive_timeout 75s, reset_timedout_connection on"
-        arms = [replace(a, label=n) for a, n in zip(_PLAIN[1:5], (*long, extra), strict=True)]
-        return (_PLAIN[0], *arms, *_CHECKS)
+        renamed = [replace(a, label=n) for a, n in zip(_PLAIN[1:5], (*long, extra), strict=True)]
+        return (_PLAIN[0], *renamed, *_CHECKS)
     if case == "japanese":
         return tuple(replace(a, label=f"設定 {i}番") for i, a in enumerate(_PLAIN))
     if case == "dollar":
@@ -126,8 +126,8 @@ def _arms(case: str) -> tuple[Arm, ...]:
         return tuple(replace(a, errors={}) for a in _PLAIN)
     if case == "tiny_effects":
         small = {"tcp_nopush-on": 0.001, "access_log-on": -0.001, "tcp_nodelay-on": 0.0004}
-        arms = [replace(a, effect=small.get(a.key, 0.0), scatter=0.0005) for a in _PLAIN if a.kind != "control"]
-        return tuple(arms)
+        tiny = [replace(a, effect=small.get(a.key, 0.0), scatter=0.0005) for a in _PLAIN if a.kind != "control"]
+        return tuple(tiny)
     if case == "huge_effects":
         huge = {"tcp_nopush-on": 4.0, "access_log-on": -0.8}
         return tuple(replace(a, effect=huge.get(a.key, a.effect)) for a in _PLAIN)
@@ -194,7 +194,7 @@ def _values(plan: pd.DataFrame, arms: tuple[Arm, ...], level: float, rng: np.ran
     log = [math.log1p(by_key[t].effect) + rng.normal(0, by_key[t].scatter) for t in plan["treatment"]]
     values = plan.assign(status="ok", valid=True, value=level * np.exp(np.array(log) + drift))
     crashed = values.index[(values["block"] == min(7, values["block"].max())) & (values["slot"] % 5 == 2)][:1]
-    values.loc[crashed, ["status", "valid"]] = ["tool_failed", False]
+    values.loc[crashed, "status"], values.loc[crashed, "valid"] = "tool_failed", False
     lost = values.index[values["block"] == 4][-1:]
     values.loc[lost, "status"] = "lost"
     values.loc[lost, "valid"] = False
@@ -316,7 +316,7 @@ def _trials(values: pd.DataFrame, arms: tuple[Arm, ...]) -> pd.DataFrame:
     frame = values.drop(columns="value").assign(
         study="mock", run="r1", attempt=1, started=1_790_000_000.0 + values["slot"] * 12.0, duration_s=6.0,
         tool="wrk", tool_version="4.1.0", load_model="closed", offered_per_s=np.nan, concurrency=100, drivers=1,
-        gates=[[] for _ in range(len(values))], reason=None, response_status=200, response_bytes=5,
+        gates=pd.Series([[]] * len(values), values.index), reason=None, response_status=200, response_bytes=5,
         response_sha256="0" * 64, config_live=True,
     )  # fmt: skip
     return frame
@@ -347,7 +347,7 @@ def _traces(trials: pd.DataFrame, blocks: int, monitored: bool) -> pd.DataFrame:
                     for t, v in zip(times, data, strict=True)
                     if not 2.0 < t < 3.0 or metric != "net_tx"
                 ]
-        if trial.block > 2 and trial.block != (blocks + 1) // 2:
+        if trial.block not in (1, 2, (blocks + 1) // 2):
             continue
     columns = ["study", "run", "trial", "host", "role", "t_s", "metric", "item", "value", "unit", "source"]
     return pd.DataFrame(rows, columns=columns)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from loadbook.core.errors import HostError
 from loadbook.hosts.lab import Lab
@@ -184,7 +185,7 @@ def _write(folder: Path, tree: Path, run: Path, at: str) -> None:
 
 
 @contextlib.contextmanager
-def process(argv: list[str], **options: object) -> Iterator[subprocess.Popen[bytes]]:
+def process(argv: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """Yield a process that is killed with its group at the end, whatever the test found."""
     with subprocess.Popen(argv, start_new_session=True, stdin=subprocess.DEVNULL, **options) as running:
         try:
