@@ -39,6 +39,13 @@ os.chdir(TREE)
 import manyruns  # noqa: E402
 import mockdata  # noqa: E402
 import pandas as pd  # noqa: E402
+from loadbook.design.plan import make_plan  # noqa: E402
+from loadbook.design.study import Study  # noqa: E402
+from loadbook.design.study_file import find_study  # noqa: E402
+from loadbook.records import manifest  # noqa: E402
+from loadbook.records.layout import Layout  # noqa: E402
+from loadbook.records.rundata import load_run  # noqa: E402
+from loadbook.records.schema import TABLES, write_table  # noqa: E402
 from mockproject import (  # noqa: E402
     PUBLISHED,
     RUN,
@@ -53,13 +60,6 @@ import hostile  # noqa: E402
 import pagesizes  # noqa: E402
 import recorded  # noqa: E402
 from loadbook.core.metrics import metric as metric_of  # noqa: E402
-from loadbook.design.plan import make_plan  # noqa: E402
-from loadbook.design.study import Study  # noqa: E402
-from loadbook.design.study_file import find_study  # noqa: E402
-from loadbook.records import manifest  # noqa: E402
-from loadbook.records.layout import Layout  # noqa: E402
-from loadbook.records.rundata import load_run  # noqa: E402
-from loadbook.records.schema import TABLES, write_table  # noqa: E402
 
 EFFECTS, QUALITY, RESOURCES = ("config_effects", "run_quality", "resource_traces")
 

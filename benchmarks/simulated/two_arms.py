@@ -71,7 +71,7 @@ def verdicts(noise: str, blocks: int, effect: float, rng: Rng, studies: int) -> 
         found = compare_pairs(pairs_of(base, other))
         covered.append(found.ci95 is not None and found.ci95[0] <= np.expm1(effect) <= found.ci95[1])
         inside.append(decide_verdict(found, 0.02).kind in ("equivalent", "small"))
-        no_loss.append(decide_verdict(found, 0.02, "lower", hypothesis="no-loss").kind == "no-loss")
+        no_loss.append(decide_verdict(found, 0.02, "lower", hypothesis="non-inferiority").kind == "no-loss")
     return percent(covered), percent(inside), percent(no_loss)
 
 

@@ -182,7 +182,7 @@ def test_connections_per_request_in_words(value: float, said: str) -> None:
 
 
 def test_a_study_without_conditions_is_one_part(page: BackendsPage) -> None:
-    plain = replace(page.data, study=page.data.study.model_copy(update={"apart": None}))
+    plain = replace(page.data, study=page.data.study.model_copy(update={"stratify_by": None}))
     assert list(strata_of(plain)) == [""]
 
 

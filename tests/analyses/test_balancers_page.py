@@ -45,7 +45,7 @@ SPEC: dict[str, Any] = {
         "log": {"role": "web", "levels": [False, True]},
     },
     "workload": {"tool": "wrk", "connections": 100, "duration_s": 4.0, "target": "balancer", "expect_bytes": 4},
-    "asks": "no-loss",
+    "hypothesis": "non-inferiority",
     "notebooks": ["lb_vs_single"],
 }
 

@@ -339,7 +339,7 @@ def test_a_claim_agrees_with_the_page_that_it_stands_on():
 
 def test_a_one_sided_or_stepwise_study_judges_its_claims_by_their_own_kind():
     better = claim("better", "fast", "base")
-    for declared in ({"asks": "no-loss"}, {"contrasts": "best"}, {"contrasts": "adjacent"}):
+    for declared in ({"hypothesis": "non-inferiority"}, {"contrasts": "best"}, {"contrasts": "adjacent"}):
         study = study_of(ARMS, better, **declared)
         run = run_of(study, ARMS, only=("base", "even", "fast"))
         for known in (None, analyse(run)):

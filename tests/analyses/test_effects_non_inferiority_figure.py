@@ -23,10 +23,12 @@ def one_sided(case: str = "plain", better: str = "higher", margin: float = 0.02)
     def asked(row: AnalysisRow) -> AnalysisRow:
         if row.kind != "treatment" or row.verdict is None:
             return row
-        found = decide_verdict(row.verdict.comparison, margin, better, reason=row.verdict.reason, hypothesis="no-loss")
+        found = decide_verdict(
+            row.verdict.comparison, margin, better, reason=row.verdict.reason, hypothesis="non-inferiority"
+        )
         return replace(row, verdict=replace(found, decimals=1))
 
-    return replace(m.analysis, hypothesis="no-loss", margin=margin, rows=tuple(map(asked, m.analysis.rows)))
+    return replace(m.analysis, hypothesis="non-inferiority", margin=margin, rows=tuple(map(asked, m.analysis.rows)))
 
 
 def words(figure) -> list[str]:

@@ -60,7 +60,7 @@ def test_old_and_new_keys_are_one_study_and_the_old_give_one_note(tmp_path: Path
     (note,) = [str(w.message) for w in noted]
     for name in ("[ci]", "[validity]", "stratify_by", "hypothesis", "time_wait_sockets", "time_wait_increase"):
         assert name in note
-    assert (new.reset.max_time_wait, new.gates.rest_time_wait, new.asks) == (7, 8, "no-loss")
+    assert (new.reset.time_wait_sockets, new.validity.time_wait_increase, new.hypothesis) == (7, 8, "non-inferiority")
 
 
 def test_plan_json_keeps_the_recorded_names(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_hosts_file_reads_may_as_allow_with_a_note(tmp_path: Path) -> None:
     assert old == read_hosts(_write(tmp_path, text))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert read_hosts(_write(tmp_path, 'replay = "."\n' + text.replace("allow", "may"))).hosts["a"].may == ("tc",)
+        assert read_hosts(_write(tmp_path, 'replay = "."\n' + text.replace("allow", "may"))).hosts["a"].allow == ("tc",)
 
 
 @pytest.mark.parametrize(

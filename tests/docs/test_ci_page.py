@@ -87,4 +87,4 @@ def test_every_table_that_stands_there_is_a_gate(tmp_path) -> None:
     study += '[workload]\ntool = "wrk"\n[treatments]\na = {}\nb = {}\n'
     (first,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "x.toml").write_text(study + first)
-    assert read_study(tmp_path / "x.toml").gate == CiPolicy(undecided="pass")
+    assert read_study(tmp_path / "x.toml").ci == CiPolicy(undecided="pass")

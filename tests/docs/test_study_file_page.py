@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import get_args
 
-from loadbook.core.renamed_keys import present_name
 from loadbook.study.model import Study
 from loadbook.study.treatments import FactorTarget, Grid, Role, Treatment
 
@@ -13,7 +12,7 @@ READ_ONLY = {"schema_version", "config_text"}
 
 def test_every_key_stands_on_the_page() -> None:
     top, roles, treatments = (PAGE.split(title)[1].split("\n## ")[0] for title in ("## At", "## Roles", "## Treat"))
-    assert not [key for key in Study.model_fields if f"`{present_name(key)}`" not in top and key not in READ_ONLY]
+    assert not [key for key in Study.model_fields if f"`{key}`" not in top and key not in READ_ONLY]
     assert not [key for key in Role.model_fields if f"`{key}`" not in roles and key not in READ_ONLY]
     assert not [key for key in Grid.model_fields if key not in treatments]
     assert not [key for key in Treatment.model_fields if key not in treatments]

@@ -180,7 +180,7 @@ def test_a_run_keeps_the_prices_of_its_hosts_for_who_plays_it_back(tmp_path):
         "external": ["balancer.example:80"],
         "external_prices": {"balancer": 10.5},
         "hosts": {
-            "a": {"roles": ["driver"], "price_per_month": 4.0, "user": "me", "cpus": [1], "may": ["tc"]},
+            "a": {"roles": ["driver"], "price_per_month": 4.0, "user": "me", "cpus": [1], "allow": ["tc"]},
             "b": {"roles": ["web"], "link_mbit": 100.0},
         },
     }
@@ -191,7 +191,7 @@ def test_a_run_keeps_the_prices_of_its_hosts_for_who_plays_it_back(tmp_path):
     kept = read_hosts(tmp_path / "hosts.toml")
     assert (kept.price_record(), kept.external) == (inventory.price_record(), inventory.external)
     assert kept.hosts["a"].user is None
-    for alias, key in (("a", "cpus"), ("a", "may"), ("b", "link_mbit")):
+    for alias, key in (("a", "cpus"), ("a", "allow"), ("b", "link_mbit")):
         assert getattr(kept.hosts[alias], key) == getattr(inventory.hosts[alias], key)
 
 

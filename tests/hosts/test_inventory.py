@@ -33,8 +33,8 @@ def test_what_a_host_may_costs_and_carries(tmp_path):
     )
     known = read_hosts(file)
     allowed, default = known.hosts["a"], known.hosts["b"]
-    assert (allowed.may, allowed.price_per_month, allowed.link_mbit) == (("sysctl", "tc"), 8.5, 1000)
-    assert (default.may, default.price_per_month, default.link_mbit) == ((), None, None)
+    assert (allowed.allow, allowed.price_per_month, allowed.link_mbit) == (("sysctl", "tc"), 8.5, 1000)
+    assert (default.allow, default.price_per_month, default.link_mbit) == ((), None, None)
     assert (known.currency, allowed.service_port) == ("EUR", 80)
 
 

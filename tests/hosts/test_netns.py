@@ -117,7 +117,7 @@ def test_the_other_kind_goes_down_first(tmp_path):
         assert not [name for name in namespace_names() if name.startswith(NamespaceNetwork(folder).prefix)]
         assert all(state.address.startswith("127.") and state.pid for state in states)
         assert Lab.load(folder).kind == "loopback"
-        assert not read_hosts(other.hosts_file).hosts["web"].may
+        assert not read_hosts(other.hosts_file).hosts["web"].allow
     finally:
         Lab.load(folder).down()
 

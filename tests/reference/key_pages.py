@@ -13,7 +13,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from loadbook.batch.file import BatchSpec
-from loadbook.core.renamed_keys import present_name
 from loadbook.core.validity_rules import RULE_INFO
 from loadbook.hosts.inventory import HostsFile
 from loadbook.study.limits import ValidityLimits
@@ -80,7 +79,7 @@ def _sections(model: type[BaseModel], path: str = "") -> Iterator[tuple[type[Bas
         inner = _model(field.annotation)
         if inner is not None:
             many = "dict" in str(field.annotation)
-            below = f"{path.strip('[]')}.{present_name(name)}".lstrip(".") + (f".{_one_of(name)}" if many else "")
+            below = f"{path.strip('[]')}.{name}".lstrip(".") + (f".{_one_of(name)}" if many else "")
             lists = "tuple" in str(field.annotation)
             yield from _sections(inner, f"[[{below}]]" if lists else f"[{below}]")
 
@@ -114,8 +113,8 @@ def _table(kind: type[BaseModel], sections: dict[type[BaseModel], str]) -> str:
         allowed = f"[table](#{_anchor(sections[inner])})" if inner else values(schema["properties"][key], schema)
         rows.append(
             [
-                f"`{present_name(key)}`",
-                allowed.replace("no-loss", "non-inferiority"),
+                f"`{key}`",
+                allowed,
                 _default(field),
                 meaning(kind, name),
             ]

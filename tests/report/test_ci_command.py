@@ -36,7 +36,7 @@ def project(tmp_path, monkeypatch):
     """Make a project with one run of these arms, planned with this gate, and stand in it."""
 
     def project(arms: dict[str, Arm], gate: dict | None = None, **more) -> Layout:
-        layout = make_project(tmp_path, arms, name=STUDY, traces=False, **({"gate": gate} if gate else {}) | more)
+        layout = make_project(tmp_path, arms, name=STUDY, traces=False, **({"ci": gate} if gate else {}) | more)
         monkeypatch.chdir(tmp_path)
         return layout
 
@@ -213,7 +213,7 @@ def test_conditions_that_are_judged_apart_have_baselines_of_their_own(project) -
         "far": Arm(-0.5, {"far": True}),
         "far-b": Arm(-0.5, {"far": True, "b": True}),
     }
-    found = evaluate_ci(load_run(project(arms, {"undecided": "fail"}, apart="far"), STUDY))
+    found = evaluate_ci(load_run(project(arms, {"undecided": "fail"}, stratify_by="far"), STUDY))
     assert {case.treatment for case in found.result.cases if case.kind == "comparison"} == {"far-b"}
     assert found.result.exit_code in (0, 1)
     assert "slower" not in found.result.sentence

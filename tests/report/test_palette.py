@@ -87,7 +87,7 @@ def test_words_follow_the_metric(name, better, worse):
     assert palette.verdict_word("better", get_metric(name)) == better
     assert palette.verdict_word("worse", get_metric(name)) == worse
     assert len({palette.verdict_word(kind, get_metric(name)) for kind in VERDICT_ORDER}) == len(VERDICT_ORDER)
-    assert palette.verdict_word("worse", get_metric(name), "no-loss") == "loses more"
+    assert palette.verdict_word("worse", get_metric(name), "non-inferiority") == "loses more"
 
 
 def test_only_the_two_answers_that_exclude_a_loss_look_alike():

@@ -77,12 +77,12 @@ def cases() -> Iterator[Case]:
         for shape in SHAPES:
             yield _case(f"{metric}: {shape}", decide_verdict(_numbers(metric, shape), 0.02, better))
         for shape in ONE_SIDED:
-            found = decide_verdict(_numbers(metric, shape), 0.02, better, hypothesis="no-loss")
+            found = decide_verdict(_numbers(metric, shape), 0.02, better, hypothesis="non-inferiority")
             yield _case(f"{metric}: {shape}, asked for a loss", found)
     for shape in SHAPES:
         yield _case(f"{shape}, compared with Y", decide_verdict(_numbers("ok_per_s", shape), 0.02), "Y")
     for shape in ONE_SIDED:
-        found = decide_verdict(_numbers("ok_per_s", shape), 0.02, hypothesis="no-loss")
+        found = decide_verdict(_numbers("ok_per_s", shape), 0.02, hypothesis="non-inferiority")
         yield _case(f"{shape}, asked for a loss, compared with Y", found, "Y")
     for shape in ("up", "around zero, within the margin", "around zero, noisy"):
         yield _case(f"{shape}, no margin", decide_verdict(_numbers("ok_per_s", shape), 0.0))
@@ -114,7 +114,7 @@ def others() -> Iterator[tuple[str, str]]:
         decide_verdict(_numbers("ok_per_s", "up"), 0.02),
         decide_verdict(_numbers("ok_per_s", "around zero, noisy"), 0.02),
     )
-    down = decide_verdict(_numbers("ok_per_s", "down"), 0.02, hypothesis="no-loss")
+    down = decide_verdict(_numbers("ok_per_s", "down"), 0.02, hypothesis="non-inferiority")
     yield "no errors", errors_sentence(clean, base)
     yield "more", errors_sentence(more, base)
     yield "more, compared with Y", errors_sentence(more, base, "Y")

@@ -100,7 +100,9 @@ def test_the_winners_curse_is_told_of_a_leader_among_plain_contrasts_too() -> No
 
 def test_a_one_sided_question_is_asked_of_the_study_s_metric_only() -> None:
     run = make_run(
-        {"base": {}, "down": {"effect": -0.05}, "up": {"effect": 0.05}} | CHECKS, asks="no-loss", margin=0.02
+        {"base": {}, "down": {"effect": -0.05}, "up": {"effect": 0.05}} | CHECKS,
+        hypothesis="non-inferiority",
+        margin=0.02,
     )
     found = analyse(run)
     assert kinds(found) == {"down": "worse", "up": "no-loss"}
@@ -113,7 +115,9 @@ def test_a_one_sided_question_is_asked_of_the_study_s_metric_only() -> None:
 
 
 def test_a_loss_of_latency_is_a_rise() -> None:
-    run = make_run({"base": {}, "slow": {"effect": -0.1}, "even": {"sd": 0.004}}, asks="no-loss", margin=0.03)
+    run = make_run(
+        {"base": {}, "slow": {"effect": -0.1}, "even": {"sd": 0.004}}, hypothesis="non-inferiority", margin=0.03
+    )
     run.study = run.study.model_copy(update={"metric": "latency"})
     found = analyse(run)
     assert kinds(found) == {"slow": "worse", "even": "no-loss"}
@@ -122,11 +126,11 @@ def test_a_loss_of_latency_is_a_rise() -> None:
 
 
 def test_no_loss_of_any_names_the_one_nearest_to_the_margin() -> None:
-    run = make_run({"base": {}, "a": {"effect": 0.02}, "b": {"effect": 0.0}}, asks="no-loss", margin=0.05)
+    run = make_run({"base": {}, "a": {"effect": 0.02}, "b": {"effect": 0.0}}, hypothesis="non-inferiority", margin=0.05)
     assert headline(analyse(run)).startswith("No loss beyond 5\u00a0% in any of 2 treatments: at worst ")
     assert headline(analyse(run)).endswith("(b).")
     arms = {name: {"sd": 0.08} for name in ("base", "a", "b")}
-    noisy = make_run(arms, seed=2, asks="no-loss", margin=0.02)
+    noisy = make_run(arms, seed=2, hypothesis="non-inferiority", margin=0.02)
     assert headline(analyse(noisy)) == "Undecided: no treatment is shown to keep its loss within 2\u00a0%."
 
 
@@ -141,7 +145,10 @@ def study_file(folder: Path, text: str) -> Path:
 def test_a_one_sided_question_needs_a_margin_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="margin: is required with hypothesis"):
         read_study(study_file(tmp_path, 'asks = "no-loss"'))
-    assert read_study(study_file(tmp_path, 'hypothesis = "non-inferiority"\nmargin = 0.03')).asks == "no-loss"
+    assert (
+        read_study(study_file(tmp_path, 'hypothesis = "non-inferiority"\nmargin = 0.03')).hypothesis
+        == "non-inferiority"
+    )
     assert read_study(study_file(tmp_path, "")).margin == 0.02
 
 

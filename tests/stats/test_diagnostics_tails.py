@@ -53,5 +53,5 @@ def test_p99_of_too_few_is_not_and_says_why() -> None:
 
 
 def test_a_study_may_ask_for_less() -> None:
-    run = run_of({"base": 500.0, "x": 500.0}, gates={"min_tail_requests": 5})
+    run = run_of({"base": 500.0, "x": 500.0}, validity={"min_tail_requests": 5})
     assert analyse(run, metric="latency", statistic="p99").row("x").verdict.kind == "better"

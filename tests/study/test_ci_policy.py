@@ -20,14 +20,14 @@ same_as = "base"
 
 
 def test_a_study_has_no_build_gate_unless_it_says_so(read) -> None:
-    assert read("").gate is None
+    assert read("").ci is None
 
 
 def test_what_is_said_of_one_treatment_stands_before_what_is_said_of_all(read) -> None:
     gate = read(
         '[ci]\nundecided = "fail"\nmin_effect = -0.02\n'
         '[ci.treatments.one]\nundecided = "pass"\nfail_on = "small"\nmax_effect = 0.5\n'
-    ).gate
+    ).ci
     assert gate.limits_for("two") == CiLimits(undecided="fail", min_effect=-0.02)
     assert gate.limits_for("one") == CiLimits(undecided="pass", fail_on=("small",), min_effect=-0.02, max_effect=0.5)
 
@@ -71,7 +71,7 @@ def test_what_is_said_of_another_metric_is_said_of_it_alone(read) -> None:
     gate = read(
         '[ci]\nundecided = "fail"\nmin_effect = -0.02\n[ci.metrics."latency p99"]\nmax_effect = 0.1\n'
         '[ci.treatments.one]\nundecided = "pass"\n'
-    ).gate
+    ).ci
     assert gate.metric_limits("latency p99", "two") == CiLimits(undecided="fail", max_effect=0.1)
     assert gate.metric_limits("latency p99", "one").undecided == "pass"
 
@@ -92,10 +92,10 @@ def test_a_gate_does_not_change_what_is_measured(read) -> None:
     plain, gated = read(""), read('[ci]\nundecided = "pass"\n')
     assert study_sha256(plain) == study_sha256(gated)
     assert "gate" not in make_plan(plain).to_json()["study_spec"]
-    assert parse_plan(make_plan(gated).to_json(), "plan.json").study.gate == gated.gate
+    assert parse_plan(make_plan(gated).to_json(), "plan.json").study.ci == gated.ci
 
 
 def test_a_smoke_variant_is_gated_as_far_as_it_has_the_treatments(read) -> None:
     both = '[ci]\nundecided = "pass"\n[ci.treatments.two]\nmin_effect = 0.1\n[ci.treatments.one]\nmin_effect = 0.2'
-    assert set(smoke_variant(read(both)).gate.treatments) == {"one"}
-    assert smoke_variant(read('[ci]\nundecided = "pass"\nonly = ["two"]')).gate is None
+    assert set(smoke_variant(read(both)).ci.treatments) == {"one"}
+    assert smoke_variant(read('[ci]\nundecided = "pass"\nonly = ["two"]')).ci is None

@@ -167,7 +167,7 @@ def _hosts_file(lab: Lab, folder: Path, alias: str, state: Path) -> Path:
     text = lab.hosts_file.read_text()
     head = f'[hosts."{alias}"]\n'
     assert head in text
-    (folder / "hosts.toml").write_text(text.replace(head, f'{head}may = ["system"]\nstate = "{state}"\n'))
+    (folder / "hosts.toml").write_text(text.replace(head, f'{head}allow = ["system"]\nstate = "{state}"\n'))
     shutil.copyfile(lab.hosts_file.with_name("known_hosts"), folder / "known_hosts")
     return folder / "hosts.toml"
 

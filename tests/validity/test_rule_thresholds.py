@@ -73,7 +73,7 @@ CASES: dict[str, tuple[str, float, Any]] = {
     "facts_tolerance": (
         "facts_differ", 0.2, lambda g: run(g, *make(), facts={"w-before": memory(1000), "w-after": memory(900)})
     ),
-    "rest_time_wait": ("not_at_rest", 50_000, lambda g: grown(g, time_wait=9000.0)),
+    "time_wait_increase": ("not_at_rest", 50_000, lambda g: grown(g, time_wait=9000.0)),
     "rest_conntrack": ("not_at_rest", 50_000, lambda g: grown(g, conntrack=9000.0)),
     "rest_open_files": ("not_at_rest", 50_000, lambda g: grown(g, open_files=9000.0)),
     "rest_load": ("not_at_rest", 9.0, lambda g: grown(g, load1=6.0)),

@@ -69,7 +69,7 @@ def compare(
     from loadbook.stats.table import read_trials
 
     values = read_trials(csv, treatment=by, block=block, value=metric, baseline=baseline)
-    asks: Hypothesis = "no-loss" if no_loss else "difference"
+    asks: Hypothesis = "non-inferiority" if no_loss else "difference"
     found = _answer(values, baseline, metric, margin or 0.0, contrasts, asks, lower_is_better)
     if as_json:
         echo(json.dumps(_document(found, baseline, metric, margin), indent=1, ensure_ascii=False, allow_nan=False))

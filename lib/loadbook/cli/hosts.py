@@ -308,7 +308,7 @@ def _delay(study: Study, known: HostsFile) -> dict[str, HostCheck]:
     from loadbook.hosts.rollback import has_netem
 
     def ask(host: RemoteHost) -> CheckResult:
-        if "tc" not in known.hosts[host.alias].may:
+        if "tc" not in known.hosts[host.alias].allow:
             return CheckResult(
                 host.alias, "delay", "doubt", "made in userspace by delay-line", 'or allow = ["tc"] and netem'
             )

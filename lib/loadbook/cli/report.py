@@ -442,7 +442,7 @@ def _gate_now(here: Layout, study: str) -> CiPolicy | None:
     from loadbook.study.reader import find_study
 
     try:
-        return find_study(here.studies, study).gate
+        return find_study(here.studies, study).ci
     except StudyError:
         raise
     except UsageError:

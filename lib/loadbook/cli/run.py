@@ -169,7 +169,7 @@ def _summary(made: Plan) -> list[str]:
         f"{made.study.name}: {made.study.question}",
         f"trials      {len(made.trials)}: {made.blocks} blocks of {', '.join(made.treatments)}",
         *([] if made.study.stopping.rule == "fixed" else [f"stops       {made.study.stopping.describe()}"]),
-        *([f"build gate  {policy_text(made.study.gate, made.study.metric)}"] if made.study.gate else []),
+        *([f"build gate  {policy_text(made.study.ci, made.study.metric)}"] if made.study.ci else []),
         f"each        {format_duration(made.trial_s)}: {work.warmup_s:g} s warm-up, {_length(work)}",
         f"time        {format_duration(made.hours * 3600)}",
         f"disk        {format_bytes(made.disk_bytes)} on this machine",

@@ -259,7 +259,7 @@ class Attempt:
         problem = response_problem(self.workload, response) if response else None
         if problem:
             self._end("invalid", f"after the load {problem}")
-        outcome = assess_outputs(self.folder, self.record, self.study.gates)
+        outcome = assess_outputs(self.folder, self.record, self.study.validity)
         if outcome and not (outcome.status == "partial" and problem):
             self._end(outcome.status, outcome.reason)
         if truncated := truncated_outputs(self.folder, self.record.drivers):
@@ -280,7 +280,7 @@ class Attempt:
 
     def _add_output_reason(self, phase: str) -> None:
         """Add what the load generators say: a driver that ran out of ports, say, could not ask for the page either."""
-        outcome = assess_outputs(self.folder, self.record, self.study.gates) if phase == "ask_after" else None
+        outcome = assess_outputs(self.folder, self.record, self.study.validity) if phase == "ask_after" else None
         if outcome and outcome.status == self.record.status == "invalid":
             self._end("invalid", f"{self.record.reason}; {outcome.reason}")
 

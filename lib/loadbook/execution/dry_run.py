@@ -381,7 +381,7 @@ def _unopened_testbed(layout: Layout, plan: Plan, path: Path, inventory: HostsFi
     }
     drivers = inventory.with_role(plan.study.workload.role)
     userspace_delay = uses_delay(plan.study, plan.treatments) and not all(
-        "tc" in inventory.hosts[alias].may for alias in drivers
+        "tc" in inventory.hosts[alias].allow for alias in drivers
     )
     testbed = build_testbed(layout, plan, RUN, hosts, inventory, userspace_delay=userspace_delay)
     testbed.host_cpus = dict.fromkeys(hosts, tuple(range(_min_cpus(plan))))
@@ -449,7 +449,7 @@ def _change_check_steps(testbed: Testbed) -> Iterator[DryRunStep]:
     """Yield how every change of a host is made once and put back."""
     name, seen = f"{RUN}-preflight-guard", set[str]()
     for alias in testbed.drivers if uses_delay(testbed.plan.study, testbed.plan.treatments) else ():
-        if "tc" in testbed.inventory.hosts[alias].may:
+        if "tc" in testbed.inventory.hosts[alias].allow:
             yield DryRunStep(
                 alias,
                 "script",

@@ -108,7 +108,7 @@ def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: Host
     settings = [study.setting(treatment, study.workload.role) for treatment in plan.treatments]
     if not uses_delay(study, plan.treatments):
         return False
-    if all("tc" in inventory.hosts[alias].may and rollback.has_netem(hosts[alias]) for alias in drivers):
+    if all("tc" in inventory.hosts[alias].allow and rollback.has_netem(hosts[alias]) for alias in drivers):
         return False
     how = f'netem in the kernel of {", ".join(drivers)} and allow = ["tc"] in the hosts file'
     if any(setting.loss for setting in settings):
@@ -131,7 +131,7 @@ def missing_permissions(deployments: Iterable[Deployment]) -> list[str]:
     reasons: dict[str, dict[str, None]] = {}
     for deployment in deployments:
         for alias, why, permits in _needed_permissions(deployment):
-            allowed[alias] = deployment.testbed.inventory.hosts[alias].may
+            allowed[alias] = deployment.testbed.inventory.hosts[alias].allow
             if lacking := [permit for permit in permits if permit not in allowed[alias]]:
                 needed.setdefault(alias, {}).update(dict.fromkeys(lacking))
                 reasons.setdefault(alias, {})[why] = None

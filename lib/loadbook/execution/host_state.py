@@ -178,7 +178,7 @@ def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], obje
     while True:
         rest = read_state(host)
         waited_s = time.monotonic() - begun
-        at_rest = rest.state["time_wait"] <= rule.max_time_wait
+        at_rest = rest.state["time_wait"] <= rule.time_wait_sockets
         if at_rest or waited_s >= rule.wait_s:
             return HostState(rest.state | {"waited_s": round(waited_s, 3), "at_rest": float(at_rest)}, rest.boot_id)
         pause(REST_POLL_S)

@@ -162,7 +162,7 @@ def background_load(testbed: Testbed) -> Iterator[str]:
     )
     for alias, answer in answers.items():
         for sentence in parse_background_load(
-            answer.decode("utf-8", "replace"), testbed.plan.study.gates.foreign_cpu, testbed.plan.hours
+            answer.decode("utf-8", "replace"), testbed.plan.study.validity.foreign_cpu, testbed.plan.hours
         ):
             yield f"host {alias}: {sentence}"
 
@@ -249,7 +249,7 @@ def _replay_entry(testbed: Testbed, alias: str) -> str:
     optional = {
         "cpus": entry.cpus,
         "link_mbit": entry.link_mbit,
-        "may": entry.may,
+        "may": entry.allow,
         "price_per_month": entry.price_per_month,
     }
     required = {

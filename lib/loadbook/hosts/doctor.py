@@ -140,7 +140,7 @@ def _check_basics(
         _check_nofile(host.alias, values.get("nofile", "")),
         _check_forwarding(host),
         _check_lock(host, hosts.hosts[host.alias].lock or DEFAULT_LOCK_FILE),
-        *_check_permissions(host, hosts.hosts[host.alias].may),
+        *_check_permissions(host, hosts.hosts[host.alias].allow),
     ]
     return checks, values.get("boot")
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from loadbook.core.errors import StudyError, UsageError
-from loadbook.core.renamed_keys import HOSTS_KEYS, to_recorded_keys, with_present_names
+from loadbook.core.renamed_keys import HOSTS_KEYS, renamed_field, to_present_keys
 from loadbook.core.toml import read_toml
 from loadbook.store.paths import NAME_PATTERN
 from loadbook.study import problems
@@ -49,7 +49,7 @@ class HostEntry(BaseModel):
     host_name, port, user, identity_file : instead of what ~/.ssh/config says.
     service_port : first port of the services on it; below 1024 takes root there.
     cpus : CPUs that everything has which loadbook starts there; studies number theirs within these.
-    may : what may be changed for the time of a trial, and is put back: kernel settings, delay, loss and rate of its
+    allow : what may be changed for the time of a trial, and is put back: kernel settings, delay, loss and rate of its
         network, CPU time, packet rules, the files of its own servers. Each takes root there.
     price_per_month : in the file's currency.
     munin_port : of its munin node; 0: it has none.
@@ -74,7 +74,7 @@ class HostEntry(BaseModel):
     identity_file: str | None = None
     service_port: Annotated[int, Field(gt=0, lt=65536)] = 18080
     cpus: tuple[int, ...] | None = None
-    may: tuple[Permission, ...] = ()
+    allow: tuple[Permission, ...] = renamed_field("allow", "may", ())
     price_per_month: Annotated[float, Field(gt=0)] | None = None
     munin_port: Port = 4949
     exporter_port: Port = 9100
@@ -131,11 +131,10 @@ def read_hosts(path: Path) -> HostsFile:
         raise UsageError(f"hosts file {path.absolute()} is not there", hint) from None
     except OSError as error:
         raise UsageError(f"hosts file {path}: {error.strerror}") from error
-    doubled = list(to_recorded_keys(raw, HOSTS_KEYS, path))
+    doubled = list(to_present_keys(raw, HOSTS_KEYS, path))
     if doubled:
         raise StudyError(str(path), doubled)
     try:
         return HostsFile.model_validate(raw)
     except ValidationError as error:
-        mistakes = with_present_names(problems.validation_problems(error, HostsFile), HOSTS_KEYS)
-        raise StudyError(str(path), mistakes) from error
+        raise StudyError(str(path), problems.validation_problems(error, HostsFile)) from error

@@ -360,6 +360,6 @@ def _split_into_parts(
             name, code = paths.raw.name, code_version()
             part_sums = {planned.trial: sums[planned.trial] for planned, _ in part if planned.trial in sums}
             yield IngestPart(
-                plan.study.name, name, plan.study.gates, tuple(part), code, paths.request_logs, files, part_sums
+                plan.study.name, name, plan.study.validity, tuple(part), code, paths.request_logs, files, part_sums
             )
             part, size = [], 0

@@ -142,7 +142,7 @@ def compare(data: RunData, asked: Asked, left_out: str = "") -> Verdicts:
     for name in (*asked.treatments, *filter(None, [asked.baseline])):
         if name not in known:
             raise unknown_name_error("treatment", name, known, f"in run {data.run} of {data.study.name}")
-    by = asked.by or ("" if asked.baseline else data.study.apart or "")
+    by = asked.by or ("" if asked.baseline else data.study.stratify_by or "")
     part_of = _groups(data, by, asked.treatments) if by else {"": list(data.trials["trial"])}
     groups = {group: _part(data, asked, trials) for group, trials in part_of.items()}
     found = {
@@ -216,7 +216,7 @@ def _changed(data: RunData, asked: Asked, left_out: str) -> Iterator[str]:
         yield f"baseline {asked.baseline} instead of {study.baseline}"
     if asked.treatments:
         yield f"treatments {', '.join(asked.treatments)} only"
-    if asked.by and asked.by != study.apart:
+    if asked.by and asked.by != study.stratify_by:
         yield f"each {asked.by} by itself"
     if asked.margin is not None and asked.margin != study.margin:
         yield f"margin {asked.margin * 100:g}{NBSP}% instead of {study.margin * 100:g}{NBSP}%"

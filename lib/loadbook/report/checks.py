@@ -87,7 +87,7 @@ def _arm_check(data: RunData, analysis: Analysis, kind: str) -> HarnessCheck:
     if texts.change == DASH:
         text = f"{name} could not be compared"
     elif kind == "aa":
-        text = f"{name} {change}{_borderline_note(row, data.study.gates.aa_p)}"
+        text = f"{name} {change}{_borderline_note(row, data.study.validity.aa_p)}"
     else:
         known = f"built in {format_percent(row.expected_effect, 0)}, " if row.expected_effect is not None else ""
         text = f"{known}seen {change}"
@@ -238,7 +238,7 @@ DISTRIBUTION_TITLE = "All requests together: a picture, not evidence"
 def measurable_values(data: RunData, metric: str, statistic: str) -> pd.DataFrame:
     """Return `RunData.values` of a percentile without those that too few requests of their trial lie beyond."""
     values, requests = data.values(metric, statistic), data.values("requests")["value"]
-    short = diagnostics.has_short_tail(metric, statistic, requests, data.study.gates.min_tail_requests)
+    short = diagnostics.has_short_tail(metric, statistic, requests, data.study.validity.min_tail_requests)
     return values.assign(value=values["value"].mask(short))
 
 
@@ -247,7 +247,7 @@ def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: S
     counted = data.trials[data.trials["valid"]]
     sentences = [CLOSED_LOOP_NOTE] if "closed" in set(counted["load_model"]) else []
     if left_out:
-        least = data.study.gates.min_tail_requests
+        least = data.study.validity.min_tail_requests
         needs = join_words(
             [f"{p} needs {diagnostics.requests_needed(p, least):,} requests in a trial" for p in left_out]
         )

@@ -47,7 +47,7 @@ def evaluate_ci(data: RunData, written_since: CiPolicy | None = None) -> CiRepor
     ----------
     written_since : the gate of the study's file now; it counts where the run was planned without one.
     """
-    gate = data.study.gate or written_since
+    gate = data.study.ci or written_since
     if gate is None:
         return None
     from loadbook.stats.analyse import analyse_strata
@@ -57,7 +57,7 @@ def evaluate_ci(data: RunData, written_since: CiPolicy | None = None) -> CiRepor
         n: analyse_strata(data, metric=metric, statistic=of or None) for n, (metric, _, of) in parts_by_name.items()
     }
     analysis = analyse_strata(data)
-    return CiReport(data, gate, analysis, assess_run(gate, analysis, data, others), late=data.study.gate is None)
+    return CiReport(data, gate, analysis, assess_run(gate, analysis, data, others), late=data.study.ci is None)
 
 
 def ci_document(found: CiReport) -> dict[str, Any]:

@@ -81,7 +81,7 @@ LOSES_MORE = "loses more"
 
 def verdict_word(kind: VerdictKind, metric: Metric, hypothesis: Hypothesis = "difference") -> str:
     """Return the word that stands behind the glyph of a verdict class, by the metric's kind and by what is asked."""
-    if kind == "worse" and hypothesis == "no-loss":
+    if kind == "worse" and hypothesis == "non-inferiority":
         return LOSES_MORE
     if kind not in ("better", "worse"):
         return VERDICT_WORDS[kind]
@@ -102,7 +102,7 @@ def row_word(row: AnalysisRow, metric: Metric) -> str:
         return "reference"
     if row.kind in ("aa", "control"):
         return {True: "passed", False: "failed", None: "not judged"}[row.passed]
-    asks: Hypothesis = "no-loss" if row.verdict and row.verdict.one_sided_bounds else "difference"
+    asks: Hypothesis = "non-inferiority" if row.verdict and row.verdict.one_sided_bounds else "difference"
     return verdict_word(row.verdict.kind if row.verdict else "invalid", metric, asks)
 
 

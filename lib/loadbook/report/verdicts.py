@@ -129,7 +129,7 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
 
     The bound at worst stands in place of the p-values where that is what was asked: they answer another question.
     """
-    named, one_sided = analysis.contrasts == "adjacent", analysis.hypothesis == "no-loss"
+    named, one_sided = analysis.contrasts == "adjacent", analysis.hypothesis == "non-inferiority"
     ps = [] if one_sided else ["p", "p, adj."] if _has_adjusted_p(analysis) else ["p"]
     unit = get_metric(analysis.metric).unit
     head = LEVEL_HEADERS.get(

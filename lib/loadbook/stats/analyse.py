@@ -114,7 +114,7 @@ def resolve_spec(
     if statistic_name == SETTLED and samples is not None:
         values["value"] = values["trial"].map(settled_rates(samples, metric_name))
     requests = trial_values(data.trials, data.measurements, "requests")["value"]
-    short = diagnostics.has_short_tail(metric_name, statistic_name, requests, study.gates.min_tail_requests)
+    short = diagnostics.has_short_tail(metric_name, statistic_name, requests, study.validity.min_tail_requests)
     values["value"] = values["value"].mask(short)
     trials = _trials_with_causes(data)
     trials = trials.assign(short_tail=trials["trial"].isin(values.loc[short, "trial"]))
@@ -162,7 +162,7 @@ def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
 def _declared_contrasts(study: Study, baseline: str | None, *, own: bool) -> tuple[Contrasts, Hypothesis]:
     """Return what the study declares, as far as it concerns this baseline (None: its own) and this metric."""
     contrasts: Contrasts = study.contrasts if not baseline and (own or study.contrasts == "adjacent") else "baseline"
-    return contrasts, study.asks if own else "difference"
+    return contrasts, study.hypothesis if own else "difference"
 
 
 def _trials_with_causes(data: RunTables) -> pd.DataFrame:
@@ -333,7 +333,7 @@ def _check_row(spec: AnalysisSpec, name: str) -> AnalysisRow:
     if treatment.check == "aa":
         original = spec.study.repeated_treatment(name) or spec.study.baseline
         row = _build_row(spec, name, "aa", _compare_with_reference(spec, name, original))
-        return replace(row, passed=_aa_passed(row, spec.study.gates.aa_p))
+        return replace(row, passed=_aa_passed(row, spec.study.validity.aa_p))
     row = _build_row(spec, name, "control", _compare_with_reference(spec, name, spec.study.baseline_of(name)))
     return replace(row, passed=_control_passed(row, _expected_sign(spec, name)))
 
@@ -464,17 +464,19 @@ def analyse_strata(
 
 
 def strata_of(data: RunData) -> dict[str, RunData]:
-    """Return level -> the part of the run under that condition (`Study.apart`); one part called "" without any.
+    """Return level -> the part of the run under that condition (`Study.stratify_by`); one part called "" without any.
 
     "near: " before a label is left out in the part that is called near.
     """
     study, levels = data.study, dict[str, list[str]]()
-    if study.apart is None:
+    if study.stratify_by is None:
         return {"": data}
     for name in treatments_of(data):
-        levels.setdefault(str(study.levels_of(name)[study.apart]), []).append(name)
+        levels.setdefault(str(study.levels_of(name)[study.stratify_by]), []).append(name)
     return {
-        level: restrict_to(_without_stratum_label(data, level), names, baseline=study.baseline_of(names[0]), apart=None)
+        level: restrict_to(
+            _without_stratum_label(data, level), names, baseline=study.baseline_of(names[0]), stratify_by=None
+        )
         for level, names in levels.items()
     }
 

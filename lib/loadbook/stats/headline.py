@@ -94,7 +94,7 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
         return "No verdict: no treatment could be compared."
     if len(rows) == 1:
         return _first_fitting(_row_label(rows[0], labels), *_single_treatment_variants(rows[0]))
-    if analysis.hypothesis == "no-loss":
+    if analysis.hypothesis == "non-inferiority":
         return non_inferiority_headline(rows, analysis.margin)
     if analysis.best_is_reference and (sentence := _best_text(analysis, labels)):
         return sentence
@@ -150,7 +150,7 @@ def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None)
     if analysis.aa_failure:
         return analysis.aa_failure
     reason = _no_comparison_reason(rows) or _forecast_text(rows, labels)
-    if analysis.hypothesis == "no-loss":
+    if analysis.hypothesis == "non-inferiority":
         return " ".join(filter(None, (losing_sentences(rows), reason)))
     if analysis.best_is_reference:
         return " ".join(filter(None, (_runner_up_sentence(analysis, labels), reason)))

@@ -14,7 +14,7 @@ RowKind = Literal["baseline", "treatment", "aa", "control"]
 # what each treatment is compared with: the baseline, the one before it, or the one observed best
 Contrasts = Literal["baseline", "adjacent", "best"]
 # two-sided, or whether a loss beyond the margin is excluded
-Hypothesis = Literal["difference", "no-loss"]
+Hypothesis = Literal["difference", "non-inferiority"]
 
 # the order in which figure, sentences and table list comparisons (report.md section 7)
 VERDICT_ORDER: tuple[VerdictKind, ...] = (

@@ -220,13 +220,13 @@ def decide_verdict(
     margin : smallest difference that matters, ratio minus 1; 0 if none was declared (never small, never equivalent).
     better : which direction of the metric is better.
     reason : why the arms must not be compared, whatever the numbers say.
-    hypothesis : "no-loss" asks one thing only: whether a loss beyond the margin is excluded.
+    hypothesis : "non-inferiority" asks one thing only: whether a loss beyond the margin is excluded.
     """
     reason = reason or insufficient_blocks(comparison.blocks, comparison.excluded)
     if reason or comparison.effect is None or comparison.ci95 is None or comparison.ci90 is None:
         too_few = f"{comparison.blocks} blocks are too few for a {comparison.level:.4g} interval"
         return Verdict("invalid", comparison, margin, reason=reason or too_few)
-    if hypothesis == "no-loss":
+    if hypothesis == "non-inferiority":
         return _non_inferiority_verdict(comparison, comparison.ci90, margin, better)
     is_small = is_within_margin(comparison.ci90, margin)
     if is_significant(comparison):

@@ -126,33 +126,33 @@ class CiPolicy(CiLimits):
 
 def ci_policy_problems(raw: Mapping[str, Any]) -> Iterator[SpecProblem]:
     """Yield what is wrong between `[ci]` and the rest of a study; parts of the wrong shape are left to pydantic."""
-    gate = raw.get("gate")
-    if not isinstance(gate, dict):
+    policy = raw.get("ci")
+    if not isinstance(policy, dict):
         return
     if raw.get("contrasts") == "best":
-        yield SpecProblem("gate", 'goes without contrasts = "best": against the best, everything loses')
+        yield SpecProblem("ci", 'goes without contrasts = "best": against the best, everything loses')
     names: list[tuple[tuple[str | int, ...], object]] = [
-        (("gate", "only", k), name) for k, name in enumerate(_as_list(gate.get("only")))
+        (("ci", "only", k), name) for k, name in enumerate(_as_list(policy.get("only")))
     ]
-    names += [(("gate", "treatments", name), name) for name in _table(gate.get("treatments"))]
+    names += [(("ci", "treatments", name), name) for name in _table(policy.get("treatments"))]
     for path, name in names:
         if isinstance(name, str) and (message := _no_comparison_reason(raw, name)):
             yield SpecProblem(key_path(path), message)
-    for name in _table(gate.get("metrics")):
+    for name in _table(policy.get("metrics")):
         metric = name.partition(" ")[0]
         if metric not in METRICS:
             yield SpecProblem(
-                key_path(("gate", "metrics", name)), f"no metric {short_repr(metric)}{suggestion(metric, METRICS)}"
+                key_path(("ci", "metrics", name)), f"no metric {short_repr(metric)}{suggestion(metric, METRICS)}"
             )
         elif name == raw.get("metric", "ok_per_s"):
-            yield SpecProblem(key_path(("gate", "metrics", name)), "is the study's own: what is said in [ci] is of it")
+            yield SpecProblem(key_path(("ci", "metrics", name)), "is the study's own: what is said in [ci] is of it")
         elif METRICS[metric].better is None:
-            yield SpecProblem(key_path(("gate", "metrics", name)), "neither more nor less of it is better")
-    for number, name in enumerate(_as_list(gate.get("doubts"))):
+            yield SpecProblem(key_path(("ci", "metrics", name)), "neither more nor less of it is better")
+    for number, name in enumerate(_as_list(policy.get("doubts"))):
         if isinstance(name, str) and name not in (ALL_RULES, *RULE_INFO):
             nearest = suggestion(name, (ALL_RULES, *RULE_INFO))
             where = nearest if "did you mean" in nearest else '; docs/gates.md has their names, "all" is any of them'
-            yield SpecProblem(f"gate.doubts.{number}", f"no validity rule {short_repr(name)}{where}")
+            yield SpecProblem(f"ci.doubts.{number}", f"no validity rule {short_repr(name)}{where}")
 
 
 def _no_comparison_reason(raw: Mapping[str, Any], name: str) -> str | None:

@@ -321,7 +321,7 @@ def _grid_problems(parts: _GridTables) -> Iterator[tuple[str, str]]:
 
 
 # what belongs to comparisons of single treatments
-REQUIRED_VALUES = {"contrasts": "baseline", "asks": "difference"}
+REQUIRED_VALUES = {"contrasts": "baseline", "hypothesis": "difference"}
 
 
 def smoke_factorial(study: Study) -> tuple[Factorial, dict[str, Treatment]] | None:

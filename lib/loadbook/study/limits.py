@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from loadbook.core.renamed_keys import renamed_field
 from loadbook.study.treatments import StrictModel
 
 StoppingRuleName = Literal["fixed", "looks", "always-valid"]
@@ -119,7 +120,7 @@ class ValidityLimits(StrictModel):
     clock_step_s : seconds by which a host's clock may move against ours.
     absurd_duration : how many times as long as its window a measurement may have taken by the tool's account.
     facts_tolerance : how far a measured fact of a host may move during the run, as a share.
-    rest_time_wait : sockets in TIME-WAIT above those at the block's start.
+    time_wait_increase : sockets in TIME-WAIT above those at the block's start.
     rest_conntrack : conntrack entries above those at the block's start.
     rest_open_files : open files above those at the block's start.
     rest_load : load per CPU above that at the block's start.
@@ -145,7 +146,7 @@ class ValidityLimits(StrictModel):
     clock_step_s: Annotated[float, Field(ge=0)] = 0.1
     absurd_duration: Annotated[float, Field(gt=1)] = 10.0
     facts_tolerance: Annotated[float, Field(ge=0)] = 0.02
-    rest_time_wait: Annotated[int, Field(ge=0)] = 5000
+    time_wait_increase: Annotated[int, Field(ge=0)] = renamed_field("time_wait_increase", "rest_time_wait", 5000)
     rest_conntrack: Annotated[int, Field(ge=0)] = 5000
     rest_open_files: Annotated[int, Field(ge=0)] = 1000
     rest_load: Annotated[float, Field(ge=0)] = 2.0
@@ -158,9 +159,9 @@ class ResetSettings(StrictModel):
     ----------
     wait_s : seconds after which a trial begins anyway, with a doubt.
     settle_s : seconds of rest before each trial in any case.
-    max_time_wait : sockets in TIME-WAIT up to which a host is at rest.
+    time_wait_sockets : sockets in TIME-WAIT up to which a host is at rest.
     """
 
     wait_s: Annotated[float, Field(ge=0, le=600)] = 10.0
     settle_s: Annotated[float, Field(ge=0, le=60)] = 0.1
-    max_time_wait: Annotated[int, Field(ge=0)] = 5000
+    time_wait_sockets: Annotated[int, Field(ge=0)] = renamed_field("time_wait_sockets", "max_time_wait", 5000)

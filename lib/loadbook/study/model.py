@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SerializationInfo,
+    model_validator,
+)
 
 from loadbook.core.errors import UsageError
+from loadbook.core.renamed_keys import OLD_HYPOTHESES, renamed_field
 from loadbook.study.ci_policy import CiPolicy
 from loadbook.study.claims import Published
 from loadbook.study.limits import MonitorSettings, ResetSettings, StoppingRule, ValidityLimits, last_declared_look
@@ -25,6 +32,19 @@ from loadbook.study.treatments import (
 )
 from loadbook.study.workload import Workload
 
+# records write the name of schema 1
+_RECORDED_HYPOTHESES = {present: old for old, present in OLD_HYPOTHESES.items()}
+
+
+def _serialize_hypothesis(value: str, info: SerializationInfo) -> str:
+    return _RECORDED_HYPOTHESES.get(value, value) if info.by_alias else value
+
+
+Hypothesis = Annotated[
+    Literal["difference", "non-inferiority"],
+    BeforeValidator(lambda value: OLD_HYPOTHESES.get(value, value) if isinstance(value, str) else value),
+    PlainSerializer(_serialize_hypothesis),
+]
 PAGE_SIZE_VAR = "page_bytes"  # the variable by which services are told the size of their page
 
 
@@ -40,13 +60,13 @@ class Study(StrictModel):
     notebooks : the pages of the report, of notebooks/; the first is the study's own.
     metric : what is compared (docs/data-format.md).
     baseline : the treatment that others are compared with.
-    apart : a factor whose levels are conditions (near, remote), each judged by itself.
+    stratify_by : a factor whose levels are conditions (near, remote), each judged by itself.
     margin : the smallest difference that matters, 0.02 for 2 %; with hypothesis = "non-inferiority" the largest loss
         that is accepted, and needed.
     blocks : how often every treatment runs.
     stopping : when a run ends (docs/stopping.md).
     contrasts : what each treatment is compared with: the baseline, the one before it, or the best (docs/contrasts.md).
-    asks : whether they differ, or only whether a loss beyond the margin is excluded.
+    hypothesis : whether they differ, or only whether a loss beyond the margin is excluded.
     seed : what the order within blocks is drawn from.
     subset : the treatments that run unless others are asked for; "default" means all where no subset has this name.
     roles : what hosts do, and with which service.
@@ -57,8 +77,8 @@ class Study(StrictModel):
     subsets : groups of treatments by name, each with the baseline; one called "smoke" is the smoke variant.
     monitors : what is recorded of hosts during a trial.
     reset : how hosts come to rest between trials.
-    gates : limits of the validity rules (docs/gates.md).
-    gate : what fails a build.
+    validity : limits of the validity rules (docs/gates.md).
+    ci : what fails a build.
     published : what an article said (docs/claims.md).
     """
 
@@ -69,12 +89,12 @@ class Study(StrictModel):
     notebooks: tuple[str, ...] = ("config_effects", "run_quality")
     metric: str = "ok_per_s"
     baseline: str
-    apart: Ident | None = None
+    stratify_by: Ident | None = renamed_field("stratify_by", "apart", None)
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
     stopping: StoppingRule = StoppingRule()
     contrasts: Literal["baseline", "adjacent", "best"] = "baseline"
-    asks: Literal["difference", "no-loss"] = "difference"
+    hypothesis: Hypothesis = renamed_field("hypothesis", "asks", "difference")
     seed: int = 1
     subset: str = "default"
     roles: dict[Ident, Role]
@@ -86,8 +106,8 @@ class Study(StrictModel):
     subsets: dict[Name, tuple[str, ...]] = Field(default_factory=dict)
     monitors: MonitorSettings = MonitorSettings()
     reset: ResetSettings = ResetSettings()
-    gates: ValidityLimits = ValidityLimits()
-    gate: CiPolicy | None = None
+    validity: ValidityLimits = renamed_field("validity", "gates", ValidityLimits())
+    ci: CiPolicy | None = renamed_field("ci", "gate", None)
     published: Published | None = None
 
     @model_validator(mode="before")
@@ -106,9 +126,9 @@ class Study(StrictModel):
 
         That is the first treatment, no check, that differs from the baseline in the condition alone.
         """
-        if self.apart is None:
+        if self.stratify_by is None:
             return self.baseline
-        wanted_levels = self.levels_of(self.baseline) | {self.apart: self.levels_of(treatment)[self.apart]}
+        wanted_levels = self.levels_of(self.baseline) | {self.stratify_by: self.levels_of(treatment)[self.stratify_by]}
         like = [name for name, t in self.treatments.items() if not t.check and self.levels_of(name) == wanted_levels]
         return like[0] if like else self.baseline
 

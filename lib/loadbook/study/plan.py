@@ -126,7 +126,7 @@ def parse_plan(raw: dict[str, Any], source: str) -> Plan:
 
 def study_spec(study: Study) -> dict[str, Any]:
     """Return the whole spec as JSON values, includes resolved."""
-    return study.model_dump(mode="json", by_alias=True, exclude=None if study.gate else {"gate"})
+    return study.model_dump(mode="json", by_alias=True, exclude=None if study.ci else {"ci"})
 
 
 def study_sha256(study: Study) -> str:

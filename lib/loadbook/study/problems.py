@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 
 from loadbook.core.errors import SpecProblem
 from loadbook.core.metrics import METRICS
-from loadbook.core.renamed_keys import present_name
 from loadbook.study.limits import last_declared_look
 from loadbook.study.workload import Workload
 
@@ -72,7 +71,7 @@ def _problem_message(detail: Any, loc: list[int | str], model: type[BaseModel]) 
         return f"is required{_field_description(model, loc)}"
     if detail["type"] == "string_pattern_mismatch":
         return f"must match {detail['ctx']['pattern']} (is {short_repr(detail['input'])})"
-    message = str(detail["msg"]).removeprefix("Value error, ").replace("'no-loss'", "'non-inferiority'")
+    message = str(detail["msg"]).removeprefix("Value error, ")
     return message if isinstance(detail["input"], dict) else f"{message} (is {short_repr(detail['input'])})"
 
 
@@ -83,7 +82,7 @@ def _field_description(model: type[BaseModel], loc: list[int | str]) -> str:
 
 
 def _fields_at(model: type[BaseModel], loc: Iterable[int | str]) -> list[str]:
-    return [present_name(field.alias or name) for name, field in _model_at(model, loc).model_fields.items()]
+    return [field.alias or name for name, field in _model_at(model, loc).model_fields.items()]
 
 
 def _model_at(model: type[BaseModel], loc: Iterable[int | str]) -> type[BaseModel]:
@@ -163,14 +162,14 @@ def _stopping_problems(raw: dict[str, Any]) -> PathMessages:
 
 
 def _hypothesis_problems(raw: dict[str, Any]) -> PathMessages:
-    if raw.get("factorial") and raw.get("apart"):
-        yield "apart", "a factorial has its conditions among its factors: leave stratify_by out"
-    if raw.get("asks") == "no-loss" and "margin" not in raw:
+    if raw.get("factorial") and raw.get("stratify_by"):
+        yield "stratify_by", "a factorial has its conditions among its factors: leave stratify_by out"
+    if raw.get("hypothesis") == "non-inferiority" and "margin" not in raw:
         yield (
             "margin",
             'is required with hypothesis = "non-inferiority": the largest loss that is accepted, 0.02 for 2 %',
         )
-    if raw.get("asks") == "no-loss" and raw.get("contrasts") == "best":
+    if raw.get("hypothesis") == "non-inferiority" and raw.get("contrasts") == "best":
         yield "contrasts", 'cannot be "best" with hypothesis = "non-inferiority": against the best, everything loses'
 
 
@@ -212,7 +211,9 @@ def _usual_level(raw: dict[str, Any], role: str, factor: dict[str, Any], name: s
 
 def _treatment_problems(raw: dict[str, Any]) -> PathMessages:
     treatments, factors = _table(raw, "treatments"), _table(raw, "factors")
-    twin = None if raw.get("apart") else raw.get("baseline")  # of several conditions each has a baseline of its own
+    twin = (
+        None if raw.get("stratify_by") else raw.get("baseline")
+    )  # of several conditions each has a baseline of its own
     for name, treatment in treatments.items():
         path = ("treatments", name)
         for factor, level in _table(treatment, "set").items():

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
-from loadbook.core.renamed_keys import STUDY_KEYS, to_recorded_keys, with_present_names
+from loadbook.core.renamed_keys import STUDY_KEYS, to_present_keys
 from loadbook.core.toml import read_text, read_toml
 from loadbook.study import ci_policy, problems
 from loadbook.study import factorial as factorial_file
@@ -155,15 +155,15 @@ def _network_problems(study: Study) -> Iterator[SpecProblem]:
 
 def _condition_problems(study: Study) -> Iterator[SpecProblem]:
     """Check that a study whose conditions are judged apart has a baseline under each, which its A/A arms repeat."""
-    if study.apart is None:
+    if study.stratify_by is None:
         return
-    if study.apart not in study.factors:
-        yield SpecProblem("apart", f"no factor {short_repr(study.apart)}{suggestion(study.apart, study.factors)}")
+    if (factor := study.stratify_by) not in study.factors:
+        yield SpecProblem("stratify_by", f"no factor {short_repr(factor)}{suggestion(factor, study.factors)}")
         return
     for name, treatment in study.treatments.items():
-        base, level = study.baseline_of(name), study.levels_of(name)[study.apart]
-        if study.levels_of(base)[study.apart] != level:
-            message = f"no treatment is like {study.baseline!r} at {study.apart} = {short_repr(level)}"
+        base, level = study.baseline_of(name), study.levels_of(name)[study.stratify_by]
+        if study.levels_of(base)[study.stratify_by] != level:
+            message = f"no treatment is like {study.baseline!r} at {study.stratify_by} = {short_repr(level)}"
             yield SpecProblem(f"treatments.{name}", f"{message}, so that nothing is its baseline")
         elif treatment.check == "aa" and treatment.same_as != base:
             message = f"an A/A arm repeats the baseline of its condition: same_as = {short_repr(base)}, and nothing set"
@@ -242,7 +242,7 @@ def read_study(path: Path) -> Study:
     if study is not None and not mistakes:
         mistakes = setting_problems(study)
     if study is None or mistakes:
-        raise StudyError(str(path), with_present_names(mistakes, STUDY_KEYS))
+        raise StudyError(str(path), mistakes)
     return study
 
 
@@ -304,7 +304,7 @@ def smoke_variant(study: Study) -> Study:
             | {name: _shortened_treatment(study, name) for name in study.treatments if name in names - set(generated)},
             "workload": study.workload.with_duration(*SMOKE_TIMES_S),
             "published": published,
-            "gate": study.gate and study.gate.restricted_to(subset),
+            "ci": study.ci and study.ci.restricted_to(subset),
         }
     )
 
@@ -322,7 +322,7 @@ def read_study_tables(path: Path, depth: int = 0) -> dict[str, Any]:
         raw = read_toml(path)
     except OSError as error:
         raise UsageError(f"study file {path}: {error.strerror}") from error
-    if doubled := list(to_recorded_keys(raw, STUDY_KEYS, path)):
+    if doubled := list(to_present_keys(raw, STUDY_KEYS, path)):
         raise StudyError(str(path), doubled)
     include = raw.pop("include", None)
     if include is None:

@@ -114,7 +114,7 @@ ConditionValues = Mapping[tuple[str | None, str], str | None]
 BEFORE_SUFFIX, AFTER_SUFFIX = "-before", "-after"
 # state of a host (trials/reset) -> words, threshold
 HOST_STATE_LIMITS = {
-    "time_wait": ("sockets in TIME-WAIT", "rest_time_wait"),
+    "time_wait": ("sockets in TIME-WAIT", "time_wait_increase"),
     "conntrack": ("conntrack entries", "rest_conntrack"),
     "open_files": ("open files", "rest_open_files"),
     "load1": ("load", "rest_load"),
@@ -204,7 +204,7 @@ def _changed_facts(study: Study, host: str, before: Any, after: Any) -> Iterator
         yield RuleHit("facts_differ", "unchecked", None, None, host, reason)
         return
     declared = {factor.var or name for name, factor in study.factors.items()} | {"boot_id"}
-    for name, old, new, _ in fact_differences(before, after, study.gates.facts_tolerance):
+    for name, old, new, _ in fact_differences(before, after, study.validity.facts_tolerance):
         if name.rpartition(".")[2] not in declared:
             observation = f"{name} of {host} was {_shorten(str(old))} before the run and {_shorten(str(new))} after it"
             yield RuleHit("facts_differ", "doubt", None, None, host, message("facts_differ", observation))
@@ -223,7 +223,7 @@ def _exceeded_limits(
     study: Study, record: TrialRecord, host: str, block_start: Mapping[str, float], state: Mapping[str, float]
 ) -> Iterator[RuleHit]:
     for name, (description, key) in HOST_STATE_LIMITS.items():
-        allowed = getattr(study.gates, key) * (_machine_cpu_count(record, host) if name == "load1" else 1)
+        allowed = getattr(study.validity, key) * (_machine_cpu_count(record, host) if name == "load1" else 1)
         if name in block_start and state.get(name, 0.0) - block_start[name] > allowed:
             observation = (
                 f"{state[name]:,.6g} {description} before the trial, {block_start[name]:,.6g} at the start of "

@@ -209,7 +209,7 @@ def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Seq
 
     Tools send other headers and count other bytes, so only arms of one tool are compared.
     """
-    tolerance, sizes_by_arm = study.gates.bytes_tolerance, _bytes_per_response(records, measurements)
+    tolerance, sizes_by_arm = study.validity.bytes_tolerance, _bytes_per_response(records, measurements)
     medians = {key: median(sizes.values()) for key, sizes in sizes_by_arm.items()}
     for (treatment, tool), sizes in sizes_by_arm.items():
         first = first_same_page(study, treatment)
@@ -253,7 +253,7 @@ def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Seque
         if p is None:
             reason = f"{blocks} complete blocks, 5 are needed"
             yield RuleHit("aa_differs", "unchecked", None, name, None, f"not checked: {reason}")
-        elif p < study.gates.aa_p:
+        elif p < study.validity.aa_p:
             observation = (
                 f"it differs from {reference} by {format_percent(effect)} (p {format_p_value(p)}, {blocks} blocks)"
             )

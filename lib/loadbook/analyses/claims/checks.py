@@ -457,7 +457,7 @@ def check_non_inferiority(claim: Claim, run: ClaimRun) -> ClaimFinding:
     two_sided = run.joint_verdict(claim)
     better = direction(two_sided.comparison.metric)
     verdict = decide_verdict(
-        two_sided.comparison, run.margin(claim), better, reason=two_sided.reason, hypothesis="no-loss"
+        two_sided.comparison, run.margin(claim), better, reason=two_sided.reason, hypothesis="non-inferiority"
     )
     outcomes = {"no-loss": "holds", "worse": "contradicted", "invalid": "unchecked"}
     outcome: text.ClaimOutcome = outcomes.get(verdict.kind, "undecided")  # type: ignore[assignment]

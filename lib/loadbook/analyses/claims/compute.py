@@ -114,7 +114,7 @@ class ClaimRun:
     def at_ceiling(self, claim: Claim, value: float | None) -> bool:
         """Tell whether a published value lies at the rate that the article offered."""
         offered = claim.offered_per_s
-        return bool(offered and value and value >= self.study.gates.offered_ceiling * offered)
+        return bool(offered and value and value >= self.study.validity.offered_ceiling * offered)
 
     def mostly_at_ceiling(self, treatment: str) -> bool:
         """Tell whether most trials of a treatment served all of an open load: their rate is the tool's setting."""
@@ -182,7 +182,7 @@ class ClaimRun:
     def _tables_of(self, *arms: str) -> ClaimTables:
         """Return these arms without their checks, or the whole run with them."""
         trials, measurements, plan = self.data.trials, self.data.measurements, dict(getattr(self.data, "plan", {}))
-        updates: dict[str, Any] = {"contrasts": "baseline", "asks": "difference"}
+        updates: dict[str, Any] = {"contrasts": "baseline", "hypothesis": "difference"}
         if arms:
             trials, plan["treatments"] = trials[trials["treatment"].isin(arms)], list(arms)
             measurements = measurements[measurements["trial"].isin(trials["trial"])]
@@ -242,7 +242,7 @@ def check_claims(
 
 def _claim_runs(data: RunTables, analysis: Analysis | None, level: float, study: Study) -> list[ClaimRun]:
     """Return the run under each condition that is judged apart, last as a whole."""
-    stratified = data.study.apart is not None and analysis is None
+    stratified = data.study.stratify_by is not None and analysis is None
     parts = strata_of(cast("RunData", data)).values() if stratified else ()
     return [*(ClaimRun(part, None, level, study) for part in parts), ClaimRun(data, analysis, level, study)]
 
@@ -254,7 +254,7 @@ def _run_for(runs: list[ClaimRun], arms: tuple[str, ...]) -> ClaimRun | None:
 
 def _check_claim(study: Study, run: ClaimRun | None, claim: Claim) -> ClaimResult:
     finding = _find(study, run, claim)
-    article = assess_article(claim, study.gates.offered_ceiling, _pair_sd_log(claim, finding, run))
+    article = assess_article(claim, study.validity.offered_ceiling, _pair_sd_log(claim, finding, run))
     margin = run.margin(claim) if run else claim.margin or study.margin
     return ClaimResult(claim, text.criterion_text(claim, margin), finding, article)
 

@@ -60,7 +60,7 @@ class EffectsPage(Page):
     @cached_property
     def strata(self) -> dict[str, EffectsPage]:
         """Condition -> its page, where the study judges conditions apart; else this page, called ""."""
-        if self.data.study.apart is None or self.baseline:
+        if self.data.study.stratify_by is None or self.baseline:
             return {"": self}
         return {
             name: EffectsPage(part, metric=self.metric, level=self.level) for name, part in strata_of(self.data).items()
@@ -121,7 +121,7 @@ class EffectsPage(Page):
         from loadbook.analyses.effects import figure as effects
         from loadbook.analyses.effects import non_inferiority
 
-        figure = non_inferiority if self.analysis.hypothesis == "no-loss" else effects
+        figure = non_inferiority if self.analysis.hypothesis == "non-inferiority" else effects
         lines, table = verdicts.verdict_lines(self.analysis), self.effects_table()
         html = render(
             "effects.html.j2",
