@@ -115,3 +115,25 @@ def test_lab_down_during_a_run_warns_of_it(typed, monkeypatch):
     code, _, err = typed("lab", "down")
     assert code == 0
     assert err == f"warning: the lab is in use by {owner.description}; its trial ends here\n"
+
+
+def test_unknown_study_is_an_error_with_the_nearest_name(typed):
+    code, out, err = typed("studies", "nginx-directivs")
+    assert (code, out) == (2, "")
+    assert "no study 'nginx-directivs' in " in err and "did you mean 'nginx-directives'?" in err
+
+
+def test_misspelt_command_suggests_the_nearest(typed):
+    code, _, err = typed("rn", "x")
+    assert code == 2
+    assert "next: did you mean run? commands: run, " in err
+
+
+def test_shell_completes_commands_and_studies(typed, monkeypatch):
+    monkeypatch.setenv("_LOADBOOK_COMPLETE", "bash_complete")
+    for words, expected in (("loadbook re", {"report", "restore"}), ("loadbook plan aa", {"aa"})):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+        code, out, _ = typed()
+        assert code == 0
+        assert {line.partition(",")[2] for line in out.splitlines()} == expected

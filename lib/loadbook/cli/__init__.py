@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import keyword
 import sys
@@ -16,6 +17,7 @@ from loadbook.core.renamed_keys import RenamedKeyWarning
 
 # command -> module of this folder that holds a click command of that name (a word of Python's has a `_` after it)
 COMMANDS = {
+    "init": "init",
     "doctor": "hosts",
     "lab": "hosts",
     "hosts": "hosts",
@@ -59,7 +61,10 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is meant; UnknownNameError lists them, the nearest first."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            raise unknown_name_error("command", args[0], COMMANDS)
+            error = unknown_name_error("command", args[0], COMMANDS)
+            nearest = difflib.get_close_matches(args[0], COMMANDS, 1)
+            error.hint = f"did you mean {nearest[0]}? {error.hint}" if nearest else error.hint
+            raise error
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -69,6 +74,7 @@ class LazyGroup(click.Group):
 
 
 SUMMARIES = {
+    "init": "Make a project folder: notebooks, studies, an example run, a hosts file",
     "doctor": "What is missing, on which host, and how to get it",
     "lab": "The lab on this machine: up, down, status, cut, join",
     "hosts": "Trust host keys; list hosts",
@@ -118,7 +124,7 @@ def main() -> None:
     """Run the command line; errors of ours become a message and their exit code, never a traceback."""
     warnings.showwarning = _show_warning
     try:
-        cli(standalone_mode=False)
+        cli(prog_name="loadbook", standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loadbook.cli.arguments import optional_study_argument, run_option, study_argument
 from loadbook.cli.progress import Ticker, cell, echo
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_quantity
@@ -40,8 +41,8 @@ MAX_CAUSES = 3
 
 
 @click.command()
-@click.argument("study")
-@click.option("--run", "run_id", default="latest", show_default=True, metavar="RUN", help="Run id.")
+@study_argument
+@run_option
 @click.option("--scheduler", metavar="ADDRESS", help="Let this Dask cluster (tcp://HOST:8786) read.")
 def ingest(study: str, run_id: str, scheduler: str | None) -> None:
     """Raw outputs -> tidy tables in data/processed; touches no host, gives the same bytes every time.
@@ -101,7 +102,7 @@ def _causes(found: IngestSummary) -> str:
 
 
 @click.command()
-@click.argument("study", required=False)
+@optional_study_argument
 @click.option("--run", "run_id", metavar="RUN", help="Only this run (latest: the newest).")
 def verify(study: str | None, run_id: str | None) -> None:
     """Hash every raw file again and name what changed, is missing or is there without having been recorded.
@@ -193,8 +194,8 @@ FORMS = ("archive", "csv", "benchstat")
 
 
 @click.command()
-@click.argument("study")
-@click.option("--run", "run_id", default="latest", show_default=True, metavar="RUN", help="Run id.")
+@study_argument
+@run_option
 @click.option("--as", "form", type=click.Choice(FORMS), default="archive", show_default=True, help="What to write.")
 @click.option("--metric", help="Of benchstat; default: the study's own.")
 @click.option(
@@ -408,11 +409,11 @@ def _value(report: ToolReport, metric: str) -> str:
 
 
 @click.command()
-@click.argument("study")
+@study_argument
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option("--host", required=True, metavar="ALIAS", help="The host that the files are of.")
 @click.option("--kind", default="auto", show_default=True, metavar="KIND", help="What wrote them: docs/traces.md.")
-@click.option("--run", "run_id", default="latest", show_default=True, metavar="RUN", help="Run id.")
+@run_option
 @click.option("--role", metavar="ROLE", help="What the machine did, if the run has no such host.")
 @click.option(
     "--clock-offset", type=float, metavar="S", help="Its clock minus ours, seconds; default: as the run measured it."

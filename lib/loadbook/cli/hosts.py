@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loadbook.cli.arguments import hosts_option, optional_study_argument
 from loadbook.cli.progress import cell, echo
 from loadbook.core.errors import HostError, HostKeyError, LoadbookError, UsageError
 from loadbook.core.text import clean
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from loadbook.hosts.lab import Lab, LabHostStatus, LabKind
     from loadbook.hosts.remote import RemoteHost
     from loadbook.study.model import Study
-
-hosts_option = click.option(
-    "--hosts", "hosts_file", type=click.Path(path_type=Path), help="Hosts file; default: the lab's."
-)
 
 
 @click.group()
@@ -227,7 +224,7 @@ def _print(states: Sequence[LabHostStatus]) -> None:
 
 
 @click.command()
-@click.argument("study", required=False)
+@optional_study_argument
 @hosts_option
 def doctor(study: str | None, hosts_file: Path | None) -> None:
     """Show what is missing, here and on every host, and how to get it; exit code 3 if something needed is.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loadbook.cli.arguments import studies_argument, study_argument
 from loadbook.cli.progress import Ticker, echo
 from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.text import one_line
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("studies", nargs=-1, metavar="[STUDY]...")
+@studies_argument
 @click.option("--run", default="latest", show_default=True, help="Run id; needs exactly one STUDY.")
 @click.option(
     "--against", metavar="RUN", help="Compare --run with this run of STUDY instead; previous: the one before."
@@ -202,7 +203,7 @@ class _Clock:
 
 
 @click.command()
-@click.argument("study")
+@study_argument
 @click.option("--metric", default="", help="Default: the study's own.")
 @click.option("--rate", type=float, default=0.01, show_default=True, help="False alarms per run while nothing changes.")
 @click.option("--by-name", is_flag=True, help="Hosts of one name are one host, whatever machine they are.")
@@ -321,7 +322,7 @@ def _point(point: EffectPoint) -> dict[str, Any]:
 
 
 @click.command()
-@click.argument("studies", nargs=-1, metavar="[STUDY]...")
+@studies_argument
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per claim.")
 def claims(studies: tuple[str, ...], as_json: bool) -> None:
     """Judge what the articles of STUDY (default: every study that has claims) say, by the newest run that can.
@@ -387,7 +388,7 @@ STDOUT = Path("-")
 
 
 @click.command()
-@click.argument("study")
+@study_argument
 @click.option("--run", default="latest", show_default=True, help="Run id.")
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML, for the build's page.")
 @click.option("--json", "summary", type=click.Path(path_type=Path), metavar="FILE", help="Write the JSON summary.")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loadbook.cli.arguments import study_argument
 from loadbook.cli.progress import echo
 from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration
@@ -105,13 +106,12 @@ def _short(word: str) -> str:
     return f"'({len(word.splitlines())} lines, sha256 {sha256(word.encode()).hexdigest()[:12]})'"
 
 
-_study = click.argument("study")
 _subset = click.option("--subset", help="Treatments of this subset; all: every one.")
 _blocks = click.option("--blocks", type=click.IntRange(min=1), help="Blocks instead of the study's own number.")
 
 
 @click.command()
-@_study
+@study_argument
 @click.option(
     "--hosts", type=click.Path(path_type=Path), help="Hosts file whose noise and caps count; without it: the lab's."
 )
@@ -191,7 +191,7 @@ def _length(work: Workload) -> str:
 
 
 @click.command()
-@_study
+@study_argument
 @click.option("--hosts", type=click.Path(path_type=Path), help="Hosts file; without it: the loopback lab.")
 @_subset
 @_blocks

@@ -1,6 +1,6 @@
-"""`loadbook studies`: which questions there are to ask, and what asking them takes; touches no network.
+"""`loadbook studies`: list studies with their question, trials and time, or the packages that they need.
 
-`loadbook new`: a study file to begin with; touches no host.
+`loadbook new`: write a study file to begin with. Neither touches a host.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loadbook.cli.arguments import studies_argument
 from loadbook.cli.progress import echo
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import format_duration
@@ -24,52 +25,56 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[STUDY]...")
+@studies_argument
 @click.option("--packages", is_flag=True, help="Print COMMAND=PACKAGE of what they need, as scripts/setup.sh takes it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per study.")
-def studies(names: tuple[str, ...], packages: bool, as_json: bool) -> None:
+def studies(studies: tuple[str, ...], packages: bool, as_json: bool) -> None:
     """List every STUDY (default: all): question, trials and time, and those of its smoke variant; no network."""
     from loadbook.execution.studies import study_file
-    from loadbook.study.reader import study_files
+    from loadbook.study.reader import find_study, study_files
 
-    here = project_layout()
+    layout = project_layout()
+    for name in studies:
+        find_study(layout.studies, name)  # an unknown or broken study that was asked for by name is an error
     if packages:
-        _print_packages(here, names or tuple(path.stem for path in study_files(here.studies)))
+        _print_packages(layout, studies or [path.stem for path in study_files(layout.studies)])
         return
-    rows = [_row(path) for path in ([study_file(here, name) for name in names] or study_files(here.studies))]
+    records = [
+        _record(path) for path in ([study_file(layout, name) for name in studies] or study_files(layout.studies))
+    ]
     if as_json:
-        echo(json.dumps(rows, indent=1, ensure_ascii=False))
+        echo(json.dumps(records, indent=1, ensure_ascii=False))
         return
-    width = max((len(row["study"]) for row in rows), default=0)
-    for row in rows:
-        for name, said in zip((row["study"], ""), _said(row), strict=False):
-            echo(f"{name:{width}}  {said}")
+    width = max((len(record["study"]) for record in records), default=0)
+    for record in records:
+        for name, line in zip((record["study"], ""), _lines(record), strict=False):
+            echo(f"{name:{width}}  {line}")
 
 
-def _print_packages(here: Layout, names: Sequence[str]) -> None:
-    """Print what studies need that is a package, a line each; what is none is told on stderr with the way to get it."""
+def _print_packages(layout: Layout, names: Sequence[str]) -> None:
+    """Print the packages that studies need, a line each; programs without a package go to stderr with their source."""
     from loadbook.execution.preflight import package_arguments, required_programs
     from loadbook.execution.studies import load_study, service_folders
 
     needed: dict[str, RequiredProgram] = {}
     for name in names:
         try:
-            found = required_programs(load_study(here, name), service_folders(here))
+            by_role = required_programs(load_study(layout, name), service_folders(layout))
         except LoadbookError as error:
             echo(f"{name}: {error.message}", err=True)
             continue
-        needed |= {program.binary: program for each in found.values() for program in each}
+        needed |= {program.binary: program for programs in by_role.values() for program in programs}
     lines = package_arguments(needed.values())
     for line in sorted(lines):
         echo(line)
-    known = {line.partition("=")[0] for line in lines}
+    packaged = {line.partition("=")[0] for line in lines}
     for program in needed.values():
-        if program.binary not in known:
+        if program.binary not in packaged:
             echo(f"{program.binary}: {program.install}", err=True)
 
 
-def _row(path: Path) -> dict[str, Any]:
-    """Return what one study file says; one that cannot be read says why."""
+def _record(path: Path) -> dict[str, Any]:
+    """Return the JSON record of one study file; of one that cannot be read, its error."""
     from loadbook.study.reader import is_variant, read_study, smoke_variant
 
     try:
@@ -87,14 +92,14 @@ def _size(study: Study) -> dict[str, Any]:
     return {"trials": len(plan.trials), "blocks": plan.blocks, "arms": len(plan.treatments), "hours": plan.hours}
 
 
-def _said(row: dict[str, Any]) -> list[str]:
-    """Return what a reader wants to know of a study: its question, then its trials and times."""
-    if "error" in row:
-        return [f"cannot be read: {row['error'].splitlines()[0]}"]
-    smoke, whole = row["smoke"], row["standard"]
-    trials = f"{whole['trials']} trials ({whole['blocks']} blocks of {whole['arms']})"
-    short = f"; smoke variant {format_duration(smoke['hours'] * 3600)}" if smoke else ""
-    return [row["question"], f"{trials}, {format_duration(whole['hours'] * 3600)}{short}"]
+def _lines(record: dict[str, Any]) -> list[str]:
+    """Return the lines of one study: its question, then its trials and times."""
+    if "error" in record:
+        return [f"cannot be read: {record['error'].splitlines()[0]}"]
+    smoke, standard = record["smoke"], record["standard"]
+    trials = f"{standard['trials']} trials ({standard['blocks']} blocks of {standard['arms']})"
+    smoke_time = f"; smoke variant {format_duration(smoke['hours'] * 3600)}" if smoke else ""
+    return [record["question"], f"{trials}, {format_duration(standard['hours'] * 3600)}{smoke_time}"]
 
 
 @click.command()
@@ -104,7 +109,7 @@ def _said(row: dict[str, Any]) -> list[str]:
     "chain",
     multiple=True,
     metavar="[ROLE=]SERVICE",
-    help="What answers; the role is web unless you say. Of several the first gets the load, each asks the next.",
+    help="What answers; the role is web unless given. Of several the first gets the load, each asks the next.",
 )
 @click.option("--try", "tried", multiple=True, metavar="[ROLE.]VAR=VALUE", help="Compare this value: a treatment.")
 @click.option("--set", "fixed", multiple=True, metavar="[ROLE.]VAR=VALUE", help="What every treatment has.")
@@ -119,32 +124,31 @@ def new(
     from loadbook.services.check import parse_setting, starter_study
     from loadbook.store.atomic import write_atomic
 
-    here = project_layout()
-    path = here.studies / f"{check_name('study', study)}.toml"
+    layout = project_layout()
+    path = layout.studies / f"{check_name('study', study)}.toml"
     if path.exists():
         raise UsageError(f"{path} is there already", "give the new study another name")
-    services = _services(here, chain)
-    wishes = [[parse_setting(text, services) for text in texts] for texts in (tried, fixed, control)]
-    write_atomic(path, starter_study(study, services, *wishes).encode())
+    services = _services(layout, chain)
+    settings = [[parse_setting(text, services) for text in texts] for texts in (tried, fixed, control)]
+    write_atomic(path, starter_study(study, services, *settings).encode())
     echo(f"study {path}")
     echo(f"next: look at it, then loadbook plan {study}")
 
 
-def _services(here: Layout, chain: tuple[str, ...]) -> dict[str, ServiceSpec]:
+def _services(layout: Layout, chain: tuple[str, ...]) -> dict[str, ServiceSpec]:
     """Return role -> service, in the order given."""
     from loadbook.execution.studies import service_folders
     from loadbook.services import known_services, load_service
 
     if not chain:
-        known = ", ".join(known_services(service_folders(here)))
-        raise UsageError("nothing is there that could answer", f"--service NAME; services: {known}")
-    found: dict[str, ServiceSpec] = {}
+        known = ", ".join(known_services(service_folders(layout)))
+        raise UsageError("no service is given that could answer", f"--service NAME; services: {known}")
+    services: dict[str, ServiceSpec] = {}
     for text in chain:
         role, _, name = text.rpartition("=")
         role = role or "web"
-        if role in found or role == "driver" or not role.isidentifier() or role != role.lower():
-            raise UsageError(
-                f"--service {text}: no role for it", "each its own, in small letters: --service balancer=haproxy"
-            )
-        found[role] = load_service(name, service_folders(here))
-    return found
+        if role in services or role == "driver" or not role.isidentifier() or role != role.lower():
+            hint = "each service needs a role of its own, in small letters: --service balancer=haproxy"
+            raise UsageError(f"--service {text}: no role for it", hint)
+        services[role] = load_service(name, service_folders(layout))
+    return services

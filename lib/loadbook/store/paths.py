@@ -178,7 +178,8 @@ def find_root(start: Path | None = None) -> Path:
         if (folder / "studies").is_dir() and (folder / "notebooks").is_dir():
             return folder
     raise UsageError(
-        f"no loadbook project at or above {here}", "run it inside the checkout, or set LOADBOOK_HOME to its folder"
+        f"no loadbook project at or above {here}",
+        "loadbook init makes one here; or go into one, or set LOADBOOK_HOME to its folder",
     )
 
 
