@@ -1,7 +1,7 @@
 """Stopping rule and limits of a study: `[stopping]`, `[monitors]`, `[reset]` and `[validity]`.
 
 A rule that allows interim analyses pays for them with a smaller threshold at each; stopping as soon as the result
-pleases finds differences where there are none (docs/stopping.md).
+pleases finds differences where there are none (docs/comparisons.md).
 """
 
 from __future__ import annotations
