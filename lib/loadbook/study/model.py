@@ -65,7 +65,7 @@ class Study(StrictModel):
         that is accepted, and needed.
     blocks : how often every treatment runs.
     stopping : when a run ends (docs/comparisons.md).
-    contrasts : what each treatment is compared with: the baseline, the one before it, or the best (docs/comparisons.md).
+    contrasts : what each treatment is compared with: the baseline, the one before it, the best (docs/comparisons.md).
     hypothesis : whether they differ, or only whether a loss beyond the margin is excluded.
     seed : what the order within blocks is drawn from.
     subset : the treatments that run unless others are asked for; "default" means all where no subset has this name.
