@@ -10,17 +10,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from loadbook.analyses import PAGES
+
 if TYPE_CHECKING:
-    from loadbook.analyses.balancers.backends import backends_page
-    from loadbook.analyses.balancers.page import balancers_page
-    from loadbook.analyses.compare_runs.page import compare_runs_page
-    from loadbook.analyses.effects.page import effects_page
-    from loadbook.analyses.factorial.page import factorial_page
-    from loadbook.analyses.history.page import history_page
-    from loadbook.analyses.noise.page import noise_page
-    from loadbook.analyses.page_size.page import page_size_page
-    from loadbook.analyses.quality.page import quality_page
-    from loadbook.analyses.resources.page import resources_page
     from loadbook.notebook.progress import ingest, plan, run, state
     from loadbook.notebook.run import load
     from loadbook.notebook.studies import history, pick, studies
@@ -28,23 +20,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_VERBS = {
-    "backends_page": "loadbook.analyses.balancers.backends",
-    "balancers_page": "loadbook.analyses.balancers.page",
+_VERBS = PAGES | {
     "check_parameters": "loadbook.report.notebooks",
-    "compare_runs_page": "loadbook.analyses.compare_runs.page",
-    "effects_page": "loadbook.analyses.effects.page",
-    "factorial_page": "loadbook.analyses.factorial.page",
     "history": "loadbook.notebook.studies",
-    "history_page": "loadbook.analyses.history.page",
     "ingest": "loadbook.notebook.progress",
     "load": "loadbook.notebook.run",
-    "noise_page": "loadbook.analyses.noise.page",
-    "page_size_page": "loadbook.analyses.page_size.page",
     "pick": "loadbook.notebook.studies",
     "plan": "loadbook.notebook.progress",
-    "quality_page": "loadbook.analyses.quality.page",
-    "resources_page": "loadbook.analyses.resources.page",
     "run": "loadbook.notebook.progress",
     "state": "loadbook.notebook.progress",
     "studies": "loadbook.notebook.studies",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from claim_runs import run_of
-from loadbook.analyses.claims.compute import check_claims
+from loadbook.analyses.claims.checks import check_claims
 from loadbook.study.model import Study
 from loadbook.study.reader import read_study, study_files
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from claim_runs import TWO_BY_TWO, Run, claim, run_of, study_of
-from loadbook.analyses.claims.checks import check_interaction
-from loadbook.analyses.claims.compute import ClaimRun, check_claims
+from loadbook.analyses.claims.checks import check_claims, check_interaction
+from loadbook.analyses.claims.compute import ClaimRun
 from loadbook.stats.analyse import analyse
 
 ARMS = {
@@ -199,6 +199,24 @@ def test_few_trials_without_errors_show_nothing():
     (one,) = judged(ERRORS, strict, only=("base", "never"))
     assert one.finding.outcome == "undecided"
     assert one.finding.evidence.endswith("At these shares about 17 more blocks would decide.")
+
+
+@pytest.mark.parametrize("blocks", [6, 12])
+def test_removal_of_errors_that_never_occurred_cannot_be_checked(blocks):
+    """More blocks without errors would not make a removal visible, so none are forecast."""
+    (one,) = judged(ERRORS, claim("fewer-errors", "never", "base", margin=0.1), only=("base", "never"), blocks=blocks)
+    assert one.finding.outcome == "unchecked"
+    assert "There was nothing to remove: at most" in one.finding.evidence
+    assert "would decide" not in one.finding.evidence
+
+
+def test_interaction_without_any_errors_forecasts_the_blocks_that_contradict_it():
+    arms = {name: arm | {"failing": 0.0} for name, arm in TWO_BY_TWO.items()}
+    few, many = (
+        judged(arms, claim("interaction", "both", "accept", **PAIR), blocks=blocks)[0].finding for blocks in (6, 9)
+    )
+    assert (few.outcome, many.outcome) == ("undecided", "contradicted")
+    assert few.evidence.endswith("At these shares about 3 more blocks would decide.")
 
 
 PAIR = {"factors": ["accept", "epoll"]}

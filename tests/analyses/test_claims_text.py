@@ -9,8 +9,13 @@ import pytest
 
 from claim_runs import claim
 from loadbook.analyses.claims import text as words
-from loadbook.analyses.claims.checks import ClaimFinding, assess_article
-from loadbook.analyses.claims.compute import article_numbers_text, claim_title, claims_summary
+from loadbook.analyses.claims.compute import (
+    ClaimFinding,
+    article_numbers_text,
+    assess_article,
+    claim_title,
+    claims_summary,
+)
 from loadbook.core.units import NBSP
 from loadbook.stats.results import ErrorSummary, Forecast
 from loadbook.study.claims import Claim

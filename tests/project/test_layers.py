@@ -69,6 +69,24 @@ def test_imports_run_downwards(path: Path) -> None:
         assert floor < FLOORS[folder], f"{path.relative_to(PACKAGE)} imports {name} from its own floor or above"
 
 
+ANALYSES = sorted(path for path in (PACKAGE / "analyses").iterdir() if (path / "__init__.py").is_file())
+
+
+@pytest.mark.parametrize("folder", ANALYSES, ids=lambda p: p.name)
+def test_analyses_import_no_other_analysis_but_the_base_page(folder: Path) -> None:
+    allowed = ("loadbook.analyses.effects.", f"loadbook.analyses.{folder.name}.")[folder.name == "effects" :]
+    for path in folder.glob("*.py"):
+        names = {n for n in imports(path) if n.startswith("loadbook.analyses.") and n.count(".") > 2}
+        others = {n for n in names if not f"{n}.".startswith(allowed)}
+        assert not others, f"{path.relative_to(PACKAGE)} imports {sorted(others)}"
+
+
+def test_nothing_below_analyses_imports_them() -> None:
+    """Deleting an analysis is deleting a folder and its lines in registries of names."""
+    users = {path.relative_to(PACKAGE).parts[0] for path in MODULES if any("analyses" in n for n in imports(path))}
+    assert users <= {"analyses", "batch", "notebook", "cli", "__init__.py"}
+
+
 @pytest.mark.parametrize("library", DOORS)
 def test_one_door_per_library(library: str) -> None:
     users = [

@@ -44,6 +44,11 @@ def join_words(words: Sequence[str], last: str = "and") -> str:
     return ", ".join(words[:-1]) + f" {last} {words[-1]}" if len(words) > 1 else "".join(words)
 
 
+def shorten_list(names: Sequence[str], most: int) -> list[str]:
+    """Return the first `most` names and "4 more" for the rest; all names if only one is beyond."""
+    return list(names) if len(names) <= most + 1 else [*names[:most], f"{len(names) - most} more"]
+
+
 def format_fixed(value: float, decimals: int) -> str:
     """Return a number with so many decimals; from a million on in three digits and a power of ten."""
     return f"{value:.{decimals}f}" if abs(value) < 1e6 else f"{value:.2e}"

@@ -1,31 +1,22 @@
-"""What a check of a claim found.
+"""Checks of claims, one function per kind: a claim and a run in, a finding out; and the check of a whole study.
 
-Could the article's own numbers have shown what it says? One run each, by rules that know nothing of ours.
-
-The check of claims about a curve: the log-log slope of a metric over the numbers of a factor (page size, say).
-
-The check of claims about resources: the small balancer's CPU is full, so much memory is enough.
-
-The checks of claims about errors; the trial is the unit: in how many did any occur (statistics.md 3.7).
-
-The checks of claims about values, one function per kind: a claim and a run in, what was found out.
-
-Direction is judged first, size after it. A claim is contradicted only by evidence against it; what is merely not shown
-is undecided.
+Direction is checked first, size after it. A claim is contradicted only by evidence against it; a claim that is merely
+not shown is undecided.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from statistics import median
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from loadbook.analyses.claims import text
-from loadbook.analyses.claims.text import ClaimOutcome, CouldShow
-from loadbook.core.metrics import get_metric
+from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun, assess_article
+from loadbook.stats.analyse import RunTables, strata_of
 from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
 from loadbook.stats.errors import ALPHA
 from loadbook.stats.results import Verdict
@@ -39,121 +30,218 @@ from loadbook.study.claims import ERROR_CLAIM_KINDS, Claim
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.analyses.claims.compute import ClaimRun
-    from loadbook.stats.results import ErrorSummary
+    from loadbook.stats.results import Analysis
     from loadbook.study.claims import ClaimKind
+    from loadbook.study.model import Study
+
+# share of trials with errors that a claim of errors means at least; the error rates of the checks hold at this share
+MIN_FAILING_SHARE = 0.3
 
 
-@dataclass(frozen=True)
-class ClaimFinding:
-    """How a claim fares and the sentences that say why.
-
-    `verdict` is the comparison to draw beside the article's two values, where there is one; `size_met` says of a claim
-    that holds whether the article's size is met, too (None: not asked). `short_evidence` is the evidence in few
-    characters
-    where there is no verdict to draw.
-    """
-
-    outcome: ClaimOutcome
-    evidence: str
-    verdict: Verdict | None = None
-    size_met: bool | None = None
-    short_evidence: str = ""
-
-
-MAX_CHANCE = 0.05
-
-
-@dataclass(frozen=True)
-class ArticleEvidence:
-    """The article's evidence: its change (ratio minus 1), and whether it could have shown the claim.
-
-    `at_ceiling`: the value lies at the offered rate, so it is only a lower bound; `both_at_ceiling`: both values do.
-    """
-
-    effect: float | None
-    at_ceiling: bool
-    both_at_ceiling: bool
-    could_show: CouldShow
-    sentence: str
-
-
-def assess_article(claim: Claim, ceiling: float, scatter: float | None) -> ArticleEvidence:
-    """Return what the article's numbers are worth.
+def check_claims(
+    study: Study, data: RunTables | None = None, analysis: Analysis | None = None, level: float = 0.95
+) -> list[ClaimResult]:
+    """Check every claim that a study publishes, each under its own condition if the study analyses those separately.
 
     Parameters
     ----------
-    ceiling : share of the offered rate from which a rate is the tool's setting.
-    scatter : standard deviation of the paired log ratio of two single trials, as seen here; None: not known.
+    study : gives the claims, in its order. A treatment that it has changed since the run counts as not run.
+    data : a run of that study; None if there is none, and every claim is then not yet run.
+    analysis : an analysis of `data` at `level` that was made already; its metric and baseline are used.
+    level : confidence of the intervals.
     """
-    value, other, effect = claim.value or 0.0, claim.against_value or 0.0, claim.claimed_effect
-    limit = ceiling * claim.offered_per_s if claim.offered_per_s else math.inf
-    high, blind = value >= limit, min(value, other) >= limit
-    could, sentence = _article_worth(claim, effect, high, blind, scatter)
-    return ArticleEvidence(effect, high, blind, could, sentence)
+    runs = [ClaimRun(data, analysis, level, study)] if data is not None else []
+    if data is not None and data.study.stratify_by is not None and analysis is None:
+        runs = [*(ClaimRun(part, None, level, study) for part in strata_of(cast("RunData", data)).values()), *runs]
+    results = []
+    for claim in study.published.claims if study.published else ():
+        arms = set(required_arms(claim))
+        run = next((run for run in runs if arms <= run.treatments_run), runs[-1] if runs else None)
+        finding = _check_claim(study, run, claim)
+        article = assess_article(claim, study.validity.offered_ceiling, _pair_sd_log(claim, finding, run))
+        margin = run.margin(claim) if run else claim.margin or study.margin
+        results.append(ClaimResult(claim, text.criterion_text(claim, margin), finding, article))
+    return results
 
 
-def _article_worth(
-    claim: Claim, effect: float | None, high: bool, blind: bool, scatter: float | None
-) -> tuple[CouldShow, str]:
-    if claim.effective_kind in ERROR_CLAIM_KINDS:
-        has_counts = claim.errors is not None and claim.against_errors is not None
-        return ("no", text.ONE_RUN_ERRORS) if has_counts else ("not known", text.NO_COUNTS)
-    if effect is None:
-        return "not known", text.NO_NUMBERS
-    if blind:
-        return "no", text.BOTH_OFFERED
-    if claim.effective_kind in ("equivalent", "no-loss"):
-        return "no", text.ONE_RUN_EXCLUDES_NOTHING
-    if claim.effective_kind == "slope":
-        return "no", text.ONE_RUN_SLOPE
-    if _points_other_way(claim, effect):
-        return "no", text.OPPOSITE
-    if not scatter:
-        return "not known", text.SCATTER_UNKNOWN
-    return _worth_against_scatter(claim, effect, high, scatter)
+def required_arms(claim: Claim) -> tuple[str, ...]:
+    """Return the arms that a check needs; of the rivals of the best, some may be missing."""
+    return (claim.treatment, claim.against) if claim.effective_kind == "best" else claim.treatments
 
 
-def _points_other_way(claim: Claim, effect: float) -> bool:
-    """Tell whether the article's own numbers point the other way."""
-    lower = get_metric(claim.metric).better == "lower"
-    return (effect > 0) == ((claim.effective_kind == "worse") != lower)
+def _check_claim(study: Study, run: ClaimRun | None, claim: Claim) -> ClaimFinding:
+    missing = [n for n in required_arms(claim) if run and n not in run.treatments_run]
+    if run is None:
+        return ClaimFinding("not-run", text.no_run_sentence(study.name, _smallest_subset(study, claim)))
+    if missing:
+        labels = list(map(study.label, missing))
+        return ClaimFinding("not-run", text.not_run_sentence(labels, study.name, _smallest_subset(study, claim)))
+    if claim.effective_kind == "resource":  # it rests on traces, not on a comparison
+        return check_resource(claim, run)
+    if claim.effective_kind not in ERROR_CLAIM_KINDS and run.values(claim)["value"].isna().all():
+        tools = study.tools_of(run.treatments_run)
+        return ClaimFinding("unchecked", text.not_measured_sentence(*run.metric(claim), tools))
+    analysis = run.analysis(claim)
+    if analysis.aa_failure and claim.effective_kind not in ERROR_CLAIM_KINDS:
+        return ClaimFinding("unchecked", analysis.aa_failure)
+    if reason := analysis.stopping_state.pending_reason:
+        return ClaimFinding("unchecked", f"{reason[0].upper()}{reason[1:]}.")
+    return CHECKS[claim.effective_kind](claim, run)
 
 
-def _worth_against_scatter(claim: Claim, effect: float, high: bool, scatter: float) -> tuple[CouldShow, str]:
-    """Compare a single pair's difference with what equal pairs show, their scatter being ours (normal)."""
-    chance = math.erfc(abs(math.log1p(effect)) / scatter / math.sqrt(2))
-    sentence = text.chance_sentence(chance)
-    if chance >= MAX_CHANCE:
-        return "no", sentence
-    if claim.effective_kind == "best":
-        return "in part", f"{sentence} {text.LARGEST_OF_SEVERAL}"
-    return ("in part", f"{sentence} {text.LOWER_BOUND}") if high else ("yes", sentence)
+def _smallest_subset(study: Study, claim: Claim) -> str | None:
+    """Return the smallest subset of the study with all of the claim's arms; None if the study's own has them."""
+    wanted = set(claim.treatments)
+    if wanted <= set(study.treatments_in()):
+        return None
+    candidates = [name for name, arms in study.subsets.items() if wanted <= set(arms)]
+    return min(candidates, key=lambda name: len(study.subsets[name]), default="all")
+
+
+def _pair_sd_log(claim: Claim, finding: ClaimFinding, run: ClaimRun | None) -> float | None:
+    """Return the scatter of a pair of trials: of the claim's own comparison, else the median of the run."""
+    if finding.verdict and finding.verdict.comparison.sd_log:
+        return finding.verdict.comparison.sd_log
+    rows = run.analysis(claim).rows if run else ()
+    sds = [sd for row in rows if row.verdict and (sd := row.verdict.comparison.sd_log)]
+    return median(sds) if sds else None
+
+
+def check_direction(claim: Claim, run: ClaimRun) -> ClaimFinding:
+    """Check "X is faster" or "X is slower": holds if a difference of that direction is shown, however small."""
+    verdict = run.joint_verdict(claim)
+    sentence, claimed = run.sentence(claim, verdict), claim.claimed_effect
+    if verdict.kind == "invalid":
+        return ClaimFinding("unchecked", sentence, verdict)
+    direction_shown = verdict.kind
+    if verdict.kind == "small":
+        direction_shown = "better" if _is_better(verdict) else "worse"
+    if direction_shown == claim.effective_kind:
+        size = f" {text.size_sentence(claimed, verdict.comparison.ci95 or (0.0, 0.0))}" if claimed is not None else ""
+        return ClaimFinding("holds", sentence + size, verdict, _size_met(claim, run, verdict))
+    if direction_shown in ("better", "worse"):
+        return ClaimFinding("contradicted", sentence, verdict)
+    if verdict.kind == "equivalent" and (claimed is None or abs(claimed) > verdict.margin):
+        return ClaimFinding("contradicted", sentence, verdict)
+    if verdict.kind == "equivalent" and claimed is not None:
+        sentence += f" {text.small_claim_sentence(claimed)}"
+    return ClaimFinding("undecided", sentence, verdict)
+
+
+def _is_better(verdict: Verdict) -> bool:
+    higher = direction(verdict.comparison.metric) == "higher"
+    return ((verdict.comparison.effect or 0.0) > 0) == higher
+
+
+def _size_met(claim: Claim, run: ClaimRun, verdict: Verdict) -> bool | None:
+    """Tell whether the article's size is met; a value at its offered rate is only a lower bound."""
+    claimed, comparison = claim.claimed_effect, verdict.comparison
+    if claimed is None or comparison.ci95 is None:
+        return None
+    larger = abs(comparison.effect or 0.0) > abs(claimed)
+    return comparison.ci95[0] <= claimed <= comparison.ci95[1] or (larger and run.at_ceiling(claim, claim.value))
+
+
+def check_best(claim: Claim, run: ClaimRun) -> ClaimFinding:
+    """Check "X is best": holds if X beats every rival at 5 % (Gutmann and Maymin).
+
+    Contradicted if a rival is ahead of it, p multiplied by their number (Bonferroni), or if its lead over `against` is
+    smaller than the margin. Rivals that were not run leave it undecided.
+    """
+    rivals = [name for name in dict.fromkeys((claim.against, *claim.among)) if name != claim.treatment]
+    verdicts = {name: run.verdict(claim, claim.treatment, name) for name in rivals if name in run.treatments_run}
+    main = verdicts.get(claim.against)
+    main_sentence = run.sentence(claim, main) if main else ""
+    verdicts = {name: verdict for name, verdict in verdicts.items() if verdict.kind != "invalid"}
+    if not verdicts:
+        return ClaimFinding("unchecked", main_sentence, main)
+    ahead = [
+        n for n, v in verdicts.items() if not _is_better(v) and _p_or_one(v) * len(verdicts) < 1 - v.comparison.level
+    ]
+    if ahead:
+        rival = min(ahead, key=lambda name: _p_or_one(verdicts[name]))
+        sentence = text.rival_ahead_sentence(run.sentence(claim, verdicts[rival], rival))
+        return ClaimFinding("contradicted", sentence, main)
+    if main and main.kind == "equivalent":
+        return ClaimFinding("contradicted", main_sentence, main)
+    tied = [n for n, v in verdicts.items() if not (_is_better(v) and _p_or_one(v) < 1 - v.comparison.level)]
+    if tied:
+        forecast = text.joint_forecast_sentence([forecast for n in tied if (forecast := verdicts[n].forecast)])
+        names = [run.label(n) for n in tied]
+        sentence = text.tied_sentence(run.label(claim.treatment), names, len(verdicts), forecast)
+    else:
+        sentence = text.ahead_sentence(
+            run.label(claim.treatment), len(verdicts), max(map(_p_or_one, verdicts.values()))
+        )
+    missing = [name for name in rivals if name not in verdicts]
+    if not_run := [run.label(n) for n in missing if n not in run.treatments_run]:
+        sentence += f" {text.missing_arms_sentence(not_run)}"
+    if not_compared := [run.label(n) for n in missing if n in run.treatments_run]:
+        sentence += f" Not compared: {text.joined_names(not_compared)}."
+    if tied or missing:
+        return ClaimFinding("undecided", sentence, main)
+    return ClaimFinding("holds", sentence, main, _size_met(claim, run, main) if main else None)
+
+
+def _p_or_one(verdict: Verdict) -> float:
+    return 1.0 if verdict.comparison.p is None else verdict.comparison.p
+
+
+def check_non_inferiority(claim: Claim, run: ClaimRun) -> ClaimFinding:
+    """Check "X costs nothing": holds if a loss beyond the margin is excluded (non-inferiority, one-sided 5 %)."""
+    two_sided = run.joint_verdict(claim)
+    better = direction(two_sided.comparison.metric)
+    verdict = decide_verdict(
+        two_sided.comparison, run.margin(claim), better, reason=two_sided.reason, hypothesis="non-inferiority"
+    )
+    outcomes = {"no-loss": "holds", "worse": "contradicted", "invalid": "unchecked"}
+    outcome: text.ClaimOutcome = outcomes.get(verdict.kind, "undecided")  # type: ignore[assignment]
+    return ClaimFinding(outcome, run.sentence(claim, verdict), verdict)
+
+
+def check_equivalence(claim: Claim, run: ClaimRun) -> ClaimFinding:
+    """Check "X and Y hardly differ": holds if a difference beyond the margin is excluded.
+
+    Contradicted only if the whole 90 % interval lies beyond the margin.
+    """
+    verdict = run.joint_verdict(claim)
+    sentence, kind = run.sentence(claim, verdict), verdict.kind
+    if kind in ("equivalent", "small"):
+        return ClaimFinding("holds", sentence, verdict)
+    if kind == "invalid":
+        return ClaimFinding("unchecked", sentence, verdict)
+    low, high = verdict.comparison.ci90 or (0.0, 0.0)
+    if high < loss_at_margin(verdict.margin, "higher") or low > loss_at_margin(verdict.margin, "lower"):
+        return ClaimFinding("contradicted", sentence, verdict)
+    if kind in ("better", "worse"):
+        distance = abs(math.log1p(verdict.margin) - abs(math.log1p(verdict.comparison.effect or 0.0)))
+        forecast = forecast_one_sided(verdict.comparison, distance)
+        sentence += f" {text.maybe_small_sentence(replace(verdict, forecast=forecast))}"
+    return ClaimFinding("undecided", sentence, verdict)
 
 
 def check_slope(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Judge "the rate falls with size by this power": holds if the 90 % interval of the slope lies in the range.
+    """Check "the rate falls with size by this power": holds if the 90 % interval of the slope lies in the range.
 
     One slope per block (Theil-Sen over the sizes), then an interval over the blocks: the block is the unit, not the
     trial. Contradicted if the interval lies outside the range.
     """
     sizes = {name: run.study.levels_of(name)[claim.factors[0]] for name in claim.treatments}
-    strange = [f"{run.label(n)} ({x})" for n, x in sizes.items() if not isinstance(x, int | float) or not x > 0]
-    if strange or len(set(sizes.values())) < 2:
-        return ClaimFinding("unchecked", text.no_slope_sentence(claim.factors[0], strange))
-    full = [run.label(name) for name in sizes if run.mostly_at_ceiling(name)]
-    if full:
+    not_positive = [f"{run.label(n)} ({x})" for n, x in sizes.items() if not isinstance(x, int | float) or not x > 0]
+    if not_positive or len(set(sizes.values())) < 2:
+        return ClaimFinding("unchecked", text.no_slope_sentence(claim.factors[0], not_positive))
+    if full := [run.label(name) for name in sizes if run.mostly_at_ceiling(name)]:
         return ClaimFinding("unchecked", text.all_served_sentence(full))
     slopes = block_slopes(claim, run, {name: float(x) for name, x in sizes.items()})
     if len(slopes) < MIN_BLOCKS:
         return ClaimFinding("unchecked", text.too_few_blocks_sentence(len(slopes), MIN_BLOCKS))
-    middle, (low, high) = slope_interval(slopes)
-    sentence = text.slope_sentence(middle, (low, high), len(slopes), len(sizes))
-    number = text.slope_text(middle, (low, high))
+    slope, (low, high) = slope_interval(slopes)
+    sentence = text.slope_sentence(slope, (low, high), len(slopes), len(sizes))
+    short = text.slope_text(slope, (low, high))
     least, most = claim.slope or (0.0, 0.0)
     if least <= low and high <= most:
-        return ClaimFinding("holds", sentence, short_evidence=number)
-    return ClaimFinding("contradicted" if high < least or low > most else "undecided", sentence, short_evidence=number)
+        return ClaimFinding("holds", sentence, short_evidence=short)
+    return ClaimFinding("contradicted" if high < least or low > most else "undecided", sentence, short_evidence=short)
 
 
 def block_slopes(claim: Claim, run: ClaimRun, sizes: dict[str, float]) -> np.ndarray:
@@ -175,9 +263,9 @@ def slope_interval(slopes: np.ndarray) -> tuple[float, tuple[float, float]]:
 
 
 def check_resource(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Judge "its CPU is full" or "2 GB is enough": holds if what was used lies in the range in every trial.
+    """Check "its CPU is full" or "2 GB is enough": holds if the use lies in the range in every trial.
 
-    Contradicted if it lies outside in every trial, on the same side; of memory the highest use of all trials counts.
+    Contradicted if it lies outside in every trial, on the same side; for memory the highest use of all trials counts.
     """
     rows, label = _usage_rows(claim, run), run.label(claim.treatment)
     if rows is None or rows.empty or claim.used is None:
@@ -186,69 +274,59 @@ def check_resource(claim: Claim, run: ClaimRun) -> ClaimFinding:
     if claim.resource == "memory":
         low = high = float(rows["peak"].max())
     sentence = text.usage_sentence(claim, label, low, high, int(rows["trials"].max()))
-    number = text.usage_value_text(claim, float(rows["mean"].mean()) if claim.resource != "memory" else high)
+    short = text.usage_value_text(claim, float(rows["mean"].mean()) if claim.resource != "memory" else high)
     if claim.used[0] <= low and high <= claim.used[1]:
-        return ClaimFinding("holds", sentence, short_evidence=number)
+        return ClaimFinding("holds", sentence, short_evidence=short)
     outside = high < claim.used[0] or low > claim.used[1]
-    return ClaimFinding("contradicted" if outside else "undecided", sentence, short_evidence=number)
+    return ClaimFinding("contradicted" if outside else "undecided", sentence, short_evidence=short)
 
 
 def _usage_rows(claim: Claim, run: ClaimRun) -> pd.DataFrame | None:
-    """Return what is known of the resource on the role's hosts; None of a run without traces."""
+    """Return the use of the resource on the role's hosts; None for a run without traces."""
     if not isinstance(run.data, RunData):
         return None
-    full = saturation_of_run(run.data)
-    roles = full["role"].str.split("/").map(lambda host_roles: claim.role in host_roles)
-    rows = full[roles.astype(bool) & (full["treatment"] == claim.treatment) & (full["resource"] == claim.resource)]
+    usage = saturation_of_run(run.data)
+    roles = usage["role"].str.split("/").map(lambda host_roles: claim.role in host_roles)
+    rows = usage[roles.astype(bool) & (usage["treatment"] == claim.treatment) & (usage["resource"] == claim.resource)]
     return rows if claim.resource == "memory" else rows.dropna(subset=["mean"])
 
 
-# share of trials with errors that a claim of errors means at least; 3.7 measured its methods at this share
-MIN_FAILING_SHARE = 0.3
-
-
 def check_more_errors(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Judge "X brings errors": holds if they occur in more trials (or more per attempt) than in the other arm.
+    """Check "X brings errors": holds if errors occur in more trials (or more per attempt) than in the other arm.
 
-    Contradicted if they occur in fewer, or certainly in fewer trials than the margin.
+    Contradicted if they occur in fewer, or if their share of trials is certainly below the margin.
     """
     return _check_errors(claim, run, "more")
 
 
 def check_fewer_errors(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Judge "X removes errors". Where the other arm certainly has next to none, there is nothing to remove."""
+    """Check "X removes errors". Cannot be checked if the other arm had none, or certainly has next to none."""
     return _check_errors(claim, run, "fewer")
 
 
 def _check_errors(claim: Claim, run: ClaimRun, expected: str) -> ClaimFinding:
-    treatment_errors, against_errors = run.errors(claim.treatment, claim.against)
-    if not treatment_errors.trials or not against_errors.trials:
-        return ClaimFinding("unchecked", text.no_errors_counted_sentence())
+    own, other = run.errors(claim.treatment, claim.against)
+    if not own.trials or not other.trials:
+        return ClaimFinding("unchecked", text.NO_ERRORS_COUNTED)
     label, against = run.label(claim.treatment), run.label(claim.against)
-    sentence = text.error_trials_sentence(treatment_errors, against_errors, label, against)
-    number = text.two_arms_text(*((e.trials_with_errors, e.trials) for e in (treatment_errors, against_errors)))
-    if treatment_errors.rate_ratio is not None and (treatment_errors.p or 0.0) >= ALPHA:
-        number = text.per_request_text(treatment_errors.rate_ratio)
-    if treatment_errors.kind in ("more", "fewer"):
-        return ClaimFinding(
-            "holds" if treatment_errors.kind == expected else "contradicted", sentence, short_evidence=number
-        )
+    sentence = text.error_trials_sentence(own, other, label, against)
+    short = text.two_arms_text((own.trials_with_errors, own.trials), (other.trials_with_errors, other.trials))
+    if own.rate_ratio is not None and (own.p or 0.0) >= ALPHA:
+        short = text.per_request_text(own.rate_ratio)
+    if own.kind in ("more", "fewer"):
+        return ClaimFinding("holds" if own.kind == expected else "contradicted", sentence, short_evidence=short)
     margin = claim.margin or MIN_FAILING_SHARE
-    many, name = (treatment_errors, label) if expected == "more" else (against_errors, against)
-    bound = failing_share_bound(many.trials_with_errors, many.trials)
-    if bound < margin and expected == "more":
-        return ClaimFinding(
-            "contradicted", f"{sentence} {text.few_errors_sentence(name, bound, margin)}", short_evidence=number
-        )
-    if bound < margin:
-        return ClaimFinding(
-            "unchecked", f"{sentence} {text.nothing_to_remove_sentence(name, bound)}", short_evidence=number
-        )
-    return ClaimFinding(
-        "undecided",
-        f"{sentence} {text.error_forecast_sentence(_error_forecast(treatment_errors, against_errors, margin))}",
-        short_evidence=number,
-    )
+    if expected == "fewer":
+        bound = failing_share_bound(other.trials_with_errors, other.trials)
+        if not other.trials_with_errors or bound < margin:
+            nothing = text.nothing_to_remove_sentence(against, bound)
+            return ClaimFinding("unchecked", f"{sentence} {nothing}", short_evidence=short)
+    elif (bound := failing_share_bound(own.trials_with_errors, own.trials)) < margin:
+        few = text.few_errors_sentence(label, bound, margin)
+        return ClaimFinding("contradicted", f"{sentence} {few}", short_evidence=short)
+    shares = own.trials_with_errors / own.trials, other.trials_with_errors / other.trials
+    forecast = _error_forecast(shares, min(own.trials, other.trials), margin if expected == "more" else 0.0)
+    return ClaimFinding("undecided", f"{sentence} {text.error_forecast_sentence(forecast)}", short_evidence=short)
 
 
 def failing_share_bound(failing: int, trials: int) -> float:
@@ -258,28 +336,36 @@ def failing_share_bound(failing: int, trials: int) -> float:
     return float(binomtest(failing, trials, alternative="less").proportion_ci(1 - ALPHA).high)
 
 
-def _error_forecast(treatment_errors: ErrorSummary, against_errors: ErrorSummary, margin: float) -> int | None:
-    """Return how many more blocks decide if the shares of trials with errors stay, None if more than 60 in all."""
+def _error_forecast(shares: tuple[float, float], blocks_run: int, margin: float) -> int | None:
+    """Return how many more blocks decide if the shares of trials with errors stay; None if more than 60 in all.
+
+    They decide if the arms differ, or if the first arm's share is certainly below the margin.
+    """
     from scipy.stats import fisher_exact
 
-    shares = [e.trials_with_errors / e.trials for e in (treatment_errors, against_errors)]
-    done = min(treatment_errors.trials, against_errors.trials)
-    for blocks in range(done + 1, MAX_FORECAST_BLOCKS + 1):
+    for blocks in range(blocks_run + 1, MAX_FORECAST_BLOCKS + 1):
         failing = [round(share * blocks) for share in shares]
         differ = fisher_exact([[k, blocks - k] for k in failing]).pvalue < ALPHA
-        if differ or all(failing_share_bound(k, blocks) < margin for k in failing):
-            return blocks - done
+        if differ or failing_share_bound(failing[0], blocks) < margin:
+            return blocks - blocks_run
     return None
 
 
-def check_interaction(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Judge "A brings errors and B removes them": B's effect on trials with errors differs with and without A.
+FactorCell = tuple[bool, bool]  # whether the cause and whether the remedy is on
+BOTH, CAUSE, REMEDY, NEITHER = (True, True), (True, False), (False, True), (False, False)
 
-    One contrast per block over the four cells, judged against its signs (statistics.md 3.1, 3.6). Contradicted if the
-    contrast points the other way, or if A alone certainly brings next to none.
+
+def check_interaction(claim: Claim, run: ClaimRun) -> ClaimFinding:
+    """Check "A brings errors and B removes them": B's effect on trials with errors differs with and without A.
+
+    One contrast per block over the four cells, tested by its signs. Contradicted if the contrast points the other way,
+    or if A alone certainly brings next to none.
     """
+    cause, remedy = claim.factors
+    names = {BOTH: f"{cause} with {remedy}", CAUSE: f"{cause} alone", REMEDY: f"{remedy} alone",
+             NEITHER: f"neither {cause} nor {remedy}"}  # fmt: skip
     cells = _arms_by_cell(claim, run)
-    empty = [_cell_name(claim, cell) for cell, arms in cells.items() if not arms]
+    empty = [names[cell] for cell, arms in cells.items() if not arms]
     if empty:
         return ClaimFinding("not-run", text.missing_arms_sentence(empty))
     table = run.failing_trials([arm for arms in cells.values() for arm in arms])
@@ -288,7 +374,7 @@ def check_interaction(claim: Claim, run: ClaimRun) -> ClaimFinding:
     contrast = _interaction_contrast(cells, table)
     p = float(permutation_p(contrast[None, :])[0])
     failing = {cell: (int(table[arms].to_numpy().sum()), int(table[arms].size)) for cell, arms in cells.items()}
-    sentence = text.cells_sentence([(_cell_name(claim, cell), *count) for cell, count in failing.items()], p)
+    sentence = text.cells_sentence([(names[cell], *count) for cell, count in failing.items()], p)
     finding = ClaimFinding("undecided", sentence, short_evidence=text.two_arms_text(failing[BOTH], failing[CAUSE]))
     if p < ALPHA and contrast.sum() > 0:
         return replace(finding, outcome="contradicted")
@@ -297,17 +383,14 @@ def check_interaction(claim: Claim, run: ClaimRun) -> ClaimFinding:
         return replace(finding, outcome="holds")
     bound, margin = failing_share_bound(*failing[CAUSE]), claim.margin or MIN_FAILING_SHARE
     if bound < margin:
-        few = text.few_errors_sentence(_cell_name(claim, CAUSE), bound, margin)
+        few = text.few_errors_sentence(names[CAUSE], bound, margin)
         return replace(finding, outcome="contradicted", evidence=f"{sentence} {few}")
-    return replace(finding, evidence=f"{sentence} {text.error_forecast_sentence(_interaction_forecast(contrast))}")
-
-
-FactorCell = tuple[bool, bool]  # whether the cause and whether the remedy is on
-BOTH, CAUSE, REMEDY, NEITHER = (True, True), (True, False), (False, True), (False, False)
+    forecast = _interaction_forecast(contrast, share[CAUSE], len(cells[CAUSE]), margin)
+    return replace(finding, evidence=f"{sentence} {text.error_forecast_sentence(forecast)}")
 
 
 def _arms_by_cell(claim: Claim, run: ClaimRun) -> dict[FactorCell, list[str]]:
-    """Return the arms of each cell; a factor is on where it has the level that the claim's treatment has."""
+    """Return the arms of each cell; a factor is on at the level that the claim's treatment has."""
     on = run.study.levels_of(claim.treatment)
     arm_names = claim.treatments if claim.among else [n for n, t in run.study.treatments.items() if not t.check]
     cells: dict[FactorCell, list[str]] = {cell: [] for cell in (BOTH, CAUSE, REMEDY, NEITHER)}
@@ -318,7 +401,7 @@ def _arms_by_cell(claim: Claim, run: ClaimRun) -> dict[FactorCell, list[str]]:
 
 
 def _interaction_contrast(cells: dict[FactorCell, list[str]], table: pd.DataFrame) -> np.ndarray:
-    """Return, per block, what the remedy changes with the cause minus what it changes without, in whole numbers."""
+    """Return, per block, the remedy's change with the cause minus its change without, in whole numbers."""
     common_multiple = math.lcm(*(len(arms) for arms in cells.values()))
     shares = {
         cell: table[arms].sum(axis=1).to_numpy(float) * (common_multiple / len(arms)) for cell, arms in cells.items()
@@ -326,168 +409,21 @@ def _interaction_contrast(cells: dict[FactorCell, list[str]], table: pd.DataFram
     return np.asarray(shares[BOTH] - shares[CAUSE] - shares[REMEDY] + shares[NEITHER])
 
 
-def _cell_name(claim: Claim, cell: FactorCell) -> str:
-    cause, remedy = claim.factors
-    both, neither = f"{cause} with {remedy}", f"neither {cause} nor {remedy}"
-    return {BOTH: both, CAUSE: f"{cause} alone", REMEDY: f"{remedy} alone", NEITHER: neither}[cell]
+def _interaction_forecast(contrast: np.ndarray, cause_share: float, cause_arms: int, margin: float) -> int | None:
+    """Return how many more blocks like these decide, None if more than 60 in all.
 
-
-def _interaction_forecast(values: np.ndarray) -> int | None:
-    """Return how many more blocks like these show the contrast, None if more than 60 in all."""
-    for blocks in range(len(values) + 1, MAX_FORECAST_BLOCKS + 1):
-        if permutation_p(np.resize(values, blocks)[None, :])[0] < ALPHA:
-            return blocks - len(values)
+    They decide if the contrast is shown, or if the cause alone certainly brings errors in fewer trials than the margin.
+    """
+    for blocks in range(len(contrast) + 1, MAX_FORECAST_BLOCKS + 1):
+        trials = blocks * cause_arms
+        if permutation_p(np.resize(contrast, blocks)[None, :])[0] < ALPHA:
+            return blocks - len(contrast)
+        if failing_share_bound(round(cause_share * trials), trials) < margin:
+            return blocks - len(contrast)
     return None
 
 
-ClaimCheck = Callable[["Claim", "ClaimRun"], ClaimFinding]
-
-
-def check_direction(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Judge "X is faster" or "X is slower": holds if a difference of that direction is shown, however small."""
-    verdict = run.joint_verdict(claim)
-    sentence, claimed = run.sentence(claim, verdict), claim.claimed_effect
-    side = _shown_direction(verdict)
-    if verdict.kind == "invalid":
-        return ClaimFinding("unchecked", sentence, verdict)
-    if side == claim.effective_kind:
-        size = f" {text.size_sentence(claimed, verdict.comparison.ci95 or (0.0, 0.0))}" if claimed is not None else ""
-        return ClaimFinding("holds", sentence + size, verdict, _size_met(claim, run, verdict))
-    if side:
-        return ClaimFinding("contradicted", sentence, verdict)
-    if verdict.kind == "equivalent" and (claimed is None or abs(claimed) > verdict.margin):
-        return ClaimFinding("contradicted", sentence, verdict)
-    if verdict.kind == "equivalent" and claimed is not None:
-        return ClaimFinding("undecided", f"{sentence} {text.small_claim_sentence(claimed)}", verdict)
-    return ClaimFinding("undecided", sentence, verdict)
-
-
-def _shown_direction(verdict: Verdict) -> ClaimKind | None:
-    """Return the direction that is shown: that of a small difference counts, too."""
-    if verdict.kind == "better":
-        return "better"
-    if verdict.kind == "worse":
-        return "worse"
-    if verdict.kind != "small":
-        return None
-    higher = direction(verdict.comparison.metric) == "higher"
-    return "better" if ((verdict.comparison.effect or 0.0) > 0) == higher else "worse"
-
-
-def _size_met(claim: Claim, run: ClaimRun, verdict: Verdict) -> bool | None:
-    """Tell whether the article's size is met; a value at its offered rate is only a lower bound."""
-    claimed, comparison = claim.claimed_effect, verdict.comparison
-    if claimed is None or comparison.ci95 is None:
-        return None
-    larger = abs(comparison.effect or 0.0) > abs(claimed)
-    return comparison.ci95[0] <= claimed <= comparison.ci95[1] or (larger and run.at_ceiling(claim, claim.value))
-
-
-def check_best(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Judge "X is best": holds if X beats every rival at 5 % (Gutmann and Maymin; statistics.md 3.4).
-
-    Contradicted if a rival is ahead of it, allowing for their number, or if its lead over `against` is
-    smaller than the margin. Rivals that were not run leave it undecided.
-    """
-    rivals = [name for name in dict.fromkeys((claim.against, *claim.among)) if name != claim.treatment]
-    verdicts = {name: run.verdict(claim, claim.treatment, name) for name in rivals if name in run.treatments_run}
-    main_verdict = verdicts.get(claim.against)
-    valid = {name: v for name, v in verdicts.items() if v.kind != "invalid"}
-    if not valid:
-        sentence = run.sentence(claim, main_verdict, claim.treatment, claim.against) if main_verdict else ""
-        return ClaimFinding("unchecked", sentence, main_verdict)
-    ahead = _rivals_ahead(valid)
-    if ahead:
-        rival = min(ahead, key=lambda name: _p_or_one(valid[name]))
-        return ClaimFinding(
-            "contradicted",
-            text.rival_ahead_sentence(run.sentence(claim, valid[rival], claim.treatment, rival)),
-            main_verdict,
-        )
-    if main_verdict and main_verdict.kind == "equivalent":
-        return ClaimFinding(
-            "contradicted", run.sentence(claim, main_verdict, claim.treatment, claim.against), main_verdict
-        )
-    return _check_lead(claim, run, rivals, valid, main_verdict)
-
-
-def _rivals_ahead(verdicts: dict[str, Verdict]) -> list[str]:
-    """Return the rivals that are shown to be ahead, p multiplied by their number (Bonferroni)."""
-    return [
-        n for n, v in verdicts.items() if not _is_better(v) and _p_or_one(v) * len(verdicts) < 1 - v.comparison.level
-    ]
-
-
-def _p_or_one(verdict: Verdict) -> float:
-    return 1.0 if verdict.comparison.p is None else verdict.comparison.p
-
-
-def _is_better(verdict: Verdict) -> bool:
-    higher = direction(verdict.comparison.metric) == "higher"
-    return ((verdict.comparison.effect or 0.0) > 0) == higher
-
-
-def _check_lead(
-    claim: Claim, run: ClaimRun, rivals: list[str], verdicts: dict[str, Verdict], main_verdict: Verdict | None
-) -> ClaimFinding:
-    """Return whether a treatment that no rival beats is itself ahead of all of them."""
-    tied = [n for n, v in verdicts.items() if not (_is_better(v) and _p_or_one(v) < 1 - v.comparison.level)]
-    missing = [name for name in rivals if name not in verdicts]
-    invalid = [name for name in missing if name in run.treatments_run]
-    label = run.label(claim.treatment)
-    if tied:
-        forecasts = [v.forecast for n, v in verdicts.items() if n in tied and v.forecast]
-        sentence = text.tied_sentence(
-            label, [run.label(n) for n in tied], len(verdicts), text.joint_forecast_sentence(forecasts)
-        )
-    else:
-        sentence = text.ahead_sentence(label, len(verdicts), max(map(_p_or_one, verdicts.values())))
-    for to_sentence, names in (
-        (text.missing_arms_sentence, set(missing) - set(invalid)),
-        (text.not_compared_sentence, invalid),
-    ):
-        sentence += f" {to_sentence([run.label(n) for n in missing if n in names])}" if names else ""
-    if tied or missing:
-        return ClaimFinding("undecided", sentence, main_verdict)
-    return ClaimFinding("holds", sentence, main_verdict, _size_met(claim, run, main_verdict) if main_verdict else None)
-
-
-def check_non_inferiority(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Judge "X costs nothing": holds if a loss beyond the margin is excluded (non-inferiority, one-sided 5 %)."""
-    two_sided = run.joint_verdict(claim)
-    better = direction(two_sided.comparison.metric)
-    verdict = decide_verdict(
-        two_sided.comparison, run.margin(claim), better, reason=two_sided.reason, hypothesis="non-inferiority"
-    )
-    outcomes = {"no-loss": "holds", "worse": "contradicted", "invalid": "unchecked"}
-    outcome: text.ClaimOutcome = outcomes.get(verdict.kind, "undecided")  # type: ignore[assignment]
-    return ClaimFinding(outcome, run.sentence(claim, verdict), verdict)
-
-
-def check_equivalence(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Judge "X and Y hardly differ": holds if a difference beyond the margin is excluded.
-
-    Contradicted only if the whole 90 % interval lies beyond the margin.
-    """
-    verdict = run.joint_verdict(claim)
-    sentence, kind = run.sentence(claim, verdict), verdict.kind
-    if kind in ("equivalent", "small"):
-        return ClaimFinding("holds", sentence, verdict)
-    if kind == "invalid":
-        return ClaimFinding("unchecked", sentence, verdict)
-    low, high = verdict.comparison.ci90 or (0.0, 0.0)
-    edges = loss_at_margin(verdict.margin, "higher"), loss_at_margin(verdict.margin, "lower")
-    if high < edges[0] or low > edges[1]:
-        return ClaimFinding("contradicted", sentence, verdict)
-    if kind in ("better", "worse"):
-        distance = abs(math.log1p(verdict.margin) - abs(math.log1p(verdict.comparison.effect or 0.0)))
-        sentence += (
-            f" {text.maybe_small_sentence(replace(verdict, forecast=forecast_one_sided(verdict.comparison, distance)))}"
-        )
-    return ClaimFinding("undecided", sentence, verdict)
-
-
-CHECKS: dict[ClaimKind, ClaimCheck] = {
+CHECKS: dict[ClaimKind, Callable[[Claim, ClaimRun], ClaimFinding]] = {
     "better": check_direction,
     "worse": check_direction,
     "best": check_best,

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from loadbook.analyses.claims import figure
-from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, check_claims, claim_title
+from loadbook.analyses.claims.checks import check_claims
+from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, claim_title
 from loadbook.analyses.claims.text import OUTCOMES
+from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.errors import LoadbookError
 from loadbook.report.blocks import Block, clean, figure_markup, render, render_figure
 from loadbook.report.build import ensure_ingested
+from loadbook.report.page import empty_section
 from loadbook.stats.results import Analysis
 from loadbook.store.paths import Layout
 from loadbook.store.tables import RunData, load_run
@@ -60,8 +63,19 @@ def _runs_newest_first(layout: Layout, study: str, on_message: OnMessage) -> Ite
 
 
 def assess_claims(data: RunData, analysis: Analysis, level: float) -> list[ClaimResult]:
-    """Judge the claims that stood in the study when the run was planned."""
+    """Check the claims that stood in the study when the run was planned."""
     return check_claims(data.study, data, analysis, level)
+
+
+def section(page: EffectsPage) -> Block:
+    """Show what the article said beside what was measured, as a section of the effects page."""
+    published = page.data.study.published
+    results = [
+        result for part in page.strata.values() for result in assess_claims(part.data, part.analysis, page.level)
+    ]
+    if published is None or not results:
+        return empty_section("Nothing published stands beside this study.")
+    return claims_block(published.source, results, page.analysis)
 
 
 def claims_block(source: str, results: Sequence[ClaimResult], analysis: Analysis) -> Block:

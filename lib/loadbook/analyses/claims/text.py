@@ -1,11 +1,11 @@
-"""Every word about claims: what is checked, how a claim fares, what the evidence is. Stated, never advised."""
+"""Sentences about claims: the check, the outcome, the evidence. They state, they never advise."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal
 
-from loadbook.core.units import NBSP, format_bytes, format_p_value, format_percent
+from loadbook.core.units import NBSP, format_bytes, format_p_value, format_percent, shorten_list
 from loadbook.stats.results import ErrorSummary, Forecast, Interval, Verdict
 from loadbook.stats.text import forecast_sentence, margin_text, rate_ratio_text, verdict_phrase
 from loadbook.study.claims import Claim
@@ -20,7 +20,7 @@ OUTCOMES: dict[ClaimOutcome, tuple[str, str]] = {
     "unchecked": ("–", "cannot be checked here"),
     "not-run": ("·", "not yet run here"),
 }
-MAX_NAMES = 4
+MAX_NAMES = 3
 
 ONE_RUN_ERRORS = "One run each, and errors come in bursts: two equal treatments can differ like that."
 NO_COUNTS = "The article gives no counts of errors for both."
@@ -32,10 +32,11 @@ OPPOSITE = "Its own two numbers point the other way."
 SCATTER_UNKNOWN = "One run each; how much runs scatter is not known."
 LARGEST_OF_SEVERAL = "That it leads is the largest of several single runs, and in part luck."
 LOWER_BOUND = "Its value lies at the offered rate, so that the size is a lower bound."
+NO_ERRORS_COUNTED = "Errors were not counted in any trial of these treatments."
 
 
 def criterion_text(claim: Claim, margin: float) -> str:
-    """Return what the claim must pass to hold."""
+    """Return the criterion under which a claim holds."""
     least = margin_text(margin)
     texts = {
         "better": "it is shown to be better",
@@ -48,7 +49,7 @@ def criterion_text(claim: Claim, margin: float) -> str:
         "interaction": "the one removes errors that the other brings",
     }
     if claim.used:
-        low, high = (_usage_value(claim, bound) for bound in claim.used)
+        low, high = (usage_value_text(claim, bound) for bound in claim.used)
         return (
             f"holds if the {claim.role} uses {low} to {high} of its {RESOURCE_NOUNS[claim.resource or '']} "
             "in every trial"
@@ -62,23 +63,19 @@ def criterion_text(claim: Claim, margin: float) -> str:
 RESOURCE_NOUNS = {"cpu": "CPU", "network": "network", "memory": "memory"}
 
 
-def _usage_value(claim: Claim, value: float) -> str:
+def usage_value_text(claim: Claim, value: float) -> str:
+    """Return the use of a claim's resource in few characters."""
     return format_bytes(value) if claim.resource == "memory" else f"{100 * value:.0f}{NBSP}%"
 
 
 def usage_sentence(claim: Claim, label: str, low: float, high: float, trials: int) -> str:
-    """Return what was used by a treatment, between the trial that used least and the one that used most."""
-    bounds = " to ".join(dict.fromkeys(_usage_value(claim, bound) for bound in (low, high)))
+    """Return a treatment's use of a resource, from the least of all trials to the most."""
+    bounds = " to ".join(dict.fromkeys(usage_value_text(claim, bound) for bound in (low, high)))
     at_most = "at most " if claim.resource == "memory" else ""
     return (
         f"{label}: the {claim.role} used {at_most}{bounds} of its {RESOURCE_NOUNS[claim.resource or '']}, "
         f"{trials} trials."
     )
-
-
-def usage_value_text(claim: Claim, value: float) -> str:
-    """Return the same in few characters."""
-    return _usage_value(claim, value)
 
 
 def not_monitored_sentence(claim: Claim, label: str) -> str:
@@ -94,7 +91,7 @@ def comparison_sentence(verdict: Verdict, label: str, against: str | None) -> st
 
 
 def size_sentence(claimed: float, interval: Interval) -> str:
-    """Return where the article's change lies against our interval."""
+    """Return the place of the article's change relative to our interval."""
     low, high = interval
     position = "inside" if low <= claimed <= high else "above" if claimed > high else "below"
     return f"The article’s {format_percent(claimed)} lies {position} that interval."
@@ -106,12 +103,12 @@ def small_claim_sentence(claimed: float) -> str:
 
 
 def maybe_small_sentence(verdict: Verdict) -> str:
-    """Return what an interval that crosses the margin leaves open."""
+    """Return that the interval crosses the margin, and how many more blocks would decide."""
     return f"It may be smaller than the {margin_text(verdict.margin)} that matters. {forecast_sentence(verdict)}"
 
 
 def ahead_sentence(label: str, rivals: int, largest_p: float) -> str:
-    """Return that a treatment beats every rival."""
+    """Return that a treatment is ahead of every rival."""
     rivals_text = "the other one" if rivals == 1 else f"each of the other {rivals}"
     return (
         f"{label} is ahead of {rivals_text} (largest p {format_p_value(largest_p)}); its lead is likely "
@@ -120,7 +117,7 @@ def ahead_sentence(label: str, rivals: int, largest_p: float) -> str:
 
 
 def tied_sentence(label: str, others: Sequence[str], number: int, forecast: str) -> str:
-    """Return with which rivals a treatment is tied."""
+    """Return the rivals with which a treatment is tied."""
     of = f", {len(others)} of its {number} rivals" if number > 1 else ""
     return f"{label} is not shown to be ahead of {joined_names(others)}{of}. {forecast}".strip()
 
@@ -140,17 +137,12 @@ def joint_forecast_sentence(forecasts: Sequence[Forecast]) -> str:
 
 
 def missing_arms_sentence(labels: Sequence[str]) -> str:
-    """Return which arms of a claim were not run."""
+    """Return the arms of a claim that were not run."""
     return f"Not run: {joined_names(labels)}."
 
 
-def not_compared_sentence(labels: Sequence[str]) -> str:
-    """Return which arms of a claim were run and must not be compared."""
-    return f"Not compared: {joined_names(labels)}."
-
-
 def all_served_sentence(labels: Sequence[str]) -> str:
-    """Return which arms served all of an open load."""
+    """Return the arms that served all of an open load."""
     return (
         f"All of the offered load was served by {joined_names(labels)}: that rate is the generator’s "
         "setting; offer more."
@@ -158,7 +150,7 @@ def all_served_sentence(labels: Sequence[str]) -> str:
 
 
 def not_run_sentence(labels: Sequence[str], study: str, subset: str | None) -> str:
-    """Return what was not run, and the command that runs it."""
+    """Return the arms that were not run, and the command that runs them."""
     option = f" --subset {subset}" if subset else ""
     return f"{missing_arms_sentence(labels)} To run: loadbook run {study}{option}."
 
@@ -177,16 +169,14 @@ def not_measured_sentence(metric: str, statistic: str, tools: Sequence[str]) -> 
 def error_trials_sentence(
     treatment_errors: ErrorSummary, against_errors: ErrorSummary, label: str, against: str
 ) -> str:
-    """Return in how many trials each of two arms had errors."""
-    sentence = (
-        f"{label}: errors in {_failing_trials_text(treatment_errors)}; {against}: in "
-        f"{_failing_trials_text(against_errors)}"
-    )
-    return f"{sentence} (p {format_p_value(treatment_errors.p)}){rate_ratio_text(treatment_errors)}."
+    """Return the number of trials with errors of two arms."""
+    counts = [f"{e.trials_with_errors} of {e.trials} trials" for e in (treatment_errors, against_errors)]
+    p = f"p {format_p_value(treatment_errors.p)}"
+    return f"{label}: errors in {counts[0]}; {against}: in {counts[1]} ({p}){rate_ratio_text(treatment_errors)}."
 
 
 def few_errors_sentence(label: str, share: float, margin: float) -> str:
-    """Return the bound on the trials with errors of an arm that was said to have many."""
+    """Return the upper bound of an arm's share of trials with errors."""
     return (
         f"At most {_share_text(share)} of {label}’s trials have errors, less than the {_share_text(margin)} "
         "that matters."
@@ -203,11 +193,6 @@ def error_forecast_sentence(more: int | None) -> str:
     if more is None:
         return "At these shares more blocks would not decide (over 60)."
     return f"At these shares about {more} more block{'' if more == 1 else 's'} would decide."
-
-
-def no_errors_counted_sentence() -> str:
-    """Return that errors were not counted."""
-    return "Errors were not counted in any trial of these treatments."
 
 
 def cells_sentence(counts: Sequence[tuple[str, int, int]], p: float) -> str:
@@ -230,7 +215,7 @@ def per_request_text(ratio: float) -> str:
 
 
 def slope_sentence(slope: float, interval: Interval, blocks: int, points: int) -> str:
-    """Return the slope with its interval and what it says of the regime."""
+    """Return the slope with its interval, and the cost that it shows to rule."""
     low, high = (_number_text(bound) for bound in interval)
     text = f"log-log slope {_number_text(slope)} (90{NBSP}% interval {low} to {high}), {points} sizes, {blocks} blocks"
     return f"{text}: {regime_text(slope)}."
@@ -249,14 +234,14 @@ def no_slope_sentence(factor: str, strange: Sequence[str]) -> str:
 
 
 def regime_text(slope: float) -> str:
-    """Return which cost rules where a rate falls with size by this log-log slope."""
+    """Return the cost that rules at this log-log slope of rate over size."""
     if slope > -0.1:
         return "the cost per request rules, the size hardly matters"
     return "the cost per byte rules, bytes per second hardly change" if slope < -0.9 else "both costs count"
 
 
 def chance_sentence(chance: float) -> str:
-    """Return how often a pair of equal treatments differs as much as the article's pair."""
+    """Return the share of pairs of equal treatments that differ as much as the article's pair."""
     often = f"{_share_text(chance)}" if chance >= 0.01 else f"less than 1{NBSP}%"
     return f"One run each: with the scatter seen here, equal treatments differ by as much in {often} of pairs."
 
@@ -268,14 +253,7 @@ def too_few_blocks_sentence(blocks: int, needed: int) -> str:
 
 def joined_names(labels: Sequence[str]) -> str:
     """Return names as a list, a long one shortened; names may have commas."""
-    listed = (
-        list(labels) if len(labels) <= MAX_NAMES else [*labels[: MAX_NAMES - 1], f"{len(labels) - MAX_NAMES + 1} more"]
-    )
-    return "; ".join(listed)
-
-
-def _failing_trials_text(errors: ErrorSummary) -> str:
-    return f"{errors.trials_with_errors} of {errors.trials} trials"
+    return "; ".join(shorten_list(labels, MAX_NAMES))
 
 
 def _share_text(share: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from loadbook.analyses import SECTIONS
 from loadbook.core.metrics import get_metric
 from loadbook.report import checks as tails
 from loadbook.report import sections, verdicts
@@ -211,15 +213,14 @@ class EffectsPage(Page):
 
     def published(self) -> Block:
         """Show what the article said beside what was measured here."""
-        from loadbook.analyses.claims import page as claims
+        return self._section("published")
 
-        study = self.data.study
-        results = [
-            one for page in self.strata.values() for one in claims.assess_claims(page.data, page.analysis, self.level)
-        ]
-        if study.published is None or not results:
-            return empty_section("Nothing published stands beside this study.")
-        return claims.claims_block(study.published.source, results, self.analysis)
+    def _section(self, name: str) -> Block:
+        """Return a section that another analysis adds (`analyses.SECTIONS`)."""
+        if name not in SECTIONS:
+            return empty_section("This section is not installed.")
+        block: Block = importlib.import_module(SECTIONS[name]).section(self)
+        return block
 
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say: headline, sentences, checks."""
