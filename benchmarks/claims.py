@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from loadbook.analyses.claims.compute import check_claims
+from loadbook.analyses.claims.checks import check_claims
 from loadbook.study.model import Study
 
 CELLS = {"neither": {}, "a": {"a": "on"}, "b": {"b": "on"}, "both": {"a": "on", "b": "on"}}
