@@ -20,13 +20,8 @@ from typing import Any
 import gallery_page
 from loadbook.analyses.balancers.backends import BackendsPage
 from loadbook.analyses.balancers.page import BalancersPage
-from loadbook.analyses.claims.compute import (
-    ClaimResult,
-    article_numbers_text,
-    check_claims,
-    claim_title,
-    claims_summary,
-)
+from loadbook.analyses.claims.checks import check_claims
+from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, claim_title, claims_summary
 from loadbook.analyses.claims.text import OUTCOMES
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.page_size.page import PageSizePage

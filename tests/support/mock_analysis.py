@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats as sps
 
-from loadbook.analyses.claims.compute import ClaimResult, check_claims
+from loadbook.analyses.claims.checks import check_claims
+from loadbook.analyses.claims.compute import ClaimResult
 from loadbook.core.metrics import get_metric
 from loadbook.stats.results import (
     VERDICT_ORDER,
