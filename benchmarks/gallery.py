@@ -46,7 +46,7 @@ FIGURES = {
     "nginx-whole-file": "published",
     "page-size-tps-link": "page_size",
 }
-LABS = {True: "loopback lab", "loopback": "loopback lab", "netns": "namespace lab"}
+LABS = {"loopback": "loopback lab", "netns": "namespace lab"}
 DPI = 130
 
 
@@ -65,7 +65,7 @@ def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any]
     page = PAGES[data.study.notebooks[0]](data)
     judged = [one for one in check_claims(declared, data) if one.finding.outcome != "not-run"]
     module, drawn = figure_module(figure), _drawn(page, figure, judged)
-    began = datetime.fromtimestamp(data.run_json["started"], UTC).strftime("%Y-%m-%d %H:%M UTC")
+    began = datetime.fromtimestamp(data.run_record.started, UTC).strftime("%Y-%m-%d %H:%M UTC")
     known = {
         "study": data.study.name,
         "run": data.run,
@@ -117,12 +117,12 @@ def cores(data: RunData) -> str:
 
 def machine(data: RunData) -> str:
     """Return the machine of the run's driver in words, and the kind of its lab."""
-    lab = LABS.get(data.run_json.get("lab") or "")
+    lab = LABS.get(data.run_record.lab_kind)
     return f"{cores(data)} ({_facts(data)['cpu_model']['value']})" + (f" in the {lab}" if lab else "")
 
 
 def _facts(data: RunData) -> dict[str, Any]:
-    alias = next(name for name, host in data.run_json["hosts"].items() if data.study.workload.role in host["roles"])
+    alias = next(name for name, host in data.run_record.hosts.items() if data.study.workload.role in host["roles"])
     return data.facts[f"{alias}-before"]
 
 

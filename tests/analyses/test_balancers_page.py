@@ -21,6 +21,7 @@ from loadbook.report.html import forbidden_content
 from loadbook.report.notebooks import parse_literals
 from loadbook.store.tables import RunData, load_run
 from mock_project import Arm, make_project
+from run_records import changed_record
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "lb_vs_single.ipynb"
 FORBIDDEN = re.compile(r"significant|(?<!against )\bsame\b(?! against)|proves?\b|no effect|\bnan\b", re.IGNORECASE)
@@ -84,8 +85,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> RunData:
 
 
 def page_of(data: RunData, shares: dict[str, list[float]] | None = None, prices: Any = PRICES) -> BalancersPage:
-    run_json = data.run_json | {"hosts": HOSTS, "prices": prices}
-    return BalancersPage(replace(data, run_json=run_json, traces=counters(data, EVEN if shares is None else shares)))
+    record = changed_record(data.run_record, hosts=HOSTS, prices=prices)
+    return BalancersPage(replace(data, run_record=record, traces=counters(data, EVEN if shares is None else shares)))
 
 
 def test_the_figure_alone_says_what_is_lost_and_what_nodes_bring(recorded: RunData) -> None:

@@ -14,35 +14,36 @@ import pytest
 
 from loadbook.analyses.compare_runs import compute
 from loadbook.core.errors import UsageError
-from loadbook.store.conditions import RunRecord, condition_changes
+from loadbook.store.conditions import RunConditions, condition_changes
 from loadbook.store.paths import RunPaths
-from loadbook.store.tables import read_run_record
+from loadbook.store.tables import read_run_conditions
 from loadbook.study.model import Study
 from recorded_run import FIXTURE
+from run_records import changed_record, make_run_record
 
 
 @dataclass
 class Maker:
     """Makes runs that are like the recorded one but for what is asked."""
 
-    record: RunRecord
+    record: RunConditions
 
-    def run(self, run: str, study: Callable[[dict[str, Any]], Any] | None = None, **run_json: Any) -> RunRecord:
+    def run(self, run: str, study: Callable[[dict[str, Any]], Any] | None = None, **run_json: Any) -> RunConditions:
         spec = self.record.study.model_dump(mode="json", by_alias=True)
         if study:
             study(spec)
         plan = copy.deepcopy(self.record.plan)
-        told = copy.deepcopy(self.record.run_json) | {"run": run} | run_json
-        return RunRecord(Study.model_validate_json(json.dumps(spec)), plan, told, copy.deepcopy(self.record.facts))
+        told = changed_record(self.record.run_record, run=run, **run_json)
+        return RunConditions(Study.model_validate_json(json.dumps(spec)), plan, told, copy.deepcopy(self.record.facts))
 
 
 @pytest.fixture(scope="module")
 def make() -> Maker:
     raw = next(FIXTURE.iterdir())
-    return Maker(read_run_record(RunPaths(raw, raw)))
+    return Maker(read_run_conditions(RunPaths(raw, raw)))
 
 
-def refused(older: RunRecord, newer: RunRecord, **asked: str) -> str:
+def refused(older: RunConditions, newer: RunConditions, **asked: str) -> str:
     with pytest.raises(UsageError) as caught:
         compute.check_comparable(older, newer, **asked)
     assert caught.value.hint
@@ -66,11 +67,12 @@ def test_a_replay_of_the_other_and_two_replays_of_one(make: Maker) -> None:
 
 def test_a_copy_under_another_name(make: Maker) -> None:
     rows = {"trial": ["t1", "t2"], "driver": ["*", "*"], "metric": "ok_per_s", "statistic": "value"}
-    one = SimpleNamespace(run_json={"run": "a"}, measurements=pd.DataFrame(rows | {"value": [1.0, 2.0]}))
-    other = SimpleNamespace(run_json={"run": "b"}, measurements=pd.DataFrame(rows | {"value": [1.0, 2.5]}))
+    a, b = make_run_record(run="a"), make_run_record(run="b")
+    one = SimpleNamespace(run_record=a, measurements=pd.DataFrame(rows | {"value": [1.0, 2.0]}))
+    other = SimpleNamespace(run_record=b, measurements=pd.DataFrame(rows | {"value": [1.0, 2.5]}))
     compute.check_not_copies(one, other)
     with pytest.raises(UsageError, match="all 2 values are equal"):
-        compute.check_not_copies(one, SimpleNamespace(run_json={"run": "b"}, measurements=one.measurements[::-1]))
+        compute.check_not_copies(one, SimpleNamespace(run_record=b, measurements=one.measurements[::-1]))
 
 
 @pytest.mark.parametrize(("name", "value"), [("metric", "latency"), ("baseline", "auto-nopush")])

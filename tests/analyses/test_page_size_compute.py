@@ -15,6 +15,7 @@ from loadbook.analyses.page_size import text as words
 from loadbook.analyses.page_size.compute import TwoRegimeCurve, analyse_page_sizes, fit_curve, page_size_series
 from loadbook.study.reader import first_same_page, page_bytes, page_size_factor
 from page_size_runs import EIGHT, HOSTS, LINK_BYTES_PER_S, PER_REQUEST_S, sized_run, sized_study
+from run_records import make_run_record
 
 A, KNEE = 1 / 2000, 65_536
 TIER_SIZES = (128, 8192, 32_768, 65_536, 262_144, 524_288)
@@ -172,7 +173,8 @@ def test_a_part_of_a_study_has_the_factors_that_vary_in_it() -> None:
 @pytest.mark.parametrize(("balancer", "web", "letter"), [(0.6, 0.2, "C"), (0.2, 0.6, "W")])
 def test_hosts_on_one_core_are_told_apart_by_what_their_processes_use(balancer: float, web: float, letter: str) -> None:
     run = sized_run(sized_study(FOUR, ("large",), (2,), blocks=5), watched=False)
-    run.run_json |= {"lab": True, "hosts": {n: h | {"cpus": [min(h["cpus"][0], 1)]} for n, h in HOSTS.items()}}
+    one_core = {n: h | {"cpus": [min(h["cpus"][0], 1)]} for n, h in HOSTS.items()}
+    run.run_record = make_run_record(lab=True, hosts=one_core)
     rows = [
         {"trial": trial, "host": host, "role": "", "t_s": t, "unit": "1", "metric": metric, "item": item, "value": v}
         for trial in run.trials["trial"] for t in (0.5, 1.0, 1.5)

@@ -15,6 +15,7 @@ from loadbook.stats.saturation import bottleneck_by_treatment, hosts_with_traces
 from loadbook.store.paths import Layout
 from loadbook.store.tables import RunData, load_run
 from recorded_run import STUDY, ingested_run
+from run_records import changed_record
 
 FORBIDDEN = re.compile(r"significant|\bsame\b(?! against)|proves?\b|no effect|\bnan\b", re.IGNORECASE)
 SECTIONS = ("answer", "saturation", "blocks", "all_trials", "cores", "memory", "sources")
@@ -76,7 +77,7 @@ def test_sources_stand_beside_each_other(data):
 def test_a_machine_that_only_files_know(data):
     edge = data.traces[data.traces["host"] == "web"].assign(host="edge", role="balancer", source="munin")
     more = pd.concat([data.traces, edge])
-    known = hosts_with_traces(more, data.run_json["hosts"])
+    known = hosts_with_traces(more, data.run_record.hosts)
     assert known["edge"] == {"roles": ["balancer"], "cpus": None}
     page = ResourcesPage(without(data, traces=more))
     assert "balancer (edge)" in page.saturation().text
@@ -85,16 +86,17 @@ def test_a_machine_that_only_files_know(data):
 
 
 @pytest.mark.parametrize(
-    ("study", "run_json", "why"),
+    ("study", "record", "why"),
     [
         ({}, {}, "can be added: loadbook traces"),
         ({"sources": ()}, {}, "The study asks for none"),
         ({}, {"imported": {"timed": True, "folder": "f", "conditions": "c.csv", "at": 0}}, "It was imported"),
     ],
 )
-def test_a_run_without_monitors_says_so(data, study, run_json, why):
+def test_a_run_without_monitors_says_so(data, study, record, why):
     monitors = data.study.monitors.model_copy(update=study)
-    changes = {"study": data.study.model_copy(update={"monitors": monitors}), "run_json": data.run_json | run_json}
+    study = data.study.model_copy(update={"monitors": monitors})
+    changes = {"study": study, "run_record": changed_record(data.run_record, **record)}
     page = ResourcesPage(without(data, traces=data.traces.iloc[:0], **changes))
     assert page.answer().text.startswith(NO_TRACES) and why in page.answer().text
     for section in SECTIONS[1:]:

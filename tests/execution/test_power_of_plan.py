@@ -12,9 +12,11 @@ from loadbook.execution.power import aa_arms, forecast_power, noise_samples, pow
 from loadbook.execution.studies import load_study
 from loadbook.store import trial_record
 from loadbook.store.paths import Layout
+from loadbook.store.run_record import write_run_record
 from loadbook.store.schema import write_table
 from loadbook.study.plan import Plan, make_plan
 from recorded_run import with_studies
+from run_records import make_run_record
 
 LAB = {"driver": {"roles": ["driver"], "cpus": [0]}, "web": {"roles": ["web"], "cpus": [1]}}
 REMOTE = """
@@ -43,7 +45,7 @@ def keep(layout: Layout, plan: Plan, given: Given = Given()) -> None:
     """Write what `noise_samples` reads of a run: plan, run.json, facts and three tables."""
     paths, dice = layout.run(plan.study.name, given.run), np.random.default_rng(int(given.run[-6:]))
     trial_record.write_json(paths.plan_json, plan.to_json())
-    trial_record.write_json(paths.run_json, {"hosts": LAB, "lab": given.lab, "replay": None} | dict(given.more))
+    write_run_record(paths, make_run_record(**{"hosts": LAB, "lab": given.lab, "replay": None} | dict(given.more)))
     for host in LAB:
         trial_record.write_json(paths.facts / f"{host}-before.json", {"machine": {"value": given.machine}})
     key = {"study": plan.study.name, "run": given.run}

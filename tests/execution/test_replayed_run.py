@@ -96,7 +96,7 @@ def says_what_it_is(layout, run, recorded):
     """A replay names the run that it plays back, where readers look first."""
     assert read_json(layout.run(STUDY, recorded).run_json)["replay"] is None
     data = load_run(layout, STUDY, run)
-    assert data.run_json["replay"] == recorded
+    assert data.run_record.replay == recorded
     origin = f"REPLAY of run {recorded}: nothing was measured anew"
     assert scope_parts(data, 0.02)[0] == origin
     page = EffectsPage(data)

@@ -73,8 +73,8 @@ def test_a_run_like_any_other_in_its_files(layout, tmp_path):
     assert {s.status for s in trial_states(read_ledger(data.paths.ledger)).values()} == {"ok"}
     checked = verify_run(data.paths)
     assert (checked.attempts, checked.findings, checked.uncovered) == (18, [], [])
-    assert (data.run_json["provenance"], data.run_json["seed"], data.plan["seed"]) == ("imported", None, None)
-    assert data.run_json["ended"] - data.run_json["started"] == 54
+    assert (data.run_record.provenance, data.run_record.seed, data.plan["seed"]) == ("imported", None, None)
+    assert data.run_record.ended - data.run_record.started == 54
     raw = (BY_HAND / "plain-1.txt").read_bytes()
     known = {(m.metric, m.statistic): m.value for m in base.load_tool("wrk").parse(ToolOutput(raw)).measurements}
     first = data.values("ok_per_s").set_index("trial").loc["t0002"]

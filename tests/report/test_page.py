@@ -133,7 +133,7 @@ def test_hostile_strings_are_text_everywhere(tmp_path):
     layout = make_project(tmp_path, arms, name="mock", question=NASTY[:88], doubt=NASTY, blocks=6, published=published,
                           background=NASTY)  # fmt: skip
     data = load_run(layout, "mock")
-    data.run_json["tool_versions"]["driver-1"] = data.run_json["service_versions"]["web-1"] = NASTY
+    data.run_record.tool_versions["driver-1"] = data.run_record.service_versions["web-1"] = NASTY
     data.facts["web-1-before"]["kernel"]["value"] = NASTY
     for kind in (EffectsPage, QualityPage):
         page = page_html(kind(data))
@@ -232,7 +232,7 @@ def test_quality_page(tmp_path):
 def test_a_run_that_was_not_finished(tmp_path):
     """Trials that were planned and never executed are counted as such, not forgotten."""
     page = page_of(tmp_path, usual_arms(), name="usual")
-    page.data.run_json["ended"] = None
+    page.data.run_record.ended = None
     cut = page.data.trials[page.data.trials["slot"] <= 60]
     object.__setattr__(page.data, "trials", cut)
     assert "55 excluded: 48 not executed, 6 answers differ" in page.trust().text

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from loadbook.report.sections import host_table
 from loadbook.study.model import Study
+from run_records import make_run_record
 
 
 def run_of_a_proxy(version: str, keepalive: int | str) -> Any:
@@ -17,8 +18,8 @@ def run_of_a_proxy(version: str, keepalive: int | str) -> Any:
     )  # fmt: skip
     hosts = {"driver": {"roles": ["driver"]}, "web1": {"roles": ["web", "app"]}}
     versions = {"web1": f"nginx {version}, go-app 0123 (go 1.19)"}
-    run = {"hosts": hosts, "tool_versions": {}, "service_versions": versions}
-    return cast("Any", SimpleNamespace(run_json=run, study=study, facts={}))
+    run = make_run_record(hosts=hosts, service_versions=versions)
+    return cast("Any", SimpleNamespace(run_record=run, study=study, facts={}))
 
 
 def rows(version: str, keepalive: int | str) -> list[list[str]]:

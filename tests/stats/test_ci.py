@@ -13,6 +13,7 @@ from build_gate import CASES, NOTHING, kept, outcomes
 from loadbook.stats.analyse import analyse
 from loadbook.stats.ci import CiResult, assess_run, policy_text, unacceptable_verdicts
 from loadbook.study.ci_policy import CiLimits, CiPolicy
+from run_records import make_run_record
 
 
 @pytest.fixture(scope="module")
@@ -187,13 +188,13 @@ def test_a_treatment_that_did_not_run_is_no_pass(judged) -> None:
 def test_an_unfinished_run_is_no_pass(usual) -> None:
     run, analysis = usual
     run = replace(run, plan={"trials": [None] * 90})
-    run.run_json = {"ended": None}
+    run.run_record = make_run_record(ended=None)
     found = assess_run(CiPolicy(undecided="pass", only=("even",)), analysis, run)
     assert found.exit_code == 4
     assert case(found, "trials").sentence == "84 of 90 trials count."
     assert "loadbook run goes on with it" in found.sentence
 
-    run.run_json = {"ended": None, "imported": {"timed": False}}  # nobody knows when it ended
+    run.run_record = make_run_record(ended=None, imported={"timed": False})  # nobody knows when it ended
     assert assess_run(CiPolicy(undecided="pass", only=("even",)), analysis, run).exit_code == 0
 
 

@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from loadbook.store.conditions import ConditionChange, RunRecord, condition_changes, treatment_contrast
-from loadbook.store.tables import read_run_record
+from loadbook.store.conditions import ConditionChange, RunConditions, condition_changes, treatment_contrast
+from loadbook.store.tables import read_run_conditions
 from recorded_run import FIXTURE
+from run_records import changed_record
 
 ALIKE = ["driver", "web"]
 
 
 @pytest.fixture(scope="module")
-def recorded() -> RunRecord:
+def recorded() -> RunConditions:
     from loadbook.store.paths import RunPaths
 
     raw = next(FIXTURE.iterdir())
-    return read_run_record(RunPaths(raw, raw))
+    return read_run_conditions(RunPaths(raw, raw))
 
 
-def with_run_json(record: RunRecord, **run_json: Any) -> RunRecord:
-    return copy.deepcopy(record)._replace(run_json={**copy.deepcopy(record.run_json), **run_json})
+def with_run_record(record: RunConditions, **values: Any) -> RunConditions:
+    return replace(copy.deepcopy(record), run_record=changed_record(record.run_record, **values))
 
 
-def with_fact(record: RunRecord, name: str, value: Any, host: str = "web") -> RunRecord:
+def with_fact(record: RunConditions, name: str, value: Any, host: str = "web") -> RunConditions:
     other = copy.deepcopy(record)
     other.facts[f"{host}-before"][name]["value"] = value
     return other
 
 
-def test_a_run_and_itself_differ_in_nothing(recorded: RunRecord) -> None:
+def test_a_run_and_itself_differ_in_nothing(recorded: RunConditions) -> None:
     assert condition_changes(recorded, recorded) == []
 
 
-def test_what_happened_to_the_hosts_is_told_by_place(recorded: RunRecord) -> None:
-    newer = with_run_json(recorded, service_versions={"web": "nginx 1.24.0"})
+def test_what_happened_to_the_hosts_is_told_by_place(recorded: RunConditions) -> None:
+    newer = with_run_record(recorded, service_versions={"web": "nginx 1.24.0"})
     for host in ("web", "driver"):
         newer = with_fact(newer, "kernel", "6.20", host)
     newer = with_fact(newer, "net.core.somaxconn", 8192)
@@ -49,19 +51,19 @@ def test_what_happened_to_the_hosts_is_told_by_place(recorded: RunRecord) -> Non
     ]
 
 
-def test_a_reboot_is_told_and_rates_may_still_stand_side_by_side(recorded: RunRecord) -> None:
+def test_a_reboot_is_told_and_rates_may_still_stand_side_by_side(recorded: RunConditions) -> None:
     (changes,) = condition_changes(recorded, with_fact(recorded, "boot_id", "another"))
     assert (changes.name, changes.prevents_comparison) == ("boot_id", False)
 
 
-def test_memory_may_differ_a_little_and_load_at_will(recorded: RunRecord) -> None:
+def test_memory_may_differ_a_little_and_load_at_will(recorded: RunConditions) -> None:
     total = recorded.facts["web-before"]["memory_total_b"]["value"]
     newer = with_fact(with_fact(recorded, "memory_total_b", round(total * 1.01)), "load_1min", 9.0)
     assert condition_changes(recorded, newer) == []
     assert condition_changes(recorded, with_fact(recorded, "memory_total_b", total * 2))
 
 
-def test_a_fact_that_one_run_was_never_asked_for_is_no_change_and_one_not_known_is(recorded: RunRecord) -> None:
+def test_a_fact_that_one_run_was_never_asked_for_is_no_change_and_one_not_known_is(recorded: RunConditions) -> None:
     older = copy.deepcopy(recorded)
     del older.facts["web-before"]["net.core.busy_poll"]
     assert condition_changes(older, recorded) == []
@@ -69,19 +71,19 @@ def test_a_fact_that_one_run_was_never_asked_for_is_no_change_and_one_not_known_
     assert [(c.name, c.before) for c in condition_changes(older, recorded)] == [("kernel", None)]
 
 
-def test_facts_of_one_run_only(recorded: RunRecord) -> None:
-    older = recorded._replace(facts={})
+def test_facts_of_one_run_only(recorded: RunConditions) -> None:
+    older = replace(recorded, facts={})
     assert [(c.name, c.before, c.host_roles) for c in condition_changes(older, recorded)] == [
         ("facts of the host", None, ("driver", "web"))
     ]
 
 
-def test_other_hosts_stand_in_the_places_of_the_first(recorded: RunRecord) -> None:
-    hosts = {"load9": recorded.run_json["hosts"]["driver"], "web9": recorded.run_json["hosts"]["web"]}
-    newer = with_run_json(
+def test_other_hosts_stand_in_the_places_of_the_first(recorded: RunConditions) -> None:
+    hosts = {"load9": recorded.run_record.hosts["driver"], "web9": recorded.run_record.hosts["web"]}
+    newer = with_run_record(
         recorded, hosts=hosts, tool_versions={"load9": "wrk 4.2.0"}, service_versions={"web9": "nginx 1.22.1"}
     )
-    newer = newer._replace(facts={"web9-before": recorded.facts["web-before"], "load9-before": {}})
+    newer = replace(newer, facts={"web9-before": recorded.facts["web-before"], "load9-before": {}})
     changes = {(c.name, c.before, c.after, c.host_roles) for c in condition_changes(recorded, newer)}
     assert changes == {
         ("host", "driver", "load9", ("driver",)),
@@ -91,27 +93,27 @@ def test_other_hosts_stand_in_the_places_of_the_first(recorded: RunRecord) -> No
     }
 
 
-def test_a_host_more(recorded: RunRecord) -> None:
-    hosts = recorded.run_json["hosts"] | {"web-2": {"roles": ["web"]}}
-    assert condition_changes(recorded, with_run_json(recorded, hosts=hosts)) == [
+def test_a_host_more(recorded: RunConditions) -> None:
+    hosts = recorded.run_record.hosts | {"web-2": {"roles": ["web"]}}
+    assert condition_changes(recorded, with_run_record(recorded, hosts=hosts)) == [
         ConditionChange("host", "host", None, "web-2", ("web 2",))
     ]
 
 
-def test_the_study_its_load_breaks_identity_and_its_rules_do_not(recorded: RunRecord) -> None:
+def test_the_study_its_load_breaks_identity_and_its_rules_do_not(recorded: RunConditions) -> None:
     spec = recorded.study.model_dump(mode="json", by_alias=True)
     spec["margin"], spec["question"], spec["workload"]["connections"] = 0.05, "In other words?", 100
-    newer = recorded._replace(study=type(recorded.study).model_validate_json(_json(spec)))
+    newer = replace(recorded, study=type(recorded.study).model_validate_json(_json(spec)))
     changes = {c.name: (c.before, c.after, c.prevents_comparison) for c in condition_changes(recorded, newer)}
     assert changes == {"margin": (0.02, 0.05, False), "workload.connections": (50, 100, True)}
 
 
-def test_treatments_what_they_set_and_which_there_are(recorded: RunRecord) -> None:
+def test_treatments_what_they_set_and_which_there_are(recorded: RunConditions) -> None:
     spec = recorded.study.model_dump(mode="json", by_alias=True)
     spec["treatments"]["auto-nopush"]["set"] = {"tcp_nodelay": "off"}
     study = type(recorded.study).model_validate_json(_json(spec))
     arms = [*recorded.plan["treatments"][:-1], "nodelay"]
-    changes = condition_changes(recorded, recorded._replace(study=study, plan=recorded.plan | {"treatments": arms}))
+    changes = condition_changes(recorded, replace(recorded, study=study, plan=recorded.plan | {"treatments": arms}))
     assert {(c.name, c.before, c.after) for c in changes} == {
         ("auto-nopush: tcp_nopush", "on", None),
         ("auto-nopush: tcp_nodelay", None, "off"),
@@ -121,8 +123,8 @@ def test_treatments_what_they_set_and_which_there_are(recorded: RunRecord) -> No
     assert treatment_contrast(study, "auto-nopush", "baseline-auto") == {"tcp_nodelay": ("unset", "off")}
 
 
-def test_where_numbers_come_from(recorded: RunRecord) -> None:
-    newer = with_run_json(
+def test_where_numbers_come_from(recorded: RunConditions) -> None:
+    newer = with_run_record(
         recorded, replay="20260101-000000", lab="netns", git_revision="0123456789abcdef", git_dirty=True
     )
     changes = {c.name: (c.before, c.after, c.prevents_comparison) for c in condition_changes(recorded, newer)}
@@ -133,7 +135,7 @@ def test_where_numbers_come_from(recorded: RunRecord) -> None:
     }
 
 
-def test_a_hostile_record_breaks_nothing(recorded: RunRecord) -> None:
+def test_a_hostile_record_breaks_nothing(recorded: RunConditions) -> None:
     newer = copy.deepcopy(recorded)
     newer.facts["web-before"] |= {"kernel": {"value": ["6", {}], "kind": 7}, "arch": "x86", "cores": None}
     assert [c.name for c in condition_changes(recorded, newer)] == ["kernel"]

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from loadbook.store.run_record import RunRecord
 from loadbook.study import factorial
 from loadbook.study.model import Study
+from run_records import make_run_record
 
 EIGHT = (128, 2048, 8192, 32_768, 65_536, 131_072, 262_144, 524_288)
 PER_REQUEST_S = {"small": 1 / 900, "medium": 1 / 1900, "large": 1 / 3600}
@@ -32,7 +34,7 @@ class SizedRun:
     measurements: pd.DataFrame
     traces: pd.DataFrame
     plan: dict[str, Any]
-    run_json: dict[str, Any] = field(default_factory=lambda: {"hosts": HOSTS})
+    run_record: RunRecord = field(default_factory=lambda: make_run_record(hosts=HOSTS))
     problems: pd.DataFrame | None = None
 
     def values(self, metric: str) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from loadbook.report import notebooks
 from loadbook.report.build import BuiltReport, OnMessage, build_report
 from loadbook.store.ledger import is_run_complete, read_current_plan
 from loadbook.store.paths import Layout
-from loadbook.store.trial_record import read_json
+from loadbook.store.run_record import read_run_record
 from loadbook.study.model import Study
 from loadbook.study.plan import parse_plan, study_sha256
 from loadbook.study.reader import SMOKE_SUFFIX, is_variant, study_files
@@ -104,8 +104,8 @@ def _finished_run(layout: Layout, study: Study) -> str | None:
 
 
 def _run_duration_s(layout: Layout, part: SiteStudy) -> float:
-    run = read_json(layout.run(part.study, str(part.run)).run_json)
-    return float(run["ended"] - run["started"])
+    run = read_run_record(layout.run(part.study, str(part.run)))
+    return (run.ended or run.started) - run.started
 
 
 def _study_changed(layout: Layout, study: Study) -> bool:

@@ -21,6 +21,7 @@ from loadbook.core.units import format_duration, format_percent, format_percent_
 from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.lab import lab_kind
 from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.run_record import RunRecord, read_run_record
 from loadbook.store.schema import read_table
 from loadbook.store.tables import trial_values
 from loadbook.store.trial_record import read_json
@@ -96,20 +97,21 @@ def aa_arms(study: Study) -> tuple[str, ...]:
 
 def runs_on_same_hosts(layout: Layout, paths: RunPaths) -> Iterator[RunPaths]:
     """Yield the newest runs that were recorded on the hosts of this one, itself among them, newest first."""
-    run = read_json(paths.run_json)
+    key = _hosts_key(read_run_record(paths))
     machines: dict[str, Any] = {}
     _same_machines(paths, machines)
     for other, study in _newest_runs(layout):
         other_paths = layout.run(study, other)
         try:
-            other_run = read_json(other_paths.run_json)
-            same_hosts = _lab_kind_of(other_run) == _lab_kind_of(run) and all(
-                other_run.get(key) == run.get(key) for key in ("hosts", "replay")
-            )
-            if same_hosts and not other_run.get("imported") and _same_machines(other_paths, machines):
+            other_run = read_run_record(other_paths)
+            if not other_run.imported and _hosts_key(other_run) == key and _same_machines(other_paths, machines):
                 yield other_paths
         except LoadbookError:  # torn: it tells nothing
             continue
+
+
+def _hosts_key(run: RunRecord) -> tuple[Any, ...]:
+    return run.lab_kind, run.hosts, run.replay
 
 
 def _newest_runs(layout: Layout) -> list[tuple[str, str]]:
@@ -123,7 +125,7 @@ def _read_samples(layout: Layout, plan: Plan, known_hosts: Mapping[str, Any] | N
     for run, study in _newest_runs(layout):
         paths = layout.run(study, run)
         try:
-            if not _same_hosts(read_json(paths.run_json), known_hosts) or not _same_machines(paths, machines):
+            if not _same_hosts(read_run_record(paths), known_hosts) or not _same_machines(paths, machines):
                 continue
             other_study = parse_plan(read_json(paths.plan_json), str(paths.plan_json)).study
             pairs, aa = _noise_pairs(paths, other_study, plan.study.metric)
@@ -142,24 +144,18 @@ def _known_hosts(layout: Layout, hosts: Path | None) -> Mapping[str, Any] | None
     return {"lab": lab_kind(file), "hosts": entries}
 
 
-def _same_hosts(run: Mapping[str, Any], known_hosts: Mapping[str, Any] | None) -> bool:
-    if run.get("imported") or run.get("replay") or not run.get("hosts"):
+def _same_hosts(run: RunRecord, known_hosts: Mapping[str, Any] | None) -> bool:
+    if run.imported or run.replay or not run.hosts:
         return False
     if known_hosts is None:
-        return _lab_kind_of(run) == "loopback"
+        return run.lab_kind == "loopback"
     entries = known_hosts["hosts"]
-    return _lab_kind_of(run) == known_hosts["lab"] and all(
+    return run.lab_kind == known_hosts["lab"] and all(
         alias in entries
         and set(host["roles"]) <= set(entries[alias]["roles"])
-        and (host["cpus"] or []) == entries[alias]["cpus"]
-        for alias, host in run["hosts"].items()
+        and (host.get("cpus") or []) == entries[alias]["cpus"]
+        for alias, host in run.hosts.items()
     )
-
-
-def _lab_kind_of(run: Mapping[str, Any]) -> str:
-    """Return the kind of lab of a run, "" for other hosts; True stands for the first kind that there was."""
-    lab = run.get("lab")
-    return lab if isinstance(lab, str) else "loopback" if lab else ""
 
 
 def _same_machines(paths: RunPaths, machines: dict[str, Any]) -> bool:

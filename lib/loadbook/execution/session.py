@@ -21,7 +21,6 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import get_metric
@@ -41,6 +40,7 @@ from loadbook.hosts.shell import cpu_list
 from loadbook.store.atomic import move_folder, write_atomic
 from loadbook.store.ledger import Ledger
 from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.run_record import RecordedHost, RunRecord, read_run_record, write_run_record
 from loadbook.store.schema import SCHEMA_VERSION
 from loadbook.store.trial_record import read_json, write_json
 from loadbook.store.verify import run_file_checksums
@@ -52,14 +52,15 @@ VOLATILE_FACTS = ("boot_id",)
 MAX_NAMED_CHANGES = 5
 
 
-def hosts_record(testbed: Testbed) -> dict[str, Any]:
+def hosts_record(testbed: Testbed) -> dict[str, RecordedHost]:
     """Return what run.json says of the hosts: roles, CPU mask and, where it is known, rate of the link by alias."""
-    links = {alias: entry.link_mbit for alias, entry in testbed.inventory.hosts.items() if entry.link_mbit}
-    return {
-        alias: {"roles": list(testbed.roles_of(alias)), "cpus": testbed.cpus_of(alias) or None}
-        | ({"link_mbit": links[alias]} if alias in links else {})
-        for alias in testbed.hosts
-    }
+    hosts = {}
+    for alias in testbed.hosts:
+        host = RecordedHost(roles=list(testbed.roles_of(alias)), cpus=testbed.cpus_of(alias) or None)
+        if alias in testbed.inventory.hosts and (link := testbed.inventory.hosts[alias].link_mbit):
+            host["link_mbit"] = link
+        hosts[alias] = host
+    return hosts
 
 
 def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
@@ -70,13 +71,13 @@ def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
         raise UsageError(
             "\n  ".join([f"run {testbed.run} cannot go on with these hosts:", *differences[:MAX_NAMED_CHANGES], *more]),
             (
-                f"{_how_to_restore_hosts(testbed, read_json(paths.run_json)['hosts'])}, or: loadbook run "
+                f"{_how_to_restore_hosts(testbed, read_run_record(paths).hosts)}, or: loadbook run "
                 f"{testbed.plan.study.name} --new"
             ),
         )
 
 
-def _how_to_restore_hosts(testbed: Testbed, before: dict[str, Any]) -> str:
+def _how_to_restore_hosts(testbed: Testbed, before: dict[str, RecordedHost]) -> str:
     """Return how to have the hosts again that a run was begun with; a lab that grew since has more of some roles."""
     counts = {role: [0, 0] for role in testbed.plan.study.roles}
     for number, roles in ((0, [h["roles"] for h in before.values()]), (1, map(testbed.roles_of, testbed.hosts))):
@@ -89,10 +90,10 @@ def _how_to_restore_hosts(testbed: Testbed, before: dict[str, Any]) -> str:
 
 
 def _host_differences(testbed: Testbed, paths: RunPaths) -> Iterator[str]:
-    run = read_json(paths.run_json)
-    before, now = run["hosts"], hosts_record(testbed)
-    if run.get("replay") != testbed.replayed_run:
-        yield "it was begun on real hosts" if run.get("replay") is None else f"it is a replay of run {run['replay']}"
+    run = read_run_record(paths)
+    before, now = run.hosts, hosts_record(testbed)
+    if run.replay != testbed.replayed_run:
+        yield "it was begun on real hosts" if run.replay is None else f"it is a replay of run {run.replay}"
     for alias in sorted({*before, *now}):
         if alias not in now or alias not in before:
             yield f"host {alias} is {'new' if alias in now else 'not there any more'}"
@@ -110,8 +111,8 @@ def _changed_facts_of(testbed: Testbed, paths: RunPaths, alias: str) -> Iterator
             yield f"host {alias}: {name} was {fact['value']}, is {new}"
 
 
-def _host_text(host: dict[str, Any]) -> str:
-    cpus = ", ".join(map(str, host["cpus"])) if host["cpus"] else "all"
+def _host_text(host: RecordedHost) -> str:
+    cpus = ", ".join(map(str, host.get("cpus") or ())) or "all"
     link = f" and a link of {host['link_mbit']:g} Mbit/s" if host.get("link_mbit") else ""
     return f"roles {', '.join(host['roles'])} and CPUs {cpus}{link}"
 
@@ -314,8 +315,8 @@ class RunSession:
                     ledger.append("blocks-added", **self.selection.added_blocks)
                 else:
                     ledger.append("run-resumed")
-            run = read_json(self.paths.run_json)
-            write_json(self.paths.run_json, run | {"resumed": run["resumed"] + 1, "ended": None})
+            run = read_run_record(self.paths)
+            write_run_record(self.paths, run.model_copy(update={"resumed": run.resumed + 1, "ended": None}))
             self._append_transcripts(self.paths.raw)
         else:
             self._make_run(study_file)
@@ -360,7 +361,7 @@ class RunSession:
         self._append_transcripts(self.paths.raw)
         for leftover in self.paths.raw.glob(".*.part"):  # of a controller that died while it wrote
             leftover.unlink()
-        write_json(self.paths.run_json, read_json(self.paths.run_json) | {"ended": time.time()})
+        write_run_record(self.paths, read_run_record(self.paths).model_copy(update={"ended": time.time()}))
         early = {"blocks": blocks} if blocks < self.selection.plan.blocks else {}
         store.ledger.append("run-ended", **early, files=run_file_checksums(self.paths))
 
@@ -382,7 +383,7 @@ class RunSession:
         self._append_transcripts(part)
         write_atomic(new.hosts_toml, replay_hosts_file(self.testbed).encode())
         write_json(new.plan_json, self.selection.plan.to_json())
-        write_json(new.run_json, self._run_json())
+        write_run_record(new, self._run_record())
         with Ledger(new.ledger) as ledger:
             ledger.append("run-started", trials=len(self.selection.plan.trials))
 
@@ -399,31 +400,31 @@ class RunSession:
                 transcript, (transcript.read_bytes() if transcript.is_file() else b"") + host.take_transcript()
             )
 
-    def _run_json(self) -> dict[str, Any]:
+    def _run_record(self) -> RunRecord:
         plan, testbed = self.selection.plan, self.testbed
         git_revision, git_dirty = _git_state(self.layout.root)
-        return {
-            "study": plan.study.name,
-            "run": self.selection.run,
-            "subset": plan.subset,
-            "schema_version": SCHEMA_VERSION,
-            "started": time.time(),
-            "ended": None,
-            "loadbook_version": version("loadbook"),
-            "git_revision": git_revision,
-            "git_dirty": git_dirty,
-            "study_sha256": study_sha256(plan.study),
-            "seed": plan.seed,
-            "blocks": plan.blocks,
-            "hosts": hosts_record(testbed),
-            "prices": testbed.inventory.price_record(),
-            "tool_versions": {a: testbed.tool_versions_on(a) for a in testbed.drivers},
-            "service_versions": testbed.services_by_host(),
-            "delay": testbed.delay_method,
-            "lab": testbed.lab,
-            "replay": testbed.replayed_run,
-            "resumed": 0,
-        }
+        return RunRecord(
+            study=plan.study.name,
+            run=self.selection.run,
+            subset=plan.subset,
+            schema_version=SCHEMA_VERSION,
+            started=time.time(),
+            ended=None,
+            loadbook_version=version("loadbook"),
+            git_revision=git_revision,
+            git_dirty=git_dirty,
+            study_sha256=study_sha256(plan.study),
+            seed=plan.seed,
+            blocks=plan.blocks,
+            hosts=hosts_record(testbed),
+            prices=testbed.inventory.price_record(),
+            tool_versions={a: testbed.tool_versions_on(a) for a in testbed.drivers},
+            service_versions=testbed.services_by_host(),
+            delay=testbed.delay_method,
+            lab=testbed.lab,
+            replay=testbed.replayed_run,
+            resumed=0,
+        )
 
 
 def _git_state(root: Path) -> tuple[str | None, bool | None]:

@@ -41,13 +41,13 @@ from loadbook.store.atomic import move_folder
 from loadbook.store.ledger import Ledger
 from loadbook.store.lock import hold_study_lock
 from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.run_record import ImportSource, RecordedHost, RunRecord, read_run_record, write_run_record
 from loadbook.store.schema import SCHEMA_VERSION
 from loadbook.store.trial_record import (
     RECORD_NAME,
     DriverRecord,
     Status,
     TrialRecord,
-    read_json,
     read_trial,
     sha256_file,
     write_json,
@@ -313,7 +313,7 @@ def write_run(paths: RunPaths, checked: CheckedImport, on_file: OnFile) -> None:
             for done, (planned, report) in enumerate(checked.pairs, 1):
                 _write_trial(new, ledger, checked.plan, run, planned, report)
                 on_file(done, len(checked.pairs))
-            write_json(new.run_json, _run_json(run, checked))
+            write_run_record(new, _run_record(run, checked))
             write_json(new.plan_json, checked.plan.to_json())
             ledger.append("run-ended", files=run_file_checksums(new))
         move_folder(part, paths.raw)
@@ -384,7 +384,7 @@ def _driver_record(report: ToolReport) -> DriverRecord:
     )
 
 
-def _run_json(run: str, checked: CheckedImport) -> dict[str, Any]:
+def _run_record(run: str, checked: CheckedImport) -> RunRecord:
     plan, conditions, now = checked.plan, [report.condition for _, report in checked.pairs], time.time()
     hosts = dict.fromkeys(c.host or DEFAULT_DRIVER for c in conditions)
     tools = {
@@ -393,29 +393,33 @@ def _run_json(run: str, checked: CheckedImport) -> dict[str, Any]:
     times = [c.started for c in conditions if c.started is not None]
     ends = [c.started + (c.duration or 0.0) for c in conditions if c.started is not None]
     timed = len(times) == len(conditions)
-    return {
-        "study": plan.study.name,
-        "run": run,
-        "subset": plan.subset,
-        "schema_version": SCHEMA_VERSION,
-        "started": min(times) if timed else now,
-        "ended": max(ends) if timed else None,
-        "loadbook_version": version("loadbook"),
-        "git_revision": None,
-        "git_dirty": None,
-        "study_sha256": study_sha256(plan.study),
-        "seed": None,
-        "blocks": plan.blocks,
-        "hosts": {host: {"roles": ["driver"]} for host in hosts},
-        "tool_versions": {host: ", ".join(names) for host, names in tools.items()},
-        "service_versions": {},
-        "lab": False,
-        "replay": None,
-        "resumed": 0,
-        "provenance": "imported",
-        "imported": {"at": now, "timed": timed}
-        | {"folder": _printable(checked.folder.name), "conditions": _printable(checked.conditions.name)},
-    }
+    return RunRecord(
+        study=plan.study.name,
+        run=run,
+        subset=plan.subset,
+        schema_version=SCHEMA_VERSION,
+        started=min(times) if timed else now,
+        ended=max(ends) if timed else None,
+        loadbook_version=version("loadbook"),
+        git_revision=None,
+        git_dirty=None,
+        study_sha256=study_sha256(plan.study),
+        seed=None,
+        blocks=plan.blocks,
+        hosts={host: RecordedHost(roles=["driver"]) for host in hosts},
+        tool_versions={host: ", ".join(names) for host, names in tools.items()},
+        service_versions={},
+        lab=False,
+        replay=None,
+        resumed=0,
+        provenance="imported",
+        imported=ImportSource(
+            at=now,
+            timed=timed,
+            folder=_printable(checked.folder.name),
+            conditions=_printable(checked.conditions.name),
+        ),
+    )
 
 
 def _printable(name: str) -> str:
@@ -503,7 +507,7 @@ def _check_arguments(folder: Path, options: ImportOptions) -> None:
 def earlier_imports(layout: Layout, name: str) -> list[str]:
     """Return the imported runs of a study; UsageError if the name is that of a study which loadbook runs itself."""
     runs = layout.runs(name)
-    own_runs = [r for r in runs if read_json(layout.run(name, r).run_json).get("provenance") != "imported"]
+    own_runs = [r for r in runs if read_run_record(layout.run(name, r)).provenance != "imported"]
     if own_runs or study_file(layout, name).is_file():
         raise UsageError(
             f"there is a study {name!r} already, and imported results are not mixed with its own",

@@ -21,7 +21,8 @@ from loadbook.host_metrics.base import Problem, Traces
 from loadbook.store.ledger import AddedTraceFiles, store_added_files
 from loadbook.store.lock import hold_study_lock
 from loadbook.store.paths import Layout, check_name
-from loadbook.store.trial_record import TrialRecord, read_json, sha256_file
+from loadbook.store.run_record import read_run_record
+from loadbook.store.trial_record import TrialRecord, sha256_file
 
 TIME_DIGITS = 4
 POINT = ("metric", "item", "value", "unit")
@@ -235,8 +236,8 @@ def add_metric_files(
     UsageError : a host that is not of the run, without a role; or the study is in use by a run under way.
     """
     paths = layout.run(study, run)
-    hosts = read_json(paths.run_json)["hosts"]
-    roles = hosts.get(check_name("host", host), {}).get("roles", [])
+    hosts = read_run_record(paths).hosts
+    roles = hosts[host]["roles"] if check_name("host", host) in hosts else []
     if not role and not roles:
         raise UsageError(
             f"run {run} of {study} has no host {host!r}",

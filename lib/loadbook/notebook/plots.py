@@ -197,7 +197,7 @@ class Plots(Card):
     def _watched(self) -> dict[str, dict[str, Any]]:
         if self._data.traces.empty:
             raise UsageError("no monitor recorded anything of this run", "files can be added: loadbook traces")
-        return saturation.hosts_with_traces(self._data.traces, self._data.run_json["hosts"])
+        return saturation.hosts_with_traces(self._data.traces, self._data.run_record.hosts)
 
     def _block_of(self, trial: str) -> int:
         blocks = self._data.trials.set_index("trial")["block"]

@@ -48,7 +48,7 @@ class Why(Card):
     def __init__(self, data: RunData, trial: str) -> None:
         if trial not in set(data.trials["trial"]):
             raise unknown_name_error("trial", trial, data.trials["trial"], f"in run {data.run}")
-        hosts = saturation.hosts_with_traces(data.traces, data.run_json["hosts"])
+        hosts = saturation.hosts_with_traces(data.traces, data.run_record.hosts)
         windows = {str(k): float(v) for k, v in data.values("duration").set_index("trial")["value"].dropna().items()}
         self.trial, self._data = trial, data
         self.frame = peer_comparison(host_resources(data.traces, hosts), data.trials, trial, windows)

@@ -15,8 +15,8 @@ from loadbook.report import html, links, notebooks
 from loadbook.report import notebooks as parameters
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.run_record import read_run_record
 from loadbook.store.schema import TABLES
-from loadbook.store.trial_record import read_json
 from loadbook.study.plan import Plan, parse_plan
 
 HISTORY_NOTEBOOK = "history"
@@ -242,11 +242,11 @@ def _link_text(name: str, names: Sequence[str]) -> str:
 
 def _run_summary(plan: Plan, paths: RunPaths) -> dict[str, Any]:
     """Return what is known of a run before any notebook is executed."""
-    run = read_json(paths.run_json)
+    run = read_run_record(paths)
     return {
         "study": plan.study.name,
         "run": paths.raw.name,
         "question": plan.study.question,
-        "started": run["started"],
-        "ended": run["ended"],
+        "started": run.started,
+        "ended": run.ended,
     }

@@ -72,8 +72,8 @@ def ci_document(found: CiReport) -> dict[str, Any]:
         "metric": found.analysis.metric,
         "statistic": found.analysis.statistic,
         "margin": found.analysis.margin,
-        "started": data.run_json["started"],
-        "ended": data.run_json["ended"],
+        "started": data.run_record.started,
+        "ended": data.run_record.ended,
         "outcome": result.outcome,
         "exit_code": result.exit_code,
         "sentence": found.sentence,
@@ -124,11 +124,11 @@ def junit_xml(found: Sequence[CiReport]) -> bytes:
 def _add_suite(root: ET.Element, found: CiReport, number: int) -> None:
     data, cases = found.data, found.result.cases
     count = {outcome: str(len(found.result.cases_with(outcome))) for outcome in OUTCOME_TAGS}
-    began, ended = data.run_json["started"], data.run_json["ended"]
+    began, ended = data.run_record.started, data.run_record.ended
     suite = ET.SubElement(
         root, "testsuite", id=str(number), package="loadbook", name=data.study.name, tests=str(len(cases)),
         failures=count["failed"], errors=count["invalid"], skipped=count["skipped"],
-        hostname=_test_name(", ".join(data.run_json["hosts"])) or "localhost",
+        hostname=_test_name(", ".join(data.run_record.hosts)) or "localhost",
         timestamp=datetime.fromtimestamp(began, UTC).strftime("%Y-%m-%dT%H:%M:%S"),
         time=f"{max((ended or began) - began, 0):.3f}",
     )  # fmt: skip

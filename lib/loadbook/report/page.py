@@ -31,6 +31,7 @@ from loadbook.report.notebooks import DONE_MIME
 from loadbook.stats.saturation import hosts_with_traces, link_capacities
 from loadbook.stats.text import added_blocks_text
 from loadbook.store.paths import project_layout
+from loadbook.store.run_record import ImportSource
 from loadbook.store.tables import RunData, load_run
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class Page:
         if not traces.needed(data.traces):
             return note_block("Not known: no monitor recorded anything.")
         rates, windows = (self._metric_by_trial(name) for name in ("ok_per_s", "duration"))
-        hosts = hosts_with_traces(data.traces, data.run_json["hosts"])
+        hosts = hosts_with_traces(data.traces, data.run_record.hosts)
         options = {
             "hosts": hosts,
             "links": link_capacities(hosts),
@@ -224,8 +225,8 @@ class Page:
             "study": self.data.study.name,
             "run": self.data.run,
             "question": self.data.study.question,
-            "started": self.data.run_json["started"],
-            "ended": self.data.run_json["ended"],
+            "started": self.data.run_record.started,
+            "ended": self.data.run_record.ended,
             "origin": "; ".join(_origin_parts(self.data)),
             **({"gate": ci_summary(self.ci_report)} if self.ci_report else {}),
         } | sections.trial_counts(self.data)
@@ -263,20 +264,20 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
 
     What an imported run does not know is left out.
     """
-    run, work = data.run_json, data.study.workload
+    run, work = data.run_record, data.study.workload
     served = data.trials["response_bytes"].dropna()
     page = f"page of {format_bytes(served.mode().iloc[0])}" if len(served) else f"page {work.path}"
     trials_text = NBSP.join(map(str, [len(data.plan["treatments"]), "treatments", "×", data.plan["blocks"], "blocks"]))
-    last = run["ended"] or data.trials["started"].max()
+    last = run.ended or data.trials["started"].max()
     source = import_record(data)
     return [
         *_origin_parts(data),
         ", ".join([*sorted(set(data.trials["tool"])), *_load_parts(data), *sections.driver_scope(data)]),
-        *DELAY_TEXTS.get(run.get("delay") or "", []),
+        *DELAY_TEXTS.get(run.delay or "", []),
         *([f"{page}{_services_text(data)}"] if not source or len(served) else []),
         f"margin ±{margin * 100:g}{NBSP}%, declared {'with the import' if source else 'before the run'}",
         *([] if data.study.stopping.rule == "fixed" else [data.study.stopping.describe()]),
-        trials_text + ("" if source and not source["timed"] else f", {format_duration(last - run['started'])}"),
+        trials_text + ("" if source and not source["timed"] else f", {format_duration(last - run.started)}"),
     ]
 
 
@@ -286,22 +287,21 @@ MAX_SERVICES = 3
 
 def _services_text(data: RunData) -> str:
     """Return " on nginx 1.22.1, go-app 1.0", the services in the order in which requests come to them."""
-    versions, hosts = data.run_json["service_versions"], data.run_json["hosts"]
+    versions, hosts = data.run_record.service_versions, data.run_record.hosts
     roles = [role for role in data.study.roles if role != data.study.workload.role]
     aliases = [alias for role in roles for alias, host in hosts.items() if role in host["roles"]]
     names = dict.fromkeys(name for alias in aliases if alias in versions for name in versions[alias].split(", "))
     return f" on {', '.join([*names][:MAX_SERVICES])}" if names else ""
 
 
-def import_record(data: RunData) -> dict[str, Any] | None:
+def import_record(data: RunData) -> ImportSource | None:
     """Return what is known of a run's import (folder, conditions, timed, at), None for one that loadbook did."""
-    record: dict[str, Any] | None = data.run_json.get("imported")
-    return record
+    return data.run_record.imported
 
 
 def _origin_parts(data: RunData) -> list[str]:
     """Return what a reader must know first: a run not measured here and now, or one that confirms nothing."""
-    source, replayed = import_record(data), data.run_json.get("replay")
+    source, replayed = import_record(data), data.run_record.replay
     if source:
         word = f"conditions are as {source['conditions']} says"
         return [f"IMPORTED from {source['folder']}: loadbook measured nothing, {word}"]

@@ -39,7 +39,7 @@ _GENERATED_ID = re.compile(r"\b[0-9a-f]{12,}\b(?:-[0-9a-f]+)*")  # ids of a rend
 
 def started_text(data: RunData) -> str:
     """Return the date and time at which the run began, UTC."""
-    return _utc_text(data.run_json["started"])
+    return _utc_text(data.run_record.started)
 
 
 def _utc_text(time_s: float) -> str:
@@ -48,7 +48,7 @@ def _utc_text(time_s: float) -> str:
 
 def _start_text(data: RunData) -> str:
     """Return when the run began, and of an imported one when it came here."""
-    source = data.run_json.get("imported")
+    source = data.run_record.imported
     if not source:
         return f"started {started_text(data)}"
     began = f"started {started_text(data)} by {source['conditions']}" if source["timed"] else "start not known"
@@ -113,12 +113,12 @@ def _diff_lines(before: list[str], after: list[str]) -> list[str]:
 
 def host_table(data: RunData) -> Table:
     """Return what each recorded host is for, what it runs, and the facts that readers ask for first."""
-    entries, aliases = data.run_json["hosts"], list(data.run_json["hosts"])
+    entries, aliases = data.run_record.hosts, list(data.run_record.hosts)
     rows = [
         ["roles", *(", ".join(entries[a]["roles"]) for a in aliases)],
         ["CPUs in use", *(_cpus_text(entries[a]["cpus"]) if "cpus" in entries[a] else DASH for a in aliases)],
-        ["tool", *(data.run_json["tool_versions"].get(a, DASH) for a in aliases)],
-        ["service", *(data.run_json["service_versions"].get(a, DASH) for a in aliases)],
+        ["tool", *(data.run_record.tool_versions.get(a, DASH) for a in aliases)],
+        ["service", *(data.run_record.service_versions.get(a, DASH) for a in aliases)],
         *_version_default_rows(data),
         *_fact_rows(data, [name for name in FIRST_FACTS if name in _fact_names(data)]),
     ]
@@ -127,11 +127,11 @@ def host_table(data: RunData) -> Table:
 
 def _version_default_rows(data: RunData) -> list[list[str]]:
     """Return a row per unset variable whose default depends on the version of the service, with what it is."""
-    aliases, found = list(data.run_json["hosts"]), dict[str, dict[str, str]]()
+    aliases, found = list(data.run_record.hosts), dict[str, dict[str, str]]()
     for alias in aliases:
-        for text in (data.run_json["service_versions"].get(alias) or "").split(", "):
+        for text in (data.run_record.service_versions.get(alias) or "").split(", "):
             service, _, version = text.partition(" ")
-            for role in data.run_json["hosts"][alias]["roles"]:
+            for role in data.run_record.hosts[alias]["roles"]:
                 if role in data.study.roles and data.study.roles[role].base_setting.service == service:
                     with suppress(LoadbookError):  # a service of the user's own, which is not here any more
                         for name, meaning in version_defaults(data.study, role, version).items():
@@ -142,16 +142,16 @@ def _version_default_rows(data: RunData) -> list[list[str]]:
 def other_facts_table(data: RunData) -> Table:
     """Return every other recorded fact, except what would tell which machine it was."""
     names = [name for name in _fact_names(data) if name not in (*FIRST_FACTS, *PRIVATE_FACTS)]
-    columns = [Column("Fact"), *(Column(a, wrap=True) for a in data.run_json["hosts"])]
+    columns = [Column("Fact"), *(Column(a, wrap=True) for a in data.run_record.hosts)]
     return Table("Recorded facts", columns, _fact_rows(data, names))
 
 
 def _fact_names(data: RunData) -> list[str]:
-    return list(dict.fromkeys(n for a in data.run_json["hosts"] for n in data.facts.get(a + BEFORE_SUFFIX, {})))
+    return list(dict.fromkeys(n for a in data.run_record.hosts for n in data.facts.get(a + BEFORE_SUFFIX, {})))
 
 
 def _fact_rows(data: RunData, names: list[str]) -> list[list[str]]:
-    facts = [data.facts.get(a + BEFORE_SUFFIX, {}) for a in data.run_json["hosts"]]
+    facts = [data.facts.get(a + BEFORE_SUFFIX, {}) for a in data.run_record.hosts]
     return [[fact_name(n), *(fact_text(n, own.get(n)) for own in facts)] for n in names]
 
 
@@ -177,7 +177,7 @@ def fact_text(name: str, fact: Any) -> str:
 def fact_changes_table(data: RunData) -> Table:
     """Return the facts that were not the same before and after the run."""
     rows = []
-    for alias in data.run_json["hosts"]:
+    for alias in data.run_record.hosts:
         before, after = data.facts.get(alias + BEFORE_SUFFIX, {}), data.facts.get(alias + AFTER_SUFFIX, {})
         for name in dict.fromkeys([*before, *after]) if after else ():
             old, new = (fact_text(name, facts.get(name)) for facts in (before, after))
@@ -206,20 +206,19 @@ def verification_text(data: RunData) -> str:
     return f"verified: {files:,} files of {len(folders):,} trials match their sha256"
 
 
-# True stands for the first kind that there was
-_LAB_NAMES = {True: "loopback lab", "loopback": "loopback lab", "netns": "namespace lab"}
+_LAB_NAMES = {"loopback": "loopback lab", "netns": "namespace lab"}
 
 
 def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
     """Return where this page comes from, as pairs of name and value."""
-    run = data.run_json
-    revision = run["git_revision"][:12] if run.get("git_revision") else "not known"
-    revision += " (with changes)" if run.get("git_dirty") else ""
+    run = data.run_record
+    revision = run.git_revision[:12] if run.git_revision else "not known"
+    revision += " (with changes)" if run.git_dirty else ""
     return [
-        ("study", f"{data.study.name} (sha256 {run['study_sha256'][:12]})"),
-        ("run", f"{data.run}, {_start_text(data)}" + (f", in the {_LAB_NAMES[run['lab']]}" if run.get("lab") else "")),
-        ("seed", "none: the order was not drawn by loadbook" if run["seed"] is None else str(run["seed"])),
-        ("loadbook", f"{run['loadbook_version']}, revision {revision}"),
+        ("study", f"{data.study.name} (sha256 {run.study_sha256[:12]})"),
+        ("run", f"{data.run}, {_start_text(data)}" + (f", in the {_LAB_NAMES[run.lab_kind]}" if run.lab_kind else "")),
+        ("seed", "none: the order was not drawn by loadbook" if run.seed is None else str(run.seed)),
+        ("loadbook", f"{run.loadbook_version}, revision {revision}"),
         ("raw data", verification_text(data)),
     ]
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from loadbook.stats.analyse import RunTables
+    from loadbook.store.run_record import RunRecord
 
 LimitState = Literal["met", "missed", "open"]
 VERDICT_KINDS: dict[str, VerdictKind] = {"faster": "better", "slower": "worse"}
@@ -200,7 +201,7 @@ def assess_run(
     ----------
     analysis : the answer to the study's own question: its baseline, metric and margin.
     others : the same for the other metrics of the gate, by the names that it gives them.
-    data : the tables of the run; `problems`, `plan` and `run_json` are read where it has them.
+    data : the tables of the run; `problems`, `plan` and `run_record` are read where it has them.
     """
     compared = [_comparison_case(gate, analysis, row) for row in analysis.of_kind("treatment")]
     for metric, other in (others or {}).items():
@@ -285,10 +286,11 @@ def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:
 def _trials_case(data: RunTables) -> CiCase:
     """Return whether the run is over, and how many of its trials count."""
     planned = len(getattr(data, "plan", {}).get("trials") or data.trials)
-    valid, run = int(data.trials["valid"].sum()), getattr(data, "run_json", {})
+    valid = int(data.trials["valid"].sum())
+    record: RunRecord | None = getattr(data, "run_record", None)
     case = partial(CiCase, "trials", "trials")
     sentence = f"{valid} of {planned} trials count."
-    if run.get("ended", True) is None and not run.get("imported"):
+    if record and record.ended is None and not record.imported:
         return case("invalid", sentence, "the run is not finished: loadbook run goes on with it")
     return case("passed", sentence) if valid else case("invalid", sentence, "no trial counts")
 

@@ -85,7 +85,7 @@ def saturation_of_run(data: RunData, links: Mapping[str, float] | None = None) -
     """Return `saturation` of a run, with all that its records tell of windows, links and placement."""
     measured = data.values("duration").set_index("trial")["value"].dropna()
     windows_s = {str(trial): float(value) for trial, value in measured.items()}
-    hosts, allowances = data.run_json["hosts"], cpu_allowances(data)
+    hosts, allowances = data.run_record.hosts, cpu_allowances(data)
     return saturation(
         data.traces, data.trials, hosts, windows_s=windows_s, link_capacities_b_per_s=links, allowances=allowances
     )
@@ -133,7 +133,7 @@ def cpu_allowances(data: RunData) -> dict[tuple[str, str], CpuAllowance]:
 
     allowances: dict[tuple[str, str], CpuAllowance] = {}
     for treatment in data.plan["treatments"]:
-        for alias, host in data.run_json["hosts"].items():
+        for alias, host in data.run_record.hosts.items():
             settings = [data.study.setting(treatment, role) for role in host["roles"] if role in data.study.roles]
             masks = [s.cpus for s in settings if s.is_present]
             quotas = [s.cpu_quota for s in settings if s.is_present and s.cpu_quota]

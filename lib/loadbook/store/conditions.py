@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
+from loadbook.store.run_record import RunRecord
 from loadbook.study.model import Study
 
 Fact = Mapping[str, Any]  # "value" and "kind", see hosts/facts
@@ -26,7 +28,6 @@ NON_CONDITION_KEYS = frozenset(
 )
 # what of a study says how much the servers get to do; the rest says how a run is judged
 LOAD_KEYS = ("workload", "roles")
-LOOPBACK_LAB = "loopback"  # the first kind of lab, which records called true
 MAX_VALUE_LENGTH = 200  # letters of a value; what is longer is a file
 
 
@@ -54,29 +55,20 @@ class ConditionChange(NamedTuple):
     prevents_comparison: bool = True
 
 
-class HasRunRecord(Protocol):
-    """What is read of a run (`store.tables.RunData` is one); `facts` by file, ``web-before``."""
+@dataclass(frozen=True)
+class RunConditions:
+    """What is recorded of a run without its tables (`store.tables.read_run_conditions`).
 
-    @property
-    def study(self) -> Study: ...  # noqa: D102
-    @property
-    def plan(self) -> dict[str, Any]: ...  # noqa: D102
-    @property
-    def run_json(self) -> dict[str, Any]: ...  # noqa: D102
-    @property
-    def facts(self) -> dict[str, dict[str, Any]]: ...  # noqa: D102
-
-
-class RunRecord(NamedTuple):
-    """The record of a run without its tables (`store.tables.read_run_record`)."""
+    `plan` is plan.json as it stands (see `store.ledger`); `facts` of hosts by file, ``web-before``.
+    """
 
     study: Study
     plan: dict[str, Any]
-    run_json: dict[str, Any]
+    run_record: RunRecord
     facts: dict[str, dict[str, Any]]
 
 
-def condition_changes(older: HasRunRecord, newer: HasRunRecord) -> list[ConditionChange]:
+def condition_changes(older: RunConditions, newer: RunConditions) -> list[ConditionChange]:
     """Return what is recorded otherwise of the newer run: the run, its study, treatments, hosts, versions, facts.
 
     What one of the runs was never asked for (its loadbook knew no such fact) is no change; facts of kind "info" never
@@ -89,9 +81,7 @@ def condition_changes(older: HasRunRecord, newer: HasRunRecord) -> list[Conditio
         *_study_changes(older.study, newer.study),
         *_treatment_changes(older, newer),
         *_merged_changes(_hosts_changes(older, newer)),
-        *_value_changes(
-            "loadbook", _loadbook_version(older.run_json), _loadbook_version(newer.run_json), informative=("loadbook",)
-        ),
+        *_value_changes("loadbook", _loadbook_version(older), _loadbook_version(newer), informative=("loadbook",)),
     ]
 
 
@@ -123,22 +113,23 @@ def _within_tolerance(old: Any, new: Any, tolerance: float) -> bool:
     return numbers and abs(float(new) - float(old)) <= tolerance * abs(float(old))
 
 
-def _run_conditions(record: HasRunRecord) -> dict[str, Any]:
-    run = record.run_json
+def _run_conditions(record: RunConditions) -> dict[str, Any]:
+    run = record.run_record
     return {
-        "replay of": run.get("replay"),
-        "imported from": (run.get("imported") or {}).get("folder"),
-        "lab": LOOPBACK_LAB if run.get("lab") is True else run.get("lab") or None,
-        "delay": run.get("delay"),
+        "replay of": run.replay,
+        "imported from": (run.imported or {}).get("folder"),
+        "lab": run.lab_kind or None,
+        "delay": run.delay,
         "blocks": record.plan["blocks"],
         "blocks added": record.plan.get("added") or None,
     }
 
 
-def _loadbook_version(run: dict[str, Any]) -> dict[str, Any]:
-    revision = (run.get("git_revision") or "")[:12]
-    dirty = " (with changes)" if run.get("git_dirty") else ""
-    return {"loadbook": f"{run['loadbook_version']}{f', revision {revision}{dirty}' if revision else ''}"}
+def _loadbook_version(known: RunConditions) -> dict[str, Any]:
+    run = known.run_record
+    revision = (run.git_revision or "")[:12]
+    dirty = " (with changes)" if run.git_dirty else ""
+    return {"loadbook": f"{run.loadbook_version}{f', revision {revision}{dirty}' if revision else ''}"}
 
 
 def _study_changes(older: Study, newer: Study) -> Iterator[ConditionChange]:
@@ -149,7 +140,7 @@ def _study_changes(older: Study, newer: Study) -> Iterator[ConditionChange]:
         yield change._replace(prevents_comparison=change.name.startswith(LOAD_KEYS))
 
 
-def _treatment_changes(older: HasRunRecord, newer: HasRunRecord) -> Iterator[ConditionChange]:
+def _treatment_changes(older: RunConditions, newer: RunConditions) -> Iterator[ConditionChange]:
     older_arms, newer_arms = older.plan["treatments"], newer.plan["treatments"]
     for name in dict.fromkeys([*older_arms, *newer_arms]):
         if name in older_arms and name in newer_arms:
@@ -170,8 +161,8 @@ def _workload_fields(study: Study, name: str) -> dict[str, Any]:
     return dict(_flattened({"workload": study.workload_of(name).model_dump(mode="json")}))
 
 
-def _hosts_changes(older: HasRunRecord, newer: HasRunRecord) -> Iterator[ConditionChange]:
-    older_hosts, newer_hosts = _host_by_role(older.run_json), _host_by_role(newer.run_json)
+def _hosts_changes(older: RunConditions, newer: RunConditions) -> Iterator[ConditionChange]:
+    older_hosts, newer_hosts = _host_by_role(older.run_record), _host_by_role(newer.run_record)
     for host_role in dict.fromkeys([*older_hosts, *newer_hosts]):
         if host_role in older_hosts and host_role in newer_hosts:
             for change in _host_changes(older, older_hosts[host_role], newer, newer_hosts[host_role]):
@@ -180,10 +171,10 @@ def _hosts_changes(older: HasRunRecord, newer: HasRunRecord) -> Iterator[Conditi
             yield ConditionChange("host", "host", older_hosts.get(host_role), newer_hosts.get(host_role), (host_role,))
 
 
-def _host_by_role(run: dict[str, Any]) -> dict[str, str]:
+def _host_by_role(run: RunRecord) -> dict[str, str]:
     """Return place -> host of a run, in the order in which its roles appear."""
     by_role: dict[str, list[str]] = {}
-    for alias, host in run["hosts"].items():
+    for alias, host in run.hosts.items():
         for role in host["roles"]:
             by_role.setdefault(role, []).append(alias)
     return {
@@ -194,9 +185,9 @@ def _host_by_role(run: dict[str, Any]) -> dict[str, str]:
 
 
 def _host_changes(
-    older: HasRunRecord, older_host: str, newer: HasRunRecord, newer_host: str
+    older: RunConditions, older_host: str, newer: RunConditions, newer_host: str
 ) -> Iterator[ConditionChange]:
-    older_run, newer_run = older.run_json, newer.run_json
+    older_run, newer_run = older.run_record, newer.run_record
     yield from _value_changes("host", {"host": older_host}, {"host": newer_host}, informative=("host",))
     yield from _value_changes("host", _cpus_in_use(older_run, older_host), _cpus_in_use(newer_run, newer_host))
     yield from _value_changes("version", _versions(older_run, older_host), _versions(newer_run, newer_host))
@@ -207,14 +198,14 @@ def _host_changes(
         yield ConditionChange("fact", "facts of the host", "recorded" if old else None, "recorded" if new else None)
 
 
-def _cpus_in_use(run: dict[str, Any], alias: str) -> dict[str, str | None]:
-    cpus = run["hosts"][alias].get("cpus")
+def _cpus_in_use(run: RunRecord, alias: str) -> dict[str, str | None]:
+    cpus = run.hosts[alias].get("cpus")
     return {"CPUs in use": None if cpus is None else ", ".join(map(str, cpus))}
 
 
-def _versions(run: dict[str, Any], alias: str) -> dict[str, str]:
+def _versions(run: RunRecord, alias: str) -> dict[str, str]:
     """Return tool or service -> version on a host."""
-    kinds = (run.get(kind) or {} for kind in ("tool_versions", "service_versions"))
+    kinds = (run.tool_versions, run.service_versions)
     parts = [text.partition(" ") for versions in kinds for text in (versions.get(alias) or "").split(", ") if text]
     return {name: version for name, _, version in parts}
 

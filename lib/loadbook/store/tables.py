@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import get_metric
-from loadbook.store.conditions import RunRecord
+from loadbook.store.conditions import RunConditions
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.run_record import read_run_record
 from loadbook.store.schema import TABLES, read_table
 from loadbook.store.trial_record import read_json
 from loadbook.study.model import Study
@@ -20,18 +21,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class RunData:
-    """Everything that reports and statistics read about one run; nothing here touches a host.
+class RunData(RunConditions):
+    """Everything that reports and statistics read about one run; nothing here touches a host."""
 
-    `plan` is that of plan.json as it stands (see `store.ledger`).
-    """
-
-    study: Study
     run: str
     paths: RunPaths
-    plan: dict[str, Any]
-    run_json: dict[str, Any]
-    facts: dict[str, dict[str, Any]]
     trials: pd.DataFrame
     measurements: pd.DataFrame
     samples: pd.DataFrame
@@ -74,11 +68,11 @@ def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:
     run = layout.resolve_run(study, run)
     paths = layout.run(study, run)
     frames = {name: read_table(paths.table(name), name) for name in TABLES}
-    record = read_run_record(paths)
-    return RunData(record.study, run, paths, record.plan, record.run_json, record.facts, **frames)
+    known = read_run_conditions(paths)
+    return RunData(known.study, known.plan, known.run_record, known.facts, run, paths, **frames)
 
 
-def read_run_record(paths: RunPaths) -> RunRecord:
+def read_run_conditions(paths: RunPaths) -> RunConditions:
     """Read the record of a run, its tables left alone.
 
     Raises
@@ -87,7 +81,7 @@ def read_run_record(paths: RunPaths) -> RunRecord:
     UsageError : its study is no study to this loadbook.
     """
     facts = {p.stem: read_json(p) for p in sorted(paths.facts.glob("*.json"))} if paths.facts.is_dir() else {}
-    return RunRecord(_recorded_study(paths), read_current_plan(paths), read_json(paths.run_json), facts)
+    return RunConditions(_recorded_study(paths), read_current_plan(paths), read_run_record(paths), facts)
 
 
 def _recorded_study(paths: RunPaths) -> Study:

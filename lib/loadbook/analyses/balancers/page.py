@@ -49,7 +49,7 @@ def treatment_hosts(data: RunData, treatment: str, role: str) -> list[str]:
     setting = data.study.setting(treatment, role)
     if setting.service is None:
         return []
-    return [alias for alias, host in data.run_json["hosts"].items() if role in host["roles"]][: setting.hosts]
+    return [alias for alias, host in data.run_record.hosts.items() if role in host["roles"]][: setting.hosts]
 
 
 def nodes_by_treatment(data: RunData) -> dict[str, list[str]]:
@@ -126,7 +126,7 @@ def compute_prices(data: RunData, analysis: Analysis, unsaturated: Sequence[str]
     ----------
     unsaturated : treatments that served all of what was offered: they could have served more.
     """
-    known = data.run_json.get("prices") or {}
+    known = data.run_record.prices or {}
     wanted = {
         row.treatment: _hosts_and_services(data, row.treatment) for row in analysis.rows if row.kind in PRICED_KINDS
     }

@@ -22,7 +22,7 @@ from loadbook.stats.sequential import smallest_block_count, t_quantile
 from loadbook.stats.tests import adjust_holm, effect_from_log
 from loadbook.stats.text import added_blocks_text, margin_text
 from loadbook.stats.verdict import FORECAST_POWER, MAX_FORECAST_BLOCKS, excludes_zero, is_within_margin
-from loadbook.store.conditions import LOAD_KEYS, ConditionChange, HasRunRecord, treatment_contrast
+from loadbook.store.conditions import LOAD_KEYS, ConditionChange, RunConditions, treatment_contrast
 from loadbook.store.tables import RunData
 
 MAX_LISTED = 3
@@ -35,7 +35,7 @@ class Caveat(NamedTuple):
     text: str
 
 
-def check_comparable(older: HasRunRecord, newer: HasRunRecord, metric: str = "", baseline: str = "") -> None:
+def check_comparable(older: RunConditions, newer: RunConditions, metric: str = "", baseline: str = "") -> None:
     """Raise UsageError where the two runs hold no two answers to one question.
 
     Parameters
@@ -56,7 +56,7 @@ def check_comparable(older: HasRunRecord, newer: HasRunRecord, metric: str = "",
         )
 
 
-def _check_declared_alike(older: HasRunRecord, newer: HasRunRecord, name: str, requested: str) -> None:
+def _check_declared_alike(older: RunConditions, newer: RunConditions, name: str, requested: str) -> None:
     older_value, newer_value = (getattr(run.study, name) for run in (older, newer))
     if not requested and older_value != newer_value:
         raise UsageError(
@@ -68,16 +68,16 @@ def _check_declared_alike(older: HasRunRecord, newer: HasRunRecord, name: str, r
         )
 
 
-def _run_id(run: HasRunRecord) -> str:
-    return str(run.run_json["run"])
+def _run_id(run: RunConditions) -> str:
+    return str(run.run_record.run)
 
 
-def _measured_run_id(run: HasRunRecord) -> str:
+def _measured_run_id(run: RunConditions) -> str:
     """Return the run whose measurements these are."""
-    return run.run_json.get("replay") or _run_id(run)
+    return run.run_record.replay or _run_id(run)
 
 
-def _same_measurements_error(older: HasRunRecord, newer: HasRunRecord, evidence: str) -> UsageError:
+def _same_measurements_error(older: RunConditions, newer: RunConditions, evidence: str) -> UsageError:
     hint = "a replay or a copy measures nothing anew; compare with a run of another time"
     return UsageError(
         f"runs {_run_id(older)} and {_run_id(newer)} hold the very measurements of one run: {evidence}", hint
@@ -97,7 +97,7 @@ def _shortened_list(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_LISTED]) + (", ..." if len(names) > MAX_LISTED else "")
 
 
-def changed_treatments(older: HasRunRecord, newer: HasRunRecord, baseline: str = "") -> dict[str, str]:
+def changed_treatments(older: RunConditions, newer: RunConditions, baseline: str = "") -> dict[str, str]:
     """Return treatment -> why it is not one thing in both runs: other things set it apart from its baseline."""
     reason_by_treatment = {}
     for name in newer.plan["treatments"]:
@@ -110,7 +110,7 @@ def changed_treatments(older: HasRunRecord, newer: HasRunRecord, baseline: str =
     return reason_by_treatment
 
 
-def _settings_against_baseline(run: HasRunRecord, name: str, baseline: str) -> dict[str, tuple[Any, Any]]:
+def _settings_against_baseline(run: RunConditions, name: str, baseline: str) -> dict[str, tuple[Any, Any]]:
     return treatment_contrast(run.study, name, baseline or run.study.baseline_of(name))
 
 
@@ -137,7 +137,7 @@ def _change_text(values: tuple[Any, Any] | None) -> str:
     return f"{values[0]} → {values[1]}" if values else "as the baseline"
 
 
-def comparison_caveats(older: HasRunRecord, newer: HasRunRecord, changes: Sequence[ConditionChange]) -> list[Caveat]:
+def comparison_caveats(older: RunConditions, newer: RunConditions, changes: Sequence[ConditionChange]) -> list[Caveat]:
     """Return what a reader must know before a change is believed; that two runs cannot tell why comes last."""
     caveats = [*_run_caveats("The older run", older), *_run_caveats("The newer run", newer)]
     margins = [run.study.margin for run in (older, newer)]
@@ -157,15 +157,15 @@ CAUSE_UNKNOWN = (
 )
 
 
-def _run_caveats(subject: str, run: HasRunRecord) -> Iterator[Caveat]:
-    run_json = run.run_json
-    if run_json.get("replay"):
-        yield Caveat(f"{subject} is a replay", f"of run {run_json['replay']}: nothing was measured anew")
-    if run_json.get("imported"):
+def _run_caveats(subject: str, run: RunConditions) -> Iterator[Caveat]:
+    run_record = run.run_record
+    if run_record.replay:
+        yield Caveat(f"{subject} is a replay", f"of run {run_record.replay}: nothing was measured anew")
+    if run_record.imported:
         yield Caveat(
             f"{subject} was imported", "loadbook measured nothing, and what nobody recorded cannot have changed"
         )
-    elif run_json.get("ended") is None:
+    elif run_record.ended is None:
         yield Caveat(f"{subject} did not end", "its last blocks are missing, and its hosts were not looked at again")
     if run.plan.get("added"):
         yield Caveat(f"{subject} is exploratory", f"{added_blocks_text(run.plan['added'])}, which favours differences")

@@ -46,7 +46,7 @@ from loadbook.stats.text import confidence_text, margin_text, row_texts
 from loadbook.store.conditions import ConditionChange, condition_changes
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, project_layout
-from loadbook.store.tables import RunData, load_run, read_run_record
+from loadbook.store.tables import RunData, load_run, read_run_conditions
 from loadbook.store.trial_record import read_json
 from loadbook.study.plan import parse_plan
 
@@ -302,7 +302,7 @@ class ComparePage:
 
     def levels_refusal(self) -> str | None:
         """Return why the levels of the two runs may not stand side by side; None where they may."""
-        foreign = [which for which, data in self._runs_by_name() if data.run_json.get("imported")]
+        foreign = [which for which, data in self._runs_by_name() if data.run_record.imported]
         if foreign:
             return f"Not shown: the {' and the '.join(foreign)} run was imported, so its hosts are not known."
         breaking = [change for change in self.changes if change.prevents_comparison and change.category != "treatment"]
@@ -378,7 +378,7 @@ def resolve_run_pair(home: Layout, study: str, run: str, against: str) -> tuple[
 
 def check_comparable_early(home: Layout, study: str, older: str, newer: str, given: Mapping[str, Any]) -> None:
     """Raise UsageError, before anything is executed, where two runs cannot be compared; `given` are parameters."""
-    one, other = (read_run_record(home.run(study, name)) for name in (older, newer))
+    one, other = (read_run_conditions(home.run(study, name)) for name in (older, newer))
     compute.check_comparable(one, other, str(given.get("metric", "")), str(given.get("baseline", "")))
 
 

@@ -62,20 +62,20 @@ from loadbook.store.conditions import (
     BOOT_ID_FACT,
     MACHINE_FACT,
     ConditionChange,
-    RunRecord,
+    RunConditions,
     condition_changes,
     treatment_contrast,
 )
 from loadbook.store.ledger import is_run_complete
 from loadbook.store.paths import Layout, RunPaths, project_layout
 from loadbook.store.schema import TABLES, read_table
-from loadbook.store.tables import RunData, read_run_record
+from loadbook.store.tables import RunData, read_run_conditions
 from loadbook.store.trial_record import read_json, write_json
 
 EFFECT_TABLES = ("trials", "measurements", "samples", "problems")  # traces are large, and no effect depends on them
 
 
-def run_effects(paths: RunPaths, record: RunRecord, metric: str) -> tuple[RunEffect, ...]:
+def run_effects(paths: RunPaths, record: RunConditions, metric: str) -> tuple[RunEffect, ...]:
     """Return every comparison of an ingested run on a metric, checks included.
 
     Raises
@@ -105,7 +105,7 @@ def _effect_from_record(record: dict[str, Any]) -> RunEffect:
     return RunEffect(**record | {"interval": tuple(record["interval"]) if record["interval"] else None})
 
 
-def _cache_key(paths: RunPaths, record: RunRecord) -> str:
+def _cache_key(paths: RunPaths, record: RunConditions) -> str:
     """Return what tells whether tables, plan and statistics are those that were remembered."""
     tables = [found.stat() for name in EFFECT_TABLES if (found := paths.table(name)).is_file()]
     return _short_digest(
@@ -124,20 +124,20 @@ def _short_digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _compute_effects(paths: RunPaths, record: RunRecord, metric: str) -> list[RunEffect]:
+def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> list[RunEffect]:
     import pandas as pd
 
     from loadbook.stats.analyse import analyse_strata
 
     frames = {name: read_table(paths.table(name), name) for name in EFFECT_TABLES}
     traces = pd.DataFrame(columns=list(TABLES["traces"]))
-    data = RunData(record.study, paths.raw.name, paths, record.plan, record.run_json, record.facts,
+    data = RunData(record.study, record.plan, record.run_record, record.facts, paths.raw.name, paths,
                    traces=traces, **frames)  # fmt: skip
     found = analyse_strata(data, metric=metric, fixed=True)
     return [_row_effect(record, found, row) for row in found.rows if row.kind != "baseline"]
 
 
-def _row_effect(record: RunRecord, found: Analysis, row: AnalysisRow) -> RunEffect:
+def _row_effect(record: RunConditions, found: Analysis, row: AnalysisRow) -> RunEffect:
     verdict = row.verdict
     comparison = verdict.comparison if verdict else None
     return RunEffect(
@@ -155,7 +155,7 @@ def _row_effect(record: RunRecord, found: Analysis, row: AnalysisRow) -> RunEffe
     )
 
 
-def _question_parts(record: RunRecord, found: Analysis, treatment: str, against: str) -> dict[str, str]:
+def _question_parts(record: RunConditions, found: Analysis, treatment: str, against: str) -> dict[str, str]:
     """Return the parts of the question that one comparison answers."""
     study = record.study
     declared = study.model_dump(mode="json", include={"workload", "roles"})
@@ -196,7 +196,7 @@ class HistoryRuns:
     question: str
     changes_by_run: dict[str, list[ConditionChange]]
     hosts: list[str]
-    records: dict[str, RunRecord] = field(default_factory=dict)
+    records: dict[str, RunConditions] = field(default_factory=dict)
 
     def marked_changes(self, run: str) -> list[ConditionChange]:
         """Return the changes that the figure marks: not a reboot, another number of blocks or another loadbook."""
@@ -262,57 +262,57 @@ def read_history(
     return HistoryRuns(found, newest.question if newest else study, _changes_by_run(runs, records), hosts, records)
 
 
-def _read_records(layout: Layout, study: str, names: Sequence[str]) -> tuple[dict[str, RunRecord], dict[str, str]]:
+def _read_records(layout: Layout, study: str, names: Sequence[str]) -> tuple[dict[str, RunConditions], dict[str, str]]:
     records, unread = {}, {}
     for run in names:
         try:
-            records[run] = read_run_record(layout.run(study, run))
-            records[run].run_json["started"] + 0.0
+            records[run] = read_run_conditions(layout.run(study, run))
+            records[run].run_record.started + 0.0
         except (LoadbookError, KeyError, TypeError) as error:
             records.pop(run, None)
             unread[run] = f"cannot be read: {one_line(str(error))}"
     return records, unread
 
 
-def _start_time_s(records: dict[str, RunRecord], run: str) -> float:
+def _start_time_s(records: dict[str, RunConditions], run: str) -> float:
     """Return when a run began, epoch seconds; of one that cannot be read as its id says, 0 if it says nothing."""
     if run in records:
-        return float(records[run].run_json["started"])
+        return float(records[run].run_record.started)
     try:
         return float(calendar.timegm(time.strptime(run[:15], "%Y%m%d-%H%M%S")))
     except ValueError:
         return 0.0
 
 
-def _host_set_number(numbers: dict[HostSet, int], record: RunRecord, by_name: bool) -> int:
+def _host_set_number(numbers: dict[HostSet, int], record: RunConditions, by_name: bool) -> int:
     return numbers.setdefault(_host_set(record, by_name), len(numbers))
 
 
-def _host_set(record: RunRecord, by_name: bool) -> HostSet:
+def _host_set(record: RunConditions, by_name: bool) -> HostSet:
     """Return what tells one set of hosts from another: each host's roles, and which machine it is."""
-    if record.run_json.get("imported"):
+    if record.run_record.imported:
         return IMPORTED_HOST_SET
     return tuple(sorted(
         (", ".join(host["roles"]), alias if by_name else _machine_id(record, alias))
-        for alias, host in record.run_json["hosts"].items()
+        for alias, host in record.run_record.hosts.items()
     ))  # fmt: skip
 
 
-def _machine_id(record: RunRecord, alias: str) -> str:
+def _machine_id(record: RunConditions, alias: str) -> str:
     fact = record.facts.get(alias + BEFORE_SUFFIX, {}).get(MACHINE_FACT)
     return str(fact["value"]) if isinstance(fact, dict) and fact.get("value") else alias
 
 
-def _host_set_text(hosts: HostSet, first: RunRecord) -> str:
+def _host_set_text(hosts: HostSet, first: RunConditions) -> str:
     """Return the hosts of one number by their names in the first run on them."""
-    return IMPORTED_HOSTS_TEXT if hosts == IMPORTED_HOST_SET else ", ".join(first.run_json["hosts"])
+    return IMPORTED_HOSTS_TEXT if hosts == IMPORTED_HOST_SET else ", ".join(first.run_record.hosts)
 
 
-def _summarise_run(paths: RunPaths, record: RunRecord, run: str, hosts: int, metric: str) -> RunSummary:
-    started, out = float(record.run_json["started"]), ""
+def _summarise_run(paths: RunPaths, record: RunConditions, run: str, hosts: int, metric: str) -> RunSummary:
+    started, out = float(record.run_record.started), ""
     try:
         out = _exclusion_reason(paths, record)
-        if record.run_json.get("replay") or _is_untimed_import(record):
+        if record.run_record.replay or _is_untimed_import(record):
             return RunSummary(run, started, hosts, excluded_reason=out)
         ensure_ingested(paths, lambda said: None)
         return RunSummary(run, started, hosts, run_effects(paths, record, metric), out)
@@ -320,15 +320,15 @@ def _summarise_run(paths: RunPaths, record: RunRecord, run: str, hosts: int, met
         return RunSummary(run, started, hosts, excluded_reason=out or f"no tables: {one_line(str(error))}")
 
 
-def _is_untimed_import(record: RunRecord) -> bool:
-    record_of_import = record.run_json.get("imported")
+def _is_untimed_import(record: RunConditions) -> bool:
+    record_of_import = record.run_record.imported
     return record_of_import is not None and not record_of_import["timed"]
 
 
-def _exclusion_reason(paths: RunPaths, record: RunRecord) -> str:
+def _exclusion_reason(paths: RunPaths, record: RunConditions) -> str:
     """Return why nothing of a run counts, "" where it does."""
-    if record.run_json.get("replay"):
-        return f"a replay of run {record.run_json['replay']}: nothing was measured anew"
+    if record.run_record.replay:
+        return f"a replay of run {record.run_record.replay}: nothing was measured anew"
     if _is_untimed_import(record):
         return "imported without times: when it was measured is not known"
     if not is_run_complete(paths):
@@ -343,7 +343,7 @@ def _history_margin(study: object, metric: str) -> float:
     return float(study.margin) if own else get_metric(metric).margin  # type: ignore[attr-defined]
 
 
-def _changes_by_run(runs: Sequence[RunSummary], records: dict[str, RunRecord]) -> dict[str, list[ConditionChange]]:
+def _changes_by_run(runs: Sequence[RunSummary], records: dict[str, RunConditions]) -> dict[str, list[ConditionChange]]:
     """Return run -> what is recorded otherwise than in the run before it on the same hosts."""
     last: dict[int, str] = {}
     found = {}
@@ -499,7 +499,7 @@ class HistoryPage:
         """Show where the page comes from; as the last block it also tells the runner that the end was reached."""
         newest = self.history.runs[-1]
         known = self.runs.records.get(newest.run)
-        version = known.run_json["loadbook_version"] if known else DASH
+        version = known.run_record.loadbook_version if known else DASH
         pairs = [("study", self.history.study), ("newest run", newest.run), ("loadbook", version)]
         block = render_block("provenance.html.j2", "\n".join(f"{k}: {v}" for k, v in pairs), pairs=pairs)
         return Block(block.html, block.text, {DONE_MIME: self.summary()})

@@ -476,10 +476,9 @@ def separate_shared_cpus(
 def _cpus_overlap(data: RunData, hosts: Mapping[str, list[str]]) -> bool:
     """Tell whether hosts of both letters may use one CPU of one machine."""
     masks = [
-        {cpu for host in aliases for cpu in data.run_json["hosts"][host].get("cpus") or ()}
-        for aliases in hosts.values()
+        {cpu for host in aliases for cpu in data.run_record.hosts[host].get("cpus") or ()} for aliases in hosts.values()
     ]
-    return bool(data.run_json.get("lab")) and bool(masks[0] & masks[1])
+    return bool(data.run_record.lab) and bool(masks[0] & masks[1])
 
 
 def _process_cpu(data: RunData) -> dict[tuple[str, str], float]:
@@ -497,7 +496,7 @@ def link_capacities(data: RunData) -> dict[str, float]:
 
     A study makes the links of a role other than the driver's narrow by `rate_mbit`, in the lab say.
     """
-    study, hosts = data.study, data.run_json["hosts"]
+    study, hosts = data.study, data.run_record.hosts
     link_mbit = {alias: host["link_mbit"] for alias, host in hosts.items() if host.get("link_mbit")}
     for role in (name for name in study.roles if name != study.workload.role):
         rates = {study.setting(name, role).rate_mbit for name in data.plan["treatments"]}
@@ -514,6 +513,6 @@ def _narrowest_link(data: RunData, links: Mapping[str, float]) -> float | None:
     study = data.study
     ends = {study.workload.role, *(study.target_of(name) for name in data.plan["treatments"])}
     capacities = [
-        links[alias] for alias, host in data.run_json["hosts"].items() if alias in links and ends & set(host["roles"])
+        links[alias] for alias, host in data.run_record.hosts.items() if alias in links and ends & set(host["roles"])
     ]
     return min(capacities, default=None)

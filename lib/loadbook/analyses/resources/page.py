@@ -141,7 +141,7 @@ class ResourcesPage(Page):
     @cached_property
     def hosts(self) -> dict[str, dict[str, Any]]:
         """Every host that was watched: those of the run, and machines whose traces were added to it."""
-        return saturation.hosts_with_traces(self.data.traces, self.data.run_json["hosts"])
+        return saturation.hosts_with_traces(self.data.traces, self.data.run_record.hosts)
 
     @cached_property
     def resource_usage(self) -> pd.DataFrame:
@@ -163,7 +163,7 @@ class ResourcesPage(Page):
     def _missing_traces_reason(self) -> str:
         if not self.data.study.monitors.sources:
             return "The study asks for none (monitors.sources)."
-        if self.data.run_json.get("imported"):
+        if self.data.run_record.imported:
             return "It was imported; files of sysstat, munin or Prometheus can be added: loadbook traces."
         return "Files of sysstat, munin or Prometheus can be added: loadbook traces."
 

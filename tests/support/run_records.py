@@ -1,0 +1,24 @@
+"""Records of runs (run.json) for tests that need no run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loadbook.store.run_record import RunRecord
+
+HOSTS = {"driver": {"roles": ["driver"], "cpus": [0]}, "web": {"roles": ["web"], "cpus": [1]}}
+
+
+def make_run_record(**values: Any) -> RunRecord:
+    """Return the record of a run that is done, with some values of its own."""
+    usual = {
+        "study": "s", "run": "20261120-101500", "subset": "default", "schema_version": 1, "started": 1.0, "ended": 2.0,
+        "loadbook_version": "0.1.0", "git_revision": None, "git_dirty": None, "study_sha256": "0" * 64, "seed": 1,
+        "blocks": 10, "hosts": HOSTS, "tool_versions": {}, "service_versions": {}, "lab": False, "resumed": 0,
+    }  # fmt: skip
+    return RunRecord.model_validate(usual | values)
+
+
+def changed_record(record: RunRecord, **values: Any) -> RunRecord:
+    """Return a record with some of its values changed, as it would be read."""
+    return RunRecord.model_validate(record.to_json() | values)
