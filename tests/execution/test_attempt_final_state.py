@@ -89,7 +89,7 @@ def allowed(fault: str, call: str) -> set[str]:
 @example(1, "http_get", "timeout")
 @example(2, "stop", "tool")
 @settings(max_examples=8, deadline=None)
-def test_one_end_in_the_state_of_the_fault(number, call, fault):
+def test_attempt_with_any_host_failure_ends_in_one_matching_status(number, call, fault):
     Faulty.left, Faulty.call, Faulty.fault, Faulty.raised = number, call, fault, ""
     with tempfile.TemporaryDirectory() as folder:
         layout = copy_recorded_run(Path(folder))

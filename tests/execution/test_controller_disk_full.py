@@ -27,7 +27,7 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_run_stops_with_nothing_half_written_and_goes_on_later(tmp_path, moment, record_property):
+def test_run_on_a_full_disk_stops_cleanly_and_can_be_resumed(tmp_path, moment, record_property):
     found = on_small_disk(tmp_path / "disk", SIZE, "run_on_a_full_disk", *map(str, MOMENTS[moment]))
     record_property("seen", f"{moment}: {found['said'].splitlines()[-2].rpartition('/')[2]}")
     assert found["code"] == 4, found
@@ -46,7 +46,7 @@ def test_a_run_stops_with_nothing_half_written_and_goes_on_later(tmp_path, momen
 @pytest.mark.parametrize(("place", "nth"), [("loadbook.ingestion.ingest:write_arrow", 1),
                                             ("loadbook.ingestion.ingest:write_arrow", 3),
                                             ("loadbook.ingestion.ingest:save_cache", 1)])  # fmt: skip
-def test_tables_stay_as_they_were(tmp_path, place, nth):
+def test_ingest_on_a_full_disk_keeps_the_old_tables(tmp_path, place, nth):
     found = on_small_disk(tmp_path / "disk", SIZE, "ingest_on_a_full_disk", place, str(nth))
     assert found["code"] == 4, found
     assert "no room: " in found["said"]
@@ -56,7 +56,7 @@ def test_tables_stay_as_they_were(tmp_path, place, nth):
 
 
 @pytest.mark.parametrize(("place", "nth"), [("loadbook.report.notebooks:_run", 1), ("loadbook.report.html:export", 1)])
-def test_a_report_stays_as_it_was(tmp_path, place, nth):
+def test_report_on_a_full_disk_keeps_the_old_report(tmp_path, place, nth):
     found = on_small_disk(tmp_path / "disk", 2 * SIZE, "report_on_a_full_disk", place, str(nth))
     assert found["code"] == 4, found
     assert "no room: " in found["said"]

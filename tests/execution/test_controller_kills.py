@@ -171,21 +171,21 @@ def layout(tmp_path) -> Layout:
 
 @pytest.mark.fault(1, 2)
 @pytest.mark.long
-def test_ten_kills(lab, layout, record_property):
+def test_run_killed_ten_times_completes_its_plan(lab, layout, record_property):
     (layout.studies / "killed.toml").write_text(STUDY.format(blocks=2))
     record_property("seen", kill_many(lab, layout, 10))
 
 
 @pytest.mark.fault(1, 2, 51)
 @pytest.mark.long
-def test_two_hundred_kills_of_a_study_of_sixty_trials(lab, layout, record_property):
+def test_run_of_sixty_trials_killed_200_times_completes_its_plan(lab, layout, record_property):
     (layout.studies / "killed.toml").write_text(STUDY.format(blocks=30))
     record_property("seen", kill_many(lab, layout, 200))
 
 
 @pytest.mark.fault(1)
 @pytest.mark.long
-def test_a_killed_kernel_leaves_a_run_that_goes_on(lab, layout, tmp_path):
+def test_run_with_killed_kernel_can_be_resumed(lab, layout, tmp_path):
     """Papermill, its kernel killed in mid-trial, then the same notebook again: the run is a process of its own."""
     (layout.studies / "killed.toml").write_text(STUDY.format(blocks=8))
 

@@ -96,7 +96,7 @@ def meanwhile(do: Callable[[], None]) -> Iterator[None]:
 
 @pytest.mark.fault(11)
 @pytest.mark.long
-def test_a_job_that_ends_while_the_link_is_down_is_re_attached(spaces, record_property):
+def test_job_that_ends_during_a_link_failure_is_reattached(spaces, record_property):
     host = connect(spaces.hosts_file, "driver", "cut")
     try:
         boot = host.get("/proc/sys/kernel/random/boot_id", max_bytes=100)
@@ -123,7 +123,7 @@ def test_a_job_that_ends_while_the_link_is_down_is_re_attached(spaces, record_pr
 
 @pytest.mark.fault(11)
 @pytest.mark.long
-def test_a_trial_goes_on_while_a_link_is_down(spaces, layout, record_property):
+def test_trial_continues_during_a_link_failure(spaces, layout, record_property):
     """Only the controller's way is cut, as where hosts have a network of their own for the load."""
     trials = write(layout, blocks=1, duration_s=16)
 
@@ -158,7 +158,7 @@ def firewall(lab: Lab, alias: str) -> Iterator[None]:
 
 @pytest.mark.fault(11, 52)
 @pytest.mark.long
-def test_twelve_trials_through_cut_links(spaces, layout, record_property):
+def test_run_of_twelve_trials_completes_through_link_failures(spaces, layout, record_property):
     trials = write(layout, blocks=6, duration_s=3)
     seed, over, cuts = random.randrange(1 << 30), threading.Event(), []
     draw = random.Random(seed)
@@ -203,7 +203,7 @@ def until_done(layout: Layout, lab: Lab) -> int:
 
 @pytest.mark.fault(12)
 @pytest.mark.long
-def test_a_link_that_stays_down(spaces, layout, record_property):
+def test_run_stops_after_three_trials_lost_to_a_dead_link(spaces, layout, record_property):
     trials = write(layout, blocks=2, duration_s=3)
     controller = loadbook(layout, "run", "cut", "--hosts", str(spaces.hosts_file))
     wait_until(lambda: loads(spaces), 120)
@@ -241,7 +241,7 @@ time.sleep(100)
 
 @pytest.mark.fault(1, 12)
 @pytest.mark.long
-def test_load_ends_by_its_lease_when_our_network_is_gone_without_a_word(spaces, record_property):
+def test_load_ends_by_its_lease_when_the_controller_network_fails(spaces, record_property):
     controller = subprocess.Popen(
         [sys.executable, "-c", CONTROLLER, str(spaces.hosts_file)], stdout=subprocess.PIPE, text=True
     )
@@ -263,7 +263,7 @@ def test_load_ends_by_its_lease_when_our_network_is_gone_without_a_word(spaces, 
 
 @pytest.mark.fault(14)
 @pytest.mark.long
-def test_a_reboot_in_mid_trial_is_a_lost_attempt(spaces, layout, tmp_path, record_property):
+def test_host_reboot_during_a_trial_makes_the_attempt_lost(spaces, layout, tmp_path, record_property):
     trials = write(layout, blocks=1, duration_s=6)
     controller = loadbook(layout, "run", "cut", "--hosts", str(spaces.hosts_file))
     wait_until(lambda: loads(spaces), 120)

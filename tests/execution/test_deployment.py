@@ -71,7 +71,7 @@ def placements_of(deployment: Deployment) -> list[tuple[str, str, int]]:
     return [(placement.role, placement.alias, placement.port) for placement in deployment.placements]
 
 
-def test_those_behind_start_first_and_two_roles_of_one_host_have_ports_of_their_own() -> None:
+def test_deployment_starts_backends_first_with_separate_ports_per_role() -> None:
     behind = [("app", "big", 18080), ("store", "big", 18081)]
     assert placements_of(Deployment(make_testbed(), "single")) == [*behind, ("web", "w1", 18080)]
     assert placements_of(Deployment(make_testbed(), "two"))[2:] == [
@@ -81,12 +81,12 @@ def test_those_behind_start_first_and_two_roles_of_one_host_have_ports_of_their_
     ]
 
 
-def test_the_load_goes_to_the_first_that_is_there() -> None:
+def test_deployment_targets_the_first_service_in_the_chain() -> None:
     targets = {name: Deployment(make_testbed(), name).target for name in ("single", "two", "cloud")}
     assert targets == {"single": Target("w1.net", 18080), "two": Target("lb.net", 18080), "cloud": Target("lb", 81)}
 
 
-def test_a_service_is_told_what_stands_behind_it() -> None:
+def test_deployment_passes_backends_to_the_service() -> None:
     deployment = Deployment(make_testbed(), "two")
     places = {
         (placement.role, placement.alias): deployment.instance_context(placement, "t1-a1").extra
@@ -98,7 +98,7 @@ def test_a_service_is_told_what_stands_behind_it() -> None:
     assert places["web", "w2"]["backends"] == [app]
 
 
-def test_hosts_of_a_lab_are_one_machine() -> None:
+def test_deployment_treats_lab_hosts_as_one_machine() -> None:
     lab = make_testbed()
     lab.lab = "loopback"
     place = next(
@@ -109,17 +109,17 @@ def test_hosts_of_a_lab_are_one_machine() -> None:
     assert [b["local"] for b in place.extra["backends"]] == [True]
 
 
-def test_a_plan_tells_how_many_cpus_it_names() -> None:
+def test_deployment_reports_the_cpus_that_a_plan_names() -> None:
     assert needed_cpus(make_plan(Study.model_validate(STUDY))) == 2
 
 
-def test_it_is_asked_by_who_sends_it_requests() -> None:
+def test_deployment_probes_a_service_from_its_client() -> None:
     deployment = Deployment(make_testbed(), "two")
     asked = {placement.role: deployment.client_host(placement).address for placement in deployment.placements}
     assert asked == {"balancer": "load.net", "web": "lb.net", "app": "w1.net", "store": "w1.net"}
 
 
-def test_processes_are_placed_and_limited() -> None:
+def test_deployment_sets_cpus_and_quota_of_processes() -> None:
     deployment = Deployment(make_testbed(), "single")
     launched = {placement.role: deployment.launch(placement) for placement in deployment.placements}
     assert (launched["app"].cpus, launched["web"].cpus, launched["store"].nofile) == ((1,), (), 500)
@@ -128,7 +128,7 @@ def test_processes_are_placed_and_limited() -> None:
         deployment.launch(deployment.placements[0])
 
 
-def test_a_delay_in_userspace_stands_in_front_of_the_target() -> None:
+def test_deployment_puts_the_delay_line_in_front_of_the_target() -> None:
     delayed = make_testbed(userspace_delay=True)
     far, near = Deployment(delayed, "far"), Deployment(delayed, "single")
     assert placements_of(far)[-1] == ("line", "load", 18080) and far.target == Target("load.net", 18080)
@@ -137,13 +137,13 @@ def test_a_delay_in_userspace_stands_in_front_of_the_target() -> None:
     assert "line" not in {placement.role for placement in near.placements} and near.target == Target("w1.net", 18080)
 
 
-def test_a_plan_takes_the_hosts_that_its_treatments_use() -> None:
+def test_deployment_uses_only_hosts_that_treatments_need() -> None:
     plan = make_plan(Study.model_validate(STUDY))
     assert needed_hosts(plan) == {"driver": 1, "balancer": 1, "web": 2, "app": 1, "store": 1}
     assert used_hosts(plan, inventory()) == ["load", "lb", "w1", "w2", "big"]
 
 
-def test_a_driver_in_variants_is_a_driver() -> None:
+def test_deployment_accepts_a_driver_role_with_variants() -> None:
     driver = {"variants": {"near": {}, "far": {"delay_ms": 30}}}
     factors = STUDY["factors"] | {"delay": {"role": "driver", "of": "variant", "levels": ["near", "far"]}}
     treatments = STUDY["treatments"] | {"far": {"set": {"delay": "far"}}}
@@ -151,7 +151,7 @@ def test_a_driver_in_variants_is_a_driver() -> None:
     assert used_hosts(make_plan(Study.model_validate(own)), inventory())[0] == "load"
 
 
-def test_roles_of_one_host_that_would_change_it_differently_are_refused() -> None:
+def test_deployment_refuses_conflicting_host_changes_on_one_host() -> None:
     def deployment(app: dict[str, object], store: dict[str, object]) -> Deployment:
         own = make_testbed()
         roles = STUDY["roles"] | {"app": {"service": "back"} | app, "store": {"service": "back"} | store}
@@ -167,7 +167,7 @@ def test_roles_of_one_host_that_would_change_it_differently_are_refused() -> Non
         host_changes_of(deployment({"rate_mbit": 10}, {"rate_mbit": 20}))
 
 
-def test_too_few_hosts_are_named_by_role() -> None:
+def test_deployment_names_the_role_with_too_few_hosts() -> None:
     plan = make_plan(Study.model_validate(STUDY))
     with pytest.raises(PreflightError) as refused:
         check_roles(plan, inventory(w2=["other"], idle=["other"], lb=["other"]))

@@ -74,7 +74,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunPaths, di
     yield paths, {record.treatment: record for record in records}
 
 
-def test_every_service_of_a_treatment_ran_proven_and_those_behind_were_there_first(run) -> None:
+def test_deployed_services_are_proven_and_backends_start_first(run) -> None:
     services = {name: [(s.role, s.host, s.live) for s in record.services] for name, record in run[1].items()}
     assert services == {
         "near": [("web", "web", True)],
@@ -83,12 +83,12 @@ def test_every_service_of_a_treatment_ran_proven_and_those_behind_were_there_fir
     }
 
 
-def test_the_load_went_through_what_stands_in_front(run) -> None:
+def test_deployed_load_passes_the_front_service(run) -> None:
     ports = {name: record.drivers[0].argv[-1] for name, record in run[1].items()}
     assert len({url.split("/")[2].split(":")[0] for url in ports.values()}) == 3
 
 
-def test_the_delay_is_there_and_the_run_says_how_it_is_made(run) -> None:
+def test_deployed_delay_is_effective_and_recorded(run) -> None:
     paths, records = run
     assert json.loads(paths.run_json.read_text())["delay"] == "userspace"
     measured = read_table(paths.table("measurements"), "measurements")
@@ -97,7 +97,7 @@ def test_the_delay_is_there_and_the_run_says_how_it_is_made(run) -> None:
     assert near < 0.030 <= far
 
 
-def test_what_services_counted_is_in_the_traces(run) -> None:
+def test_deployed_service_counters_are_in_the_host_metrics(run) -> None:
     paths, records = run
     traces = read_table(paths.table("traces"), "traces")
     served = traces[(traces["metric"] == "served_requests") & (traces["trial"] == records["behind"].trial)]
@@ -105,7 +105,7 @@ def test_what_services_counted_is_in_the_traces(run) -> None:
     assert counted["web"] > 100 > counted["web-2"], "a line hands everything to the first behind it"
 
 
-def test_hosts_were_asked_what_the_dry_run_shows(run) -> None:
+def test_deployed_run_executes_the_commands_of_its_dry_run(run) -> None:
     paths = run[0]
     layout = Layout(paths.raw.parents[3])
     run_held_to_dry_run(layout, "staged", paths)

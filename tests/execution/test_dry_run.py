@@ -45,7 +45,7 @@ def no_network(monkeypatch):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_study_is_shown_against_three_real_machines(name, no_network):
+def test_dry_run_covers_every_study_on_three_machines(name, no_network):
     plan = make_plan(load_study(HERE, name))
     testbed, parts = dry_run(HERE, plan, THREE)
     treatments = [part for part in parts if part.title.startswith("treatment ")]
@@ -63,13 +63,13 @@ def test_every_study_is_shown_against_three_real_machines(name, no_network):
 
 
 @pytest.mark.lab
-def test_a_run_asks_its_hosts_what_the_dry_run_shows(lab, tmp_path):
+def test_dry_run_lists_the_commands_of_the_real_run(lab, tmp_path):
     layout = with_studies(tmp_path / "home")
     (layout.studies / "small.toml").write_text(SMALL)
     run_held_to_dry_run(layout, "small", layout.run("small", run_study(layout, "small", lab.hosts_file)))
 
 
-def test_the_command_prints_every_command_and_what_is_lacking(monkeypatch, capsys, no_network, tmp_path):
+def test_dry_run_prints_commands_and_missing_requirements(monkeypatch, capsys, no_network, tmp_path):
     monkeypatch.setenv("LOADBOOK_HOME", str(REPO))
     monkeypatch.chdir(REPO)
     assert exit_code(monkeypatch, "run", "nginx-directives", "--hosts", str(THREE), "--dry-run") == 0
@@ -90,11 +90,11 @@ def test_the_command_prints_every_command_and_what_is_lacking(monkeypatch, capsy
     assert "treatments cannot be done on these hosts" in seen.err
 
 
-def test_without_a_lab_it_says_what_to_do(monkeypatch, capsys, tmp_path):
+def test_dry_run_without_a_lab_names_the_next_step(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("LOADBOOK_HOME", str(with_studies(tmp_path / "home").root))
     assert exit_code(monkeypatch, "run", "aa", "--dry-run") == 2
     assert "loadbook lab up" in capsys.readouterr().err
 
 
-def test_the_page_shows_the_hosts_file_as_it_is():
+def test_hosts_page_example_is_the_hosts_file():
     assert THREE.read_text().strip() in (REPO / "docs" / "hosts.md").read_text()

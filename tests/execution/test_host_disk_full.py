@@ -40,7 +40,7 @@ def small(rig) -> Iterator[Rig]:
 
 @pytest.mark.root
 @pytest.mark.parametrize("ends", ["0", "1"])
-def test_a_disk_that_fills_up_under_load_is_the_reason_and_the_next_trial_counts(small, ends, record_property):
+def test_host_disk_that_fills_during_load_fails_only_that_trial(small, ends, record_property):
     once = f'[ -e {small.bin}/done ] && exec "$real" "$@"; touch {small.bin}/done'
     small.fake("wrk", f'{once}\n{FILL.format(file="own")}\n"$real" "$@"; exit {ends}')
     ran = small.run(WRK, blocks=2)
@@ -58,7 +58,7 @@ def test_a_disk_that_fills_up_under_load_is_the_reason_and_the_next_trial_counts
 
 @pytest.mark.root
 @pytest.mark.long
-def test_a_disk_that_stays_full_stops_the_run_which_goes_on_when_there_is_room(small, record_property):
+def test_host_disk_that_stays_full_stops_the_run_until_space_is_free(small, record_property):
     filler = small.lab.folder / "driver" / "work" / "filler"
     small.fake("wrk", f'[ -e {small.bin}/fine ] || {{ {FILL.format(file=filler)}; }}\nexec "$real" "$@"')
     small.study(WRK, blocks=5)
@@ -77,7 +77,7 @@ def test_a_disk_that_stays_full_stops_the_run_which_goes_on_when_there_is_room(s
     assert len(list(ran.paths.failed.iterdir())) == 3
 
 
-def test_output_beyond_a_quota_fails_the_trial_and_what_was_written_is_kept(rig, record_property):
+def test_host_output_beyond_quota_fails_the_trial_and_is_kept(rig, record_property):
     rig.fake("wrk", 'ulimit -f 8; "$real" "$@"; exec head -c 100000 /dev/zero')
     ran = rig.run(WRK)
     ((status, reason),) = ran.ends

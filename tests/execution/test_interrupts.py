@@ -93,7 +93,7 @@ def goes_on(layout: Layout, again: subprocess.Popen[str]) -> None:
 
 @pytest.mark.fault(3)
 @pytest.mark.parametrize("sign", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_once_stops_the_load_and_records_the_trial_as_cancelled(lab, layout, begin, sign, record_property):
+def test_interrupt_stops_the_load_and_records_the_trial_as_cancelled(lab, layout, begin, sign, record_property):
     controller = begin(lab)
     wait_until(lambda: load_runs(lab), START_S)
     begun = time.monotonic()
@@ -110,7 +110,7 @@ def test_once_stops_the_load_and_records_the_trial_as_cancelled(lab, layout, beg
 
 @pytest.mark.fault(3)
 @pytest.mark.long
-def test_a_load_that_does_not_heed_term_is_killed(layout, lab, begin, record_property):
+def test_interrupt_kills_a_load_that_ignores_term(layout, lab, begin, record_property):
     """TERM, 5 s, KILL."""
     (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=60, settle_s=0.1))
     controller = begin(lab)
@@ -129,7 +129,7 @@ def test_a_load_that_does_not_heed_term_is_killed(layout, lab, begin, record_pro
 
 @pytest.mark.fault(3)
 @pytest.mark.long
-def test_twice_waits_for_nothing_and_says_how_to_restore(lab, layout, begin, record_property):
+def test_second_interrupt_ends_at_once_and_prints_the_restore_command(lab, layout, begin, record_property):
     controller = begin(lab)
     wait_until(lambda: load_runs(lab), START_S)
     wrk = load_runs(lab)[0]
@@ -151,7 +151,7 @@ def test_twice_waits_for_nothing_and_says_how_to_restore(lab, layout, begin, rec
 
 @pytest.mark.fault(3)
 @pytest.mark.long
-def test_while_hosts_settle_nobody_waits_for_that(lab, layout, begin):
+def test_interrupt_during_host_reset_ends_at_once(lab, layout, begin):
     (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=1, settle_s=60))
     controller = begin(lab)
     wait_until(lambda: list(layout.study_raw("stopped").glob("*/staging/*")), START_S)
@@ -202,7 +202,7 @@ def _parent(pid: int) -> int:
 @pytest.mark.fault(4)
 @pytest.mark.long
 @pytest.mark.parametrize("wait_s", [0.5, 8.0])
-def test_while_ssh_is_blocked(layout, begin, wait_s, record_property):
+def test_interrupt_while_ssh_is_blocked_ends_the_run(layout, begin, wait_s, record_property):
     """The driver's sshd is stopped in mid-trial; Ctrl-C before we notice, and while we try to connect again."""
     (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=4, settle_s=0.1))
     with own_lab() as lab:

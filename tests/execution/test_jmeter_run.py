@@ -52,7 +52,7 @@ def jmeter(lab: Lab) -> None:
         beside.symlink_to(HOME)
 
 
-def test_a_run_with_jmeter(jmeter: None, lab: Lab, tmp_path: Path) -> None:
+def test_jmeter_run_is_measured_and_ingested(jmeter: None, lab: Lab, tmp_path: Path) -> None:
     layout = with_studies(tmp_path / "home")
     (layout.studies / "jm.toml").write_text(STUDY)
     paths = layout.run("jm", run_study(layout, "jm", lab.hosts_file))
@@ -70,15 +70,13 @@ def test_a_run_with_jmeter(jmeter: None, lab: Lab, tmp_path: Path) -> None:
     assert {"driver-results.jtl", "driver-jmeter.log"} <= kept
 
 
-def test_hosts_of_the_lab_look_beside_it_before_they_look_elsewhere(
-    lab: Lab, connect_lab: Callable[..., RemoteHost]
-) -> None:
+def test_jmeter_of_the_lab_folder_takes_precedence(lab: Lab, connect_lab: Callable[..., RemoteHost]) -> None:
     home = os.environ.get("JMETER_HOME") or lab.folder.parent / "jmeter"
     said = connect_lab().run(["sh", "-c", 'echo "$PATH"'], timeout_s=20).stdout.decode()
     assert said.startswith(f"{home}/bin:") and said.endswith(":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin\n")
 
 
-def test_a_warm_up_ends_with_what_its_start_script_started(tmp_path: Path) -> None:
+def test_jmeter_warm_up_ends_with_all_its_processes(tmp_path: Path) -> None:
     script = tmp_path / "jmeter"  # like JMeter's own: no exec
     script.write_text(f"#!/bin/sh\nsh -c 'echo $$ >{tmp_path}/pid; exec sleep 60'\n:\n")
     script.chmod(0o755)
@@ -89,7 +87,7 @@ def test_a_warm_up_ends_with_what_its_start_script_started(tmp_path: Path) -> No
     assert not Path("/proc", (tmp_path / "pid").read_text().strip(), "cwd").exists()
 
 
-def test_the_installer_names_what_is_missing_and_changes_nothing(tmp_path: Path) -> None:
+def test_jmeter_installer_names_missing_programs_and_changes_nothing(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("sh", "dirname", "mkdir", "python3"):
@@ -103,7 +101,7 @@ def test_the_installer_names_what_is_missing_and_changes_nothing(tmp_path: Path)
     assert not list(tmp_path.glob("home/*"))
 
 
-def test_every_artifact_has_its_checksum() -> None:
+def test_jmeter_artifacts_all_have_checksums() -> None:
     lines = (SCRIPTS / "jmeter.sha256").read_text().splitlines()
     assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines) and len(lines) == 143
     assert sum("  ApacheJMeter" in line for line in lines) == 7

@@ -50,7 +50,7 @@ def job_folders(lab) -> set[Path]:
     return set(lab.folder.glob("*/work/jobs/*"))
 
 
-def test_a_run_is_whole_and_leaves_nothing_behind(lab, layout):
+def test_lab_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     events, jobs_before = [], job_folders(lab)
     run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
     paths = layout.run("small", run)
@@ -74,7 +74,7 @@ def test_a_run_is_whole_and_leaves_nothing_behind(lab, layout):
 
 
 @pytest.mark.long
-def test_an_unfinished_run_does_not_go_on_with_other_or_changed_hosts(lab, layout, tmp_path):
+def test_unfinished_run_is_not_resumed_with_other_hosts(lab, layout, tmp_path):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
     for line in controller.stderr:
         if "t0001" in line:
@@ -96,7 +96,7 @@ def test_an_unfinished_run_does_not_go_on_with_other_or_changed_hosts(lab, layou
     run_study(layout, "small", lab.hosts_file)
 
 
-def test_everything_that_is_wrong_is_said_before_the_first_trial(lab, layout):
+def test_preflight_reports_every_problem_before_the_first_trial(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL + "\n[roles.store]\n[roles.balancer]\n")
     with pytest.raises(PreflightError) as refused:
         run_study(layout, "small", lab.hosts_file)
@@ -107,7 +107,7 @@ def test_everything_that_is_wrong_is_said_before_the_first_trial(lab, layout):
     assert layout.runs("small") == []
 
 
-def test_a_taken_port_is_found_before_the_first_trial(lab, layout):
+def test_preflight_finds_a_port_in_use(lab, layout):
     web = json.loads((lab.folder / "lab.json").read_text())["hosts"]["web"]
     with socket.socket() as squatter:
         squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -118,7 +118,7 @@ def test_a_taken_port_is_found_before_the_first_trial(lab, layout):
 
 
 @pytest.mark.long
-def test_what_a_killed_preflight_left_is_cleared_when_its_run_goes_on(lab, layout):
+def test_resumed_run_clears_what_a_killed_preflight_left(lab, layout):
     def interrupted(event):
         if event.kind == "trial-started":
             raise KeyboardInterrupt
@@ -133,14 +133,14 @@ def test_what_a_killed_preflight_left_is_cleared_when_its_run_goes_on(lab, layou
     assert not [folder for folder in left if folder.exists()]
 
 
-def test_a_run_that_cannot_start_keeps_nobody_away(lab, layout):
+def test_run_that_cannot_start_releases_its_locks(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL + "[roles.driver]\nloss = 0.1\n")
     with pytest.raises(UsageError, match="lost packets can only be made by the kernel"):
         run_study(layout, "small", lab.hosts_file)
     assert not lab_lock_owners(lab.folder / "driver" / "work")
 
 
-def test_a_page_that_is_wrong_makes_an_invalid_trial_and_the_run_goes_on(lab, layout):
+def test_wrong_page_makes_the_trial_invalid_and_the_run_continues(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL.replace("[workload]", '[workload]\npath = "/nothing-here"'))
     run = run_study(layout, "small", lab.hosts_file, blocks=1)
     ended = trial_states(read_ledger(layout.run("small", run).ledger))
@@ -149,6 +149,6 @@ def test_a_page_that_is_wrong_makes_an_invalid_trial_and_the_run_goes_on(lab, la
     assert ingest(layout.run("small", run)).valid == 0
 
 
-def test_an_unknown_study_is_a_usage_error(lab, layout):
+def test_unknown_study_is_a_usage_error(lab, layout):
     with pytest.raises(UsageError, match="no study 'smal'"):
         run_study(layout, "smal", lab.hosts_file)

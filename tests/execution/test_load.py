@@ -31,14 +31,14 @@ def clock(offset_s: float, rtt_s: float = 0.001) -> ClockRecord:
     return ClockRecord(offset_before_s=offset_s, rtt_before_s=rtt_s)
 
 
-def test_one_driver_has_the_whole_load_and_waits_for_nothing():
+def test_load_on_one_driver_starts_at_once():
     alone = load_of(Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2), "a")
     alone.schedule_start({"a": clock(5.0)})
     assert (alone.start_times, alone.lead_s, alone.planned_s) == ({}, 0.0, 6.0)
     assert "-c50" in alone.steps_on("a")[1]
 
 
-def test_several_begin_at_one_instant_which_each_reads_from_its_own_clock():
+def test_load_on_several_drivers_starts_at_one_instant():
     pair = load_of(Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2), "a", "b")
     clocks = {"a": clock(0.0), "b": clock(3600.0, 0.1), "web": clock(9.0)}
     now = time.time()
@@ -52,7 +52,7 @@ def test_several_begin_at_one_instant_which_each_reads_from_its_own_clock():
     assert pair.timeout_s > pair.planned_s
 
 
-def test_open_files_are_given_to_warm_up_and_measurement():
+def test_load_open_file_limit_covers_warm_up_and_measurement():
     work = Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2)
     plain = load_of(work, "a").steps_on("a")
     limited = replace(load_of(work, "a"), launch=LaunchOptions(nofile=128)).steps_on("a")
@@ -63,7 +63,7 @@ def test_open_files_are_given_to_warm_up_and_measurement():
         assert done.stdout == "128\n"
 
 
-def test_a_share_that_a_tool_cannot_do_names_the_driver_and_its_share():
+def test_load_share_unsupported_by_the_tool_names_the_driver():
     with pytest.raises(ToolError, match="host b, whose share is 25 connections: wrk would open 24 of 25") as refused:
         load_of(Workload(tool="wrk", connections=51, threads=2), "a", "b").steps_on("b")
     assert refused.value.hint
@@ -75,7 +75,7 @@ def test_a_share_that_a_tool_cannot_do_names_the_driver_and_its_share():
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0.1, 10), st.floats(-1e6, 1e6)), min_size=1, max_size=5))
-def test_what_drivers_did_together_does_not_depend_on_their_clocks(drivers):
+def test_load_window_of_several_drivers_is_independent_of_clock_offsets(drivers):
     records, clocks = [], {}
     for k, (late_s, lasts_s, offset_s) in enumerate(drivers):
         began = 1.7e9 + late_s + offset_s
@@ -91,13 +91,13 @@ def test_what_drivers_did_together_does_not_depend_on_their_clocks(drivers):
     assert measurement_spans(records, {}) is None
 
 
-def test_two_clocks_are_known_to_half_of_both_round_trips():
+def test_clock_error_of_two_drivers_is_half_of_both_round_trips():
     drivers = [DriverRecord(host=h, argv=["wrk"], rc=0, stdout="o", stderr="e") for h in "abc"]
     clocks = {"a": clock(0, 0.010), "b": clock(0, 0.030), "c": clock(0, 0.002)}
     assert clock_error_s(SimpleNamespace(drivers=drivers, clocks=clocks)) == pytest.approx(0.020)
 
 
-def test_drivers_with_different_versions_of_a_tool_are_refused():
+def test_load_with_different_tool_versions_is_refused():
     versions = {("a", "wrk"): "4.1.0", ("b", "wrk"): "4.2.0", ("a", "ab"): "2.3", ("b", "ab"): "2.3"}
     testbed = SimpleNamespace(tools={"wrk": None, "ab": None}, tool_versions=versions)
     assert list(_tool_version_mismatches(testbed)) == [

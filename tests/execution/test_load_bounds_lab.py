@@ -38,7 +38,7 @@ def peak_bytes(rig: Rig, *words: str) -> int:
 
 @pytest.mark.long
 @pytest.mark.fault(28, 57)
-def test_a_gigabyte_of_output_is_cut_fails_the_trial_and_costs_no_memory(rig, record_property):
+def test_gigabyte_of_tool_output_is_truncated_and_fails_the_trial(rig, record_property):
     block = rig.bin / "block"
     block.write_bytes(os.urandom(1 << 14).hex().encode() * (1 << 11))
     rig.fake("wrk", f'"$real" "$@"; for k in $(seq {GIB // block.stat().st_size}); do cat {block}; done')
@@ -61,7 +61,7 @@ def test_a_gigabyte_of_output_is_cut_fails_the_trial_and_costs_no_memory(rig, re
 
 @pytest.mark.fault(9)
 @pytest.mark.parametrize("jump_s", [30.0, -3600.0])
-def test_a_jump_of_our_clock_spoils_the_times_of_the_trial_and_no_duration(rig, monkeypatch, jump_s, record_property):
+def test_controller_clock_jump_makes_the_trial_partial_with_right_durations(rig, monkeypatch, jump_s, record_property):
     real, jumped, before = time.time, [0.0], LoadJobs.wait
 
     def wait(load, host):
@@ -90,7 +90,7 @@ exec /bin/date "$@"
 
 
 @pytest.mark.fault(32)
-def test_a_wrong_clock_of_a_host_is_measured_and_its_traces_are_where_ours_are(rig, record_property):
+def test_host_clock_offset_is_measured_and_metrics_are_shifted(rig, record_property):
     (rig.bin / "skew").write_text("3600")
     rig.fake("date", SKEWED.format(bin=rig.bin), probe="never")
     ran = rig.run(SAMPLED)
@@ -112,7 +112,7 @@ def test_a_wrong_clock_of_a_host_is_measured_and_its_traces_are_where_ours_are(r
 
 @pytest.mark.fault(32)
 @pytest.mark.long
-def test_a_clock_that_steps_during_the_trial_is_flagged(rig, record_property):
+def test_host_clock_step_during_a_trial_is_flagged(rig, record_property):
     rig.fake("date", SKEWED.format(bin=rig.bin), probe="never")
     rig.fake("wrk", f'"$real" "$@"; rc=$?; echo 2 >{rig.bin}/skew; exit $rc')
     ran = rig.run(WRK)
@@ -153,7 +153,7 @@ def at_load(rig: Rig, action) -> threading.Thread:
 
 @pytest.mark.fault(31)
 @pytest.mark.long
-def test_the_trace_of_a_sampler_that_was_killed_is_flagged_and_the_trial_counts(rig, record_property):
+def test_killed_sampler_flags_the_metrics_and_the_trial_counts(rig, record_property):
     killed: list[int] = []
 
     def kill(pids: list[int]) -> None:
@@ -176,7 +176,7 @@ def test_the_trace_of_a_sampler_that_was_killed_is_flagged_and_the_trial_counts(
 
 @pytest.mark.fault(31)
 @pytest.mark.long
-def test_a_gap_in_a_trace_stays_a_gap(rig):
+def test_sampler_gap_is_not_interpolated(rig):
     def stop(pids: list[int]) -> None:
         for sign, pause in ((signal.SIGSTOP, 0.5), (signal.SIGCONT, 0)):
             for pid in pids:
@@ -196,7 +196,7 @@ def test_a_gap_in_a_trace_stays_a_gap(rig):
 
 @pytest.mark.fault(33)
 @pytest.mark.long
-def test_tools_speak_c_and_utc_whatever_the_login_speaks(tmp_path, monkeypatch, record_property):
+def test_tools_run_in_the_c_locale_and_utc(tmp_path, monkeypatch, record_property):
     german = '"LC_ALL=de_DE.UTF-8" "LANG=de_DE.UTF-8" "LC_NUMERIC=de_DE.UTF-8" "TZ=Asia/Kolkata"'
     config = sshd.CONFIG_TEMPLATE.replace('SetEnv "JMETER_HOME={jmeter}"', f'SetEnv "JMETER_HOME={{jmeter}}" {german}')
     assert config != sshd.CONFIG_TEMPLATE

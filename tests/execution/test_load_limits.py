@@ -92,13 +92,13 @@ def refused(tmp_path: Path, treatments: str = "", load: str = "", model: str = "
     return []
 
 
-def test_what_no_cap_forbids_is_allowed(tmp_path):
+def test_load_within_caps_is_allowed(tmp_path):
     assert not refused(tmp_path, BALANCED)
     wide = "max_connections = 40\nmax_load_s = 10"
     assert not refused(tmp_path, BALANCED, lb1=wide, web1=wide, web2=wide)
 
 
-def test_every_cap_that_is_exceeded_is_told_at_once_with_host_key_and_treatments(tmp_path, record_property):
+def test_load_beyond_caps_lists_every_host_key_and_treatment(tmp_path, record_property):
     found = refused(tmp_path, BALANCED, lb1="max_connections = 39", web2="max_load_s = 9.5")
     assert found == [
         "hosts.lb1.max_connections: 39 at most, the load may have 40 open (treatment balanced)",
@@ -107,7 +107,7 @@ def test_every_cap_that_is_exceeded_is_told_at_once_with_host_key_and_treatments
     record_property("seen", found[0])
 
 
-def test_all_of_a_load_counts_for_a_host_behind_a_balancer_and_none_for_one_that_gets_nothing(tmp_path):
+def test_load_caps_apply_to_every_host_behind_a_balancer(tmp_path):
     assert refused(tmp_path, "", web1="max_connections = 20") == [
         "hosts.web1.max_connections: 20 at most, the load may have 40 open (treatment plain)"
     ]
@@ -115,7 +115,7 @@ def test_all_of_a_load_counts_for_a_host_behind_a_balancer_and_none_for_one_that
     assert "(treatments plain, balanced)" in refused(tmp_path, BALANCED, web1="max_connections = 20")[0]
 
 
-def test_an_open_load_may_not_start_more_requests_than_the_cap_in_any_treatment(tmp_path):
+def test_open_load_rate_is_limited_by_the_cap_in_every_treatment(tmp_path):
     load = "rate_per_s = 500\ntimeout_s = 1"
     assert not refused(tmp_path, HARDER, load, "open", web1="max_requests_per_s = 900")
     assert refused(tmp_path, HARDER, load, "open", web1="max_requests_per_s = 899") == [
@@ -127,19 +127,19 @@ def test_an_open_load_may_not_start_more_requests_than_the_cap_in_any_treatment(
     ]
 
 
-def test_a_closed_load_has_no_rate_and_is_refused_with_what_to_do(tmp_path):
+def test_closed_load_is_refused_under_a_rate_cap_with_the_remedy(tmp_path):
     (said,) = refused(tmp_path, "", web1="max_requests_per_s = 1e9")
     assert "a closed load has no rate of its own" in said
     assert "open" in said
     assert "take the cap away" in said
 
 
-def test_a_load_of_requests_may_last_until_it_counts_as_hung(tmp_path):
+def test_load_duration_cap_uses_the_hung_limit_for_request_counts(tmp_path):
     (said,) = refused(tmp_path, "", "requests = 100\nrate_per_s = 10", "open", web1="max_load_s = 25")
     assert "may last 26 s" in said
 
 
-def test_shares_of_several_drivers_are_never_more_than_the_whole():
+def test_load_shares_of_drivers_never_exceed_the_total():
     work = Workload(tool="httperf", model="open", rate_per_s=1001, connections=97, requests=1009)
     for count in range(1, 12):
         shares = split_load(work, [f"load{k}" for k in range(count)]).values()
@@ -148,7 +148,7 @@ def test_shares_of_several_drivers_are_never_more_than_the_whole():
         assert sum(s.requests for s in shares) == 1009
 
 
-def test_what_is_not_in_the_hosts_file_is_never_a_target(tmp_path, record_property):
+def test_load_target_outside_the_hosts_file_is_refused(tmp_path, record_property):
     (said,) = refused(tmp_path, CLOUD)
     assert said == "roles.lb: lb.example:8443 is not in the hosts file (treatment cloud): no load is put on it"
     assert refused(tmp_path, CLOUD, top='external = ["lb.example:443", "lb.example.evil:8443"]')
@@ -156,19 +156,19 @@ def test_what_is_not_in_the_hosts_file_is_never_a_target(tmp_path, record_proper
     record_property("seen", said)
 
 
-def test_an_external_address_that_is_a_hosts_own_is_allowed_and_has_its_caps(tmp_path):
+def test_external_address_of_a_listed_host_is_allowed_with_its_caps(tmp_path):
     known = '[hosts.cloud]\nroles = []\naddress = "lb.example"\n'
     assert not refused(tmp_path, CLOUD, web2=known)
     (said,) = refused(tmp_path, CLOUD, web2=known + "max_connections = 39")
     assert said.startswith("hosts.cloud.max_connections: 39 at most")
 
 
-def test_the_lab_is_this_machine_and_so_is_all_that_it_may_load(tmp_path):
+def test_lab_load_targets_are_limited_to_this_machine(tmp_path):
     assert "not on this machine" in refused(tmp_path, CLOUD, lab=True)[0]
     assert "not on this machine" in refused(tmp_path, CLOUD, lab=True, top='external = ["lb.example:8443"]')[0]
 
 
-def test_a_treatment_that_is_not_in_the_plan_is_not_judged(tmp_path):
+def test_load_caps_ignore_treatments_outside_the_plan(tmp_path):
     assert refused(tmp_path, CLOUD, web2="")
     assert not refused(tmp_path, CLOUD + '[subsets]\nsmall = ["plain"]\n', subset="small")
 
@@ -178,7 +178,7 @@ PATHS = ["//evil.example/", "/@evil.example/", "/\\evil.example", "/user:word@ev
 
 
 @pytest.mark.parametrize(("name", "path"), [*itertools.product(["wrk", "ab", "h2load", "weighttp"], PATHS)])
-def test_no_path_aims_a_load_elsewhere(name, path):
+def test_workload_path_cannot_redirect_the_load(name, path):
     tool = base.load_tool(name)
     given = {"requests": 1000} if name in ("weighttp",) else {}
     argv = tool.command(Workload(tool=name, path=path, connections=10, **given), Target("192.0.2.1", 8080), 10)
@@ -190,7 +190,7 @@ def test_no_path_aims_a_load_elsewhere(name, path):
 @pytest.mark.parametrize(
     "path", ["evil.example/", "http://evil.example/", "@evil.example", "/a b", "/a\r\nHost: x", ""]
 )
-def test_a_path_that_is_none_is_refused(path):
+def test_workload_path_must_be_a_path(path):
     with pytest.raises(ValueError, match="path"):
         Workload(tool="wrk", path=path)
 
@@ -203,7 +203,7 @@ def test_a_path_that_is_none_is_refused(path):
      ("httperf", ["--server=evil.example"]), ("jmeter", ["-H", "evil.example"]), ("jmeter", ["-Revil.example"]),
      ("jmeter", ["-Dhttp.proxyHost=evil.example"]), ("jmeter", ["-Jhost=evil.example"])],
 )  # fmt: skip
-def test_no_further_option_aims_a_load_elsewhere(name, extra):
+def test_extra_tool_options_cannot_redirect_the_load(name, extra):
     tool, given = base.load_tool(name), {"requests": 1000} if name == "weighttp" else {}
     if name == "httperf":
         given = {"model": "open", "rate_per_s": 10}
@@ -212,7 +212,7 @@ def test_no_further_option_aims_a_load_elsewhere(name, extra):
 
 
 @pytest.mark.parametrize("command", [["plan"], ["run", "--dry-run"], ["run"]])
-def test_every_command_that_plans_refuses_with_exit_code_2_before_anything_is_touched(
+def test_load_beyond_caps_exits_with_2_in_every_planning_command(
     tmp_path, monkeypatch, capsys, command, socket_forbidden
 ):
     from recorded_run import with_studies

@@ -24,7 +24,7 @@ def layout(tmp_path):
     return made
 
 
-def test_several_hosts_without_a_balancer(layout, monkeypatch, capsys):
+def test_unloaded_hosts_of_a_role_without_balancer_are_reported(layout, monkeypatch, capsys):
     said = "all load goes to the first host of the role 'web', as nothing stands in front of them: baseline, again"
     assert list(unloaded_hosts(make_plan(load_study(layout, "two")))) == [said]
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
@@ -32,12 +32,12 @@ def test_several_hosts_without_a_balancer(layout, monkeypatch, capsys):
     assert f"note        {said}" in capsys.readouterr().out
 
 
-def test_hosts_that_a_study_leaves_out(layout):
+def test_unloaded_hosts_that_a_study_leaves_out_are_reported(layout):
     assert list(unloaded_hosts(make_plan(load_study(layout, "aa")), FILE)) == [
         "of the role 'web' the study takes 1 (its key `hosts`): www2, www3 left out"
     ]
     assert list(unloaded_hosts(make_plan(load_study(layout, "aa")))) == []
 
 
-def test_hosts_behind_a_balancer_get_their_load(layout):
+def test_hosts_behind_a_balancer_count_as_loaded(layout):
     assert list(unloaded_hosts(make_plan(load_study(layout, "lb-scaling")))) == []

@@ -67,7 +67,7 @@ class Scripted:
     [(None, ""), (0.0, ", done"), (0.2, ", 1 s left"), (49.6, ", 50 s left"), (119.0, ", 2 min left"),
      (95.0, ", 2 min left"), (3900.0, ", 1 h 5 min left")],
 )  # fmt: skip
-def test_the_time_left_is_in_whole_seconds_or_minutes(remaining_s, words):
+def test_remaining_time_is_printed_in_seconds_or_minutes(remaining_s, words):
     assert Progress("trial-ended", "ok", remaining_s=remaining_s).remaining_text().replace("\u00a0", " ") == words
 
 
@@ -85,7 +85,7 @@ OUTCOMES = st.sampled_from(["ok", "partial", "invalid", "tool_failed", "~lost", 
 
 @given(st.lists(OUTCOMES, max_size=20))
 @settings(max_examples=20, deadline=None)
-def test_whatever_happens_every_trial_ends_in_one_final_state_that_is_on_disk(plan, script):
+def test_loop_records_one_final_status_per_trial_for_any_outcome(plan, script):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         raw, left = Path(folder, "run"), list(script)
         for _ in range(len(script) + 1):
@@ -107,7 +107,7 @@ def test_whatever_happens_every_trial_ends_in_one_final_state_that_is_on_disk(pl
         assert not list(paths.raw.glob("staging/*"))
 
 
-def test_a_transient_failure_is_tried_again_and_kept(plan, tmp_path, monkeypatch):
+def test_loop_retries_a_transient_failure_and_keeps_it(plan, tmp_path, monkeypatch):
     paths = run_scripted(plan, tmp_path, ["~lost", "ok", "~timeout", "~timeout", "tool_failed"], monkeypatch)
     ended = trial_states(read_ledger(paths.ledger))
     assert [(s.attempt, s.status) for s in ended.values()][:4] == [
@@ -117,7 +117,7 @@ def test_a_transient_failure_is_tried_again_and_kept(plan, tmp_path, monkeypatch
     assert kept == ["t0001-attempt1", "t0002-attempt1", "t0002-attempt2", "t0003-attempt1"]
 
 
-def test_three_lost_in_a_row_stop_the_run_and_are_repeated_later(plan, tmp_path, monkeypatch):
+def test_loop_stops_after_three_lost_trials_and_repeats_them_later(plan, tmp_path, monkeypatch):
     with pytest.raises(LoadbookError, match="3 trials in a row were lost, the last because scripted") as stopped:
         run_scripted(plan, tmp_path, ["ok", *["~lost"] * 9], monkeypatch)
     assert "same command" in stopped.value.hint
@@ -128,7 +128,7 @@ def test_three_lost_in_a_row_stop_the_run_and_are_repeated_later(plan, tmp_path,
 
 @pytest.mark.fault(2)
 @pytest.mark.parametrize("crash", ["accounted", "files", "sealed", "published", "failed published"])
-def test_a_crash_at_any_point_leaves_one_recorded_end(plan, tmp_path, crash):
+def test_loop_crash_at_any_point_leaves_one_recorded_status(plan, tmp_path, crash):
     paths, testbed = RunPaths(tmp_path, tmp_path), make_testbed(plan)
     planned = plan.trials[0]
     with Ledger(paths.ledger) as ledger:

@@ -72,7 +72,7 @@ def asked(host: Host, text: str) -> str:
 
 
 @pytest.mark.root
-def test_what_the_kernel_does_is_made_measured_and_undone(spaces, layout):
+def test_namespace_run_applies_kernel_changes_and_reverts_them(spaces, layout):
     run = run_study(layout, "paths", spaces.hosts_file)
     records = {
         record["treatment"]: record
@@ -95,7 +95,7 @@ def test_what_the_kernel_does_is_made_measured_and_undone(spaces, layout):
     web.close()
 
 
-def test_where_it_is_not_allowed_nothing_is_touched(lab, layout):
+def test_namespace_run_without_permission_changes_nothing(lab, layout):
     text = STUDY.replace('service = "nft-dsr"', 'service = "nft-dsr"\nhosts = 1').replace("hosts = 2", "hosts = 1")
     file = layout.root / "hosts.toml"
     file.write_text(lab.hosts_file.read_text().replace('roles = ["web"]', 'roles = ["web", "balancer"]'))

@@ -11,7 +11,7 @@ from loadbook.store.paths import Layout
 from loadbook.study.plan import make_plan
 
 
-def test_a_main_effect_uses_every_trial(tmp_path) -> None:
+def test_power_of_a_main_effect_uses_every_trial(tmp_path) -> None:
     plan = make_plan(factorial_study("abcd", 12, fraction="half"))
     single = plan.study.model_copy(update={"factorial": None})
     alone = forecast_power(Layout(tmp_path), make_plan(single))
@@ -27,7 +27,7 @@ def test_a_main_effect_uses_every_trial(tmp_path) -> None:
     assert any("a main effect, one of 7 effects" in line for line in power_lines(found))
 
 
-def test_the_plan_says_what_cannot_be_told_apart() -> None:
+def test_plan_of_a_fraction_lists_aliased_effects() -> None:
     said = _summary(make_plan(factorial_study("abcd", 12, fraction="half")))
     assert said[-4].startswith("design      8 of 16 combinations are run, a fraction of resolution IV")
     assert said[-3:] == [

@@ -77,14 +77,14 @@ def planned(layout: Layout, study: str = "noise", blocks: int | None = None) -> 
     return make_plan(load_study(layout, study), blocks=blocks)
 
 
-def test_nothing_recorded_is_an_assumption_that_says_so(layout):
+def test_plan_without_recorded_noise_states_its_assumption(layout):
     found = forecast_power(layout, planned(layout))
     assert found.sd_range is None and found.blocks_needed_range is None
     assert "assumed, 2.5\u00a0% per trial, as nothing is recorded on these hosts yet" in "\n".join(power_lines(found))
     assert power_lines(found)[-1] == "length      not known: nothing is recorded yet"
 
 
-def test_the_record_of_these_hosts_counts(layout):
+def test_plan_uses_noise_recorded_on_its_hosts(layout):
     plan = planned(layout)
     keep(layout, plan)
     found = forecast_power(layout, plan)
@@ -105,13 +105,13 @@ def test_the_record_of_these_hosts_counts(layout):
     ],
     ids=["other hosts", "the other lab", "played back", "imported"],
 )
-def test_runs_of_elsewhere_do_not(layout, given):
+def test_plan_ignores_noise_of_other_hosts(layout, given):
     plan = planned(layout)
     keep(layout, plan, given)
     assert noise_samples(layout, plan) == []
 
 
-def test_a_hosts_file_names_other_hosts_than_the_lab(layout, tmp_path):
+def test_plan_distinguishes_noise_of_lab_and_hosts_file(layout, tmp_path):
     plan, hosts = planned(layout), tmp_path / "hosts.toml"
     hosts.write_text(REMOTE)
     keep(layout, plan)
@@ -121,7 +121,7 @@ def test_a_hosts_file_names_other_hosts_than_the_lab(layout, tmp_path):
     assert noise_samples(layout, plan, hosts) == []
 
 
-def test_one_block_alone_says_nothing_of_noise(layout):
+def test_plan_ignores_noise_of_a_single_block(layout):
     plan = planned(layout, "nginx-directives", blocks=1)
     alone = replace(plan, trials=tuple(t for t in plan.trials if t.treatment != "again"))
     keep(layout, alone)
@@ -129,14 +129,14 @@ def test_one_block_alone_says_nothing_of_noise(layout):
     assert noise_samples(layout, alone) == []
 
 
-def test_a_replaced_machine_is_another_host(layout):
+def test_plan_treats_a_replaced_machine_as_another_host(layout):
     plan = planned(layout, blocks=20)
     keep(layout, plan, Given("20261120-100000", machine="old"))
     keep(layout, plan, Given("20261120-120000", machine="new"))
     assert [one.run for one in noise_samples(layout, plan)] == ["20261120-120000"]
 
 
-def test_the_newest_runs_with_the_load_most_alike_until_there_are_enough(layout):
+def test_plan_prefers_noise_of_new_runs_with_the_same_load(layout):
     noise, other = planned(layout, blocks=25), planned(layout, "tool-agreement", blocks=25)
     for hour in range(4):
         keep(layout, noise, Given(f"20261120-1{hour}0000"))
@@ -145,7 +145,7 @@ def test_the_newest_runs_with_the_load_most_alike_until_there_are_enough(layout)
     assert [one.study for one in noise_samples(layout, other)] == ["tool-agreement"]
 
 
-def test_a_run_that_cannot_be_read_is_passed_over(layout):
+def test_plan_skips_unreadable_runs(layout):
     plan = planned(layout, blocks=20)
     keep(layout, plan)
     keep(layout, plan, Given("20261120-120000"))
@@ -153,7 +153,7 @@ def test_a_run_that_cannot_be_read_is_passed_over(layout):
     assert [one.run for one in noise_samples(layout, plan)] == ["20261120-100000"]
 
 
-def test_a_plan_that_falls_short_says_what_it_would_take(layout):
+def test_plan_with_too_few_blocks_prints_the_number_needed(layout):
     plan = planned(layout)
     keep(layout, plan, Given(sd=0.06))
     said = underpowered_note(forecast_power(layout, replace(plan, blocks=8, trials=plan.trials[:16])))
@@ -162,7 +162,7 @@ def test_a_plan_that_falls_short_says_what_it_would_take(layout):
     assert "4 blocks detect nothing" in underpowered_note(forecast_power(layout, replace(plan, blocks=4)))
 
 
-def test_more_comparisons_need_more_blocks(layout):
+def test_plan_with_more_comparisons_needs_more_blocks(layout):
     keep(layout, planned(layout))
     single, several = (forecast_power(layout, planned(layout, name)) for name in ("noise", "nginx-directives"))
     assert several.alpha < single.alpha == 0.05
@@ -170,7 +170,7 @@ def test_more_comparisons_need_more_blocks(layout):
     assert "one of " in "\n".join(power_lines(several))
 
 
-def test_trials_without_a_twin_are_compared_with_their_effects_taken_out(layout):
+def test_plan_noise_of_runs_without_aa_arm_removes_treatment_effects(layout):
     plan = planned(layout, "known-cost")
     alone = replace(plan, trials=tuple(t for t in plan.trials if t.treatment != "again"))
     keep(layout, alone)
@@ -179,7 +179,7 @@ def test_trials_without_a_twin_are_compared_with_their_effects_taken_out(layout)
     assert "trials, effects taken out" in forecast_power(layout, alone).source
 
 
-def test_the_inside_of_trials_tells_how_long_they_should_be(layout):
+def test_plan_derives_trial_length_from_rates_within_trials(layout):
     plan = planned(layout)
     keep(layout, plan, Given(seconds=40))
     told = power_lines(forecast_power(layout, plan))[-1]
@@ -188,6 +188,6 @@ def test_the_inside_of_trials_tells_how_long_they_should_be(layout):
     assert "tells rates by the second" in power_lines(forecast_power(layout, plan))[-1]
 
 
-def test_every_name_of_the_baseline_is_known(layout):
+def test_plan_recognises_every_name_of_the_baseline(layout):
     assert aa_arms(load_study(layout, "noise")) == ("baseline", "again")
     assert "control-access-log" not in aa_arms(load_study(layout, "nginx-directives"))

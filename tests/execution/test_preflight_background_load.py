@@ -35,7 +35,7 @@ IDLE = "cpu0 100 0 0 900 0 0 0 0 0 0\nagain\ncpu0 100 0 0 950 0 0 0 0 0 0\ncpus 
 
 
 @pytest.mark.fault(42)
-def test_every_kind_of_disturbance_is_said():
+def test_background_load_of_every_kind_is_reported():
     assert list(parse_background_load(IDLE, 0.1, 1)) == []
     busy = IDLE.replace("cpu0 100 0 0 950", "cpu0 140 0 0 910").replace("load 0.10", "load 3.20")
     busy += "connected 46A0 7\npackages dpkg\npackages apt-get\nnow 1795339185\n"
@@ -56,7 +56,7 @@ def test_every_kind_of_disturbance_is_said():
 
 @pytest.mark.fault(42)
 @pytest.mark.parametrize("shell", (["dash"], ["bash", "--posix"], ["busybox", "sh"]))
-def test_the_script_sees_them_on_a_real_host(shell, tmp_path):
+def test_background_load_script_works_on_a_real_host(shell, tmp_path):
     """A connection, a package manager by its name, and a timer of a systemd that this machine may not have."""
     fake = tmp_path / "systemctl"
     fake.write_text('#!/bin/sh\ncase $* in *apt-daily.timer) echo "Mon 2099-01-05 10:00:00 UTC" ;; esac\n')
@@ -93,7 +93,7 @@ def foreign_load(cpus):
 @pytest.mark.lab
 @pytest.mark.fault(42)
 @pytest.mark.long
-def test_foreign_load_is_said_before_and_flagged_on_the_trial(lab, tmp_path, record_property):
+def test_background_load_is_reported_before_the_run_and_flagged_on_the_trial(lab, tmp_path, record_property):
     layout: Layout = with_studies(tmp_path / "home")
     (layout.studies / "small.toml").write_text(SMALL)
     cpus = json.loads((lab.folder / "lab.json").read_text())["hosts"]["web"]["cpus"]

@@ -52,7 +52,7 @@ def doctor(lab, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.lab
-def test_it_asks_only_for_what_the_study_needs(doctor):
+def test_doctor_checks_only_what_the_study_needs(doctor):
     code, said = doctor("aa")
     assert code == 0
     assert "all 2 treatments have their hosts" in said
@@ -62,7 +62,7 @@ def test_it_asks_only_for_what_the_study_needs(doctor):
 
 
 @pytest.mark.lab
-def test_it_names_permissions_that_are_not_given_and_who_makes_a_delay(doctor):
+def test_doctor_names_missing_permissions_and_the_delay_method(doctor):
     code, said = doctor("delayed")
     assert code == 3
     assert "needs sysctl" in said
@@ -71,14 +71,14 @@ def test_it_names_permissions_that_are_not_given_and_who_makes_a_delay(doctor):
 
 
 @pytest.mark.lab
-def test_it_names_a_role_that_no_host_has(doctor):
+def test_doctor_names_a_role_without_hosts(doctor):
     code, said = doctor("aa", ('roles = ["web"]', 'roles = ["app"]'))
     assert code == 3
     assert "no host has the role 'web'" in said
 
 
 @pytest.mark.lab
-def test_it_asks_the_monitors_that_the_study_wants(doctor):
+def test_doctor_checks_the_monitors_of_the_study(doctor):
     code, said = doctor("watched", ('roles = ["web"]', 'roles = ["web"]\nexporter_port = 0\nmunin_port = 1'))
     assert code == 3
     assert "source munin does not answer" in said and "apt-get install munin-node" in said

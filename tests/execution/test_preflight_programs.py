@@ -14,19 +14,19 @@ from recorded_run import REPO
 HERE = Layout(REPO)
 
 
-def test_drivers_need_the_tools_and_servers_their_services():
+def test_required_programs_are_tools_on_drivers_and_services_on_servers():
     found = required_programs(find_study(HERE.studies, "nginx-directives"), [])
     assert {role: [p.binary for p in those] for role, those in found.items()} == {"driver": ["wrk"], "web": ["nginx"]}
     assert package_arguments([p for those in found.values() for p in those]) == ["wrk=wrk", "nginx=nginx-light"]
 
 
-def test_what_is_built_can_be_built_on_our_side_so_that_a_host_may_lack_it():
+def test_required_compiler_may_be_missing_on_the_host():
     found = service_programs(load_service("go-app"))
     assert [(p.binary, p.required) for p in found] == [("go", False)]
     assert package_arguments(found) == ["go=golang-go"]
 
 
-def test_the_command_line_prints_packages_as_setup_takes_them_and_names_the_rest(monkeypatch, capsys):
+def test_studies_packages_prints_the_arguments_of_setup(monkeypatch, capsys):
     monkeypatch.setenv("LOADBOOK_HOME", str(REPO))
     assert exit_code(monkeypatch, "studies", "tool-agreement", "--packages") == 0
     seen = capsys.readouterr()
@@ -37,7 +37,7 @@ def test_the_command_line_prints_packages_as_setup_takes_them_and_names_the_rest
     assert [row["study"] for row in json.loads(capsys.readouterr().out)] == ["aa"]
 
 
-def test_ports_aside_must_be_free_too():
+def test_preflight_checks_additional_ports_of_a_service():
     """The balancer that is asked on a port of its own, 10,000 above that of the load."""
     from types import SimpleNamespace
 

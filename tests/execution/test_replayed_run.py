@@ -70,7 +70,7 @@ def tables(paths) -> dict[str, pd.DataFrame]:
     return {name: table.drop(columns=[c for c in OWN_TIMES if c in table]) for name, table in found.items()}
 
 
-def test_a_whole_run_offline_makes_the_tables_of_the_recorded_one(layout, hosts, monkeypatch, capsys):
+def test_replayed_run_reproduces_the_recorded_tables(layout, hosts, monkeypatch, capsys):
     recorded = layout.run(STUDY, layout.resolve_run(STUDY))
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
     monkeypatch.setattr("sys.argv", ["loadbook", "run", STUDY, "--hosts", str(hosts)])
@@ -104,7 +104,7 @@ def says_what_it_is(layout, run, recorded):
     assert origin in write_index(layout.root).read_text()
 
 
-def test_another_configuration_or_load_is_not_played_back(layout, hosts):
+def test_replay_refuses_another_configuration_or_load(layout, hosts):
     for name, change, reason in [
         ("load", "[workload]\nconnections = 60", r"not recorded: start {trial}-load wrk -t1 -c60 "),
         ("config", "[roles.web.vars]\npage_bytes = 6", r"start: web does not run this treatment's config"),
@@ -117,14 +117,14 @@ def test_another_configuration_or_load_is_not_played_back(layout, hosts):
         assert re.search(reason, record.reason)
 
 
-def test_what_was_not_recorded_is_said_before_anything_is_done(layout, hosts):
+def test_replay_reports_missing_recordings_before_the_run(layout, hosts):
     with pytest.raises(UsageError, match=r"does not hold:\n  t0033: \S+ in block 9\n"):
         run_study(layout, STUDY, hosts, blocks=9, new=True)
     with pytest.raises(UsageError, match=r" in block 1\n(.|\n)* and \d+ more"):
         run_study(layout, STUDY, hosts, subset="all", new=True)
 
 
-def test_two_studies_that_begin_in_one_second_are_played_back_side_by_side(layout, hosts, monkeypatch):
+def test_replays_of_two_studies_in_one_second_do_not_collide(layout, hosts, monkeypatch):
     (layout.studies / "other.toml").write_text(f'include = "{STUDY}.toml"\nname = "other"\n')
     monkeypatch.setattr(select, "new_run_id", lambda layout, study: "20261122-160006")
 
@@ -143,7 +143,7 @@ def test_two_studies_that_begin_in_one_second_are_played_back_side_by_side(layou
         assert [read_trial(folder).status for folder in layout.run(study, run).trials.iterdir()] == ["ok"] * 4
 
 
-def test_an_interrupted_replay_goes_on_and_is_never_mixed_with_a_measured_run(layout, hosts):
+def test_interrupted_replay_is_resumed_and_never_mixed_with_a_measured_run(layout, hosts):
     def interrupt(event):
         if event.kind == "trial-ended" and event.done == 2:
             raise KeyboardInterrupt
@@ -161,7 +161,7 @@ def test_an_interrupted_replay_goes_on_and_is_never_mixed_with_a_measured_run(la
     assert ingest(paths).trials == 4
 
 
-def test_the_smoke_variant_that_the_readme_names_runs_offline(layout, hosts):
+def test_readme_replay_example_runs_offline(layout, hosts):
     run = run_study(layout, "nginx-directives-smoke", hosts)
     paths = layout.run("nginx-directives-smoke", run)
     found = ingest(paths)
@@ -169,7 +169,7 @@ def test_the_smoke_variant_that_the_readme_names_runs_offline(layout, hosts):
     assert (len(list(paths.trials.iterdir())), len(list(paths.failed.iterdir()))) == (23, 1)
 
 
-def test_a_run_keeps_the_prices_of_its_hosts_for_who_plays_it_back(tmp_path):
+def test_replay_hosts_file_keeps_prices(tmp_path):
     from types import SimpleNamespace
 
     from loadbook.execution.session import replay_hosts_file
@@ -195,7 +195,7 @@ def test_a_run_keeps_the_prices_of_its_hosts_for_who_plays_it_back(tmp_path):
         assert getattr(kept.hosts[alias], key) == getattr(inventory.hosts[alias], key)
 
 
-def test_a_lab_that_has_grown_is_told_how_to_shrink():
+def test_lab_with_unused_hosts_gets_a_hint():
     from types import SimpleNamespace
 
     from loadbook.execution.session import _how_to_restore_hosts

@@ -84,13 +84,13 @@ def run(
     yield paths, {record.treatment: record for record in map(trial_record.read_trial, folders)}
 
 
-def test_a_service_that_ends_during_the_load_spoils_the_trial(run) -> None:
+def test_service_that_exits_during_the_load_fails_the_trial(run) -> None:
     records = run[1]
     assert (records["whole"].status, records["broken"].status) == ("ok", "invalid")
     assert "host web: brief ended during the load" in records["broken"].reason
 
 
-def test_services_of_one_kind_are_watched_each(run) -> None:
+def test_services_of_one_kind_are_monitored_separately(run) -> None:
     paths, records = run
     whole = records["whole"]
     pids = [pid for service in whole.services for pid in service.pids]

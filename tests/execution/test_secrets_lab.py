@@ -112,7 +112,7 @@ def hosts_file(lab: Lab, home: Path) -> Path:
     return path
 
 
-def test_no_secret_of_a_user_is_anywhere(
+def test_secrets_appear_in_no_file_output_or_process_list(
     lab: Lab, home: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     layout: Layout = with_studies(tmp_path / "project")
@@ -156,7 +156,7 @@ def test_no_secret_of_a_user_is_anywhere(
     record_property("seen", text)
 
 
-def test_a_locked_key_is_said_without_its_passphrase_and_without_asking(lab: Lab, home: Path, tmp_path: Path) -> None:
+def test_locked_key_is_reported_without_passphrase_or_prompt(lab: Lab, home: Path, tmp_path: Path) -> None:
     """The passphrase stands in the environment, as some wrappers leave it; nobody takes it from there."""
     file = home / "hosts.toml"
     file.write_text(

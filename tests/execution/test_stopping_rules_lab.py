@@ -95,7 +95,7 @@ def answer(layout, paths):
     return analyse(load_run(layout, paths.raw.parent.name, paths.raw.name))
 
 
-def test_a_huge_effect_ends_the_run_at_the_first_look_and_a_declared_look_may_follow(layout, go):
+def test_large_effect_stops_the_run_at_the_first_planned_look(layout, go):
     paths, notes = go("looks", HUGE, **THREE)
     assert "look 1 of 3 (5 blocks): every comparison is decided" in notes
     assert [(e["blocks"], e["decided"]) for e in events(paths, "looked")] == [(5, True)]
@@ -125,7 +125,7 @@ def test_a_huge_effect_ends_the_run_at_the_first_look_and_a_declared_look_may_fo
     assert [e["blocks"] for e in events(paths, "looked")] == [5, 10]
 
 
-def test_always_valid_looks_after_every_block_and_blocks_may_be_added_at_any_time(layout, go):
+def test_always_valid_rule_tests_after_every_block_and_allows_added_blocks(layout, go):
     paths, notes = go("always", HUGE, ALWAYS, lines="blocks = 6")
     looked = events(paths, "looked")
     assert looked[0]["blocks"] == 5
@@ -139,7 +139,7 @@ def test_always_valid_looks_after_every_block_and_blocks_may_be_added_at_any_tim
 
 
 @pytest.mark.long
-def test_an_undecided_run_goes_on_to_its_last_look_and_between_looks_there_is_no_verdict(layout, go):
+def test_undecided_run_continues_to_its_last_look(layout, go):
     paths, notes = go("looks", SMALL, **TWO, until=7)
     assert f"look 1 of 2 (5 blocks): undecided: {SMALL}" in notes
     assert not is_run_complete(paths)
@@ -154,7 +154,7 @@ def test_an_undecided_run_goes_on_to_its_last_look_and_between_looks_there_is_no
     assert answer(layout, paths).level == pytest.approx(1 - 0.0294)
 
 
-def test_a_run_that_died_after_its_decision_ends_there(layout, go):
+def test_run_killed_after_its_stopping_decision_stays_stopped(layout, go):
     paths, _ = go("looks", HUGE, **THREE, until=4)
     with Ledger(paths.ledger) as ledger:
         ledger.append("looked", blocks=4, decided=True, undecided=[])
@@ -164,7 +164,7 @@ def test_a_run_that_died_after_its_decision_ends_there(layout, go):
 
 
 @pytest.mark.long
-def test_blocks_added_to_a_fixed_number_make_the_run_exploratory(layout, go, monkeypatch, capsys):
+def test_blocks_added_to_a_fixed_plan_make_the_run_exploratory(layout, go, monkeypatch, capsys):
     paths, _ = go("fixed", HUGE, lines="blocks = 5")
     before = {p: p.read_bytes() for p in (paths.plan_json, *paths.trials.glob("*/*")) if p.is_file()}
     assert answer(layout, paths).stopping_state.added_blocks == 0
@@ -193,7 +193,7 @@ def test_blocks_added_to_a_fixed_number_make_the_run_exploratory(layout, go, mon
     assert list(data.trials["trial"]) == [t["trial"] for t in data.plan["trials"]]
 
 
-def test_what_cannot_be_added_is_refused(layout, go, monkeypatch, capsys):
+def test_blocks_that_cannot_be_added_are_refused(layout, go, monkeypatch, capsys):
     with pytest.raises(UsageError, match="has no run"):
         go("fixed", HUGE, more=2)
     go("fixed", HUGE, lines="blocks = 1")
@@ -207,7 +207,7 @@ def test_what_cannot_be_added_is_refused(layout, go, monkeypatch, capsys):
     assert "--more" in capsys.readouterr().err
 
 
-def test_the_plan_says_its_looks_and_is_no_other_one(layout, go, monkeypatch, capsys):
+def test_plan_prints_its_looks_and_refuses_other_block_counts(layout, go, monkeypatch, capsys):
     with pytest.raises(UsageError, match="its plan has 15, not 6"):
         go("looks", HUGE, **THREE, blocks=6)
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))

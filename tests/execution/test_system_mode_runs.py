@@ -85,7 +85,7 @@ def records(layout: Layout, run: str) -> dict[str, dict]:
 
 
 @pytest.mark.long
-def test_a_run_of_the_host_s_own_server(own, tmp_path):
+def test_system_mode_run_records_the_hosts_own_server(own, tmp_path):
     layout = project(tmp_path, "own-nginx", "workers", [1, 2])
     notes = []
     run = run_study(layout, "own", own.hosts_file, on_event=lambda event: notes.append(event.message))
@@ -104,7 +104,7 @@ def test_a_run_of_the_host_s_own_server(own, tmp_path):
 
 @pytest.mark.fault(35)
 @pytest.mark.long
-def test_a_trial_whose_bind_fails_is_invalid(own, tmp_path, record_property):
+def test_system_mode_trial_with_failed_bind_is_invalid(own, tmp_path, record_property):
     with socket.create_server((own.host.address, 0)) as taken:
         layout = project(tmp_path, "own-nginx", "listen", ["unset", f"{own.host.address}:{taken.getsockname()[1]}"])
         done = records(layout, run_study(layout, "own", own.hosts_file))
@@ -115,7 +115,7 @@ def test_a_trial_whose_bind_fails_is_invalid(own, tmp_path, record_property):
     record_property("seen", "trial invalid, the next one ok, the tree as before")
 
 
-def test_it_is_refused_where_the_hosts_file_does_not_allow_it(lab, own, tmp_path):
+def test_system_mode_without_permission_is_refused(lab, own, tmp_path):
     layout = project(tmp_path, "own-nginx", "workers", [1, 2])
     with pytest.raises(
         PreflightError, match=r"host web: service own-nginx: needs system, which the hosts file does not"
@@ -135,7 +135,7 @@ def left_by_a_crash(own: OwnServer) -> None:
 
 
 @pytest.mark.fault(36)
-def test_restore_puts_back_and_says_so(own, monkeypatch, capsys):
+def test_restore_command_restores_files_and_reports(own, monkeypatch, capsys):
     left_by_a_crash(own)
     command = ("restore", "--hosts", str(own.hosts_file))
     assert exit_code(monkeypatch, *command) == 0
@@ -149,7 +149,7 @@ def test_restore_puts_back_and_says_so(own, monkeypatch, capsys):
 
 @pytest.mark.fault(36)
 @pytest.mark.long
-def test_the_next_run_puts_back_what_it_finds_and_says_so(own, tmp_path, record_property):
+def test_next_run_restores_leftover_changes_and_reports(own, tmp_path, record_property):
     left_by_a_crash(own)
     layout, notes = project(tmp_path, "own-nginx", "workers", [1, 2]), []
     run_study(layout, "own", own.hosts_file, subset="all", on_event=lambda event: notes.append(event.message))
@@ -160,7 +160,7 @@ def test_the_next_run_puts_back_what_it_finds_and_says_so(own, tmp_path, record_
 
 @pytest.mark.fault(37)
 @pytest.mark.long
-def test_an_edit_meanwhile_stops_the_run(own, tmp_path, monkeypatch, capsys, record_property):
+def test_system_mode_edit_by_somebody_else_stops_the_run(own, tmp_path, monkeypatch, capsys, record_property):
     project(tmp_path, "own-nginx", "workers", [1, 2])
     monkeypatch.chdir(tmp_path)
     script = (
@@ -209,7 +209,7 @@ def server(host: Host) -> bytes:
 
 @pytest.mark.root
 @pytest.mark.fault(36)
-def test_the_distribution_s_nginx_is_as_it_was(spaces, distribution, tmp_path, record_property):
+def test_system_mode_leaves_the_packaged_nginx_unchanged(spaces, distribution, tmp_path, record_property):
     before, page = tree(distribution), server(distribution)
     layout = project(tmp_path, "nginx", "sendfile", ["off", "on"])
     done = records(layout, run_study(layout, "own", spaces.hosts_file))
@@ -247,7 +247,7 @@ mode = "system"
 @pytest.mark.root
 @pytest.mark.long
 @pytest.mark.parametrize("service", ["httpd", "haproxy"])
-def test_other_servers_of_the_distribution_are_as_they_were(spaces, tmp_path, service):
+def test_system_mode_leaves_other_packaged_servers_unchanged(spaces, tmp_path, service):
     folder, start, stop, pid_file = START[service]
     if shutil.which(start.split()[0]) is None or not Path(folder).is_dir():
         pytest.skip(f"needs {service}")
@@ -284,7 +284,7 @@ def test_other_servers_of_the_distribution_are_as_they_were(spaces, tmp_path, se
 @pytest.mark.root
 @pytest.mark.long
 @pytest.mark.fault(36)
-def test_kill_9_of_a_run_leaves_the_distribution_s_nginx_as_it_was(spaces, distribution, tmp_path, record_property):
+def test_system_mode_killed_run_leaves_the_packaged_nginx_unchanged(spaces, distribution, tmp_path, record_property):
     before, page = tree(distribution), server(distribution)
     project(tmp_path, "nginx", "sendfile", ["off", "on"], blocks=10)
     script = "import sys; from loadbook.cli import main; main()"

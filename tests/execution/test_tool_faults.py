@@ -32,7 +32,7 @@ HTTPERF = 'tool = "httperf"\nmodel = "open"\n'
 
 @pytest.mark.long
 @pytest.mark.fault(20)
-def test_what_is_missing_is_named_on_all_hosts_before_the_first_trial(tmp_path, monkeypatch, capsys):
+def test_missing_tools_are_named_on_all_hosts_before_the_first_trial(tmp_path, monkeypatch, capsys):
     few = tmp_path / "bin"
     few.mkdir()
     for program in (p for folder in ("/bin", "/usr/bin") for p in Path(folder).iterdir()):
@@ -67,7 +67,7 @@ def test_what_is_missing_is_named_on_all_hosts_before_the_first_trial(tmp_path, 
 
 @pytest.mark.long
 @pytest.mark.fault(21)
-def test_reports_that_no_parser_knows_fail_the_trial_and_are_kept(rig, record_property):
+def test_unparsable_tool_report_fails_the_trial_and_is_kept(rig, record_property):
     (rig.bin / "other").write_bytes((FIXTURES / "ab" / "2.3--freeze_1s.stdout").read_bytes())
     rig.fake("wrk", f"""
 n=$(cat {rig.bin}/n 2>/dev/null || echo 0); echo $((n + 1)) >{rig.bin}/n
@@ -93,7 +93,7 @@ exit 0""")  # fmt: skip
 
 @pytest.mark.fault(21)
 @pytest.mark.long
-def test_a_version_that_is_new_here_is_said_and_recorded_and_counts_if_it_can_be_read(rig):
+def test_new_tool_version_is_reported_and_counts_if_parsable(rig):
     rig.fake("wrk", 'exec "$real" "$@"')
     fake = rig.bin / "wrk"
     fake.write_text(fake.read_text().replace("exec /usr/bin/wrk -v", '{ echo "wrk 5.0.0 [epoll]"; exit 1; }'))
@@ -107,7 +107,7 @@ def test_a_version_that_is_new_here_is_said_and_recorded_and_counts_if_it_can_be
 @pytest.mark.fault(22)
 @pytest.mark.parametrize("tool", [WRK, pytest.param(AB, marks=pytest.mark.long)], ids=["wrk", "ab"])
 @pytest.mark.parametrize("service", ["nginx", pytest.param("rude", marks=pytest.mark.long)])
-def test_errors_are_no_throughput_although_the_tool_ends_well(rig, tool, service, record_property):
+def test_trial_with_only_errors_is_invalid_despite_exit_code_0(rig, tool, service, record_property):
     role = 'config = "own.conf"' if service == "nginx" else ""
     ran = rig.run(tool + HEADER, service=service, role=role)
     (record,) = ran.records
@@ -135,7 +135,7 @@ def test_errors_are_no_throughput_although_the_tool_ends_well(rig, tool, service
     ],
     ids=["slow", "truncated", "reset", "reset-ab", "longer-ab"],
 )
-def test_answers_that_are_slow_cut_reset_or_of_another_length_make_it_invalid(rig, mood, load, gate, words):
+def test_trial_with_slow_truncated_or_reset_responses_is_invalid(rig, mood, load, gate, words):
     ran = rig.run(load + HEADER, role=f'vars = {{ mood = "{mood}" }}')
     ((status, reason),) = ran.ends
     assert status == "invalid"
@@ -146,14 +146,14 @@ def test_answers_that_are_slow_cut_reset_or_of_another_length_make_it_invalid(ri
 
 @pytest.mark.fault(22)
 @pytest.mark.long
-def test_a_tool_that_does_not_look_at_lengths_is_doubted_for_them(rig):
+def test_tool_that_ignores_response_lengths_gets_a_doubt(rig):
     ran = rig.run(WRK + HEADER, role='vars = { mood = "longer" }')
     assert [status for status, _ in ran.ends] == ["ok"]
     assert "bytes_per_response" in ran.gates("doubt")
 
 
 @pytest.mark.fault(23)
-def test_httperf_ends_well_when_every_connection_was_refused(rig, record_property):
+def test_httperf_trial_with_refused_connections_is_invalid(rig, record_property):
     load = f"{HTTPERF}rate_per_s = 50\n{HEADER}"
     ran = rig.run(load, role='vars = { mood = "gone" }')
     (record,) = ran.records
@@ -178,7 +178,7 @@ def test_httperf_ends_well_when_every_connection_was_refused(rig, record_propert
     ],
     ids=["ab", "httperf"],
 )
-def test_without_ports_a_trial_is_invalid_with_the_advice(rig, tool, case, load, record_property):
+def test_trial_without_free_ports_is_invalid_with_the_remedy(rig, tool, case, load, record_property):
     """What the real tools printed in a namespace of few ports (see the root test) is printed again."""
     said = {name: FIXTURES / tool / f"{case}.{name}" for name in ("stdout", "stderr", "rc")}
     code = said["rc"].read_text().strip() if said["rc"].exists() else "0"
@@ -200,7 +200,7 @@ def test_without_ports_a_trial_is_invalid_with_the_advice(rig, tool, case, load,
     ids=["ab", "httperf"],
 )
 @pytest.mark.long
-def test_the_real_tools_without_ports_in_a_namespace(spaces, tmp_path, load, record_property):
+def test_real_tools_without_free_ports_make_the_trial_invalid(spaces, tmp_path, load, record_property):
     rig = Rig(spaces, tmp_path, with_studies(tmp_path / "home"))
     rig.study(load, service="nginx")
     study = rig.layout.studies / "rude.toml"
@@ -220,7 +220,7 @@ FULL = "driver_cpu = 0.8\ndriver_cpu_doubt = 0.7\ndriver_own_share = 0.05"
 
 @pytest.mark.long  # where others use the CPUs, too, no driver fills its own
 @pytest.mark.fault(25)
-def test_a_driver_whose_cpu_is_full_measured_itself(rig, record_property):
+def test_trial_with_saturated_driver_is_invalid(rig, record_property):
     ran = rig.run(AB.replace("10", "50"), service="nginx", gates=FULL)
     assert "driver_saturated" in ran.gates()
     assert [row["valid"] for row in ran.table("trials")] == [False]
@@ -228,7 +228,7 @@ def test_a_driver_whose_cpu_is_full_measured_itself(rig, record_property):
 
 
 @pytest.mark.fault(25)
-def test_an_offered_rate_that_the_driver_cannot_make_is_invalid(rig, record_property):
+def test_trial_below_its_offered_rate_is_invalid(rig, record_property):
     ran = rig.run(f"{HTTPERF}rate_per_s = 60000\n", service="nginx")
     ((status, reason),) = ran.ends
     assert status == "invalid"
@@ -247,7 +247,7 @@ while :; do sleep 0.1; done"""
 
 @pytest.mark.long
 @pytest.mark.fault(26)
-def test_a_tool_that_hangs_is_ended_with_all_its_children(rig, monkeypatch, record_property):
+def test_hanging_tool_is_ended_with_its_children(rig, monkeypatch, record_property):
     monkeypatch.setattr(load, "GRACE_S", 0.5)
     monkeypatch.setattr(load, "STOP_GRACE_S", 1.0)
     rig.fake("wrk", HANGING)
@@ -284,7 +284,7 @@ def strike(rig: Rig, sign: int) -> threading.Thread:
 @pytest.mark.parametrize(
     ("sign", "name"), [(signal.SIGKILL, "SIGKILL, as the kernel does"), (signal.SIGSEGV, "SIGSEGV")]
 )
-def test_a_tool_killed_by_a_signal_is_no_lost_host(rig, sign, name):
+def test_tool_killed_by_a_signal_is_tool_failed(rig, sign, name):
     killer = strike(rig, sign)
     ran = rig.run(WRK)
     killer.join()
@@ -299,7 +299,7 @@ def test_a_tool_killed_by_a_signal_is_no_lost_host(rig, sign, name):
 
 @pytest.mark.fault(27)
 @pytest.mark.long
-def test_a_tool_without_memory_fails_its_trial(rig, record_property):
+def test_tool_out_of_memory_fails_its_trial(rig, record_property):
     rig.fake("wrk", 'ulimit -c 0; ulimit -v 30000; exec "$real" "$@"')
     ran = rig.run(WRK)
     ((status, reason),) = ran.ends
@@ -350,7 +350,7 @@ JTL = {
 
 @pytest.mark.long
 @pytest.mark.fault(29)
-def test_results_that_are_not_whole_make_a_partial_trial(rig, record_property):
+def test_damaged_request_log_makes_the_trial_partial(rig, record_property):
     for k, (data, _) in enumerate(JTL.values()):
         (rig.bin / f"{k}.jtl").write_bytes(HEAD.encode() + b"\n" + data)
     rig.fake("jmeter", f"""

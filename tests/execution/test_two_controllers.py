@@ -91,7 +91,7 @@ def all_ok(layout, name) -> bool:
 
 
 @pytest.mark.fault(40)
-def test_one_works_the_other_is_refused_within_2_s_and_told_who(lab, two, record_property):
+def test_second_controller_is_refused_within_2_s_and_names_the_owner(lab, two, record_property):
     (two[0].studies / "first.toml").write_text(GENTLE)
     first = begin(two[0], lab, "first")
     until_it_measures(first)
@@ -113,7 +113,7 @@ def test_one_works_the_other_is_refused_within_2_s_and_told_who(lab, two, record
 
 
 @pytest.mark.fault(40, 41)
-def test_whoever_waits_comes_next(lab, two, record_property):
+def test_waiting_run_starts_when_the_host_is_free(lab, two, record_property):
     first = begin(two[0], lab, "first")
     until_it_measures(first)
     second = begin(two[1], lab, "second", "--wait")
@@ -138,7 +138,7 @@ def test_whoever_waits_comes_next(lab, two, record_property):
 
 
 @pytest.mark.fault(40)
-def test_waiting_has_a_limit_and_a_lock_can_be_broken(lab, two, record_property):
+def test_wait_limit_ends_and_break_lock_takes_the_host(lab, two, record_property):
     first = begin(two[0], lab, "first")
     until_it_measures(first)
     begun = time.monotonic()
@@ -160,7 +160,7 @@ def test_waiting_has_a_limit_and_a_lock_can_be_broken(lab, two, record_property)
 
 
 @pytest.mark.fault(40)
-def test_runs_on_different_hosts_do_not_meet(lab, two, tmp_path):
+def test_runs_on_different_hosts_do_not_block_each_other(lab, two, tmp_path):
     """The same machine, known to each by hosts of its own with locks of their own, as two labs are."""
     for name, layout in zip(("first", "second"), two, strict=True):
         text = lab.hosts_file.read_text().replace("/work/host.lock", f"/work/{name}.lock")

@@ -70,7 +70,7 @@ def tables(layout, name, run) -> dict[str, pd.DataFrame]:
     return {t: frame.drop(columns=[c for c in OWN_TIMES if c in frame]) for t, frame in found.items()}
 
 
-def test_the_load_is_shared_and_begins_at_one_instant_and_can_be_played_back(lab, layout):
+def test_load_of_two_drivers_is_shared_synchronised_and_replayable(lab, layout):
     write(layout, "pair")
     run = run_study(layout, "pair", lab.hosts_file)
     paths = layout.run("pair", run)
@@ -119,7 +119,7 @@ def reported(layout, name, run, tables):
 
 
 @pytest.mark.long
-def test_times_of_all_requests_of_both_drivers_give_one_latency(lab, layout):
+def test_latencies_of_two_drivers_are_merged_from_requests(lab, layout):
     write(layout, "logs", tool="h2load", extra='["--log-file=h2load.log"]')
     spec = layout.studies / "logs.toml"
     spec.write_text(spec.read_text().replace("blocks", 'metric = "latency"\nblocks'))
@@ -157,7 +157,7 @@ def kill_load(jobs: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_driver_that_fails_is_named_and_fails_the_trial(lab, layout):
+def test_failing_driver_is_named_and_fails_the_trial(lab, layout):
     write(layout, "killed")
     killer = threading.Thread(target=kill_load, args=(lab.folder / "driver-2/work/jobs",))
     killer.start()
@@ -171,7 +171,7 @@ def test_a_driver_that_fails_is_named_and_fails_the_trial(lab, layout):
     assert set(found["measurements"]["trial"]) == {"t0002"}
 
 
-def test_a_share_that_the_tool_cannot_do_is_refused_before_the_first_trial(lab, layout):
+def test_load_share_that_the_tool_cannot_do_is_refused_before_the_run(lab, layout):
     write(layout, "odd", connections=12, threads=4)
     with pytest.raises(PreflightError, match=r"host driver, whose share is 6 connections: wrk would open 4 of 6"):
         run_study(layout, "odd", lab.hosts_file)

@@ -57,7 +57,7 @@ def ours(lab, **options):
 
 @pytest.mark.lab
 @pytest.mark.fault(40)
-def test_a_second_controller_is_refused_at_once_and_told_who(lab, holder, record_property):
+def test_lock_refuses_second_controller_and_names_the_owner(lab, holder, record_property):
     begun = time.monotonic()
     with pytest.raises(InUseError) as refused:
         ours(lab)
@@ -75,7 +75,7 @@ def test_a_second_controller_is_refused_at_once_and_told_who(lab, holder, record
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_fifo_at_the_lock_is_refused_at_once(shell, tmp_path):
+def test_lock_path_that_is_a_fifo_is_refused_at_once(shell, tmp_path):
     """Opening a FIFO waits for its other end: nothing may open one that somebody left there."""
     if shutil.which(SHELLS[shell][0]) is None:
         pytest.skip(f"{shell} is not there: apt-get install {shell}")
@@ -94,7 +94,7 @@ def test_fifo_at_the_lock_is_refused_at_once(shell, tmp_path):
 
 @pytest.mark.lab
 @pytest.mark.fault(41)
-def test_kill_9_of_the_owner_frees_the_host_when_its_jobs_have_ended(lab, holder, record_property):
+def test_lock_is_released_after_owner_is_killed_and_its_jobs_ended(lab, holder, record_property):
     holder.kill()
     begun = time.monotonic()
     host = ours(lab)
@@ -109,7 +109,7 @@ def test_kill_9_of_the_owner_frees_the_host_when_its_jobs_have_ended(lab, holder
 @pytest.mark.lab
 @pytest.mark.fault(41)
 @pytest.mark.alone
-def test_an_owner_whose_network_is_gone_keeps_the_host_until_its_lease_ends(lab, monkeypatch, record_property):
+def test_lock_of_owner_without_network_is_held_until_lease_ends(lab, monkeypatch, record_property):
     """The controller is silent and its connection stays open, as sshd sees it when a cable is pulled."""
     monkeypatch.setattr(session, "SESSION_LEASE_S", 4)
     monkeypatch.setattr(session, "HEARTBEAT_S", 1000.0)
@@ -133,7 +133,7 @@ def test_an_owner_whose_network_is_gone_keeps_the_host_until_its_lease_ends(lab,
 @pytest.mark.root
 @pytest.mark.long
 @pytest.mark.fault(41)
-def test_an_owner_that_dies_behind_a_cut_link_holds_the_host_for_the_lease(spaces, record_property):
+def test_lock_of_owner_killed_behind_cut_link_is_held_until_lease_ends(spaces, record_property):
     """Nothing tells the host: no end of connection can reach it."""
     words = [sys.executable, "-c", HOLDER, str(spaces.hosts_file)]
     owner = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
@@ -158,7 +158,7 @@ def test_an_owner_that_dies_behind_a_cut_link_holds_the_host_for_the_lease(space
 @pytest.mark.lab
 @pytest.mark.fault(41)
 @pytest.mark.alone
-def test_signs_of_life_keep_the_lease(lab, monkeypatch):
+def test_lock_lease_is_renewed_by_heartbeats(lab, monkeypatch):
     monkeypatch.setattr(session, "SESSION_LEASE_S", 4)
     monkeypatch.setattr(session, "HEARTBEAT_S", 0.5)
     with_beat = connect(lab.hosts_file, "web", "20260101-000000", lock_request=LockRequest("theirs", "20260101-000000"))
@@ -170,7 +170,7 @@ def test_signs_of_life_keep_the_lease(lab, monkeypatch):
 
 @pytest.mark.lab
 @pytest.mark.fault(40)
-def test_a_reconnect_keeps_the_lock_and_another_alias_of_the_run_shares_it(lab, tmp_path):
+def test_lock_survives_reconnect_and_is_shared_by_aliases_of_the_run(lab, tmp_path):
     text = lab.hosts_file.read_text()
     (tmp_path / "hosts.toml").write_text(text.replace("/driver/work/host.lock", "/web/work/host.lock"))
     shutil.copy(lab.folder / "known_hosts", tmp_path / "known_hosts")
@@ -191,7 +191,7 @@ def test_a_reconnect_keeps_the_lock_and_another_alias_of_the_run_shares_it(lab, 
 
 @pytest.mark.lab
 @pytest.mark.fault(40)
-def test_a_lock_is_broken_by_whoever_types_its_owner(lab, holder, record_property):
+def test_lock_is_broken_with_the_id_of_its_owner(lab, holder, record_property):
     with pytest.raises(InUseError) as refused:
         ours(lab, evict_id="0badc0de")
     host = ours(lab, evict_id=refused.value.owner.id)
@@ -203,7 +203,7 @@ def test_a_lock_is_broken_by_whoever_types_its_owner(lab, holder, record_propert
 
 @pytest.mark.lab
 @pytest.mark.fault(41)
-def test_an_owner_that_died_here_is_known_to_be_dead(lab, monkeypatch):
+def test_lock_owner_that_died_on_this_machine_is_detected(lab, monkeypatch):
     """Its connection stays open (another process has the socket), so that no end of file tells the host."""
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
     place = f"{pid_namespace_id()}:12345"
@@ -249,7 +249,7 @@ def no_flock(tmp_path) -> str:
 @pytest.mark.alone
 @pytest.mark.fault(40, 41)
 @pytest.mark.parametrize("how", ["flock", "no flock", "no flock, then flock"])
-def test_one_of_two_work_folders_holds_the_machine(shell, tmp_path, no_flock, how):
+def test_lock_covers_the_machine_across_two_work_folders(shell, tmp_path, no_flock, how):
     lock, first_path = tmp_path / "machine.lock", None if how == "flock" else no_flock
     first = watch(shell, tmp_path / "one", lock, "aaaa", path=first_path)
     assert first.stdout.readline().startswith("watching ")
@@ -274,7 +274,7 @@ def test_one_of_two_work_folders_holds_the_machine(shell, tmp_path, no_flock, ho
 
 @pytest.mark.alone
 @pytest.mark.fault(40)
-def test_many_that_claim_at_one_instant_have_one_owner(shell, tmp_path):
+def test_lock_claimed_concurrently_has_one_owner(shell, tmp_path):
     lock, slow = tmp_path / "machine.lock", tmp_path / "slow"
     slow.mkdir()
     (slow / "mv").write_text('#!/bin/sh\n/bin/mv "$@"\nexec /bin/sleep 0.4\n')  # so that their claims overlap
@@ -289,7 +289,7 @@ def test_many_that_claim_at_one_instant_have_one_owner(shell, tmp_path):
 
 @pytest.mark.alone
 @pytest.mark.fault(40)
-def test_a_lock_that_cannot_be_made_is_said(shell, tmp_path):
+def test_lock_that_cannot_be_created_is_reported(shell, tmp_path):
     refused = watch(shell, tmp_path / "one", tmp_path / "no-such-folder" / "lock", "aaaa")
     assert refused.stdout.readline().startswith("unlocked ")
     assert refused.wait(5) == 1
@@ -313,7 +313,7 @@ def protected():
 @pytest.mark.alone
 @pytest.mark.fault(40)
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv (util-linux) is not installed")
-def test_users_of_a_sticky_folder_share_the_lock(tmp_path_factory, protected):
+def test_lock_in_sticky_folder_is_shared_by_users(tmp_path_factory, protected):
     """/tmp, where nobody may open to make what another owns (fs.protected_regular), nor remove it."""
     top = tmp_path_factory.mktemp("sticky")
     for folder in (top.parent.parent, top.parent, top):
@@ -342,6 +342,6 @@ def test_users_of_a_sticky_folder_share_the_lock(tmp_path_factory, protected):
     fourth.communicate("bye\n", timeout=5)
 
 
-def test_processes_are_told_from_those_before_them():
+def test_process_identity_includes_its_start_time():
     assert process_start_ticks(os.getpid()) and process_start_ticks(os.getpid()) == process_start_ticks(os.getpid())
     assert process_start_ticks(2**22 + 1) == ""

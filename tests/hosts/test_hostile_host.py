@@ -36,7 +36,7 @@ def shadow(tmp_path) -> Path:
 
 
 @pytest.mark.fault(43)
-def test_every_text_is_one_argument_and_runs_nothing(host):
+def test_remote_arguments_with_shell_syntax_are_passed_literally(host):
     for text in CORPUS:
         try:
             sent = text.encode("utf-8", "surrogateescape")
@@ -48,7 +48,7 @@ def test_every_text_is_one_argument_and_runs_nothing(host):
 
 
 @pytest.mark.fault(43)
-def test_no_text_names_a_job_or_a_file_elsewhere(host, tmp_path):
+def test_job_and_file_names_cannot_leave_the_work_folder(host, tmp_path):
     for text in (*SHELL, *PATHS, *HTML, *TERMINAL, *TEMPLATES):
         with pytest.raises(LoadbookError) as refused:
             host.start(Job(text, (("true",),), 5))
@@ -59,7 +59,7 @@ def test_no_text_names_a_job_or_a_file_elsewhere(host, tmp_path):
 
 @pytest.mark.fault(49)
 @pytest.mark.parametrize("kind", ["link", "link in a folder", "folder is a link", "way out", "pipe", "folder"])
-def test_only_plain_files_are_fetched(host, shadow, tmp_path, kind):
+def test_fetch_accepts_regular_files_only(host, shadow, tmp_path, kind):
     folder = Path(host.workdir) / f"jobs/{kind.replace(' ', '-')}"
     path = folder / "stdout.1"
     if kind == "folder is a link":
@@ -84,9 +84,7 @@ def test_only_plain_files_are_fetched(host, shadow, tmp_path, kind):
 
 
 @pytest.mark.fault(49)
-def test_a_file_that_becomes_a_link_while_it_is_fetched_gives_nothing_of_what_it_leads_to(
-    host, shadow, tmp_path, record_property
-):
+def test_fetch_never_follows_a_link_swapped_in_during_transfer(host, shadow, tmp_path, record_property):
     """Somebody on the host puts a link in the place of the output, again and again."""
     folder = Path(host.workdir) / "jobs" / "swapped"
     folder.mkdir(parents=True)
@@ -123,7 +121,7 @@ def test_a_file_that_becomes_a_link_while_it_is_fetched_gives_nothing_of_what_it
 
 
 @pytest.mark.fault(45)
-def test_nothing_is_typed_at_a_prompt(host):
+def test_prompts_of_a_host_get_no_input(host):
     ask = 'printf "[sudo] password: "; printf "Password:" >&2; read -r typed && echo "got $typed" || echo "nothing"'
     begun = time.monotonic()
     assert host.script(ask, timeout_s=5) == (0, b"[sudo] password: nothing\n", b"Password:")
@@ -175,7 +173,7 @@ ENDLESS = {
 
 @pytest.mark.fault(44)
 @pytest.mark.parametrize("kind", ENDLESS)
-def test_an_answer_has_one_limit_of_time(host, kind):
+def test_remote_answer_has_one_overall_time_limit(host, kind):
     with server(ENDLESS[kind]) as port:
         begun = time.monotonic()
         with pytest.raises(HostTimeoutError):
@@ -198,7 +196,7 @@ ODD = {
 
 @pytest.mark.fault(44)
 @pytest.mark.parametrize("kind", ODD)
-def test_odd_answers_are_refused_in_clean_words_or_read_as_they_are(host, kind):
+def test_malformed_http_responses_are_refused_or_read_verbatim(host, kind):
     with server(lambda client: client.sendall(ODD[kind])) as port:
         try:
             answer = host.http_get("127.0.0.1", port, "/", timeout_s=3)
@@ -209,7 +207,7 @@ def test_odd_answers_are_refused_in_clean_words_or_read_as_they_are(host, kind):
 
 
 @pytest.mark.fault(44)
-def test_headers_and_bodies_of_the_corpus_are_data(host):
+def test_hostile_http_headers_and_bodies_are_treated_as_data(host):
     for text in (*HTML, *TERMINAL):
         value = text.encode("utf-8", "replace").replace(b"\n", b" ").replace(b"\r", b" ")
         body = b"HTTP/1.1 200 " + value + b"\r\nServer: " + value + b"\r\n\r\n" + value

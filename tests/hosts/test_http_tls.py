@@ -34,7 +34,7 @@ def answered(act: Callable[[socket.socket], None]) -> tuple[socket.socket, threa
 
 
 @pytest.mark.parametrize("polite", [True, False])
-def test_a_page_is_read_whole_whether_or_not_the_server_says_goodbye(server_side: ssl.SSLContext, polite: bool) -> None:
+def test_tls_page_is_read_completely_with_and_without_close_notify(server_side: ssl.SSLContext, polite: bool) -> None:
     asked = []
 
     def serve(raw: socket.socket) -> None:
@@ -57,7 +57,7 @@ def test_a_page_is_read_whole_whether_or_not_the_server_says_goodbye(server_side
 
 
 @pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
-def test_a_server_without_tls_is_an_error_and_no_hang(said: bytes) -> None:
+def test_tls_request_to_plain_server_fails_without_hanging(said: bytes) -> None:
     def serve(raw: socket.socket) -> None:
         raw.recv(65536)
         raw.sendall(said)

@@ -14,7 +14,7 @@ from loadbook.hosts.keys import Endpoint, read_user_config, resolve_endpoint
 from loadbook.hosts.remote import RemoteHost, connect
 
 
-def test_every_mistake_is_named_by_its_key_path(tmp_path):
+def test_hosts_file_errors_name_the_key_path(tmp_path):
     file = tmp_path / "hosts.toml"
     file.write_text('[hosts.a]\nroles = "driver"\nprt = 22\n[hosts.b]\nroles = ["web"]\nport = 99999\n[host.x]\n')
     with pytest.raises(StudyError) as refused:
@@ -25,7 +25,7 @@ def test_every_mistake_is_named_by_its_key_path(tmp_path):
     assert "99999" in found["hosts.b.port"]
 
 
-def test_what_a_host_may_costs_and_carries(tmp_path):
+def test_hosts_file_reads_permissions_prices_and_link_rate(tmp_path):
     file = tmp_path / "hosts.toml"
     file.write_text(
         'currency = "EUR"\n[hosts.a]\nroles = ["web"]\nallow = ["sysctl", "tc"]\nservice_port = 80\n'
@@ -38,7 +38,7 @@ def test_what_a_host_may_costs_and_carries(tmp_path):
     assert (known.currency, allowed.service_port) == ("EUR", 80)
 
 
-def test_what_nobody_may_and_what_costs_nothing_are_mistakes(tmp_path):
+def test_hosts_file_refuses_unknown_permissions_and_invalid_prices(tmp_path):
     file = tmp_path / "hosts.toml"
     file.write_text('[hosts.a]\nroles = ["web"]\nallow = ["reboot"]\nprice_per_month = 0\nlink_mbit = -1\n')
     with pytest.raises(StudyError) as refused:
@@ -55,7 +55,7 @@ PLAIN = frozenset(("NA", "null", "nan", "1e400", "-0", "None", "class", "print")
 
 @pytest.mark.fault(43)
 @pytest.mark.parametrize("field", NAMES)
-def test_names_of_hosts_are_names_before_anything_is_asked_with_them(field):
+def test_host_names_are_validated_before_use(field):
     """`Match exec` and ProxyCommand of ~/.ssh/config, scripts and configurations get these texts."""
     for text in (*SHELL, *PATHS, *HTML, *TERMINAL, *TEMPLATES):
         entry = {"roles": ["web"], field: [text] if field == "roles" else text}
@@ -67,7 +67,7 @@ def test_names_of_hosts_are_names_before_anything_is_asked_with_them(field):
 
 
 @pytest.mark.fault(43)
-def test_aliases_are_names(tmp_path):
+def test_host_aliases_are_validated(tmp_path):
     for text in (t for t in CORPUS if t not in PLAIN):
         with pytest.raises(ValidationError):
             HostsFile.model_validate({"hosts": {text: {"roles": ["web"]}}})
@@ -75,7 +75,7 @@ def test_aliases_are_names(tmp_path):
         HostsFile.model_validate({"hosts": {"x" * 64: {"roles": ["web"]}}})
 
 
-def test_addresses_users_and_folders_as_people_have_them():
+def test_hosts_file_accepts_usual_addresses_users_and_folders():
     for address in ("web1", "192.0.2.1", "2001:db8::1", "::1", "fe80::1%eth0", "a-b.example.org", "_x"):
         assert HostEntry(roles=("web",), address=address, ssh=address, host_name=address).address == address
     for user in ("root", "me", "first.last", "me@example.org", "a_b-c"):
@@ -85,7 +85,7 @@ def test_addresses_users_and_folders_as_people_have_them():
 
 
 @pytest.mark.fault(43)
-def test_a_users_own_match_exec_gets_no_command_from_a_hosts_file(tmp_path, monkeypatch):
+def test_ssh_config_match_exec_never_sees_text_of_the_hosts_file(tmp_path, monkeypatch):
     """A name with a command in it would run here: paramiko puts it into the line of `Match exec`."""
     (tmp_path / "nothing").touch()
     monkeypatch.setattr("sys.stdin", (tmp_path / "nothing").open())
@@ -100,7 +100,7 @@ def test_a_users_own_match_exec_gets_no_command_from_a_hosts_file(tmp_path, monk
 
 
 @pytest.mark.fault(54)
-def test_there_is_no_place_for_a_secret_and_none_is_repeated(tmp_path):
+def test_hosts_file_refuses_secrets_and_never_prints_them(tmp_path):
     file = tmp_path / "hosts.toml"
     keys = ("password", "passphrase", "token", "key", "sudo_password", "env")
     file.write_text('[hosts.web]\nroles = ["web"]\n' + "".join(f'{key} = "hunter2"\n' for key in keys))
@@ -110,20 +110,20 @@ def test_there_is_no_place_for_a_secret_and_none_is_repeated(tmp_path):
     assert "hunter2" not in refused.value.message and silent(refused.value.message)
 
 
-def test_a_hosts_file_that_is_not_there_says_what_to_do(tmp_path):
+def test_missing_hosts_file_error_names_the_next_step(tmp_path):
     with pytest.raises(UsageError, match="not there") as refused:
         read_hosts(tmp_path / "mine.toml")
     assert "docs/tutorial.md" in refused.value.hint
 
 
-def test_two_aliases_of_one_machine_have_folders_of_their_own():
+def test_aliases_of_one_machine_have_separate_work_folders():
     ends = [Endpoint(alias, "192.0.2.1", 22, "me", "192.0.2.1", ()) for alias in ("load1", "web1")]
     first, second = (RemoteHost(end, HostEntry(roles=("driver",)), "run") for end in ends)
     assert first.workdir != second.workdir
 
 
 @pytest.mark.lab
-def test_a_key_that_is_not_there_is_named(lab, tmp_path):
+def test_missing_identity_file_is_named(lab, tmp_path):
     file, known = tmp_path / "hosts.toml", Path(lab.hosts_file).with_name("known_hosts")
     file.write_text(lab.hosts_file.read_text().replace("user_key", "no_such_key"))
     (tmp_path / "known_hosts").write_bytes(known.read_bytes())

@@ -66,7 +66,7 @@ def group_is_gone(pid: int) -> bool:
     return True
 
 
-def test_steps_run_in_order_and_leave_their_codes(shell, work):
+def test_job_steps_run_in_order_and_record_exit_codes(shell, work):
     folder = prepare(
         work, "a", "exec printf 'out\\n'", "echo err >&2; exit 3", "kill -9 $(cat step)", "exec no-such-tool"
     )
@@ -82,14 +82,14 @@ def test_steps_run_in_order_and_leave_their_codes(shell, work):
     wait_until(lambda: group_is_gone(leader.pid))
 
 
-def test_nothing_of_the_group_outlives_the_job(shell, work):
+def test_job_end_leaves_no_process_of_its_group(shell, work):
     prepare(work, "a", "sleep 100 & sleep 101 & exit 0")
     leader = start(shell, work, "a")
     leader.wait(10)
     wait_until(lambda: group_is_gone(leader.pid))
 
 
-def test_the_lease_ends_a_job_that_nobody_waits_for(shell, work):
+def test_job_is_ended_by_its_lease(shell, work):
     folder = prepare(work, "a", "sleep 100", "echo never")
     leader = start(shell, work, "a", lease_s=1)
     leader.wait(10)
@@ -98,7 +98,7 @@ def test_the_lease_ends_a_job_that_nobody_waits_for(shell, work):
     wait_until(lambda: group_is_gone(leader.pid))
 
 
-def test_end_kills_what_does_not_heed_term(shell, work):
+def test_job_stop_kills_processes_that_ignore_term(shell, work):
     folder = prepare(work, "a", "trap '' TERM; while :; do sleep 0.1; done")
     leader = start(shell, work, "a")
     wait_until((folder / "step").exists)
@@ -110,7 +110,7 @@ def test_end_kills_what_does_not_heed_term(shell, work):
     call(shell, work, "end", "jobs/a", "0")
 
 
-def test_a_leader_that_was_killed_is_not_running_and_its_group_can_be_ended(shell, work):
+def test_job_with_killed_leader_is_not_running_and_its_group_can_be_stopped(shell, work):
     folder = prepare(work, "a", "sleep 100 & sleep 101")
     leader = start(shell, work, "a")
     wait_until((folder / "step").exists)
@@ -123,7 +123,7 @@ def test_a_leader_that_was_killed_is_not_running_and_its_group_can_be_ended(shel
     assert call(shell, work, "state", "jobs/a").split()[1:] == ["137", "0"]
 
 
-def test_a_reused_process_id_is_left_alone(shell, work):
+def test_job_stop_ignores_a_reused_process_id(shell, work):
     folder = prepare(work, "a", "true")
     foreign = subprocess.Popen(["sleep", "100"], start_new_session=True)
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -135,7 +135,7 @@ def test_a_reused_process_id_is_left_alone(shell, work):
     foreign.wait()
 
 
-def test_a_job_of_an_earlier_boot_is_over(shell, work):
+def test_job_of_an_earlier_boot_is_not_running(shell, work):
     folder = prepare(work, "a", "true")
     (folder / "pid").write_text(f"{os.getpid()} 1 another-boot\n")
     assert call(shell, work, "state", "jobs/a").split() == [str(os.getpid()), "-", "0"]
@@ -159,7 +159,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("last_words", ["", "bye\n"])
-def test_the_switch_ends_the_jobs_of_its_session_only(shell, work, last_words):
+def test_watcher_ends_only_jobs_of_its_session(shell, work, last_words):
     watch = Watch(shell, work)
     prepare(work, "ours", "sleep 100", session="s1")
     free = prepare(work, "free", "sleep 100")
@@ -178,14 +178,14 @@ def test_the_switch_ends_the_jobs_of_its_session_only(shell, work, last_words):
     jobs["free"].wait(5)
 
 
-def test_a_job_that_starts_after_its_session_ended_runs_nothing(shell, work):
+def test_job_started_after_its_session_ended_runs_nothing(shell, work):
     folder = prepare(work, "late", "echo ran", session="s1")
     start(shell, work, "late").wait(5)
     assert (folder / "rc").read_text().strip() == "143"
     assert not (folder / "stdout.1").exists()
 
 
-def test_a_watcher_that_was_replaced_leaves_the_jobs_alone(shell, work):
+def test_replaced_watcher_leaves_jobs_running(shell, work):
     first = Watch(shell, work)
     prepare(work, "a", "sleep 100", session="s1")
     job = start(shell, work, "a")
@@ -199,7 +199,7 @@ def test_a_watcher_that_was_replaced_leaves_the_jobs_alone(shell, work):
     job.wait(5)
 
 
-def test_sweep_ends_jobs_whose_watcher_died(shell, work):
+def test_sweep_ends_jobs_without_a_live_watcher(shell, work):
     watch = Watch(shell, work)
     prepare(work, "a", "sleep 100", session="s1")
     job = start(shell, work, "a")
@@ -216,7 +216,7 @@ def test_sweep_ends_jobs_whose_watcher_died(shell, work):
 @pytest.mark.parametrize(
     "shell", ["dash", *(pytest.param(s, marks=pytest.mark.long) for s in ("bash", "busybox"))], indirect=True
 )
-def test_a_session_that_falls_silent_ends_with_its_lease(shell, work):
+def test_silent_session_ends_with_its_lease(shell, work):
     """`lease` by itself, as the watcher starts it: signs of life prolong it, silence ends jobs, the watcher last."""
     watch = Watch(shell, work)
     prepare(work, "a", "sleep 100", session="s1")
@@ -236,7 +236,7 @@ def test_a_session_that_falls_silent_ends_with_its_lease(shell, work):
     watch.process.communicate()
 
 
-def test_the_timer_of_a_watcher_that_ended_touches_nothing(shell, work):
+def test_timer_of_an_ended_watcher_has_no_effect(shell, work):
     watch = Watch(shell, work)
     pid, born = (work / "sessions/s1/watcher").read_text().split()
     watch.process.kill()
@@ -249,7 +249,7 @@ def starts_and_ends(folder: Path, step: int) -> list[float]:
     return [float(word) for word in (folder / f"times.{step}").read_text().split()]
 
 
-def test_a_step_waits_for_its_instant(shell, work):
+def test_job_last_step_waits_for_its_start_time(shell, work):
     folder = prepare(work, "a", "true", "true", "true")
     at = time.time() + 0.7
     (folder / "at.2").write_text(f"{at:.3f}\n")
@@ -260,7 +260,7 @@ def test_a_step_waits_for_its_instant(shell, work):
     assert starts_and_ends(folder, 3)[1] < at + 0.3
 
 
-def test_without_fractions_in_date_a_step_waits_for_the_second(shell, work):
+def test_job_last_step_waits_for_full_second_where_date_has_no_fractions(shell, work):
     coarse, fine = work / "bin/date", shutil.which("date")
     coarse.parent.mkdir()
     coarse.write_text(f'#!/bin/sh\n[ "$1" = +%s.%N ] && set -- +%s.N\nexec {fine} "$@"\n')
@@ -273,7 +273,7 @@ def test_without_fractions_in_date_a_step_waits_for_the_second(shell, work):
     assert int(at) <= began < int(at) + 0.3
 
 
-def test_a_job_that_waits_for_an_instant_is_ended_at_once(shell, work):
+def test_job_waiting_for_its_start_time_is_stopped_at_once(shell, work):
     folder = prepare(work, "a", "true", "true")
     (folder / "at.2").write_text(f"{time.time() + 100:.3f}\n")
     leader = start(shell, work, "a")

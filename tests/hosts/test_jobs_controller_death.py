@@ -47,7 +47,7 @@ def processes_below(folder: Path) -> list[str]:
 
 
 @pytest.mark.fault(1)
-def test_kill_9_of_the_controller_leaves_nothing(lab, connect_lab):
+def test_killed_controller_leaves_no_process_on_the_host(lab, connect_lab):
     work = lab.folder / "driver" / "work"
     controller = subprocess.Popen(
         [sys.executable, "-c", CONTROLLER, str(lab.hosts_file)], stdout=subprocess.PIPE, text=True
@@ -72,7 +72,7 @@ def test_kill_9_of_the_controller_leaves_nothing(lab, connect_lab):
 
 
 @pytest.mark.fault(11)
-def test_a_lost_connection_does_not_lose_a_job(connect_lab):
+def test_job_survives_a_lost_connection(connect_lab):
     host = connect_lab()
     host.start(Job("reattached", (("sh", "-c", "sleep 1.5; echo done; exit 7"),), 30))
     os.kill(sshd_session_of(host), signal.SIGKILL)
@@ -81,7 +81,7 @@ def test_a_lost_connection_does_not_lose_a_job(connect_lab):
     assert host.reconnects == 1
 
 
-def test_a_lost_connection_is_opened_again_while_nobody_asks(connect_lab):
+def test_lost_connection_is_reopened_in_the_background(connect_lab):
     host = connect_lab()
     host.start(Job("alone", (("sh", "-c", "sleep 5; exit 8"),), 30))
     os.kill(sshd_session_of(host), signal.SIGKILL)
@@ -98,7 +98,7 @@ def sshd_session_of(host) -> int:
 
 @pytest.mark.fault(13)
 @pytest.mark.long
-def test_a_stopped_peer_is_found_and_blocks_nobody(connect_lab, record_property):
+def test_stopped_sshd_is_detected_and_blocks_no_thread(connect_lab, record_property):
     before = threading.active_count()
     host = connect_lab("web")
     server = sshd_session_of(host)
@@ -119,7 +119,7 @@ def test_a_stopped_peer_is_found_and_blocks_nobody(connect_lab, record_property)
     record_property("seen", f"found after {found_s:.1f} s, connected again, no thread left")
 
 
-def test_close_cuts_off_what_another_thread_waits_for(connect_lab):
+def test_close_interrupts_calls_of_other_threads(connect_lab):
     host = connect_lab()
     ended: list[Exception] = []
 

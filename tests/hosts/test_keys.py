@@ -48,7 +48,7 @@ def line_of(lab, alias: str) -> str:
 
 @pytest.mark.lab
 @pytest.mark.fault(16)
-def test_an_unknown_key_is_refused_before_the_login(lab, hosts_file):
+def test_unknown_host_key_is_refused_before_login(lab, hosts_file):
     before = logins(lab, "web")
     with pytest.raises(HostKeyError) as caught:
         connect(hosts_file, "web")
@@ -62,7 +62,7 @@ def test_an_unknown_key_is_refused_before_the_login(lab, hosts_file):
 
 @pytest.mark.lab
 @pytest.mark.fault(16)
-def test_another_key_than_the_trusted_one_is_refused_before_the_login(lab, hosts_file, tmp_path):
+def test_changed_host_key_is_refused_before_login(lab, hosts_file, tmp_path):
     place, other = line_of(lab, "web").split(" ")[0], make_key(tmp_path, "other")
     (tmp_path / "known_hosts").write_text(f"{place} {other}\n")
     before = logins(lab, "web")
@@ -75,7 +75,7 @@ def test_another_key_than_the_trusted_one_is_refused_before_the_login(lab, hosts
 
 @pytest.mark.lab
 @pytest.mark.fault(16)
-def test_a_revoked_key_is_refused(lab, hosts_file, tmp_path):
+def test_revoked_host_key_is_refused(lab, hosts_file, tmp_path):
     line = line_of(lab, "web")
     (tmp_path / "known_hosts").write_text(f"{line}\n@revoked {line}\n")
     before = logins(lab, "web")
@@ -89,7 +89,7 @@ def test_a_revoked_key_is_refused(lab, hosts_file, tmp_path):
 
 @pytest.mark.lab
 @pytest.mark.fault(16)
-def test_the_keys_of_jump_hosts_are_proven_too(lab, tmp_path):
+def test_host_keys_of_jump_hosts_are_checked(lab, tmp_path):
     near, far = (read_hosts(lab.hosts_file).hosts[a] for a in ("driver", "web"))
     text = f"Host near\n HostName {near.address}\n Port {near.port}\n IdentityFile {near.identity_file}\n"
     text += f"Host far\n HostName {far.address}\n Port {far.port}\n IdentityFile {far.identity_file}\n ProxyJump near\n"
@@ -117,7 +117,7 @@ def test_the_keys_of_jump_hosts_are_proven_too(lab, tmp_path):
 
 
 @pytest.mark.lab
-def test_a_jump_host_that_makes_no_connection_says_so(lab, tmp_path):
+def test_jump_host_that_refuses_forwarding_is_named(lab, tmp_path):
     near = read_hosts(lab.hosts_file).hosts["driver"]
     text = f"Host near\n HostName {near.address}\n Port {near.port}\n IdentityFile {near.identity_file}\n"
     text += f"Host far\n HostName {near.address}\n Port 9\n ProxyJump near\n"
@@ -134,7 +134,7 @@ def test_a_jump_host_that_makes_no_connection_says_so(lab, tmp_path):
 
 
 @pytest.mark.lab
-def test_trust_shows_asks_stores_and_tells_changes(lab, hosts_file, tmp_path):
+def test_trust_command_shows_keys_asks_stores_and_reports_changes(lab, hosts_file, tmp_path):
     command = ["trust", "--hosts", str(hosts_file)]
     asked = CliRunner().invoke(hosts_command, command)
     assert isinstance(asked.exception, UsageError)
@@ -182,7 +182,7 @@ def test_known_hosts_files_are_read_line_by_line(tmp_path):
     assert trusted("other.org") == []
 
 
-def test_our_own_file_wins_over_others(tmp_path):
+def test_own_known_hosts_file_takes_precedence(tmp_path):
     ours, theirs = make_key(tmp_path, "ours"), make_key(tmp_path, "theirs")
     (tmp_path / "1").write_text(f"h {ours}\n")
     (tmp_path / "2").write_text(f"h {theirs}\n")
@@ -190,7 +190,7 @@ def test_our_own_file_wins_over_others(tmp_path):
     assert [f"{k.get_name()} {k.get_base64()}" for k in keys] == [ours]
 
 
-def test_ssh_config_gives_what_the_hosts_file_does_not(tmp_path):
+def test_ssh_config_fills_in_what_the_hosts_file_leaves_out(tmp_path):
     (tmp_path / "key").write_text("")
     config = SSHConfig.from_text(
         f"Host box\n HostName 10.1.2.3\n Port 2200\n User me\n IdentityFile {tmp_path}/key\n HostKeyAlias boxkey\n"

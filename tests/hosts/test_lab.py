@@ -32,7 +32,7 @@ def own(tmp_path):
     lab.down()
 
 
-def test_up_down_up(own):
+def test_lab_can_be_started_stopped_and_started_again(own):
     assert own.status() == []
     first = own.up()
     assert own.up() == first == own.status()
@@ -64,7 +64,7 @@ def processes_in(folder: Path):
             continue
 
 
-def test_killed_stopped_and_displaced_servers_come_back(own):
+def test_lab_up_restarts_killed_stopped_and_displaced_servers(own):
     first = own.up()
     os.kill(first[0].pid, signal.SIGKILL)
     os.kill(first[1].pid, signal.SIGSTOP)
@@ -81,7 +81,7 @@ def test_killed_stopped_and_displaced_servers_come_back(own):
     assert third[1].port == first[1].port
 
 
-def test_masks_are_disjoint(monkeypatch):
+def test_lab_cpu_masks_are_disjoint(monkeypatch):
     def masks(cpus: set[int], *roles: str):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: cpus)
         return list(cpu_masks({str(k): (role,) for k, role in enumerate(roles)}).values())
@@ -95,7 +95,7 @@ def test_masks_are_disjoint(monkeypatch):
 
 
 @pytest.mark.long
-def test_more_drivers_keep_the_places_of_the_others_and_stay_until_taken_away(tmp_path):
+def test_lab_keeps_addresses_when_drivers_are_added(tmp_path):
     folder = tmp_path / "lab"
 
     def lab(drivers: int | None = None) -> Lab:
@@ -119,7 +119,7 @@ def test_more_drivers_keep_the_places_of_the_others_and_stay_until_taken_away(tm
         lab().down()
 
 
-def test_hosts_come_as_they_are_needed_and_the_others_stay(tmp_path):
+def test_lab_adds_needed_hosts_and_keeps_the_others(tmp_path):
     folder = tmp_path / "lab"
 
     def lab(roles: dict[str, int] | None = None, **needs: int) -> Lab:
@@ -137,7 +137,7 @@ def test_hosts_come_as_they_are_needed_and_the_others_stay(tmp_path):
         lab().down()
 
 
-def test_hosts_that_a_run_uses_are_neither_changed_nor_taken_away(own):
+def test_lab_hosts_in_use_are_neither_changed_nor_removed(own):
     first = own.up()
     host = connect(own.hosts_file, "web", "20200101-000000", lock_request=LockRequest("other", "20200101-000000"))
     everywhere = len(os.sched_getaffinity(0)) if first[0].cpus else 1
@@ -152,7 +152,7 @@ def test_hosts_that_a_run_uses_are_neither_changed_nor_taken_away(own):
     assert [s.alias for s in replace(own, hosts={"driver": ("driver",)}).up()] == ["driver"]
 
 
-def test_a_lab_from_before_there_were_kinds_is_read(tmp_path):
+def test_lab_of_an_older_version_is_read(tmp_path):
     host = {"address": "127.250.13.2", "port": 22022, "service_port": 18080, "cpus": [1]}
     (tmp_path / "lab.json").write_text(json.dumps({"driver": host, "web": host, "driver-2": host}))
     lab = Lab.load(tmp_path)
@@ -160,7 +160,7 @@ def test_a_lab_from_before_there_were_kinds_is_read(tmp_path):
     assert [(s.alias, s.address, s.cpus) for s in lab.status()][2:] == [("driver-2", "127.250.13.2", (1,))]
 
 
-def test_the_loopback_lab_has_no_links(own):
+def test_loopback_lab_refuses_to_cut_links(own):
     own.up()
     with pytest.raises(UsageError, match="no links") as refused:
         own.cut_link("web", 1)
@@ -169,7 +169,7 @@ def test_the_loopback_lab_has_no_links(own):
         own.restore_link("webb")
 
 
-def test_commands(tmp_path, monkeypatch):
+def test_lab_commands_print_status_and_exit_codes(tmp_path, monkeypatch):
     (tmp_path / "studies").mkdir()
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "studies" / "bad.toml").write_text("nonsense")

@@ -15,26 +15,26 @@ SMALL = {"driver": ("driver",), "web": ("web",)}
 counts = st.dictionaries(st.sampled_from(["driver", "web", "balancer", "app", "store"]), st.integers(1, 4))
 
 
-def test_what_a_study_needs_is_added_at_the_end():
+def test_lab_plan_appends_hosts_that_a_study_needs():
     hosts = plan_hosts(SMALL, {}, {"web": 3, "balancer": 1})
     assert list(hosts) == ["driver", "web", "web-2", "web-3", "balancer"]
     assert hosts["web-3"] == ("web",)
     assert plan_hosts(hosts, {}, {"web": 1, "app": 1}) == hosts | {"app": ("app",)}
 
 
-def test_hosts_go_only_when_they_are_counted():
+def test_lab_plan_removes_hosts_only_when_a_count_is_given():
     hosts = plan_hosts(SMALL, {}, {"web": 3, "balancer": 1})
     assert list(plan_hosts(hosts, {"web": 1, "balancer": 0}, {})) == ["driver", "web"]
 
 
 @pytest.mark.parametrize("exactly", [{"driver": 0}, {"web": 99}])
-def test_a_lab_without_a_driver_or_with_a_crowd_is_refused(exactly):
+def test_lab_plan_without_driver_or_with_too_many_hosts_is_refused(exactly):
     with pytest.raises(UsageError, match="a lab has a driver and at most 32 hosts"):
         plan_hosts(SMALL, exactly, {})
 
 
 @given(first=counts, then=counts)
-def test_a_lab_that_grows_loses_nobody_and_moves_nobody(first, then):
+def test_growing_lab_keeps_every_host_and_address(first, then):
     before = plan_hosts(SMALL, {}, first)
     after = plan_hosts(before, {}, then)
     assert list(after)[: len(before)] == list(before)
@@ -43,7 +43,7 @@ def test_a_lab_that_grows_loses_nobody_and_moves_nobody(first, then):
 
 
 @given(needs=counts, cpus=st.sets(st.integers(0, 20), min_size=2, max_size=12))
-def test_drivers_are_apart_from_servers_and_every_host_has_a_cpu(needs, cpus):
+def test_lab_cpus_separate_drivers_from_servers(needs, cpus):
     hosts = plan_hosts(SMALL, {}, needs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "sched_getaffinity", lambda _: cpus)
@@ -54,7 +54,7 @@ def test_drivers_are_apart_from_servers_and_every_host_has_a_cpu(needs, cpus):
     assert loading.isdisjoint(serving)
 
 
-def test_shares_by_host_then_by_role_then_two(monkeypatch):
+def test_lab_cpus_are_shared_by_host_then_role_then_two_groups(monkeypatch):
     hosts = plan_hosts(SMALL, {}, {"web": 2, "balancer": 1})
 
     def masks(*cpus: int):
@@ -66,7 +66,7 @@ def test_shares_by_host_then_by_role_then_two(monkeypatch):
     assert masks(0, 1) == [(0,), (1,), (1,), (1,)]
 
 
-def test_servers_that_need_more_cpus_than_their_share_share_all_of_them(monkeypatch):
+def test_lab_servers_that_need_more_cpus_share_all_server_cpus(monkeypatch):
     hosts = plan_hosts(SMALL, {}, {"app": 1})
 
     def masks(cpus, least):

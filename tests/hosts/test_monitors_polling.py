@@ -99,7 +99,7 @@ def poll(host, entry: HostEntry, source: str) -> tuple[bytes, str]:
     return data, poller.problem
 
 
-def test_a_munin_node_is_asked_only_for_what_traces_hold(connect_lab):
+def test_munin_poller_asks_only_for_known_metrics(connect_lab):
     asked: list[bytes] = []
     with serving(node(asked=asked)) as port:
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
@@ -110,7 +110,7 @@ def test_a_munin_node_is_asked_only_for_what_traces_hold(connect_lab):
     assert busy and all(value == pytest.approx(0.5, abs=0.2) for value in busy)
 
 
-def test_a_node_exporter_is_scraped(connect_lab):
+def test_node_exporter_is_scraped(connect_lab):
     with serving(exporter()) as port:
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], exporter_port=port), "node-exporter")
     assert not problem
@@ -130,13 +130,13 @@ def test_a_node_exporter_is_scraped(connect_lab):
         ("node-exporter", lambda handler: handler.wfile.write(b"nonsense\r\n\r\n"), "no usable answer"),
     ],
 )
-def test_what_is_no_such_source_is_told_with_what_to_do(source, talk, said, connect_lab):
+def test_monitor_port_with_another_service_is_reported_with_remedy(source, talk, said, connect_lab):
     with serving(talk) as port, pytest.raises(HostError, match=f"host driver: source {source} .*{said}") as caught:
         connect_monitor(connect_lab(), HostEntry(roles=["driver"], munin_port=port, exporter_port=port), source)
     assert "apt-get install" in (caught.value.hint or "") and "hosts file" in (caught.value.hint or "")
 
 
-def test_nothing_listens_or_nothing_is_wanted(connect_lab):
+def test_monitor_port_that_is_closed_or_disabled_is_reported(connect_lab):
     with serving(node()) as port:
         pass
     with pytest.raises(HostError, match="does not answer"):
@@ -144,7 +144,7 @@ def test_nothing_listens_or_nothing_is_wanted(connect_lab):
     assert connect_monitor(connect_lab(), HostEntry(roles=["driver"], munin_port=0), "munin") is None
 
 
-def test_a_node_that_goes_away_ends_the_poller_only(connect_lab):
+def test_lost_monitor_ends_only_its_poller(connect_lab):
     with serving(node(answer=b"user.value 1\n")) as port:  # half an answer, then it closes
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
     assert "closed the connection" in problem
@@ -156,7 +156,7 @@ def test_a_node_that_goes_away_ends_the_poller_only(connect_lab):
     shutil.which("munin-node", path="/usr/sbin:/usr/bin") is None or not os.access("/etc/munin/plugin-conf.d", os.R_OK),
     reason="munin-node is not there, or only root may start it: apt-get install munin-node, make test as root",
 )
-def test_a_real_munin_node(connect_lab, tmp_path):
+def test_real_munin_node_is_polled(connect_lab, tmp_path):
     with serving(node()) as port:
         pass
     lines = (

@@ -39,7 +39,7 @@ def said(host, text: str) -> str:
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_every_host_has_a_name_addresses_and_settings_of_its_own(spaces, connect_host):
+def test_namespace_hosts_have_own_names_addresses_and_settings(spaces, connect_host):
     web, driver, known = connect_host("web"), connect_host("driver"), read_hosts(spaces.hosts_file)
     assert said(web, "hostname; cat /etc/hostname; ls /sys/class/net").split() == ["web", "web", "eth0", "lo"]
     assert said(web, "getent hosts balancer").split() == [known.hosts["balancer"].address, "balancer"]
@@ -55,7 +55,7 @@ def test_every_host_has_a_name_addresses_and_settings_of_its_own(spaces, connect
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_interfaces_count_what_goes_from_host_to_host(spaces, connect_host):
+def test_namespace_interfaces_count_traffic_between_hosts(spaces, connect_host):
     web, driver = connect_host("web"), connect_host("driver")
     web.start(Job("page", (("python3", "-m", "http.server", "80", "--bind", web.address),), 20))
     wait_until(lambda: said(web, f"ss -Hltn 'src {web.address}:80'"))
@@ -67,7 +67,7 @@ def test_interfaces_count_what_goes_from_host_to_host(spaces, connect_host):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_a_link_is_cut_and_comes_back_by_itself_or_when_asked(spaces):
+def test_cut_link_returns_after_its_time_or_on_command(spaces):
     def cut() -> bool:
         return next(s.link_cut for s in spaces.status() if s.alias == "balancer")
 
@@ -85,7 +85,7 @@ def test_a_link_is_cut_and_comes_back_by_itself_or_when_asked(spaces):
 @pytest.mark.root
 @pytest.mark.lab
 @pytest.mark.long
-def test_what_a_crash_left_is_used_again_or_cleared(tmp_path):
+def test_namespaces_left_by_a_crash_are_reused_or_removed(tmp_path):
     lab = Lab.load(tmp_path / "lab", min_hosts={"app": 1}, kind="netns")
     prefix = NamespaceNetwork(lab.folder).prefix
     others = {name for name in namespace_names() if not name.startswith(prefix)}
@@ -107,7 +107,7 @@ def test_what_a_crash_left_is_used_again_or_cleared(tmp_path):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_the_other_kind_goes_down_first(tmp_path):
+def test_lab_of_the_other_kind_goes_down_first(tmp_path):
     folder = tmp_path / "lab"
     try:
         Lab.load(folder, kind="netns").up()
@@ -122,7 +122,7 @@ def test_the_other_kind_goes_down_first(tmp_path):
         Lab.load(folder).down()
 
 
-def test_an_ordinary_user_is_shown_the_loopback_lab(tmp_path, monkeypatch):
+def test_namespace_lab_without_root_points_to_the_loopback_lab(tmp_path, monkeypatch):
     for name in ("studies", "notebooks"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("LOADBOOK_HOME", str(tmp_path))
@@ -136,7 +136,7 @@ def test_an_ordinary_user_is_shown_the_loopback_lab(tmp_path, monkeypatch):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_the_doctor_tries_what_the_hosts_file_allows(spaces):
+def test_doctor_tries_the_changes_that_the_hosts_file_allows(spaces):
     checks = check_hosts(spaces.hosts_file, read_hosts(spaces.hosts_file), {})
     seen = {check.subject: check.status for check in checks if check.host == "web" and check.subject.startswith("may ")}
     can_delay = subprocess.run(["unshare", "-n", "tc", "qdisc", "add", "dev", "lo", "root", "netem"], check=False)

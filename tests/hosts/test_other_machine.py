@@ -66,7 +66,7 @@ def own(tmp_path, monkeypatch):
     lab.down()
 
 
-def test_a_reconnect_to_another_machine_is_refused(own: tuple[Lab, Callable[[], None]], record_property):
+def test_reconnect_to_another_machine_is_refused(own: tuple[Lab, Callable[[], None]], record_property):
     lab, displace = own
     host = connect(lab.hosts_file, "web", "20260101-000000")
     server = sshd_session_of(host)
@@ -80,7 +80,7 @@ def test_a_reconnect_to_another_machine_is_refused(own: tuple[Lab, Callable[[], 
     host.close()
 
 
-def test_a_run_does_not_go_on_on_another_machine(own: tuple[Lab, Callable[[], None]], tmp_path, record_property):
+def test_run_is_not_resumed_on_another_machine(own: tuple[Lab, Callable[[], None]], tmp_path, record_property):
     lab, displace = own
     layout = with_studies(tmp_path / "home")
     (layout.studies / "small.toml").write_text(SMALL)

@@ -51,7 +51,7 @@ def test_workdir_that_is_a_link_of_another_user_is_refused(lab, tmp_path):
         connect(tmp_path / "hosts.toml", "driver")
 
 
-def test_code_stdout_and_stderr_come_back_apart(host):
+def test_command_returns_exit_code_stdout_and_stderr_separately(host):
     done = host.script('printf "out %s" "$1"; printf err >&2; exit 7', ["a b"], timeout_s=5)
     assert done == (7, b"out a b", b"err")
     assert host.run(["sh", "-c", "kill -9 $$"], timeout_s=5).rc == 137
@@ -60,7 +60,7 @@ def test_code_stdout_and_stderr_come_back_apart(host):
 
 @pytest.mark.fault(43)
 @pytest.mark.parametrize("text", HOSTILE)
-def test_arguments_arrive_as_they_are(host, text):
+def test_command_arguments_arrive_unchanged(host, text):
     sent = text.encode("utf-8", "surrogateescape")
     assert host.run(["printf", "%s", text], timeout_s=5).stdout == sent
     assert host.script('printf %s "$1"', [text], timeout_s=5).stdout == sent
@@ -68,32 +68,32 @@ def test_arguments_arrive_as_they_are(host, text):
 
 
 @pytest.mark.parametrize("argv", [["true", "a\0b"], ["true", "\ud800"], [], [""], ["-x"]])
-def test_what_no_program_can_be_given_is_refused(host, argv):
+def test_command_arguments_with_nul_are_refused(host, argv):
     with pytest.raises(HostError):
         host.run(argv, timeout_s=5)
 
 
-def test_a_command_cannot_disturb_the_shell_behind_it(host):
+def test_command_cannot_disturb_the_persistent_shell(host):
     for text in ("exit 3", "set -x; set -v; cd /", "exec >/dev/null 2>&1", "trap '' EXIT; unset PATH", 'echo "'):
         host.script(text, timeout_s=5)
     host.run(["cd", "/"], timeout_s=5)
     assert host.run(["pwd"], timeout_s=5).stdout.decode().strip() == host.workdir
 
 
-def test_binary_output_and_input_are_byte_exact(host):
+def test_command_input_and_output_are_byte_exact(host):
     host.put("all", ALL_BYTES)
     assert host.run(["cat", "all"], timeout_s=5).stdout == ALL_BYTES
     assert host.run(["cat"], timeout_s=5, stdin=ALL_BYTES).stdout == ALL_BYTES
     assert host.get("all", max_bytes=len(ALL_BYTES)) == ALL_BYTES
 
 
-def test_output_is_capped_and_nothing_blocks(host):
+def test_command_output_is_capped_without_blocking(host):
     done = host.script("head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2; exit 4", timeout_s=20)
     assert (done.rc, len(done.stdout), len(done.stderr)) == (4, 1 << 20, 1 << 20)
     assert host.run(["echo", "next"], timeout_s=5).stdout == b"next\n"
 
 
-def test_a_command_that_overstays_is_killed_and_the_next_one_works(host):
+def test_command_beyond_its_time_limit_is_killed_and_the_next_one_works(host):
     pid = host.script("sleep 77 & echo $!; true", timeout_s=5).stdout.strip().decode()
     with pytest.raises(HostTimeoutError, match=r"longer than 0\.3 s"):
         host.run(["sleep", "78"], timeout_s=0.3)
@@ -101,17 +101,17 @@ def test_a_command_that_overstays_is_killed_and_the_next_one_works(host):
     assert host.script(f'read -r a b c d </proc/{pid}/stat && [ "$c" != Z ]', timeout_s=5).rc != 0
 
 
-def test_check_raises_with_the_words_of_the_command(host):
+def test_checked_command_error_contains_its_stderr(host):
     with pytest.raises(CommandError, match="exit code 2\nno way"):
         host.script("echo no way >&2; exit 2", timeout_s=5, check=True)
 
 
-def test_environment_is_fixed(host):
+def test_command_environment_is_fixed(host):
     answer = host.script('echo "$LC_ALL $TZ"; command -v sshd; taskset -cp $$', timeout_s=5).stdout.decode()
     assert answer.startswith("C UTC\n/usr/sbin/sshd\n")
 
 
-def test_files_appear_whole_below_the_work_folder(host):
+def test_put_writes_files_atomically_below_the_work_folder(host):
     host.put("deep/er/file", b"one", mode=0o600)
     host.put("deep/er/file", b"two")
     assert host.get("deep/er/file", max_bytes=3) == b"two"
@@ -125,12 +125,12 @@ def test_files_appear_whole_below_the_work_folder(host):
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", ".", "", "a\0b"])
-def test_nothing_outside_the_work_folder_is_removed(host, path):
+def test_remove_refuses_paths_outside_the_work_folder(host, path):
     with pytest.raises(HostError):
         host.remove(path)
 
 
-def test_20_mb_are_fetched_and_proven(host, tmp_path):
+def test_fetch_of_20_mb_is_verified_by_checksum(host, tmp_path):
     host.run(["sh", "-c", "head -c 20000000 /dev/urandom >big"], timeout_s=20, check=True)
     digest = host.fetch("big", tmp_path / "new" / "big", max_bytes=20_000_000)
     assert digest == hashlib.sha256((tmp_path / "new" / "big").read_bytes()).hexdigest()
@@ -142,7 +142,7 @@ def test_20_mb_are_fetched_and_proven(host, tmp_path):
     host.remove("big")
 
 
-def test_a_full_disk_is_told_and_leaves_the_old_file(host):
+def test_put_on_a_full_disk_fails_and_keeps_the_old_file(host):
     if os.geteuid():
         pytest.skip("only root mounts a small tmpfs: make test as root")
     host.run(["mkdir", "-p", "small"], timeout_s=5)
@@ -158,7 +158,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_file(host):
         host.run(["umount", "small"], timeout_s=5, check=True)
 
 
-def test_jobs_take_arguments_files_and_environment(host):
+def test_job_receives_arguments_files_and_environment(host):
     steps = (("cat", "data"), ("sh", "-c", 'printf %s "$V$1"', "sh", "$(touch PWN)\n"))
     host.start(Job("full", steps, 20, files={"data": ALL_BYTES}, env={"V": "a 'b\n"}))
     assert host.wait("full", timeout_s=10) == 0
@@ -175,7 +175,7 @@ def test_jobs_take_arguments_files_and_environment(host):
     assert not host.exists("PWN")
 
 
-def test_wait_is_bounded_and_stop_ends_the_group(host):
+def test_job_wait_has_a_limit_and_stop_ends_the_group(host):
     host.start(Job("long", (("sh", "-c", "sleep 88 & sleep 89"),), 200))
     with pytest.raises(HostTimeoutError, match=r"job long did not end within 0\.2 s"):
         host.wait("long", timeout_s=0.2)
@@ -184,7 +184,7 @@ def test_wait_is_bounded_and_stop_ends_the_group(host):
     host.stop("long", grace_s=1)
 
 
-def test_closing_ends_jobs_and_a_new_connection_sees_their_code(lab, connect_lab):
+def test_close_ends_jobs_and_a_new_connection_reads_their_exit_code(lab, connect_lab):
     first = connect_lab(run_id="one")
     first.start(Job("with-us", (("sleep", "90"),), 200))
     first.start(Job("without-us", (("sleep", "91"),), 200, ends_with_session=False))
@@ -198,7 +198,7 @@ def test_closing_ends_jobs_and_a_new_connection_sees_their_code(lab, connect_lab
         second.close()
 
 
-def test_many_threads_share_a_host(host):
+def test_host_is_shared_by_many_threads(host):
     answers: list[bytes] = []
     threads = [
         threading.Thread(target=lambda k=k: answers.append(host.run(["echo", str(k)], timeout_s=10).stdout))
@@ -211,7 +211,7 @@ def test_many_threads_share_a_host(host):
     assert sorted(answers) == [b"%d\n" % k for k in range(8)]
 
 
-def test_the_clock_of_this_machine_is_ours(host):
+def test_clock_offset_to_this_machine_is_zero(host):
     clock = host.clock(5)
     assert abs(clock.offset_s) <= clock.rtt_s
     assert 0 < clock.rtt_s < 1
@@ -225,7 +225,7 @@ server.serve_forever()
 """
 
 
-def test_http_through_the_host(host):
+def test_http_get_goes_through_the_host(host):
     host.start(Job("http", ((sys.executable, "-c", SERVER),), 60, files={"page": b"hello"}))
     port = 0
     for _ in range(200):
@@ -246,7 +246,7 @@ NOISE = 'echo "noise $(head -c 3000 /dev/zero | tr "\\0" n)"; echo noise >&2; fa
 
 
 @pytest.mark.fault(19)
-def test_noise_banners_locale_and_closed_forwarding(tmp_path, monkeypatch):
+def test_remote_shell_tolerates_banners_locale_and_disabled_forwarding(tmp_path, monkeypatch):
     """A login that prints, another locale, a banner: nothing of it reaches an answer."""
     (tmp_path / "noise").write_text(NOISE)
     extra = f"SetEnv BASH_ENV={tmp_path}/noise LC_ALL=de_DE.UTF-8 TZ=Asia/Tokyo\nBanner {tmp_path}/noise\n"

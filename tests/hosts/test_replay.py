@@ -57,7 +57,7 @@ def recorded_start(alias, what) -> tuple[tuple[str, ...], int]:
     raise LookupError(what)
 
 
-def test_a_load_leaves_what_was_recorded(driver, tmp_path):
+def test_replayed_load_leaves_the_recorded_files(driver, tmp_path):
     measured = RECORD.drivers[0]
     load = f"{NAME}-load"
     pid = driver.start(Job(load, (("sh", "-c", "warm-up"), tuple(measured.argv)), 60))
@@ -76,7 +76,7 @@ def test_a_load_leaves_what_was_recorded(driver, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["monitor", "web"])
-def test_monitors_and_services_run_until_they_are_stopped(web, what):
+def test_replayed_monitors_and_services_run_until_stopped(web, what):
     job = Job(f"{NAME}-{what}", (recorded_start("web", what)[0],), 60)
     web.start(job)
     assert web.state(job.name).running
@@ -89,7 +89,7 @@ def test_monitors_and_services_run_until_they_are_stopped(web, what):
         assert parse_sampler(web.get(f"jobs/{job.name}/stdout.1", max_bytes=10**7)).rows
 
 
-def test_clocks_and_pages_answer_in_the_order_of_then(driver):
+def test_replayed_clock_and_http_answers_keep_their_order(driver):
     clock = RECORD.clocks["driver"]
     offsets = [driver.clock().offset_s for _ in range(3)]
     assert offsets == [clock.offset_before_s, clock.offset_after_s, clock.offset_after_s]
@@ -100,13 +100,13 @@ def test_clocks_and_pages_answer_in_the_order_of_then(driver):
     assert (answer.status, len(answer.body)) == (RECORD.response_before.status, RECORD.response_before.bytes)
 
 
-def test_a_server_answers_with_the_token_of_then(web):
+def test_replayed_server_answers_with_the_recorded_token(web):
     token = web.token(f"{NAME}-web")
     assert f"{RECORD.services[0].config_sha256[:16]}-{token} answered" not in RECORD.services[0].live_evidence
     assert f"answered {RECORD.services[0].config_sha256[:16]}-{token}" in RECORD.services[0].live_evidence
 
 
-def test_what_was_not_recorded_is_refused_and_named(driver, tmp_path):
+def test_replay_refuses_and_names_calls_that_were_not_recorded(driver, tmp_path):
     where = rf"host driver: replay of run {RUN.name}, trial {TRIAL.name}: not recorded: "
     for ask in (
         lambda: driver.run(["uptime"], timeout_s=1),
@@ -137,7 +137,7 @@ class Answering:
         pass
 
 
-def test_a_tape_gives_bytes_back_and_says_when_a_body_was_too_large(tmp_path):
+def test_transcript_restores_bytes_and_marks_truncated_bodies(tmp_path):
     host = record_host(Answering(), "r1")
     host.run(["cat", "/w/jobs/r1-t0001-a2-web/x"], timeout_s=1)
     host.http_get("a", 1, "/", timeout_s=1)
@@ -155,7 +155,7 @@ def test_a_tape_gives_bytes_back_and_says_when_a_body_was_too_large(tmp_path):
         Transcript(tmp_path / "tape")
 
 
-def test_a_command_that_failed_then_fails_again_when_it_must_not(driver, monkeypatch):
+def test_replayed_command_failure_raises_again(driver, monkeypatch):
     monkeypatch.setattr(Transcript, "command_result", lambda tape, asked: CommandResult(1, b"", b"no"))
     assert driver.run(["false"], timeout_s=1).rc == 1
     with pytest.raises(CommandError, match="exit code 1"):

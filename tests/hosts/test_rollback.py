@@ -40,7 +40,7 @@ def setting(host, name: str) -> str:
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_settings_are_made_and_put_back(web):
+def test_host_settings_are_applied_and_restored(web):
     before = setting(web, BACKLOG), setting(web, MEMORY)
     apply_changes(web, "g-sysctl", HostChanges({BACKLOG: 137, MEMORY: "4096 16384 65536"}), LEASE_S)
     assert (setting(web, BACKLOG), setting(web, MEMORY).split()) == ("137", ["4096", "16384", "65536"])
@@ -61,7 +61,7 @@ def test_settings_are_made_and_put_back(web):
         ("vm.swappiness", 7, "a setting of the whole machine"),
     ],
 )
-def test_what_is_refused_is_named_and_nothing_stays(web, name, value, words):
+def test_refused_host_setting_is_named_and_nothing_remains(web, name, value, words):
     before = setting(web, BACKLOG)
     with pytest.raises(HostError, match=f"host web: refuses a change: {name}.*") as refused:
         apply_changes(web, f"g-{name}", HostChanges({BACKLOG: 138, name: value}), LEASE_S)
@@ -71,7 +71,7 @@ def test_what_is_refused_is_named_and_nothing_stays(web, name, value, words):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_the_end_of_the_lease_and_of_the_connection_put_things_back(web, spaces):
+def test_host_settings_are_restored_when_lease_or_connection_ends(web, spaces):
     before = setting(web, BACKLOG)
     apply_changes(web, "g-lease", HostChanges({BACKLOG: 139}), 1)
     wait_until(lambda: setting(web, BACKLOG) == before, 8)
@@ -94,7 +94,7 @@ time.sleep(60)
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_the_death_of_the_controller_puts_things_back(web, spaces):
+def test_host_settings_are_restored_when_the_controller_dies(web, spaces):
     before = setting(web, BACKLOG)
     command = [sys.executable, "-c", _CONTROLLER, str(spaces.hosts_file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as controller:
@@ -106,7 +106,7 @@ def test_the_death_of_the_controller_puts_things_back(web, spaces):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_what_a_killed_guard_left_is_put_back_by_the_next(web):
+def test_host_settings_left_by_a_killed_job_are_restored_by_the_next(web):
     before = setting(web, BACKLOG)
     apply_changes(web, "g-killed", HostChanges({BACKLOG: 142}), LEASE_S)
     os.killpg(int(said(web, "read -r pid rest <jobs/g-killed/pid; echo $pid")), signal.SIGKILL)
@@ -118,7 +118,7 @@ def test_what_a_killed_guard_left_is_put_back_by_the_next(web):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_two_aliases_of_one_machine_share_a_setting(web, spaces):
+def test_host_setting_is_shared_by_aliases_of_one_machine(web, spaces):
     """Whoever ends last puts back what was there before the first."""
     before = setting(web, BACKLOG)
     text = spaces.hosts_file.read_text()
@@ -139,7 +139,7 @@ def test_two_aliases_of_one_machine_share_a_setting(web, spaces):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_what_cannot_be_put_back_is_said_and_tried_again(web):
+def test_failed_restore_is_reported_and_retried(web):
     before, file = setting(web, BACKLOG), "/proc/sys/net/core/somaxconn"
     apply_changes(web, "g-stuck", HostChanges({BACKLOG: 145}), LEASE_S)
     web.script(f"mount --bind {file} {file} && mount -o remount,bind,ro {file}", timeout_s=5, check=True)
@@ -160,7 +160,7 @@ def test_what_cannot_be_put_back_is_said_and_tried_again(web):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_a_reboot_puts_settings_back_by_itself(web):
+def test_reboot_counts_as_restored_settings(web):
     before = setting(web, BACKLOG)
     apply_changes(web, "g-boot", HostChanges({BACKLOG: 146}), LEASE_S)
     os.killpg(int(said(web, "read -r pid rest <jobs/g-boot/pid; echo $pid")), signal.SIGKILL)
@@ -206,7 +206,7 @@ print(time.monotonic() - begun)
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_a_rate_holds_toward_one_address_only(web, spaces):
+def test_rate_limit_applies_to_one_address_only(web, spaces):
     others = [connect(spaces.hosts_file, alias, "guard") for alias in ("driver", "balancer")]
     try:
         driver, balancer = others
@@ -236,7 +236,7 @@ def seconds_to_send(host, address: str) -> float:
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_a_delay_is_made_where_the_kernel_can_and_refused_where_not(web, spaces):
+def test_network_delay_needs_kernel_support(web, spaces):
     driver = next(s.address for s in spaces.status() if s.alias == "driver")
     delay = HostChanges(delay_ms=20, loss=0.01, destination=driver)
     if has_netem(web):
@@ -252,7 +252,7 @@ def test_a_delay_is_made_where_the_kernel_can_and_refused_where_not(web, spaces)
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_an_address_of_another_is_accepted_for_a_while(web, spaces):
+def test_additional_address_is_accepted_temporarily(web, spaces):
     driver = next(s.address for s in spaces.status() if s.alias == "driver")
     other = f"{driver.rpartition('.')[0]}.199"
     apply_changes(web, "g-accepts", HostChanges(accepted_addresses=(other,)), LEASE_S)
@@ -267,7 +267,7 @@ def test_an_address_of_another_is_accepted_for_a_while(web, spaces):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_a_quota_holds_for_what_goes_through_its_door(web):
+def test_cpu_quota_applies_to_processes_in_its_cgroup(web):
     apply_changes(web, "g-quota", HostChanges(quotas={"web": 0.2}), LEASE_S)
     join = f'read -r procs <{cgroup_file("g-quota", "web")}; echo $$ >"$procs"'
     command = f'{join}; timeout 1.5 sh -c "while :; do :; done"; times'
@@ -282,7 +282,7 @@ def test_a_quota_holds_for_what_goes_through_its_door(web):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_a_quota_in_the_newer_hierarchy(web, tmp_path):
+def test_cpu_quota_works_with_cgroup_v2(web, tmp_path):
     """The kernel here has the older hierarchy only: a folder stands for the newer one, which no rmdir empties.
 
     What could not be put back stays written down, so that this test writes it into a state of its own.
@@ -300,7 +300,7 @@ def test_a_quota_in_the_newer_hierarchy(web, tmp_path):
     web.stop("g-newer")
 
 
-def test_only_what_the_hosts_file_allows():
+def test_host_changes_are_limited_to_what_the_hosts_file_allows():
     changes = HostChanges(
         {BACKLOG: 1}, delay_ms=5, destination="192.0.2.1", quotas={"web": 1}, accepted_addresses=("192.0.2.9",)
     )
@@ -326,12 +326,12 @@ def test_only_what_the_hosts_file_allows():
         HostChanges(accepted_addresses=("-x",)),
     ],
 )
-def test_values_that_are_none_reach_no_host(changes):
+def test_invalid_setting_values_never_reach_a_host(changes):
     with pytest.raises(UsageError):
         changes.script_lines()
 
 
-def test_the_record_says_what_was_changed():
+def test_trial_record_lists_host_changes():
     changes = HostChanges({BACKLOG: 5}, delay_ms=100, destination="x", quotas={"web": 0.5})
     assert changes.to_record() == {BACKLOG: "5", "delay_ms": 100, "cpu_quota of web": 0.5}
     assert changes.script_lines() == [f"sysctl {BACKLOG} 5", "path x 100000 0 0", "quota web 50"]

@@ -34,7 +34,7 @@ def limited(tmp_path, monkeypatch) -> Iterator[Callable[[str], Lab]]:
         one.down()
 
 
-def test_four_sessions_are_enough_for_everything(limited):
+def test_four_ssh_sessions_suffice(limited):
     lab = limited("MaxSessions 4")
     lab.up()
     host = connect(lab.hosts_file, "few")
@@ -51,14 +51,14 @@ def test_four_sessions_are_enough_for_everything(limited):
         host.close()
 
 
-def test_too_few_sessions_name_the_setting(limited, record_property):
+def test_too_few_ssh_sessions_name_the_sshd_setting(limited, record_property):
     with pytest.raises(HostError) as refused:
         limited("MaxSessions 2").up()
     assert "MaxSessions" in str(refused.value.hint)
     record_property("seen", f"MaxSessions 2: {refused.value.hint}")
 
 
-def test_a_full_server_is_tried_once_more_then_the_setting_is_named(limited, record_property):
+def test_refused_login_is_retried_once_and_then_names_the_sshd_setting(limited, record_property):
     lab = limited("MaxStartups 1:100:1")
     (status,) = lab.up()
     where = (status.address, status.port)

@@ -62,7 +62,7 @@ def refused(lab: Lab) -> AuthError:
         ),
     ],
 )
-def test_a_host_that_wants_a_password_is_refused_at_once(server, settings, record_property):
+def test_host_that_requires_a_password_is_refused_at_once(server, settings, record_property):
     error = refused(server(*settings))
     assert "which loadbook never types" in error.message and "ssh-copy-id" in error.hint
     record_property("seen", error.message)
@@ -75,7 +75,7 @@ def locked(lab: Lab) -> Path:
 
 
 @pytest.mark.fault(17)
-def test_a_locked_key_is_said_and_works_from_the_agent(server, tmp_path, monkeypatch):
+def test_locked_key_is_reported_and_works_from_the_agent(server, tmp_path, monkeypatch):
     lab = server()
     key = locked(lab)
     error = refused(lab)
@@ -100,7 +100,7 @@ def test_a_locked_key_is_said_and_works_from_the_agent(server, tmp_path, monkeyp
 
 
 @pytest.mark.fault(17)
-def test_an_agent_that_hangs_hangs_nobody(server, tmp_path, monkeypatch):
+def test_hanging_ssh_agent_does_not_block_the_login(server, tmp_path, monkeypatch):
     lab = server()
     with socket.socket(socket.AF_UNIX) as hanging:
         hanging.bind(str(tmp_path / "agent"))
@@ -112,7 +112,7 @@ def test_an_agent_that_hangs_hangs_nobody(server, tmp_path, monkeypatch):
 
 
 @pytest.mark.fault(17)
-def test_no_key_at_all(server, tmp_path, monkeypatch):
+def test_login_without_any_key_is_reported(server, tmp_path, monkeypatch):
     lab = server()
     text = lab.hosts_file.read_text()
     lab.hosts_file.write_text("".join(line for line in text.splitlines(True) if "identity_file" not in line))
@@ -123,7 +123,7 @@ def test_no_key_at_all(server, tmp_path, monkeypatch):
 
 @pytest.mark.fault(17)
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
-def test_a_locked_key_of_every_type_is_told_from_one_that_is_refused(server, tmp_path, kind):
+def test_locked_key_of_every_type_is_distinguished_from_a_refused_one(server, tmp_path, kind):
     lab = server()
     key = tmp_path / "other"
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(key)], check=True)
@@ -134,7 +134,7 @@ def test_a_locked_key_of_every_type_is_told_from_one_that_is_refused(server, tmp
 
 
 @pytest.mark.fault(17)
-def test_a_batch_without_a_terminal_is_told_and_ends(server, record_property):
+def test_login_without_a_terminal_fails_with_a_message(server, record_property):
     """As cron starts it: no terminal, nothing to read."""
     lab = server()
     locked(lab)
@@ -172,7 +172,7 @@ def certified(lab: Lab, tmp_path: Path) -> str:
 
 
 @pytest.mark.fault(16)
-def test_certificates_are_not_taken_for_keys_and_wildcards_are_read(server, tmp_path):
+def test_known_hosts_certificates_are_ignored_and_wildcards_apply(server, tmp_path):
     lab = server(f"HostCertificate {tmp_path}/lab/web/host_key-cert.pub")
     authority = certified(lab, tmp_path)
     lab.down()

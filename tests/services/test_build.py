@@ -70,7 +70,7 @@ def poor(tmp_path: Path) -> LocalHost:
     return LocalHost(tmp_path / "poor", {**os.environ, "PATH": path})
 
 
-def test_it_is_built_on_the_host_once(here: LocalHost, tmp_path: Path, maker: Path) -> None:
+def test_build_runs_once_per_host(here: LocalHost, tmp_path: Path, maker: Path) -> None:
     spec = made(tmp_path)
     first, again = build(here, spec), build(here, spec)
     assert first == again and times_built(tmp_path) == 1
@@ -80,7 +80,7 @@ def test_it_is_built_on_the_host_once(here: LocalHost, tmp_path: Path, maker: Pa
     assert list(Path(first.folder).parent.iterdir()) == [Path(first.folder)]
 
 
-def test_a_host_without_the_maker_is_given_what_is_built_here(tmp_path: Path, maker: Path) -> None:
+def test_build_is_carried_to_a_host_without_the_compiler(tmp_path: Path, maker: Path) -> None:
     host, spec = poor(tmp_path), made(tmp_path)
     built = build(host, spec)
     assert built == build(host, spec) and times_built(tmp_path) == 1
@@ -101,7 +101,7 @@ class Replayed(LocalHost):
         return self.said.pop(0)
 
 
-def test_a_replay_builds_nothing_and_has_what_was_built_then(here: LocalHost, tmp_path: Path, maker: Path) -> None:
+def test_build_in_a_replay_uses_the_recorded_result(here: LocalHost, tmp_path: Path, maker: Path) -> None:
     spec, said = made(tmp_path), []
     ask = here.script
     here.script = lambda *args, **options: said.append(ask(*args, **options)) or said[-1]  # type: ignore[method-assign]
@@ -110,7 +110,7 @@ def test_a_replay_builds_nothing_and_has_what_was_built_then(here: LocalHost, tm
     assert replayed == built and times_built(tmp_path) == 1
 
 
-def test_two_at_once_leave_one_program(here: LocalHost, tmp_path: Path, maker: Path) -> None:
+def test_concurrent_builds_leave_one_program(here: LocalHost, tmp_path: Path, maker: Path) -> None:
     spec, found = made(tmp_path), []
     threads = [threading.Thread(target=lambda: found.append(build(here, spec))) for _ in range(4)]
     for thread in threads:
@@ -121,7 +121,7 @@ def test_two_at_once_leave_one_program(here: LocalHost, tmp_path: Path, maker: P
     assert Path(found[0].folder, "out/index.html").exists()
 
 
-def test_other_sources_are_another_program_and_another_configuration(tmp_path: Path, here: LocalHost) -> None:
+def test_changed_sources_change_program_and_configuration_id(tmp_path: Path, here: LocalHost) -> None:
     place = InstanceContext.for_instance(here, "a", 80)
     one, other = made(tmp_path), made(tmp_path, env={"FLAVOUR": "sweet"})
     assert program_digest(one) != program_digest(other)
@@ -133,9 +133,7 @@ def test_other_sources_are_another_program_and_another_configuration(tmp_path: P
     assert render(one, {}, place).config_sha256 == render(one, {}, elsewhere).config_sha256
 
 
-def test_a_failing_build_says_where_what_and_why_and_both_ways_out(
-    here: LocalHost, tmp_path: Path, maker: Path
-) -> None:
+def test_failed_build_names_host_command_reason_and_remedies(here: LocalHost, tmp_path: Path, maker: Path) -> None:
     with pytest.raises(BuildError) as caught:
         build(here, made(tmp_path, "echo no flour >&2; exit 3\n"))
     text = caught.value.message
@@ -145,12 +143,12 @@ def test_a_failing_build_says_where_what_and_why_and_both_ways_out(
     assert list(Path(here.workdir, "built").iterdir()) == []
 
 
-def test_a_build_that_makes_nothing_is_an_error(here: LocalHost, tmp_path: Path, maker: Path) -> None:
+def test_build_without_a_result_is_an_error(here: LocalHost, tmp_path: Path, maker: Path) -> None:
     with pytest.raises(BuildError, match=r"(?s)on here: .*made no out/index.html.*here: .*made no out/index.html"):
         build(here, made(tmp_path, "true\n"))
 
 
-def test_a_build_ends_in_bounded_time_with_all_that_it_started(here: LocalHost, tmp_path: Path, maker: Path) -> None:
+def test_build_beyond_its_time_limit_is_ended_with_its_children(here: LocalHost, tmp_path: Path, maker: Path) -> None:
     spec = made(tmp_path, 'sleep 60 & echo $! >>"$COUNT"; wait\n', timeout_s=0.3)
     with pytest.raises(BuildError, match=r"(?s)on here: .*did not end within 0.3 s.*here: .*did not end within 0.3 s"):
         build(here, spec)
@@ -159,7 +157,7 @@ def test_a_build_ends_in_bounded_time_with_all_that_it_started(here: LocalHost, 
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_without_the_maker_anywhere_both_places_are_named(tmp_path: Path) -> None:
+def test_missing_compiler_error_names_host_and_controller(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"(?s)on here: no maker\n  here: no maker") as caught:
         build(LocalHost(tmp_path / "poor"), made(tmp_path))
     assert "apt-get install maker" in (caught.value.hint or "")
@@ -174,14 +172,14 @@ class Foreign(LocalHost):
         return super().script(f"uname() {{ echo {self.machine}; }}\n{text}", args, timeout_s=timeout_s, check=check)
 
 
-def test_another_kind_of_machine_is_built_for_where_the_maker_can(tmp_path: Path, maker: Path) -> None:
+def test_build_cross_compiles_where_the_compiler_can(tmp_path: Path, maker: Path) -> None:
     host = Foreign(tmp_path / "far", poor(tmp_path).env)
     built = build(host, made(tmp_path))
     assert Path(built.folder, "out/index.html").read_text() == "PDP-11 plain page\n"
     assert build_command(made(tmp_path), "pdp11")[1] == ("maker", "recipe.sh", "PDP-11")
 
 
-def test_another_kind_of_machine_is_refused_where_the_maker_cannot(tmp_path: Path, maker: Path) -> None:
+def test_build_for_another_architecture_is_refused_where_the_compiler_cannot(tmp_path: Path, maker: Path) -> None:
     host = Foreign(tmp_path / "far", poor(tmp_path).env)
     host.machine = "vax"
     with pytest.raises(BuildError, match="here: nothing can be built for a machine of the kind 'vax'"):
@@ -189,7 +187,7 @@ def test_another_kind_of_machine_is_refused_where_the_maker_cannot(tmp_path: Pat
     assert build(host, made(tmp_path, portable=True)).folder
 
 
-def test_a_host_that_has_become_another_machine_is_built_for_anew(tmp_path: Path, maker: Path) -> None:
+def test_build_is_repeated_when_the_host_is_another_machine(tmp_path: Path, maker: Path) -> None:
     host = Foreign(tmp_path / "far", poor(tmp_path).env)
     build(host, made(tmp_path))
     host.machine = MACHINE
@@ -197,19 +195,19 @@ def test_a_host_that_has_become_another_machine_is_built_for_anew(tmp_path: Path
     assert times_built(tmp_path) == 2
 
 
-def test_a_recipe_that_asks_for_what_is_not_known_is_named(tmp_path: Path) -> None:
+def test_build_recipe_with_an_unknown_variable_is_named(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"service made: 1 problem\n  build: UndefinedError: 'flavour' is undefined"):
         build_command(made(tmp_path, argv=("maker", "{{ flavour }}")), "vax")
 
 
-def test_a_missing_source_is_named(tmp_path: Path) -> None:
+def test_missing_build_source_is_named(tmp_path: Path) -> None:
     made(tmp_path)
     (tmp_path / "services" / "made" / "recipe.sh").unlink()
     with pytest.raises(StudyError, match=r"build.sources: file recipe.sh is not there"):
         load_service("made", [tmp_path / "services"])
 
 
-def test_a_service_is_installed_or_built(tmp_path: Path) -> None:
+def test_service_is_either_installed_or_built(tmp_path: Path) -> None:
     made(tmp_path)
     path = tmp_path / "services" / "made" / "service.toml"
     path.write_text(SERVICE.split("[build]")[0] + "[commands]\nstart = ['x']\n")
@@ -217,7 +215,7 @@ def test_a_service_is_installed_or_built(tmp_path: Path) -> None:
         load_service("made", [tmp_path / "services"])
 
 
-def test_checking_an_instance_builds_it(tmp_path: Path, here: LocalHost, maker: Path, port: int) -> None:
+def test_checking_an_instance_builds_its_program(tmp_path: Path, here: LocalHost, maker: Path, port: int) -> None:
     spec = made(tmp_path)
     web = Instance(
         here, spec, render(spec, {}, InstanceContext.for_instance(here, "t1", port)), name="t1", lease_s=30.0

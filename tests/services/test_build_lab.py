@@ -28,7 +28,7 @@ def carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return own
 
 
-def test_a_program_is_carried_to_a_host_and_proven_there(
+def test_built_program_is_copied_to_a_host_and_verified(
     connect_lab: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = load_service("go-app", [carried(tmp_path, monkeypatch)])

@@ -30,7 +30,7 @@ def found(of: Study) -> dict[str, str]:
     return {p.path: p.message for p in check_study(of)}
 
 
-def test_setting_without_its_precondition_is_named_with_what_it_needs() -> None:
+def test_variable_without_its_precondition_is_reported() -> None:
     (text,) = ineffective_settings(study())
     assert text == "web.tcp_nopush = on has no effect: it needs sendfile = on (treatment nopush)"
     vars_ = {"tcp_nopush": "unset", "sendfile": "on"}
@@ -46,7 +46,7 @@ def test_setting_without_its_precondition_is_named_with_what_it_needs() -> None:
         (20_000, {"accept-encoding": "gzip"}, None),
     ],
 )
-def test_gzip_needs_a_page_and_a_client_that_asks_for_it(
+def test_gzip_precondition_is_page_size_and_accept_encoding(
     page_bytes: int, headers: dict[str, str], needs: str | None
 ) -> None:
     of = study(
@@ -68,7 +68,7 @@ def test_gzip_needs_a_page_and_a_client_that_asks_for_it(
         ("1.30.0", "kept connections, HTTP/1.1"),
     ],
 )
-def test_unset_upstream_keepalive_means_what_the_version_of_nginx_does(version: str, meaning: str) -> None:
+def test_unset_upstream_keepalive_follows_the_nginx_version(version: str, meaning: str) -> None:
     assert version_defaults(study(), "web", version) == {}  # nothing is upstream
     web = {"service": "nginx", "vars": {"upstream": "http", "tcp_nopush": "unset"}, "backends": "app"}
     roles = {"driver": {}, "web": web, "app": {"service": "nginx"}}
@@ -86,7 +86,7 @@ def test_preconditions_name_variables_of_their_service() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda p: p.stem)
-def test_every_treatment_of_the_studies_that_come_with_loadbook_renders(path: Path) -> None:
+def test_every_treatment_of_every_study_renders(path: Path) -> None:
     of = read_study(path)
     folders = [STUDIES / "services"]
     assert check_study(of, folders) == []
@@ -115,11 +115,11 @@ def _sha256(setting: Setting, roles: int) -> str:
     return render(service, setting.vars, InstanceContext("/w", "127.0.0.1", 18080, extra), main=main).config_sha256
 
 
-def test_a_fine_study_has_no_problems() -> None:
+def test_valid_study_has_no_problems() -> None:
     assert found(study()) == {}
 
 
-def test_every_problem_at_once() -> None:
+def test_study_check_reports_every_problem_at_once() -> None:
     of = study(
         roles={"driver": {}, "web": {"service": "nginx", "vars": {"tcp_nopush": "80;} server {", "foo": 1}}},
         factors={"tcp_nopush": {"levels": ["unset", "on", "yes"]}, "sendfil": {"levels": ["on", "off"]}},
@@ -137,16 +137,16 @@ def test_every_problem_at_once() -> None:
     assert problems["roles.web.vars.tcp_nopush"] == "must be on or off or unset (is '80;} server {')"
 
 
-def test_a_service_that_nobody_knows() -> None:
+def test_unknown_service_is_reported() -> None:
     of = study(roles={"driver": {}, "web": {"service": "ngnix"}})
     assert found(of) == {"roles.web.service": "no service 'ngnix'; did you mean 'nginx'?"}
 
 
-def test_a_factor_needs_a_service_to_be_set_on() -> None:
+def test_factor_without_a_service_is_reported() -> None:
     of = study(roles={"driver": {}, "web": {"external": "lb.example:80"}})
     assert found(of) == {"factors.tcp_nopush.role": "role 'web' has no service to set it on"}
 
 
-def test_a_factor_under_another_name() -> None:
+def test_misspelt_factor_gets_a_suggestion() -> None:
     of = study(factors={"push": {"var": "tcp_nopsh", "levels": ["unset", "on"]}}, treatments={"base": {}})
     assert list(found(of)) == ["factors.push.var"]

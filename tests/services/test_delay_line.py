@@ -40,7 +40,7 @@ def echo() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("delay_ms", [0, 5])
-def test_every_byte_comes_back_and_the_end_is_passed_on(running: Running, echo: int, delay_ms: int) -> None:
+def test_delay_line_forwards_every_byte_and_the_end_of_stream(running: Running, echo: int, delay_ms: int) -> None:
     line = running("delay-line", {"backends": [backend(echo)]}, delay_ms=delay_ms)
     sent = b"".join(number.to_bytes(4, "big") for number in range(500_000))
     with socket.create_connection((line.address, line.port)) as client:
@@ -49,7 +49,7 @@ def test_every_byte_comes_back_and_the_end_is_passed_on(running: Running, echo: 
             assert incoming.read() == sent
 
 
-def test_a_connection_is_late_once_more_than_a_request(here: LocalHost, running: Running) -> None:
+def test_delay_line_delays_connect_and_request_by_one_way_time(here: LocalHost, running: Running) -> None:
     app = running("go-app")
     line = running("delay-line", {"backends": [backend(app.port)]}, delay_ms=DELAY_MS)
     client, took = http.client.HTTPConnection(line.address, line.port), []
@@ -63,7 +63,7 @@ def test_a_connection_is_late_once_more_than_a_request(here: LocalHost, running:
     assert line.counters(here) == {"connections": 1.0, "upstream_connections": 1.0}
 
 
-def test_many_connections_are_held_and_none_is_left_open(here: LocalHost, running: Running, echo: int) -> None:
+def test_delay_line_handles_many_connections_and_closes_them(here: LocalHost, running: Running, echo: int) -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     many = min(300, soft // 4)
     line = running("delay-line", {"backends": [backend(echo)]}, delay_ms=5)
@@ -83,14 +83,14 @@ def test_many_connections_are_held_and_none_is_left_open(here: LocalHost, runnin
     assert line.counters(here)["connections"] == many
 
 
-def test_where_nothing_listens_the_client_is_reset(running: Running, here: LocalHost) -> None:
+def test_delay_line_resets_client_when_the_target_is_closed(running: Running, here: LocalHost) -> None:
     line = running("delay-line", {"backends": [backend(free_port())]}, delay_ms=5)
     with socket.create_connection((line.address, line.port)) as client, pytest.raises(ConnectionResetError):
         client.recv(1)
     assert b"connection refused" in line.log()
 
 
-def test_a_line_to_nowhere_is_refused(here: LocalHost, built: Path) -> None:
+def test_delay_line_without_target_is_refused(here: LocalHost, built: Path) -> None:
     share_built(here, built)
     line = placed(here, load_service("delay-line"), {}, {})
     with pytest.raises(ServiceError, match="nothing behind it: the role needs backends"):

@@ -33,7 +33,7 @@ def body(here: LocalHost, app: Instance, path: str = "/") -> bytes:
 
 
 @pytest.mark.parametrize("size", [0, 5, 13, 70_000])
-def test_the_page_is_that_of_a_static_file(here: LocalHost, running: Running, size: int) -> None:
+def test_go_app_serves_the_same_page_as_a_static_file(here: LocalHost, running: Running, size: int) -> None:
     app = running("go-app", page_bytes=size)
     static = render(NGINX, {"page_bytes": size}, InstanceContext.for_instance(here, "static", 80)).files[
         "html/index.html"
@@ -43,7 +43,7 @@ def test_the_page_is_that_of_a_static_file(here: LocalHost, running: Running, si
     assert answer.headers["content-length"] == str(size)
 
 
-def test_it_counts_pages_and_connections_and_not_our_questions(here: LocalHost, running: Running) -> None:
+def test_go_app_counters_exclude_probe_requests(here: LocalHost, running: Running) -> None:
     app = running("go-app")
     before = app.counters(here)
     line = http.client.HTTPConnection(app.address, app.port)
@@ -57,13 +57,13 @@ def test_it_counts_pages_and_connections_and_not_our_questions(here: LocalHost, 
     assert {name: after[name] - before[name] for name in after} == {"requests": 3.0, "connections": 2.0}
 
 
-def test_a_page_names_its_node_at_the_length_of_all_others(here: LocalHost, running: Running) -> None:
+def test_go_app_page_with_node_name_keeps_its_length(here: LocalHost, running: Running) -> None:
     pages = [body(here, running("go-app", {"node": node}, page="node", page_bytes=40)) for node in ("a", "node-b")]
     assert [page.split(b"\n")[0] for page in pages] == [b"node a", b"node node-b"]
     assert [len(page) for page in pages] == [40, 40]
 
 
-def test_a_page_too_short_for_its_node_is_refused(here: LocalHost, built: Path) -> None:
+def test_go_app_page_too_short_for_node_name_is_refused(here: LocalHost, built: Path) -> None:
     share_built(here, built)
     app = placed(here, load_service("go-app"), {}, {"page": "node", "page_bytes": 8})
     with pytest.raises(ServiceError, match=r"refuses its configuration .*page_bytes = 8: naming the node takes 10"):
@@ -72,7 +72,7 @@ def test_a_page_too_short_for_its_node_is_refused(here: LocalHost, built: Path) 
 
 
 @pytest.mark.parametrize("socket", ["tcp", "unix"])
-def test_a_web_server_gets_the_page_by_fastcgi(here: LocalHost, running: Running, tmp_path: Path, socket: str) -> None:
+def test_go_app_serves_fastcgi(here: LocalHost, running: Running, tmp_path: Path, socket: str) -> None:
     app = running("go-app", protocol="fastcgi", socket=socket, page_bytes=30)
     port, place = free_port(), app.rendered.context
     server = f"unix:{place.dir}/app.sock" if socket == "unix" else f"{app.address}:{app.port}"
@@ -116,7 +116,7 @@ def _pages(port: int, count: int) -> set[bytes]:
     return found
 
 
-def test_slots_and_hold_make_a_node_of_known_capacity(here: LocalHost, running: Running) -> None:
+def test_go_app_slots_and_hold_time_set_a_known_capacity(here: LocalHost, running: Running) -> None:
     app = running("go-app", hold_ms=20, slots=2)
     begun = time.monotonic()
     with ThreadPoolExecutor(12) as pool:
@@ -124,7 +124,7 @@ def test_slots_and_hold_make_a_node_of_known_capacity(here: LocalHost, running: 
     assert time.monotonic() - begun >= 12 * 0.020 / 2 - 0.001
 
 
-def test_work_is_cpu_time(here: LocalHost, running: Running) -> None:
+def test_go_app_work_costs_cpu_time(here: LocalHost, running: Running) -> None:
     app = running("go-app", work=100_000)
     pid = app.pids()[0]
     before = _ticks(pid)
@@ -140,7 +140,7 @@ def _ticks(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
 
 
-def test_a_port_that_is_taken_is_said(here: LocalHost, running: Running, built: Path) -> None:
+def test_go_app_reports_a_port_in_use(here: LocalHost, running: Running, built: Path) -> None:
     first = running("go-app")
     spec = load_service("go-app")
     place = InstanceContext.for_instance(here, "second", first.port, {"node": "web1", "cpus": [0]})
@@ -155,7 +155,7 @@ def test_a_port_that_is_taken_is_said(here: LocalHost, running: Running, built: 
         second.stop()
 
 
-def test_it_knows_its_cpus_and_its_version(here: LocalHost, running: Running) -> None:
+def test_go_app_reports_cpus_and_version(here: LocalHost, running: Running) -> None:
     app = running("go-app", {"cpus": [1]})
     assert b'"cpus": 1' in app.effective_config()
     assert version(here, app.spec).partition(" ")[2].startswith("(go 1.")

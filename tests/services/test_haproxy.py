@@ -36,7 +36,7 @@ def on_one_connection(one: Instance, requests: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("mode, seen", [("http", {b"node web1", b"node web2"}), ("tcp", {b"node web1"})])
-def test_requests_are_balanced_or_connections(
+def test_haproxy_balances_requests_or_connections(
     here: LocalHost, free_ports: list[int], nodes: list[Instance], mode: str, seen: set[bytes]
 ) -> None:
     with running(here, "haproxy", free_ports[0], *nodes, mode=mode) as balancer:
@@ -50,7 +50,7 @@ def test_requests_are_balanced_or_connections(
 @pytest.mark.parametrize(
     "connections, clients, upstream", [("http-keep-alive", 1, 1), ("http-server-close", 1, 6), ("httpclose", 6, 6)]
 )
-def test_connections_are_kept_as_said(
+def test_haproxy_reuses_connections_as_configured(
     here: LocalHost, free_ports: list[int], nodes: list[Instance], connections: str, clients: int, upstream: int
 ) -> None:
     with running(here, "haproxy", free_ports[0], nodes[0], connections=connections) as balancer:
@@ -60,13 +60,13 @@ def test_connections_are_kept_as_said(
 
 
 @pytest.mark.parametrize("mode", ["http", "tcp"])
-def test_tls_ends_here(here: LocalHost, free_ports: list[int], nodes: list[Instance], mode: str) -> None:
+def test_haproxy_terminates_tls(here: LocalHost, free_ports: list[int], nodes: list[Instance], mode: str) -> None:
     with running(here, "haproxy", free_ports[0], *nodes, mode=mode, tls="on") as balancer:
         assert balancer.scheme == "https" and balancer.prove(here).live
         assert page(here, balancer).startswith(b"node web")
 
 
-def test_a_certificate_that_is_there_is_used(
+def test_haproxy_uses_an_existing_certificate(
     here: LocalHost, free_ports: list[int], nodes: list[Instance], tmp_path: Path
 ) -> None:
     with running(here, "haproxy", free_ports[0], *nodes, tls="on") as balancer:
@@ -76,7 +76,9 @@ def test_a_certificate_that_is_there_is_used(
         assert page(here, balancer)
 
 
-def test_a_ping_that_fails_leaves_a_backend_out(here: LocalHost, free_ports: list[int], nodes: list[Instance]) -> None:
+def test_haproxy_health_check_removes_a_failing_backend(
+    here: LocalHost, free_ports: list[int], nodes: list[Instance]
+) -> None:
     with running(here, "haproxy", free_ports[0], *nodes, check="ping", check_path="/none", check_ms=100) as balancer:
         answer = here.http_get(balancer.address, balancer.port, "/index.html", timeout_s=5)
         for _ in range(50):
@@ -87,9 +89,7 @@ def test_a_ping_that_fails_leaves_a_backend_out(here: LocalHost, free_ports: lis
         assert answer.status == 503
 
 
-def test_a_port_that_another_holds_is_an_error_and_not_shared(
-    here: LocalHost, free_ports: list[int], nodes: list[Instance]
-) -> None:
+def test_haproxy_refuses_a_port_in_use(here: LocalHost, free_ports: list[int], nodes: list[Instance]) -> None:
     with running(here, "haproxy", free_ports[0], *nodes) as old:
         values = {"nbthread": 1}
         with running(here, "haproxy", free_ports[0], *nodes, **values) as new:
@@ -97,7 +97,7 @@ def test_a_port_that_another_holds_is_an_error_and_not_shared(
         assert old.prove(here).live
 
 
-def test_more_connections_than_open_files_are_refused(
+def test_haproxy_maxconn_beyond_open_file_limit_is_refused(
     here: LocalHost, free_ports: list[int], nodes: list[Instance]
 ) -> None:
     with (
@@ -107,12 +107,12 @@ def test_more_connections_than_open_files_are_refused(
         pass
 
 
-def test_without_backends_there_is_nothing_to_balance() -> None:
+def test_haproxy_without_backends_is_refused() -> None:
     with pytest.raises(StudyError, match="haproxy needs a role behind it"):
         render(HAPROXY, {}, InstanceContext("/w/t1", "127.0.0.1", 18080))
 
 
-def test_every_value_is_written() -> None:
+def test_haproxy_configuration_contains_every_value() -> None:
     behind = [{"node": "a", "address": "10.0.0.1", "port": 80, "dir": "/w/a", "local": False}]
     values = {"balance": "least-conn", "http_reuse": "always", "nbthread": 2, "maxconn": 900, "check": "tcp"}
     text = (

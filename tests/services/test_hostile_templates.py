@@ -36,7 +36,7 @@ SANDBOX = (
 
 @pytest.mark.fault(48)
 @pytest.mark.parametrize("service", known_services())
-def test_no_text_of_the_corpus_ends_a_line_of_a_configuration(service: str) -> None:
+def test_hostile_values_cannot_end_a_configuration_line(service: str) -> None:
     """Each is refused by its variable's type, or is one word of the very text that was asked for."""
     spec = load_service(service)
     for name, var in spec.vars.items():
@@ -51,7 +51,7 @@ def test_no_text_of_the_corpus_ends_a_line_of_a_configuration(service: str) -> N
 
 
 @pytest.mark.fault(48)
-def test_no_pattern_lets_a_sign_of_a_configuration_through() -> None:
+def test_variable_patterns_exclude_configuration_syntax() -> None:
     """A service file that is careless with its pattern: the type itself keeps quotes and the like out."""
     loose = TextVar(type="text", about="anything", default="", pattern="(?s).*")
     for text in CORPUS:
@@ -64,7 +64,7 @@ def test_no_pattern_lets_a_sign_of_a_configuration_through() -> None:
 
 @pytest.mark.fault(48)
 @pytest.mark.parametrize("text", SANDBOX)
-def test_a_users_own_configuration_gets_at_values_and_not_at_python(text: str, tmp_path, monkeypatch) -> None:
+def test_user_configuration_template_has_no_access_to_python(text: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     begun = time.monotonic()
     with pytest.raises(StudyError) as refused:
@@ -76,7 +76,7 @@ def test_a_users_own_configuration_gets_at_values_and_not_at_python(text: str, t
 
 
 @pytest.mark.fault(48)
-def test_a_service_of_a_strangers_study_gets_at_no_python_either(tmp_path) -> None:
+def test_foreign_service_template_has_no_access_to_python(tmp_path) -> None:
     folder = tmp_path / "odd"
     folder.mkdir()
     (folder / "x.conf.j2").write_text("{{ ''.__class__ }}")
@@ -94,7 +94,7 @@ def test_a_service_of_a_strangers_study_gets_at_no_python_either(tmp_path) -> No
 
 
 @pytest.mark.fault(48)
-def test_a_recipe_gets_at_no_python() -> None:
+def test_build_recipe_template_has_no_access_to_python() -> None:
     spec = load_service("go-app")
     assert spec.build is not None
     evil = spec.build.model_copy(update={"argv": ("{{ arch.__class__ }}",)})

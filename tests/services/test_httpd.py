@@ -25,7 +25,7 @@ def test_it_runs_proves_itself_and_leaves_nothing(here: LocalHost, free_ports: l
     assert not here.exists(web.rendered.context.dir)
 
 
-def test_its_pages_are_readable_in_a_folder_that_is_not(here: LocalHost, free_ports: list[int]) -> None:
+def test_httpd_pages_are_readable_in_a_private_folder(here: LocalHost, free_ports: list[int]) -> None:
     """As root its children are another user, who may not enter the work folder."""
     Path(here.workdir).mkdir(mode=0o700)
     with running(here, "httpd", free_ports[0], node="web7", page="node", page_bytes=40) as web:
@@ -36,7 +36,9 @@ def test_its_pages_are_readable_in_a_folder_that_is_not(here: LocalHost, free_po
 
 
 @pytest.mark.parametrize("keepalive, kept", [("on", None), ("off", "close")])
-def test_keepalive(here: LocalHost, free_ports: list[int], keepalive: str, kept: str | None) -> None:
+def test_httpd_keepalive_follows_its_variable(
+    here: LocalHost, free_ports: list[int], keepalive: str, kept: str | None
+) -> None:
     with running(here, "httpd", free_ports[0], keepalive=keepalive, access_log="on", counters="off") as web:
         answer = here.http_get(web.address, web.port, "/index.html", timeout_s=5)
         assert answer.headers.get("connection") == kept
@@ -54,7 +56,7 @@ def conf(**values: str | int) -> str:
     return render(load_service("httpd"), values, place).files["httpd.conf"].decode()
 
 
-def test_the_articles_limits() -> None:
+def test_httpd_accepts_the_limits_of_the_article() -> None:
     text = conf(mpm="prefork", server_limit=3840, max_request_workers=3840, keepalive_timeout=15)
     assert text.index("\nServerLimit 3840\n") < text.index("\nMaxRequestWorkers 3840\n")
     assert "\nKeepAliveTimeout 15\n" in text and "ThreadsPerChild" not in text

@@ -64,19 +64,19 @@ def run_through(web: Instance, host: LocalHost) -> None:
     web.stop()
 
 
-def test_nginx_runs_proves_itself_and_leaves_nothing(here: LocalHost, port: int) -> None:
+def test_nginx_starts_proves_its_configuration_and_cleans_up(here: LocalHost, port: int) -> None:
     web = instance(here, NGINX, port, worker_processes=2, tcp_nopush="on", sendfile="on")
     run_through(web, here)
     assert b"tcp_nopush on;" in web.effective_config()
     assert web.rendered.config_id.encode() in web.effective_config()
 
 
-def test_a_toy_service_needs_no_python_here(here: LocalHost, port: int, toy: ServiceSpec) -> None:
+def test_service_folder_without_python_runs(here: LocalHost, port: int, toy: ServiceSpec) -> None:
     run_through(instance(here, toy, port, greeting="goodbye"), here)
     assert version(here, toy).startswith("3.")
 
 
-def test_nginx_pids_are_master_and_workers_of_this_instance_only(here: LocalHost, port: int) -> None:
+def test_nginx_pids_are_those_of_this_instance_only(here: LocalHost, port: int) -> None:
     web = instance(here, NGINX, port, worker_processes=3)
     assert web.pids() == []
     web.check()
@@ -90,7 +90,7 @@ def test_nginx_pids_are_master_and_workers_of_this_instance_only(here: LocalHost
     assert web.pids() == []
 
 
-def test_the_page_has_the_bytes_that_were_asked_for(here: LocalHost, port: int) -> None:
+def test_page_has_the_requested_size(here: LocalHost, port: int) -> None:
     web = instance(here, NGINX, port, page_bytes=70_000)
     web.check()
     web.start()
@@ -101,7 +101,7 @@ def test_the_page_has_the_bytes_that_were_asked_for(here: LocalHost, port: int) 
         web.stop()
 
 
-def test_a_configuration_that_the_service_refuses_is_not_started(here: LocalHost, port: int, tmp_path: Path) -> None:
+def test_service_with_invalid_configuration_is_not_started(here: LocalHost, port: int, tmp_path: Path) -> None:
     folder = tmp_path / "services" / "nginx"
     folder.mkdir(parents=True)
     for name in ("service.toml", "index.html.j2", "nginx.conf.j2"):
@@ -116,7 +116,7 @@ def test_a_configuration_that_the_service_refuses_is_not_started(here: LocalHost
     assert not here.jobs
 
 
-def test_a_port_that_another_server_holds_is_found(here: LocalHost, port: int) -> None:
+def test_service_port_in_use_is_detected(here: LocalHost, port: int) -> None:
     old = instance(here, NGINX, port, name="old", tcp_nopush="on")
     old.check()
     old.start()
@@ -136,7 +136,7 @@ def test_a_port_that_another_server_holds_is_found(here: LocalHost, port: int) -
         old.stop()
 
 
-def test_a_foreign_server_on_the_port_is_found(here: LocalHost, port: int, tmp_path: Path) -> None:
+def test_foreign_server_on_the_port_is_detected(here: LocalHost, port: int, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("hello")
     argv = ["python3", "-m", "http.server", "-b", "127.0.0.1", "-d", str(tmp_path), str(port)]
     other = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
@@ -154,7 +154,7 @@ def test_a_foreign_server_on_the_port_is_found(here: LocalHost, port: int, tmp_p
         other.wait()
 
 
-def test_a_server_that_dies_at_once_says_why(here: LocalHost, tmp_path: Path, port: int, toy: ServiceSpec) -> None:
+def test_service_that_exits_at_once_reports_why(here: LocalHost, tmp_path: Path, port: int, toy: ServiceSpec) -> None:
     web = instance(here, toy, port, option="-Z")
     web.check()
     web.start()
@@ -164,7 +164,7 @@ def test_a_server_that_dies_at_once_says_why(here: LocalHost, tmp_path: Path, po
     web.stop()
 
 
-def test_a_server_that_never_answers_is_an_error_in_bounded_time(here: LocalHost, toy: ServiceSpec) -> None:
+def test_service_that_never_answers_fails_within_the_limit(here: LocalHost, toy: ServiceSpec) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -174,7 +174,7 @@ def test_a_server_that_never_answers_is_an_error_in_bounded_time(here: LocalHost
         assert time.monotonic() - began < 30
 
 
-def test_a_missing_binary_names_the_package(here: LocalHost, port: int, toy: ServiceSpec) -> None:
+def test_missing_binary_error_names_the_package(here: LocalHost, port: int, toy: ServiceSpec) -> None:
     argv = ("/nonexistent/toy", "-V")
     gone = toy.model_copy(update={"version": toy.version.model_copy(update={"argv": argv})})
     with pytest.raises(ServiceError) as caught:
@@ -182,11 +182,11 @@ def test_a_missing_binary_names_the_package(here: LocalHost, port: int, toy: Ser
     assert caught.value.hint == "apt-get install python3"
 
 
-def test_version_of_nginx(here: LocalHost) -> None:
+def test_nginx_version_is_read(here: LocalHost) -> None:
     assert version(here, NGINX).count(".") == 2
 
 
-def test_stop_cleans_up_when_the_start_failed(here: LocalHost, port: int) -> None:
+def test_service_stop_cleans_up_after_a_failed_start(here: LocalHost, port: int) -> None:
     web = instance(here, NGINX, port)
     web.check()
     here.start = lambda job: (_ for _ in ()).throw(UnreachableError("here", "gone"))  # type: ignore[method-assign]
@@ -196,7 +196,7 @@ def test_stop_cleans_up_when_the_start_failed(here: LocalHost, port: int) -> Non
     assert not here.exists(web.rendered.context.dir)
 
 
-def test_an_ordinary_user_can_run_it(here: LocalHost, port: int) -> None:
+def test_nginx_runs_as_an_ordinary_user(here: LocalHost, port: int) -> None:
     """As root the workers must still be able to read a private folder."""
     Path(here.workdir).mkdir(mode=0o700)
     web = instance(here, NGINX, port)

@@ -36,7 +36,7 @@ def instance(host: Host, spec: ServiceSpec, **values: str | int) -> Instance:
         ("redis", {"keys": 1000}),
     ],
 )
-def test_a_service_runs_proves_itself_and_leaves_nothing(
+def test_service_over_ssh_starts_proves_its_configuration_and_cleans_up(
     connect_lab: Connect, tmp_path: Path, kind: str, values: dict[str, str | int]
 ) -> None:
     driver, host = connect_lab("driver"), connect_lab("web")
@@ -58,7 +58,7 @@ def test_a_service_runs_proves_itself_and_leaves_nothing(
     assert not host.exists(web.rendered.context.dir)
 
 
-def test_the_old_server_on_the_port_is_found_though_every_command_returned_0(connect_lab: Connect) -> None:
+def test_old_server_still_on_the_port_is_detected(connect_lab: Connect) -> None:
     driver, host = connect_lab("driver"), connect_lab("web")
     old, new = instance(host, NGINX), instance(host, NGINX)
     try:
@@ -74,7 +74,7 @@ def test_the_old_server_on_the_port_is_found_though_every_command_returned_0(con
         old.stop()
 
 
-def test_a_server_that_dies_says_why(connect_lab: Connect, tmp_path: Path) -> None:
+def test_service_over_ssh_that_exits_reports_why(connect_lab: Connect, tmp_path: Path) -> None:
     driver, host = connect_lab("driver"), connect_lab("web")
     web = instance(host, toy_service(tmp_path), option="-Z")
     try:

@@ -23,13 +23,13 @@ def needs(study, treatment: str) -> set[str]:
 @pytest.mark.parametrize(
     "name", ["lb-scaling-cpu", "lb-vs-single", "lb-vs-single-smoke", "lb-scaling", "lb-scaling-smoke"]
 )
-def test_what_runs_by_default_needs_nothing_of_the_kernel(name: str) -> None:
+def test_balancer_study_default_subset_needs_no_kernel_features(name: str) -> None:
     study = find_study(STUDIES, name)
     assert {study.treatments[t].check for t in study.treatments_in()} == {None, "aa", "control"}
     assert not any(needs(study, treatment) for treatment in study.treatments_in())
 
 
-def test_the_kernels_balancers_are_a_subset_of_their_own() -> None:
+def test_balancer_study_kernel_balancers_are_a_separate_subset() -> None:
     study = find_study(STUDIES, "lb-vs-single")
     own = set(study.treatments_in("netns")) - set(study.treatments_in())
     assert own == {"dnat-1", "dnat-2", "dsr-1", "dsr-2"}
@@ -38,7 +38,7 @@ def test_the_kernels_balancers_are_a_subset_of_their_own() -> None:
     assert kernel.treatments_in() == ("single", "dnat-2", "dsr-2", "single-again", "control-access-log")
 
 
-def test_every_balancer_stands_before_one_node_and_before_two() -> None:
+def test_balancer_study_has_every_balancer_with_one_and_two_nodes() -> None:
     study = find_study(STUDIES, "lb-vs-single")
     assert (study.target_of("single"), study.setting("single", "web").hosts) == ("web", 1)
     behind = {(study.levels_of(t)["balancer"], study.setting(t, "web").hosts) for t in study.treatments_in("all")}
@@ -47,7 +47,7 @@ def test_every_balancer_stands_before_one_node_and_before_two() -> None:
     assert all(study.target_of(t) == "balancer" for t in study.treatments if study.levels_of(t)["balancer"] != "none")
 
 
-def test_the_article_s_scale_is_the_article_s_command() -> None:
+def test_balancer_study_load_matches_the_article() -> None:
     study = find_study(STUDIES, "lb-vs-single-article")
     argv = TOOL.command(study.workload, Target("192.0.2.1", 80, "http"), study.workload.duration_s)
     text = " ".join(argv).replace("=", " ")
@@ -56,7 +56,7 @@ def test_the_article_s_scale_is_the_article_s_command() -> None:
     assert study.workload.duration_s == 50
 
 
-def test_the_nodes_of_the_scaling_study_have_a_limit_that_is_known() -> None:
+def test_scaling_study_nodes_have_a_known_limit() -> None:
     study = find_study(STUDIES, "lb-scaling")
     limits = {}
     for name in study.treatments_in():

@@ -41,7 +41,7 @@ def other(var: Var) -> str | int:
 
 
 @pytest.mark.parametrize("service", [name for name in known_services() if load_service(name).vars])
-def test_every_variable_of_every_service_makes_a_study(home, service, monkeypatch):
+def test_new_study_can_be_made_for_every_variable_of_every_service(home, service, monkeypatch):
     values = {name: other(var) for name, var in load_service(service).vars.items()}
     tried = [f"--try={name}={value}" for name, value in values.items() if value != ""]
     assert exit_code(monkeypatch, "new", "mine", "--service", service, *tried) == 0
@@ -62,7 +62,7 @@ def test_plan_warns_of_a_treatment_that_can_have_no_effect(home, monkeypatch, ca
     assert f"warning     {text}\n" in capsys.readouterr().out
 
 
-def test_example_of_the_help_compares_what_has_an_effect(home, monkeypatch, capsys):
+def test_new_help_example_has_an_effect(home, monkeypatch, capsys):
     assert exit_code(monkeypatch, "new", "--help") == 0
     example = (
         re.sub(r"\s+", " ", capsys.readouterr().out).partition("For example: loadbook ")[2].partition(" Options")[0]
@@ -71,7 +71,7 @@ def test_example_of_the_help_compares_what_has_an_effect(home, monkeypatch, caps
     assert ineffective_settings(load_study(home, example.split()[1])) == []
 
 
-def test_two_roles_one_behind_the_other(home, monkeypatch, capsys):
+def test_new_study_with_two_roles_chains_them(home, monkeypatch, capsys):
     words = [*PROXY, "--try", "upstream_path=/app", "--control", "balancer.set_steps=100"]
     assert exit_code(monkeypatch, "new", "mine", *words, "--try", "balancer.sendfile=on") == 2
     assert "say which: balancer.upstream_path=/app" in capsys.readouterr().err
@@ -102,12 +102,12 @@ def test_two_roles_one_behind_the_other(home, monkeypatch, capsys):
         (["--service", "driver=nginx", "--try", "gzip=on"], "no role for it"),
     ],
 )
-def test_what_cannot_be_written_is_said_and_nothing_is_there(home, words, said, monkeypatch, capsys):
+def test_new_study_that_cannot_be_written_leaves_no_file(home, words, said, monkeypatch, capsys):
     assert exit_code(monkeypatch, "new", "mine", *words) == 2
     assert said in capsys.readouterr().err and list(home.studies.iterdir()) == []
 
 
-def test_a_study_that_is_there_stays(home, monkeypatch, capsys):
+def test_new_study_never_overwrites_a_file(home, monkeypatch, capsys):
     (home.studies / "mine.toml").write_text("mine")
     assert exit_code(monkeypatch, "new", "mine", "--service", "nginx", "--try", "gzip=on") == 2
     assert "is there already" in capsys.readouterr().err and (home.studies / "mine.toml").read_text() == "mine"

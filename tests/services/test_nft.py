@@ -71,7 +71,7 @@ def tables(host) -> bytes:
     return host.run(["nft", "list", "tables"], timeout_s=5, check=True).stdout
 
 
-def test_connections_go_round_and_answers_come_back_through_the_balancer(hosts):
+def test_nft_dnat_balances_round_robin_and_routes_responses_back(hosts):
     changes = {"balancer": HostChanges({"net.ipv4.ip_forward": 1})}
     with balanced(hosts, "nft-dnat", "dnat", changes) as rules:
         before = sent_bytes(hosts["balancer"])
@@ -83,13 +83,13 @@ def test_connections_go_round_and_answers_come_back_through_the_balancer(hosts):
     assert hosts["balancer"].get("/proc/sys/net/ipv4/ip_forward", max_bytes=9) == b"0\n"
 
 
-def test_a_hash_of_the_client_chooses_when_asked(hosts):
+def test_nft_dnat_can_balance_by_client_hash(hosts):
     changes = {"balancer": HostChanges({"net.ipv4.ip_forward": 1})}
     with balanced(hosts, "nft-dnat", "hash", changes, {"choose": "by-client"}):
         assert set(who_answers(hosts, 12)) == {"web", "web-2"}
 
 
-def test_direct_answers_pass_the_balancer_by(hosts):
+def test_nft_dsr_responses_bypass_the_balancer(hosts):
     vip = hosts["balancer"].address
     changes = {alias: HostChanges(accepted_addresses=(vip,)) for alias in ("web", "web-2")}
     with balanced(hosts, "nft-dsr", "dsr", changes, also_at=[vip]) as rules:
@@ -105,7 +105,7 @@ def test_direct_answers_pass_the_balancer_by(hosts):
     ("backend", "words"),
     [({"port": 8080}, "backend web has port 8080: it must be 80"), ({"address": "203.0.113.9"}, "does not answer on")],
 )
-def test_backends_that_frames_cannot_be_handed_to_are_refused(hosts, backend, words):
+def test_nft_dsr_refuses_backends_outside_the_link(hosts, backend, words):
     usual = {"node": "web", "address": hosts["web"].address, "port": PORT, "dir": "", "local": False}
     with (
         pytest.raises(ServiceError, match=words),
@@ -115,6 +115,6 @@ def test_backends_that_frames_cannot_be_handed_to_are_refused(hosts, backend, wo
 
 
 @pytest.mark.parametrize("service", ["nft-dnat", "nft-dsr"])
-def test_a_balancer_of_nothing_is_refused(service):
+def test_nft_balancer_without_backends_is_refused(service):
     with pytest.raises(StudyError, match="needs a role behind it"):
         render(load_service(service), {}, InstanceContext("/place", "192.0.2.1", PORT))

@@ -14,7 +14,7 @@ STUDIES = Path(__file__).parents[2] / "studies"
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light")
 @pytest.mark.parametrize("name", ["nginx-screening", "nginx-tuned-groups", "nginx-whole-file"])
-def test_nginx_accepts_every_treatment(name: str, tmp_path: Path) -> None:
+def test_nginx_accepts_every_treatment_of_the_factorial_studies(name: str, tmp_path: Path) -> None:
     study, nginx = read_study(STUDIES / f"{name}.toml"), load_service("nginx", [])
     for treatment in study.treatments:
         rendered = render(nginx, study.vars_of(treatment, "web"), InstanceContext(str(tmp_path), "127.0.0.1", 18080))
@@ -26,7 +26,7 @@ def test_nginx_accepts_every_treatment(name: str, tmp_path: Path) -> None:
         assert done.returncode == 0 and "[emerg]" not in done.stderr, f"{treatment}: {done.stderr}"
 
 
-def test_the_tuned_file_sets_all_of_the_articles_directives() -> None:
+def test_tuned_configuration_has_all_directives_of_the_article() -> None:
     study, nginx = read_study(STUDIES / "nginx-tuned-groups.toml"), load_service("nginx", [])
     before, after = (
         render(nginx, study.vars_of(name, "web"), InstanceContext("/w", "127.0.0.1", 18080))
@@ -46,7 +46,7 @@ def test_the_tuned_file_sets_all_of_the_articles_directives() -> None:
     } <= added  # fmt: skip
 
 
-def test_the_groups_together_are_the_whole_file() -> None:
+def test_directive_groups_together_are_the_tuned_configuration() -> None:
     groups, whole = (read_study(STUDIES / f"nginx-{name}.toml") for name in ("tuned-groups", "whole-file"))
     assert groups.vars_of("before", "web").items() >= whole.vars_of("before", "web").items()
     assert groups.vars_of("abcdefgh", "web").items() >= whole.vars_of("after", "web").items()

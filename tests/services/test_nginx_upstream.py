@@ -26,7 +26,7 @@ def nodes(here: LocalHost, free_ports: list[int]) -> Iterator[list[Instance]]:
         yield [one, two]
 
 
-def test_requests_go_round_and_every_page_is_as_long(
+def test_nginx_upstream_balances_round_robin_with_equal_page_sizes(
     here: LocalHost, free_ports: list[int], nodes: list[Instance]
 ) -> None:
     with running(here, "nginx", free_ports[0], *nodes, upstream="http") as balancer:
@@ -37,7 +37,7 @@ def test_requests_go_round_and_every_page_is_as_long(
 
 
 @pytest.mark.parametrize("pool, opened", [("off", 40), (4, 2)])
-def test_a_pool_of_connections_pools(
+def test_nginx_upstream_keepalive_reuses_connections(
     here: LocalHost, free_ports: list[int], nodes: list[Instance], pool: str | int, opened: int
 ) -> None:
     with running(
@@ -51,7 +51,7 @@ def test_a_pool_of_connections_pools(
         assert balancer.counters(here)["requests"] >= 40
 
 
-def test_tls_with_a_certificate_of_its_own(here: LocalHost, free_ports: list[int]) -> None:
+def test_nginx_tls_works_with_its_generated_certificate(here: LocalHost, free_ports: list[int]) -> None:
     with running(here, "nginx", free_ports[0], tls="on", counters="on") as web:
         assert web.scheme == "https"
         proof = web.prove(here)
@@ -84,7 +84,7 @@ class _Server(ThreadingMixIn, UnixStreamServer):
     daemon_threads = True
 
 
-def test_fastcgi_over_a_unix_socket_beside_a_static_page(
+def test_nginx_fastcgi_over_unix_socket_beside_a_static_page(
     here: LocalHost, free_ports: list[int], nodes: list[Instance]
 ) -> None:
     with _Server(f"{nodes[0].rendered.context.dir}/app.sock", _Fcgi) as app:
@@ -97,7 +97,7 @@ def test_fastcgi_over_a_unix_socket_beside_a_static_page(
         app.shutdown()
 
 
-def test_processes_stay_where_they_are_put(here: LocalHost, free_ports: list[int]) -> None:
+def test_nginx_processes_stay_on_their_cpus(here: LocalHost, free_ports: list[int]) -> None:
     with running(here, "nginx", free_ports[0], launch=LaunchOptions((0,), 200)) as web:
         for pid in web.pids():
             status, limits = (Path(f"/proc/{pid}/{name}").read_text() for name in ("status", "limits"))
@@ -111,7 +111,7 @@ def conf(**values: str | int) -> str:
     return render(NGINX, values, InstanceContext("/w/t1", "127.0.0.1", 18080, extra)).files["nginx.conf"].decode()
 
 
-def test_kept_connections_are_written_as_the_article_does() -> None:
+def test_nginx_upstream_keepalive_is_written_as_in_the_article() -> None:
     text = conf(upstream="http", upstream_keepalive=100, balance="least-conn")
     for line in ("keepalive 100;", "proxy_http_version 1.1;", 'proxy_set_header Connection "";', "least_conn;"):
         assert f"\n{line}\n" in text
@@ -127,11 +127,11 @@ def test_upstream_keepalive_off_means_the_same_before_and_after_nginx_1_29_7() -
     assert "\nfastcgi_keep_conn off;\n" in text and "\nkeepalive " not in text
 
 
-def test_workers_on_cpus_of_their_own() -> None:
+def test_nginx_workers_are_pinned_to_separate_cpus() -> None:
     assert "\nworker_cpu_affinity 1 1000;\n" in conf(worker_cpu_affinity="on")
 
 
-def test_known_costs_are_paid_upstream_too() -> None:
+def test_nginx_known_costs_apply_with_an_upstream() -> None:
     assert conf(upstream="http", set_steps=3).count("location / {") == 1
     assert conf(upstream="http", upstream_path="/api", set_steps=3).count("set $spent") == 3
 
@@ -143,12 +143,12 @@ def test_known_costs_are_paid_upstream_too() -> None:
         ({"page": "node", "page_bytes": 9}, "page = node: 9 bytes do not hold `node node`"),
     ],
 )
-def test_what_cannot_be_configured_is_refused(values: dict[str, str | int], why: str) -> None:
+def test_nginx_upstream_settings_that_conflict_are_refused(values: dict[str, str | int], why: str) -> None:
     with pytest.raises(StudyError, match=why):
         render(NGINX, values, PLACE)
 
 
-def test_a_unix_socket_on_another_host_is_refused() -> None:
+def test_nginx_unix_socket_of_another_host_is_refused() -> None:
     with pytest.raises(StudyError, match="the backend on a is on another host than nginx"):
         conf(upstream="http", upstream_socket="on")
 
@@ -162,7 +162,7 @@ http { access_log off; server { listen {{ address }}:{{ port }}; root html; %s }
 """
 
 
-def test_a_file_of_ones_own_takes_the_place_of_ours(here: LocalHost, free_ports: list[int]) -> None:
+def test_user_configuration_file_replaces_the_template(here: LocalHost, free_ports: list[int]) -> None:
     with running(here, "nginx", free_ports[0], main=OWN % b"", page_bytes=26) as web:
         proof = web.prove(here)
         assert proof.live is None and f"process {web.pids()[0]} was started with it" in proof.evidence
@@ -170,13 +170,13 @@ def test_a_file_of_ones_own_takes_the_place_of_ours(here: LocalHost, free_ports:
         assert web.counters(here) == {}
 
 
-def test_a_file_of_ones_own_that_answers_with_the_id_is_proven(here: LocalHost, free_ports: list[int]) -> None:
+def test_user_configuration_file_with_config_id_is_proven(here: LocalHost, free_ports: list[int]) -> None:
     answer = b'location = /.loadbook/config-id { return 200 "{{ config_id }}"; }'
     with running(here, "nginx", free_ports[0], main=OWN % answer) as web:
         assert web.prove(here).live
 
 
-def test_a_mistake_in_ones_own_file_names_its_line() -> None:
+def test_user_configuration_file_error_names_its_line() -> None:
     with pytest.raises(StudyError, match=r"(?s)config: .*line 2"):
         render(NGINX, {}, PLACE, main=b"events {}\n{{ 1 + }}\n")
     with pytest.raises(StudyError, match=r"nginx\.conf: UndefinedError: 'prot' is undefined"):

@@ -47,7 +47,7 @@ def ask(here: LocalHost, app: Instance, path: str = "/") -> tuple[int, bytes]:
     return answer.status, answer.body
 
 
-def test_two_workers_answer_and_are_counted_together(here: LocalHost, running: Running) -> None:
+def test_node_app_sums_counters_over_workers(here: LocalHost, running: Running) -> None:
     app = running("node-app", page_bytes=20)
     assert len(app.pids()) == 3
     before = app.counters(here)
@@ -57,7 +57,7 @@ def test_two_workers_answer_and_are_counted_together(here: LocalHost, running: R
     assert "(npm " in version(here, APP)
 
 
-def test_every_request_puts_a_value_into_the_store(
+def test_node_app_writes_a_value_per_request(
     here: LocalHost, running: Running, store: tuple[int, subprocess.Popen[bytes]]
 ) -> None:
     app = running("node-app", {"backends": [backend(store[0])]}, processes=1)
@@ -71,7 +71,7 @@ def test_every_request_puts_a_value_into_the_store(
     assert b"node-app: store: " in app.log()
 
 
-def test_a_worker_that_dies_ends_the_service(here: LocalHost, running: Running) -> None:
+def test_node_app_ends_when_a_worker_dies(here: LocalHost, running: Running) -> None:
     app = running("node-app")
     os.kill(app.pids()[-1], signal.SIGKILL)
     deadline = time.monotonic() + 20
@@ -81,7 +81,7 @@ def test_a_worker_that_dies_ends_the_service(here: LocalHost, running: Running) 
         app.ready(here)
 
 
-def test_a_registry_that_nobody_reaches_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_app_build_names_an_unreachable_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("npm_config_registry", f"http://127.0.0.1:{free_port()}/")
     monkeypatch.setenv("npm_config_cache", str(tmp_path / "cache"))
     once = APP.build.model_copy(update={"env": {"npm_config_fetch_retries": "0"}}) if APP.build else None

@@ -14,7 +14,7 @@ def ask(port: int, *words: str) -> str:
     return subprocess.run(["redis-cli", "-p", str(port), *words], capture_output=True, check=True, text=True).stdout
 
 
-def test_it_holds_its_keys_and_proves_itself(here: LocalHost, free_ports: list[int]) -> None:
+def test_redis_holds_its_keys_and_proves_its_configuration(here: LocalHost, free_ports: list[int]) -> None:
     with running(here, "redis", free_ports[0], keys=5001, io_threads=2) as store:
         proof = store.prove(here)
         assert proof.live and store.rendered.config_id in proof.evidence
@@ -27,19 +27,19 @@ def test_it_holds_its_keys_and_proves_itself(here: LocalHost, free_ports: list[i
         assert after["connections"] - before["connections"] == 2
 
 
-def test_another_redis_on_the_port_is_found(here: LocalHost, free_ports: list[int]) -> None:
+def test_redis_detects_another_redis_on_the_port(here: LocalHost, free_ports: list[int]) -> None:
     with running(here, "redis", free_ports[0]), running(here, "redis", free_ports[0], appendonly="on") as second:
         assert second.prove(here).live is False
 
 
-def test_it_says_why_it_ended_although_on_stdout(here: LocalHost, free_ports: list[int]) -> None:
+def test_redis_reports_why_it_exited_from_stdout(here: LocalHost, free_ports: list[int]) -> None:
     with socket.socket() as squatter, pytest.raises(ServiceError, match="Address already in use"):
         squatter.bind(("127.0.0.1", free_ports[0]))
         with running(here, "redis", free_ports[0]):
             pass
 
 
-def test_a_file_of_ones_own(here: LocalHost, free_ports: list[int]) -> None:
+def test_redis_runs_with_a_user_configuration_file(here: LocalHost, free_ports: list[int]) -> None:
     with running(here, "redis", free_ports[0], main=b"bind {{ address }}\nport {{ port }}\n") as store:
         proof = store.prove(here)
         assert proof.live is None and f"process {store.pids()[0]} was started with it" in proof.evidence

@@ -13,7 +13,7 @@ STOCK = Path(__file__).parents[1] / "fixtures" / "stock"
 PAGE = doc_tables.PAGE.read_text()
 
 
-def test_the_tables_are_those_of_the_services() -> None:
+def test_services_page_tables_match_the_services() -> None:
     assert doc_tables.written(PAGE) == PAGE, "run python tests/services/doc_tables.py"
 
 
@@ -34,7 +34,9 @@ def changed(name: str) -> str:
 
 
 @pytest.mark.parametrize("service, name", [("nginx", "nginx.conf"), ("httpd", "apache2.conf")])
-def test_a_web_servers_own_file(here: LocalHost, free_ports: list[int], service: str, name: str) -> None:
+def test_services_page_example_runs_debian_nginx_configuration(
+    here: LocalHost, free_ports: list[int], service: str, name: str
+) -> None:
     if service == "httpd" and not Path("/etc/apache2/mods-enabled").is_dir():
         pytest.skip("Debian's apache2.conf loads /etc/apache2/mods-enabled: apt-get install apache2")
     with running(here, service, free_ports[0], main=changed(name).encode(), page_bytes=30, counters="on") as one:
@@ -44,7 +46,7 @@ def test_a_web_servers_own_file(here: LocalHost, free_ports: list[int], service:
         assert one.counters(here)["requests"] >= 2
 
 
-def test_a_balancers_own_file(here: LocalHost, free_ports: list[int]) -> None:
+def test_services_page_example_runs_debian_haproxy_configuration(here: LocalHost, free_ports: list[int]) -> None:
     main = changed("haproxy.cfg").encode()
     with running(here, "nginx", free_ports[1]) as web, running(here, "haproxy", free_ports[0], web, main=main) as one:
         proof = one.prove(here)
@@ -53,7 +55,7 @@ def test_a_balancers_own_file(here: LocalHost, free_ports: list[int]) -> None:
         assert one.counters(here) == {"connections": 1, "requests": 1, "upstream_connections": 1}
 
 
-def test_a_balancers_own_file_without_a_side_door_is_ready_when_it_listens(
+def test_user_haproxy_configuration_without_stats_is_ready_when_it_listens(
     here: LocalHost, free_ports: list[int]
 ) -> None:
     main = changed("haproxy.cfg").partition("frontend side")[0].encode()

@@ -23,27 +23,27 @@ def conf(**values: str | int) -> str:
     return render(NGINX, values, PLACE, token="t").files["nginx.conf"].decode()
 
 
-def test_unset_leaves_the_directive_out() -> None:
+def test_unset_variable_leaves_the_directive_out() -> None:
     for name in ("tcp_nopush", "tcp_nodelay", "multi_accept", "worker_rlimit_nofile", "keepalive_timeout", "sendfile"):
         assert name not in conf()
     assert "use epoll" not in conf()
     assert "worker_processes" not in conf(worker_processes="unset")
 
 
-def test_values_become_directives() -> None:
+def test_variable_values_become_directives() -> None:
     text = conf(tcp_nopush=True, tcp_nodelay="off", worker_processes="auto", worker_rlimit_nofile=8096, use_epoll="on")
     wanted = ("tcp_nopush on;", "tcp_nodelay off;", "worker_processes auto;", "worker_rlimit_nofile 8096;")
     assert all(f"\n{line}\n" in text for line in (*wanted, "use epoll;"))
 
 
 @pytest.mark.parametrize("access_log, lines", [("off", 0), ("buffered", 3), ("unbuffered", 3)])
-def test_access_logs(access_log: str, lines: int) -> None:
+def test_access_log_variables_become_directives(access_log: str, lines: int) -> None:
     text = conf(access_log=access_log, access_logs=3)
     assert text.count("combined") == lines
     assert text.count("buffer=64k") == (3 if access_log == "buffered" else 0)
 
 
-def test_known_costs_are_lines_of_their_own() -> None:
+def test_known_cost_variables_become_separate_lines() -> None:
     assert "location / {" not in conf()
     assert "rate=970r/s;" in conf(requests_per_s=970)
     assert conf(set_steps=7).count(SPENT) == 7
@@ -51,7 +51,7 @@ def test_known_costs_are_lines_of_their_own() -> None:
 
 @pytest.mark.fault(48)
 @pytest.mark.parametrize("service", known_services())
-def test_hostile_values_never_reach_a_template(service: str) -> None:
+def test_hostile_values_are_refused_before_rendering(service: str) -> None:
     spec = load_service(service)
     for name in spec.vars:
         for value in HOSTILE:
@@ -60,7 +60,7 @@ def test_hostile_values_never_reach_a_template(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", known_services())
-def test_every_service_is_alike_wherever_it_runs(service: str) -> None:
+def test_every_service_renders_the_same_on_any_host(service: str) -> None:
     spec = load_service(service)
     there = {"backends": [{**BEHIND, "node": "other", "address": "10.9.9.9", "port": 81, "dir": "/x"}], "cpus": [2, 3]}
     one, two = (
@@ -72,7 +72,7 @@ def test_every_service_is_alike_wherever_it_runs(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", known_services())
-def test_every_service_has_a_page_of_its_own_and_is_proven(service: str) -> None:
+def test_every_service_defines_a_probe_and_a_proof(service: str) -> None:
     spec = load_service(service)
     assert spec.prove is not None
     assert len((spec.folder / "README.md").read_text().splitlines()) >= 5
@@ -81,7 +81,7 @@ def test_every_service_has_a_page_of_its_own_and_is_proven(service: str) -> None
 @pytest.mark.fault(48)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(sorted(NGINX.vars)), st.text(max_size=20) | st.integers() | st.booleans()))
-def test_any_value_is_refused_or_adds_no_syntax(values: dict[str, str | int | bool]) -> None:
+def test_any_variable_value_is_refused_or_adds_no_syntax(values: dict[str, str | int | bool]) -> None:
     try:
         text = conf(**{**values, "page_bytes": 50})
     except StudyError as error:
@@ -95,7 +95,7 @@ def test_any_value_is_refused_or_adds_no_syntax(values: dict[str, str | int | bo
     assert "\x00" not in text and "`" not in text and "$" not in text
 
 
-def test_every_problem_at_once_and_what_was_meant() -> None:
+def test_service_value_errors_are_reported_together_with_suggestions() -> None:
     with pytest.raises(StudyError) as caught:
         render(NGINX, {"tcp_nopuhs": "on", "gzip": "maybe", "worker_connections": 3}, PLACE)
     assert [p.path for p in caught.value.problems] == ["vars.tcp_nopuhs", "vars.gzip", "vars.worker_connections"]
@@ -103,7 +103,7 @@ def test_every_problem_at_once_and_what_was_meant() -> None:
     assert "must be on or off or unset (is 'maybe')" in caught.value.message
 
 
-def test_the_same_configuration_has_the_same_sha256_anywhere_and_its_own_id_each_time() -> None:
+def test_rendered_configuration_hash_is_stable_and_its_id_unique() -> None:
     one = render(NGINX, {"tcp_nopush": "on"}, PLACE)
     two = render(NGINX, {"tcp_nopush": "on"}, InstanceContext("/elsewhere", "10.0.0.1", 80, {"cpus": [3], "node": "x"}))
     assert one.config_sha256 == two.config_sha256
@@ -114,13 +114,13 @@ def test_the_same_configuration_has_the_same_sha256_anywhere_and_its_own_id_each
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 13, 14, 4096])
-def test_page_has_exactly_the_asked_bytes(size: int) -> None:
+def test_rendered_page_has_exactly_the_requested_bytes(size: int) -> None:
     page = render(NGINX, {"page_bytes": size}, PLACE).files["html/index.html"]
     assert len(page) == size
     assert page == (b"hello, world\n" * size)[:size]
 
 
-def test_unknown_service_says_what_was_meant(tmp_path: Path) -> None:
+def test_unknown_service_gets_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no service 'ngnix'; did you mean 'nginx'"):
         load_service("ngnix", [tmp_path])
     assert "nginx" in known_services()
@@ -147,7 +147,7 @@ def service(folder: Path, text: str, name: str = "toy") -> Path:
     return folder
 
 
-def test_a_folder_beside_the_study_comes_first(tmp_path: Path) -> None:
+def test_service_folder_beside_the_study_takes_precedence(tmp_path: Path) -> None:
     service(tmp_path, SPEC.format(name="nginx", start="true"), "nginx")
     assert load_service("nginx", [tmp_path]).about == "x"
 
@@ -164,7 +164,7 @@ def test_a_folder_beside_the_study_comes_first(tmp_path: Path) -> None:
         ("[", "file"),
     ],
 )
-def test_a_bad_service_file_names_its_key(tmp_path: Path, change: str, path: str) -> None:
+def test_invalid_service_file_names_the_key(tmp_path: Path, change: str, path: str) -> None:
     text = SPEC.format(name="toy", start="true")
     head = change if change.startswith("bianry") else ""
     service(tmp_path, head + text + ("" if head else change))
@@ -173,13 +173,13 @@ def test_a_bad_service_file_names_its_key(tmp_path: Path, change: str, path: str
     assert path.replace("\\", "") in {p.path for p in caught.value.problems}
 
 
-def test_a_template_that_names_an_unknown_variable_is_an_error_not_an_empty_text(tmp_path: Path) -> None:
+def test_template_with_an_unknown_variable_is_an_error(tmp_path: Path) -> None:
     spec = load_service("toy", [service(tmp_path, SPEC.format(name="toy", start="{{ nope }}"))])
     with pytest.raises(StudyError, match="start: UndefinedError: 'nope' is undefined"):
         render(spec, {}, PLACE)
 
 
-def test_the_ports_of_a_service_are_those_that_its_files_name():
+def test_service_ports_are_those_named_in_its_files():
     for name in known_services():
         spec = load_service(name)
         aside = any("side_port" in (spec.folder / template).read_text() for template in spec.files.values())

@@ -49,7 +49,7 @@ def deployed(own: OwnServer, name: str = "own-web", main: bytes | None = None, *
 
 
 @pytest.mark.fault(36)
-def test_a_trial_changes_the_server_and_leaves_it_as_it_was(own):
+def test_system_mode_trial_changes_and_restores_the_server(own):
     main = own.pid()
     with deployed(own, workers=3) as instance:
         proof = instance.prove(own.host)
@@ -67,7 +67,7 @@ def test_a_trial_changes_the_server_and_leaves_it_as_it_was(own):
     assert own.pid() == main
 
 
-def test_a_server_that_did_not_run_is_started_and_stopped(own):
+def test_system_mode_starts_and_stops_a_server_that_was_down(own):
     end(own.run / "nginx.pid")
     with deployed(own) as instance:
         assert instance.prove(own.host).live is True
@@ -79,7 +79,7 @@ def test_a_server_that_did_not_run_is_started_and_stopped(own):
 
 @pytest.mark.fault(34)
 @pytest.mark.parametrize("wrong", ["our template", "their file"])
-def test_a_syntax_error_fails_in_the_copy(own, wrong, record_property):
+def test_system_mode_syntax_error_fails_in_the_staged_copy(own, wrong, record_property):
     main = b"events {}\nhttp { include no-such.conf; }\n" if wrong == "their file" else None
     instance = own.instance(main=main, broken="on" if main is None else "off")
     with pytest.raises(ServiceError, match=r"refuses its configuration.*nothing was replaced") as refused:
@@ -93,7 +93,7 @@ def test_a_syntax_error_fails_in_the_copy(own, wrong, record_property):
 
 @pytest.mark.fault(35)
 @pytest.mark.long
-def test_a_reload_that_did_not_happen_is_seen(own, record_property):
+def test_system_mode_detects_a_reload_that_did_not_happen(own, record_property):
     with (
         socket.create_server((own.host.address, 0)) as taken,
         deployed(own, listen=f"{own.host.address}:{taken.getsockname()[1]}") as instance,
@@ -107,7 +107,7 @@ def test_a_reload_that_did_not_happen_is_seen(own, record_property):
     record_property("seen", "not live after 5 s, with the log's words; put back")
 
 
-def test_a_file_without_an_id_counts_only_when_the_processes_are_new(own, monkeypatch):
+def test_system_mode_file_without_id_needs_new_processes(own, monkeypatch):
     own_file = (own.tree / "nginx.conf").read_bytes().replace(b"their own", b"their new")
     with deployed(own, main=own_file) as instance:
         proof = instance.prove(own.host)
@@ -119,7 +119,7 @@ def test_a_file_without_an_id_counts_only_when_the_processes_are_new(own, monkey
 
 @pytest.mark.fault(35)
 @pytest.mark.long
-def test_a_file_without_an_id_that_was_not_loaded_is_not_taken_for_live(own):
+def test_system_mode_file_without_id_that_was_not_loaded_is_not_live(own):
     with socket.create_server((own.host.address, 0)) as taken:
         at = f"{own.host.address}:{taken.getsockname()[1]}".encode()
         own_file = (own.tree / "nginx.conf").read_bytes()
@@ -133,7 +133,7 @@ def test_a_file_without_an_id_that_was_not_loaded_is_not_taken_for_live(own):
 
 @pytest.mark.fault(39)
 @pytest.mark.long
-def test_old_workers_that_drain_too_long_end_by_a_restart(own, record_property):
+def test_system_mode_restarts_when_old_workers_drain_too_long(own, record_property):
     with socket.create_connection((own.host.address, own.port)) as slow:
         slow.sendall(b"GET /slow HTTP/1.0\r\n\r\n")
         slow.recv(100)
@@ -152,7 +152,7 @@ def test_old_workers_that_drain_too_long_end_by_a_restart(own, record_property):
 
 
 @pytest.mark.fault(37)
-def test_an_edit_of_somebody_else_is_kept_and_shown(own, record_property):
+def test_system_mode_keeps_and_shows_an_edit_by_somebody_else(own, record_property):
     with pytest.raises(rollback.NotRestoredError) as left, deployed(own):
         with (own.tree / "nginx.conf").open("a") as file:
             file.write("# mine, do not touch\n")
@@ -182,7 +182,7 @@ def test_an_edit_of_somebody_else_is_kept_and_shown(own, record_property):
 
 @pytest.mark.fault(38)
 @pytest.mark.long
-def test_a_server_that_does_not_come_back_is_said_and_not_tried_again(own, record_property):
+def test_system_mode_server_that_fails_to_return_is_reported_once(own, record_property):
     with socket.socket() as other, socket.socket() as probe:
         probe.bind((own.host.address, 0))
         free = probe.getsockname()
@@ -218,7 +218,7 @@ def _bind(sock: socket.socket, at: tuple[str, int]) -> None:
             time.sleep(0.05)
 
 
-def test_after_a_reboot_the_files_are_still_put_back(own):
+def test_system_mode_restores_files_after_a_reboot(own):
     instance = own.instance()
     instance.check()
     instance.start()
@@ -260,7 +260,7 @@ time.sleep(60)
 
 @pytest.mark.fault(36)
 @pytest.mark.long
-def test_kill_9_of_the_controller_at_many_instants(own, record_property):
+def test_system_mode_restores_after_controller_is_killed_at_any_time(own, record_property):
     """Between copy, backup, replacement, reload, proof and put-back: the host puts everything back by itself."""
     script = _CONTROLLER.format(paths=sys.path)
     after, many = [(word, k * 0.2) for word in ("checked", "proven") for k in range(5)], 0
@@ -281,7 +281,7 @@ def test_kill_9_of_the_controller_at_many_instants(own, record_property):
 @pytest.mark.fault(36)
 @pytest.mark.long
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0])
-def test_kill_9_of_everything_on_the_host_at_every_write(own, tmp_path, shell, record_property):
+def test_system_mode_restores_after_host_processes_are_killed_at_every_write(own, tmp_path, shell, record_property):
     """As a crash of the host is: no trap runs. The hashes then decide what `restore` has to do."""
     if shutil.which(shell[0]) is None:
         pytest.skip(f"needs {shell[0]}")
@@ -307,7 +307,7 @@ def test_kill_9_of_everything_on_the_host_at_every_write(own, tmp_path, shell, r
 
 @pytest.mark.fault(36)
 @pytest.mark.long
-def test_kill_9_of_what_puts_back_at_every_write(own, tmp_path, record_property):
+def test_system_mode_restore_can_be_killed_at_every_write(own, tmp_path, record_property):
     instance, kills = own.instance(), 0
     instance.check()
     for number in range(1, 20):
@@ -343,7 +343,7 @@ def _crashing(job: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0])
-def test_it_is_put_back_by_every_shell(own, tmp_path, shell):
+def test_system_mode_restore_works_in_every_shell(own, tmp_path, shell):
     if shutil.which(shell[0]) is None:
         pytest.skip(f"needs {shell[0]}")
     instance, job = own.instance(), tmp_path / "job"
@@ -364,7 +364,7 @@ def test_it_is_put_back_by_every_shell(own, tmp_path, shell):
     instance.stop()
 
 
-def test_two_at_once_on_one_tree_are_refused(own):
+def test_system_mode_refuses_two_users_of_one_tree(own):
     with deployed(own), contextlib.closing(connect(own.hosts_file, "web", "second")) as second:
         other = own.instance("own-second")
         other.host = second
@@ -377,13 +377,13 @@ def test_two_at_once_on_one_tree_are_refused(own):
     own.must_be_as_before()
 
 
-def test_a_service_without_such_a_mode_says_so():
+def test_system_mode_of_unsupported_service_is_refused():
     with pytest.raises(UsageError, match="service redis has no system mode"):
         load_service("redis").as_system()
     assert load_service("nginx").as_system().needs == ("system",)
 
 
-def test_the_checks_of_a_whole_tree_take_what_stands_beside(own):
+def test_system_mode_check_includes_files_beside_the_tree(own):
     """A file of theirs that includes one of ours by its whole path is checked with the new one where that can be."""
     assert system.STAGE_TIMEOUT_S > 20
     (own.tree / "beside.conf").write_text(f"include {own.tree}/loadbook/id.conf;\n")
