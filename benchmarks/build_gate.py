@@ -23,7 +23,7 @@ import pandas as pd
 from loadbook.stats.ci import CaseOutcome, assess_run
 from loadbook.stats.compare import compare
 from loadbook.stats.family import compare_all
-from loadbook.stats.results import Analysis, AnalysisRow, Comparison, ErrorSummary, RowKind, Verdict
+from loadbook.stats.results import Analysis, AnalysisRow, CheckState, Comparison, ErrorSummary, RowKind, Verdict
 from loadbook.stats.verdict import decide_verdict
 from loadbook.study.ci_policy import CiPolicy
 from noise import Floats, draw
@@ -97,17 +97,17 @@ def analysis_of(arms: Floats) -> Analysis:
     twin = compare(values, "aa", "base", metric="ok_per_s")
     void = twin.p is not None and twin.p < AA_P
     rows = [_row(r.treatment, "treatment", r.verdict.comparison, void) for r in rows if r.verdict]
-    rows = [_row("base", "baseline", None), *rows, _row("aa", "aa", twin, passed=not void)]
+    rows = [_row("base", "baseline", None), *rows, _row("aa", "aa", twin, state="failed" if void else "passed")]
     return Analysis("base", "ok_per_s", "value", MARGIN, 0.95, tuple(rows))
 
 
 def _row(
-    name: str, kind: RowKind, found: Comparison | None, void: bool = False, passed: bool | None = None
+    name: str, kind: RowKind, found: Comparison | None, void: bool = False, state: CheckState | None = None
 ) -> AnalysisRow:
     verdict = decide_verdict(found, MARGIN) if found else None
     if verdict and void:
         verdict = Verdict("invalid", verdict.comparison, MARGIN, reason="the laboratory contradicts itself")
-    return AnalysisRow(name, name, kind, 1.0, None, 1, 1, verdict, ErrorSummary(name, 0, 0, 0, 0, {}), passed)
+    return AnalysisRow(name, name, kind, 1.0, None, 1, 1, verdict, ErrorSummary(name, 0, 0, 0, 0, {}), state)
 
 
 def outcomes(case: Case, runs: int) -> Counter[CaseOutcome]:

@@ -80,7 +80,8 @@ def _arm_check(data: RunData, analysis: Analysis, kind: str) -> HarnessCheck:
     rows = analysis.of_kind(kind)  # type: ignore[arg-type]
     if not rows:
         return HarnessCheck("doubt", "!", *MISSING_CHECK_TEXTS[kind])
-    row = min(rows, key=lambda r: (False, None, True).index(r.passed))  # the worst of several conditions
+    states = ("failed", "inconclusive", "unchecked", "passed", None)
+    row = min(rows, key=lambda r: states.index(r.check_state))  # the worst of several conditions
     name = CHECK_ARM_NAMES[kind] if len(rows) == 1 or row.passed else row.label
     texts = row_texts(row)
     change = f"{texts.change} ({texts.interval})"
@@ -92,7 +93,8 @@ def _arm_check(data: RunData, analysis: Analysis, kind: str) -> HarnessCheck:
         known = f"built in {format_percent(row.expected_effect, 0)}, " if row.expected_effect is not None else ""
         text = f"{known}seen {change}"
     if row.passed is None:
-        return HarnessCheck("doubt", "!", f"{CHECK_TITLES[kind]}: not checked", text)
+        state = "too noisy to tell" if row.check_state == "inconclusive" else "not checked"
+        return HarnessCheck("doubt", "!", f"{CHECK_TITLES[kind]}: {state}", text)
     if not row.passed:
         return HarnessCheck(
             "failed",

@@ -101,7 +101,8 @@ def row_word(row: AnalysisRow, metric: Metric) -> str:
     if row.kind == "baseline":
         return "reference"
     if row.kind in ("aa", "control"):
-        return {True: "passed", False: "failed", None: "not judged"}[row.passed]
+        state = row.check_state or "unchecked"
+        return {"inconclusive": "too noisy", "unchecked": "not judged"}.get(state, state)
     asks: Hypothesis = "non-inferiority" if row.verdict and row.verdict.one_sided_bounds else "difference"
     return verdict_word(row.verdict.kind if row.verdict else "invalid", metric, asks)
 

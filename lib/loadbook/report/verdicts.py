@@ -77,12 +77,15 @@ def summarise_answer(analysis: Analysis) -> AnswerSummary:
         kind = "undecided"
     word = "no verdict" if analysis.aa_failure else word_of(kind)
     if not analysis.aa_failure and first.aa_only_headline(analysis):
-        glyph, blind = palette.BASELINE.glyph, first.control_failure_sentence(analysis)
-        return AnswerSummary(kind, glyph, "none seen", first.headline(analysis), "", (), counts, blind)
+        check = analysis.demoting_check
+        word = "none seen" if check is None else "not compared" if check.check_state == "unchecked" else "too noisy"
+        return AnswerSummary(kind, palette.BASELINE.glyph, word, first.headline(analysis), "", (), counts, "")
+    if not analysis.allows_headline and not analysis.aa_failure:
+        kind, word = "invalid", "no verdict"
     headline = first.headline(analysis)
     support = first.supporting_text(analysis).removeprefix(headline).strip()
     glyph, errors = palette.VERDICTS[kind].glyph, _error_sentences(analysis)
-    return AnswerSummary(kind, glyph, word, headline, support, errors, counts, first.control_failure_sentence(analysis))
+    return AnswerSummary(kind, glyph, word, headline, support, errors, counts, "")
 
 
 def mark_exploratory(answer: AnswerSummary, stand: StoppingState) -> AnswerSummary:

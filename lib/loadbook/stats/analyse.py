@@ -21,6 +21,14 @@ from loadbook.stats import errors as error_counts
 from loadbook.stats.compare import compare
 from loadbook.stats.errors import ErrorCounts
 from loadbook.stats.family import BestArm, DeclaredComparisons, compare_declared, find_best_arm
+from loadbook.stats.harness_checks import (
+    BACKGROUND_LOAD_RULE,
+    SATURATION_RULE,
+    aa_half_width_limit,
+    aa_state,
+    control_state,
+    trial_share,
+)
 from loadbook.stats.results import (
     VERDICT_ORDER,
     Analysis,
@@ -36,7 +44,7 @@ from loadbook.stats.results import (
 from loadbook.stats.sequential import compute_stopping_state
 from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
 from loadbook.stats.text import aa_failure_sentence, common_decimals, direction
-from loadbook.stats.verdict import BASELINE_TEXT, decide_verdict, invalid_reason, is_significant, usable_mask
+from loadbook.stats.verdict import BASELINE_TEXT, decide_verdict, invalid_reason, usable_mask
 from loadbook.store.tables import RunData, trial_values
 
 if TYPE_CHECKING:
@@ -237,7 +245,10 @@ def analyse(
     treatments = [name for name in names if name != spec.baseline and name not in checks]
     comparisons = _compare_treatments(spec, treatments)
     rows = [_build_row(spec, c.treatment, "treatment", _with_planned_blocks(spec, c)) for c in comparisons.comparisons]
-    check_rows = [_check_row(spec, name) for name in names if name in checks and name != spec.baseline]
+    check_names = [name for name in names if name in checks and name != spec.baseline]
+    control_rows = {name: _control_row(spec, name) for name in check_names if checks[name] == "control"}
+    half_width_limit = aa_half_width_limit(spec.margin or get_metric(spec.metric).margin, control_rows.values())
+    check_rows = [control_rows.get(name) or _aa_row(spec, name, half_width_limit) for name in check_names]
     aa_failure = next((aa_failure_sentence(r) for r in check_rows if r.kind == "aa" and r.passed is False), None)
     if aa_failure:
         rows = [_invalidated(row) for row in rows]
@@ -245,7 +256,13 @@ def analyse(
     rows = _sorted_rows(
         [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)], spec.contrasts
     )
-    return _build_analysis(spec, rows, aa_failure, spec.planned_blocks or spec.study.blocks, comparisons.best_arm)
+    analysis = _build_analysis(spec, rows, aa_failure, spec.planned_blocks or spec.study.blocks, comparisons.best_arm)
+    problems: pd.DataFrame | None = getattr(data, "problems", None)
+    return replace(
+        analysis,
+        driver_saturated_share=trial_share(problems, data.trials, SATURATION_RULE),
+        background_load_share=trial_share(problems, data.trials, BACKGROUND_LOAD_RULE),
+    )
 
 
 def _compare_treatments(spec: AnalysisSpec, treatments: list[str]) -> DeclaredComparisons:
@@ -327,15 +344,16 @@ def _varied_workload_fields(study: Study, comparison: Comparison) -> set[str]:
     return {field for field, value in own.items() if value != other[field]}
 
 
-def _check_row(spec: AnalysisSpec, name: str) -> AnalysisRow:
-    """Return the row of a check, compared with the arm that it checks, and whether it passed (None: cannot tell)."""
-    treatment = spec.study.treatments[name]
-    if treatment.check == "aa":
-        original = spec.study.repeated_treatment(name) or spec.study.baseline
-        row = _build_row(spec, name, "aa", _compare_with_reference(spec, name, original))
-        return replace(row, passed=_aa_passed(row, spec.study.validity.aa_p))
+def _aa_row(spec: AnalysisSpec, name: str, half_width_limit: float) -> AnalysisRow:
+    original = spec.study.repeated_treatment(name) or spec.study.baseline
+    row = _build_row(spec, name, "aa", _compare_with_reference(spec, name, original))
+    state = aa_state(row.verdict, spec.study.validity.aa_p, half_width_limit)
+    return replace(row, check_state=state, half_width_limit=half_width_limit)
+
+
+def _control_row(spec: AnalysisSpec, name: str) -> AnalysisRow:
     row = _build_row(spec, name, "control", _compare_with_reference(spec, name, spec.study.baseline_of(name)))
-    return replace(row, passed=_control_passed(row, _expected_sign(spec, name)))
+    return replace(row, check_state=control_state(row.verdict, _expected_sign(spec, name), row.expected_effect))
 
 
 def _compare_with_reference(spec: AnalysisSpec, name: str, reference: str) -> Comparison:
@@ -344,21 +362,6 @@ def _compare_with_reference(spec: AnalysisSpec, name: str, reference: str) -> Co
         spec.values, name, reference, metric=spec.metric, statistic=spec.statistic, level=level, rule=rule
     )
     return _with_planned_blocks(spec, comparison)
-
-
-def _aa_passed(row: AnalysisRow, limit: float) -> bool | None:
-    """Return whether an A/A arm agrees; one that differs counts even where it may not be compared otherwise."""
-    if row.verdict is None or row.verdict.comparison.p is None:
-        return None
-    if row.verdict.comparison.p < limit:
-        return False
-    return None if row.verdict.kind == "invalid" else True
-
-
-def _control_passed(row: AnalysisRow, sign: int | None) -> bool | None:
-    if row.verdict is None or row.verdict.kind == "invalid" or row.verdict.comparison.effect is None:
-        return None
-    return is_significant(row.verdict.comparison) and (sign is None or row.verdict.comparison.effect * sign > 0)
 
 
 def _expected_sign(spec: AnalysisSpec, name: str) -> int | None:

@@ -276,9 +276,11 @@ def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:
     kind: CaseKind = "aa" if row.kind == "aa" else "control"
     sentence = aa_sentence(row, reference.label) if kind == "aa" else control_sentence(row)
     case = partial(CiCase, kind, f"{name}: {row.label}", treatment=row.treatment, row=row)
-    if row.passed:
+    if row.check_state == "passed":
         return case("passed", sentence)
-    if row.passed is None:
+    if row.check_state == "inconclusive":
+        return case("invalid", sentence, "it is too noisy to tell")
+    if row.check_state != "failed":
         return case("invalid", sentence, (row.verdict.reason if row.verdict else None) or "it was not checked")
     return case("invalid", sentence, "the same differs" if kind == "aa" else "what is slower may be missed, too")
 

@@ -11,10 +11,13 @@ from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, Stoppin
 from loadbook.stats.text import (
     best_sentence,
     comparison_texts,
+    demoted_headline,
+    demoted_support,
     evidence_text,
     forecast_sentence,
     margin_text,
     metric_noun,
+    not_checked_reason,
     predicate,
     verdict_phrase,
 )
@@ -92,6 +95,8 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
         return sentence
     if not rows or _count_kind(rows, "invalid") == len(rows):
         return "No verdict: no treatment could be compared."
+    if analysis.demoting_check:
+        return demoted_headline(analysis.demoting_check)
     if len(rows) == 1:
         return _first_fitting(_row_label(rows[0], labels), *_single_treatment_variants(rows[0]))
     if analysis.hypothesis == "non-inferiority":
@@ -117,8 +122,11 @@ def aa_only_headline(analysis: Analysis) -> str | None:
     aa_rows = [row for row in analysis.of_kind("aa") if row.verdict]
     if analysis.of_kind("treatment") or not aa_rows or not aa_rows[0].verdict:
         return None
-    texts = comparison_texts(aa_rows[0].verdict)
-    return f"None is seen: the baseline and its duplicate differ by {texts.change} ({texts.interval})."
+    row, texts = aa_rows[0], comparison_texts(aa_rows[0].verdict)
+    if row.check_state in (None, "unchecked"):
+        return f"Nothing was compared: {not_checked_reason(row)}."
+    observed = f"the baseline and its duplicate differ by {texts.change} ({texts.interval})"
+    return f"{'Too noisy to tell' if row.check_state == 'inconclusive' else 'None is seen'}: {observed}."
 
 
 def no_change_sentence(analysis: Analysis) -> str:
@@ -149,6 +157,8 @@ def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None)
     rows = analysis.of_kind("treatment")
     if analysis.aa_failure:
         return analysis.aa_failure
+    if analysis.demoting_check and _count_kind(rows, "invalid") < len(rows):
+        return demoted_support(analysis.demoting_check)
     reason = _no_comparison_reason(rows) or _forecast_text(rows, labels)
     if analysis.hypothesis == "non-inferiority":
         return " ".join(filter(None, (losing_sentences(rows), reason)))

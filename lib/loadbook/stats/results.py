@@ -11,6 +11,8 @@ Interval = tuple[float, float]
 Method = Literal["blocked-rank", "paired-t", "signed-rank", "always-valid-t"]
 VerdictKind = Literal["better", "worse", "small", "no-loss", "equivalent", "undecided", "invalid"]
 RowKind = Literal["baseline", "treatment", "aa", "control"]
+# of an A/A arm or a positive control: inconclusive is too noisy to tell, unchecked was not compared
+CheckState = Literal["passed", "failed", "inconclusive", "unchecked"]
 # what each treatment is compared with: the baseline, the one before it, or the one observed best
 Contrasts = Literal["baseline", "adjacent", "best"]
 # two-sided, or whether a loss beyond the margin is excluded
@@ -129,6 +131,8 @@ class AnalysisRow:
     """All that is said about one treatment, rounded nowhere: every view takes its numbers from here.
 
     `reference_label` is the label of what a treatment is compared with, None where that is the study's baseline.
+    `check_state` is that of an A/A arm or a control, None of other rows; `half_width_limit` is the half-width of the
+    interval (ratio) below which an A/A arm passes.
     """
 
     treatment: str
@@ -140,9 +144,15 @@ class AnalysisRow:
     valid_trials: int
     verdict: Verdict | None
     errors: ErrorSummary
-    passed: bool | None = None
+    check_state: CheckState | None = None
     expected_effect: float | None = None
     reference_label: str | None = None
+    half_width_limit: float | None = None
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether a check passed or failed; None where it could not tell, and of rows that are no checks."""
+        return {"passed": True, "failed": False}.get(self.check_state or "")
 
 
 @dataclass(frozen=True)
@@ -153,7 +163,9 @@ class Analysis:
     `best` is named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that cannot
     be told apart from the leader, and `ties_beat_rest` says whether all of those are ahead of all the rest. `baseline`
     is
-    the row without a comparison: with contrasts "best" the arm observed best.
+    the row without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` and
+    `background_load_share` are the shares of the trials in which a driver was at its limit, or other processes used CPU
+    time; None where that is not known.
     """
 
     baseline: str
@@ -170,6 +182,20 @@ class Analysis:
     stopping_state: StoppingState = StoppingState()
     contrasts: Contrasts = "baseline"
     hypothesis: Hypothesis = "difference"
+    driver_saturated_share: float | None = None
+    background_load_share: float | None = None
+
+    @property
+    def demoting_check(self) -> AnalysisRow | None:
+        """The check that forbids a headline: the worst that did not pass, A/A arms first; None where all passed."""
+        states, order = ("failed", "inconclusive", "unchecked"), ("aa", "control")
+        open_checks = [row for row in self.of_kind("aa", "control") if row.check_state in states]
+        return min(open_checks, key=lambda r: (states.index(r.check_state), order.index(r.kind)), default=None)
+
+    @property
+    def allows_headline(self) -> bool:
+        """Whether a verdict may stand as the headline: every A/A arm and every control of the run passed."""
+        return self.demoting_check is None
 
     @property
     def best_is_reference(self) -> bool:

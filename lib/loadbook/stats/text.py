@@ -394,24 +394,63 @@ def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> s
 
 
 def aa_sentence(row: AnalysisRow, baseline_label: str) -> str:
-    """Return what the A/A arm showed: passed, failed or not checked; its p is the evidence."""
+    """Return what the A/A arm showed: passed, failed, too noisy to tell or not checked; its p is the evidence."""
     texts = comparison_texts(row.verdict) if row.verdict else None
-    if row.verdict is None or row.passed is None or texts is None:
-        return f"{row.label}: not checked, {_not_checked_reason(row)}."
+    if texts is None or row.check_state in (None, "unchecked"):
+        return f"{row.label}: not checked, {not_checked_reason(row)}."
     observed = f"{texts.change} ({texts.interval}, p {texts.p})"
-    if row.passed:
-        return f"{row.label}: passed. Same against same ({baseline_label} under a second name) gives {observed}."
-    return f"{row.label}: failed. Same against same ({baseline_label} under a second name) gives {observed}."
+    same = f"Same against same ({baseline_label} under a second name) gives {observed}"
+    if row.check_state == "inconclusive":
+        return f"{row.label}: too noisy to tell. {same}; {_half_width_text(row)}."
+    return f"{row.label}: {row.check_state}. {same}."
+
+
+def _half_width_text(row: AnalysisRow) -> str:
+    """Return how narrow the interval of an A/A arm must be: "a pass needs an interval within ±2 %"."""
+    limit = row.half_width_limit or 0.0
+    return f"a pass needs an interval of less than ±{format_percent(limit, 0 if limit >= 0.1 else 1, signed=False)}"
 
 
 def control_sentence(row: AnalysisRow) -> str:
     """Return whether the known effect was found with the expected sign."""
     texts = comparison_texts(row.verdict) if row.verdict else None
-    if row.verdict is None or row.passed is None or texts is None:
-        return f"{row.label}: not checked, {_not_checked_reason(row)}."
+    if texts is None or row.check_state in (None, "unchecked"):
+        return f"{row.label}: not checked, {not_checked_reason(row)}."
     known = f", {format_percent(row.expected_effect)} is known" if row.expected_effect is not None else ""
-    result = "passed. The known effect was found" if row.passed else "failed. The known effect was not found"
+    result = {
+        "passed": "passed. The known effect was found",
+        "failed": "failed. The known effect was not found",
+        "inconclusive": "too noisy to tell. The known effect is neither found nor excluded",
+    }[row.check_state or ""]
     return f"{row.label}: {result}: {texts.change} ({texts.interval}){known}."
+
+
+def demoted_headline(check: AnalysisRow) -> str:
+    """Return the neutral first line of a run one of whose checks did not pass (`Analysis.demoting_check`)."""
+    if check.check_state == "unchecked":
+        arm = "the A/A arm" if check.kind == "aa" else "the known effect"
+        return f"No verdict: {arm} could not be compared."
+    if check.kind == "control":
+        found = "was not found" if check.check_state == "failed" else "is neither found nor excluded"
+        return f"No verdict: the known effect {found}."
+    if check.check_state == "failed":
+        return f"{NO_VERDICT}the laboratory contradicts itself."
+    interval = comparison_texts(check.verdict).interval if check.verdict else ABSENT
+    return f"No verdict, too noisy: the A/A arm gives {interval}."
+
+
+def demoted_support(check: AnalysisRow) -> str:
+    """Return the sentences below `demoted_headline`: what would be a pass, and what the verdicts below are worth."""
+    below = "The verdicts below may not hold."
+    if check.check_state == "unchecked":
+        return f"Reason: {not_checked_reason(check)}. {below}"
+    if check.kind == "control" and check.check_state == "failed":
+        return f"This laboratory may miss other effects, too. {below}"
+    if check.check_state == "failed":
+        return f"{aa_failure_sentence(check).removeprefix(demoted_headline(check)).strip()} {below}"
+    interval = comparison_texts(check.verdict).interval if check.verdict else ABSENT
+    why = _half_width_text(check) if check.kind == "aa" else f"the control gives {interval}"
+    return f"{why[0].upper()}{why[1:]}. {below}"
 
 
 def aa_failure_sentence(row: AnalysisRow) -> str:
@@ -490,7 +529,8 @@ def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:
     return f" That differs if looked at alone, but not among {verdict.comparison.family_size} {among}."
 
 
-def _not_checked_reason(row: AnalysisRow) -> str:
+def not_checked_reason(row: AnalysisRow) -> str:
+    """Return why a check was not compared."""
     return (row.verdict.reason if row.verdict else None) or "it has no valid trials"
 
 
