@@ -22,6 +22,7 @@ from loadbook.stats.results import (
     VERDICT_ORDER,
     Analysis,
     AnalysisRow,
+    CheckState,
     Comparison,
     ErrorSummary,
     Forecast,
@@ -232,10 +233,10 @@ def _row(
     comparison = _comparison(arm, base, wide, metric, statistic)
     kind, reason = _kind(arm, comparison, metric, margin)
     forecast = Forecast(9, 4, 21) if kind == "undecided" else None
-    passed = _passed(arm, comparison) if arm.kind != "treatment" else None
+    state = _check_state(arm, comparison) if arm.kind != "treatment" else None
     return AnalysisRow(
         arm.key, arm.label, arm.kind, level, half, len(own), int(own["valid"].sum()),  # type: ignore[arg-type]
-        Verdict(kind, comparison, margin, forecast, reason), summary, passed, arm.expected,
+        Verdict(kind, comparison, margin, forecast, reason), summary, state, arm.expected,
     )  # fmt: skip
 
 
@@ -271,12 +272,11 @@ def _kind(arm: Arm, comparison: Comparison, metric: str, margin: float) -> tuple
     return ("equivalent" if inside else "undecided"), None
 
 
-def _passed(arm: Arm, comparison: Comparison) -> bool | None:
+def _check_state(arm: Arm, comparison: Comparison) -> CheckState:
     if comparison.p is None or comparison.ci95 is None:
-        return None
-    if arm.kind == "aa":
-        return comparison.p > 0.01
-    return comparison.ci95[1] < 0
+        return "unchecked"
+    passed = comparison.p > 0.01 if arm.kind == "aa" else comparison.ci95[1] < 0
+    return "passed" if passed else "failed"
 
 
 def _error_summary(arm: Arm, trials: int) -> ErrorSummary:

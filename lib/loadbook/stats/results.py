@@ -187,8 +187,13 @@ class Analysis:
 
     @property
     def demoting_check(self) -> AnalysisRow | None:
-        """The check that forbids a headline: the worst that did not pass, A/A arms first; None where all passed."""
-        states, order = ("failed", "inconclusive", "unchecked"), ("aa", "control")
+        """The check that forbids a headline: the worst that did not pass, A/A arms first; None where all passed.
+
+        Where every treatment is undecided the headline claims nothing, and only a check that failed forbids it.
+        """
+        kinds = {row.verdict.kind for row in self.of_kind("treatment") if row.verdict}
+        has_claims = not kinds or bool(kinds - {"undecided", "invalid"})
+        states, order = ("failed", "inconclusive", "unchecked") if has_claims else ("failed",), ("aa", "control")
         open_checks = [row for row in self.of_kind("aa", "control") if row.check_state in states]
         return min(open_checks, key=lambda r: (states.index(r.check_state), order.index(r.kind)), default=None)
 
