@@ -19,17 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from loadbook.analyses.history.compute import (
-    ALARM_RATE,
-    CHANGE_RATE,
-    MIN_SEGMENT_RUNS,
-    LogEffect,
-    RunEffect,
-    RunSummary,
-    assess_newest,
-    effect_series,
-    find_changes,
-)
+from loadbook.analyses.history.compute import ALARM_RATE, CHANGE_RATE, RunEffect, RunSummary, effect_series
+from loadbook.analyses.history.levels import MIN_SEGMENT_RUNS, LogEffect, assess_newest, find_changes
 
 OWN, BETWEEN, BLOCKS, MARGIN = 0.004, 0.004, 10, 0.02
 RUNS = (5, 10, 30, 100)

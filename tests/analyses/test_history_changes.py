@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from history_rates import rates, too_many
-from loadbook.analyses.history.compute import (
+from loadbook.analyses.history.levels import (
     MIN_PAST_RUNS,
     MIN_SEGMENT_RUNS,
     assess_newest,

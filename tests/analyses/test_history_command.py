@@ -18,7 +18,7 @@ from many_runs import BEGIN, DAY, STUDY, add, nights
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """Five nights of one effect, read once: what they found is remembered."""
-    from loadbook.analyses.history.page import read_history
+    from loadbook.analyses.history.runs import read_history
 
     layout = nights(tmp_path_factory.mktemp("base"), 5)
     read_history(layout, STUDY, lambda done, total: None)
@@ -151,16 +151,16 @@ def test_another_margin_is_another_question(five, monkeypatch, capsys):
 def test_what_a_run_found_is_remembered_until_its_tables_change(steady, monkeypatch, capsys):
     told(monkeypatch, capsys, steady)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("loadbook.analyses.history.page._compute_effects", lambda *what: pytest.fail("computed again"))
+        patch.setattr("loadbook.analyses.history.runs._compute_effects", lambda *what: pytest.fail("computed again"))
         before = told(monkeypatch, capsys, steady)
     layout = Layout(steady)
     table = layout.run(STUDY, layout.runs(STUDY)[0]).table("measurements")
     with pytest.MonkeyPatch.context() as patch:
         seen = []
-        from loadbook.analyses.history import page
+        from loadbook.analyses.history import runs
 
-        computed = page._compute_effects
-        patch.setattr(page, "_compute_effects", lambda *what: seen.append(what) or computed(*what))
+        computed = runs._compute_effects
+        patch.setattr(runs, "_compute_effects", lambda *what: seen.append(what) or computed(*what))
         table.touch()
         assert told(monkeypatch, capsys, steady) == before
         assert len(seen) == 1

@@ -12,7 +12,8 @@ import pytest
 from loadbook.analyses.history import figure
 from loadbook.analyses.history.compute import RunEffect, RunSummary, StudyHistory, effect_series
 from loadbook.analyses.history.figure import LONGEST, axis
-from loadbook.analyses.history.page import IMPORTED_HOSTS_TEXT, HistoryPage, HistoryRuns
+from loadbook.analyses.history.page import HistoryPage
+from loadbook.analyses.history.runs import IMPORTED_HOSTS_TEXT, HistoryRuns
 from loadbook.report.figures.base import to_svg
 from loadbook.store.conditions import ConditionChange
 
@@ -23,7 +24,7 @@ REBOOT = ConditionChange("fact", "boot_id", "secret-1", "secret-2", ("web",), Fa
 
 def effect(log, name="tuned", kind="treatment", **other):
     ends = (math.expm1(log - 0.012), math.expm1(log + 0.012))
-    said = {"label": name, "verdict": "better" if log > 0.012 else "undecided", "asked": {"margin": "0.02"}} | other
+    said = {"label": name, "verdict": "better" if log > 0.012 else "undecided", "question": {"margin": "0.02"}} | other
     return RunEffect(treatment=name, kind=kind, effect=math.expm1(log), interval=ends, level=0.95, blocks=10, **said)
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from loadbook.analyses.history import text as words
-from loadbook.analyses.history.compute import MIN_PAST_RUNS, RunEffect, RunSummary, StudyHistory, effect_series
+from loadbook.analyses.history.compute import RunEffect, RunSummary, StudyHistory, effect_series
+from loadbook.analyses.history.levels import MIN_PAST_RUNS
 
 DAY = 86400.0
 NOISE = np.random.default_rng(3).normal(0, 0.004, 400)
@@ -16,7 +17,7 @@ ASKED = {"margin": "0.02"}
 
 def effect(log, name="tuned", kind="treatment", **other):
     ends = (math.expm1(log - 0.01), math.expm1(log + 0.01))
-    return RunEffect(name, name, kind, "undecided", math.expm1(log), ends, 0.95, 10, **{"asked": ASKED} | other)
+    return RunEffect(name, name, kind, "undecided", math.expm1(log), ends, 0.95, 10, **{"question": ASKED} | other)
 
 
 def runs(number, of=lambda k: 0.03, hosts=lambda k: 0, names=("tuned",), **other):
@@ -45,6 +46,18 @@ def test_few_runs_say_how_many_more_are_needed(number, more):
     assert one(runs(number + more)).alarm is not None
 
 
+def test_level_of_a_single_run_has_the_interval_of_its_report():
+    (run,) = runs(1)
+    (segment,) = one([run]).segments
+    assert segment.interval == run.effects[0].interval
+
+
+def test_level_of_several_runs_has_the_interval_of_their_mean():
+    (segment,) = one(runs(5)).segments
+    low, high = map(math.expm1, segment.level.interval())
+    assert segment.interval == pytest.approx((low, high))
+
+
 def test_runs_on_other_hosts_are_never_held_together():
     seen = runs(20, of=lambda k: 0.1 * (k % 2), hosts=lambda k: k % 2)
     course = one(seen)
@@ -63,7 +76,7 @@ def test_the_first_run_on_new_hosts_has_no_past():
 
 def test_another_question_begins_anew_and_is_told():
     seen = runs(20)
-    seen[-1] = replace(seen[-1], effects=(effect(-1.0, asked={"margin": "0.05"}),))
+    seen[-1] = replace(seen[-1], effects=(effect(-1.0, question={"margin": "0.05"}),))
     course = one(seen)
     assert course.alarm is None
     assert course.question_changes == {19: ("margin",)}
@@ -72,7 +85,7 @@ def test_another_question_begins_anew_and_is_told():
 
 def test_an_interlude_with_another_question_does_not_end_the_first():
     seen = runs(20)
-    seen[10] = replace(seen[10], effects=(effect(-1.0, asked={"margin": "0.05"}),))
+    seen[10] = replace(seen[10], effects=(effect(-1.0, question={"margin": "0.05"}),))
     assert one(seen).alarm.past_runs == 18
 
 

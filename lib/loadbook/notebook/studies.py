@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.analyses.history import text as words
 from loadbook.analyses.history.compute import ALARM_RATE, EffectPoint, EffectSeries
-from loadbook.analyses.history.page import HistoryPage, read_history
+from loadbook.analyses.history.page import HistoryPage
+from loadbook.analyses.history.runs import read_history
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration
 from loadbook.notebook.display import Card, Drawn

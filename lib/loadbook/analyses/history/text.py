@@ -1,24 +1,23 @@
-"""Every sentence and number about a study's history."""
+"""Sentences and numbers about a study's history."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from loadbook.analyses.history.compute import (
-    MIN_PAST_RUNS,
-    MIN_SEGMENT_RUNS,
-    Alarm,
-    EffectPoint,
-    EffectSeries,
-    Segment,
-    StudyHistory,
-    false_alarms_per_year,
+from loadbook.analyses.history.compute import EffectPoint, EffectSeries, Segment, StudyHistory
+from loadbook.analyses.history.levels import MIN_PAST_RUNS, MIN_SEGMENT_RUNS, false_alarms_per_year
+from loadbook.core.units import (
+    NBSP,
+    decimals_for_half_width,
+    format_percent,
+    format_percent_range,
+    join_words,
+    shorten_list,
 )
-from loadbook.core.units import NBSP, decimals_for_half_width, format_percent, format_percent_range, join_words
 from loadbook.stats.text import MAX_DECIMALS, margin_text
 
 MIN_RUNS = MIN_PAST_RUNS + 1
-MAX_NAMES = 3
+MAX_NAMES = 2
 
 
 def date_text(epoch_s: float) -> str:
@@ -32,37 +31,31 @@ def datetime_text(epoch_s: float) -> str:
 
 
 def headline(history: StudyHistory) -> str:
-    """Return the answer: is the newest run worse than its past, and did any effect change."""
+    """Return the answer: whether the newest run is worse than its past, and whether any effect changed."""
     if history.included_runs < 2:
         verb = "counts" if history.included_runs == 1 else "count"
         return f"{run_count_text(history.included_runs)} that {verb}: there is no history yet."
     if history.alarms:
-        return f"The newest run is worse than its past: {_shortened_labels(history.alarms)}."
-    alarm_text = (
-        "The newest run is not shown to be worse than its past" if history.assessed else "No alarm can be raised yet"
-    )
-    changed_series = [series for series in history.treatments if series.changed_segments]
-    if changed_series:
-        return f"{alarm_text}; {_shortened_labels(changed_series)} changed on the way."
+        labels = [series.label for series in history.alarms]
+        return f"The newest run is worse than its past: {join_words(shorten_list(labels, MAX_NAMES))}."
+    text = "The newest run is not shown to be worse than its past" if history.assessed else "No alarm can be raised yet"
+    changed = [series.label for series in history.treatments if series.changed_segments]
+    if changed:
+        return f"{text}; {join_words(shorten_list(changed, MAX_NAMES))} changed on the way."
     was_searched = any(len(segment.indices) >= 2 * MIN_SEGMENT_RUNS for c in history.series for segment in c.segments)
-    return f"{alarm_text}; {'no change is visible' if was_searched else 'there are too few runs to see a change'}."
-
-
-def _shortened_labels(courses: tuple[EffectSeries, ...] | list[EffectSeries]) -> str:
-    labels = [series.label for series in courses]
-    return join_words(labels if len(labels) <= MAX_NAMES else [*labels[: MAX_NAMES - 1], f"{len(labels) - 2} others"])
+    return f"{text}; {'no change is visible' if was_searched else 'there are too few runs to see a change'}."
 
 
 def supporting_text(history: StudyHistory) -> str:
-    """Return how often an alarm is false; of too few runs, how many it takes."""
-    if history.assessed:
-        number = len(history.assessed)
-        comparisons = "its comparison" if number == 1 else f"any of its {number} comparisons"
-        return (
-            f"Of runs in which nothing changed, 1 in {1 / history.alarm_rate:,.3g} raises a false alarm "
-            f"in {comparisons}: about {false_alarms_per_year(history.alarm_rate):.2g} in a year of nightly runs."
-        )
-    return f"An alarm needs {MIN_RUNS} runs that count, on the same hosts and of the same question."
+    """Return the rate of false alarms; with too few runs, how many an alarm needs."""
+    if not history.assessed:
+        return f"An alarm needs {MIN_RUNS} runs that count, on the same hosts and of the same question."
+    number = len(history.assessed)
+    comparisons = "its comparison" if number == 1 else f"any of its {number} comparisons"
+    return (
+        f"Of runs in which nothing changed, 1 in {1 / history.alarm_rate:,.3g} raises a false alarm "
+        f"in {comparisons}: about {false_alarms_per_year(history.alarm_rate):.2g} in a year of nightly runs."
+    )
 
 
 def run_count_text(number: int) -> str:
@@ -71,26 +64,27 @@ def run_count_text(number: int) -> str:
 
 
 def series_sentence(series: EffectSeries) -> str:
-    """Return where one comparison stands, since when, and what became of the newest run."""
+    """Return the level of one comparison and since when, its changes, and the alarm of the newest run."""
     return " ".join(filter(None, (level_sentence(series), *change_sentences(series), alarm_sentence(series))))
 
 
 def level_sentence(series: EffectSeries) -> str:
-    """Return the level at which the newest run that counts stands."""
+    """Return the level of the newest run that counts."""
     segment = current_segment(series)
     if segment is None:
         return "no run of it counts."
-    since = date_text(series.points[segment.indices[0]].started)
-    runs_text = (
-        f"{run_count_text(len(segment.indices))} since {since}" if len(segment.indices) > 1 else f"one run, {since}"
-    )
-    others = len({s.hosts for s in series.segments}) > 1
-    hosts_text = f" on hosts {host_set_letter(segment.hosts)}" if others else ""
-    return f"stands at {level_text(segment)}, {runs_text}{hosts_text}."
+    since, number = date_text(series.points[segment.indices[0]].started), len(segment.indices)
+    runs_text = f"{run_count_text(number)} since {since}" if number > 1 else f"one run, {since}"
+    return f"stands at {level_text(segment)}, {runs_text}{_hosts_text(series, segment)}."
+
+
+def _hosts_text(series: EffectSeries, segment: Segment) -> str:
+    several = len({s.hosts for s in series.segments}) > 1
+    return f" on hosts {host_set_letter(segment.hosts)}" if several else ""
 
 
 def current_segment(series: EffectSeries) -> Segment | None:
-    """Return the stretch of the newest run that counts; of one that alarms, the level that it fell from."""
+    """Return the segment of the newest run that counts; for one with an alarm, the level that it fell from."""
     newest_hosts = {point.hosts for point in series.points[-1:] if point.is_included}
     return max(series.segments, key=lambda segment: (segment.hosts in newest_hosts, segment.indices[-1]), default=None)
 
@@ -104,44 +98,34 @@ def level_text(segment: Segment) -> str:
 
 def change_sentences(series: EffectSeries) -> list[str]:
     """Return a sentence for each change, the newest first."""
-    several = len({s.hosts for s in series.segments}) > 1
-    return [
-        f"Changed by {format_percent(_relative_change(series, s), 1)}"
-        f"{f' on hosts {host_set_letter(s.hosts)}' if several else ''} with the run "
-        f"of {date_text(series.points[s.indices[0]].started)}: "
-        f"before, {format_percent(series.previous_segment(s).effect, 1)} "
-        f"({run_count_text(len(series.previous_segment(s).indices))})."
-        for s in reversed(series.changed_segments)
-    ]
-
-
-def _relative_change(series: EffectSeries, segment: Segment) -> float:
-    """Return by how much the ratio changed, itself a ratio minus 1."""
-    return (1 + segment.effect) / (1 + series.previous_segment(segment).effect) - 1
+    sentences = []
+    for segment in reversed(series.changed_segments):
+        before = series.previous_segment(segment)
+        change = (1 + segment.effect) / (1 + before.effect) - 1
+        sentences.append(
+            f"Changed by {format_percent(change, 1)}{_hosts_text(series, segment)} with the run of "
+            f"{date_text(series.points[segment.indices[0]].started)}: before, {format_percent(before.effect, 1)} "
+            f"({run_count_text(len(before.indices))})."
+        )
+    return sentences
 
 
 def alarm_sentence(series: EffectSeries) -> str:
-    """Return what became of the newest run: an alarm, none and what one would have taken, or why none is possible."""
-    if series.alarm:
-        return _alarm_text(series.alarm)
-    return f"No alarm is possible: {series.no_alarm_reason}." if series.no_alarm_reason else ""
-
-
-def _alarm_text(alarm: Alarm) -> str:
+    """Return the newest run against its past: an alarm, or none and its limit, or why none is possible."""
+    alarm = series.alarm
+    if alarm is None:
+        return f"No alarm is possible: {series.no_alarm_reason}." if series.no_alarm_reason else ""
     effect, limit = format_percent(alarm.effect, 1), format_percent(alarm.limit, 1)
-    power = (
-        f"A worsening by {margin_text(alarm.margin)} would be found with a probability of {_power_text(alarm.power)}."
-    )
     past_text = f"its {run_count_text(alarm.past_runs)} before it"
     if alarm.raised:
         return f"ALARM: the newest run gives {effect}, and {past_text} let expect {limit} at worst."
-    return f"No alarm: the newest run gives {effect}; worse than {limit} would be one, by {past_text}. {power}"
-
-
-def _power_text(power: float) -> str:
-    if power > 0.99:
-        return f"over 99{NBSP}%"
-    return format_percent(power, 0, signed=False) if power >= 0.01 else f"under 1{NBSP}%"
+    power = format_percent(alarm.power, 0, signed=False)
+    if alarm.power > 0.99 or alarm.power < 0.01:
+        power = f"over 99{NBSP}%" if alarm.power > 0.5 else f"under 1{NBSP}%"
+    return (
+        f"No alarm: the newest run gives {effect}; worse than {limit} would be one, by {past_text}. "
+        f"A worsening by {margin_text(alarm.margin)} would be found with a probability of {power}."
+    )
 
 
 def host_set_letter(hosts: int) -> str:
@@ -151,7 +135,7 @@ def host_set_letter(hosts: int) -> str:
 
 
 def changed_question_text(series: EffectSeries, index: int) -> str:
-    """Return which parts of the question changed with the run at this place."""
+    """Return the parts of the question that changed with the run at this index."""
     return f"another question: {join_words(series.question_changes[index])}"
 
 
@@ -161,7 +145,7 @@ def exclusion_text(series: EffectSeries, point: EffectPoint) -> str:
 
 
 def method_sentence(history: StudyHistory) -> str:
-    """Return how changes are found, and how often one is seen that is none."""
+    """Return the method that finds changes, and its rate of false ones."""
     return (
         f"A change is a level of at least {MIN_SEGMENT_RUNS} runs that stands out from the others "
         f"(circular binary segmentation, weighted by each run’s own error); "

@@ -1,0 +1,208 @@
+"""Levels of several runs, changes between them, and the alarm that the newest run is worse than its past.
+
+A level is a random-effects mean: the variance between runs by Paule and Mandel, the scale by Hartung, Knapp, Sidik and
+Jonkman (statsmodels computes both). For runs of equal errors it is the mean over the runs, and its prediction interval
+is the usual one: the blocks of a run only move weight between runs.
+
+Changes are found by circular binary segmentation (Olshen and others 2004), weighted by the runs' own errors. Of all
+arcs of runs, each at least `MIN_SEGMENT_RUNS` long, the search takes the one whose mean lies furthest from that of the
+runs outside; it counts if its F test, times the number of arcs (Bonferroni), is significant. An arc finds a change that
+was taken back, too, which a single cut misses. The pieces are searched in turn, and an edge that its two neighbours do
+not confirm is dropped. If runs scatter normally, at most the share `rate` of histories without a change shows one;
+benchmarks/history_rates.py counts it, also with heavy tails.
+
+The alarm is a one-sided prediction interval of the newest effect. If runs scatter normally about one level, `rate` of
+all runs raise a false alarm in any of the study's comparisons: each of m comparisons has rate / m (Bonferroni), as they
+share a baseline. The error of a run is an estimate from its few blocks; the newest run's is at least the usual one, as
+a run that underestimates its own error would raise too many alarms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import fdtrc
+
+from loadbook.core.metrics import Direction
+from loadbook.stats.results import Interval
+from loadbook.stats.tests import FloatArray
+
+
+@dataclass(frozen=True)
+class EffectLevel:
+    """Logs of ratios: the mean of `runs` runs, its standard error, and the standard deviation between runs.
+
+    `scale` multiplies the variance that the runs' own errors and `between` give a run. Of one run the error is its own.
+    """
+
+    runs: int
+    mean: float
+    error: float
+    sd_between_runs: float
+    scale: float
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """Return the interval of the mean of two or more runs (Student's t)."""
+        from scipy.special import stdtrit
+
+        half = float(stdtrit(self.runs - 1, (1 + level) / 2)) * self.error
+        return self.mean - half, self.mean + half
+
+    def prediction_error(self, error: float) -> float:
+        """Return the standard error of the difference between another run, of this error of its own, and the mean."""
+        return math.sqrt(self.scale * (error**2 + self.sd_between_runs**2) + self.error**2)
+
+
+def estimate_level(logs: Sequence[tuple[float, float]]) -> EffectLevel:
+    """Return the level of runs: the log of each one's ratio with its standard error (> 0)."""
+    y, errors = np.array(logs, float).T
+    if len(y) == 1:
+        return EffectLevel(1, float(y[0]), float(errors[0]), 0.0, 1.0)
+    between = sd_between_runs(y, errors)
+    share = 1 / (errors**2 + between**2)
+    mean = float(share @ y / share.sum())
+    scale = float(share @ (y - mean) ** 2) / (len(y) - 1)
+    scale = scale if scale > 1e-12 else 1.0  # runs that are exactly alike keep their own errors
+    return EffectLevel(len(y), mean, math.sqrt(scale / share.sum()), between, scale)
+
+
+def sd_between_runs(values: FloatArray, errors: FloatArray) -> float:
+    """Return the standard deviation between runs, beyond what their own errors explain."""
+    from statsmodels.stats.meta_analysis import combine_effects
+
+    unit = float(np.median(errors))  # statsmodels stops at absolute tolerances
+    with np.errstate(divide="ignore", invalid="ignore"):  # statsmodels' measures of heterogeneity divide by zero
+        return unit * math.sqrt(combine_effects(values / unit, (errors / unit) ** 2, method_re="iterated").tau2)
+
+
+MIN_SEGMENT_RUNS = 3  # runs of a level: one or two that lie apart are no change
+MAX_RUNS = 1000  # only the newest are searched: the number of arcs grows by the square
+
+
+def find_changes(logs: Sequence[tuple[float, float]], rate: float) -> list[int]:
+    """Return the indices at which a new level begins, rising.
+
+    `logs` has the log of each run's ratio with its standard error, in the order of time.
+    """
+    y, errors = np.array(logs, float).reshape(-1, 2).T
+    first = max(0, len(y) - MAX_RUNS)
+    edges = _prune_edges(y[first:], errors[first:], sorted(set(_segment_edges(y[first:], errors[first:], rate))), rate)
+    return [first + edge for edge in edges]
+
+
+def _segment_edges(y: FloatArray, errors: FloatArray, rate: float) -> list[int]:
+    """Return the edges of the arc that stands out, and those in each of the pieces that it leaves."""
+    if len(y) < 2 * MIN_SEGMENT_RUNS:
+        return []
+    arcs = _arcs(len(y))
+    p = _arc_p(y, errors, arcs)
+    best = int(np.argmin(p))
+    if p[best] * len(arcs) > rate:
+        return []
+    edges = [0, *(int(edge) for edge in arcs[best] if 0 < edge < len(y)), len(y)]
+    inner = [
+        start + inner_edge
+        for start, end in pairwise(edges)
+        for inner_edge in _segment_edges(y[start:end], errors[start:end], rate)
+    ]
+    return edges[1:-1] + inner
+
+
+def _prune_edges(y: FloatArray, errors: FloatArray, inner: list[int], rate: float) -> list[int]:
+    """Drop edges, the weakest first, that the runs up to the neighbouring edges do not show."""
+    while inner:
+        edges = [0, *inner, len(y)]
+        p = [
+            float(_arc_p(y[a:c], errors[a:c], np.array([[0, b - a]]))[0])
+            for a, b, c in zip(edges, edges[1:], edges[2:], strict=False)
+        ]
+        weakest = int(np.argmax(p))
+        if p[weakest] <= rate:
+            break
+        inner = inner[:weakest] + inner[weakest + 1 :]
+    return inner
+
+
+def _arcs(runs: int) -> NDArray[np.integer]:
+    """Return start and end of every arc; the runs left on either side are none, or enough for a level."""
+    starts, ends = np.triu_indices(runs + 1, MIN_SEGMENT_RUNS)
+    sides = [(side == 0) | (side >= MIN_SEGMENT_RUNS) for side in (starts, runs - ends)]
+    return np.column_stack([starts, ends])[sides[0] & sides[1] & (ends - starts < runs)]
+
+
+def _arc_p(y: FloatArray, errors: FloatArray, arcs: NDArray[np.integer]) -> FloatArray:
+    """Return the p-value of each arc against the rest, of an F test with 1 and n - 2 degrees of freedom."""
+    weights = 1 / (errors**2 + sd_between_runs(y, errors) ** 2)
+    total_weight = weights.sum()
+    centred = y - weights @ y / total_weight
+    sums, shares = (np.concatenate([[0.0], np.cumsum(part)]) for part in (weights * centred, weights))
+    inside = shares[arcs[:, 1]] - shares[arcs[:, 0]]
+    explained = (sums[arcs[:, 1]] - sums[arcs[:, 0]]) ** 2 * total_weight / (inside * (total_weight - inside))
+    residual = np.maximum(weights @ centred**2 - explained, 1e-12 * len(y))
+    return np.asarray(fdtrc(1, len(y) - 2, explained / residual * (len(y) - 2)))
+
+
+LogEffect = tuple[float, float, int]  # log of the ratio, its standard error, blocks
+MIN_PAST_RUNS = 4  # earlier runs: with fewer, hardly anything could be found
+NIGHTS_PER_YEAR = 365
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """The newest run against its past, as ratios minus 1: `expected`, and `limit`, the worst that is expected.
+
+    `raised` if `effect` is worse than `limit`. `power` is the probability that a true worsening by `margin` would raise
+    it. `rate` is the share of false alarms of this comparison.
+    """
+
+    effect: float
+    expected: float
+    limit: float
+    past_runs: int
+    raised: bool
+    rate: float
+    margin: float
+    power: float
+
+
+def assess_newest(
+    past: Sequence[LogEffect], newest: LogEffect, *, better: Direction, rate: float, margin: float
+) -> Alarm | None:
+    """Compare the newest run with its past; None if that is too short.
+
+    Parameters
+    ----------
+    past, newest : the effect of each run.
+    rate : the share of false alarms of this one comparison.
+    margin : ratio minus 1, as the study declares it.
+    """
+    if len(past) < MIN_PAST_RUNS:
+        return None
+    from scipy.special import stdtr, stdtrit
+
+    past_level = estimate_level([(log, error) for log, error, _ in past])
+    usual_error = math.sqrt(sum(error**2 * blocks for _, error, blocks in past) / len(past) / newest[2])
+    error = past_level.prediction_error(max(newest[1], usual_error))
+    sign, degrees_of_freedom = (1 if better == "higher" else -1), len(past) - 1
+    quantile = float(stdtrit(degrees_of_freedom, 1 - rate))
+    limit = past_level.mean - sign * quantile * error
+    return Alarm(
+        effect=math.expm1(newest[0]),
+        expected=math.expm1(past_level.mean),
+        limit=math.expm1(limit),
+        past_runs=len(past),
+        raised=sign * (newest[0] - limit) < 0,
+        rate=rate,
+        margin=margin,
+        power=float(stdtr(degrees_of_freedom, math.log1p(margin) / error - quantile)),
+    )
+
+
+def false_alarms_per_year(rate: float) -> float:
+    """Return how many false alarms a year of nightly runs has at this rate per run."""
+    return NIGHTS_PER_YEAR * rate
