@@ -111,9 +111,7 @@ def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> lis
             interval=comparison.ci95 if comparison else None,
             level=comparison.level if comparison else analysis.level,
             blocks=comparison.blocks if comparison else 0,
-            reason=None
-            if verdict and verdict.kind != "invalid"
-            else (verdict and verdict.reason) or "it has no values",
+            reason=(verdict.reason if verdict.kind == "invalid" else None) if verdict else "it has no values",
             passed=row.passed,
             question=question,
         )
