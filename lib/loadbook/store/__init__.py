@@ -1,11 +1,12 @@
 """Files of a run: paths, records, ledger, tables, verification and export.
 
 - `atomic`: files and folders written whole or not at all
-- `conditions`: recorded conditions in which two runs differ
 - `lock`: one run at a time in a data folder
 - `paths`: where every file of a run lies
 - `schema`: columns of the tables
 - `trial_record`: trial.json
+- `run_record`: run.json
+- `conditions`: recorded conditions in which two runs differ
 - `ledger`: ledger.jsonl, the events of a run
 - `tables`: the processed tables of a run
 - `verify`: checks of recorded files against their checksums

@@ -102,6 +102,7 @@ def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> lis
             "the load": _short_digest(declared["workload"]),
             "the set-up of the roles": _short_digest(declared["roles"]),
         }
+        invalid_reason = (verdict.reason if verdict else None) or "it has no values"
         effect = RunEffect(
             treatment=row.treatment,
             label=row.label,
@@ -111,7 +112,7 @@ def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> lis
             interval=comparison.ci95 if comparison else None,
             level=comparison.level if comparison else analysis.level,
             blocks=comparison.blocks if comparison else 0,
-            reason=(verdict.reason if verdict.kind == "invalid" else None) if verdict else "it has no values",
+            reason=invalid_reason if verdict is None or verdict.kind == "invalid" else None,
             passed=row.passed,
             question=question,
         )
