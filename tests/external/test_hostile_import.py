@@ -25,7 +25,7 @@ def two(there: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("column", ["treatment", "block", "file", "host", "command", "factor_access_log", "started"])
-def test_every_cell_is_text_or_refused_with_its_line(tmp_path: Path, column: str) -> None:
+def test_import_keeps_hostile_cells_as_text_or_refuses_them_with_the_line(tmp_path: Path, column: str) -> None:
     there = folder(tmp_path)
     said = two(there)
     for text in WRITABLE:
@@ -45,7 +45,7 @@ def test_every_cell_is_text_or_refused_with_its_line(tmp_path: Path, column: str
 
 
 @pytest.mark.long
-def test_labels_go_through_tables_as_they_are(tmp_path: Path) -> None:
+def test_import_keeps_hostile_labels_verbatim_in_tables(tmp_path: Path) -> None:
     """A treatment each: kept raw, in the study's TOML, in parquet, and read back to the letter."""
     layout, there = project(tmp_path), folder(tmp_path)
     other = {row["treatment"]: row for row in two(there)}
@@ -68,7 +68,7 @@ def test_labels_go_through_tables_as_they_are(tmp_path: Path) -> None:
     assert no_canary(tmp_path)
 
 
-def test_names_made_of_the_corpus_are_names_and_differ() -> None:
+def test_import_makes_safe_unique_names_of_hostile_texts() -> None:
     found = unique_names(list(dict.fromkeys(CORPUS)))
     assert len(set(found.values())) == len(found)
     for text in CORPUS:
@@ -76,7 +76,7 @@ def test_names_made_of_the_corpus_are_names_and_differ() -> None:
         assert ".." not in found[text] and not to_valid_name(text).startswith((".", "-"))
 
 
-def test_files_with_names_of_the_corpus_are_found_by_their_row_or_refused(tmp_path: Path) -> None:
+def test_import_finds_files_with_hostile_names_or_refuses_them(tmp_path: Path) -> None:
     there = folder(tmp_path)
     said = two(there)
     one = (there / said[1]["file"]).read_bytes()

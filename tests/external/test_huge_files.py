@@ -34,7 +34,7 @@ def grown(path: Path, start: bytes, size: int) -> Path:
 
 
 @pytest.mark.parametrize("tool", ["wrk", "ab", "h2load", "httperf"])
-def test_a_gigabyte_is_no_report(tmp_path, tool, record_property):
+def test_gigabyte_report_is_refused(tmp_path, tool, record_property):
     big = grown(tmp_path / "stdout", b"Running 1s test @ http://a/\n", 1 << 30)
     code, said, peak = call(tmp_path, "parse", tool, big)
     assert code == 4
@@ -47,7 +47,7 @@ def test_a_gigabyte_is_no_report(tmp_path, tool, record_property):
 
 
 @pytest.mark.long
-def test_what_is_too_large_for_a_report_is_kept_by_an_import_and_counts_for_nothing(tmp_path):
+def test_oversized_report_is_imported_but_does_not_count(tmp_path):
     folder = tmp_path / "outputs"
     folder.mkdir()
     for name in ("a", "b"):
@@ -67,7 +67,7 @@ def test_what_is_too_large_for_a_report_is_kept_by_an_import_and_counts_for_noth
 @pytest.mark.parametrize(
     "line", [pytest.param(b"\n", marks=pytest.mark.long), pytest.param(b"ab\n", marks=pytest.mark.long), b"\x00"]
 )
-def test_the_largest_report_that_is_read_takes_bounded_memory(tmp_path, line):
+def test_largest_accepted_report_takes_bounded_memory(tmp_path, line):
     report = tmp_path / "stdout"
     report.write_bytes((line * (MAX_REPORT_BYTES // len(line) + 1))[:MAX_REPORT_BYTES])
     code, _, peak = call(tmp_path, "parse", "wrk", report)
@@ -76,7 +76,7 @@ def test_the_largest_report_that_is_read_takes_bounded_memory(tmp_path, line):
 
 
 @pytest.mark.long
-def test_a_log_of_half_a_gigabyte_is_a_stream(tmp_path, record_property):
+def test_half_gigabyte_jtl_is_streamed(tmp_path, record_property):
     rows, at = 20_000_000, 1_700_000_000_000_000
     folder = tmp_path / "h2load"
     folder.mkdir()
@@ -95,7 +95,7 @@ def test_a_log_of_half_a_gigabyte_is_a_stream(tmp_path, record_property):
 
 
 @pytest.mark.long
-def test_rows_of_ab_beyond_what_is_held_are_a_stream(tmp_path, record_property):
+def test_large_ab_request_log_is_streamed(tmp_path, record_property):
     folder = tmp_path / "ab"
     folder.mkdir()
     head = "starttime\tseconds\tctime\tdtime\tttime\twait\n"

@@ -52,7 +52,7 @@ def problems(data, level):
     }
 
 
-def test_every_output_is_kept_byte_for_byte_beside_what_was_said_of_it(layout, tmp_path):
+def test_import_keeps_outputs_byte_for_byte_with_their_conditions(layout, tmp_path):
     data = imported(layout, folder(tmp_path))
     assert (data.paths.raw / "conditions.csv").read_bytes() == (BY_HAND / "conditions.csv").read_bytes()
     for trial, said in zip(data.trials.itertuples(), rows(BY_HAND), strict=True):
@@ -66,7 +66,7 @@ def test_every_output_is_kept_byte_for_byte_beside_what_was_said_of_it(layout, t
     assert sorted(p.name for p in data.paths.raw.parent.iterdir()) == [".lock", data.run]
 
 
-def test_a_run_like_any_other_in_its_files(layout, tmp_path):
+def test_import_writes_a_regular_run(layout, tmp_path):
     data = imported(layout, folder(tmp_path))
     assert read_study(data.paths.study_toml) == data.study
     assert is_run_complete(data.paths)
@@ -81,14 +81,14 @@ def test_a_run_like_any_other_in_its_files(layout, tmp_path):
     assert (first["treatment"], first["value"]) == ("plain", known["ok_per_s", "value"])
 
 
-def test_the_statistics_find_what_is_there(layout, tmp_path):
+def test_import_statistics_find_the_known_effect(layout, tmp_path):
     analysis = analyse(imported(layout, folder(tmp_path)))
     assert analysis.row("access-log").verdict.kind == "worse"
     assert analysis.row("access-log").verdict.comparison.effect == pytest.approx(-0.2, abs=0.04)
     assert analysis.row("tcp_nopush-on").verdict.comparison.blocks == 6
 
 
-def test_what_nobody_recorded_is_unchecked_and_never_a_default(layout, tmp_path):
+def test_import_leaves_unrecorded_evidence_unchecked(layout, tmp_path):
     data = imported(layout, folder(tmp_path))
     unchecked = {name for name, _ in problems(data, "unchecked")}
     assert unchecked >= {
@@ -100,7 +100,7 @@ def test_what_nobody_recorded_is_unchecked_and_never_a_default(layout, tmp_path)
     assert data.trials["valid"].all() and (data.trials["load_model"] == "closed").all()
 
 
-def test_without_times_the_order_is_a_doubt_of_the_run(layout, tmp_path):
+def test_import_without_times_has_a_doubt_about_the_order(layout, tmp_path):
     there = folder(tmp_path)
     said = rows(there)
     del said[4]["started"]
@@ -112,7 +112,7 @@ def test_without_times_the_order_is_a_doubt_of_the_run(layout, tmp_path):
     assert list(data.trials["slot"]) == list(range(1, 19))
 
 
-def test_times_make_the_order_whatever_the_file_has(layout, tmp_path):
+def test_import_orders_trials_by_their_times(layout, tmp_path):
     there = folder(tmp_path)
     write(there, sorted(rows(there), key=lambda r: r["file"]))
     data = imported(layout, there)
@@ -120,7 +120,7 @@ def test_times_make_the_order_whatever_the_file_has(layout, tmp_path):
     assert sources == [r["file"] for r in rows(BY_HAND)]
 
 
-def test_a_folder_for_each_output_with_all_it_holds(layout, tmp_path):
+def test_import_reads_one_folder_per_output(layout, tmp_path):
     there = tmp_path / "ab runs"
     there.mkdir()
     said = [
@@ -141,7 +141,7 @@ def test_a_folder_for_each_output_with_all_it_holds(layout, tmp_path):
     assert "p99" in set(printed["statistic"])
 
 
-def test_files_for_stderr_exit_code_and_command(layout, tmp_path):
+def test_import_reads_stderr_exit_code_and_command_files(layout, tmp_path):
     there = folder(tmp_path)
     (there / "err.txt").write_bytes(b"a warning\n")
     (there / "rc.txt").write_text("0\n")
@@ -162,7 +162,7 @@ def test_files_for_stderr_exit_code_and_command(layout, tmp_path):
     assert "t0002" not in set(data.measurements["trial"])
 
 
-def test_an_output_that_no_parser_takes_is_a_problem_and_no_error(layout, tmp_path):
+def test_import_records_an_unparsable_output_as_a_problem(layout, tmp_path):
     there = folder(tmp_path)
     (there / "plain-2.txt").write_bytes((BY_HAND / "plain-2.txt").read_bytes()[:300])
     (there / "plain-3.txt").write_bytes(b"")
@@ -172,14 +172,14 @@ def test_an_output_that_no_parser_takes_is_a_problem_and_no_error(layout, tmp_pa
     assert set(data.trials.loc[~data.trials["valid"], "trial"]) == bad
 
 
-def test_a_copied_output_is_a_doubt(layout, tmp_path):
+def test_import_doubts_a_copied_output(layout, tmp_path):
     there = folder(tmp_path)
     shutil.copy(there / "plain-1.txt", there / "plain-2.txt")
     data = imported(layout, there)
     assert {name for name, _ in problems(data, "doubt")} == {"same_output"}
 
 
-def test_a_rate_of_its_own_makes_the_load_open(layout, tmp_path):
+def test_import_with_a_rate_column_is_an_open_load(layout, tmp_path):
     there = tmp_path / "rates"
     there.mkdir()
     cases = ("r8000_n40000", "saturated_r20000", "apache_event", "s302")
@@ -193,7 +193,7 @@ def test_a_rate_of_its_own_makes_the_load_open(layout, tmp_path):
     assert set(data.trials["load_model"]) == {"open"} and data.trials["offered_per_s"].gt(0).all()
 
 
-def test_wrk2_needs_its_rate_by_command_or_column(layout, tmp_path):
+def test_import_of_wrk2_needs_its_rate(layout, tmp_path):
     there = tmp_path / "wrk2"
     there.mkdir()
     stems = ["4.0.0--R2000_d14_latency", "4.0.0--freeze_1s"]
@@ -208,7 +208,7 @@ def test_wrk2_needs_its_rate_by_command_or_column(layout, tmp_path):
     assert list(imported(layout, there).trials["offered_per_s"]) == [2000, 2000]
 
 
-def test_several_tools_only_where_the_file_says_so(layout, tmp_path):
+def test_import_of_several_tools_needs_a_tool_column(layout, tmp_path):
     there = folder(tmp_path)
     said = rows(there)
     name = capture(there, "ab", "2.3--n20000_c50", whole=False)
@@ -225,12 +225,12 @@ def test_several_tools_only_where_the_file_says_so(layout, tmp_path):
     assert data.study.tools_of(data.study.treatments) == ("ab", "wrk")
 
 
-def test_the_named_tool_is_held_against_the_output(layout, tmp_path):
+def test_import_checks_the_named_tool_against_the_output(layout, tmp_path):
     with pytest.raises(DataError, match=r"line 2: wrk: access-1.txt: this is its report, not one of ab"):
         imported(layout, folder(tmp_path), tool="ab")
 
 
-def test_again_is_a_new_run_and_is_known(layout, tmp_path):
+def test_import_of_the_same_outputs_again_is_a_new_run(layout, tmp_path):
     there = folder(tmp_path)
     made = read_import(there, there / "conditions.csv", ImportOptions("", "plain"))
     assert find_same_import(layout, made) is None
@@ -240,14 +240,14 @@ def test_again_is_a_new_run_and_is_known(layout, tmp_path):
     assert len(layout.runs("by-hand")) == 2
 
 
-def test_a_study_of_loadbooks_own_is_never_mixed_with_imported_runs(layout, tmp_path):
+def test_import_never_mixes_with_a_measured_study(layout, tmp_path):
     with pytest.raises(UsageError, match="there is a study 'nginx-directives' already") as caught:
         imported(layout, folder(tmp_path), name="nginx-directives")
     assert caught.value.hint == "give another name: --study NAME"
 
 
 @pytest.mark.parametrize("fails_at", [0, 1, 7, 30])
-def test_a_full_disk_leaves_nothing(layout, tmp_path, monkeypatch, fails_at):
+def test_import_on_a_full_disk_leaves_nothing(layout, tmp_path, monkeypatch, fails_at):
     there = folder(tmp_path)
     made = read_import(there, there / "conditions.csv", ImportOptions("", "plain"))
     calls = iter(range(1000))
@@ -268,13 +268,13 @@ def test_a_full_disk_leaves_nothing(layout, tmp_path, monkeypatch, fails_at):
     assert [p.name for p in layout.study_raw("by-hand").iterdir()] == [".lock"]
 
 
-def test_leftovers_of_a_killed_import_are_cleared(layout, tmp_path):
+def test_import_clears_leftovers_of_a_killed_one(layout, tmp_path):
     (layout.study_raw("by-hand") / ".20200101-000000.part" / "trials").mkdir(parents=True)
     data = imported(layout, folder(tmp_path))
     assert sorted(p.name for p in layout.study_raw("by-hand").iterdir()) == [".lock", data.run]
 
 
-def test_an_incomplete_block_is_planned_and_not_executed(layout, tmp_path):
+def test_import_marks_missing_trials_of_a_block_as_not_executed(layout, tmp_path):
     there = folder(tmp_path)
     write(there, rows(there)[:-1])
     with pytest.raises(UsageError, match=r"line 17: block '6' has no row of tcp_nopush on: .* say --incomplete"):
@@ -284,7 +284,7 @@ def test_an_incomplete_block_is_planned_and_not_executed(layout, tmp_path):
     assert problems(data, "note") == {("not-executed", "t0018")}
 
 
-def test_the_baseline_once_more_is_an_aa_arm(layout, tmp_path):
+def test_import_recognises_an_aa_arm(layout, tmp_path):
     there = folder(tmp_path)
     data = imported(layout, there, aa="tcp_nopush on")
     assert data.study.treatments["tcp_nopush-on"].check == "aa"
@@ -292,7 +292,7 @@ def test_the_baseline_once_more_is_an_aa_arm(layout, tmp_path):
         imported(layout, there, aa="access log")
 
 
-def test_semicolons_byte_order_mark_and_spaces_do_not_matter(layout, tmp_path):
+def test_import_accepts_semicolons_bom_and_spaces(layout, tmp_path):
     there = folder(tmp_path)
     plain = (there / "conditions.csv").read_text()
     odd = "\ufeff\r\n" + plain.replace(",", " ; ").replace("\n", "\r\n").replace("file", "File", 1) + "\r\n\r\n"
@@ -300,13 +300,13 @@ def test_semicolons_byte_order_mark_and_spaces_do_not_matter(layout, tmp_path):
     assert len(imported(layout, there).trials) == 18
 
 
-def test_blocks_with_other_names_are_numbered_by_appearance(layout, tmp_path):
+def test_import_numbers_named_blocks_by_appearance(layout, tmp_path):
     there = folder(tmp_path)
     write(there, [r | {"block": "abcdef"[int(r["block"]) - 1]} for r in rows(there)])
     assert list(imported(layout, there).trials["block"]) == [int(r["block"]) for r in rows(BY_HAND)]
 
 
-def test_large_block_numbers_are_names(layout, tmp_path):
+def test_import_treats_large_block_numbers_as_names(layout, tmp_path):
     there = folder(tmp_path)
     write(there, [r | {"block": f"{r['block']}{'9' * 30}"} for r in rows(there)])
     assert set(imported(layout, there).trials["block"]) == set(range(1, 7))
@@ -321,7 +321,7 @@ def test_large_block_numbers_are_names(layout, tmp_path):
         ("20240305", 1709596800),
     ],
 )
-def test_times_are_read_as_people_write_them(layout, tmp_path, text, time_s):
+def test_import_reads_common_time_formats(layout, tmp_path, text, time_s):
     there = folder(tmp_path)
     said = rows(there)
     said[0]["started"] = text
@@ -329,7 +329,7 @@ def test_times_are_read_as_people_write_them(layout, tmp_path, text, time_s):
     assert imported(layout, there).trials["started"].iloc[0] == time_s
 
 
-def test_labels_reach_the_page_as_text(layout, tmp_path, monkeypatch):
+def test_import_labels_reach_the_page_as_text(layout, tmp_path, monkeypatch):
     there = folder(tmp_path)
     hostile = '<script>x</script> & "quotes" \\ 日本'
     write(
@@ -342,20 +342,20 @@ def test_labels_reach_the_page_as_text(layout, tmp_path, monkeypatch):
     assert "<script>" not in html and "&lt;script&gt;" in html
 
 
-def test_names_are_safe_and_never_collide():
+def test_import_names_are_safe_and_unique():
     assert to_valid_name("../../etc passwd") == "etc-passwd" and to_valid_name("///") == ""
     found = unique_names(["a b", "a/b", "a-b", "ü", "..", "x" * 200, "x" * 201])
     assert len(set(found.values())) == 7 and all(len(name) <= 63 for name in found.values())
     assert [found["a b"], found["a/b"], found["a-b"]] == ["a-b", "a-b-2", "a-b-3"]
 
 
-def test_run_json_says_where_it_came_from(layout, tmp_path):
+def test_import_run_json_records_its_source(layout, tmp_path):
     data = imported(layout, folder(tmp_path))
     kept = json.loads(data.paths.run_json.read_text())["imported"]
     assert (kept["folder"], kept["conditions"], kept["timed"]) == ("by-hand", "conditions.csv", True)
 
 
-def test_a_folder_and_a_file_with_odd_bytes_in_their_names(layout, tmp_path):
+def test_import_reads_names_that_are_not_utf_8(layout, tmp_path):
     there = folder(tmp_path).rename(tmp_path / "by-h\udcff\x07and")
     conditions = (there / "conditions.csv").rename(there / "c\udcff.csv")
     run = write_import(layout, made := read_import(there, conditions, ImportOptions("", "plain")))
@@ -364,7 +364,7 @@ def test_a_folder_and_a_file_with_odd_bytes_in_their_names(layout, tmp_path):
     assert (kept["folder"], kept["conditions"]) == ("by-h??and", "c?.csv")
 
 
-def test_jmeters_results_are_an_output_alone_or_in_a_folder(layout, tmp_path):
+def test_import_reads_jmeter_results_alone_or_in_a_folder(layout, tmp_path):
     there = tmp_path / "jmeter"
     (there / "run").mkdir(parents=True)
     stamp, head = 1_700_000_000_000, "timeStamp,elapsed,label,responseCode,success,bytes,Latency,Connect\n"

@@ -44,7 +44,7 @@ def changed(there: Path, number: int, **cells: str) -> None:
     write(there, [dict.fromkeys(columns, "") | row for row in said])
 
 
-def test_everything_is_said_at_once(call):
+def test_import_reports_all_problems_at_once(call):
     changed(call.there, 1, file="acess-1.txt")
     changed(call.there, 3, file="../by-hand/plain-1.txt")
     changed(call.there, 5, block="")
@@ -99,7 +99,7 @@ def test_everything_is_said_at_once(call):
     ],
     ids=str,
 )  # fmt: skip
-def test_one_bad_cell(call, cells, says):
+def test_import_names_the_line_of_a_bad_cell(call, cells, says):
     changed(call.there, 1, **cells)
     code, out, err = call()
     assert (code, out) == (2, "") and "Traceback" not in err
@@ -125,19 +125,19 @@ def test_one_bad_cell(call, cells, says):
     ],
     ids=range(13),
 )  # fmt: skip
-def test_one_bad_file(call, data, says):
+def test_import_names_a_bad_file(call, data, says):
     (call.there / "conditions.csv").write_bytes(data)
     code, out, err = call()
     assert (code, out) == (2, "") and says in err, err
 
 
-def test_lines_are_those_of_the_file_whatever_its_quotes_hold(call):
+def test_import_line_numbers_count_lines_inside_quotes(call):
     text = 'file,treatment,block\n"plain-1.txt","plain\n",1\n\naccess-1.txt,access,one,two\n'
     (call.there / "conditions.csv").write_text(text)
     assert "line 5: 4 cells where the header has 3" in call()[2]
 
 
-def test_links_are_not_followed_and_devices_not_read(call):
+def test_import_follows_no_links_and_reads_no_devices(call):
     (call.there / "plain-1.txt").unlink()
     (call.there / "plain-1.txt").symlink_to(BY_HAND / "plain-1.txt")
     (call.there / "in").symlink_to(call.there)
@@ -154,7 +154,7 @@ def test_links_are_not_followed_and_devices_not_read(call):
     assert "line 5: 'run/stdout': stdout is a symbolic link" in err
 
 
-def test_odd_bytes_in_file_names(call):
+def test_import_names_files_with_odd_bytes(call):
     (call.there / "run").mkdir()
     (call.there / "run" / "stdout").write_bytes((call.there / "plain-1.txt").read_bytes())
     Path(os.fsdecode(os.fsencode(call.there / "run") + b"/x\xff")).touch()
@@ -164,7 +164,7 @@ def test_odd_bytes_in_file_names(call):
     Path(os.fsdecode(os.fsencode(call.there / "run") + b"/x\xff")).unlink()
 
 
-def test_outputs_that_are_wrong_are_exit_4(call):
+def test_import_of_wrong_outputs_exits_with_4(call):
     for path in call.there.glob("*.txt"):
         path.write_text("hello\n")
     code, out, err = call()
@@ -176,7 +176,7 @@ def test_outputs_that_are_wrong_are_exit_4(call):
     assert "line 2: run has no file named stdout; it holds output.txt" in call()[2]
 
 
-def test_options_that_make_no_sense(call):
+def test_import_refuses_contradictory_options(call):
     for options, says in (
         (("--metric", "speed"), "no metric 'speed'"),
         (("--margin", "2"), "--margin 2 is not between 0 and 1"),
@@ -191,7 +191,7 @@ def test_options_that_make_no_sense(call):
     assert call(conditions="none.csv")[0] == 2
 
 
-def test_a_dry_run_writes_nothing_and_shows_what_would_be(call):
+def test_import_dry_run_writes_nothing(call):
     code, out, err = call("--dry-run")
     assert (code, err) == (0, "")
     assert "outputs   18 of wrk: 6 blocks of access log, plain, tcp_nopush on" in out
@@ -200,7 +200,7 @@ def test_a_dry_run_writes_nothing_and_shows_what_would_be(call):
     assert not (call.layout.root / "data").exists()
 
 
-def test_again_is_said_to_be_a_new_run(call):
+def test_import_again_reports_a_new_run(call):
     code, out, err = call()
     assert (code, err) == (0, "") and "trials    18 of 18 count" in out and "\nrun 2" in out
     first = call.layout.runs("by-hand")[0]
@@ -208,14 +208,14 @@ def test_again_is_said_to_be_a_new_run(call):
     assert (code, err) == (0, f"note: the same was imported before, as run {first}\n") and "\nnew run 2" in out
 
 
-def test_what_has_no_numbers_is_said_and_imported(call):
+def test_import_reports_outputs_without_values(call):
     (call.there / "plain-1.txt").write_text("wrk: unable to connect\n")
     code, out, err = call()
     assert code == 0 and "trials    17 of 18 count (1 unreadable-output)" in out
     assert err.startswith("note: plain-1.txt: no numbers: wrk: stdout")
 
 
-def test_an_import_of_which_nothing_counts_is_kept_and_exit_4(call):
+def test_import_without_valid_trials_is_kept_and_exits_with_4(call):
     for path in call.there.glob("*.txt"):
         path.write_text("killed\n")
     code, _, err = call("--tool", "wrk")
@@ -224,7 +224,7 @@ def test_an_import_of_which_nothing_counts_is_kept_and_exit_4(call):
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda t: t.encode("utf-8", "surrogatepass"))))
-def test_any_bytes_are_read_or_refused(tmp_path, data):
+def test_import_reads_or_refuses_arbitrary_bytes(tmp_path, data):
     path = tmp_path / "c.csv"
     path.write_bytes(b"file,treatment,block,started,factor_x\n" + data)
     try:
@@ -238,7 +238,7 @@ def test_any_bytes_are_read_or_refused(tmp_path, data):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_any_cells_are_imported_or_refused_with_their_line(tmp_path, data):
+def test_import_accepts_or_refuses_arbitrary_cells_with_the_line(tmp_path, data):
     there = tmp_path / "fuzzed"
     if not there.exists():
         shutil.copytree(BY_HAND, there)

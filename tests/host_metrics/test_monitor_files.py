@@ -45,7 +45,7 @@ def read(name: str) -> Traces:
     return registry.read_traces(kind, {name: FILES[name]})
 
 
-def test_every_capture_is_recognised_by_what_is_in_it():
+def test_monitor_file_format_is_detected_from_its_content():
     known = {name: registry.detect_format(data) for name, data in FILES.items()}
     assert known["12.6.1--sa.dat"] == "sysstat"
     assert known["sar-12.6.1--text.txt"] is None
@@ -55,7 +55,7 @@ def test_every_capture_is_recognised_by_what_is_in_it():
     assert registry.files_by_format({"a": b"nothing", **CPU}) == {None: ["a"], "rrd": sorted(CPU)}
 
 
-def test_sadf_json_with_everything():
+def test_sadf_json_is_read_completely():
     traces = read("sadf-12.6.1--all.json")
     check(traces)
     assert not traces.problems and traces.interval_s == 1
@@ -71,14 +71,14 @@ def test_sadf_json_with_everything():
 
 
 @pytest.mark.parametrize("name", ["sadf-12.6.1--all.csv", "sadf-12.6.1--epoch.csv"])
-def test_sadf_csv_says_what_json_says(name):
+def test_sadf_csv_equals_sadf_json(name):
     json, csv = read("sadf-12.6.1--all.json"), read(name)
     check(csv)
     order = lambda rows: sorted((r["t"], r["metric"], r["item"], r["value"]) for r in rows)  # noqa: E731
     assert order(csv.rows) == order(json.rows)
 
 
-def test_folded_times_and_memory_that_is_not_told():
+def test_sadf_csv_without_memory_total_is_reported():
     traces = read("sadf-12.6.1--plain.json")
     check(traces)
     assert values(traces, "cpu_system")[0] == pytest.approx(0.1393)
@@ -88,12 +88,12 @@ def test_folded_times_and_memory_that_is_not_told():
 
 
 @pytest.mark.parametrize("name", ["sadf-12.6.1--local.csv"])
-def test_local_times_cannot_be_placed(name):
+def test_sadf_local_times_are_refused(name):
     traces = read(name)
     assert not traces.rows and {"local_times"} <= {p.name for p in traces.problems}
 
 
-def test_local_times_of_a_host_in_utc_can():
+def test_sadf_local_times_of_a_host_in_utc_are_read():
     assert read("sadf-12.6.1--local.json").rows
 
 
@@ -108,13 +108,13 @@ def test_node_exporter_with_timestamps():
     assert all(min(a, b) <= every <= max(a, b) for a, b, every in both)
 
 
-def test_a_scrape_without_timestamps_is_told():
+def test_node_exporter_scrape_without_timestamps_is_reported():
     traces = read("node-exporter-1.5.0--one-scrape.txt")
     assert not traces.rows
     assert {"no_timestamps", "too_few_samples"} == {p.name for p in traces.problems}
 
 
-def test_other_forms_of_prometheus_text():
+def test_prometheus_text_variants_are_read():
     lines = []
     for t, user in ((1000, 5.0), (1001, 5.25), (1002, 5.0)):
         lines += [
@@ -127,7 +127,7 @@ def test_other_forms_of_prometheus_text():
     assert {p.name for p in traces.problems} == {"counter_went_back", "unreadable_line"}
 
 
-def test_a_gap_is_a_gap():
+def test_monitor_file_gap_is_not_interpolated():
     kept = [line for line in FILES["sadf-12.6.1--all.csv"].decode().splitlines() if "06:11:46" not in line]
     longer = "\n".join(line.replace("vm;1;2026-11-22 06:11:47", "vm;60;2026-11-22 06:11:47") for line in kept)
     traces = registry.read_traces("sadf-csv", {"x": longer.encode()})
@@ -136,7 +136,7 @@ def test_a_gap_is_a_gap():
     assert 1795327907.0 not in {r["t"] for r in traces.rows if r["metric"].startswith(("cpu", "net"))}
 
 
-def test_rrd_fields_of_several_files_make_one_trace():
+def test_rrd_fields_of_several_files_are_combined():
     memory = registry.read_traces("rrd", MEMORY)
     check(memory)
     assert memory.interval_s == 1 and not memory.problems
@@ -149,13 +149,13 @@ def test_rrd_fields_of_several_files_make_one_trace():
     assert values(registry.read_traces("rrd", {"x": RRD["xport-no-times.xml"]}), "cpu_user")
 
 
-def test_a_dump_says_what_a_fetch_says():
+def test_rrd_dump_equals_rrd_fetch():
     name = "vm-cpu-user-d"
     dumped, fetched = (dict(rrd._read_file(f, RRD[f].decode(), [])) for f in (f"{name}.xml", f"{name}.txt"))
     assert {t: v for t, v in dumped["cpu", "user"].items() if t in fetched["cpu", "user"]} == fetched["cpu", "user"]
 
 
-def test_what_files_lack_is_told():
+def test_missing_fields_of_monitor_files_are_reported():
     lonely = registry.read_traces("rrd", {"vm-cpu-user-d.txt": RRD["vm-cpu-user-d.txt"]})
     assert [p.name for p in lonely.problems] == ["fields_missing"] and "cpu.user" in lonely.problems[0].message
     renamed = registry.read_traces("rrd", {"mine.txt": RRD["vm-cpu-user-d.txt"]})
@@ -164,7 +164,7 @@ def test_what_files_lack_is_told():
 
 @pytest.mark.parametrize("name", READABLE)
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.999])
-def test_a_torn_file_gives_its_whole_samples(name, share):
+def test_truncated_monitor_file_gives_its_complete_samples(name, share):
     data = FILES[name]
     torn = registry.read_traces(registry.detect_format(data) or "", {name: data[: int(len(data) * share)]})
     check(torn)
@@ -176,7 +176,7 @@ def test_a_torn_file_gives_its_whole_samples(name, share):
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([*READABLE, *RRD]), st.binary(max_size=12), st.floats(0, 1), st.floats(0, 0.05))
 @example("sadf-12.6.1--all.json", b'{"a":' * 4, 0.5, 0.0)
-def test_mutated_files_never_raise(name, junk, at, cut):
+def test_mutated_monitor_files_never_raise(name, junk, at, cut):
     data = FILES.get(name) or RRD[name]
     start = int(at * len(data))
     broken = data[:start] + junk + data[start + int(cut * len(data)) :]
@@ -186,7 +186,7 @@ def test_mutated_files_never_raise(name, junk, at, cut):
 
 @settings(deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(sorted(registry.FORMATS)))
-def test_junk_is_a_problem_whatever_reads_it(data, kind):
+def test_junk_monitor_file_is_a_problem_for_every_reader(data, kind):
     traces = registry.read_traces(kind, {"x": data})
     check(traces)
     assert traces.problems
@@ -204,7 +204,7 @@ def test_junk_is_a_problem_whatever_reads_it(data, kind):
         b'<!DOCTYPE lolz [<!ENTITY a "b">]><rrd><rra><cf>AVERAGE</cf><!-- x / 5 --> <row><v>&a;</v></row></rra></rrd>',
     ],
 )
-def test_hostile_files(data):
+def test_hostile_monitor_files_are_refused(data):
     kind = registry.detect_format(data)
     assert kind in registry.FORMATS
     traces = registry.read_traces(kind, {"vm-cpu-user-d.xml": data})
@@ -212,7 +212,7 @@ def test_hostile_files(data):
     assert traces.problems and not traces.rows
 
 
-def test_many_problems_of_one_name_are_said_once():
+def test_repeated_problems_are_reported_once():
     said = limit_repeats([Problem("gap", f"{n}") for n in range(100)] + [Problem("other", "x")])
     assert Counter(p.name for p in said) == {"gap": MAX_REPEATED_PROBLEMS, "other": 1}
     assert said[MAX_REPEATED_PROBLEMS - 1].message == "19; and 80 more"

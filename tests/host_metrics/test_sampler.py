@@ -34,7 +34,7 @@ def values(traces, metric: str, item: str = "all") -> list[float]:
     return [row["value"] for row in traces.rows if (row["metric"], row["item"]) == (metric, item)]
 
 
-def test_a_real_capture_of_a_busy_host():
+def test_sampler_capture_of_a_busy_host_is_read():
     traces = parse_sampler(LOAD)
     check(traces)
     assert [p.name for p in traces.problems] == ["process_gone"] * 3
@@ -53,7 +53,7 @@ def test_a_real_capture_of_a_busy_host():
 
 
 @pytest.mark.parametrize("name", sorted(CAPTURES))
-def test_the_capture_of_every_shell_is_read(name):
+def test_sampler_capture_of_every_shell_is_read(name):
     traces = parse_sampler(CAPTURES[name])
     check(traces)
     assert {p.name for p in traces.problems} <= {"process_gone"}
@@ -61,7 +61,7 @@ def test_the_capture_of_every_shell_is_read(name):
 
 
 @pytest.mark.parametrize("shell", [["dash"], ["bash", "--posix"], ["busybox", "sh"]])
-def test_the_sampler_is_bounded_and_watches_late_processes(shell, tmp_path):
+def test_sampler_output_is_bounded_and_includes_late_processes(shell, tmp_path):
     job = sampler_job("m", interval_s=0.05, limit_s=0.2, processes=[("me", "pid"), ("never", "none")])
     (tmp_path / "pid").write_text("1 and more\n")
     step = [*shell, *job.steps[0][1:]]
@@ -73,7 +73,7 @@ def test_the_sampler_is_bounded_and_watches_late_processes(shell, tmp_path):
     assert done.stderr == b""
 
 
-def test_a_torn_last_sample_is_told_and_left_out():
+def test_sampler_truncated_last_sample_is_reported_and_dropped():
     whole = len(parse_sampler(LOAD).times)
     torn = parse_sampler(LOAD[:-40])
     check(torn)
@@ -81,7 +81,7 @@ def test_a_torn_last_sample_is_told_and_left_out():
     assert "torn_sample" in [p.name for p in torn.problems]
 
 
-def test_a_gap_makes_a_problem_and_no_rate():
+def test_sampler_gap_is_a_problem_without_a_rate():
     blocks = LOAD.split(b"@ ")
     gap = b"@ ".join([*blocks[:3], *blocks[8:]])
     traces = parse_sampler(gap)
@@ -91,7 +91,7 @@ def test_a_gap_makes_a_problem_and_no_rate():
     assert coverage(traces, traces.times[0], traces.times[-1]) < 0.7
 
 
-def test_a_counter_that_went_back_makes_a_problem_and_no_rate():
+def test_sampler_decreasing_counter_is_a_problem_without_a_rate():
     wrapped = LOAD.replace(b"    lo: 83466", b"    lo: 3466", 5).replace(b"    lo: 3466", b"    lo: 83466", 4)
     traces = parse_sampler(wrapped)
     check(traces)
@@ -102,14 +102,14 @@ def test_a_counter_that_went_back_makes_a_problem_and_no_rate():
 @pytest.mark.parametrize(
     "data", [b"", b"sh: 1: getconf: not found\n", b"loadbook-sampler 2 1 2 3 4 5\n", b"\xff" * 100]
 )
-def test_what_is_no_capture_is_told(data):
+def test_sampler_refuses_other_files(data):
     traces = parse_sampler(data)
     assert (traces.rows, [p.name for p in traces.problems]) == ([], ["no_sampler_output"])
     assert coverage(traces, 0, 1) == 0
 
 
 @given(st.data())
-def test_mutated_captures_never_raise_and_never_lie(data):
+def test_sampler_mutated_captures_never_raise_or_give_impossible_values(data):
     text = bytearray(CAPTURES[data.draw(st.sampled_from(sorted(CAPTURES)))])
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.integers(0, len(text)))
@@ -128,11 +128,11 @@ def test_mutated_captures_never_raise_and_never_lie(data):
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_after_a_header_are_survived(data):
+def test_sampler_survives_arbitrary_bytes_after_the_header(data):
     check(parse_sampler(b"loadbook-sampler 1 1000.5 10.0 100 4096 0.25\n" + data))
 
 
-def test_time_that_is_less_than_a_tick_counts_where_the_kernel_tells_it():
+def test_sampler_uses_cpu_time_below_a_clock_tick():
     stat = "7 (apache2) S 1 7 7 0 -1 4194560 90 0 0 0 0 0 0 0 20 0 1 0 900 5000000 300 " + "0 " * 27 + "0"
     sample = "@ {n} httpd:7\n{up} 50.0\ncpu  {n} 0 0 {n} 0 0 0 0\n{stat}\n{ns} 0 1\n."
     lines = [sample.format(n=n, up=100 + n / 4, stat=stat, ns=5_000_000 * n) for n in range(4)]

@@ -58,7 +58,7 @@ def tables(layout: Layout) -> RunData:
     return load_run(layout, STUDY)
 
 
-def test_a_file_is_kept_and_becomes_rows(layout, tmp_path):
+def test_added_metrics_file_is_stored_and_ingested(layout, tmp_path):
     rc, said = added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web")
     assert rc == 0 and "sadf-csv, host web, role web" in said and "one every 1\xa0s" in said
     found = tables(layout).traces
@@ -75,7 +75,7 @@ def test_a_file_is_kept_and_becomes_rows(layout, tmp_path):
     assert not checked.findings and not [p for p in checked.uncovered if p.parent.name == "traces"]
 
 
-def test_ingest_stays_a_pure_function_of_raw(layout, tmp_path):
+def test_added_metrics_tables_depend_on_raw_files_only(layout, tmp_path):
     added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web")
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
     first = {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")}
@@ -85,7 +85,7 @@ def test_ingest_stays_a_pure_function_of_raw(layout, tmp_path):
     assert {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")} == first
 
 
-def test_gates_judge_by_our_own_sampler(layout, tmp_path):
+def test_added_metrics_do_not_affect_validity_rules(layout, tmp_path):
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
     ingest(paths)
     before = tables(layout)
@@ -94,7 +94,7 @@ def test_gates_judge_by_our_own_sampler(layout, tmp_path):
     assert before.trials.equals(after.trials) and before.problems.equals(after.problems)
 
 
-def test_the_clock_of_the_host_is_taken_into_account(layout, tmp_path):
+def test_added_metrics_times_are_corrected_by_the_clock_offset(layout, tmp_path):
     shifted = sar_of(layout, tmp_path / "sa.csv", shift_s=7200)
     added(layout, shifted, "--host", "web")
     problems = tables(layout).problems
@@ -103,7 +103,7 @@ def test_the_clock_of_the_host_is_taken_into_account(layout, tmp_path):
     assert "sadf" in set(tables(layout).traces["source"])
 
 
-def test_another_machine_needs_a_role(layout, tmp_path):
+def test_added_metrics_of_an_unknown_machine_need_a_role(layout, tmp_path):
     path = sar_of(layout, tmp_path / "sa.csv")
     with pytest.raises(UsageError, match="has no host 'edge'"):
         added(layout, path, "--host", "edge")
@@ -113,7 +113,7 @@ def test_another_machine_needs_a_role(layout, tmp_path):
     assert "clock_not_known" in set(found.problems["name"])
 
 
-def test_a_changed_file_is_not_used_and_found(layout, tmp_path):
+def test_added_metrics_file_that_changed_is_reported_and_not_used(layout, tmp_path):
     added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web")
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
     kept = next(paths.added_files.iterdir())
@@ -128,7 +128,7 @@ def test_a_changed_file_is_not_used_and_found(layout, tmp_path):
     assert {f.kind for f in verify_run(paths).findings} == {"missing", "extra"}
 
 
-def test_files_that_hold_nothing_change_nothing(layout, tmp_path):
+def test_added_metrics_files_without_samples_change_nothing(layout, tmp_path):
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
     before = paths.ledger.read_bytes()
     junk = tmp_path / "junk.txt"
@@ -146,7 +146,7 @@ def test_files_that_hold_nothing_change_nothing(layout, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("sadf") is None, reason="sadf is not there: apt-get install sysstat")
-def test_binary_data_are_kept_beside_their_text(layout):
+def test_added_sysstat_binary_is_stored_beside_its_text(layout):
     binary = FIXTURES / "12.6.1--sa.dat"
     given = read_metric_files([binary])
     assert [(g.kind, list(g.read), list(g.originals)) for g in given] == [
@@ -160,19 +160,19 @@ def test_binary_data_are_kept_beside_their_text(layout):
 
 
 @pytest.mark.skipif(shutil.which("sadf") is None, reason="sadf is not there: apt-get install sysstat")
-def test_binary_data_that_sadf_cannot_read(tmp_path):
+def test_added_sysstat_binary_that_sadf_cannot_read_is_refused(tmp_path):
     torn = tmp_path / "sa.dat"
     torn.write_bytes((FIXTURES / "12.6.1--sa.dat").read_bytes()[:200])
     with pytest.raises(DataError, match="sadf could not read"):
         sadf_json(torn)
 
 
-def test_a_reader_that_is_asked_for_by_name(layout, tmp_path):
+def test_added_metrics_format_can_be_named(layout, tmp_path):
     with pytest.raises(UsageError, match="no kind 'nonsense'"):
         added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web", "--kind", "nonsense")
 
 
-def test_every_field_stands_in_one_event_of_the_ledger(layout, tmp_path):
+def test_added_metrics_are_one_ledger_event(layout, tmp_path):
     added(
         layout, *sorted((FIXTURES / "rrd").glob("vm-cpu-*.txt")), sar_of(layout, tmp_path / "sa.csv"), "--host", "web"
     )

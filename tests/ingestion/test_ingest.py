@@ -42,7 +42,7 @@ def reseal(folder, change):
     trial_record.seal_trial(folder, record)
 
 
-def test_every_planned_trial_has_a_row_and_traces_cover_the_window(layout, paths):
+def test_ingest_gives_every_planned_trial_a_row(layout, paths):
     found = ingest(paths)
     data = load_run(layout, STUDY)
     assert found.planned == found.trials == len(data.trials) == 32
@@ -60,7 +60,7 @@ def test_every_planned_trial_has_a_row_and_traces_cover_the_window(layout, paths
         assert seen["item"].str.startswith(f"{processes}:").all()
 
 
-def test_a_failed_trial_is_a_row_without_numbers(layout, paths):
+def test_ingest_gives_a_failed_trial_a_row_without_values(layout, paths):
     ingest(paths)
     data = load_run(layout, STUDY)
     row = data.trials.set_index("trial").loc["t0013"]
@@ -69,7 +69,7 @@ def test_a_failed_trial_is_a_row_without_numbers(layout, paths):
     assert "t0013" not in set(data.measurements["trial"])
 
 
-def test_rebuilt_tables_are_byte_identical(paths):
+def test_ingest_rebuilds_byte_identical_tables(paths):
     ingest(paths)
     first = tables(paths)
     shutil.rmtree(paths.processed)
@@ -77,7 +77,7 @@ def test_rebuilt_tables_are_byte_identical(paths):
     assert tables(paths) == first
 
 
-def test_a_changed_file_is_noticed_and_not_used(paths):
+def test_ingest_detects_and_ignores_a_changed_file(paths):
     raw = paths.trial("t0002") / "stdout-driver"
     raw.write_bytes(raw.read_bytes().replace(b"Requests/sec:", b"Requests/sec: 9"))
     (paths.trial("t0003") / "monitor-web").unlink()
@@ -92,7 +92,7 @@ def test_a_changed_file_is_noticed_and_not_used(paths):
 
 
 @pytest.mark.parametrize("keep", [0, 60, 300])
-def test_a_truncated_output_becomes_a_problem_and_no_number(paths, keep):
+def test_ingest_reports_a_truncated_output_without_values(paths, keep):
     def cut(folder):
         raw = folder / "stdout-driver"
         raw.write_bytes(raw.read_bytes()[:keep])
@@ -105,7 +105,7 @@ def test_a_truncated_output_becomes_a_problem_and_no_number(paths, keep):
     assert not read_table(paths.table("trials"), "trials").set_index("trial").loc["t0002", "valid"]
 
 
-def test_trials_that_were_not_executed_and_damaged_records_are_said(paths):
+def test_ingest_reports_missing_trials_and_damaged_records(paths):
     shutil.rmtree(paths.trial("t0031"))
     (paths.trial("t0032") / "trial.json").write_text('{"schema_version": 1')
     foreign = paths.trial("t0030") / "trial.json"
@@ -117,7 +117,7 @@ def test_trials_that_were_not_executed_and_damaged_records_are_said(paths):
     assert "recorded as" in problems_of(paths, "t0030").loc["damaged-record", "message"]
 
 
-def test_a_run_without_a_plan_is_an_error_that_names_the_file(paths):
+def test_ingest_without_a_plan_names_the_file(paths):
     paths.plan_json.write_text("{}")
     with pytest.raises(DataError, match=r"plan\.json is not a plan"):
         ingest(paths)

@@ -57,7 +57,7 @@ def forge(folder, file: str, change) -> None:
     (folder / "trial.json").write_text(json.dumps(record))
 
 
-def test_a_changed_output_a_forged_one_and_a_forged_record_are_not_used(paths):
+def test_ingest_ignores_changed_and_forged_outputs_and_records(paths):
     whole = ingest(paths)
     assert said(paths) == {}
     (paths.trials / "t0001" / "stdout-driver").write_bytes(b"Requests/sec: 1e9\n")
@@ -77,7 +77,7 @@ def test_a_changed_output_a_forged_one_and_a_forged_record_are_not_used(paths):
     assert {finding.path.name for finding in verify_run(paths).findings} >= {"stdout-driver", "trial.json", facts.name}
 
 
-def test_a_changed_plan_is_refused(paths):
+def test_ingest_refuses_a_changed_plan(paths):
     paths.plan_json.write_text(paths.plan_json.read_text() + " ")
     with pytest.raises(
         DataError, match=r"plan\.json is not as it was kept when the run ended: it was not used"

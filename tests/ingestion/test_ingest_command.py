@@ -19,7 +19,7 @@ def layout(tmp_path, monkeypatch):
     return made
 
 
-def test_the_same_is_said_whether_trials_were_read_or_not(layout, monkeypatch, capsys):
+def test_ingest_command_prints_the_same_with_and_without_cache(layout, monkeypatch, capsys):
     said = []
     for _ in range(2):
         assert exit_code(monkeypatch, "ingest", STUDY) == 0
@@ -28,7 +28,7 @@ def test_the_same_is_said_whether_trials_were_read_or_not(layout, monkeypatch, c
     assert "31 of 32 planned trials are valid (1 tool_failed, host driver: wrk ended" in said[0].out
 
 
-def test_progress_goes_to_stderr(layout, monkeypatch, capsys):
+def test_ingest_command_progress_goes_to_stderr(layout, monkeypatch, capsys):
     monkeypatch.setattr(progress.Ticker, "FIRST_S", 0)
     assert exit_code(monkeypatch, "ingest", STUDY) == 0
     said = capsys.readouterr()
@@ -36,7 +36,7 @@ def test_progress_goes_to_stderr(layout, monkeypatch, capsys):
     assert "trials read" not in said.out
 
 
-def test_a_terminal_has_one_line(monkeypatch):
+def test_ingest_command_progress_is_one_line_on_a_terminal(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -49,7 +49,7 @@ def test_a_terminal_has_one_line(monkeypatch):
     assert told.stream.getvalue() == "1 of 2 trials read\r2 of 2 trials read\n"
 
 
-def test_a_run_without_any_trial_is_an_error(layout, monkeypatch, capsys):
+def test_ingest_command_without_trials_is_an_error(layout, monkeypatch, capsys):
     for name in ("trials", "failed"):
         shutil.rmtree(run_of(layout) / name)
     assert exit_code(monkeypatch, "ingest", STUDY) == 4

@@ -36,14 +36,14 @@ def trial(folder: Path, tool: str, hosts: tuple[str, ...] = ("one",), started: f
 
 
 @pytest.mark.parametrize(("tool", "rows"), [("jmeter", 72), ("h2load", 500), ("ab", 300)])
-def test_every_tool_with_a_log_of_requests_has_them_kept(tool: str, rows: int, tmp_path: Path) -> None:
+def test_request_log_of_every_tool_is_stored(tool: str, rows: int, tmp_path: Path) -> None:
     target = tmp_path / "processed" / "requests" / "t.parquet"
     assert write_requests(tmp_path, trial(tmp_path, tool, ("one", "two")), target) is None
     found = pq.read_table(target)["driver"].to_pylist()
     assert found == ["one"] * rows + ["two"] * rows
 
 
-def test_rows_of_a_warm_up_in_the_same_log_are_left_out(tmp_path: Path) -> None:
+def test_request_log_rows_of_the_warm_up_are_excluded(tmp_path: Path) -> None:
     lines = LOGS["h2load"][0].read_text().splitlines()
     starts = sorted(int(line.split("\t")[0]) for line in lines)
     record = trial(tmp_path, "h2load", started=starts[200] / 1e6)
@@ -52,7 +52,7 @@ def test_rows_of_a_warm_up_in_the_same_log_are_left_out(tmp_path: Path) -> None:
     assert len(pq.read_table(tmp_path / "t.parquet")) == sum(start >= starts[200] for start in starts)
 
 
-def test_no_log_and_a_broken_log_leave_no_file(tmp_path: Path) -> None:
+def test_missing_or_broken_request_log_leaves_no_file(tmp_path: Path) -> None:
     target = tmp_path / "t.parquet"
     record = trial(tmp_path, "jmeter")
     (tmp_path / "results.jtl-one").write_bytes(b"hello\n")
@@ -64,7 +64,7 @@ def test_no_log_and_a_broken_log_leave_no_file(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_ingest_keeps_the_requests_of_each_trial_and_drops_those_of_trials_that_are_gone(tmp_path: Path) -> None:
+def test_ingest_stores_requests_per_trial_and_removes_those_of_deleted_trials(tmp_path: Path) -> None:
     there = tmp_path / "results"
     there.mkdir()
     cases = {"plain": ("csv_https", "csv_mix_delay"), "other": ("locale_de", "locale_fr")}

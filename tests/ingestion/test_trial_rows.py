@@ -18,11 +18,11 @@ def driver(host: str = "a", began: float = 1000.0) -> DriverRecord:
 
 
 @pytest.mark.parametrize("span", [None, (900.0, 1005.0), (1003.0, 1100.0), (1005.0, 1005.0)])
-def test_a_span_that_cannot_be_the_process_s_is_not_used(span):
+def test_trial_window_ignores_impossible_request_times(span):
     assert _with_request_span(driver(), span) == driver()
 
 
-def test_requests_and_not_the_start_of_the_tool_are_the_window():
+def test_trial_window_is_that_of_the_requests():
     record = trial_record.read_trial(next(iter(sorted((next(FIXTURE.iterdir()) / "trials").iterdir()))))
     clocks = {h: ClockRecord(offset_before_s=o, rtt_before_s=0.0) for h, o in (("a", 0.0), ("b", 50.0))}
     drivers = [driver("a"), driver("b", 1050.0)]

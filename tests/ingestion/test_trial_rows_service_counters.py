@@ -22,7 +22,7 @@ def record(before: dict[str, float], after: dict[str, float]) -> TrialRecord:
     return one.model_copy(update={"services": [service]})
 
 
-def test_each_counter_has_a_row_before_the_load_and_one_after_it():
+def test_service_counter_has_rows_before_and_after_the_load():
     one = record({"requests": 2, "connections": 2, "sessions": 7}, {"requests": 5002, "connections": 52, "other": 1})
     rows, back = counter_rows(one)
     assert back == []
@@ -39,7 +39,7 @@ def test_each_counter_has_a_row_before_the_load_and_one_after_it():
     }
 
 
-def test_a_count_that_went_back_is_a_doubt_and_no_row(tmp_path):
+def test_decreasing_service_counter_is_a_doubt_without_rows(tmp_path):
     one = record({"requests": 10, "connections": 1}, {"requests": 3, "connections": 4})
     for file in TRIAL.iterdir():
         if file.is_file():
@@ -53,7 +53,7 @@ def test_a_count_that_went_back_is_a_doubt_and_no_row(tmp_path):
 
 
 @pytest.mark.parametrize("change", [{"window": None}, {"drivers": []}])
-def test_without_times_there_are_no_rows(change):
+def test_service_counters_without_times_have_no_rows(change):
     assert counter_rows(record({"requests": 1}, {"requests": 2}).model_copy(update=change)) == ([], [])
 
 
@@ -61,7 +61,7 @@ COUNTS = st.dictionaries(st.sampled_from(["requests", "connections", "upstream_c
 
 
 @given(before=COUNTS, after=COUNTS)
-def test_what_was_read_once_only_has_no_row_and_all_else_is_told(before, after):
+def test_service_counter_read_once_has_no_row(before, after):
     service = ServiceRecord(
         host="w", role="web", service="s", config_sha256="0", counters_before=before, counters_after=after
     )

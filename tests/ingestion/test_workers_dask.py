@@ -28,7 +28,7 @@ def cluster(workers):
 
 
 @pytest.mark.long
-def test_two_workers_of_a_cluster_make_the_same_bytes(layout, monkeypatch, capsys):
+def test_dask_workers_give_the_same_tables(layout, monkeypatch, capsys):
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
     alone = {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")}
     shutil.rmtree(paths.processed)
@@ -42,7 +42,7 @@ def test_two_workers_of_a_cluster_make_the_same_bytes(layout, monkeypatch, capsy
     assert len({task["worker"] for task in stream.data}) == 2
 
 
-def test_a_scheduler_that_is_not_there_or_has_no_workers_is_said(layout, monkeypatch, capsys):
+def test_dask_scheduler_without_workers_is_reported(layout, monkeypatch, capsys):
     monkeypatch.setattr(scheduler, "CONNECT_S", 1)
     assert exit_code(monkeypatch, "ingest", STUDY, "--scheduler", "tcp://127.0.0.1:9") == 3
     assert "no Dask scheduler answers" in capsys.readouterr().err
@@ -51,6 +51,6 @@ def test_a_scheduler_that_is_not_there_or_has_no_workers_is_said(layout, monkeyp
     assert "has no workers" in capsys.readouterr().err
 
 
-def test_an_address_that_is_none_is_a_wrong_argument(layout, monkeypatch, capsys):
+def test_dask_address_that_is_invalid_is_a_usage_error(layout, monkeypatch, capsys):
     assert exit_code(monkeypatch, "ingest", STUDY, "--scheduler", "nosuch://x") == 2
     assert "is no address of a Dask scheduler" in capsys.readouterr().err

@@ -24,7 +24,7 @@ def made(values: list[int]) -> Histogram:
 
 
 @given(TIMES, st.floats(0, 100))
-def test_statistics_are_those_of_the_sorted_values(values: list[int], percent: float) -> None:
+def test_histogram_statistics_equal_those_of_the_sorted_values(values: list[int], percent: float) -> None:
     found = made(values)
     assert found.count == len(values)
     assert found.sum_us == sum(values)
@@ -37,7 +37,7 @@ def test_statistics_are_those_of_the_sorted_values(values: list[int], percent: f
 
 
 @given(st.lists(TIMES, min_size=1, max_size=6), st.randoms())
-def test_parts_in_any_order_are_the_whole(parts: list[list[int]], random: object) -> None:
+def test_histogram_parts_merge_in_any_order(parts: list[list[int]], random: object) -> None:
     merged = Histogram()
     for part in sorted(parts, key=lambda _: random.random()):  # type: ignore[attr-defined]
         merged.merge(made(part))
@@ -45,12 +45,12 @@ def test_parts_in_any_order_are_the_whole(parts: list[list[int]], random: object
         assert found.tolist() == expected.tolist()
 
 
-def test_nearest_rank_is_a_time_that_occurred() -> None:
+def test_histogram_percentile_is_an_observed_time() -> None:
     found = made([1_000_000, 2_000_000, 3_000_000, 4_000_000])
     assert [found.percentile_s(p) for p in (0, 25, 25.1, 50, 75, 99, 100)] == [1, 1, 2, 2, 3, 4, 4]
 
 
-def test_an_empty_histogram_has_no_statistics() -> None:
+def test_empty_histogram_has_no_statistics() -> None:
     for statistic in (Histogram().mean_s, Histogram().sd_s, lambda: Histogram().percentile_s(50)):
         with pytest.raises(ValueError, match="no times"):
             statistic()
@@ -58,7 +58,7 @@ def test_an_empty_histogram_has_no_statistics() -> None:
 
 
 @pytest.mark.parametrize("cells", [1, summary.MAX_DENSE_CELLS])
-def test_groups_are_counted_alike_by_array_and_by_sorting(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_are_counted_equally_by_array_and_by_sorting(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(summary, "MAX_DENSE_CELLS", cells)
     group, ticks = np.array([2, 0, 2, 2], np.int32), np.array([7, 1, 7, 3], np.int64)
     found = [(g, values.tolist(), counts.tolist()) for g, values, counts in group_counts(group, ticks, 4)]

@@ -35,7 +35,7 @@ PLAIN = [t for t in dict.fromkeys(WRITABLE) if t.isprintable() and t]
 
 
 @pytest.mark.parametrize("write", [jtl, xml])
-def test_labels_are_counted_and_kept_as_they_are(tmp_path: Path, write) -> None:
+def test_hostile_labels_are_counted_and_stored_verbatim(tmp_path: Path, write) -> None:
     data = write(PLAIN)
     found = summarise(data, "jmeter", file="out.jtl")
     assert set(found.labels) == set(PLAIN)
@@ -48,7 +48,7 @@ def test_labels_are_counted_and_kept_as_they_are(tmp_path: Path, write) -> None:
 
 
 @pytest.mark.parametrize("text", [t for t in WRITABLE if not t.isprintable()])
-def test_a_label_with_control_characters_is_one_label_or_an_error_in_clean_words(text: str) -> None:
+def test_label_with_control_characters_is_one_label_or_a_clean_error(text: str) -> None:
     for write in (jtl, xml):
         try:
             found = summarise(write(["before", text, "after"]), "jmeter", file="out.jtl")

@@ -48,7 +48,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_captures_are_what_a_slow_reader_finds(name: str, way: str) -> None:
+def test_jtl_csv_captures_match_an_independent_reader(name: str, way: str) -> None:
     data = jtl.capture(name)
     expected = slow.figures(slow.requests(slow.rows(data)))
     jtl.same(jtl.told(read(data)), expected)
@@ -56,7 +56,7 @@ def test_captures_are_what_a_slow_reader_finds(name: str, way: str) -> None:
 
 @pytest.mark.parametrize("size", [100, 1000, 30_000])
 @pytest.mark.parametrize("name", ["5.1.1--embedded", "5.1.1--messages", "5.1.1--tx", "5.6.3--csv_all_columns"])
-def test_where_blocks_are_cut_changes_nothing(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_size_does_not_change_the_result(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = jtl.capture(name)
     whole = read(data)
     monkeypatch.setattr(stream, "BLOCK_BYTES", size)
@@ -69,7 +69,7 @@ def test_where_blocks_are_cut_changes_nothing(name: str, size: int, monkeypatch:
     )
 
 
-def test_every_label_has_its_own_exact_figures() -> None:
+def test_jtl_labels_have_exact_statistics_of_their_own() -> None:
     data = jtl.capture(MULTI)
     summary, found = read(data), slow.rows(data)
     assert list(summary.labels) == ["home", "2k", "8k", "64k", "missing", "broken"]
@@ -78,7 +78,7 @@ def test_every_label_has_its_own_exact_figures() -> None:
         jtl.same(jtl.told(summary, tally) | {"duration_s": None}, expected | {"duration_s": None})
 
 
-def test_series_are_what_ended_in_each_second() -> None:
+def test_jtl_series_count_requests_that_ended_in_each_second() -> None:
     data = jtl.capture("5.6.3--csv_mix_delay")
     found = slow.rows(data)
     ends = [(int(row["timeStamp"]) + int(row["elapsed"])) // 1000 for row in found]
@@ -88,7 +88,7 @@ def test_series_are_what_ended_in_each_second() -> None:
     assert sum(errors for *_, errors in series) == 290
 
 
-def test_transactions_and_sub_results_are_counted_once(way: str) -> None:
+def test_jtl_transactions_and_sub_results_are_counted_once(way: str) -> None:
     summary = read(jtl.capture("5.1.1--tx"))
     assert summary.rows == {LogRowKind.REQUEST: 50, LogRowKind.TRANSACTION: 40}
     assert {label: tally.attempts for label, tally in summary.transactions.items()} == {
@@ -99,14 +99,14 @@ def test_transactions_and_sub_results_are_counted_once(way: str) -> None:
     assert set(embedded.labels) == {"page", "html 404 inside"}
 
 
-def test_a_label_like_a_sub_result_is_a_request_of_its_own_outside_its_parents_time() -> None:
+def test_jtl_label_like_a_sub_result_outside_its_parent_is_a_request() -> None:
     head, *rows = lines("5.1.1--embedded")
     alone = [rows[0], *(row.replace(b"17952133700", b"17952133800") for row in rows[1:3])]
     assert read(head + b"".join(alone)).rows == {LogRowKind.REQUEST: 3}
     assert read(head + b"".join(rows[1:3])).rows == {LogRowKind.REQUEST: 2}  # without their parent
 
 
-def test_without_a_header_columns_are_those_of_2_x_or_of_the_runs_properties(way: str) -> None:
+def test_jtl_without_header_uses_default_or_recorded_columns(way: str) -> None:
     old = jtl.capture("2.13--embedded")
     jtl.same(jtl.told(read(old)), slow.figures(slow.rows(old, columns=slow.COLUMNS_2.split())))
     data = jtl.capture("5.6.3--csv_noheader")
@@ -117,7 +117,7 @@ def test_without_a_header_columns_are_those_of_2_x_or_of_the_runs_properties(way
     jtl.same(jtl.told(read(data, properties=NO_HEADER)), expected)
 
 
-def test_properties_name_the_columns_of_a_file_without_a_header() -> None:
+def test_jtl_columns_without_header_come_from_properties() -> None:
     rows = b"".join(row for row in lines("5.6.3--csv_few_columns")[1:])
     save = "jmeter.save.saveservice."
     off = (
@@ -131,20 +131,20 @@ def test_properties_name_the_columns_of_a_file_without_a_header() -> None:
 
 
 @pytest.mark.parametrize("separator", ["\t", ";", "|"])
-def test_other_separators(separator: str, way: str) -> None:
+def test_jtl_other_separators_are_read(separator: str, way: str) -> None:
     tabs = jtl.capture("5.6.3--csv_tab")
     jtl.same(jtl.told(read(tabs)), slow.figures(slow.requests(slow.rows(tabs, "\t"))))
     data = jtl.capture(MULTI)  # no field of it holds any of these
     assert jtl.told(read(data.replace(b",", separator.encode()))) == jtl.told(read(data))
 
 
-def test_bom_and_crlf_change_nothing(way: str) -> None:
+def test_jtl_bom_and_crlf_are_ignored(way: str) -> None:
     data = jtl.capture(MULTI)
     assert jtl.told(read(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))) == jtl.told(read(data))
 
 
 @pytest.mark.fault(29)
-def test_a_torn_last_line_is_counted_and_located_never_guessed(way: str) -> None:
+def test_jtl_truncated_last_line_is_counted_and_located(way: str) -> None:
     data = jtl.capture("5.6.3--sigkill")
     summary = read(data)
     assert summary.total().attempts == 1947
@@ -155,7 +155,7 @@ def test_a_torn_last_line_is_counted_and_located_never_guessed(way: str) -> None
 
 
 @pytest.mark.fault(29)
-def test_a_torn_quote_at_the_end_is_torn_but_one_that_swallows_rows_is_refused() -> None:
+def test_jtl_unclosed_quote_at_the_end_is_truncation_and_elsewhere_refused() -> None:
     head, first, *rest = lines("5.1.1--messages")
     cut = head + first + b"".join(rest)[: b"".join(rest).index(b'second ""quoted""')]
     summary = read(cut)
@@ -167,14 +167,14 @@ def test_a_torn_quote_at_the_end_is_torn_but_one_that_swallows_rows_is_refused()
 
 
 @pytest.mark.fault(29)
-def test_the_header_again_is_no_row(way: str) -> None:
+def test_jtl_repeated_header_is_not_a_row(way: str) -> None:
     data = jtl.capture(MULTI)
     summary = read(data + data)
     assert summary.total().attempts == 1200
     assert [(d.name, d.line) for d in summary.damage] == [("header", 602)]
 
 
-def test_another_column_set_in_one_file_is_refused_with_its_line(way: str) -> None:
+def test_jtl_changed_columns_are_refused_with_the_line(way: str) -> None:
     with pytest.raises(ParseError, match=r"out\.jtl:38: 15 fields where 17 columns are expected"):
         read(jtl.capture("5.6.3--csv_appended_two_formats"))
     joined = jtl.capture(MULTI) + jtl.capture("5.6.3--csv_few_columns")
@@ -183,7 +183,7 @@ def test_another_column_set_in_one_file_is_refused_with_its_line(way: str) -> No
 
 
 @pytest.mark.fault(29)
-def test_nuls_between_rows_are_passed_and_within_rows_located(way: str) -> None:
+def test_jtl_nuls_between_rows_are_skipped_and_within_rows_located(way: str) -> None:
     rows = lines()
     between = b"".join([*rows[:10], b"\0" * 4096, *rows[10:]])
     summary = read(between)
@@ -198,24 +198,24 @@ def test_nuls_between_rows_are_passed_and_within_rows_located(way: str) -> None:
     assert (ended.total().attempts, ended.damage_counts) == (600, {"nul": 1})
 
 
-def test_a_log_that_was_truncated_under_its_writer_begins_with_nuls() -> None:
+def test_jtl_log_truncated_while_written_begins_with_nuls() -> None:
     summary = read(b"\0" * 3000 + b"".join(lines("2.13--embedded")))
     assert (summary.total().attempts, summary.damage_counts) == (20, {"nul": 1})
 
 
-def test_empty_lines_hold_nothing(way: str) -> None:
+def test_jtl_empty_lines_are_ignored(way: str) -> None:
     rows = lines()
     assert jtl.told(read(b"".join([*rows[:5], b"\n", *rows[5:], b"\n\n"]))) == jtl.told(read(b"".join(rows)))
 
 
-def test_labels_that_are_not_utf_8_are_kept_and_named(way: str) -> None:
+def test_jtl_labels_that_are_not_utf_8_are_kept_and_reported(way: str) -> None:
     data = jtl.capture(MULTI).replace(b",home,", ",größe,".encode("latin-1"))
     summary = read(data)
     assert "gr\\xf6\\xdfe" in summary.labels
     assert summary.damage[0][:2] == ("encoding", 2)
 
 
-def test_rows_that_stand_for_several_requests_give_counts_but_no_times() -> None:
+def test_jtl_aggregated_rows_give_counts_but_no_times() -> None:
     head, *rows = lines("5.6.3--csv_all_columns")
     ok = next(row for row in rows if b",ok,200," in row)
     several = ok.replace(b",UTF-8,1,0,", b",UTF-8,50,3,")
@@ -231,7 +231,7 @@ def test_rows_that_stand_for_several_requests_give_counts_but_no_times() -> None
 STAMPED = b"timeStamp,elapsed,label,responseCode,success\n"
 
 
-def test_time_stamps_as_text(way: str) -> None:
+def test_jtl_text_time_stamps_are_read(way: str) -> None:
     rows = b"2026/11/20 22:16:37.649,20,a,200,true\n2026/11/20 22:16:38.001,5,a,200,true\n"
     summary = read(STAMPED + rows)
     assert summary.duration_s == pytest.approx(0.357)
@@ -261,13 +261,13 @@ def test_time_stamps_as_text(way: str) -> None:
         (b'1795213331189,20,"a"b,200,true\n', 2, "quoting"),
     ],
 )
-def test_rows_that_are_none_are_refused_with_their_line(rows: bytes, line: int, why: str, way: str) -> None:
+def test_malformed_rows_are_refused_with_the_line(rows: bytes, line: int, why: str, way: str) -> None:
     with pytest.raises(ParseError, match=why) as error:
         read(STAMPED + rows)
     assert (error.value.tool, error.value.file, error.value.line) == ("jmeter", "out.jtl", line)
 
 
-def test_stamps_of_the_end_give_the_same_window() -> None:
+def test_jtl_end_time_stamps_give_the_same_window() -> None:
     rows = b"1795213331189,20,a,200,true\n1795213331300,100,a,200,true\n"
     ends = read(STAMPED + rows, properties={"sampleresult.timestamp.start": "false"})
     assert ends.duration_s == pytest.approx(0.131)
@@ -293,13 +293,13 @@ def test_stamps_of_the_end_give_the_same_window() -> None:
         b"PK\x03\x04\x14\0\0\0",
     ],
 )
-def test_what_is_no_jtl_is_refused(data: bytes) -> None:
+def test_other_files_are_refused_as_jtl(data: bytes) -> None:
     with pytest.raises(ParseError) as error:
         read(data)
     assert (error.value.tool, error.value.file) == ("jmeter", "out.jtl")
 
 
-def test_a_header_without_rows_is_a_log_of_no_requests() -> None:
+def test_jtl_header_without_rows_has_no_requests() -> None:
     summary = read(lines()[0])
     assert jtl.told(summary) == slow.figures([])
     assert summary.per_second_counts() == []

@@ -44,12 +44,12 @@ def figures(data: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_captures_are_what_etree_finds(name: str) -> None:
+def test_jtl_xml_captures_match_elementtree(name: str) -> None:
     data = jtl.capture(name)
     jtl.same(jtl.told(read(data)), figures(data))
 
 
-def test_nested_samples_are_counted_once() -> None:
+def test_jtl_xml_nested_samples_are_counted_once() -> None:
     assert read(jtl.capture("5.6.3--xml_tx")).rows == {LogRowKind.REQUEST: 30, LogRowKind.TRANSACTION: 24}
     embedded = read(jtl.capture("5.6.3--xml_embedded"))
     assert embedded.rows == {LogRowKind.REQUEST: 12, LogRowKind.PART: 54}
@@ -57,7 +57,7 @@ def test_nested_samples_are_counted_once() -> None:
 
 
 @pytest.mark.parametrize("size", [7, 100, 5000])
-def test_where_chunks_and_batches_are_cut_changes_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jtl_xml_chunk_size_does_not_change_the_result(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = jtl.capture("5.6.3--xml_messages")
     whole = read(data)
     monkeypatch.setattr(jtl_xml, "CHUNK_BYTES", size)
@@ -71,7 +71,7 @@ def test_where_chunks_and_batches_are_cut_changes_nothing(size: int, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["5.1.1--xml", "5.6.3--xml_embedded"])
-def test_a_file_that_lacks_its_end_gives_its_complete_samples(name: str) -> None:
+def test_jtl_xml_truncated_file_gives_its_complete_samples(name: str) -> None:
     data = jtl.capture(name)
     for end in range(200, len(data) - len(END) - 1, 997):
         summary = read(data[:end])
@@ -83,7 +83,7 @@ def test_a_file_that_lacks_its_end_gives_its_complete_samples(name: str) -> None
         assert summary.damage[0].line <= data[:end].count(b"\n") + 1
 
 
-def test_characters_that_xml_forbids_are_passed_over() -> None:
+def test_jtl_xml_forbidden_characters_are_skipped() -> None:
     junk = b"<responseData>\x01\x02 &#x0; &#1; &#x1F; &#10; &#x41;</responseData></httpSample>\n"
     summary = read(HEAD + SAMPLE % b"" + junk + END)
     assert (summary.total().attempts, summary.damage) == (1, [])
@@ -109,17 +109,17 @@ def test_characters_that_xml_forbids_are_passed_over() -> None:
         (HEAD.replace(b"UTF-8", b"GB18030") + END, "UTF-8"),
     ],
 )  # fmt: skip
-def test_what_is_no_jtl_is_refused(data: bytes, why: str) -> None:
+def test_other_files_are_refused_as_jtl(data: bytes, why: str) -> None:
     with pytest.raises(ParseError, match=why) as error:
         read(data)
     assert (error.value.tool, error.value.file) == ("jmeter", "out.jtl")
 
 
-def test_samples_that_stand_for_several_requests_give_counts_but_no_times() -> None:
+def test_jtl_xml_aggregated_samples_give_counts_but_no_times() -> None:
     summary = read(HEAD + SAMPLE % b' sc="7" ec="2"' + b"</httpSample>" + END)
     total = summary.total()
     assert (total.attempts, total.ok, total.latency.count, summary.rows) == (7, 5, 0, {LogRowKind.AGGREGATE: 1})
 
 
-def test_no_samples_is_a_log_of_no_requests() -> None:
+def test_jtl_xml_without_samples_has_no_requests() -> None:
     assert jtl.told(read(HEAD + END)) == slow.figures([])

@@ -33,7 +33,7 @@ def check_sane(summary: Summary) -> None:
 
 
 @given(st.integers(0, len(PLAIN)))
-def test_cut_anywhere_whole_rows_count_and_the_rest_is_torn(end: int) -> None:
+def test_jtl_cut_anywhere_counts_complete_rows(end: int) -> None:
     data = PLAIN[:end]
     if b"\n" not in data:
         with pytest.raises(ParseError):
@@ -47,7 +47,7 @@ def test_cut_anywhere_whole_rows_count_and_the_rest_is_torn(end: int) -> None:
 
 
 @given(st.integers(QUOTED.index(b"\n") + 1, len(QUOTED)))
-def test_cut_anywhere_in_a_file_with_line_breaks_in_fields(end: int) -> None:
+def test_jtl_with_line_breaks_in_fields_cut_anywhere_counts_complete_rows(end: int) -> None:
     summary = read(QUOTED[:end])
     whole = QUOTED[:end].rfind(b"http://127.0.0.1:18001/")
     assert summary.total().attempts <= QUOTED[:whole].count(b"http://127.0.0.1:18001/") + 1
@@ -55,7 +55,7 @@ def test_cut_anywhere_in_a_file_with_line_breaks_in_fields(end: int) -> None:
 
 
 @given(st.lists(st.integers(1, 600), max_size=20), st.randoms())
-def test_doubled_and_reordered_rows_count_as_rows(doubled: list[int], draw: random.Random) -> None:
+def test_jtl_doubled_and_reordered_rows_are_counted(doubled: list[int], draw: random.Random) -> None:
     head, *rows = PLAIN.splitlines(keepends=True)
     rows += [rows[number - 1] for number in doubled]
     draw.shuffle(rows)
@@ -64,7 +64,7 @@ def test_doubled_and_reordered_rows_count_as_rows(doubled: list[int], draw: rand
 
 
 @given(st.integers(1, 600), st.sampled_from(OTHERS), st.randoms())
-def test_a_line_of_another_file_is_refused_at_its_line(at: int, other: bytes, draw: random.Random) -> None:
+def test_jtl_line_of_another_file_is_refused_with_its_number(at: int, other: bytes, draw: random.Random) -> None:
     rows = PLAIN.splitlines(keepends=True)
     line = draw.choice(other.splitlines(keepends=True))
     rows.insert(at, line)
@@ -77,7 +77,7 @@ def test_a_line_of_another_file_is_refused_at_its_line(at: int, other: bytes, dr
 
 @given(st.sampled_from([PLAIN[:20_000], QUOTED, *OTHERS, XML]), st.data())
 @settings(max_examples=400)
-def test_changed_bytes_give_sane_figures_or_a_refusal(data: bytes, draw: st.DataObject) -> None:
+def test_jtl_changed_bytes_give_sane_values_or_a_refusal(data: bytes, draw: st.DataObject) -> None:
     raw = bytearray(data)
     for _ in range(draw.draw(st.integers(1, 6))):
         at = draw.draw(st.integers(0, len(raw) - 1))
@@ -90,7 +90,7 @@ def test_changed_bytes_give_sane_figures_or_a_refusal(data: bytes, draw: st.Data
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_refused_or_read(data: bytes) -> None:
+def test_arbitrary_bytes_are_read_or_refused_as_jtl(data: bytes) -> None:
     for start in (b"", PLAIN[:1000], XML[:600]):
         try:
             check_sane(read(start + data))

@@ -34,14 +34,14 @@ def test_h2load_logs_are_read_exactly() -> None:
     assert summary.duration_s == (max(s + d for s, _, d in rows) - min(s for s, *_ in rows)) / 1e6
 
 
-def test_h2load_requests_that_were_lost_have_no_time() -> None:
+def test_h2load_log_requests_without_response_have_no_time() -> None:
     rows = b"1795212837845653\t200\t283\n1795212837845653\t-1\t9\n1795212837845653\t404\t5\n"
     total = summarise(rows, "h2load").total()
     assert (total.attempts, total.answered, total.ok, total.latency.count) == (3, 2, 1, 2)
     assert total.outcomes == {"ok": 1, "errors_other": 1, "errors_status": 1}
 
 
-def test_ab_rows_have_times_and_seconds_but_do_not_tell_how_they_ended() -> None:
+def test_ab_log_rows_have_times_but_no_outcome() -> None:
     rows = columns(AB, 1)
     summary = summarise(AB, "ab")
     total = summary.total()
@@ -54,7 +54,7 @@ def test_ab_rows_have_times_and_seconds_but_do_not_tell_how_they_ended() -> None
 
 @pytest.mark.parametrize("size", [50, 1000])
 @pytest.mark.parametrize(("tool", "data"), [("h2load", H2LOAD), ("ab", AB)])
-def test_where_blocks_are_cut_changes_nothing(
+def test_block_size_does_not_change_the_result(
     tool: str, data: bytes, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = summarise(data, tool)
@@ -63,7 +63,7 @@ def test_where_blocks_are_cut_changes_nothing(
 
 
 @pytest.mark.parametrize(("tool", "data"), [("h2load", H2LOAD), ("ab", AB)])
-def test_a_torn_last_line_is_counted_and_located(tool: str, data: bytes) -> None:
+def test_truncated_last_line_is_counted_and_located(tool: str, data: bytes) -> None:
     summary = summarise(data[:-1], tool)
     assert summary.total().attempts == summarise(data, tool).total().attempts - 1
     assert [(d.name, d.line) for d in summary.damage] == [("torn", data.count(b"\n"))]
@@ -72,7 +72,7 @@ def test_a_torn_last_line_is_counted_and_located(tool: str, data: bytes) -> None
 @pytest.mark.parametrize("change", [b"", b"1795212837845653\n", b"1795212837845653\t99\t3\n", b"\0\0\n", b"\t\t\t\t\n",
                                     b"1795212837845653\t200\t-3\n", b"1795\t200\t3\n", b"x\ty\tz\n", b"\n",
                                     b"1395212837845653\t200\t3\n", b"1795212837845653\t200\t3\t4\n"])  # fmt: skip
-def test_lines_that_are_no_rows_are_refused_with_their_number(change: bytes) -> None:
+def test_malformed_log_lines_are_refused_with_their_number(change: bytes) -> None:
     lines = H2LOAD.splitlines(keepends=True)
     if not change:
         with pytest.raises(ParseError, match="empty"):
@@ -85,19 +85,19 @@ def test_lines_that_are_no_rows_are_refused_with_their_number(change: bytes) -> 
 
 @pytest.mark.parametrize("tool", ["h2load", "ab"])
 @pytest.mark.parametrize("data", [b"hello", b"hello\nworld\n", b"<html>", jtl.capture("3.3--startup_1x1")])
-def test_other_files_are_refused(tool: str, data: bytes) -> None:
+def test_files_of_another_kind_are_refused(tool: str, data: bytes) -> None:
     with pytest.raises(ParseError) as error:
         summarise(data, tool)
     assert (error.value.tool, error.value.line) == (tool, 1)
 
 
-def test_a_tool_without_such_a_log_is_an_error_that_names_those_with() -> None:
+def test_tool_without_request_log_error_names_tools_with_one() -> None:
     with pytest.raises(ToolError, match="wrk") as error:
         summarise(b"", "wrk")
     assert "h2load" in (error.value.hint or "")
 
 
-def test_files_and_drivers_add_up_exactly() -> None:
+def test_summaries_of_files_and_drivers_add_up_exactly() -> None:
     head, *rows = jtl.capture("5.6.3--locale_de").splitlines(keepends=True)
     whole = summarise(head + b"".join(rows), "jmeter")
     merged = Summary()
@@ -112,7 +112,7 @@ def test_files_and_drivers_add_up_exactly() -> None:
     assert torn.damage_counts == {"torn": 2}
 
 
-def test_labels_without_end_are_counted_together_beyond_a_limit() -> None:
+def test_labels_beyond_the_limit_are_counted_together() -> None:
     rows = b"".join(b"1795213331189,%d,label %d,200,true\n" % (n % 7, n) for n in range(MAX_LABELS + 50))
     summary = summarise(b"timeStamp,elapsed,label,responseCode,success\n" + rows, "jmeter")
     assert len(summary.labels) == MAX_LABELS + 1
@@ -120,7 +120,7 @@ def test_labels_without_end_are_counted_together_beyond_a_limit() -> None:
     assert summary.total().attempts == MAX_LABELS + 50
 
 
-def test_the_store_holds_every_row_as_declared(tmp_path: Path) -> None:
+def test_request_table_holds_every_row_with_its_schema(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     path = tmp_path / "requests" / "trial.parquet"
@@ -146,7 +146,7 @@ def test_the_store_holds_every_row_as_declared(tmp_path: Path) -> None:
     assert path.read_bytes() == first
 
 
-def test_a_store_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_request_table_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(ParseError), RequestWriter(tmp_path / "trial.parquet") as store:
         summarise(H2LOAD + b"broken\n", "h2load", store=store)
     assert list(tmp_path.iterdir()) == []

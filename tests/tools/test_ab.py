@@ -48,7 +48,7 @@ def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
     return {key: row.value for key, row in table(parsed(captured).measurements).items()}
 
 
-def test_command_says_everything_asked_and_lifts_the_cap_of_a_timed_run() -> None:
+def test_ab_command_contains_every_workload_setting_and_lifts_the_request_cap() -> None:
     load = Workload(tool="ab", connections=20, timeout_s=3, headers={"X-A": 'q"$(x)'}, extra=("-l",), path="/p?a=1")
     assert AB.command(load, WEB, 4.0) == [
         *("ab", "-q", "-r", "-t", "4", "-n", "800000", "-c", "20", "-s", "3", "-e", "pct.csv", "-k"),
@@ -78,25 +78,27 @@ def test_command_says_everything_asked_and_lifts_the_cap_of_a_timed_run() -> Non
         ({"extra": ("-w",)}, 1, "-w of ab"),
     ],
 )
-def test_what_ab_cannot_do_is_refused_when_planning(asked: dict[str, object], duration_s: float, says: str) -> None:
+def test_ab_unsupported_workload_is_refused_at_plan_time(
+    asked: dict[str, object], duration_s: float, says: str
+) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
         AB.command(Workload.model_validate({"tool": "ab"} | asked), WEB, duration_s)
     assert refusal.value.hint
 
 
-def test_version_is_read_whatever_the_build() -> None:
+def test_version_is_read_from_every_build() -> None:
     assert AB.version(case("version_V").stdout, b"") == "2.3"
     assert AB.version(b"This is ApacheBench, Version 2.3 <$Revision: 1903618 $>\n", b"") == "2.3 r1903618"
     with pytest.raises(ToolError, match="no version"):
         AB.version(b"", b"sh: ab: not found\n")
 
 
-def test_options_are_read_as_ab_reads_them() -> None:
+def test_ab_command_line_is_parsed_as_ab_parses_it() -> None:
     assert command_options(("ab", "-kc", "5", "-n10", "http://h/", "-d")) == [("-k", ""), ("-c", "5"), ("-n", "10")]
     assert command_options(("ab", "-Q", "http://h/")) == command_options(()) == []
 
 
-def test_percentiles_come_from_the_file_that_has_microseconds() -> None:
+def test_ab_percentiles_come_from_the_csv_with_microseconds() -> None:
     rows = table(parsed(case("csv_gnuplot")).measurements)
     assert rows["latency", "p98"].text == "0.470" and rows["latency", "p98"].value == 0.00047
     assert rows["latency", "min"].text == "0.030" and rows["latency", "max"].text == "0.739"
@@ -105,7 +107,7 @@ def test_percentiles_come_from_the_file_that_has_microseconds() -> None:
     assert values(coarse)["latency", "p98"] == 0 and "whole_ms" in dict(parsed(coarse).doubts)
 
 
-def test_percentiles_that_ab_read_past_its_last_request_are_not_believed() -> None:
+def test_ab_percentiles_beyond_the_last_request_are_dropped() -> None:
     """With 10 requests the file says 99 % took longer than 100 %: ab printed memory behind its times."""
     lines = case("csv_n10").files["pct.csv"].decode().split()
     assert float(lines[-2].partition(",")[2]) > float(lines[-1].partition(",")[2])
@@ -125,12 +127,14 @@ def test_percentiles_that_ab_read_past_its_last_request_are_not_believed() -> No
         ("plot.tsv", ("\t0\t5\t5\t4\n", "\t0\t5\t5\t4"), "not complete: 300 rows"),
     ],
 )
-def test_files_that_contradict_the_report_or_are_cut_are_refused(file: str, swap: tuple[str, str], says: str) -> None:
+def test_ab_files_that_contradict_the_report_or_are_truncated_are_refused(
+    file: str, swap: tuple[str, str], says: str
+) -> None:
     with pytest.raises(ParseError, match=says):
         AB.parse(with_file("csv_tsv_n300", file, swap))
 
 
-def test_files_of_another_run_are_refused() -> None:
+def test_ab_files_of_another_run_are_refused() -> None:
     with pytest.raises(ParseError, match="is not the"):
         AB.parse(replace(case("slow_1500ms"), files=case("csv_gnuplot").files))
     twice = {name: case("csv_gnuplot").files["pct.csv"] for name in ("a.csv", "b.csv")}
@@ -138,18 +142,18 @@ def test_files_of_another_run_are_refused() -> None:
         AB.parse(replace(case("csv_gnuplot"), files=twice))
 
 
-def test_rows_per_request_give_requests_started_per_second() -> None:
+def test_ab_request_rows_give_requests_started_per_second() -> None:
     samples = parsed(case("csv_tsv_n300")).samples
     assert sum(s.value for s in samples) == 300 and samples[0].x == 0
     assert {(s.series, s.metric, s.unit) for s in samples} == {("started", "requests_per_s", "1/s")}
 
 
-def test_the_computed_time_per_request_is_no_latency() -> None:
+def test_ab_time_per_request_across_connections_is_not_a_latency() -> None:
     assert values(case("slow_1500ms"))["latency", "mean"] == 1.774  # not 2918.877 ms
     assert values(case("slow_1500ms"))["ttfb", "sd"] == 0.1482
 
 
-def test_redirects_are_not_told_from_errors_unless_ab_prints_the_codes() -> None:
+def test_ab_redirects_count_as_errors_unless_codes_are_printed() -> None:
     for name in ("non2xx_302", "non2xx_mix", "http_to_tls"):
         got = values(case(name))
         assert not {("ok", "count"), ("ok_per_s", "value"), ("errors_status", "count"), ("errors", "count")} & set(got)
@@ -159,28 +163,28 @@ def test_redirects_are_not_told_from_errors_unless_ab_prints_the_codes() -> None
     assert ("errors_status", "count") not in values(lost)
 
 
-def test_overlapping_classes_have_no_total_and_single_ones_do() -> None:
+def test_ab_error_total_is_given_only_for_disjoint_classes() -> None:
     assert values(case("close_10"))["errors", "count"] == 299 and values(case("close_10"))["ok", "count"] == 2701
     got = values(case("server_killed_r"))
     assert got["errors_read", "count"] == got["errors_length", "count"] == 82975
     assert ("errors", "count") not in got and ("ok", "count") not in got
 
 
-def test_bytes_are_trusted_more_than_failed() -> None:
+def test_ab_transferred_bytes_are_preferred_to_failed_count() -> None:
     got = values(case("tls_to_plain"))
     assert got["requests", "count"] == 0 == got["ok", "count"] and ("errors", "count") not in got
     assert got["requests_per_s", "value"] == 0 and ("latency", "p50") not in got
     assert "zero_bytes" in dict(parsed(case("tls_to_plain")).doubts)
 
 
-def test_a_report_of_no_request_has_zeros_and_no_times() -> None:
+def test_report_without_requests_has_zero_counts_and_no_times() -> None:
     head, _, _ = case("closemid").stdout.partition(b"Requests per second")
     nothing = head.replace(b"requests:      500", b"requests:      0").replace(b" 33500 b", b" 0 b")
     got = values(replace(case("closemid"), stdout=nothing.replace(b" 5500 b", b" 0 b")))
     assert got["requests", "count"] == got["ok", "count"] == got["ok_per_s", "value"] == 0
 
 
-def test_mean_and_maximum_may_touch_without_medians() -> None:
+def test_ab_mean_may_equal_maximum_without_medians() -> None:
     wide = (("Total:          0     0    1", "Total:          0 98765123456"), (" 100%      1 (", " 100% 123456 ("))
     got = values(changed("no_median_S", *wide))
     assert got["latency", "mean"] == 98.765 and got["latency", "max"] == 123.456
@@ -188,7 +192,7 @@ def test_mean_and_maximum_may_touch_without_medians() -> None:
         AB.parse(changed("no_median_S", (wide[0][0], "Total:          0 1234561234567")))
 
 
-def test_the_layout_of_trunk_is_read() -> None:
+def test_ab_report_of_trunk_is_read() -> None:
     more = "Number of workers:      2\nConcurrency Level:      50\nConcurrency achieved:   49\nRampup delay:  0 [ms]"
     trunk = changed(
         "apache_event",
@@ -200,7 +204,7 @@ def test_the_layout_of_trunk_is_read() -> None:
     assert {"connections", "latency_averaged"} <= set(dict(parsed(trunk).doubts))
 
 
-def test_the_layout_of_2009_is_read() -> None:
+def test_ab_report_of_2009_is_read() -> None:
     old = changed(
         "close_10", ("Receive: 0, ", ""), ("Total transferred", "Write errors:           0\nTotal transferred")
     )
@@ -224,12 +228,12 @@ def test_the_layout_of_2009_is_read() -> None:
         ("non2xx_302", ("responses:      3000", "responses:      3011"), "more answers"),
     ],
 )  # fmt: skip
-def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
+def test_contradictory_report_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
     with pytest.raises(ParseError, match=says):
         AB.parse(changed(name, swap))
 
 
-def test_a_table_that_is_not_there_must_not_have_been_wanted() -> None:
+def test_ab_missing_percentile_table_is_refused_unless_disabled() -> None:
     assert ("latency", "p90") not in values(case("no_table_d"))
     with pytest.raises(ParseError, match="table of percentiles is missing"):
         AB.parse(replace(case("no_table_d"), argv=()))
@@ -238,5 +242,5 @@ def test_a_table_that_is_not_there_must_not_have_been_wanted() -> None:
 @pytest.mark.parametrize(
     "form", [*ab.report_patterns([]), *ab.report_patterns([ab.PLAIN_HEADING])], ids=lambda form: form.name
 )
-def test_every_form_matches_the_line_it_shows(form: LinePattern) -> None:
+def test_every_line_pattern_matches_its_example(form: LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)

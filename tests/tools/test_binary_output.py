@@ -15,7 +15,7 @@ TOOLS = ("wrk", "wrk2", "ab", "httperf", "h2load", "weighttp")
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_garbage_is_no_report_and_its_place_is_named(tool, record_property):
+def test_binary_output_is_refused_with_its_position(tool, record_property):
     noise = b"\xff\xfe" + random.Random(tool).randbytes(100_000)
     with pytest.raises(ParseError) as refused:
         base.parse_output(base.load_tool(tool), ToolOutput(b"# a line\n\n" + noise))
@@ -24,7 +24,7 @@ def test_garbage_is_no_report_and_its_place_is_named(tool, record_property):
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_text_in_any_language_is_not_called_garbage(tool):
+def test_text_in_any_language_is_not_taken_for_binary(tool):
     with pytest.raises(ParseError) as refused:
         base.parse_output(base.load_tool(tool), ToolOutput("größer\t\x1b[1mπ\r\n".encode()))
     assert "no text" not in refused.value.reason

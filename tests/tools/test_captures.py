@@ -25,7 +25,7 @@ def test_every_tool_has_captures_of_good_and_failed_runs(tool: str) -> None:
 
 
 @pytest.mark.parametrize(("tool", "path"), ALL, ids=[f"{tool}-{path.stem}" for tool, path in ALL])
-def test_capture(tool: str, path: Path) -> None:
+def test_capture_parses_to_its_expected_rows(tool: str, path: Path) -> None:
     expected = json.loads(path.read_text())
     if "error" in expected:
         with pytest.raises(ParseError, match=f"{tool}: stdout.*{expected['error']}"):
@@ -40,7 +40,7 @@ def test_capture(tool: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", base.tool_names())
-def test_another_tools_output_is_refused(tool: str) -> None:
+def test_output_of_another_tool_is_refused(tool: str) -> None:
     for other in base.tool_names():
         for path in good(other) if other != tool else ():
             with pytest.raises(ParseError, match=f"no report of {tool}|usage"):

@@ -22,7 +22,7 @@ def load(tool: str, **more: object) -> Workload:
 
 @pytest.mark.parametrize("header", ["Authorization", "authorization", "Proxy-Authorization", "Cookie", "X-API-Key"])
 @pytest.mark.parametrize("tool", base.tool_names())
-def test_headers_with_a_login_are_refused_without_their_value(tool: str, header: str) -> None:
+def test_headers_with_credentials_are_refused_without_printing_them(tool: str, header: str) -> None:
     with pytest.raises(ToolError, match="a login in a study would stand in data") as refused:
         base.load_tool(tool).command(load(tool, headers={header: "Bearer hunter2"}), TARGET, 10)
     assert "hunter2" not in refused.value.message + (refused.value.hint or "")
@@ -42,13 +42,13 @@ def test_headers_with_a_login_are_refused_without_their_value(tool: str, header:
         ("httperf", ("--add-header=Cookie: hunter2\\n",)),
     ],
 )
-def test_options_with_a_login_are_refused_without_their_value(tool: str, words: tuple[str, ...]) -> None:
+def test_options_with_credentials_are_refused_without_printing_them(tool: str, words: tuple[str, ...]) -> None:
     with pytest.raises(ToolError) as refused:
         base.load_tool(tool).command(load(tool, extra=words), TARGET, 10)
     assert "hunter2" not in refused.value.message + (refused.value.hint or "")
 
 
-def test_other_headers_and_a_script_on_the_driver_are_fine() -> None:
+def test_other_headers_and_scripts_are_accepted() -> None:
     argv = base.load_tool("wrk").command(load("wrk", headers={"X-Bench": "1", "Accept": "*/*"}), TARGET, 10)
     assert "X-Bench: 1" in argv
     assert "-s" in base.load_tool("wrk").command(load("wrk", extra=("-s", "/root/login.lua")), TARGET, 10)

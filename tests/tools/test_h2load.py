@@ -44,7 +44,7 @@ def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
     return {key: row.value for key, row in table(parsed.measurements).items()}
 
 
-def test_command_says_everything_asked() -> None:
+def test_command_contains_every_workload_setting() -> None:
     load = Workload(
         tool="h2load", connections=21, threads=2, headers={"X-A": 'q"', "host": "a.b"}, path="/p?a=1",
         extra=("--log-file=h2load.log",),
@@ -75,31 +75,33 @@ def test_command_says_everything_asked() -> None:
         ({"extra": ("--dur=7s",)}, 1, "--duration of h2load comes from the workload"),
     ],
 )
-def test_what_h2load_cannot_do_is_refused_when_planning(asked: dict[str, object], duration_s: float, says: str) -> None:
+def test_h2load_unsupported_workload_is_refused_at_plan_time(
+    asked: dict[str, object], duration_s: float, says: str
+) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
         H2LOAD.command(Workload.model_validate({"tool": "h2load"} | asked), WEB, duration_s)
     assert refusal.value.hint
 
 
-def test_version() -> None:
+def test_h2load_version_is_read() -> None:
     assert H2LOAD.version(b"h2load nghttp2/1.52.0\n", b"") == "1.52.0"
     with pytest.raises(ToolError, match="no version"):
         H2LOAD.version(b"", b"sh: h2load: not found\n")
 
 
-def test_req_per_s_counts_errors_and_ok_per_s_does_not() -> None:
+def test_h2load_req_per_s_includes_errors_and_ok_per_s_does_not() -> None:
     got = values(case("s404_h2"))
     assert got["requests_per_s", "value"] == 68136.14 and got["ok_per_s", "value"] == got["ok", "count"] == 0
     assert got["errors", "count"] == got["errors_status", "count"] == got["status_4xx", "count"] == 2000
 
 
-def test_the_duration_is_that_of_the_measurement() -> None:
+def test_h2load_duration_excludes_warm_up() -> None:
     got = values(case("duration_D4_warm1"))
     assert got["duration", "value"] == 4 and got["ok_per_s", "value"] == 295754 / 4
     assert ("connect_time", "mean") not in got and ("ttfb", "mean") not in got  # zeros: nothing was measured
 
 
-def test_the_table_of_later_versions() -> None:
+def test_h2load_table_of_later_versions_is_read() -> None:
     text = case("duration_D4").stdout.decode()
     got = values(replace(case("duration_D4"), stdout=(text[: text.index("     " * 4)] + NEW_TABLE[1:]).encode()))
     assert {s for m, s in got if m == "latency"} == {"min", "max", "p50", "p95", "p99", "mean", "sd"}
@@ -107,12 +109,12 @@ def test_the_table_of_later_versions() -> None:
     assert got["connect_time", "mean"] == pytest.approx(1.43e-3)
 
 
-def test_columns_that_are_not_known_are_refused() -> None:
+def test_h2load_unknown_columns_are_refused() -> None:
     with pytest.raises(ParseError, match="values under the columns"):
         H2LOAD.parse(changed("duration_D4", ("max         mean", "max         p42 ")))
 
 
-def test_clients_that_died_are_a_doubt_with_a_duration() -> None:
+def test_h2load_dead_clients_are_a_doubt() -> None:
     """Measured: nginx killed 1.2 s into -D 3; h2load 1.52 says 0 failed, 0 errored."""
     swaps = (
         ("4s of main duration for measurements.\nspawning", "3s of main duration for measurements.\nspawning"),
@@ -128,7 +130,7 @@ def test_clients_that_died_are_a_doubt_with_a_duration() -> None:
     assert table(parsed.measurements)["errors", "count"].value == 0
 
 
-def test_timeouts() -> None:
+def test_h2load_timeouts_are_errors() -> None:
     """-N with -n: errored has the time-outs; with -D, h2load leaves them out of errored."""
     old = "40 total, 40 started, 40 done, 40 succeeded, 0 failed, 0 errored, 0 timeout"
     zero = ("11.52 req/s, 1.36KB/s", "0.00 req/s, 0B/s"), ("40 2xx", "0 2xx"), ("4.73KB (4840) total", "0B (0) total")
@@ -145,7 +147,7 @@ def test_timeouts() -> None:
     assert rows["errors_other", "count"].value == 0 and "connections_lost" in dict(parsed.doubts)
 
 
-def test_a_broken_error_page_is_not_counted_twice() -> None:
+def test_h2load_broken_error_page_is_counted_once() -> None:
     """A status was read, then the connection was lost: 10 of the 200 are errored and 5xx."""
     old = "2000 done, 1800 succeeded, 200 failed, 0 errored"
     new = "1990 done, 1800 succeeded, 200 failed, 10 errored"
@@ -153,7 +155,7 @@ def test_a_broken_error_page_is_not_counted_twice() -> None:
     assert ("errors", "count") not in got and got["errors_status", "count"] == 200 and got["requests", "count"] == 1990
 
 
-def test_the_log_gives_exact_percentiles() -> None:
+def test_h2load_log_gives_exact_percentiles() -> None:
     got = values(case("logfile"))
     assert got["latency", "p50"] == pytest.approx(65e-6) and got["latency", "p99.9"] == pytest.approx(306e-6)
     without = H2LOAD.parse(replace(case("logfile"), files={}))
@@ -162,7 +164,7 @@ def test_the_log_gives_exact_percentiles() -> None:
     ]
 
 
-def test_a_log_that_began_with_a_warm_up_is_read_from_its_end() -> None:
+def test_h2load_log_with_warm_up_is_read_from_its_end() -> None:
     """h2load opens its log with O_APPEND."""
     log = case("logfile").files["req.log"]
     warmed = replace(case("logfile"), files={"req.log": b"1\t200\t9000000\n" * 30 + log})
@@ -180,13 +182,13 @@ def test_a_log_that_began_with_a_warm_up_is_read_from_its_end() -> None:
         (lambda log: log.replace(b"\t306\n", b"\t906\n", 1), "max 906 us is not the 306us of the report"),
     ],
 )
-def test_a_log_that_is_not_of_this_run_is_refused(log: object, says: str) -> None:
+def test_h2load_log_of_another_run_is_refused(log: object, says: str) -> None:
     data = log(case("logfile").files["req.log"])  # type: ignore[operator]
     with pytest.raises(ParseError, match=says):
         H2LOAD.parse(replace(case("logfile"), files={"req.log": data}))
 
 
-def test_the_name_of_the_log() -> None:
+def test_h2load_log_name_is_taken_from_the_command() -> None:
     assert h2load.log_file_name(("h2load", "--log-file", "a/b.log", "http://h/")) == "b.log"
     assert h2load.log_file_name(("h2load", "http://h/")) is h2load.log_file_name(("h2load", "--log-file=")) is None
 
@@ -204,17 +206,17 @@ def test_the_name_of_the_log() -> None:
         ("duration_D4", ("finished in 4.00s, 74222.00", "finished in 4.00s, 74022.00"), "does not follow"),
     ],
 )
-def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
+def test_contradictory_report_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
     with pytest.raises(ParseError, match=says):
         H2LOAD.parse(changed(name, swap))
 
 
 @pytest.mark.parametrize("form", h2load.LINE_PATTERNS, ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: h2load.LinePattern) -> None:
+def test_every_line_pattern_matches_its_example(form: h2load.LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example) or form.name in ("connect", "ttfb", "clients")
 
 
-def test_the_log_gives_rates_per_second() -> None:
+def test_h2load_log_gives_rates_per_second() -> None:
     found = H2LOAD.parse(case("logfile")).samples
     assert sum(s.value for s in found if s.metric == "ok_per_s") == 500
     assert {(s.series, s.x_unit, s.unit) for s in found if s.metric != "errors"} == {("ended", "s", "1/s")}

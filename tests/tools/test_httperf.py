@@ -38,7 +38,7 @@ def load(**asked: object) -> Workload:
     return Workload.model_validate({"tool": "httperf", "model": "open", "rate_per_s": 1000.0} | asked)
 
 
-def test_rate_is_in_requests_and_the_options_in_connections() -> None:
+def test_httperf_rate_in_requests_becomes_connections() -> None:
     assert HTTPERF.command(load(calls_per_connection=5, path="/i?a=1", timeout_s=0.5, extra=("--hog",)), WEB, 4.0) == [
         *(
             "httperf",
@@ -61,7 +61,7 @@ def test_rate_is_in_requests_and_the_options_in_connections() -> None:
     assert not HTTPERF.extra_files(load()) and not HTTPERF.expected_files(load())
 
 
-def test_headers_become_one_option_with_httperfs_escapes() -> None:
+def test_httperf_headers_become_one_escaped_option() -> None:
     argv = HTTPERF.command(load(headers={"Host": "foo", "X-A": r"a\b", "Y": ""}, keepalive=False), WEB, 1)
     assert argv[-4:] == ["--server-name", "foo", "--add-header", r"X-A: a\\b\nY: \nConnection: close\n"]
 
@@ -79,7 +79,7 @@ def test_headers_become_one_option_with_httperfs_escapes() -> None:
         ({"extra": ("--rate=7",)}, WEB, 1, "--rate of httperf comes from"),
     ],
 )
-def test_what_httperf_cannot_do_is_refused_when_planning(
+def test_httperf_unsupported_workload_is_refused_at_plan_time(
     asked: dict[str, object], target: Target, duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
@@ -89,7 +89,7 @@ def test_what_httperf_cannot_do_is_refused_when_planning(
         assert "wrk" in refusal.value.hint
 
 
-def test_the_version_probe_never_loads_anything() -> None:
+def test_httperf_version_probe_sends_no_load() -> None:
     """-V alone goes on to load localhost:80 in httperf 0.9.0; -h ends it."""
     assert HTTPERF.version_argv == ("httperf", "-V", "-h")
     assert HTTPERF.version(case("version").stdout, b"") == "0.9.0"
@@ -97,7 +97,7 @@ def test_the_version_probe_never_loads_anything() -> None:
         HTTPERF.version(case("help").stdout, b"")
 
 
-def test_offered_rate_follows_the_command_that_httperf_echoes() -> None:
+def test_httperf_offered_rate_follows_the_echoed_command() -> None:
     assert values(case("r8000_n40000"))["offered_per_s", "value"] == 40_000
     assert values(case("period_e"))["offered_per_s", "value"] == pytest.approx(200)
     assert values(case("period_u"))["offered_per_s", "value"] == pytest.approx(50)
@@ -107,7 +107,7 @@ def test_offered_rate_follows_the_command_that_httperf_echoes() -> None:
         assert ("offered_per_s", "value") not in values(case(closed))
 
 
-def test_verbose_samples_and_histogram_are_kept() -> None:
+def test_httperf_verbose_samples_and_histogram_are_parsed() -> None:
     samples = HTTPERF.parse(case("verbose")).samples
     assert [(s.series, s.x, s.value) for s in samples] == [("reply_rate", 5.0, 120.0), ("reply_rate", 10.0, 120.0)]
     assert [s.x for s in HTTPERF.parse(case("client_1_of_2")).samples] == [5.0]
@@ -115,13 +115,13 @@ def test_verbose_samples_and_histogram_are_kept() -> None:
     assert sum(s.value for s in lives) == 120 and lives[0][2:] == (0.0755, "s", 1, "1")
 
 
-def test_reply_rate_without_a_sample_is_absent_not_zero() -> None:
+def test_httperf_reply_rate_without_samples_is_absent() -> None:
     assert values(case("close_10"))["requests_per_s", "value"] == pytest.approx(3722 / 4.996)
     assert {s for m, s in values(case("close_10")) if m == "requests_per_s"} == {"value"}
     assert {s for m, s in values(case("fcgi")) if m == "requests_per_s"} == {"value", "mean", "min", "max"}
 
 
-def test_division_by_no_time_gives_no_rate() -> None:
+def test_httperf_zero_duration_gives_no_rate() -> None:
     """A test of 0 s prints inf and nan where it divides."""
     none = changed(
         "one_one",
@@ -132,7 +132,7 @@ def test_division_by_no_time_gives_no_rate() -> None:
     assert values(none)["requests", "count"] == 1
 
 
-def test_no_connection_at_all_is_a_report_of_zeros() -> None:
+def test_httperf_report_without_connections_has_zeros() -> None:
     none = changed(
         "connrefused",
         *(
@@ -146,7 +146,7 @@ def test_no_connection_at_all_is_a_report_of_zeros() -> None:
     assert values(none)["requests_per_s", "value"] == 0 and values(none)["errors", "count"] == 0
 
 
-def test_a_deviation_that_is_not_a_number_has_no_row() -> None:
+def test_deviation_that_is_nan_has_no_row() -> None:
     odd = values(changed("s302", ("median 0.5 stddev 0.3", "median 0.5 stddev -nan")))
     assert ("connection_time", "sd") not in odd and odd["connection_time", "mean"] == pytest.approx(0.2e-3)
 
@@ -168,11 +168,11 @@ def test_a_deviation_that_is_not_a_number_has_no_row() -> None:
         ("verbose", ("reply-rate = 120.0   \nM", "M"), "1 reply-rate lines, 2 samples"),
     ],
 )
-def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
+def test_contradictory_report_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
     with pytest.raises(ParseError, match=says):
         HTTPERF.parse(changed(name, swap))
 
 
 @pytest.mark.parametrize("form", httperf.LINE_PATTERNS, ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: httperf.LinePattern) -> None:
+def test_every_line_pattern_matches_its_example(form: httperf.LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)

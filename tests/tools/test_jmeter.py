@@ -55,7 +55,7 @@ def texts(element: ET.Element) -> dict[str, str]:
     return {p.get("name", ""): p.text or "" for p in element.iter() if p.tag in ("stringProp", "boolProp")}
 
 
-def test_the_load_travels_as_properties_and_the_results_are_pinned() -> None:
+def test_jmeter_workload_becomes_properties_with_pinned_result_format() -> None:
     argv = JMETER.command(load(path="/p?a=1&b=%20", timeout_s=1.5, extra=("-Jramp=3",)), WEB, 4.0)
     assert argv[:9] == ["jmeter", "-n", "-f", "-t", "plan.jmx", "-l", "results.jtl", "-j", "jmeter.log"]
     assert argv[-1] == "-Jramp=3"
@@ -71,7 +71,7 @@ def test_the_load_travels_as_properties_and_the_results_are_pinned() -> None:
     assert list(JMETER.expected_files(load())) == ["results.jtl", "jmeter.log"]
 
 
-def test_requests_are_shared_among_the_threads_and_then_no_clock_ends_them() -> None:
+def test_jmeter_request_count_is_split_among_threads() -> None:
     asked = load(requests=100)
     assert properties(JMETER.command(asked, WEB, 4.0))["loops"] == "20"
     assert texts(plan(asked))["ThreadGroup.scheduler"] == "false"
@@ -79,7 +79,7 @@ def test_requests_are_shared_among_the_threads_and_then_no_clock_ends_them() -> 
     assert JMETER.command(asked.with_duration(1.5 * asked.duration_s, 0), WEB, 4.0)
 
 
-def test_an_open_load_has_a_timer_and_a_think_time_another() -> None:
+def test_jmeter_open_load_and_think_time_use_separate_timers() -> None:
     asked = load(model="open", rate_per_s=12.5)
     assert properties(JMETER.command(asked, WEB, 4.0))["rate"] == "12.5"
     (timer,) = plan(asked).iter("PreciseThroughputTimer")
@@ -91,7 +91,7 @@ def test_an_open_load_has_a_timer_and_a_think_time_another() -> None:
     assert not [e for e in plan(load()).iter() if "Timer" in e.tag]
 
 
-def test_headers_are_escaped_and_keep_alive_is_jmeters_own() -> None:
+def test_jmeter_headers_are_escaped_and_keep_alive_is_native() -> None:
     asked = load(headers={"X-A": '<&>"$x', "X-Empty": ""}, keepalive=False)
     (manager,) = plan(asked).iter("HeaderManager")
     sent = [(texts(h)["Header.name"], texts(h)["Header.value"]) for h in manager.iter("elementProp")]
@@ -102,7 +102,7 @@ def test_headers_are_escaped_and_keep_alive_is_jmeters_own() -> None:
 
 @given(st.dictionaries(st.from_regex(r"[A-Za-z$&'-]{1,12}", fullmatch=True), st.text(st.characters(max_codepoint=126))))
 @settings(max_examples=60, deadline=None)
-def test_any_header_arrives_or_is_refused(headers: dict[str, str]) -> None:
+def test_jmeter_any_header_is_written_or_refused(headers: dict[str, str]) -> None:
     asked = Workload.model_construct(**(load().model_dump() | {"headers": headers}))
     try:
         found = plan(asked)
@@ -142,13 +142,15 @@ def test_any_header_arrives_or_is_refused(headers: dict[str, str]) -> None:
         ({"plan": "a.jmx", "plan_text": OWN, "keepalive": False}, 1, "decides on headers and keep-alive itself"),
     ],
 )
-def test_what_jmeter_cannot_do_is_refused_when_planning(asked: dict[str, object], duration_s: float, says: str) -> None:
+def test_jmeter_unsupported_workload_is_refused_at_plan_time(
+    asked: dict[str, object], duration_s: float, says: str
+) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
         JMETER.command(load(**asked), WEB, duration_s)
     assert refusal.value.hint
 
 
-def test_a_plan_of_ones_own_is_used_as_it_is_and_kept_with_the_study(tmp_path: Path) -> None:
+def test_jmeter_user_plan_is_used_unchanged_and_stored(tmp_path: Path) -> None:
     study = tmp_path / "own.toml"
     study.write_text(
         'schema = 1\nname = "own"\nquestion = "Which?"\nbaseline = "a"\n[roles.driver]\n[roles.web]\n'
@@ -166,7 +168,7 @@ def test_a_plan_of_ones_own_is_used_as_it_is_and_kept_with_the_study(tmp_path: P
         base.load_tool("wrk").command(found.workload.model_copy(update={"tool": "wrk"}), WEB, 1)
 
 
-def test_the_version_probe_knows_debians_package() -> None:
+def test_jmeter_version_probe_recognises_the_debian_package() -> None:
     assert JMETER.version(case("5.6.3--version").stdout, b"") == "5.6.3"
     with pytest.raises(ToolError, match=r"2\.13 is too old: Debian's package jmeter 2\.13 cannot load any plan") as old:
         JMETER.version(b"Copyright (c) 1998-2015 The Apache Software Foundation\nVersion 2.13 r1665067\n", b"")
@@ -178,7 +180,7 @@ def test_the_version_probe_knows_debians_package() -> None:
     assert "make jmeter" in (none.value.hint or "")
 
 
-def test_a_file_alone_is_read_and_its_errors_name_it() -> None:
+def test_jmeter_results_file_alone_is_read_and_named_in_errors() -> None:
     alone = ToolOutput(case("5.1.1--tx").files["out.jtl"])
     assert values(alone) == values(case("5.1.1--tx"))
     assert values(ToolOutput(case("5.6.3--xml_tx").files["out.jtl"])) == values(case("5.6.3--xml_tx"))
@@ -191,14 +193,14 @@ def test_a_file_alone_is_read_and_its_errors_name_it() -> None:
     assert values(replace(two, files=files)) == values(alone)
 
 
-def test_transactions_and_sub_results_are_counted_once() -> None:
+def test_jmeter_transactions_and_sub_results_are_counted_once() -> None:
     """Plans of the captures: 10 rounds of the requests a to e; 10 rounds of 2 pages, 2.13 to 5.1.1 alike."""
     rows = values(case("5.1.1--tx"))
     assert rows["requests", "count"] == 50 and rows["errors_status", "count"] == 10
     assert {values(case(f"{v}--embedded"))["requests", "count"] for v in ("2.13", "3.3", "5.1.1")} == {20}
 
 
-def test_a_results_file_of_several_runs_is_refused() -> None:
+def test_jmeter_results_of_several_runs_are_refused() -> None:
     whole = case("5.6.3--csv_https")
     again = whole.files["out.jtl"] + whole.files["out.jtl"].split(b"\n", 1)[1]
     with pytest.raises(ParseError, match=r"samples 2000 \(summary: 1000\); several runs in one file"):
@@ -210,14 +212,14 @@ def test_a_results_file_of_several_runs_is_refused() -> None:
         JMETER.parse(replace(whole, files={"out.jtl": slower}))
 
 
-def test_a_killed_run_has_its_whole_rows_and_says_what_is_missing() -> None:
+def test_jmeter_truncated_results_keep_complete_rows_with_a_doubt() -> None:
     killed = case("5.6.3--sigkill")
     doubts = dict(parsed(killed).doubts)
     assert values(killed)["requests", "count"] == 1947 and list(doubts) == ["torn", "stopped_early", "exit_code"]
     assert "out.jtl:1949" in doubts["torn"]
 
 
-def test_times_are_mergeable_and_the_span_is_that_of_the_samples() -> None:
+def test_jmeter_times_are_mergeable_and_span_the_samples() -> None:
     found = parsed(case("5.6.3--csv_https"))
     assert sum(found.times_us["latency"].values()) == 1000 == sum(found.times_us["ttfb"].values())
     assert found.span is not None and found.span[1] - found.span[0] == pytest.approx(0.896, abs=1e-6)
@@ -225,7 +227,7 @@ def test_times_are_mergeable_and_the_span_is_that_of_the_samples() -> None:
     assert sum(s.value for s in found.samples if s.metric == "requests_per_s") == 1000
 
 
-def test_offered_and_stopped_early_come_from_the_command() -> None:
+def test_jmeter_offered_rate_and_early_stop_come_from_the_command() -> None:
     whole = case("5.6.3--csv_https")
     assert values(replace(whole, argv=("jmeter", "-Jrate=50")))["offered_per_s", "value"] == 50
     assert ("offered_per_s", "value") not in values(whole)
@@ -233,7 +235,7 @@ def test_offered_and_stopped_early_come_from_the_command() -> None:
     assert "fewer than the 1010 requests" in dict(parsed(fewer).doubts)["stopped_early"]
 
 
-def test_no_request_is_a_report_of_zeros_and_no_report_is_none() -> None:
+def test_jmeter_empty_results_have_zeros_and_missing_results_are_refused() -> None:
     header = case("5.6.3--report_of_empty").files["x.jtl"]
     found = values(ToolOutput(header))
     assert {found[k, "count"] for k in ("requests", "ok", "errors")} == {0} and ("duration", "value") not in found
@@ -242,7 +244,7 @@ def test_no_request_is_a_report_of_zeros_and_no_report_is_none() -> None:
             JMETER.parse(ToolOutput(text))
 
 
-def test_every_saved_column_is_decided() -> None:
+def test_jmeter_plan_decides_every_saved_column() -> None:
     decided = {*jmeter.SAVED_COLUMNS, *jmeter.UNSAVED_COLUMNS}
     assert len(decided) == len(jmeter.SAVED_COLUMNS) + len(jmeter.UNSAVED_COLUMNS) == 20
 
@@ -258,7 +260,9 @@ CHANGES = st.tuples(
     st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
-def test_changed_results_are_sane_or_refused(name: str, changes: list[tuple[int, int, bytes]], alone: bool) -> None:
+def test_jmeter_mutated_results_are_sane_or_refused(
+    name: str, changes: list[tuple[int, int, bytes]], alone: bool
+) -> None:
     whole = case(name)
     raw = bytearray(whole.files["out.jtl"])
     for at, length, new in changes:
@@ -266,7 +270,7 @@ def test_changed_results_are_sane_or_refused(name: str, changes: list[tuple[int,
     attempt("jmeter", ToolOutput(bytes(raw)) if alone else replace(whole, files={"out.jtl": bytes(raw)}))
 
 
-def test_cut_results_give_whole_rows_or_nothing() -> None:
+def test_jmeter_cut_results_give_complete_rows_or_nothing() -> None:
     whole = case("5.6.3--csv_few_columns").files["out.jtl"]
     for size in range(1, len(whole), 97):
         found = attempt("jmeter", ToolOutput(whole[:size]))
@@ -275,7 +279,7 @@ def test_cut_results_give_whole_rows_or_nothing() -> None:
             assert ("torn" in dict(found.doubts)) == (whole[size - 1 : size] != b"\n")
 
 
-def test_expectations_are_not_from_the_parser() -> None:
+def test_jmeter_expected_values_come_from_a_second_reader() -> None:
     rows = json.loads((FIXTURES / "jmeter" / "5.6.3--csv_all_columns.json").read_text())["rows"]
     assert {r["metric"]: r["value"] for r in rows if r["statistic"] == "count"}[
         "errors_read"

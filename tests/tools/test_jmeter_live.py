@@ -32,7 +32,7 @@ def load(**asked: object) -> Workload:
     return Workload.model_validate({"tool": "jmeter", "connections": 4, "timeout_s": 10} | asked)
 
 
-def test_requests_over_tls_with_headers_and_closed_connections(web: Target, tmp_path: Path) -> None:
+def test_live_jmeter_sends_tls_requests_with_headers_and_closed_connections(web: Target, tmp_path: Path) -> None:
     asked = load(
         requests=40, headers={"X-Asked": r'a "\b" c;d', "X-Empty": ""}, path="/seen?a=%20&b=1", keepalive=False
     )
@@ -43,19 +43,19 @@ def test_requests_over_tls_with_headers_and_closed_connections(web: Target, tmp_
     assert got["ok", "count"] == 20 and got["connect_time", "max"] > 0
 
 
-def test_an_open_load_offers_its_rate(web: Target, tmp_path: Path) -> None:
+def test_live_jmeter_open_load_offers_its_rate(web: Target, tmp_path: Path) -> None:
     got = measured(web, tmp_path, load(model="open", rate_per_s=20), 3.0)
     assert got["offered_per_s", "value"] == 20 and 45 <= got["requests", "count"] <= 80
 
 
-def test_a_think_time_and_a_server_that_is_not_there(web: Target, tmp_path: Path) -> None:
+def test_live_jmeter_think_time_and_unreachable_server(web: Target, tmp_path: Path) -> None:
     got = measured(web, tmp_path, load(think_time_s=0.2, path="/unlike"), 2.0)
     assert got["errors_status", "count"] == got["requests", "count"] and 4 <= got["requests", "count"] <= 44
     got = measured(Target("127.0.0.1", 9), tmp_path, load(requests=8))
     assert got["requests", "count"] == 0 and got["errors_connect", "count"] == got["errors", "count"] == 8
 
 
-def test_the_version_probe() -> None:
+def test_live_version_probe_works() -> None:
     tool = base.load_tool("jmeter")
     done = subprocess.run(tool.version_argv, capture_output=True, timeout=60)
     assert tool.version(done.stdout, done.stderr) == "5.6.3"

@@ -39,7 +39,7 @@ def whole(tool: str, captured: ToolOutput) -> dict[tuple[str, str], float]:
 
 
 @pytest.mark.parametrize(("tool", "path"), SMALL, ids=[path.stem for _, path in SMALL])
-def test_cut_anywhere(tool: str, path: Path) -> None:
+def test_report_cut_anywhere_is_refused_or_read_right(tool: str, path: Path) -> None:
     """Cut anywhere from the end, or whole lines from the start: refused, or exactly the rows of the whole."""
     captured = capture(path)
     expected = whole(tool, captured)
@@ -55,7 +55,9 @@ def test_cut_anywhere(tool: str, path: Path) -> None:
 
 @given(reports, st.data())
 @settings(max_examples=150, deadline=None)
-def test_lines_doubled_or_moved(report: tuple[str, ToolOutput], data: st.DataObject) -> None:
+def test_report_with_doubled_or_moved_lines_is_refused_or_read_right(
+    report: tuple[str, ToolOutput], data: st.DataObject
+) -> None:
     tool, captured = report
     every = captured.stdout.splitlines(keepends=True)
     head, lines = every[:-60], every[-60:]
@@ -78,7 +80,7 @@ def agrees(parsed: ParsedReport, expected: dict[tuple[str, str], float]) -> bool
 
 @given(reports, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_lines_shuffled(report: tuple[str, ToolOutput], random: object) -> None:
+def test_report_with_shuffled_lines_is_refused_or_read_right(report: tuple[str, ToolOutput], random: object) -> None:
     tool, captured = report
     lines = captured.stdout.splitlines(keepends=True)
     random.shuffle(lines)  # type: ignore[attr-defined]
@@ -90,7 +92,7 @@ def test_lines_shuffled(report: tuple[str, ToolOutput], random: object) -> None:
 
 @given(reports, reports)
 @settings(max_examples=60, deadline=None)
-def test_two_reports_in_one_are_refused(one: tuple[str, ToolOutput], other: tuple[str, ToolOutput]) -> None:
+def test_two_concatenated_reports_are_refused(one: tuple[str, ToolOutput], other: tuple[str, ToolOutput]) -> None:
     tool, captured = one
     if other[0] == tool:
         assert attempt(tool, replace(captured, stdout=captured.stdout + other[1].stdout)) is None
@@ -98,7 +100,7 @@ def test_two_reports_in_one_are_refused(one: tuple[str, ToolOutput], other: tupl
 
 @given(reports, NOISE, st.sampled_from([b"\n", b"\r\n", b"\r\r\n"]), st.data())
 @settings(max_examples=150, deadline=None)
-def test_noise_between_lines_and_line_ends_change_nothing(
+def test_report_is_independent_of_line_ends_and_noise_between_lines(
     report: tuple[str, ToolOutput], noise: list[bytes], end: bytes, data: st.DataObject
 ) -> None:
     tool, captured = report
@@ -110,7 +112,7 @@ def test_noise_between_lines_and_line_ends_change_nothing(
 
 @given(reports, reports, st.data())
 @settings(max_examples=100, deadline=None)
-def test_mixed_reports_never_give_nonsense(
+def test_mixed_reports_never_give_impossible_values(
     one: tuple[str, ToolOutput], other: tuple[str, ToolOutput], data: st.DataObject
 ) -> None:
     lines = one[1].stdout.splitlines(keepends=True)[-40:]
@@ -122,7 +124,9 @@ def test_mixed_reports_never_give_nonsense(
 
 @given(reports, st.data())
 @settings(max_examples=200, deadline=None)
-def test_changed_bytes_never_give_nonsense(report: tuple[str, ToolOutput], data: st.DataObject) -> None:
+def test_report_with_changed_bytes_never_gives_impossible_values(
+    report: tuple[str, ToolOutput], data: st.DataObject
+) -> None:
     tool, captured = report
     raw = bytearray(captured.stdout)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -135,7 +139,7 @@ def test_changed_bytes_never_give_nonsense(report: tuple[str, ToolOutput], data:
 
 @given(st.binary(max_size=200), st.sampled_from(sorted(GOOD)))
 @settings(max_examples=100, deadline=None)
-def test_any_bytes_are_refused(data: bytes, tool: str) -> None:
+def test_arbitrary_bytes_are_refused(data: bytes, tool: str) -> None:
     with pytest.raises(ParseError):
         base.load_tool(tool).parse(ToolOutput(data))
 
@@ -150,7 +154,7 @@ def changed_file(captured: ToolOutput, data: st.DataObject, change: Callable[[by
 
 @given(st.sampled_from(FILED), st.data())
 @settings(max_examples=100, deadline=None)
-def test_a_file_of_the_tool_that_was_cut(report: tuple[str, ToolOutput], data: st.DataObject) -> None:
+def test_tool_file_cut_anywhere_is_refused_or_read_right(report: tuple[str, ToolOutput], data: st.DataObject) -> None:
     tool, captured = report
     cut = changed_file(captured, data, lambda whole: whole[: data.draw(st.integers(0, len(whole) - 1))])
     parsed = attempt(tool, cut)
@@ -163,7 +167,7 @@ def test_a_file_of_the_tool_that_was_cut(report: tuple[str, ToolOutput], data: s
 
 @given(st.sampled_from(FILED), st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_file_of_the_tool_that_was_changed_never_gives_nonsense(
+def test_tool_file_with_changed_bytes_never_gives_impossible_values(
     report: tuple[str, ToolOutput], data: st.DataObject
 ) -> None:
     def change(read: bytes) -> bytes:

@@ -31,7 +31,7 @@ def toy(tmp_path: Path) -> Iterator[str]:
     sys.modules.pop("loadbook.tools.toy", None)
 
 
-def test_known_tools() -> None:
+def test_registry_lists_the_known_tools() -> None:
     assert base.tool_names() == sorted(base.tool_names()) and {"httperf", "wrk"} <= set(base.tool_names())
     assert "httperf" in base.tool_names("open") and "wrk" in base.tool_names("closed")
     assert "wrk" not in base.tool_names("open") and "httperf" not in base.tool_names("closed")
@@ -43,13 +43,13 @@ def test_known_tools() -> None:
         )
 
 
-def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
+def test_unknown_tool_error_lists_the_known_ones() -> None:
     with pytest.raises(ToolError, match="unknown tool 'wkr'") as refusal:
         base.load_tool("wkr")
     assert refusal.value.hint == f"known tools: {', '.join(base.tool_names())}"
 
 
-def test_one_file_adds_a_tool(toy: str, tmp_path: Path) -> None:
+def test_tool_is_added_by_one_file(toy: str, tmp_path: Path) -> None:
     assert "toy" in base.tool_names()
     load = Workload(tool=toy, model="open", rate_per_s=5, path="/a")
     assert base.load_tool(toy).command(load, Target("h", 80), 2.5) == ["toy", "2.5", "http://h:80/a"]
@@ -62,7 +62,7 @@ def test_one_file_adds_a_tool(toy: str, tmp_path: Path) -> None:
     assert shown.exit_code == 0 and '"value": 12,' in shown.stdout and '"value": 3.5,' in shown.stdout
 
 
-def test_tools_that_can_make_a_load_are_found_by_asking_them() -> None:
+def test_tools_that_support_a_workload_are_listed() -> None:
     target = Target("192.0.2.1", 80)
     assert {"ab", "h2load", "weighttp"} <= set(base.capable_tools(Workload(tool="wrk", requests=500), target))
     assert "wrk" not in base.capable_tools(Workload(tool="wrk", requests=500), target)
@@ -73,7 +73,7 @@ def test_tools_that_can_make_a_load_are_found_by_asking_them() -> None:
     )
 
 
-def test_two_tools_of_one_name_are_refused(toy: str, tmp_path: Path) -> None:
+def test_tools_with_the_same_name_are_refused(toy: str, tmp_path: Path) -> None:
     (tmp_path / "toy_again.py").write_text(TOY)
     with pytest.raises(ToolError, match="two modules"):
         base.tool_names()

@@ -43,7 +43,7 @@ def load(**asked: object) -> Workload:
     return Workload.model_validate({"tool": "weighttp", "requests": 200000} | asked)
 
 
-def test_command_runs_the_requests_of_the_workload() -> None:
+def test_weighttp_command_sends_the_requests_of_the_workload() -> None:
     asked = load(connections=20, threads=2, headers={"X-A": "b c"}, path="/p?a=1")
     assert WEIGHTTP.command(asked, WEB, 4.0) == [
         *("weighttp", "-n", "200000", "-c", "20", "-t", "2", "-k", "-H", "X-A: b c", "http://127.0.0.2:8080/p?a=1"),
@@ -69,13 +69,15 @@ def test_command_runs_the_requests_of_the_workload() -> None:
         ({}, Target("::1", 80), "IPv6"),
     ],
 )
-def test_what_weighttp_cannot_do_is_refused_when_planning(asked: dict[str, object], target: Target, says: str) -> None:
+def test_weighttp_unsupported_workload_is_refused_at_plan_time(
+    asked: dict[str, object], target: Target, says: str
+) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
         WEIGHTTP.command(load(**asked), target, 2.0)
     assert refusal.value.hint
 
 
-def test_version_is_read_or_told_from_the_help() -> None:
+def test_weighttp_version_is_read_or_inferred_from_the_help() -> None:
     assert WEIGHTTP.version(case("0.4--noargs").stdout, b"") == "0.4"
     assert WEIGHTTP.version(case("0.5--bad_url").stdout, b"") == "0.5 or newer"
     unnumbered = case("0.4--noargs").stdout.replace(b"weighttp 0.4 -", b"weighttp -")
@@ -84,14 +86,14 @@ def test_version_is_read_or_told_from_the_help() -> None:
         WEIGHTTP.version(b"", b"sh: weighttp: not found\n")
 
 
-def test_three_numbers_make_one_duration() -> None:
+def test_weighttp_duration_is_read_from_three_numbers() -> None:
     assert values(case("0.4--ka_n200000_c50_t2"))["duration", "value"] == 1.989046
     assert values(case("0.4--ka_n1000_c1"))["duration", "value"] == 0.020395
     rows = table(parsed(case("0.3--plain")).measurements)
     assert rows["duration", "value"].text == "0 sec, 424 millisec and 448 microsec"
 
 
-def test_refused_connections_are_no_requests_and_no_rate() -> None:
+def test_weighttp_refused_connections_give_no_requests_and_no_rate() -> None:
     got = values(case("0.4--server_killed"))
     assert got["requests", "count"] == got["ok", "count"] == 36584 and got["errors_other", "count"] == 263416
     assert got["requests_per_s", "value"] == got["ok_per_s", "value"] == pytest.approx(36584 / 1.783385)
@@ -99,20 +101,20 @@ def test_refused_connections_are_no_requests_and_no_rate() -> None:
     assert down["requests", "count"] == down["requests_per_s", "value"] == 0 and down["errors", "count"] == 1000
 
 
-def test_error_responses_are_in_the_rate_and_not_in_the_good_rate() -> None:
+def test_weighttp_error_responses_count_in_requests_but_not_ok_rate() -> None:
     got = values(case("0.5--mix500"))
     assert got["requests_per_s", "value"] == 77280 and got["ok_per_s", "value"] == pytest.approx(4519 / 0.064699)
     assert got["errors_status", "count"] == got["errors", "count"] == 481 and got["errors_other", "count"] == 0
 
 
-def test_times_of_the_json_are_microseconds_and_the_latency_is_the_total() -> None:
+def test_weighttp_json_times_are_microseconds() -> None:
     got = values(case("0.5--plain_n20000_c50_t2"))
     assert got["latency", "mean"] == 1130e-6 and got["latency", "max"] == 8166e-6 and got["latency", "p99"] == 4838e-6
     assert got["ttfb", "mean"] == 952e-6 and got["connect_time", "p50"] == 67e-6
     assert {s for m, s in values(case("0.5--no_pct")) if m == "latency"} == {"mean", "sd", "min", "p50", "max"}
 
 
-def test_a_counter_that_wrapped_below_zero_breaks_nothing() -> None:
+def test_weighttp_wrapped_negative_counter_is_tolerated() -> None:
     """Servers that close after each answer: more connections than requests, and keep-alive is 2^64 - 500."""
     wrapped = changed(
         "0.5--ka_n1000_c1",
@@ -123,12 +125,12 @@ def test_a_counter_that_wrapped_below_zero_breaks_nothing() -> None:
     assert values(wrapped) == left
 
 
-def test_a_deviation_of_nan_has_no_row() -> None:
+def test_weighttp_nan_deviation_has_no_row() -> None:
     odd = changed("0.5--ka_n1000_c1", ('"stddev":      0,', '"stddev":   -nan,'))
     assert set(values(case("0.5--ka_n1000_c1"))) - set(values(odd)) == {("connect_time", "sd")}
 
 
-def test_answers_cut_short_are_good_by_status_and_failed() -> None:
+def test_weighttp_truncated_responses_count_as_failed() -> None:
     cut = changed("0.5--ka_n1000_c1", ('"pass": 1000', '"pass": 0'), ('"fail": 0', '"fail": 1000'))
     got = values(cut)
     assert got["requests", "count"] == got["status_2xx", "count"] == got["errors_other", "count"] == 1000
@@ -136,7 +138,7 @@ def test_answers_cut_short_are_good_by_status_and_failed() -> None:
     assert "cut_answers" in dict(parsed(cut).doubts)
 
 
-def test_percentiles_as_csv_on_stdout_and_errors_between_the_lines_disturb_nothing() -> None:
+def test_weighttp_extra_lines_on_stdout_are_ignored() -> None:
     whole = case("0.5--quiet")
     lines = whole.stdout.decode().splitlines(keepends=True)
     lines[9:9] = ["error: connect() failed: (111) Connection refused\n"] * 2
@@ -167,22 +169,22 @@ def test_percentiles_as_csv_on_stdout_and_errors_between_the_lines_disturb_nothi
         ("0.5--mix500", ('"secs_elapsed": 0.064699', '"secs_elapsed": 0.0646'), "unexpected '0.0646'"),
     ],
 )
-def test_a_report_that_contradicts_itself_or_is_cut_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
+def test_weighttp_contradictory_or_truncated_report_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
     with pytest.raises(ParseError, match=says):
         WEIGHTTP.parse(changed(name, swap))
 
 
-def test_other_units_are_refused() -> None:
+def test_weighttp_unknown_units_are_refused() -> None:
     data = case("0.5--mix500").stdout.replace(b'"us"', b'"ms"')
     with pytest.raises(ParseError, match=r"unexpected 'ms' as connect_times\.unit"):
         WEIGHTTP.parse(ToolOutput(data))
 
 
-def test_text_and_json_together_are_two_reports() -> None:
+def test_weighttp_text_and_json_together_are_refused_as_two_reports() -> None:
     with pytest.raises(ParseError, match="two reports in one"):
         WEIGHTTP.parse(ToolOutput(case("0.5--quiet").stdout + case("0.4--mix500").stdout))
 
 
 @pytest.mark.parametrize("form", weighttp.TEXT_PATTERNS, ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: LinePattern) -> None:
+def test_every_line_pattern_matches_its_example(form: LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)

@@ -32,7 +32,7 @@ def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
     return {key: row.value for key, row in table(WRK.parse(captured).measurements).items()}
 
 
-def test_command_says_everything_asked() -> None:
+def test_command_contains_every_workload_setting() -> None:
     load = Workload(
         tool="wrk",
         connections=20,
@@ -51,20 +51,20 @@ def test_command_says_everything_asked() -> None:
     assert list(WRK.expected_files(load)) == []
 
 
-def test_a_script_of_the_users_own_replaces_ours() -> None:
+def test_wrk_user_script_replaces_the_generated_one() -> None:
     argv = WRK.command(Workload(tool="wrk", connections=1, extra=("-s", "/srv/post.lua")), WEB, 1)
     assert argv.count("-s") == 1 and "loadbook.lua" not in argv
     assert WRK.extra_files(Workload(tool="wrk", connections=1, extra=("-s", "/srv/post.lua"))) == {}
 
 
-def test_think_time_is_a_delay_in_our_script() -> None:
+def test_wrk_think_time_becomes_a_delay_in_the_script() -> None:
     load = Workload(tool="wrk", connections=1, think_time_s=0.25)
     assert WRK.command(load, WEB, 1) == WRK.command(load.model_copy(update={"think_time_s": 0.0}), WEB, 1)
     assert b"function delay() return 250 end" in WRK.extra_files(load)["loadbook.lua"]
     assert b"delay()" not in WRK.extra_files(Workload(tool="wrk"))["loadbook.lua"].replace(b"or delay() wrk", b"")
 
 
-def test_command_brackets_ipv6_and_keeps_the_scheme() -> None:
+def test_wrk_command_brackets_ipv6_addresses_and_keeps_the_scheme() -> None:
     argv = WRK.command(Workload(tool="wrk", connections=2), Target("::1", 443, "https"), 1)
     assert argv[-1] == "https://[::1]:443/"
 
@@ -84,7 +84,9 @@ def test_command_brackets_ipv6_and_keeps_the_scheme() -> None:
         ({"extra": ("--conn=7",)}, 1, "--connections of wrk comes from the workload"),
     ],
 )
-def test_what_wrk_cannot_do_is_refused_when_planning(asked: dict[str, object], duration_s: float, says: str) -> None:
+def test_wrk_unsupported_workload_is_refused_at_plan_time(
+    asked: dict[str, object], duration_s: float, says: str
+) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
         WRK.command(Workload.model_validate({"tool": "wrk"} | asked), WEB, duration_s)
     assert refusal.value.hint
@@ -92,7 +94,7 @@ def test_what_wrk_cannot_do_is_refused_when_planning(asked: dict[str, object], d
         assert "httperf" in refusal.value.hint
 
 
-def test_version_is_read_whatever_the_build() -> None:
+def test_version_is_read_from_every_build() -> None:
     usage = b"Usage: wrk <options> <url>\n"
     assert WRK.version(b"wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012 Will Glozer\n" + usage, b"") == "4.1.0"
     assert WRK.version(b"", b"wrk 4.2.0 [epoll] Copyright\n" + usage) == "4.2.0"
@@ -101,7 +103,7 @@ def test_version_is_read_whatever_the_build() -> None:
             WRK.version(wrong, b"")
 
 
-def test_minutes_are_minutes_and_milliseconds_are_not() -> None:
+def test_wrk_minutes_and_milliseconds_are_distinguished() -> None:
     assert values(changed("minutes"))["duration", "value"] == 60.0
     in_m = changed("slow_seconds", ("1.80s    58.54%", "1.20m    58.54%"), ("99%    1.80s", "99%    1.10m"))
     assert values(in_m)["latency", "max"] == 72.0 and values(in_m)["latency", "p99"] == 66.0
@@ -109,25 +111,25 @@ def test_minutes_are_minutes_and_milliseconds_are_not() -> None:
 
 
 @pytest.mark.parametrize("unit", ["", "S", "min", "ns", "x", "M"])
-def test_an_unknown_unit_is_an_error(unit: str) -> None:
+def test_wrk_unknown_unit_is_an_error(unit: str) -> None:
     with pytest.raises(ParseError, match="stdout:10: line cut or changed") as error:
         WRK.parse(changed("slow_ms", ("99%  149.66ms", f"99%  149.66{unit}")))
     assert error.value.line == 10
 
 
-def test_a_mean_that_its_column_cut_is_still_a_second() -> None:
+def test_wrk_mean_truncated_by_its_column_is_read() -> None:
     """print_units gives the mean 8 characters: 1000.00ms prints as 1000.00m."""
     swaps = (("    1.65s ", "1000.00m"), ("1.66s", "1.00s"), ("1.73s", "1.00s"))
     assert values(changed("slow_seconds", *swaps))["latency", "mean"] == 1.0
 
 
-def test_a_negative_counter_is_a_wrapped_one() -> None:
+def test_wrk_negative_counter_is_unwrapped() -> None:
     parsed = WRK.parse(changed("close_always", ("read 12490", "read -2147483640")))
     assert table(parsed.measurements)["errors_read", "count"].value == 2**31 + 8
     assert "counter_wrapped" in dict(parsed.doubts)
 
 
-def test_the_total_of_errors_is_left_out_where_classes_overlap() -> None:
+def test_wrk_error_total_is_omitted_where_classes_overlap() -> None:
     assert ("errors", "count") not in values(case("late_errors"))
     assert values(case("lua_late"))["errors", "count"] == 12
 
@@ -147,36 +149,36 @@ def test_the_total_of_errors_is_left_out_where_classes_overlap() -> None:
         ("lua_clean", ("p99.9 138742us\n", ""), "latency statistics are not complete"),
     ],
 )
-def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
+def test_contradictory_report_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
     with pytest.raises(ParseError, match=says):
         WRK.parse(changed(name, swap))
 
 
-def test_the_lua_block_must_be_there_when_the_command_asked_for_it() -> None:
+def test_wrk_missing_lua_block_is_refused_if_requested() -> None:
     text = case("lua_clean").stdout.partition(b"loadbook-begin")[0]
     assert ("latency", "p99.9") not in values(ToolOutput(text))
     with pytest.raises(ParseError, match="no line like 'loadbook-begin 1'"):
         WRK.parse(replace(case("lua_clean"), stdout=text))
 
 
-def test_other_lua_output_disturbs_nothing() -> None:
+def test_wrk_other_lua_output_is_ignored() -> None:
     noisy = changed("slow_ms", ("Requests/sec:", "Latency (custom): 3 ms\nRequests/sec:"))
     noisy = replace(noisy, stdout=noisy.stdout + b'{"p50": 1.5}\n50%,126120\nTransfer rate: 3\nrequests 7\n')
     assert values(noisy) == values(case("slow_ms"))
 
 
-def test_wrk2_is_told_apart() -> None:
+def test_wrk_report_of_wrk2_is_distinguished() -> None:
     with pytest.raises(ParseError, match="wrk2"):
         WRK.parse(
             changed("slow_ms", ("  Latency Distribution", "  Latency Distribution (HdrHistogram - Recorded Latency)"))
         )
 
 
-def test_a_run_far_longer_than_asked_raises_the_clock() -> None:
+def test_wrk_run_far_longer_than_requested_is_a_doubt() -> None:
     late = changed("slow_ms", ("in 3.10s", "in 310.00m"), ("155.95", "0.03"), ("18.43KB", "3.14B"))
     assert "clock" in dict(WRK.parse(late).doubts)
 
 
 @pytest.mark.parametrize("form", [*wrk.LINE_PATTERNS, *wrk.EXACT_PATTERNS], ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: wrk.LinePattern) -> None:
+def test_every_line_pattern_matches_its_example(form: wrk.LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)

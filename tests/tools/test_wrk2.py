@@ -33,7 +33,7 @@ def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
     return {key: row.value for key, row in table(WRK2.parse(captured).measurements).items()}
 
 
-def test_command_says_everything_asked() -> None:
+def test_command_contains_every_workload_setting() -> None:
     load = Workload.model_validate(
         OPEN
         | {"connections": 20, "threads": 2, "timeout_s": 3, "keepalive": False, "headers": {"X-A": "q"}, "path": "/p"}
@@ -57,13 +57,15 @@ def test_command_says_everything_asked() -> None:
         ({"extra": ("-R5",)}, 12, "-R of wrk2 comes from the workload"),
     ],
 )
-def test_what_wrk2_cannot_do_is_refused_when_planning(asked: dict[str, object], duration_s: float, says: str) -> None:
+def test_wrk2_unsupported_workload_is_refused_at_plan_time(
+    asked: dict[str, object], duration_s: float, says: str
+) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
         WRK2.command(Workload.model_validate(OPEN | asked), WEB, duration_s)
     assert refusal.value.hint
 
 
-def test_the_version_probe_tells_wrk2_from_wrk() -> None:
+def test_wrk2_version_probe_distinguishes_it_from_wrk() -> None:
     assert WRK2.version(case("version").stdout, b"") == "4.0.0"
     for wrong, says in ((b"wrk 4.0.0 [epoll] Copyright\n  -c, --connections\n", "it is wrk"), (b"", "printed")):
         with pytest.raises(ToolError, match=f"no version found: .*{says}") as refusal:
@@ -71,7 +73,7 @@ def test_the_version_probe_tells_wrk2_from_wrk() -> None:
         assert "build github.com/giltene/wrk2" in (refusal.value.hint or "")
 
 
-def test_intended_and_actual_latency_are_not_mixed() -> None:
+def test_wrk2_corrected_and_uncorrected_latency_are_separate() -> None:
     got = values(case("freeze_1s"))
     assert got["latency_intended", "p90"] == pytest.approx(0.61645) and got["service_time", "p90"] == pytest.approx(
         21e-6
@@ -79,7 +81,7 @@ def test_intended_and_actual_latency_are_not_mixed() -> None:
     assert ("latency", "p90") not in got and ("service_time", "p90") not in values(case("R2000_d14_latency"))
 
 
-def test_spectra_are_samples_in_seconds() -> None:
+def test_wrk2_latency_spectra_are_samples_in_seconds() -> None:
     samples = WRK2.parse(case("R1000_d13_U")).samples
     assert {(s.series, s.metric, s.x_unit, s.unit) for s in samples} == {
         ("spectrum", "latency_intended", "s", "1"),
@@ -90,7 +92,7 @@ def test_spectra_are_samples_in_seconds() -> None:
     assert intended == sorted(set(intended)) and len({x for x, _ in intended}) == len(intended)
 
 
-def test_without_its_option_only_the_row_of_latency_is_there() -> None:
+def test_wrk2_without_latency_option_has_only_the_summary_row() -> None:
     text = case("big_512k").stdout.decode()
     head, rest = text.split("  Latency Distribution")
     short = ToolOutput((head + rest[rest.index("  2989 requests") :]).encode())
@@ -103,13 +105,13 @@ def test_without_its_option_only_the_row_of_latency_is_there() -> None:
         WRK2.parse(replace(short, argv=case("big_512k").argv))
 
 
-def test_wrks_own_reports_are_refused() -> None:
+def test_wrk2_refuses_reports_of_wrk() -> None:
     for path in good("wrk"):
         with pytest.raises(ParseError, match="no report of wrk2"):
             WRK2.parse(replace(capture(path), argv=("wrk2", "-R5", "http://h/")))
 
 
-def test_nothing_after_the_calibration_is_no_latency() -> None:
+def test_wrk2_without_requests_after_calibration_has_no_latency() -> None:
     text = case("slow_seconds").stdout.decode()
     start, end = text.index("    1530.879"), text.index("#[Buckets")
     empty = text[:start] + "       0.000     1.000000            0          inf\n"
@@ -130,19 +132,19 @@ def test_nothing_after_the_calibration_is_no_latency() -> None:
         (("-R1", "-R2"), 2), (("-R", "1.5k"), None), (("-d5",), None), (("-x", "-R5"), None),
     ],
 )  # fmt: skip
-def test_the_rate_asked_for_is_read_as_wrk2_reads_it(words: tuple[str, ...], rate: float | None) -> None:
+def test_wrk2_requested_rate_is_parsed_as_wrk2_parses_it(words: tuple[str, ...], rate: float | None) -> None:
     offered = wrk2.offered_rate(("wrk2", *words, "http://h/"))
     assert (offered and offered[0]) == rate
 
 
-def test_the_timeout_counter_is_no_number_of_requests() -> None:
+def test_wrk2_timeout_counter_is_not_a_number_of_requests() -> None:
     parsed = WRK2.parse(case("server_killed_midrun"))
     rows = table(parsed.measurements)
     assert rows["errors_timeout", "count"].value == 20 and ("errors", "count") not in rows
     assert "timeouts_weighted" in dict(parsed.doubts)
 
 
-def test_a_thread_that_was_not_calibrated_is_a_doubt() -> None:
+def test_wrk2_uncalibrated_thread_is_a_doubt() -> None:
     line = "  Thread calibration: mean lat.: 0.840ms, rate sampling interval: 10ms\n"
     doubts = dict(WRK2.parse(changed("R1000_d13_U", (line, ""))).doubts)
     assert doubts["too_short"].startswith("1 of 2 threads")
@@ -163,17 +165,17 @@ def test_a_thread_that_was_not_calibrated_is_a_doubt() -> None:
         ("R1000_d13_U", ("(HdrHistogram - Recorded", "(HdrHistogram - Other"), "not complete|no line like"),
     ],
 )  # fmt: skip
-def test_a_report_that_contradicts_itself_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
+def test_contradictory_report_is_refused(name: str, swap: tuple[str, str], says: str) -> None:
     with pytest.raises(ParseError, match=says):
         WRK2.parse(changed(name, swap))
 
 
-def test_more_latencies_than_requests_are_refused() -> None:
+def test_wrk2_more_latencies_than_requests_are_refused() -> None:
     swaps = (("2989 requests in 3.00s", "2980 requests in 2.99s"), ("995.20", "996.66"), ("497.85MB", "500.00MB"))
     with pytest.raises(ParseError, match="do not go with 2980"):
         WRK2.parse(changed("big_512k", *swaps))
 
 
 @pytest.mark.parametrize("form", wrk2.BLOCK_PATTERNS, ids=lambda form: form.name)
-def test_every_form_matches_the_line_it_shows(form: wrk2.LinePattern) -> None:
+def test_every_line_pattern_matches_its_example(form: wrk2.LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)
