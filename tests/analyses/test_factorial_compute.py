@@ -10,17 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factorial_runs import factorial_run, factorial_study
-from loadbook.analyses.factorial import compute
+from loadbook.analyses.factorial import contrasts
 from loadbook.analyses.factorial import text as say
 from loadbook.analyses.factorial.compute import (
     FactorialAnalysis,
     analyse_factorial,
-    block_contrasts,
     count_factorial_errors,
-    fit_pooled_effects,
     one_factor_at_a_time_trials,
-    step_down_effects_p,
 )
+from loadbook.analyses.factorial.contrasts import block_contrasts, fit_pooled_effects, step_down_effects_p
 from loadbook.core.units import NBSP
 from loadbook.study import factorial
 from loadbook.study.factorial import FactorialDesign, factorial_design
@@ -223,7 +221,7 @@ def test_where_scatter_differs_the_two_analyses_may_disagree() -> None:
     rng = np.random.default_rng(1)
     shift = np.array([factorial.effect_sign(1, c) for c in design.cells]) * 0.01
     logs = shift + rng.normal(0, 0.002, (10, 4)) + rng.normal(0, 0.2, (10, 1)) * np.array([1.0, 1, -1, -1])
-    found = compute.compare_effects(design, logs, baseline="plain", metric="ok_per_s", statistic="value", excluded=0)
+    found = contrasts.compare_effects(design, logs, baseline="plain", metric="ok_per_s", statistic="value", excluded=0)
     levels = np.array([[1.0 if c >> k & 1 else -1.0 for k in (0, 1)] for c in design.cells])
     beside = fit_pooled_effects(logs, levels, [[0], [1], [0, 1]])
     low, high = found[0].ci95 or (0.0, 0.0)

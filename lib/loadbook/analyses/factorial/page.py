@@ -1,12 +1,9 @@
-"""What a factorial run asks for next: a study file that takes apart what it switched or mixed together.
-
-The page of a factorial study: what every factor and every pair does, what cannot be told apart, what next.
-"""
+"""The page of a factorial study: every factor and pair, effects that cannot be told apart, and the follow-up study."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -50,51 +47,40 @@ RELEVANT_KINDS = ("better", "worse")
 MORE_BLOCKS_HINT = "more blocks decide what is undecided, at the numbers that its sentence gives"
 
 
-def follow_up_study(study: Study, found: FactorialAnalysis) -> tuple[list[str], tuple[str, str] | None]:
-    """Return what to do next in words, and, if groups are to be taken apart, the name and text of the study for it."""
-    if any(e.verdict.kind == "invalid" for e in found.effects):
+def follow_up_study(study: Study, result: FactorialAnalysis) -> tuple[list[str], tuple[str, str] | None]:
+    """Return the next steps in words, and, if groups are to be taken apart, name and text of the study for it."""
+    if any(e.verdict.kind == "invalid" for e in result.effects):
         return ["Nothing was compared: repair what the answer names, and run again."], None
-    groups = [
-        e.names[0]
-        for e in found.main_effects
-        if e.verdict.kind in RELEVANT_KINDS and len(_group_factors(study, e.names[0])) > 1
-    ]
-    lines = [_split_groups_text(study, groups)] if groups else []
-    lines += [_aliased_effect_text(e) for e in found.interactions if e.aliases and e.verdict.kind in RELEVANT_KINDS]
-    lines += [_aliased_effect_text(e) for e in found.main_effects if e.aliases and e.verdict.kind in RELEVANT_KINDS]
-    undecided = [e.label for e in found.effects if e.verdict.kind == "undecided"]
+    relevant = [e for e in (*result.interactions, *result.main_effects) if e.verdict.kind in RELEVANT_KINDS]
+    factors = {name: switched_factors(study.factorial, name) for name in result.design.names if study.factorial}
+    groups = [e.names[0] for e in relevant if len(e.names) == 1 and len(factors.get(e.names[0], ())) > 1]
+    lines = []
+    if groups:
+        sizes = join_words([f"{name} ({', '.join(factors[name])})" for name in groups])
+        lines.append(f"Run {sizes} apart: the effect of a group says nothing yet about its single directives.")
+    for effect in (e for e in relevant if e.aliases):
+        names = join_words(effect.aliases, "or")
+        lines.append(f"{effect.label} may be {names} as well: run a larger fraction, or only the factors in question.")
+    undecided = sum(e.verdict.kind == "undecided" for e in result.effects)
     if undecided:
-        lines.append(f"{len(undecided)} of {len(found.effects)} effects are undecided: {MORE_BLOCKS_HINT}.")
+        lines.append(f"{undecided} of {len(result.effects)} effects are undecided: {MORE_BLOCKS_HINT}.")
     if not lines:
         lines = ["Nothing has to be taken apart: every effect that matters belongs to one factor or one pair."]
-    return lines, _follow_up_file(study, groups) if groups else None
+    return lines, _follow_up_file(study, {name: factors[name] for name in groups}) if groups else None
 
 
-def _group_factors(study: Study, name: str) -> tuple[str, ...]:
-    return switched_factors(study.factorial, name) if study.factorial else ()
-
-
-def _split_groups_text(study: Study, groups: list[str]) -> str:
-    sizes = [f"{name} ({', '.join(_group_factors(study, name))})" for name in groups]
-    return f"Run {join_words(sizes)} apart: the effect of a group says nothing yet about its single directives."
-
-
-def _aliased_effect_text(effect: FactorialEffect) -> str:
-    names = join_words(effect.aliases, "or")
-    return f"{effect.label} may be {names} as well: run a larger fraction, or only the factors in question."
-
-
-def _follow_up_file(study: Study, groups: list[str]) -> tuple[str, str]:
+def _follow_up_file(study: Study, groups: Mapping[str, Sequence[str]]) -> tuple[str, str]:
     """Return the follow-up's file: it includes this study, so that everything else stays as it was."""
-    while len(groups) > 1 and sum(len(_group_factors(study, name)) for name in groups) > MAX_FACTORS:
-        groups = groups[:-1]
-    factors = [factor for name in groups for factor in _group_factors(study, name)]
+    names = list(groups)
+    while len(names) > 1 and sum(len(groups[name]) for name in names) > MAX_FACTORS:
+        names = names[:-1]
+    factors = [factor for name in names for factor in groups[name]]
     name, fraction = f"{study.name}-apart", "full" if len(factors) <= 5 else "half" if len(factors) == 6 else "quarter"
-    what = groups[0] if len(groups) == 1 else "these groups"
+    subject = names[0] if len(names) == 1 else "these groups"
     lines = [
         f'include = "{study.name}.toml"',
         f'name = "{name}"',
-        f'question = "Which directive of {what} does it?"',
+        f'question = "Which directive of {subject} does it?"',
         "",
         "[factorial]",
         f"factors = {json.dumps(factors)}",
@@ -106,19 +92,18 @@ def _follow_up_file(study: Study, groups: list[str]) -> tuple[str, str]:
 
 
 class FactorialPage(EffectsPage):
-    """Which factors matter, alone or in pairs; see `factorial_page`."""
+    """The effect of every factor and pair; see `factorial_page`."""
 
     notebook = "factorial"
 
     @cached_property
     def result(self) -> FactorialAnalysis:
         """The effects of all factors and pairs on the page's metric."""
-        found = analyse_factorial(self.data, metric=self.metric, level=self.level)
-        if found is None:
-            name = self.data.study.name
-            other = f"its notebook is {self.data.study.notebooks[0]}: docs/factorial.md"
-            raise UsageError(f"study {name!r} has no [factorial]", other)
-        return found
+        result = analyse_factorial(self.data, metric=self.metric, level=self.level)
+        if result is None:
+            hint = f"its notebook is {self.data.study.notebooks[0]}: docs/factorial.md"
+            raise UsageError(f"study {self.data.study.name!r} has no [factorial]", hint)
+        return result
 
     @property
     def answer_analysis(self) -> Analysis:
@@ -126,22 +111,16 @@ class FactorialPage(EffectsPage):
         return self.result.analysis
 
     def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
-        """Say what the single factors do, whether a pair acts together, and how many factors are in each class."""
+        """Return the answer about single factors and pairs, with the number of factors in each class."""
+        errors = count_factorial_errors(self.data)
+        error_lines: tuple[str, ...] = ()
+        if errors and any(e.kind == "more" and len(e.names) == 1 for e in errors.effects):
+            error_lines = tuple(sentences.factorial_error_sentences(errors, self.result.factor_labels)[1:2])
         headline = sentences.factorial_headline(self.result)
-        return replace(
-            default,
-            headline=headline,
-            support=sentences.supporting_text(self.result),
-            errors=self._extra_error_sentences(),
-        )
-
-    def _extra_error_sentences(self) -> tuple[str, ...]:
-        found = count_factorial_errors(self.data)
-        has_more = any(e.kind == "more" and len(e.names) == 1 for e in found.effects) if found else False
-        return tuple(sentences.factorial_error_sentences(found, self.result.factor_labels)[1:2]) if has_more else ()
+        return replace(default, headline=headline, support=sentences.supporting_text(self.result), errors=error_lines)
 
     def effects(self) -> Block:
-        """Show figure 9, a sentence per effect, and both analyses side by side."""
+        """Show the effects as a figure, a sentence per effect, and both analyses side by side."""
         from loadbook.analyses.factorial import figure as factorial
 
         lines, table = self._effect_lines(), effect_table(self.result)
@@ -154,16 +133,18 @@ class FactorialPage(EffectsPage):
         )
 
     def _effect_lines(self) -> list[verdicts.VerdictLine]:
-        """Return a line per factor and per pair that acts, how the other pairs stand, and the laboratory's checks."""
+        """Return a line per factor and per pair that acts together, the other pairs by number, and the checks."""
         effects = [
             *self.result.main_effects,
             *(e for e in self.result.interactions if e.verdict.kind in sentences.SIGNIFICANT_KINDS),
         ]
+        labels = self.result.factor_labels
         lines = [
-            verdicts.VerdictLine(e.verdict.kind, palette.row_glyph(effect_row(e)), e.label,
-                          sentences.factorial_effect_phrase(e, self.result.factor_labels))
+            verdicts.VerdictLine(
+                e.verdict.kind, palette.row_glyph(effect_row(e)), e.label, sentences.factorial_effect_phrase(e, labels)
+            )
             for e in effects
-        ]  # fmt: skip
+        ]
         lines += [
             verdicts.VerdictLine(kind, palette.VERDICTS[kind].glyph, name, text)
             for kind, name, text in sentences.unlisted_interactions(self.result)
@@ -171,7 +152,7 @@ class FactorialPage(EffectsPage):
         return lines + [line for line in verdicts.verdict_lines(self.result.analysis) if line.kind == "check"]
 
     def design(self) -> Block:
-        """Show in words what this design cannot tell apart, and what it saved."""
+        """Show the effects that this design cannot tell apart, and the trials that it saved."""
         lines = [
             *alias_sentences(self.result.design),
             sentences.higher_order_sentence(self.result),
@@ -189,7 +170,7 @@ class FactorialPage(EffectsPage):
         return Block(html, str(clean("\n".join([*lines, default.text]))), default.data)
 
     def next_step(self) -> Block:
-        """Show what to run next: groups that matter taken apart, pairs that the fraction mixes, blocks that lack."""
+        """Show the next runs: groups that matter taken apart, pairs that the fraction mixes, missing blocks."""
         lines, text = follow_up_study(self.data.study, self.result)
         html = str(render("lines.html.j2", lines=lines))
         html += str(render("study.html.j2", name=text[0], text=text[1])) if text else ""
@@ -197,18 +178,18 @@ class FactorialPage(EffectsPage):
 
     @property
     def comparison_notes(self) -> list[sections.ValidityMessage]:
-        """What the effects themselves make doubtful, where the two analyses disagree among it."""
-        known = {flag for e in self.result.main_effects for flag in e.verdict.comparison.flags}
+        """Doubts about the effects, also where the two analyses disagree."""
+        listed = {flag for e in self.result.main_effects for flag in e.verdict.comparison.flags}
         own = [
             sections.ValidityMessage("comparison", e.label, "note", 0, flag)
             for e in self.result.interactions
             for flag in e.verdict.comparison.flags
-            if flag not in known
+            if flag not in listed
         ]
         return [*checks.comparison_notes(self.result.analysis), *own]
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
-        """Return what the command line says: the headline, and a line per effect that it tells."""
+        """Return the lines of the command line: the headline, and one per effect."""
         return [answer.headline, *(f"{line.glyph} {line.name}{line.text}" for line in self._effect_lines())]
 
 
@@ -219,31 +200,31 @@ EFFECTS_NOTE = (
 )
 
 
-def effect_table(found: FactorialAnalysis) -> Table:
+def effect_table(result: FactorialAnalysis) -> Table:
     """Return every effect with its contrast and, beside it, the pooled analysis of variance."""
-    level = f"{found.analysis.level * 100:g}{NBSP}%"
+    level = f"{result.analysis.level * 100:g}{NBSP}%"
     columns = [
         Column("Effect"), Column("Verdict"), Column("Change, %", True), Column(f"{level} interval, %", True),
         Column("p, adj.", True), Column("Pooled, %", True), Column("its p", True),
     ]  # fmt: skip
-    rows = [_effect_cells(found, effect) for effect in found.effects]
-    return Table("Effects", columns, rows, frozenset({len(found.main_effects)} if found.interactions else ()))
+    rows = [_effect_cells(result, effect) for effect in result.effects]
+    return Table("Effects", columns, rows, frozenset({len(result.main_effects)} if result.interactions else ()))
 
 
-def _effect_cells(found: FactorialAnalysis, effect: FactorialEffect) -> Sequence[Any]:
-    row, texts = effect_row(effect), comparison_texts(effect.verdict)
-    word = palette.row_word(row, get_metric(found.analysis.metric))
+def _effect_cells(result: FactorialAnalysis, effect: FactorialEffect) -> Sequence[Any]:
+    row, texts, kind = effect_row(effect), comparison_texts(effect.verdict), effect.verdict.kind
+    word = palette.row_word(row, get_metric(result.analysis.metric))
     if len(effect.names) == 2:
-        word = sentences.INTERACTION_TEXTS.get(effect.verdict.kind, word)
-    verdict = VerdictCell(f"v-{effect.verdict.kind}", palette.row_glyph(row), word)
-    own = [texts.change_number, texts.interval_number, texts.p_adjusted]
-    if effect.pooled is None or effect.verdict.kind == "invalid":
-        return [effect.label, verdict, *own, DASH, DASH]
+        word = sentences.INTERACTION_TEXTS.get(kind, word)
+    verdict = VerdictCell(f"v-{kind}", palette.row_glyph(row), word)
+    cells = [effect.label, verdict, texts.change_number, texts.interval_number, texts.p_adjusted]
+    if effect.pooled is None or kind == "invalid":
+        return [*cells, DASH, DASH]
     digits = effect.verdict.decimals if effect.verdict.decimals is not None else 1
     change, *bounds = (
         format_percent(v, digits).removesuffix(f"{NBSP}%") for v in (effect.pooled.estimate, *effect.pooled.interval)
     )
-    return [effect.label, verdict, *own, f"{change} ({' to '.join(bounds)})", format_p_value(effect.pooled.p)]
+    return [*cells, f"{change} ({' to '.join(bounds)})", format_p_value(effect.pooled.p)]
 
 
 def factorial_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> FactorialPage:

@@ -1,4 +1,4 @@
-"""What a factorial run lets us say: main effects as usual, pairs as what one does to the effect of the other."""
+"""Sentences about a factorial run: main effects as usual, a pair as the change of one factor's effect by the other."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from loadbook.analyses.factorial.compute import (
     FactorLabels,
     one_factor_at_a_time_trials,
 )
-from loadbook.core.units import NBSP, format_percent, format_percent_range
+from loadbook.core.units import NBSP, format_percent, format_percent_range, shorten_list
 from loadbook.stats.headline import headline as first_line
 from loadbook.stats.headline import mark_exploratory
-from loadbook.stats.results import Interval, VerdictKind
+from loadbook.stats.results import VerdictKind
 from loadbook.stats.text import (
     comparison_evidence,
     comparison_texts,
@@ -33,45 +33,40 @@ INTERACTION_TEXTS = {"better": "better together", "worse": "worse together"}
 
 
 def factorial_headline(result: FactorialAnalysis) -> str:
-    """Return the verdict on the study's question: what single factors do, or that two depend on each other."""
-    dominant = next(
-        (e for e in result.interactions if e.verdict.kind in INTERACTION_TEXTS and _interaction_dominates(result, e)),
-        None,
-    )
-    if dominant is None:
-        return first_line(result.analysis).replace("treatment", "factor")
-    one, other = (result.factor_labels[name].label for name in dominant.names)
-    text = f"{one} and {other} act together: what one does depends on the other."
-    return mark_exploratory(text, result.analysis.stopping_state)
+    """Return the answer to the study's question: the effects of single factors, or that two depend on each other.
+
+    Two factors depend on each other if their pair is at least as large as the effect of one of them, which then says
+    little.
+    """
+    sizes = {e.names[0]: _log_size(e) for e in result.main_effects}
+    for pair in result.interactions:
+        decided = pair.verdict.kind in INTERACTION_TEXTS and not pair.aliases
+        if decided and any(_log_size(pair) >= sizes[name] for name in pair.names):
+            one, other = (result.factor_labels[name].label for name in pair.names)
+            text = f"{one} and {other} act together: what one does depends on the other."
+            return mark_exploratory(text, result.analysis.stopping_state)
+    return first_line(result.analysis).replace("treatment", "factor")
 
 
-def _interaction_dominates(found: FactorialAnalysis, pair: FactorialEffect) -> bool:
-    """Whether a pair changes as much as one of its factors does on average, which then says little."""
-    if pair.aliases:
-        return False
-    sizes = {e.names[0]: abs(math.log1p(e.verdict.comparison.effect or 0.0)) for e in found.main_effects}
-    own = abs(math.log1p(pair.verdict.comparison.effect or 0.0))
-    return any(own >= sizes[name] for name in pair.names)
+def _log_size(effect: FactorialEffect) -> float:
+    return abs(math.log1p(effect.verdict.comparison.effect or 0.0))
 
 
 def supporting_text(result: FactorialAnalysis) -> str:
-    """Return what stands below the headline: the other factors that matter, then the pairs.
+    """Return the sentences below the headline: the other factors that matter, then the pairs.
 
-    Of a laboratory that contradicts itself it is the reason.
+    If the A/A arm differs, the text is the reason.
     """
     headline = factorial_headline(result)
     if result.analysis.aa_failure:
         return result.analysis.aa_failure.removeprefix(headline).strip()
-    named = [e for e in result.main_effects if e.verdict.kind in INTERACTION_TEXTS and e.label not in headline][
-        :MAX_NAMED
-    ]
-    return " ".join(
-        [*(factorial_effect_sentence(e, result.factor_labels) for e in named), *interaction_sentences(result)]
-    )
+    others = [e for e in result.main_effects if e.verdict.kind in INTERACTION_TEXTS and e.label not in headline]
+    sentences = [factorial_effect_sentence(e, result.factor_labels) for e in others[:MAX_NAMED]]
+    return " ".join([*sentences, *interaction_sentences(result)])
 
 
 def interaction_sentences(result: FactorialAnalysis) -> list[str]:
-    """Return a sentence on each of the pairs that act together, or that none is shown to."""
+    """Return a sentence for each pair that acts together, or that none is shown to."""
     if any(e.verdict.kind == "invalid" for e in result.effects):
         return []
     significant = [e for e in result.interactions if e.verdict.kind in SIGNIFICANT_KINDS]
@@ -81,34 +76,27 @@ def interaction_sentences(result: FactorialAnalysis) -> list[str]:
             for e in significant[:MAX_NAMED]
         ]
     noun = "set of pairs" if any(e.aliases for e in result.interactions) else "pair"
-    return [f"No {noun} is shown to act together{_small_interactions_text(result)}."]
-
-
-def _small_interactions_text(result: FactorialAnalysis) -> str:
-    small = sum(e.verdict.kind == "equivalent" for e in result.interactions)
-    if not small:
-        return ""
-    return (
-        f"; in {small} of {len(result.interactions)} any change is smaller than {margin_text(result.analysis.margin)}"
-    )
+    small, text = sum(e.verdict.kind == "equivalent" for e in result.interactions), ""
+    if small:
+        margin = margin_text(result.analysis.margin)
+        text = f"; in {small} of {len(result.interactions)} any change is smaller than {margin}"
+    return [f"No {noun} is shown to act together{text}."]
 
 
 def conditional_effect_sentence(result: FactorialAnalysis, effect: FactorialEffect) -> str:
-    """Return what the first of a pair does at each level of the second, "" where that is not known for itself."""
+    """Return the effect of a pair's first factor at each level of the second, "" if other effects are mixed with it."""
     plot = next((m for m in result.interaction_plots if m.effect == effect), None)
     if plot is None or effect.aliases:
         return ""
     one, other = (result.factor_labels[name] for name in effect.names)
     second = effect.names[1]
-    changes = [f"{_change_with_interval(*plot.conditional_effects[high], effect)} with {second} {level}"
-            for high, level in ((False, other.low), (True, other.high))]  # fmt: skip
-    return f"{one.label}: {', '.join(changes)}, {comparison_evidence(effect.verdict.comparison)}."
-
-
-def _change_with_interval(change: float, interval: Interval | None, effect: FactorialEffect) -> str:
     digits = effect.verdict.decimals if effect.verdict.decimals is not None else 1
-    bounds = f" ({format_percent_range(interval, digits)})" if interval else ""
-    return f"{format_percent(change, digits)}{bounds}"
+    changes = []
+    for high, level in ((False, other.low), (True, other.high)):
+        change, interval = plot.conditional_effects[high]
+        bounds = f" ({format_percent_range(interval, digits)})" if interval else ""
+        changes.append(f"{format_percent(change, digits)}{bounds} with {second} {level}")
+    return f"{one.label}: {', '.join(changes)}, {comparison_evidence(effect.verdict.comparison)}."
 
 
 def factorial_effect_sentence(effect: FactorialEffect, switches: Mapping[str, FactorLabels]) -> str:
@@ -117,7 +105,7 @@ def factorial_effect_sentence(effect: FactorialEffect, switches: Mapping[str, Fa
 
 
 def factorial_effect_phrase(effect: FactorialEffect, switches: Mapping[str, FactorLabels]) -> str:
-    """Return what follows an effect's name, so that a report can set the name in bold."""
+    """Return the text after an effect's name, so that a report can set the name in bold."""
     if len(effect.names) == 1 or effect.verdict.kind == "invalid":
         return verdict_phrase(effect.verdict)
     one, other = (switches[name].label for name in effect.names)
@@ -137,7 +125,7 @@ def factorial_effect_phrase(effect: FactorialEffect, switches: Mapping[str, Fact
 
 
 def unlisted_interactions(result: FactorialAnalysis) -> list[tuple[VerdictKind, str, str]]:
-    """Return kind, name and sentence of the pairs that no sentence names: how many are equivalent, how many open."""
+    """Return kind, name and sentence of the pairs that no sentence names, counted by verdict."""
     margin = margin_text(result.analysis.margin)
     text_by_kind: dict[VerdictKind, str] = {
         "equivalent": f": any change of one factor’s effect by the other is smaller than {margin}.",
@@ -150,7 +138,7 @@ def unlisted_interactions(result: FactorialAnalysis) -> list[tuple[VerdictKind, 
 
 
 def cost_sentence(result: FactorialAnalysis) -> str:
-    """Return what the design saved against one factor at a time, and what that could not have seen."""
+    """Return how many trials one factor at a time would have needed for the same precision."""
     one_at_a_time = one_factor_at_a_time_trials(result.design, result.trials)
     return (
         f"These {result.trials} trials tell every main effect as precisely as {one_at_a_time} trials "
@@ -159,21 +147,19 @@ def cost_sentence(result: FactorialAnalysis) -> str:
 
 
 def higher_order_sentence(result: FactorialAnalysis) -> str:
-    """Return whether three factors act together, which every effect here supposes they do not."""
+    """Return whether three factors act together; every effect here supposes that they do not."""
     number, significant = len(result.design.higher_order_effects), result.higher_order
     if not number:
         return "Whether three factors act together cannot be seen in so few combinations."
     if not significant:
-        return (
-            f"No three factors are shown to act together ({number} such effect{'' if number == 1 else 's'} looked at)."
-        )
-    more = f" and {len(significant) - MAX_NAMED} more" if len(significant) > MAX_NAMED else ""
-    names = "; ".join(significant[:MAX_NAMED])
-    return f"Three or more factors act together ({names}{more}): single effects and pairs are averages over that."
+        effects = f"{number} such effect{'' if number == 1 else 's'}"
+        return f"No three factors are shown to act together ({effects} looked at)."
+    names = "; ".join(shorten_list(significant, MAX_NAMED))
+    return f"Three or more factors act together ({names}): single effects and pairs are averages over that."
 
 
 def factorial_error_sentences(errors: FactorialErrors | None, switches: Mapping[str, FactorLabels]) -> list[str]:
-    """Return what is known of errors: by factor, and whether a pair brings or removes them."""
+    """Return sentences about errors: by factor, and whether a pair brings or removes them."""
     if errors is None:
         return ["Errors were not measured in every combination."]
     if not errors.trials_with_errors:

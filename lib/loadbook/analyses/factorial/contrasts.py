@@ -1,0 +1,207 @@
+"""Contrasts of a factorial and their tests, the means of two crossed factors, and the pooled least-squares fit.
+
+Each effect is one contrast per block: the mean of the combinations with + less the mean of those with -. Its blocks are
+tested like any paired difference: Student's t for 5 to 7 blocks, signed ranks from 8. A main effect is the change from
+low to high with all else averaged; the effect of a pair is the change of one factor's effect when the other is high.
+
+The pooled fit is the textbook's analysis with one scatter for all effects. It is sharper than contrasts per block if
+every combination scatters alike, and wrong if they do not.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from loadbook.stats import tests
+from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
+from loadbook.stats.results import Comparison, Interval
+from loadbook.stats.tests import (
+    LOG_DECIMALS,
+    RESAMPLES,
+    SEED,
+    FloatArray,
+    PairedTestResult,
+    adjust_holm,
+    effect_from_log,
+    effect_interval_from_logs,
+    paired_t,
+    signed_rank,
+)
+from loadbook.study.factorial import FactorialDesign, effect_sign
+
+
+def block_contrasts(design: FactorialDesign, logs: FloatArray, effects: Sequence[int] | None = None) -> FloatArray:
+    """Return the contrast of effects (default: main effects and pairs) in every block, on the log scale."""
+    effects = _estimable_effects(design) if effects is None else effects
+    signs = np.array([[effect_sign(effect, cell) for cell in design.cells] for effect in effects], float)
+    scale = np.array([2.0 ** effect.bit_count() / len(design.cells) for effect in effects])
+    return np.asarray(signs @ logs.T * scale[:, None])
+
+
+def _estimable_effects(design: FactorialDesign) -> list[int]:
+    return [alias_set[0] for alias_set in design.alias_sets]
+
+
+def significant_higher_order(design: FactorialDesign, logs: FloatArray, level: float = 0.95) -> tuple[str, ...]:
+    """Return the effects of three and more factors that are shown, although the design takes them to be negligible."""
+    effects = design.higher_order_effects
+    if not effects or len(logs) < MIN_BLOCKS:
+        return ()
+    contrasts = block_contrasts(design, logs, effects)
+    adjusted = _adjusted_effect_p(design, contrasts, [one_sample_test(row, []).p for row in contrasts], effects)
+    return tuple(design.shortest_alias_names(e) for e, p in zip(effects, adjusted, strict=True) if p < 1 - level)
+
+
+def compare_effects(design: FactorialDesign, logs: FloatArray, level: float = 0.95, **common: Any) -> list[Comparison]:
+    """Test every effect of a design.
+
+    Parameters
+    ----------
+    logs : complete blocks by combinations, in the design's order.
+    common : fields that all comparisons share: baseline, metric, statistic, excluded, flags.
+    """
+    contrasts, effects = block_contrasts(design, logs), _estimable_effects(design)
+    comparisons = [
+        _effect_comparison(row, level, len(contrasts), treatment=design.effect_name(effect), **common)
+        for effect, row in zip(effects, contrasts, strict=True)
+    ]
+    if len(logs) < MIN_BLOCKS:
+        return comparisons
+    adjusted = _adjusted_effect_p(design, contrasts, [c.p or 0.0 for c in comparisons], effects)
+    return [replace(c, p_adjusted=max(p, c.p or 0.0)) for c, p in zip(comparisons, adjusted, strict=True)]
+
+
+def _effect_comparison(differences: FloatArray, level: float, family: int, **common: Any) -> Comparison:
+    """Return an effect as a comparison: its contrasts are treated as paired differences."""
+    blocks, alpha = len(differences), 1 - level
+    results: dict[str, Any] = {"method": None, "effect": None, "ci95": None, "ci90": None, "p": None}
+    if blocks:
+        results["effect"] = effect_from_log(float(np.median(differences)))
+    if blocks >= MIN_BLOCKS:
+        test = one_sample_test(differences, [alpha, 2 * alpha, alpha / family])
+        ci95, ci90, family_interval = (effect_interval_from_logs(interval) for interval in test.intervals)
+        method = "signed-rank" if blocks >= MIN_RANK_BLOCKS else "paired-t"
+        results = {"method": method, "effect": effect_from_log(test.estimate), "ci95": ci95, "ci90": ci90, "p": test.p}
+        results["ci_family"] = family_interval
+    sd = float(differences.std(ddof=1)) if blocks > 1 else None
+    return Comparison(blocks=blocks, level=level, family_size=family, sd_log=sd, **common, **results)
+
+
+def one_sample_test(differences: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
+    """Test contrasts of blocks against 0: Student's t for 5 to 7 blocks, signed ranks from 8."""
+    test = signed_rank if len(differences) >= MIN_RANK_BLOCKS else paired_t
+    return test(np.zeros(len(differences)), differences, alphas)
+
+
+def _adjusted_effect_p(
+    design: FactorialDesign, contrasts: FloatArray, plain: Sequence[float], effects: Sequence[int]
+) -> list[float]:
+    if contrasts.shape[1] >= MIN_RANK_BLOCKS:
+        return step_down_effects_p(design, contrasts, effects)
+    return adjust_holm(plain)
+
+
+def step_down_effects_p(
+    design: FactorialDesign, contrasts: FloatArray, effects: Sequence[int] | None = None
+) -> list[float]:
+    """Return p-values adjusted for all effects by the largest statistic of those left (Westfall and Young).
+
+    The order within a block was drawn, so exchanging every combination c for c + m changes nothing if nothing matters;
+    it turns the signs of those effects that share an odd number of factors with m. The statistic is Student's, which,
+    unlike ranks, still tells a large effect from a small one where all blocks agree. Sampled, with the +1 rule.
+    """
+    lengths = np.sqrt((contrasts**2).sum(axis=1, keepdims=True))
+    # rows of length 1: their sums order sign changes as Student's t does
+    z = np.divide(contrasts, lengths, out=np.zeros_like(contrasts), where=lengths > 10.0**-LOG_DECIMALS)
+    drawn = np.random.default_rng(SEED).integers(len(design.cells), size=(RESAMPLES, contrasts.shape[1]))
+    effects = _estimable_effects(design) if effects is None else effects
+    odd = np.array([[(effect & cell).bit_count() % 2 for cell in design.cells] for effect in effects])
+    relabelled = np.abs(np.stack([(1 - 2 * signs)[drawn] @ row for signs, row in zip(odd, z, strict=True)]))
+    return tests.step_down_max(np.abs(z.sum(axis=1)), relabelled, exact=False)
+
+
+CellMeans = dict[tuple[bool, bool], tuple[float, Interval]]
+ConditionalEffects = dict[bool, tuple[float, Interval | None]]
+
+
+def cell_means(
+    design: FactorialDesign, logs: FloatArray, names: Sequence[str], level: float = 0.95
+) -> tuple[CellMeans, ConditionalEffects]:
+    """Return the four combinations of two factors, and the effect of the first at each level of the second.
+
+    Parameters
+    ----------
+    logs : complete blocks by combinations, in the design's order; all other factors are averaged over.
+
+    Returns
+    -------
+    cell_means : (first high, second high) -> value of the metric on the level of the whole run, with a t interval of
+        the deviations from each block's mean.
+    conditional_effects : second high -> ratio minus 1, with the interval of its test.
+    """
+    from scipy.stats import t
+
+    columns = [design.names.index(name) for name in names]
+    levels = [(bool(cell >> columns[0] & 1), bool(cell >> columns[1] & 1)) for cell in design.cells]
+    within_blocks = logs - logs.mean(axis=1, keepdims=True)
+    means = {both: within_blocks[:, [own == both for own in levels]].mean(axis=1) for both in set(levels)}
+    centre, values = float(logs.mean()), {}
+    for both, own in means.items():
+        log_mean = float(own.mean()) + centre
+        half = float(t.ppf((1 + level) / 2, len(own) - 1) * own.std(ddof=1) / math.sqrt(len(own)))
+        values[both] = math.exp(log_mean), (math.exp(log_mean - half), math.exp(log_mean + half))
+    conditional_effects: ConditionalEffects = {}
+    for second in (False, True):
+        test = one_sample_test(means[True, second] - means[False, second], [1 - level])
+        conditional_effects[second] = effect_from_log(test.estimate), effect_interval_from_logs(test.intervals[0])
+    return values, conditional_effects
+
+
+@dataclass(frozen=True)
+class PooledEffect:
+    """One effect by least squares: log ratio, its interval, and p of the analysis of variance (type 2)."""
+
+    estimate: float
+    interval: Interval
+    p: float | None
+
+
+def fit_pooled_effects(
+    logs: FloatArray, levels: FloatArray, effects: Sequence[Sequence[int]], level: float = 0.95
+) -> list[PooledEffect]:
+    """Fit log values by blocks and effects, `logy ~ C(block) + a + b + a:b + ...`.
+
+    Parameters
+    ----------
+    logs : blocks by combinations, all present.
+    levels : combinations by factors, +1 high and -1 low.
+    effects : of each effect the columns of `levels` that it multiplies: one for a main effect, two for an interaction.
+
+    Returns
+    -------
+    Main effects as high against low, interactions as the change of one factor's effect by the other.
+    """
+    import pandas as pd
+    from statsmodels.formula.api import ols
+    from statsmodels.stats.anova import anova_lm
+
+    blocks, cells = logs.shape
+    frame = pd.DataFrame(np.tile(levels, (blocks, 1)), columns=[f"x{k}" for k in range(levels.shape[1])])
+    frame = frame.assign(logy=logs.ravel(), block=np.repeat(np.arange(blocks), cells))
+    terms = [":".join(f"x{k}" for k in sorted(effect)) for effect in effects]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about a perfect fit, whose intervals are points
+        fit = ols(f"logy ~ C(block) + {' + '.join(terms)}", frame).fit()
+        tested, bounds = anova_lm(fit, typ=2), fit.conf_int(1 - level)
+    pooled = []
+    for term, effect in zip(terms, effects, strict=True):
+        scale, p = 2.0 ** len(effect), float(tested.loc[term, "PR(>F)"])
+        low, high = (scale * float(bound) for bound in bounds.loc[term])
+        pooled.append(PooledEffect(scale * float(fit.params[term]), (low, high), p if math.isfinite(p) else None))
+    return pooled
