@@ -220,3 +220,9 @@ def test_h2load_log_gives_rates_per_second() -> None:
     found = H2LOAD.parse(case("logfile")).samples
     assert sum(s.value for s in found if s.metric == "ok_per_s") == 500
     assert {(s.series, s.x_unit, s.unit) for s in found if s.metric != "errors"} == {("ended", "s", "1/s")}
+
+
+def test_h2load_status_codes_of_the_warm_up_are_a_doubt() -> None:
+    differ = changed("duration_D4_warm1", ("status codes: 295754 2xx", "status codes: 369693 2xx"))
+    assert "counts_differ" in dict(H2LOAD.parse(differ).doubts)
+    assert "counts_differ" not in dict(H2LOAD.parse(case("duration_D4_warm1")).doubts)

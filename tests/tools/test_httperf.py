@@ -176,3 +176,20 @@ def test_contradictory_report_is_refused(name: str, swap: tuple[str, str], says:
 @pytest.mark.parametrize("form", httperf.LINE_PATTERNS, ids=lambda form: form.name)
 def test_every_line_pattern_matches_its_example(form: httperf.LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)
+
+
+def test_httperf_median_below_the_minimum_is_left_out() -> None:
+    long = ("min 0.1 avg 0.2 max 4.1 median 0.5", "min 415642.2 avg 415700.0 max 415800.0 median 0.0")
+    got = values(changed("s302", long))
+    assert ("connection_time", "p50") not in got and got["connection_time", "min"] == pytest.approx(415.6422)
+
+
+def test_httperf_interrupted_before_any_connection_ended_is_a_doubt() -> None:
+    swaps = (
+        ("requests 800 replies 800", "requests 650 replies 600"),
+        ("Connection length [replies/conn]: 2.000", "Connection length [replies/conn]: 0.000"),
+        ("Request rate: 400.9 req/s (2.5 ms/req)", "Request rate: 325.7 req/s (3.1 ms/req)"),
+        ("3xx=800", "3xx=600"),
+    )
+    assert "stopped_early" in dict(HTTPERF.parse(changed("s302", *swaps)).doubts)
+    assert "stopped_early" not in dict(HTTPERF.parse(case("close_10")).doubts)

@@ -284,3 +284,38 @@ def test_jmeter_expected_values_come_from_a_second_reader() -> None:
     assert {r["metric"]: r["value"] for r in rows if r["statistic"] == "count"}[
         "errors_read"
     ] == 18  # 3 requests, 6 rounds
+
+
+HEADER = "timeStamp,elapsed,label,responseCode,responseMessage,threadName,success,bytes,grpThreads,allThreads,Latency"
+
+
+def jtl(*rows: str, header: str = HEADER) -> ToolOutput:
+    return ToolOutput("\n".join([header, *rows, ""]).encode())
+
+
+def test_jmeter_latency_of_zero_in_every_row_gives_no_ttfb() -> None:
+    rows = [f"{1790000000000 + 100 * k},{50 + k},home,200,OK,t 1-1,true,500,1,1,0" for k in range(5)]
+    assert not [key for key in values(jtl(*rows)) if key[0] == "ttfb"]
+    rows[0] = rows[0].removesuffix(",0") + ",7"
+    assert values(jtl(*rows))["ttfb", "max"] == pytest.approx(0.007)
+
+
+@pytest.mark.parametrize(("yes", "no"), [("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("tRUE", "fALSE")])
+def test_jmeter_success_is_read_in_any_case(yes: str, no: str) -> None:
+    words = [yes, yes, no]
+    got = values(jtl(*(f"179000000000{k},50,home,200,OK,t 1-1,{word},500,1,1,3" for k, word in enumerate(words))))
+    assert (got["requests", "count"], got["ok", "count"]) == (3, 2)
+
+
+def test_jmeter_results_with_transactions_only_are_a_doubt() -> None:
+    message = '"Number of samples in transaction : 2, number of failing samples : 0"'
+    row = f"1790000000000,264,tran,200,{message},t 1-1,true,9,1,1,3"
+    assert dict(JMETER.parse(jtl(row)).doubts)["no_samples"] == "stdout has no samples: all 1 rows are transactions"
+    assert "no_samples" in dict(JMETER.parse(jtl()).doubts)
+
+
+def test_jmeter_header_without_elapsed_names_the_columns() -> None:
+    with pytest.raises(ParseError, match="a header of JMeter results without the column elapsed or timeStamp: label"):
+        JMETER.parse(jtl(header="label,responseCode,threadName,success"))
+    with pytest.raises(ParseError, match="no report of jmeter"):
+        JMETER.parse(ToolOutput(b"ApacheJMeter.jar\tis a file\n"))

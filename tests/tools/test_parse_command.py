@@ -114,3 +114,9 @@ def test_parse_of_a_folder_reads_all_its_files(tmp_path: Path) -> None:
     read = read_captured(tmp_path, "wrk")
     assert (read.stdout, read.stderr, read.exit_code, read.argv) == (b"o", b"e", 137, ("wrk", "-d1s"))
     assert read.files == {"extra.tsv": b"x"}
+
+
+def test_parse_json_prints_values_without_float_noise(tmp_path: Path) -> None:
+    text = (FIXTURES / "wrk" / "4.1.0--slow_ms.stdout").read_text().replace(" 50%  126.12ms", " 50%  218.37us")
+    (tmp_path / "wrk.txt").write_text(text)
+    assert '"value": 0.00021837,' in run("wrk", tmp_path / "wrk.txt", "--json").stdout

@@ -182,3 +182,39 @@ def test_wrk_run_far_longer_than_requested_is_a_doubt() -> None:
 @pytest.mark.parametrize("form", [*wrk.LINE_PATTERNS, *wrk.EXACT_PATTERNS], ids=lambda form: form.name)
 def test_every_line_pattern_matches_its_example(form: wrk.LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)
+
+
+def test_wrk_percentiles_printed_as_zero_are_left_out_with_a_doubt() -> None:
+    parsed = WRK.parse(changed("slow_ms", ("90%  144.80ms", "90%    0.00us"), ("99%  149.66ms", "99%    0.00us")))
+    statistics = {row.statistic for row in parsed.measurements if row.metric == "latency"}
+    assert {"p50", "p75", "mean"} <= statistics and not {"p90", "p99"} & statistics
+    assert "percentiles_lost" in dict(parsed.doubts)
+
+
+def test_wrk_zero_percentile_below_a_positive_one_is_read_as_printed() -> None:
+    parsed = WRK.parse(changed("slow_ms", ("50%  126.12ms", "50%    0.00us")))
+    assert table(parsed.measurements)["latency", "p50"].value == 0.0
+    assert "percentiles_lost" not in dict(parsed.doubts)
+
+
+@pytest.mark.parametrize(("timeouts", "doubt"), [(3, "latency_censored"), (1865, "timeouts_weighted")])
+def test_wrk_more_timeouts_than_requests_are_not_called_requests(timeouts: int, doubt: str) -> None:
+    line = f"Socket errors: connect 0, read 0, write 0, timeout {timeouts}"
+    parsed = WRK.parse(changed("slow_ms", ("57.07KB read\n", f"57.07KB read\n  {line}\n")))
+    assert [name for name, _ in parsed.doubts if name in ("latency_censored", "timeouts_weighted")] == [doubt]
+
+
+def test_report_without_its_first_lines_names_the_missing_one() -> None:
+    with pytest.raises(ParseError, match="first lines are missing: none begins 'Running '"):
+        WRK.parse(changed("slow_ms", ("Running 3s test @ http://127.0.0.1:18070/delay?ms=100&jitter=50\n", "")))
+
+
+def test_indented_report_is_refused_with_the_remedy() -> None:
+    text = case("slow_ms").stdout.decode().replace("\n", "\n    ")
+    with pytest.raises(ParseError, match="the report is indented"):
+        WRK.parse(ToolOutput(("    " + text).encode()))
+
+
+def test_report_in_utf_16_is_refused_with_the_remedy() -> None:
+    with pytest.raises(ParseError, match="it is UTF-16: convert it to UTF-8"):
+        WRK.parse(ToolOutput(case("slow_ms").stdout.decode().encode("utf-16")))

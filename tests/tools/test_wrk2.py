@@ -179,3 +179,15 @@ def test_wrk2_more_latencies_than_requests_are_refused() -> None:
 @pytest.mark.parametrize("form", wrk2.BLOCK_PATTERNS, ids=lambda form: form.name)
 def test_every_line_pattern_matches_its_example(form: wrk2.LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)
+
+
+def test_wrk2_mean_latency_longer_than_the_run_is_refused() -> None:
+    text = case("slow_seconds").stdout.decode()
+    lines = [
+        "  833071 requests in 1.25ms, 1.00GB read" if " requests in " in line else
+        "Requests/sec: 666456800.00" if line.startswith("Requests/sec:") else
+        "Transfer/sec:    800.00GB" if line.startswith("Transfer/sec:") else line
+        for line in text.splitlines()
+    ]  # fmt: skip
+    with pytest.raises(ParseError, match="impossible: a mean latency of"):
+        WRK2.parse(ToolOutput("\n".join(lines).encode()))

@@ -167,8 +167,9 @@ def parse(tool: str, path: Path, as_json: bool) -> None:
 
 
 def _entry(row: Measurement) -> dict[str, str | float | int | None]:
-    """Return one row as JSON holds it; counts as integers where they are whole."""
-    value = int(row.value) if row.statistic == "count" and float(row.value).is_integer() else row.value
+    """Return one row as JSON holds it: whole counts as integers, other values without the noise of the 16th digit."""
+    is_count = row.statistic == "count" and float(row.value).is_integer()
+    value = int(row.value) if is_count else float(f"{row.value:.15g}")
     return row._asdict() | {"value": value}
 
 

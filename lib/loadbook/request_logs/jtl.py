@@ -145,7 +145,7 @@ def _build_table(rows: list[list[str]], layout: JtlLayout, names: Sequence[str])
         elif name in INTEGERS:
             columns[name] = from_numpy(np.array(list(map(int, values)), np.int64))
         elif name == "success":
-            columns[name] = from_numpy(np.array([value == "true" for value in values], bool))
+            columns[name] = from_numpy(np.array([value.lower() == "true" for value in values], bool))
         else:
             columns[name] = encode_texts(values)
     return pa.table(columns)
@@ -240,8 +240,8 @@ def _parse_fast(block: RecordBlock, layout: JtlLayout) -> pa.Table:
             column_types=types,
             include_columns=list(types),
             null_values=[],
-            true_values=["true"],
-            false_values=["false"],
+            true_values=["true", "True", "TRUE"],  # JMeter reads any case; pandas and Excel write these
+            false_values=["false", "False", "FALSE"],
         ),
     )
     return _checked_table(table, layout)

@@ -128,7 +128,7 @@ class JtlLayout:
         for column, text in zip(self.columns, fields, strict=True):
             if column in INTEGERS and not _INTEGER.fullmatch(text):
                 return f"{column} is not a whole number: {text[:40]!r}"
-            if column == "success" and text not in ("true", "false"):
+            if column == "success" and text.lower() not in ("true", "false"):
                 return f"success is neither true nor false: {text[:40]!r}"
             if column == "timeStamp" and self.timestamp_format and self.timestamp_format.parse_ms(text) is None:
                 return f"timeStamp is not {self.timestamp_format.description}: {text[:40]!r}"

@@ -178,7 +178,7 @@ def _sample_error(attributes: Mapping[str, str], names: list[str], builder: Batc
             return f"this sample has no {short}, which the first one has"
         if short in _NUMBER_ATTRIBUTES and not _NUMBER.fullmatch(text):
             return f"{short} is not a whole number: {text[:40]!r}"
-        if short == "s" and text not in ("true", "false"):
+        if short == "s" and text.lower() not in ("true", "false"):
             return f"s is neither true nor false: {text[:40]!r}"
         if short == "ts" and not EPOCH_MS.regex.fullmatch(text):
             return f"ts is not {EPOCH_MS.description}: {text[:40]!r}"
@@ -190,5 +190,5 @@ def _sample_column(short: str, rows: list[XmlSample]) -> pa.Array:
     if short in _TEXT_ATTRIBUTES:
         return encode_texts(values)
     if short == "s":
-        return from_numpy(np.array([value == "true" for value in values], bool))
+        return from_numpy(np.array([value.lower() == "true" for value in values], bool))
     return from_numpy(np.array(list(map(int, values)), np.int64))

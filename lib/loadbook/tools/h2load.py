@@ -444,6 +444,12 @@ def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Ite
         )
     if answered_count(report) > MAX_SAMPLES:
         yield "sampled", f"times are of at most {MAX_SAMPLES} requests, drawn by h2load from {answered_count(report)}"
+    statuses = sum(report.count(f"s{c}") for c in range(2, 6))
+    if "main" in report and not report.count("failed") and statuses > answered_count(report):
+        yield (
+            "counts_differ",
+            f"{statuses} status codes for {answered_count(report)} responses: h2load counts those of the warm-up, too",
+        )
     log = log_file_name(output.argv)
     if log and log not in output.files and log not in output.paths:
         yield "log_missing", f"the command asks for {log}, which was not collected: no percentiles from it"

@@ -345,6 +345,8 @@ def _time_rows(report: TextReport) -> Iterator[Measurement]:
         fields += [("connection_time", statistic, statistic) for statistic in ("mean", "sd", "min", "max", "p50")]
     for metric, statistic, field in fields:
         value = report.optional_value(field, TIME_UNITS_S, "ms")
+        if field == "p50" and (value or 0.0) < report.value("min", TIME_UNITS_S, "ms"):
+            continue  # connections longer than httperf's histogram (100 s): it prints a median of 0.0
         if value is not None:
             yield Measurement(metric, statistic, value, "s", report.text(field))
 
@@ -408,5 +410,9 @@ def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Ite
     requested, started = echoed_options(report).get("num-conns", "0"), report.count("connections") + limits
     if started < parse_option_number(report, requested):
         yield "stopped_early", f"{started} of {requested} connections were started"
+    elif not report.count("errors") and not report.optional_value("length", COUNT_UNITS):
+        calls = parse_option_number(report, echoed_options(report).get("num-calls", "1"))
+        if 0 < report.count("replies") < report.count("connections") * calls:
+            yield "stopped_early", f"{report.text('replies')} replies, and no connection came to its end: interrupted?"
     if output.exit_code:
         yield "exit_code", f"httperf ended with exit code {output.exit_code} although its report is complete"

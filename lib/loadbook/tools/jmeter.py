@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loadbook.core.errors import ParseError, ToolError
+from loadbook.request_logs.jtl_layout import COLUMN_PROPERTIES
 from loadbook.study.workload import Workload
 from loadbook.tools import base, jmeter_plan, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
@@ -35,6 +36,7 @@ COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than th
 _JTL_START = re.compile(rb"\s*(<\?xml|<testResults)|[\w,;\t|\"]*\belapsed\b|\d{13}[,;\t|]|\d{2,4}[/-]\d\d[/-]\d\d")
 _END_OF_RUN = re.compile(r"\.\.\. end of run")
 _TOTALS = re.compile(r"summary = +(\d+) in .*Avg: +(\d+) Min: +(\d+) Max: +(\d+) Err: +(\d+) ")
+_BANNER = re.compile(r"_ \\|^Version \d+\.\d|^To (?:list|run) .*JMeter|^Usage")
 _FAILED = re.compile(r"An error occurred: |Error in NonGUIDriver ")
 
 
@@ -133,10 +135,15 @@ def _outcome_rows(total: Tally) -> Iterator[Measurement]:
 
 
 def _time_histograms(total: Tally) -> dict[str, Histogram]:
-    """Return the distributions that are there; none without an answer."""
+    """Return the distributions that are there; none without a response.
+
+    Samplers that do not measure Latency (Apiritif, UDP, SOAP) write 0 in every row: then there is no ttfb.
+    """
     if not total.answered:
         return {}
     histograms = {"latency": total.latency, "ttfb": total.first_byte, "connect_time": total.connect}
+    if total.first_byte.count and total.first_byte.percentile_s(100) == 0:
+        del histograms["ttfb"]
     return {metric: times for metric, times in histograms.items() if times.count}
 
 
@@ -178,6 +185,10 @@ def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[t
             "aggregated",
             f"{figures.rows[LogRowKind.AGGREGATE]} rows stand for several requests each: they have no times",
         )
+    if not total.attempts:
+        transactions = figures.rows[LogRowKind.TRANSACTION]
+        what = f"all {transactions} rows are transactions" if transactions else "the file has no rows"
+        yield "no_samples", f"{file} has no samples: {what}"
     if total.attempts and figures.duration_s is None:
         yield "no_times", f"{file} has no time stamps: neither duration nor rates are known"
     if total.answered and total.latency.count and total.latency.mean_s() < COARSE_S:
@@ -217,9 +228,13 @@ def _missing_results_reason(output: ToolOutput) -> str:
         return f"JMeter could not load the plan, as Debian's package 2.13 never can: {failed[:200]}"
     if failed:
         return f"JMeter ended without results{code}: {failed[:200]}"
-    if any("_ \\" in line or "JMeter" in line for line in lines[:8]):
+    known = [name for name in re.split(r"[,;\t|]", lines[0].replace('"', "")) if name in COLUMN_PROPERTIES]
+    if len(known) >= 3:
+        return f"a header of JMeter results without the column elapsed or timeStamp: {', '.join(known)}"
+    if any(_BANNER.search(line) for line in lines[:12]):
         return f"JMeter printed its usage or its version, and there is no file with results{code}"
-    return f"no report of jmeter in it{code}; it begins {lines[0][:60]!r}"
+    encoding = line_patterns.utf_16_text(output.stdout)
+    return f"no report of jmeter in it{encoding}{code}; it begins {lines[0][:60]!r}"
 
 
 PLAN_FILE, LOG_FILE = "plan.jmx", "jmeter.log"

@@ -182,6 +182,10 @@ def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: s
         problem = "report is not complete: the tool was killed or gave up, or its output was cut"
     elif not any(text):
         problem = "empty: the tool was killed or could not start"
+    elif any(re.match(r" +" + begins, line) for line in text):
+        problem = "the report is indented: remove the blanks before its lines"
+    elif any(re.match(ends, line) for line in text):
+        problem = f"no report of {tool} in it, or its first lines are missing: none begins {_first_words(begins)!r}"
     elif any(line.startswith("Usage:") for line in text):
         problem = "the tool printed its usage: an argument was wrong"
     else:
@@ -199,8 +203,20 @@ def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: s
     )
 
 
+def _first_words(pattern: str) -> str:
+    """Return the plain text that a pattern begins with."""
+    return re.split(r"[\\(\[|]|\.\*", pattern, maxsplit=1)[0]
+
+
+def utf_16_text(data: bytes) -> str:
+    """Return a hint for an output in UTF-16, which PowerShell's `>` writes; else empty."""
+    return "; it is UTF-16: convert it to UTF-8" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
+
+
 def _binary_garbage_text(data: bytes) -> str:
     """Return where an output ceases to be text, empty if it is text to its end."""
+    if encoding := utf_16_text(data):
+        return encoding
     try:
         data.decode()
         end = len(data)

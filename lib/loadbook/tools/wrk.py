@@ -24,6 +24,7 @@ from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern, TextReport
 
 BLOCK_BEGIN, BLOCK_END = "loadbook-begin 1", "loadbook-end"
+PERCENTILE_FIELDS = ("p50", "p75", "p90", "p99")
 ERROR_FIELDS = ("connect", "read", "write", "timeout", "status")
 # field in the patterns below -> statistic, in the order in which wrk.lua prints them
 STATISTICS = {f: f for f in ("min", "mean", "sd", "max", "p50", "p75", "p90", "p99")} | {"p999": "p99.9"}
@@ -136,6 +137,15 @@ def mean_latency_s(report: TextReport) -> float:
 def has_latency(report: TextReport) -> bool:
     """Tell whether latency was sampled: without samples wrk prints zeros, and -nan for the share within one sd."""
     return "nan" not in report.text("within") and report.value("max", TIME_UNITS_S) > 0
+
+
+def lost_percentiles(report: TextReport) -> list[str]:
+    """Return the percentiles printed as 0.00us although a smaller one has a value, which wrk does in long runs."""
+    values = {field: report.value(field, TIME_UNITS_S) for field in PERCENTILE_FIELDS if field in report}
+    positive = [field for field, value in values.items() if value > 0]
+    if not positive or [values[field] for field in positive] != sorted(values[field] for field in positive):
+        return []
+    return [field for field, value in values.items() if not value and field > positive[0]]
 
 
 def check_totals(report: TextReport) -> None:
@@ -300,7 +310,8 @@ def _check_report(report: TextReport, argv: Sequence[str]) -> None:
     check_totals(report)
     if has_latency(report):
         order = [mean_latency_s(report), report.value("max", TIME_UNITS_S)]
-        order_p = [report.value(f, TIME_UNITS_S) for f in ("p50", "p75", "p90", "p99", "max") if f in report]
+        order_p = [report.value(f, TIME_UNITS_S) for f in (*PERCENTILE_FIELDS, "max") if f in report]
+        order_p = order_p if not lost_percentiles(report) else []
         if order != sorted(order) or order_p != sorted(order_p):
             raise report.error_at("latency", "mean and percentiles do not ascend to the maximum")
 
@@ -341,12 +352,13 @@ def _rows(report: TextReport, exact: TextReport | None) -> Iterator[Measurement]
     yield Measurement("bytes_read", "count", most_exact.value("bytes", BYTE_UNITS), "B", most_exact.text("bytes"))
     yield Measurement("bytes_per_s", "value", report.value("transfer", BYTE_UNITS), "B/s", report.text("transfer"))
     if has_latency(report):
+        lost = lost_percentiles(report) if exact is None else []
         for field, statistic in STATISTICS.items():
             value = (
                 mean_latency_s(most_exact)
                 if field == "mean"
                 else most_exact.optional_value(field, TIME_UNITS_S)
-                if field in most_exact
+                if field in most_exact and field not in lost
                 else None
             )
             if value is not None:
@@ -356,13 +368,19 @@ def _rows(report: TextReport, exact: TextReport | None) -> Iterator[Measurement]
 def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]:
     """Yield what makes the numbers mean less than they seem to."""
     yield from connection_doubts(report)
-    if report.count("timeout"):
+    if lost := lost_percentiles(report):
+        yield "percentiles_lost", f"wrk printed 0.00us for {', '.join(lost)}: those percentiles are left out"
+    if report.count("timeout") > report.count("requests"):
+        yield (
+            "timeouts_weighted",
+            f"{report.text('timeout')} time-outs of {report.text('requests')} requests: wrk 2 and 3 count an overdue "
+            "connection again every 2 s, so they are not a number of requests",
+        )
+    elif report.count("timeout"):
         yield (
             "latency_censored",
-            (
-                f"{report.text('timeout')} answers came after the time-out: wrk counts them as requests and drops them "
-                "from its latencies; requests never answered are in neither"
-            ),
+            f"{report.text('timeout')} time-outs: wrk 4 counts late responses as requests and leaves them out of its "
+            "latencies (wrk 2 and 3 count overdue connections); requests never answered are in neither",
         )
     all_lines = line_patterns.clean_lines(output.stderr[:10_000]) + line_patterns.clean_lines(
         output.stdout[:10_000]

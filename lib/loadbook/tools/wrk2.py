@@ -262,6 +262,11 @@ def _check_report(report: TextReport, blocks: LatencyBlocks, output: ToolOutput)
         )
     if has_latency(report) and mean_latency_s(report) > report.value("max", TIME_UNITS_S):
         raise report.error_at("latency", "the mean is above the maximum")
+    if has_latency(report) and mean_latency_s(report) > 1.1 * report.value("duration", TIME_UNITS_S) + 0.1:
+        # giltene/wrk2 issue 138: a duration of milliseconds, and a rate of hundreds of millions made of it
+        raise report.error_at(
+            "total", f"impossible: a mean latency of {report.text('mean')} in {report.text('duration')}"
+        )
     if "recorded" in blocks:
         _check_summary(report, blocks["recorded"][0])
 
