@@ -47,7 +47,7 @@ def no_network(monkeypatch):
 @pytest.mark.parametrize("name", STUDIES)
 def test_dry_run_covers_every_study_on_three_machines(name, no_network):
     plan = make_plan(load_study(HERE, name))
-    testbed, parts = dry_run(HERE, plan, THREE)
+    run, parts = dry_run(HERE, plan, THREE)
     treatments = [part for part in parts if part.title.startswith("treatment ")]
     assert len(treatments) == len(plan.treatments)
     assert sum(part.trials for part in treatments) == len(plan.trials)
@@ -59,7 +59,7 @@ def test_dry_run_covers_every_study_on_three_machines(name, no_network):
             assert any(step.action == "job" and step.note.startswith(tool) for step in phases["load"])
             stopped = {step.args[0] for step in phases["stop and put back"] if step.action == "stop"}
             assert stopped == {step.args[0] for steps in phases.values() for step in steps if step.action == "job"}
-    assert testbed is not None, f"no treatment of {name} can be done on {THREE.name}: {treatments[0].missing}"
+    assert run is not None, f"no treatment of {name} can be done on {THREE.name}: {treatments[0].missing}"
 
 
 @pytest.mark.lab

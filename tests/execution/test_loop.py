@@ -24,7 +24,6 @@ from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import DriverRecord, read_json
 from loadbook.study.plan import make_plan, parse_plan
 from loadbook.tools import base
-from loadbook.tools.base import Target
 from recorded_run import STUDY, copy_recorded_run
 
 
@@ -36,8 +35,12 @@ def plan(tmp_path_factory):
 
 
 def make_testbed(plan):
-    tool = base.load_tool("wrk")
-    return Testbed(plan, "r1", False, {}, HostsFile(hosts={}), (), (), Target("a", 1), tool, ThreadPoolExecutor(1))
+    """Return the testbed of a run without hosts, for attempts that are scripted."""
+    tools = {name: base.load_tool(name) for name in plan.study.tools_of(plan.treatments)}
+    return Testbed(
+        plan=plan, run="r1", lab="", hosts={}, inventory=HostsFile(hosts={}), drivers=(), placements=(), tools=tools,
+        pool=ThreadPoolExecutor(1),
+    )  # fmt: skip
 
 
 class Scripted:

@@ -58,7 +58,7 @@ ALLOWED = {
     ("ingestion/workers.py", "future.result"): "it is done",
     ("ingestion/workers.py", "parent.join"): "a daemon thread of its own, which lives as long as its parent",
     ("execution/attempt.py", "self._watched.result"): BOUNDED,
-    ("execution/attempt.py", "started.result"): BOUNDED,
+    ("execution/attempt.py", "page.result"): BOUNDED,
 }
 
 

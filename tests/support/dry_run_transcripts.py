@@ -1,15 +1,13 @@
-"""What a run asked its hosts, by its tapes, held against what the dry run shows.
-
-The order of steps is told twice, in trial.py and in dry_steps.py: this holds the two together.
-"""
+"""What a run asked its hosts, by its tapes, held against what the dry run shows."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from loadbook.execution.dry_run import CLOCK, RUN, TRIAL, DryRunStep, attempt_steps, dry_run
+from loadbook.execution.dry_run import RUN, TRIAL, dry_run
 from loadbook.execution.studies import load_study
+from loadbook.hosts.dry import CLOCK_COMMAND, DryRunStep
 from loadbook.hosts.replay import call_key
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.study.plan import make_plan
@@ -23,10 +21,10 @@ BUILDING = (": loadbook builds", ": loadbook unpacks", ": loadbook places")
 def run_held_to_dry_run(layout: Layout, study: str, paths: RunPaths) -> None:
     """Assert that each host was asked what the dry run shows, once for the run and in each of its trials."""
     plan = make_plan(load_study(layout, study))
-    testbed, parts = dry_run(layout, plan, paths.hosts_toml)
-    assert testbed is not None
+    run, parts = dry_run(layout, plan, paths.hosts_toml)
+    assert run is not None
     assert not [part.missing for part in parts if part.missing]
-    for alias, host in testbed.hosts.items():
+    for alias, host in run.hosts.items():
         once = [phase for part in (parts[0], parts[-1]) for phase in part.phases]
         hold(questions(once, alias, host.workdir), tape(paths.raw / f"answers-{alias}"), f"{alias}, once")
         for trial in plan.trials:
@@ -35,7 +33,7 @@ def run_held_to_dry_run(layout: Layout, study: str, paths: RunPaths) -> None:
                     title,
                     [step._replace(args=tuple(w.replace(TRIAL, trial.trial) for w in step.args)) for step in steps],
                 )
-                for title, steps in attempt_steps(testbed, trial.treatment)
+                for title, steps in run.attempt_phases(trial.treatment)
             ]
             seen = tape(paths.trial(trial.trial) / f"answers-{alias}")
             hold(questions(phases, alias, host.workdir), seen, f"{alias}, {trial.treatment}")
@@ -58,7 +56,7 @@ def questions(phases: list[tuple[str, list[DryRunStep]]], alias: str, workdir: s
 def asked(step: DryRunStep, workdir: str) -> tuple[str, ...] | None:
     """Return a step as a tape keeps it, None for what no tape keeps."""
     words = step.args
-    if words == CLOCK:
+    if words == CLOCK_COMMAND:
         return ("clock",)
     if step.action not in CALLS:
         return None

@@ -24,8 +24,8 @@ from loadbook.store.paths import Layout, project_layout
 from loadbook.study.plan import Plan, make_plan
 
 if TYPE_CHECKING:
-    from loadbook.execution.dry_run import DryRunPart, DryRunStep
-    from loadbook.execution.testbed import Testbed
+    from loadbook.execution.dry_run import DryRunPart
+    from loadbook.hosts.dry import DryRunHost, DryRunStep
     from loadbook.study.workload import Workload
 
 WORDS = {"put": "put", "fetch": "fetch", "remove": "rm -rf", "http": "GET", "stop": "end job"}
@@ -40,9 +40,10 @@ def show(layout: Layout, study: str, hosts: Path | None, subset: str | None, blo
     path = hosts or layout.lab / "hosts.toml"
     if hosts is None and not path.is_file():
         raise UsageError("the lab has no hosts yet", "loadbook lab up, or --hosts FILE")
-    testbed, parts = dry_run(layout, plan, path)
-    width = max((len(alias) for alias in testbed.hosts), default=0) if testbed else 0
-    for line in [*_head(plan, path, read_hosts(path), testbed), *(x for p in parts for x in _part(p, width, verbose))]:
+    recorded, parts = dry_run(layout, plan, path)
+    on_hosts = recorded.hosts if recorded else {}
+    width = max(map(len, on_hosts), default=0)
+    for line in [*_head(plan, path, read_hosts(path), on_hosts), *(x for p in parts for x in _part(p, width, verbose))]:
         echo(line)
     lacking = [part for part in parts if part.missing]
     if lacking:
@@ -52,14 +53,13 @@ def show(layout: Layout, study: str, hosts: Path | None, subset: str | None, blo
         sys.exit(3)
 
 
-def _head(plan: Plan, path: Path, inventory: HostsFile, testbed: Testbed | None) -> Iterator[str]:
+def _head(plan: Plan, path: Path, inventory: HostsFile, hosts: dict[str, DryRunHost]) -> Iterator[str]:
     count, shape = len(plan.trials), f"{plan.blocks} blocks of {len(plan.treatments)}"
     yield f"{plan.study.name} on {path}: what a run would do; nothing was touched"
     yield f"trials   {count}: {shape}, in random order within each; about {format_duration(plan.hours * 3600)}"
-    for alias, host in testbed.hosts.items() if testbed else ():
+    for alias, host in hosts.items():
         roles = ", ".join(inventory.hosts[alias].roles)
-        # a host that is only known by the Host protocol has no login to show
-        yield f"host     {alias}: {getattr(host, 'destination', alias)}, under load at {host.address}; {roles}"
+        yield f"host     {alias}: {host.destination}, under load at {host.address}; {roles}"
     yield "names    RUN is the run's id, t0001-a1 trial and attempt, 000000000000 a random word, LEADER a process id"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -51,7 +51,6 @@ from loadbook.execution.load import LoadJobs, assess_outputs, truncated_outputs
 from loadbook.execution.monitors import TrialMonitors
 from loadbook.execution.services import TrialServices
 from loadbook.execution.testbed import Testbed
-from loadbook.hosts.host import Host
 from loadbook.hosts.replay import transcript_name
 from loadbook.store.trial_record import ClockRecord, ResponseRecord, Status, TrialRecord, window_fields
 from loadbook.study.plan import PlannedTrial
@@ -95,11 +94,6 @@ class Attempt:
             jobs.setdefault(placement.alias, {})[file] = placement.spec.name
         return jobs
 
-    @property
-    def client_host(self) -> Host:
-        """The driver that asks for the page before and after the load."""
-        return self.testbed.hosts[self.testbed.drivers[0]]
-
     def run(self) -> TrialRecord:
         """Do everything and return the record, not yet sealed; only KeyboardInterrupt and local errors get out."""
         begun_s, self.record.started = time.monotonic(), time.time()
@@ -111,7 +105,7 @@ class Attempt:
             raise
         finally:
             with self._timed("stop"):
-                self._stop(*((CANCEL_S, RESTORE_S) if interrupted else (None, None)))
+                self.stop(*((CANCEL_S, RESTORE_S) if interrupted else (None, None)))
             for alias, host in self.testbed.hosts.items():
                 write_trial_file(self.folder / transcript_name(alias), host.take_transcript())
             self.record.reconnects = connectivity.reconnects
@@ -121,7 +115,9 @@ class Attempt:
     def _run_and_assess(self, connectivity: Connectivity, begun_s: float) -> None:
         """Run the phases and say how they ended."""
         try:
-            self._run_phases()
+            for name, run_phase in self.phases().items():
+                with self._timed(name):
+                    run_phase()
             connectivity.check_not_rebooted(self.record.boot_ids)
             self._end("ok", None)
             self._assess(time.time() - (self.record.started or 0) - (time.monotonic() - begun_s))
@@ -140,9 +136,10 @@ class Attempt:
                 self._collect_failed_outputs()
                 self._add_output_reason(phase)
 
-    def _run_phases(self) -> None:
+    def phases(self) -> dict[str, Callable[[], None]]:
+        """Return the phases by name, in order; `stop` follows them, whatever happens."""
         # the names are kept in trial.json (phases_s) and begin the reason of a failure
-        phases = {
+        return {
             "reset": self._reset,
             "configure": self._configure,
             "start": self._start,
@@ -151,9 +148,6 @@ class Attempt:
             "ask_after": self._check_after_load,
             "collect": self._collect,
         }
-        for name, phase in phases.items():
-            with self._timed(name):
-                phase()
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
@@ -199,11 +193,11 @@ class Attempt:
 
     def _check_page(self) -> None:
         """See that the page is right while the monitors start."""
-        started = self.testbed.pool.submit(self.monitors.start)
+        page = self.testbed.pool.submit(self._fetch_page_from_drivers)
         try:
-            self.record.response_before = self._fetch_page_from_drivers()
+            self.monitors.start()
         finally:
-            started.result()
+            self.record.response_before = page.result()
         problem = response_problem(self.workload, self.record.response_before)
         if problem:
             raise InvalidTrialError(f"before the load {problem}", "correct workload.path or workload.expect_*")
@@ -284,7 +278,7 @@ class Attempt:
         if outcome and outcome.status == self.record.status == "invalid":
             self._end("invalid", f"{self.record.reason}; {outcome.reason}")
 
-    def _stop(self, limit_s: float | None, restore_s: float | None) -> None:
+    def stop(self, limit_s: float | None = None, restore_s: float | None = None) -> None:
         """End everything that was started; what cannot be reached any more, or in time, ends by its lease."""
         self.load.cancel()
         ends = self.services.stop_calls()

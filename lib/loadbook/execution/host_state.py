@@ -44,8 +44,7 @@ class Connectivity:
         self._before = self._reconnect_counts()
 
     def _reconnect_counts(self) -> dict[str, int]:
-        """Return how often each host had to be connected again; hosts that cannot lose us do not count."""
-        return {alias: getattr(host, "reconnects", 0) for alias, host in self.testbed.hosts.items()}
+        return {alias: host.reconnects for alias, host in self.testbed.hosts.items()}
 
     @property
     def reconnects(self) -> int:

@@ -43,11 +43,12 @@ class TrialMonitors:
     def start(self) -> None:
         """Start the sampler on every host, and to ask the other sources."""
         self.testbed.map(self._start_on, self.testbed.hosts if "sampler" in self.sources else ())
-        for source in self._polled_sources:
+        for source in self.polled_sources:
             self.testbed.map(partial(self._start_poller, source), self._live_hosts)
 
     @property
-    def _polled_sources(self) -> list[str]:
+    def polled_sources(self) -> list[str]:
+        """The hosts' own monitors that the study wants to be asked."""
         return [source for source in self.sources if source != "sampler"]
 
     @property
@@ -71,7 +72,7 @@ class TrialMonitors:
 
     def collect(self, folder: Path, services: Sequence[ServiceRecord]) -> list[MonitorRecord]:
         """Stop the samplers and copy what they saw, and what the others said, into `folder`."""
-        for source in self._polled_sources:
+        for source in self.polled_sources:
             self.testbed.map(partial(self._write_polled, folder, source), self.testbed.hosts)
         self.polled.sort(key=lambda record: record.file)
         return list(self.testbed.map(lambda alias: self._collect_from(alias, folder, services), self._started).values())

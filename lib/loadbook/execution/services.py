@@ -29,15 +29,15 @@ class TrialServices:
     def __init__(self, deployment: Deployment, stem: str, lease_s: float, folder: Path) -> None:
         self.deployment, self.testbed, self.folder = deployment, deployment.testbed, folder
         self.stem, self.lease_s = stem, lease_s
-        self._instances: dict[Placement, Instance] = {}
+        self.instances: dict[Placement, Instance] = {}
         self._records: dict[Placement, ServiceRecord] = {}
 
     def configure(self) -> None:
         """Render every service, put it on its host and let it check its configuration."""
         for placement in self.deployment.placements:
             token = self.testbed.hosts[placement.alias].token(service_job_name(self.stem, placement.role))
-            self._instances[placement] = make_instance(self.deployment, placement, self.stem, self.lease_s, token)
-        self.testbed.map(lambda placement: self._instances[placement].check(), self._instances)
+            self.instances[placement] = make_instance(self.deployment, placement, self.stem, self.lease_s, token)
+        self.testbed.map(lambda placement: self.instances[placement].check(), self.instances)
 
     @property
     def records(self) -> list[ServiceRecord]:
@@ -59,7 +59,7 @@ class TrialServices:
                 raise InvalidTrialError(message)
 
     def _start(self, placement: Placement) -> ServiceRecord:
-        instance, client = self._instances[placement], self.deployment.client_host(placement)
+        instance, client = self.instances[placement], self.deployment.client_host(placement)
         instance.start()
         instance.ready(client)
         proof, version = instance.prove(client), self.testbed.service_versions.get(placement)
@@ -75,7 +75,7 @@ class TrialServices:
         states = self.testbed.map(self._state, self._records)
         for placement, state in states.items():
             if not state.running:
-                log = self._instances[placement].log().decode(errors="replace").strip()[-LOG_TAIL_CHARS:]
+                log = self.instances[placement].log().decode(errors="replace").strip()[-LOG_TAIL_CHARS:]
                 message = f"host {placement.alias}: {placement.spec.name} ended during the load"
                 raise InvalidTrialError(f"{message} with exit code {state.rc}: {log or 'it said nothing'}")
 
@@ -89,17 +89,17 @@ class TrialServices:
                 )
 
     def _prove(self, placement: Placement) -> Proof:
-        return self._instances[placement].prove(self.deployment.client_host(placement))
+        return self.instances[placement].prove(self.deployment.client_host(placement))
 
     def _state(self, placement: Placement) -> JobState:
-        return self._instances[placement].state()
+        return self.instances[placement].state()
 
     @property
     def changes(self) -> dict[str, dict[str, str]]:
         """What services changed of their hosts beside their own folders, by host."""
         changes_by_host: dict[str, dict[str, str]] = {}
         for placement in self._records:
-            if changed := self._instances[placement].changes:
+            if changed := self.instances[placement].changes:
                 changes_by_host.setdefault(placement.alias, {}).update(changed)
         return changes_by_host
 
@@ -109,14 +109,14 @@ class TrialServices:
             setattr(self._records[placement], f"counters_{when}", counts)
 
     def _counters_of(self, placement: Placement) -> dict[str, float]:
-        return self._instances[placement].counters(self.deployment.client_host(placement))
+        return self.instances[placement].counters(self.deployment.client_host(placement))
 
     def stop_calls(self) -> list[Callable[[], None]]:
         """Return the calls that end them, each keeping the end of the service's log first."""
-        return [partial(self._end, placement) for placement in self._instances]
+        return [partial(self._end, placement) for placement in self.instances]
 
     def _end(self, placement: Placement) -> None:
-        instance = self._instances[placement]
+        instance = self.instances[placement]
         try:
             write_trial_file(self.folder / f"log-{placement.alias}-{placement.role}", instance.log())
         finally:

@@ -18,7 +18,7 @@ import json
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -280,7 +280,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Testbed:
     """What the trials of one run share; versions, CPUs and boot ids are filled in by preflight.
 
@@ -299,7 +299,7 @@ class Testbed:
     drivers: tuple[str, ...]
     placements: tuple[Placement, ...]
     tools: dict[str, Tool]
-    pool: ThreadPoolExecutor
+    pool: Executor
     replayed_run: str | None = None
     tool_versions: dict[tuple[str, str], str] = field(default_factory=dict)
     service_versions: dict[Placement, str] = field(default_factory=dict)
@@ -430,10 +430,11 @@ def build_testbed(
     userspace_delay: bool,
     lab: str = "",
     replay: RecordedRun | None = None,
+    pool: Executor | None = None,
 ) -> Testbed:
     """Return the testbed of these hosts; `userspace_delay`: a delay is made in userspace.
 
-    Nothing is asked of any host.
+    No host is touched; `pool` is a pool of threads by default.
     """
     drivers = tuple(inventory.with_role(plan.study.workload.role))
     specs = _load_services(plan, service_folders(layout), userspace_delay=userspace_delay)
@@ -446,7 +447,7 @@ def build_testbed(
         drivers=drivers,
         placements=place_services(plan.study, plan.treatments, inventory, specs, drivers),
         tools={name: base.load_tool(name) for name in plan.study.tools_of(plan.treatments)},
-        pool=ThreadPoolExecutor(THREADS, thread_name_prefix="bench"),
+        pool=pool or ThreadPoolExecutor(THREADS, thread_name_prefix="testbed"),
         replayed_run=replay.id if replay else None,
     )
 

@@ -11,6 +11,7 @@
 - `http`: one HTTP or HTTPS request from a host's own network
 - `session`: an open connection with its shell, files and dead-man switch; reconnection
 - `remote`: a host over SSH, which implements `Host`
+- `dry`: a host that only records its calls, for dry runs
 - `replay`: transcripts of hosts, and a host that plays a recorded run back
 - `facts`: kernel, CPU, memory, limits and sysctls of a host
 - `monitors`: the sampler, and the host's own munin node or node_exporter

@@ -1,4 +1,4 @@
-"""The protocol of a host, implemented by `remote` over SSH (Fabric) and by `replay` from a recorded run.
+"""The protocol of a host, implemented by `remote` over SSH, `replay` from a recorded run, `dry` without any host.
 
 Every call is bounded in time. Commands are argument lists; quoting happens in one place inside the implementation.
 """
@@ -75,13 +75,15 @@ class JobState(NamedTuple):
 class Host(Protocol):
     """One host of a run. Raises only HostError and its children.
 
-    `live` is False where nothing happens any more (a replay), so that there is nothing to wait for.
+    `live` is False where nothing happens (a replay, a dry run), so that there is nothing to wait for; `reconnects`
+    counts how often a lost connection was opened again.
     """
 
     alias: str
     address: str
     workdir: str
     live: bool
+    reconnects: int
 
     def open(self) -> None:
         """Connect, prove the host key, create `workdir`; calling it again does nothing."""

@@ -213,6 +213,7 @@ class ReplayHost:
     """
 
     live = False
+    reconnects = 0
 
     def __init__(self, recorded_run: RecordedRun, alias: str, address: str, folder: Path, run: str) -> None:
         self.alias, self.address, self.workdir = alias, address, str(folder)

@@ -413,7 +413,7 @@ class Instance:
         result = run_probe(probe, "counters", self.rendered, self.host, client_host)
         matches = {name: re.findall(pattern, result.text, re.MULTILINE) for name, pattern in probe.patterns.items()}
         counts = {name: sum(map(float, texts)) for name, texts in matches.items() if texts}
-        if not counts and self.rendered.contains_config_id:
+        if not counts and self.rendered.contains_config_id and self.host.live:
             raise ServiceError(self.host.alias, f"{result.target}: no counters of {self.spec.name}: {result.outcome}")
         return counts
 
