@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.analyses import PAGES
 
 if TYPE_CHECKING:
-    from loadbook.notebook.progress import ingest, plan, run, state
+    from loadbook.notebook.live_run import ingest, plan, run, state
     from loadbook.notebook.run import load
     from loadbook.notebook.studies import history, pick, studies
     from loadbook.report.notebooks import check_parameters
@@ -23,12 +23,12 @@ __version__ = "0.1.0"
 _VERBS = PAGES | {
     "check_parameters": "loadbook.report.notebooks",
     "history": "loadbook.notebook.studies",
-    "ingest": "loadbook.notebook.progress",
+    "ingest": "loadbook.notebook.live_run",
     "load": "loadbook.notebook.run",
     "pick": "loadbook.notebook.studies",
-    "plan": "loadbook.notebook.progress",
-    "run": "loadbook.notebook.progress",
-    "state": "loadbook.notebook.progress",
+    "plan": "loadbook.notebook.live_run",
+    "run": "loadbook.notebook.live_run",
+    "state": "loadbook.notebook.live_run",
     "studies": "loadbook.notebook.studies",
 }
 

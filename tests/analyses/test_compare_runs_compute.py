@@ -152,13 +152,13 @@ def test_another_thing_under_one_name_is_not_compared() -> None:
     assert wording.effect_change_phrase(row(found, "x"), 0.02) == ": not compared: it sets other things."
 
 
-def test_effects_against_two_baselines_are_not_compared() -> None:
+def test_a_rung_held_against_another_is_not_compared() -> None:
     newer = run({"x": 0.06}, seed=2)
     verdict = newer.row("x").verdict
     verdict = replace(verdict, comparison=replace(verdict.comparison, baseline="rung-2"))
     newer = replace(newer, rows=(newer.rows[0], replace(newer.row("x"), verdict=verdict)))
     assert (
-        "its baseline was base in the older run, rung-2"
+        "against base in the older run, against rung-2"
         in row(compare_analyses(run({"x": 0.06}), newer, ALIKE), "x").reason
     )
 

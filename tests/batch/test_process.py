@@ -107,13 +107,13 @@ def test_whatever_goes_wrong_is_told_and_other_reports_go_on(layout, monkeypatch
 
     monkeypatch.setattr(worker, "measure", raises)
     told = Told()
-    worker._run_job(layout.root, job(), told)
+    worker._run_job(layout, job(), told)
     assert told.said[0]["kind"] == "failed"
     assert str(error) in told.said[0]["reason"]
     monkeypatch.setattr(worker, "measure", lambda *_: "r")
     monkeypatch.setattr(worker, "make_report", lambda *words: {"ok": 1} if words[3] == "b" else raises())
     told = Told()
-    worker._run_job(layout.root, job(reports=[("a", {}), ("b", {})]), told)
+    worker._run_job(layout, job(reports=[("a", {}), ("b", {})]), told)
     assert [one["kind"] for one in told.said] == ["ran", "report", "failed", "report", "reported"]
 
 

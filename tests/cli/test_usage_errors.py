@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from types import SimpleNamespace
 
 import pytest
 
 from command_line import exit_code
-from loadbook.cli.progress import Ticker
 from recorded_run import STUDY, copy_recorded_run
 
 
@@ -77,16 +75,6 @@ def test_a_doctor_without_a_lab_says_how_to_make_one(typed):
     code, _, err = typed("doctor")
     assert code == 2
     assert "no lab on this machine yet" in err and "loadbook lab up" in err
-
-
-def test_what_was_said_of_the_way_is_said_of_its_end():
-    told = Ticker(io.StringIO(), "trials read")
-    told(1, 3)
-    assert told.stream.getvalue() == ""
-    told.next = 0.0
-    told(2, 3)
-    told(3, 3)
-    assert told.stream.getvalue() == "2 of 3 trials read\n3 of 3 trials read\n"
 
 
 def test_trust_without_a_terminal_says_the_whole_command(typed, tmp_path, monkeypatch):

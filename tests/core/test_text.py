@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 import loadbook
 from hostile_texts import CORPUS, TERMINAL, silent
+from loadbook.batch.progress import ProgressDisplay
 from loadbook.cli import cli
-from loadbook.cli.progress import Reporter, cell, echo
+from loadbook.cli.terminal import cell, echo
 from loadbook.core.errors import HostError, SpecProblem, StudyError
 from loadbook.core.text import clean, one_line
 from loadbook.execution.progress import Progress
@@ -49,9 +50,9 @@ def test_the_live_line_holds_only_its_own_escapes(tty: bool) -> None:
             return tty
 
     stream = Terminal()
-    with Reporter(stream) as reporter:
+    with ProgressDisplay(stream) as display:
         for text in TERMINAL:
-            reporter(Progress("trial-ended", text, "t1", "plain", 1, 2, 1, 2, "failed"))
+            display(Progress("trial-ended", text, "t1", "plain", 1, 2, 1, 2, "failed"))
     output = stream.getvalue()
     assert "]8;;http://127.0.0.1:9/" in output
     for evil in ("\x1b]8", "\x1b]0", "\x1b[31m", "\x1b[1;1H", "\x9b", "\u202e"):
@@ -70,7 +71,7 @@ def test_printed_lines_and_cells_are_clean(capsys: pytest.CaptureFixture[str]) -
 
 def test_everything_is_printed_through_that_one_door() -> None:
     folder = Path(loadbook.__file__).parent
-    doors = {folder / "cli" / "progress.py"}
+    doors = {folder / "cli" / "terminal.py"}
     others = [p for p in (folder / "cli").glob("*.py") if p not in doors]
     found = [p.name for p in others if re.search(r"click\.s?echo\(|\bText\((?!\")", p.read_text())]
     assert found == []

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from command_line import exit_code
-from loadbook.cli import progress
+from loadbook.batch import progress
 from recorded_run import STUDY, copy_recorded_run, run_of
 
 
@@ -29,7 +29,7 @@ def test_ingest_command_prints_the_same_with_and_without_cache(layout, monkeypat
 
 
 def test_ingest_command_progress_goes_to_stderr(layout, monkeypatch, capsys):
-    monkeypatch.setattr(progress.Ticker, "FIRST_S", 0)
+    monkeypatch.setattr(progress.ProgressDisplay, "COUNT_AFTER_S", 0)
     assert exit_code(monkeypatch, "ingest", STUDY) == 0
     said = capsys.readouterr()
     assert "0 of 32 trials read\n" in said.err
@@ -41,12 +41,13 @@ def test_ingest_command_progress_is_one_line_on_a_terminal(monkeypatch):
         def isatty(self):
             return True
 
-    monkeypatch.setattr(progress.Ticker, "FIRST_S", 0)
+    monkeypatch.setattr(progress.ProgressDisplay, "COUNT_AFTER_S", 0)
     monkeypatch.setattr(progress.time, "monotonic", iter(range(9)).__next__)
-    told = progress.Ticker(Terminal(), "trials read")
+    display = progress.ProgressDisplay(Terminal())
+    on_count = display.counter("trials read")
     for done in (1, 2):
-        told(done, 2)
-    assert told.stream.getvalue() == "1 of 2 trials read\r2 of 2 trials read\n"
+        on_count(done, 2)
+    assert display.stream.getvalue() == "1 of 2 trials read\r2 of 2 trials read\n"
 
 
 def test_ingest_command_without_trials_is_an_error(layout, monkeypatch, capsys):

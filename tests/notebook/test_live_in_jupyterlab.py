@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from chromium import BINARY, Chrome
 from jupyterlab_session import Notebook, served
-from loadbook.notebook import process
+from loadbook.batch import process
 from recorded_run import STUDY
 from replayable_project import playable
 
@@ -50,7 +50,8 @@ def chrome(tmp_path):
 
 
 def done(layout):
-    return process.kept(layout.study_raw(STUDY)).get("event", {}).get("done", 0)
+    state = process.read_state(layout.study_raw(STUDY))
+    return state.event.done if state and state.event else 0
 
 
 def reached(layout, number):
@@ -63,7 +64,7 @@ def reached(layout, number):
 @contextmanager
 def halted(layout):
     """Hold the run still, so that what is seen of it meanwhile is not over when it is looked at."""
-    pid = process.kept(layout.study_raw(STUDY))["pid"]
+    pid = process.read_state(layout.study_raw(STUDY)).pid
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -140,7 +141,7 @@ def test_an_interrupt_stops_it_and_the_cell_goes_on(project, lab, chrome):
     book = begun(chrome, lab, project)
     book.command("notebook:interrupt-kernel")
     found = book.until(lambda now: "Run this cell again" in text(now) and now["idle"], 90)
-    assert process.attached(project.study_raw(STUDY)) is None
+    assert process.find_detached_run(project.study_raw(STUDY)) is None
     assert 0 < done(project) < 32, text(found)
     book.command("notebook:run-all-cells")
     to_its_end(book, project)

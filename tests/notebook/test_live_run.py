@@ -3,15 +3,17 @@
 import os
 import signal
 import time
+from dataclasses import asdict
 
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 import loadbook as lb
+from loadbook.batch import process
+from loadbook.batch.process import DetachedRun, StateFile, WorkerJob
 from loadbook.core.errors import UsageError
 from loadbook.execution.progress import Progress
-from loadbook.notebook import process, progress
-from loadbook.notebook.process import Keeper, Runner, Wish
+from loadbook.notebook import live_run
 from loadbook.store.paths import Layout
 from recorded_run import STUDY, run_of
 from replayable_project import longer, playable
@@ -31,36 +33,36 @@ def events(total=120, blocks=30):
         yield Progress("trial-ended", "ok", done=number + 1, status="lost" if number == 7 else "ok", **at)
 
 
-class Told(Runner):
-    """A runner that tells one event of a long run at each look."""
+class ScriptedRun(DetachedRun):
+    """A run that takes in one event of a script each time that its state is read."""
 
-    def __init__(self, keeper, found):
-        super().__init__(keeper.folder, os.getpid())
-        self.keeper, self.found = keeper, found
+    def __init__(self, state_file, script):
+        super().__init__(state_file.folder, os.getpid())
+        self.state_file, self.script = state_file, script
 
     def state(self):
-        event = next(self.found, None)
+        event = next(self.script, None)
         if event is None:
-            self.keeper.end(run="r1")
+            self.state_file("ran", run="r1")
         else:
-            self.keeper(event)
+            self.state_file("event", event=asdict(event))
         return super().state()
 
-    def alive(self):
+    def is_alive(self):
         return True
 
 
 @pytest.fixture
-def told(tmp_path, monkeypatch):
-    monkeypatch.setattr(progress, "LIVE_EVERY_S", 0)
-    monkeypatch.setattr(process, "so_far", lambda layout, wish: [["plain again", 0.012, 3]])
+def scripted(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_run, "REFRESH_S", 0)
+    monkeypatch.setattr(process, "running_estimates", lambda layout, study, run: [["plain again", 0.012, 3]])
     (tmp_path / "raw").mkdir()
-    return Told(Keeper(Layout(tmp_path), tmp_path / "raw", Wish("s")), events())
+    return ScriptedRun(StateFile(Layout(tmp_path), tmp_path / "raw", WorkerJob("s", "s")), events())
 
 
-def test_one_card_says_block_trial_time_left_and_estimate(told):
+def test_progress_has_block_trial_time_left_and_estimate(scripted):
     seen = []
-    assert progress.follow(told, seen.append) == "r1"
+    assert live_run.follow(scripted, seen.append) == "r1"
     middle = repr(seen[100])
     assert "block 13 of 30" in middle and "of 120 trials done" in middle and "left" in middle
     assert "plain again" in middle and "+1.2" in middle and "Peeking decides nothing" in middle and "1 lost" in middle
@@ -69,77 +71,77 @@ def test_one_card_says_block_trial_time_left_and_estimate(told):
     assert all(len(card._repr_html_()) < 20_000 for card in seen)
 
 
-def test_outside_of_notebooks_it_is_lines(told, capsys):
-    progress.follow(told)
+def test_progress_outside_of_a_notebook_is_lines(scripted, capsys):
+    live_run.follow(scripted)
     assert "120 of 120 trials" in capsys.readouterr().err
 
 
-def test_an_interrupt_stops_the_run_and_says_how_to_go_on(told, monkeypatch):
+def test_interrupt_stops_the_run_and_the_traceback_says_how_to_resume(scripted, monkeypatch):
     stopped = []
 
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Told, "stop", lambda self: stopped.append(self))
+    monkeypatch.setattr(ScriptedRun, "stop", lambda self: stopped.append(self))
     shown = iter([interrupted, lambda _: None])
-    with pytest.raises(progress.StoppedError) as caught:
-        progress.follow(told, lambda now: next(shown)(now))
+    with pytest.raises(live_run.RunStoppedError) as caught:
+        live_run.follow(scripted, lambda now: next(shown)(now))
     assert stopped and "Run this cell again" in caught.value._render_traceback_()[0]
 
 
-def test_the_interrupt_of_a_restart_does_not_stop_the_run(told, monkeypatch):
+def test_interrupt_of_a_kernel_restart_does_not_stop_the_run(scripted, monkeypatch):
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Told, "stop", lambda self: pytest.fail("stopped"))
+    monkeypatch.setattr(ScriptedRun, "stop", lambda self: pytest.fail("stopped"))
     shell = type("Shell", (), {"kernel": None, "exit_now": True})()
     monkeypatch.setattr("IPython.get_ipython", lambda: shell)
-    with pytest.raises(progress.LeftError):
-        progress.follow(told, interrupted)
-    monkeypatch.setattr(progress, "LEAVE_S", 0.1)
+    with pytest.raises(live_run.WatchingStoppedError):
+        live_run.follow(scripted, interrupted)
+    monkeypatch.setattr(live_run, "KERNEL_EXIT_S", 0.1)
     shell.exit_now = False
-    assert not progress.kernel_ends()
+    assert not live_run.kernel_is_exiting()
 
 
 @pytest.mark.parametrize("seen", [[0, 1, None, 1, 0], [2, 1, 2], [1, 2]])
-def test_a_cell_whose_page_was_closed_or_opened_again_ends_and_the_run_goes_on(told, monkeypatch, seen):
-    monkeypatch.setattr(Told, "stop", lambda self: pytest.fail("stopped"))
+def test_cell_ends_and_run_goes_on_when_its_page_is_closed_or_opened_again(scripted, monkeypatch, seen):
+    monkeypatch.setattr(ScriptedRun, "stop", lambda self: pytest.fail("stopped"))
     numbers = iter(seen)
-    monkeypatch.setattr(progress, "EVERY_S", 0)
-    monkeypatch.setattr(progress.Pages, "number", lambda self: next(numbers))
-    monkeypatch.setattr(progress, "pages", lambda: progress.Pages("http://127.0.0.1/api/kernels/k"))
-    with pytest.raises(progress.LeftError) as caught:
-        progress.follow(told, lambda now: None)
+    monkeypatch.setattr(live_run, "PAGES_EVERY_S", 0)
+    monkeypatch.setattr(live_run.OpenPages, "number", lambda self: next(numbers))
+    monkeypatch.setattr(live_run, "open_pages", lambda: live_run.OpenPages("http://127.0.0.1/api/kernels/k"))
+    with pytest.raises(live_run.WatchingStoppedError) as caught:
+        live_run.follow(scripted, lambda now: None)
     assert "The run goes on" in caught.value._render_traceback_()[0] and next(numbers, None) is None
 
 
-def test_a_server_that_does_not_say_who_looks_is_no_reason_to_end():
-    nobody = progress.Pages("http://127.0.0.1:9/api/kernels/k")
+def test_server_without_an_answer_does_not_end_the_cell():
+    nobody = live_run.OpenPages("http://127.0.0.1:9/api/kernels/k")
     assert nobody.number() is None and not nobody.changed()
-    assert not progress.Pages().changed() and progress.pages() == progress.Pages()
+    assert not live_run.OpenPages().changed() and live_run.open_pages() == live_run.OpenPages()
     served = {"url": "https://h:1/", "token": "secret"}
-    assert progress.of_server(served, "k") == progress.Pages()
-    known = progress.of_server(served | {"url": "http://h:1/x/"}, "k")
+    assert live_run.pages_of_server(served, "k") == live_run.OpenPages()
+    known = live_run.pages_of_server(served | {"url": "http://h:1/x/"}, "k")
     assert known.address == "http://h:1/x/api/kernels/k" and "secret" not in repr(known)
 
 
-def test_what_died_without_a_word_is_told(tmp_path, monkeypatch):
-    keeper = Keeper(Layout(tmp_path), tmp_path, Wish("s"))
-    (tmp_path / process.LOG).write_text("Traceback\nMemoryError\n")
-    found = Runner(tmp_path, keeper.state["pid"])
-    monkeypatch.setattr(Runner, "alive", lambda self: False)
+def test_process_that_died_is_an_error_with_the_end_of_its_log(tmp_path, monkeypatch):
+    state = StateFile(Layout(tmp_path), tmp_path, WorkerJob("s", "s")).state
+    (tmp_path / process.LOG_FILE).write_text("Traceback\nMemoryError\n")
+    found = DetachedRun(tmp_path, state.pid)
+    monkeypatch.setattr(DetachedRun, "is_alive", lambda self: False)
     with pytest.raises(Exception, match="without a word: Traceback\nMemoryError"):
-        progress.follow(found, lambda now: None)
+        live_run.follow(found, lambda now: None)
 
 
-def test_another_process_of_the_same_id_is_not_the_runner(tmp_path):
-    keeper = Keeper(Layout(tmp_path), tmp_path, Wish("s"))
-    assert process.attached(tmp_path).pid == os.getpid()
-    keeper.state["born"] += 1
-    keeper.keep()
-    assert process.attached(tmp_path) is None
-    (tmp_path / process.NAME).write_text("torn {")
-    assert process.attached(tmp_path) is None
+def test_later_process_of_the_same_id_is_not_taken_for_the_run(tmp_path):
+    state_file = StateFile(Layout(tmp_path), tmp_path, WorkerJob("s", "s"))
+    assert process.find_detached_run(tmp_path).pid == os.getpid()
+    state_file.state.process_start += 1
+    state_file.write()
+    assert process.find_detached_run(tmp_path) is None
+    (tmp_path / process.STATE_FILE).write_text("torn {")
+    assert process.find_detached_run(tmp_path) is None
 
 
 def book(layout, hosts):
@@ -147,6 +149,17 @@ def book(layout, hosts):
     made = new_notebook(cells=cells)
     made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return made
+
+
+def start(layout, hosts):
+    folder = layout.study_raw(STUDY)
+    job = WorkerJob(STUDY, STUDY, str(layout.root / hosts), new=False, state_folder=str(folder))
+    return process.start_detached_run(layout, folder, job)
+
+
+def trials_done(run):
+    state = run.state()
+    return state.event.done if state and state.event else 0
 
 
 def executed(layout, made):
@@ -169,15 +182,15 @@ def test_a_notebook_of_120_trials_stays_small(project):
 
 @pytest.mark.alone
 @pytest.mark.long
-def test_a_killed_kernel_does_not_end_the_run_and_the_same_call_shows_it_again(project, monkeypatch, capsys):
+def test_run_outlives_its_starter_and_the_same_call_shows_it_again(project, monkeypatch, capsys):
     layout, hosts = project
     monkeypatch.chdir(layout.root)
-    first = process.start(layout, layout.study_raw(STUDY), Wish(STUDY, hosts))
+    first = start(layout, hosts)
     assert os.getsid(first.pid) == first.pid != os.getsid(0)
     deadline = time.monotonic() + 60
     while not first.state() and time.monotonic() < deadline:
         time.sleep(0.05)
-    again = process.attached(layout.study_raw(STUDY))
+    again = process.find_detached_run(layout.study_raw(STUDY))
     assert again is not None and again.pid == first.pid and again.process is None
     assert "is complete" in lb.run(STUDY, hosts=hosts, execute=True).text
     assert "32 of 32 trials" in capsys.readouterr().err
@@ -189,12 +202,12 @@ def test_a_killed_kernel_does_not_end_the_run_and_the_same_call_shows_it_again(p
 
 @pytest.mark.alone
 @pytest.mark.long
-def test_a_stopped_run_goes_on(project, monkeypatch):
+def test_interrupted_run_is_resumed_by_the_same_call(project, monkeypatch):
     layout, hosts = project
     monkeypatch.chdir(layout.root)
-    found = process.start(layout, layout.study_raw(STUDY), Wish(STUDY, hosts))
+    found = start(layout, hosts)
     deadline = time.monotonic() + 60
-    while found.state().get("event", {}).get("done", 0) < 2 and time.monotonic() < deadline:
+    while trials_done(found) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     os.kill(found.pid, signal.SIGINT)
     assert found.process.wait(60) in (130, 0)
@@ -202,7 +215,7 @@ def test_a_stopped_run_goes_on(project, monkeypatch):
     assert len(layout.runs(STUDY)) == 1 and len(list(run_of(layout).glob("trials/*"))) == 31
 
 
-def test_a_mistake_is_told_before_anything_starts(project, monkeypatch):
+def test_mistakes_are_errors_before_anything_starts(project, monkeypatch):
     layout, _ = project
     monkeypatch.chdir(layout.root)
     with pytest.raises(UsageError, match="no study"):
@@ -212,7 +225,7 @@ def test_a_mistake_is_told_before_anything_starts(project, monkeypatch):
     assert "Nothing was executed" in lb.run(STUDY).text
 
 
-def test_nothing_is_run_into_the_example(project, monkeypatch):
+def test_study_called_example_cannot_be_run(project, monkeypatch):
     layout, hosts = project
     monkeypatch.chdir(layout.root)
     study = layout.studies / f"{STUDY}.toml"

@@ -6,7 +6,7 @@ import pytest
 
 import loadbook as lb
 from loadbook.notebook import studies
-from loadbook.notebook.run import MIME
+from loadbook.notebook.zoom import MIME
 from recorded_run import STUDY
 
 
@@ -20,9 +20,9 @@ def without(monkeypatch):
 
 def test_without_it_the_still_figure_and_the_table_say_what_would_be_more(run, without):
     still = run.zoom()._repr_mimebundle_()
-    assert MIME not in still and "pip install -e '.[explore]'" in still["text/plain"]
+    assert MIME not in still and "%pip install plotly" in still["text/plain"]
     assert "data:image/svg+xml" in still["text/html"]
-    assert STUDY in repr(lb.pick()) and "pip install -e '.[explore]'" in repr(lb.pick())
+    assert STUDY in repr(lb.pick()) and "%pip install ipywidgets" in repr(lb.pick())
 
 
 def test_with_it_every_trial_is_a_mark_with_its_reason(run):

@@ -95,7 +95,7 @@ def test_some_treatments_keep_their_checks(run):
 
 def test_a_run_of_which_nothing_could_be_read_has_nothing_to_compare(run):
     with pytest.raises(DataError, match=r"no trial to compare") as told:
-        compare.compare(replace(run.data, trials=run.data.trials.iloc[:0]), compare.Asked())
+        compare.compare(replace(run.data, trials=run.data.trials.iloc[:0]), compare.ComparisonRequest())
     assert "run.problems" in told.value.hint
 
 

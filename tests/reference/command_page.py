@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 from docstrings import plain, table
 
-from loadbook.cli import SUMMARIES, cli
+from loadbook.cli import COMMANDS, cli
 
 HEAD = "# Command line"
 
@@ -15,7 +15,7 @@ HEAD = "# Command line"
 def page() -> str:
     """Return the page: every command in the order in which they are used."""
     top = click.Context(cli, info_name="loadbook")
-    rows = [[f"[`loadbook {name}`](#loadbook-{name})", SUMMARIES[name]] for name in cli.list_commands(top)]
+    rows = [[f"[`loadbook {name}`](#loadbook-{name})", COMMANDS[name][1]] for name in cli.list_commands(top)]
     parts = [HEAD, _said(cli), table(["command", "what for"], rows)]
     for name in cli.list_commands(top):
         command = cli.get_command(top, name)

@@ -14,7 +14,7 @@ from docstrings import doc_of, markdown, table
 
 import loadbook
 from loadbook import notebook
-from loadbook.notebook.display import Card
+from loadbook.notebook.display import Displayable
 from loadbook.report.page import Page
 
 HEAD = """# In Python: `import loadbook as lb`
@@ -24,7 +24,7 @@ in a terminal; a wrong name lists the right ones. Units are seconds, bytes and p
 [explore](../explore.md) shows them at work. Errors are `UsageError` (a wrong name or argument), `DataError` (kept
 data that cannot be used) and their like of `loadbook.core.errors`; each says what to do next."""
 GROUPS = {
-    "loadbook.notebook.progress": "Run",
+    "loadbook.notebook.live_run": "Run",
     "loadbook.notebook": "Explore",
     "loadbook.report": "Pages of reports",
     "loadbook.analyses": "Pages of reports",
@@ -36,7 +36,13 @@ PAGES = "What notebooks call: one line a cell. A page is an object whose methods
 
 def page() -> str:
     """Return the page."""
-    parts = [HEAD, *_verbs(), "## Objects", *(part for found in _cards() for part in _card(found)), *_pages()]
+    parts = [
+        HEAD,
+        *_verbs(),
+        "## Objects",
+        *(part for found in _displayable_classes() for part in _class_page(found)),
+        *_pages(),
+    ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -81,18 +87,18 @@ def _with_default(parameter: inspect.Parameter) -> str:
     return f"{parameter.name}: {parameter.annotation} = {shown}"
 
 
-def _cards() -> list[type[Card]]:
+def _displayable_classes() -> list[type[Displayable]]:
     """Return the objects that verbs return, and those that these return, in the order in which one meets them."""
     for module in pkgutil.iter_modules(notebook.__path__):
         importlib.import_module(f"{notebook.__name__}.{module.name}")
-    known = {card.__name__: card for card in Card.__subclasses__()}
-    met: list[type[Card]] = []
+    known = {kind.__name__: kind for kind in Displayable.__subclasses__()}
+    met: list[type[Displayable]] = []
     ways = [getattr(loadbook, name) for name in _names()]
     while ways:
-        card = known.get(_returned(ways.pop(0)))
-        if card and card not in met:
-            met.append(card)
-            ways += [value for _, value in _public(card)]
+        kind = known.get(_returned(ways.pop(0)))
+        if kind and kind not in met:
+            met.append(kind)
+            ways += [value for _, value in _public(kind)]
     return met
 
 
@@ -102,18 +108,18 @@ def _returned(way: Any) -> str:
     return str(getattr(function, "__annotations__", {}).get("return", "")).strip("'").rpartition(".")[2]
 
 
-def _card(card: type[Card]) -> Iterator[str]:
+def _class_page(kind: type[Displayable]) -> Iterator[str]:
     """Yield heading and docstring of an object, its attributes, its methods."""
-    doc, own = doc_of(card), list(_public(card))
+    doc, own = doc_of(kind), list(_public(kind))
     facts = [[f"`.{name}`", doc_of(value).summary] for name, value in own if not inspect.isfunction(value)]
     said = {part for names in doc.entries("Attributes") for part in names.split(", ")}
-    yield f"### {card.__name__}\n\n{markdown(doc)}"
+    yield f"### {kind.__name__}\n\n{markdown(doc)}"
     yield table(["attribute", "is"], [row for row in facts if row[0].strip("`.") not in said])
     methods = [(name, value) for name, value in own if inspect.isfunction(value)]
     if any(doc_of(value).sections or doc_of(value).text for _, value in methods) and len(methods) < LONG:
         for name, value in methods:
             shown = f"```python\n.{signature(name, value)}\n```"
-            yield f"#### {card.__name__}.{name}\n\n{shown}\n\n{markdown(doc_of(value))}"
+            yield f"#### {kind.__name__}.{name}\n\n{shown}\n\n{markdown(doc_of(value))}"
     else:
         yield _short(methods)
 
@@ -131,8 +137,8 @@ def _in_a_row(value: Any) -> str:
     return f"{doc.summary} {doc.text}".strip()
 
 
-def _public(card: type) -> Iterator[tuple[str, Any]]:
-    for name, value in vars(card).items():
+def _public(kind: type) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(kind).items():
         if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, (property, cached_property))):
             yield name, value
 

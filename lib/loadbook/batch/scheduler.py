@@ -1,41 +1,33 @@
-"""Several parts of a batch at work: in the file's order, at once where neither study nor machine is another's.
+"""The scheduler of a batch: jobs start in the file's order, at once where they share neither study nor machine.
 
-One sitting at a batch: what workers say becomes rows, kept and shown after every change.
+A batch session does what is left of a batch run: messages of its workers become entries, written after every change.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import queue
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
-from loadbook.batch import page, process
+from loadbook.batch import page
 from loadbook.batch.jobs import BatchJob, BatchRun, EntryRecord, PageFiles, ReportJob
-from loadbook.batch.process import INTERRUPTED, WorkerJob
+from loadbook.batch.process import INTERRUPTED, Message, WorkerJob, WorkerProcess
 from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.units import format_duration
 from loadbook.execution.progress import Progress
 from loadbook.report import notebooks
 from loadbook.store.paths import Layout
 
-Message = dict[str, Any]
-# how long a worker that has told everything may take to end
-WORKER_EXIT_TIMEOUT_S = 60.0
-
 
 class Worker(Protocol):
-    """A process that does one work."""
+    """The process of one job (see `process.WorkerProcess`)."""
 
     def messages(self) -> Iterator[Message]:
-        """Yield what it tells until it ends."""
+        """Yield its messages until it ends."""
 
     def stop(self) -> None:
         """Interrupt it, as Ctrl-C does."""
@@ -44,60 +36,14 @@ class Worker(Protocol):
         """Wait for its end and return its exit code, negative for the signal that ended it."""
 
 
-class WorkerProcess:
-    """A worker in a process of its own; it ends with this one, whatever ends that."""
-
-    def __init__(self, layout: Layout, job: process.WorkerJob) -> None:
-        # a session of its own: Ctrl-C in the terminal reaches this process alone, which tells it once
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", process.__name__, str(layout.root)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            cwd=layout.root,
-        )
-        self._write(json.dumps(asdict(job)))
-
-    def _write(self, line: str) -> None:
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(line + "\n")
-            self.process.stdin.flush()
-
-    def messages(self) -> Iterator[Message]:
-        """Yield what it tells until it ends."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with contextlib.suppress(ValueError):  # half a line of one that was killed
-                yield json.loads(line)
-
-    def stop(self) -> None:
-        """Interrupt it, as Ctrl-C does."""
-        self._write(process.STOP_WORD)
-
-    def wait(self) -> int:
-        """Wait for its end and return its exit code, negative for the signal that ended it; it has told everything."""
-        try:
-            code = self.process.wait(timeout=WORKER_EXIT_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            code = self.process.wait(timeout=WORKER_EXIT_TIMEOUT_S)
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close() if pipe else None
-        return code
-
-
 class Scheduler:
-    """Works being done: `run` does them all, `stop` may be called from a signal handler meanwhile.
+    """Does jobs: `run` does them all, `stop` may be called from a signal handler meanwhile.
 
     Parameters
     ----------
-    start : begins a worker for a work.
-    on_message : called with (job, what its worker said), last {"kind": "ended", "exit_code": ...}; returns False
-        when nothing
-        more is to be started.
+    start : starts a worker for a job.
+    on_message : called with (job, message of its worker), last {"kind": "ended", "exit_code": ...}; returns False when
+        nothing more is to be started.
     max_parallel : jobs at a time, at most.
     """
 
@@ -110,11 +56,13 @@ class Scheduler:
         self.stops = 0
 
     def run(self, jobs: Sequence[BatchJob]) -> None:
-        """Do the works, each as soon as those before it in the file leave it its machines and its study."""
+        """Do the jobs, each as soon as those before it in the file leave it its machines and its study."""
         waiting, more = list(jobs), True
         while True:
-            while more and not self.stops and (job := self.next_job(waiting)):
+            active = [job for job, _ in self.active.values()]
+            while more and not self.stops and (job := next_startable(waiting, active, self.max_parallel)):
                 waiting.remove(job)
+                active.append(job)
                 self._start_worker(job)
             if not self.active:
                 return
@@ -124,35 +72,31 @@ class Scheduler:
                 del self.active[number]
             more = self.on_message(job, message) and more
 
-    def next_job(self, waiting: Sequence[BatchJob]) -> BatchJob | None:
-        """Return the first work that may begin now."""
-        return next_startable(waiting, [work for work, _ in self.active.values()], self.max_parallel)
-
     def stop(self) -> None:
-        """Interrupt every worker, and start no other; again: have them not wait for anything either."""
+        """Interrupt every worker and start no other; called again, have them not wait for anything either."""
         self.stops += 1
-        for _, one in list(self.active.values()):
-            one.stop()
+        for _, worker in list(self.active.values()):
+            worker.stop()
 
     def _start_worker(self, job: BatchJob) -> None:
-        number, worker_process = id(job), self.start(job)
-        self.active[number] = (job, worker_process)
+        number, worker = id(job), self.start(job)
+        self.active[number] = (job, worker)
 
         def listen() -> None:
-            for message in worker_process.messages():
+            for message in worker.messages():
                 self.messages.put((number, message))
-            self.messages.put((number, {"kind": "ended", "exit_code": worker_process.wait()}))
+            self.messages.put((number, {"kind": "ended", "exit_code": worker.wait()}))
 
         threading.Thread(target=listen, daemon=True).start()
-        if self.stops:  # it was told while this one began
-            worker_process.stop()
+        if self.stops:  # the stop came while this worker started
+            worker.stop()
 
 
 def next_startable(waiting: Sequence[BatchJob], active: Sequence[BatchJob], max_parallel: int) -> BatchJob | None:
-    """Return the first work that may begin beside those at work; None where none may.
+    """Return the first job that may start beside the active ones; None if none may.
 
-    It shares neither study nor machine with them, nor with a work before it that waits. What measures on this machine
-    is alone.
+    It shares neither study nor machine with them, nor with a job before it that waits. A job that measures on this
+    machine is alone.
     """
     if len(active) >= max_parallel or any(job.machines is None for job in active):
         return None
@@ -169,14 +113,13 @@ def next_startable(waiting: Sequence[BatchJob], active: Sequence[BatchJob], max_
 
 
 def timetable(
-    jobs: Sequence[BatchJob], max_parallel: int, left_s: Mapping[int, float] | None = None
+    jobs: Sequence[BatchJob], max_parallel: int, remaining_s: Mapping[int, float] | None = None
 ) -> dict[int, tuple[float, float]]:
-    """Return id(work) -> when it is expected to begin and to end, seconds from now.
+    """Return id(job) -> when it is expected to start and to end, seconds from now.
 
-    `left_s` are the jobs that are going on (by their id), with the seconds that they still take.
+    `remaining_s` holds the active jobs by their id, with the seconds that they still take.
     """
-    going = dict(left_s or {})
-    ends = {id(job): going[id(job)] for job in jobs if id(job) in going}
+    ends = {id(job): remaining_s[id(job)] for job in jobs if remaining_s and id(job) in remaining_s}
     times = {key: (0.0, end) for key, end in ends.items()}
     waiting, now = [job for job in jobs if id(job) not in ends], 0.0
     while waiting:
@@ -191,15 +134,15 @@ def timetable(
     return times
 
 
-# work, entry (or works with several: their run), what happened, seconds that the batch is expected to take from now
+# job, name of the entry (of several: of their run), event, seconds that the batch is expected to take from now
 OnBatchEvent = Callable[[BatchJob, str, Progress, float], None]
 StartWorker = Callable[[Layout, WorkerJob], Worker]
-WORKER_DIED_HINT = "somebody ended it, or the system for want of memory; what it said last stands on stderr"
+WORKER_DIED_HINT = "someone killed it, or the kernel did for lack of memory; its last lines are on stderr"
 
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """How a batch is done: works at a time, whether the first failure starts no other, and limits in seconds."""
+    """How a batch is done: jobs at a time, whether the first failure starts no other, and limits in seconds."""
 
     max_parallel: int = 4
     fail_fast: bool = False
@@ -208,7 +151,7 @@ class BatchOptions:
 
 
 class BatchSession:
-    """What is left of a round, done by `run`; `lanes.stop` interrupts it."""
+    """What is left of a batch run, done by `run`; `scheduler.stop` interrupts it."""
 
     def __init__(
         self,
@@ -219,50 +162,43 @@ class BatchSession:
         on_event: OnBatchEvent,
         start: StartWorker = WorkerProcess,
     ) -> None:
-        self.layout, self.batch_run, self.options, self.on_event, self.start_worker = (
-            layout,
-            batch_run,
-            options,
-            on_event,
-            start,
-        )
-        self.folder = layout.batch(batch_run.batch)
+        self.layout, self.batch_run, self.options, self.on_event = layout, batch_run, options, on_event
+        self.start_worker, self.folder = start, layout.batch(batch_run.batch)
         self.jobs = [job for job in jobs if self._unfinished_reports(job)]
         self.remaining_by_job_s: dict[int, float] = {}
         self.current_reports: dict[int, ReportJob] = {}
         self.scheduler = Scheduler(self._start_worker, self._on_message, options.max_parallel)
 
     def run(self) -> None:
-        """Do it all; whatever happens, the rows say how far it came."""
+        """Do it all; in any case the entries hold how far each came."""
         self._write()
         try:
             self.scheduler.run(self.jobs)
         finally:
-            if all(row.state in ("done", "failed") for row in self.batch_run.entries):
+            if all(entry.state in ("done", "failed") for entry in self.batch_run.entries):
                 self.batch_run.ended = time.time()
             self._write()
 
     @property
     def remaining_s(self) -> float:
-        """Seconds that what is left is expected to take."""
-        table = timetable(
-            [job for job in self.jobs if self._unfinished_reports(job)],
-            self.options.max_parallel,
-            self.remaining_by_job_s,
-        )
-        return max((end for _, end in table.values()), default=0.0)
+        """Seconds that the unfinished jobs are expected to take."""
+        jobs = [job for job in self.jobs if self._unfinished_reports(job)]
+        times = timetable(jobs, self.options.max_parallel, self.remaining_by_job_s)
+        return max((end for _, end in times.values()), default=0.0)
 
     def _unfinished_reports(self, job: BatchJob) -> list[ReportJob]:
         return [report for report in job.reports if self.batch_run.entry_of(report).state in ("waiting", "running")]
 
+    def _unfinished_entries(self, job: BatchJob) -> list[EntryRecord]:
+        return [self.batch_run.entry_of(report) for report in self._unfinished_reports(job)]
+
     def _start_worker(self, job: BatchJob) -> Worker:
-        first = self.batch_run.entry_of(job.reports[0])
-        reports = self._unfinished_reports(job)
-        for report in reports:
-            self.batch_run.entry_of(report).state = "running"
+        for entry in self._unfinished_entries(job):
+            entry.state = "running"
         self.remaining_by_job_s[id(job)] = job.expected_s
         self._write()
-        known = next((row for row in map(self.batch_run.entry_of, job.reports) if row.run), first)
+        entries = [self.batch_run.entry_of(report) for report in job.reports]
+        known = next((entry for entry in entries if entry.run), entries[0])
         worker_job = WorkerJob(
             study_source=job.study_source,
             study=job.study,
@@ -276,12 +212,12 @@ class BatchSession:
             timeout_s=self.options.timeout_s,
             folder=str(self.folder),
             home=f"Batch {self.batch_run.batch}",
-            reports=[(report.name, report.parameters) for report in reports],
+            reports=[(report.name, report.parameters) for report in self._unfinished_reports(job)],
         )
         return self.start_worker(self.layout, worker_job)
 
     def _on_message(self, job: BatchJob, message: Message) -> bool:
-        """Keep what a worker said; False after a failure that ends the sitting."""
+        """Take in a worker's message; False after a failure that ends the session."""
         handlers = {
             "event": self._on_event, "adding": self._on_adding, "ran": self._on_ran, "report": self._on_report,
             "reported": self._on_reported, "failed": self._on_failed, "ended": self._on_ended,
@@ -289,7 +225,7 @@ class BatchSession:
         handlers[message["kind"]](job, message)
         if message["kind"] != "event":
             self._write()
-        failed = any(row.state == "failed" for row in map(self.batch_run.entry_of, job.reports))
+        failed = any(self.batch_run.entry_of(report).state == "failed" for report in job.reports)
         return not (failed and self.options.fail_fast)
 
     def _on_event(self, job: BatchJob, message: Message) -> None:
@@ -304,8 +240,8 @@ class BatchSession:
         self._set_run(job, message["run"], message["blocks_after"])
 
     def _set_run(self, job: BatchJob, run: str, blocks_after: int | None = None) -> None:
-        for row in map(self.batch_run.entry_of, self._unfinished_reports(job)):
-            row.run, row.blocks_after = run, blocks_after or row.blocks_after
+        for entry in self._unfinished_entries(job):
+            entry.run, entry.blocks_after = run, blocks_after or entry.blocks_after
         self._write()
 
     def _on_ran(self, job: BatchJob, message: Message) -> None:
@@ -317,53 +253,47 @@ class BatchSession:
         self.current_reports[id(job)] = next(report for report in job.reports if report.name == message["name"])
 
     def _on_reported(self, job: BatchJob, message: Message) -> None:
-        row = self.batch_run.entry_of(self.current_reports.pop(id(job)))
-        row.reported_s, row.state = message["took_s"], "done"
-        row.summary, row.pages = message["summary"], [PageFiles(**one) for one in message["pages"]]
-        executed = [self.folder / one.executed for one in row.pages if one.executed and not one.page]
+        entry = self.batch_run.entry_of(self.current_reports.pop(id(job)))
+        entry.reported_s, entry.state = message["took_s"], "done"
+        entry.summary, entry.pages = message["summary"], [PageFiles(**files) for files in message["pages"]]
+        executed = [self.folder / files.executed for files in entry.pages if files.executed and not files.page]
         if message["failures"]:
-            row.fail(LoadbookError("; ".join(message["failures"]), f"see {executed[0]}" if executed else None))
-        elif row.summary.get("valid") == 0:
-            row.fail(DataError("no trial counts", "its page says why"))
-        elif gate := row.summary.get("gate"):
-            row.exit_code, row.reason = gate["exit_code"], gate["sentence"] if gate["exit_code"] else None
-        self._notify(job, row)
+            entry.fail(LoadbookError("; ".join(message["failures"]), f"see {executed[0]}" if executed else None))
+        elif entry.summary.get("valid") == 0:
+            entry.fail(DataError("no trial counts", "its page says why"))
+        elif ci := entry.summary.get("gate"):
+            entry.exit_code, entry.reason = ci["exit_code"], ci["sentence"] if ci["exit_code"] else None
+        self._notify(job, entry)
 
     def _on_failed(self, job: BatchJob, message: Message) -> None:
-        """Keep a failure of one report, or of the run, which is one of all its reports."""
+        """Keep the failure of one report, or of the run, which is one of all its reports."""
         report = self.current_reports.pop(id(job), None)
         self.batch_run.entry_of(job.reports[0]).ran_s += message.get("ran_s", 0.0)
-        for row in (
-            [self.batch_run.entry_of(report)] if report else map(self.batch_run.entry_of, self._unfinished_reports(job))
-        ):
-            row.state, row.exit_code, row.reason, row.next = (
-                "failed",
-                message["exit_code"],
-                message["reason"],
-                message["next"],
-            )
-            row.run = row.run if row.run in self.layout.runs(job.study) else None  # it may never have begun
-            row.reported_s = message.get("took_s", 0.0)
-            self._notify(job, row)
+        for entry in [self.batch_run.entry_of(report)] if report else self._unfinished_entries(job):
+            entry.state, entry.exit_code = "failed", message["exit_code"]
+            entry.reason, entry.next = message["reason"], message["next"]
+            entry.run = entry.run if entry.run in self.layout.runs(job.study) else None  # it may never have begun
+            entry.reported_s = message.get("took_s", 0.0)
+            self._notify(job, entry)
 
     def _on_ended(self, job: BatchJob, message: Message) -> None:
-        """Keep how rows without an end of their own ended: stopped, or with a worker that died."""
+        """Keep how entries without an end of their own ended: stopped, or with a worker that died."""
         code = message["exit_code"]
         self.remaining_by_job_s.pop(id(job), None)
-        for row in map(self.batch_run.entry_of, self._unfinished_reports(job)):
+        for entry in self._unfinished_entries(job):
             if self.scheduler.stops or code == INTERRUPTED:
-                row.state = "stopped"
+                entry.state = "stopped"
             else:
                 how = f"by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"with exit code {code}"
-                row.fail(LoadbookError(f"its process ended {how}", WORKER_DIED_HINT))
-            self._notify(job, row)
+                entry.fail(LoadbookError(f"its process ended {how}", WORKER_DIED_HINT))
+            self._notify(job, entry)
 
-    def _notify(self, job: BatchJob, row: EntryRecord) -> None:
-        took_s = row.ran_s + row.reported_s
-        took, why = f", {format_duration(took_s)}" if took_s else "", f": {row.reason}" if row.reason else ""
-        rows = self.batch_run.entries
-        over = f"{sum(one.state in ('done', 'failed') for one in rows)} of {len(rows)} entries are over"
-        self.on_event(job, row.name, Progress("note", f"{row.state}{took}{why}; {over}"), self.remaining_s)
+    def _notify(self, job: BatchJob, entry: EntryRecord) -> None:
+        took_s = entry.ran_s + entry.reported_s
+        took, reason = f", {format_duration(took_s)}" if took_s else "", f": {entry.reason}" if entry.reason else ""
+        entries = self.batch_run.entries
+        over = f"{sum(other.state in ('done', 'failed') for other in entries)} of {len(entries)} entries are over"
+        self.on_event(job, entry.name, Progress("note", f"{entry.state}{took}{reason}; {over}"), self.remaining_s)
 
     def _write(self) -> None:
         self.batch_run.write(self.folder)

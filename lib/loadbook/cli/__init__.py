@@ -1,4 +1,16 @@
-"""Floor 9: how is it asked? Thin commands, one file per group, each imported only when it is called."""
+"""The command line: thin commands, each group of them in a module that is imported only when it is called.
+
+- `terminal`: output, tables, and the end by Ctrl-C
+- `arguments`: arguments and options that several commands share
+- `init`: `loadbook init`
+- `studies`: `loadbook studies`, `new`
+- `data`: `loadbook ingest`, `verify`, `parse`, `export`, `import`, `traces`
+- `hosts`: `loadbook hosts`, `lab`, `doctor`, `restore`
+- `run`: `loadbook plan`, `run`
+- `compare`: `loadbook compare`
+- `report`: `loadbook report`, `history`, `claims`, `gate`
+- `batch`: `loadbook batch`
+"""
 
 from __future__ import annotations
 
@@ -11,38 +23,38 @@ from typing import TextIO
 
 import click
 
-from loadbook.cli.progress import echo
+from loadbook.cli.terminal import echo
 from loadbook.core.errors import DataError, LoadbookError, unknown_name_error
 from loadbook.core.renamed_keys import RenamedKeyWarning
 
-# command -> module of this folder that holds a click command of that name (a word of Python's has a `_` after it)
+# command -> its module in this folder, and its summary (the module is imported only when the command is called)
 COMMANDS = {
-    "init": "init",
-    "doctor": "hosts",
-    "lab": "hosts",
-    "hosts": "hosts",
-    "studies": "studies",
-    "new": "studies",
-    "plan": "run",
-    "run": "run",
-    "ingest": "data",
-    "parse": "data",
-    "import": "data",
-    "export": "data",
-    "traces": "data",
-    "compare": "compare",
-    "history": "report",
-    "gate": "report",
-    "report": "report",
-    "batch": "batch",
-    "claims": "report",
-    "verify": "data",
-    "restore": "hosts",
+    "init": ("init", "Make a project folder: notebooks, studies, an example run, a hosts file"),
+    "doctor": ("hosts", "What is missing, on which host, and how to get it"),
+    "lab": ("hosts", "The lab on this machine: up, down, status, cut, join"),
+    "hosts": ("hosts", "Trust host keys; list hosts"),
+    "studies": ("studies", "Every study: its question, its trials, its time"),
+    "new": ("studies", "A study file to begin with, from the variables of its services"),
+    "plan": ("run", "Trials, hours and the difference that so many blocks can detect; no network"),
+    "run": ("run", "Run a study's plan on hosts, or resume it"),
+    "ingest": ("data", "Make tidy tables of raw outputs"),
+    "parse": ("data", "One raw tool output -> measurement rows"),
+    "import": ("data", "Raw outputs that you have already, or an exported run -> a run like any other"),
+    "export": ("data", "A run as one file: an archive, a CSV for spreadsheets, benchstat's format"),
+    "traces": ("data", "What sysstat, munin or Prometheus recorded of a run's hosts -> its traces"),
+    "compare": ("compare", "The statistics on any table"),
+    "history": ("report", "A study through its runs: what changed, and is the newest run worse? Exit code 1 for CI"),
+    "gate": ("report", "Does a run pass what its study declares unacceptable? JUnit XML, JSON"),
+    "report": ("report", "Notebooks -> HTML, and the index page"),
+    "batch": ("batch", "Many studies run and reported by one call, resumable; a summary page"),
+    "claims": ("report", "What articles say, and how it fares here"),
+    "verify": ("data", "Is every raw file still as it was kept? Hash them again"),
+    "restore": ("hosts", "Put back what was left changed on hosts"),
 }
 
 
 class LazyGroup(click.Group):
-    """Lists commands without importing them, so that --help answers at once."""
+    """A group that lists commands without importing them, so that --help is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which they are used."""
@@ -52,14 +64,15 @@ class LazyGroup(click.Group):
         """Import the module of one command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"loadbook.cli.{COMMANDS[cmd_name]}")
-        command: click.Command = getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
+        module = importlib.import_module(f"loadbook.cli.{COMMANDS[cmd_name][0]}")
+        # a function may not have the name of a keyword: `import_`
+        command: click.Command = vars(module)[f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name]
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is meant; UnknownNameError lists them, the nearest first."""
+        """Find a command; UnknownNameError lists all commands, the nearest first."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
             error = unknown_name_error("command", args[0], COMMANDS)
             nearest = difflib.get_close_matches(args[0], COMMANDS, 1)
@@ -68,34 +81,9 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the one-line summaries that stand in SUMMARIES, importing nothing."""
+        """Write the summaries, importing nothing."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, SUMMARIES[name]) for name in COMMANDS])
-
-
-SUMMARIES = {
-    "init": "Make a project folder: notebooks, studies, an example run, a hosts file",
-    "doctor": "What is missing, on which host, and how to get it",
-    "lab": "The lab on this machine: up, down, status, cut, join",
-    "hosts": "Trust host keys; list hosts",
-    "studies": "Every study: its question, its trials, its time",
-    "new": "A study file to begin with, from the variables of its services",
-    "plan": "Trials, hours and the difference that so many blocks can detect; no network",
-    "run": "Run a study's plan on hosts, or resume it",
-    "ingest": "Raw outputs -> tidy tables",
-    "parse": "One raw tool output -> measurement rows",
-    "import": "Raw outputs that you have already, or an exported run -> a run like any other",
-    "export": "A run as one file: an archive, a CSV for spreadsheets, benchstat's format",
-    "traces": "What sysstat, munin or Prometheus recorded of a run's hosts -> its traces",
-    "compare": "The statistics on any table",
-    "history": "A study through its runs: what changed, and is the newest run worse? Exit code 1 for CI",
-    "gate": "Does a run pass what its study declares unacceptable? JUnit XML, JSON",
-    "report": "Notebooks -> HTML, and the index page",
-    "batch": "Many studies run and reported by one call, resumable; a summary page",
-    "claims": "What articles say, and how it fares here",
-    "verify": "Is every raw file still as it was kept? Hash them again",
-    "restore": "Put back what was left changed on hosts",
-}
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -121,7 +109,7 @@ def _show_warning(
 
 
 def main() -> None:
-    """Run the command line; errors of ours become a message and their exit code, never a traceback."""
+    """Run the command line; a LoadbookError becomes a message and its exit code, never a traceback."""
     warnings.showwarning = _show_warning
     try:
         cli(prog_name="loadbook", standalone_mode=False)

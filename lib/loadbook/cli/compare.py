@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from loadbook.cli.progress import cell, echo
+from loadbook.cli.terminal import echo, print_table
 from loadbook.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from loadbook.stats.family import BestArm
     from loadbook.stats.results import Contrasts, Hypothesis, Verdict
 
-# columns of a table that goes to a file or pipe
-WIDE = 200
-# below, a terminal breaks the lines: cut numbers would be worse
+# columns; below, a terminal breaks the lines, as cut numbers would be worse
 NARROWEST = 76
 
 
@@ -69,113 +67,99 @@ def compare(
     from loadbook.stats.table import read_trials
 
     values = read_trials(csv, treatment=by, block=block, value=metric, baseline=baseline)
-    asks: Hypothesis = "non-inferiority" if no_loss else "difference"
-    found = _answer(values, baseline, metric, margin or 0.0, contrasts, asks, lower_is_better)
+    hypothesis: Hypothesis = "non-inferiority" if no_loss else "difference"
+    output = _compare(values, baseline, metric, margin or 0.0, contrasts, hypothesis, lower_is_better)
     if as_json:
-        echo(json.dumps(_document(found, baseline, metric, margin), indent=1, ensure_ascii=False, allow_nan=False))
+        echo(json.dumps(_document(output, baseline, metric, margin), indent=1, ensure_ascii=False, allow_nan=False))
     else:
-        _show(found, baseline, metric)
+        _print_comparison(output, baseline, metric)
 
 
-class Answer(NamedTuple):
-    """The verdicts, what was compared with what, and what may be said of the best arm where that was asked."""
+class ComparisonOutput(NamedTuple):
+    """The verdicts, the contrasts that were asked for, and the best arm where those are `best`."""
 
     verdicts: list[Verdict]
     contrasts: Contrasts
-    leader: BestArm | None
+    best_arm: BestArm | None
 
     def against(self, verdict: Verdict) -> str | None:
-        """Return what was compared with, None where it is the baseline of the whole table."""
+        """Return the other side of a comparison; None if it is the baseline of the whole table."""
         return None if self.contrasts == "baseline" else verdict.comparison.baseline
 
 
-def _answer(
+def _compare(
     values: pd.DataFrame,
     baseline: str,
     metric: str,
     margin: float,
     contrasts: Contrasts,
-    asks: Hypothesis,
+    hypothesis: Hypothesis,
     lower_is_better: bool | None,
-) -> Answer:
+) -> ComparisonOutput:
     from loadbook.stats.family import compare_declared
     from loadbook.stats.text import common_decimals, direction
     from loadbook.stats.verdict import decide_verdict
 
-    told: Direction | None = None if lower_is_better is None else ("lower" if lower_is_better else "higher")
-    better = direction(metric, told)
+    declared: Direction | None = None if lower_is_better is None else ("lower" if lower_is_better else "higher")
+    better = direction(metric, declared)
     others = [name for name in dict.fromkeys(values["treatment"]) if name != baseline]
-    found = compare_declared(values, baseline, others, contrasts, better=better, metric=metric)
-    verdicts = [decide_verdict(c, margin, better, hypothesis=asks) for c in found.comparisons]
-    digits = common_decimals(v.comparison for v in verdicts if v.kind != "invalid")
-    return Answer([replace(v, decimals=digits) for v in verdicts], contrasts, found.best_arm)
+    family = compare_declared(values, baseline, others, contrasts, better=better, metric=metric)
+    verdicts = [decide_verdict(c, margin, better, hypothesis=hypothesis) for c in family.comparisons]
+    decimals = common_decimals(v.comparison for v in verdicts if v.kind != "invalid")
+    return ComparisonOutput([replace(v, decimals=decimals) for v in verdicts], contrasts, family.best_arm)
 
 
-def _document(found: Answer, baseline: str, metric: str, margin: float | None) -> dict[str, Any]:
-    """Return the JSON; what was not asked for by an option has no key."""
-    comparisons = [_comparison(verdict, found.against(verdict)) for verdict in found.verdicts]
+def _document(output: ComparisonOutput, baseline: str, metric: str, margin: float | None) -> dict[str, Any]:
+    """Return the JSON document; `best` and `against` are there only where an option asked for them."""
+    comparisons = [_comparison(verdict, output.against(verdict)) for verdict in output.verdicts]
     document: dict[str, Any] = {"baseline": baseline, "metric": metric, "margin": margin, "comparisons": comparisons}
-    if found.contrasts == "best":
-        leader = found.leader
-        document |= {"best": leader.best if leader else None, "tied_with_best": list(leader.tied) if leader else []}
+    if output.contrasts == "best":
+        best = output.best_arm
+        document |= {"best": best.best if best else None, "tied_with_best": list(best.tied) if best else []}
     return document
 
 
 def _comparison(verdict: Verdict, against: str | None) -> dict[str, Any]:
     from loadbook.stats.text import verdict_line
 
-    found, forecast = verdict.comparison, verdict.forecast
-    more = [forecast.low, forecast.high] if forecast and forecast.about is not None else None
+    comparison, forecast = verdict.comparison, verdict.forecast
     return {
-        "treatment": found.treatment,
+        "treatment": comparison.treatment,
         **({"against": against} if against else {}),
-        "blocks": found.blocks,
-        "method": found.method,
-        "effect": _finite(found.effect),
-        "ci95": found.ci95,
-        "ci90": found.ci90,
-        "p": found.p,
-        "p_adjusted": found.p_adjusted,
+        "blocks": comparison.blocks,
+        "method": comparison.method,
+        "effect": comparison.effect if comparison.effect is not None and math.isfinite(comparison.effect) else None,
+        "ci95": comparison.ci95,
+        "ci90": comparison.ci90,
+        "p": comparison.p,
+        "p_adjusted": comparison.p_adjusted,
         "verdict": verdict.kind,
-        "more_blocks": more,
+        "more_blocks": [forecast.low, forecast.high] if forecast and forecast.about is not None else None,
         "sentence": verdict_line(verdict, against),
-        "flags": list(found.flags),
+        "flags": list(comparison.flags),
     }
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _show(found: Answer, baseline: str, metric: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+def _print_comparison(output: ComparisonOutput, baseline: str, metric: str) -> None:
     from loadbook.stats.text import best_sentence, comparison_texts, verdict_line
 
-    named = found.contrasts != "baseline"
-    title = metric if named else f"{metric} against {baseline}"
-    table = Table(title=cell(title), title_justify="left", box=None, pad_edge=False)
-    table.add_column("treatment against" if named else "treatment", overflow="fold")
-    table.add_column("verdict", no_wrap=True)
-    for heading in ("change", "95 % interval", "blocks", "p", "adjusted"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for verdict in found.verdicts:
-        texts, against = comparison_texts(verdict), found.against(verdict)
-        cells = (texts.change, texts.interval, texts.blocks, texts.p, texts.p_adjusted)
-        names = f"{verdict.comparison.treatment}{f' against {against}' if against else ''}"
-        table.add_row(cell(names), verdict.kind, *cells)
-    console = Console(highlight=False)
-    console.width = max(console.width, NARROWEST) if console.is_terminal else WIDE
-    console.print(table)
-    console.print()
-    best = (
-        best_sentence(list(found.leader.tied), found.leader.best, found.leader.ties_beat_rest) if found.leader else None
+    named = output.contrasts != "baseline"
+    first, numbers = (
+        "treatment against" if named else "treatment",
+        ("change", "95 % interval", "blocks", "p", "adjusted"),
     )
-    if best:
-        console.print(cell(best), soft_wrap=True)
-    for verdict in found.verdicts:
-        said = verdict_line(verdict, found.against(verdict))
-        console.print(cell(f"{verdict.comparison.treatment}: {said}"), soft_wrap=True)
+    rows = []
+    for verdict in output.verdicts:
+        texts, against = comparison_texts(verdict), output.against(verdict)
+        name = f"{verdict.comparison.treatment}{f' against {against}' if against else ''}"
+        rows.append((name, verdict.kind, texts.change, texts.interval, texts.blocks, texts.p, texts.p_adjusted))
+    title = metric if named else f"{metric} against {baseline}"
+    print_table((first, "verdict", *numbers), rows, right=numbers, fold=(first,), title=title, min_width=NARROWEST)
+    echo()
+    best = output.best_arm
+    if best and (sentence := best_sentence(list(best.tied), best.best, best.ties_beat_rest)):
+        echo(sentence)
+    for verdict in output.verdicts:
+        echo(f"{verdict.comparison.treatment}: {verdict_line(verdict, output.against(verdict))}")
         for flag in verdict.comparison.flags:
-            console.print(cell(f"  {flag}"), soft_wrap=True)
+            echo(f"  {flag}")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loadbook.cli.arguments import hosts_option, optional_study_argument
-from loadbook.cli.progress import cell, echo
+from loadbook.cli.terminal import cell, echo
 from loadbook.core.errors import HostError, HostKeyError, LoadbookError, UsageError
 from loadbook.core.text import clean
 from loadbook.store.paths import Layout, project_layout

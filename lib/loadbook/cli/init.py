@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from loadbook.cli.progress import echo
+from loadbook.cli.terminal import echo
 from loadbook.core.errors import UsageError
 from loadbook.store.paths import EXAMPLE_STUDY
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loadbook.cli.arguments import study_argument
-from loadbook.cli.progress import echo
+from loadbook.cli.terminal import echo
 from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration
 from loadbook.hosts.inventory import HostsFile, read_hosts
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 WORDS = {"put": "put", "fetch": "fetch", "remove": "rm -rf", "http": "GET", "stop": "end job"}
 
 
-def show(layout: Layout, study: str, hosts: Path | None, subset: str | None, blocks: int | None, verbose: bool) -> None:
+def print_dry_run(
+    layout: Layout, study: str, hosts: Path | None, subset: str | None, blocks: int | None, verbose: bool
+) -> None:
     """Print what a run would do; exit code 3 when hosts lack something that a treatment needs."""
     from loadbook.execution.dry_run import dry_run
     from loadbook.execution.studies import load_study
@@ -232,8 +234,9 @@ def run(
     STUDY is a name in studies/, a .toml file, or <name>-smoke. Ctrl-C stops the load and the service, records the
     trial as cancelled, and the same command goes on later.
     """
+    from loadbook.batch.progress import ProgressDisplay
     from loadbook.cli.data import make_tables
-    from loadbook.cli.progress import Reporter, interrupts
+    from loadbook.cli.terminal import handle_interrupts
     from loadbook.execution.api import run_study
     from loadbook.execution.progress import LockPolicy
     from loadbook.execution.studies import load_study
@@ -243,13 +246,13 @@ def run(
     if (verbose and not dry) or (dry and (resume or more)):
         raise UsageError("--dry-run shows a new run, and --verbose goes with it", "leave --resume and --more out")
     if dry:
-        show(project_layout(), study, hosts, subset, blocks, verbose)
+        print_dry_run(project_layout(), study, hosts, subset, blocks, verbose)
         return
     here = project_layout()
     patience_s = wait_limit if wait_limit is not None else float("inf") if wait else 0.0
-    turn = LockPolicy(patience_s, break_lock)
-    with interrupts(hosts or here.lab / "hosts.toml"), Reporter(sys.stderr) as reporter:
-        done = run_study(here, study, hosts, subset, blocks, new, resume, reporter, more, turn)
+    lock_policy = LockPolicy(patience_s, break_lock)
+    with handle_interrupts(hosts or here.lab / "hosts.toml"), ProgressDisplay(sys.stderr) as display:
+        done = run_study(here, study, hosts, subset, blocks, new, resume, display, more, lock_policy)
     name = load_study(here, study).name
     echo(make_tables(here, name, done))
     if added := read_current_plan(here.run(name, done)).get("added"):

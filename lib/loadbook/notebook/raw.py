@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loadbook.core.errors import DataError, unknown_name_error
 from loadbook.core.units import format_bytes
-from loadbook.notebook.display import Card
+from loadbook.notebook.display import Displayable
 from loadbook.report.blocks import Block, Column, Table, clean, render, table_markup
 from loadbook.store import trial_record
 from loadbook.store.paths import RunPaths
@@ -18,7 +18,7 @@ SHOWN_BYTES, SHOWN_LINES = 20_000, 200
 
 
 @dataclass(frozen=True, repr=False)
-class Raw(Card):
+class Raw(Displayable):
     """One file of a trial.
 
     Attributes
@@ -62,7 +62,7 @@ class Raw(Card):
         """Tell whether the file is what was recorded."""
         return self.sha256 == self.record.files[self.file].sha256
 
-    def _shown(self) -> Block:
+    def _block(self) -> Block:
         """Return name, sha256, command and content, and what other files there are."""
         kept = self.record.files[self.file]
         state = "as recorded" if self.unchanged else "NOT as recorded" if self.sha256 else "gone"

@@ -1,32 +1,30 @@
-"""What was unlike in one trial: what its hosts did beside its treatment's other trials, and what gates said of it.
-
-A run with some of its trials only: which ones are asked for, and every table cut to them.
-
-A figure to zoom into, where plotly is installed (the extra `explore`); its words and numbers are the still one's.
-
-One recorded run in a cell: its frames, comparisons, figures and raw bytes behind one name.
-"""
+"""A recorded run in a cell: its frames, comparisons, figures and raw bytes behind one name."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.analyses.compare_runs.page import PREVIOUS
-from loadbook.core.errors import UsageError, nearest_names, unknown_name_error
-from loadbook.core.metrics import METRICS
+from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.units import format_percent
 from loadbook.notebook import compare as verdicts
-from loadbook.notebook import display, raw
-from loadbook.notebook.compare import Moves, whole_blocks
-from loadbook.notebook.display import Card, which, wide, worst
+from loadbook.notebook import raw
+from loadbook.notebook.compare import EffectChanges
+from loadbook.notebook.display import Displayable
 from loadbook.notebook.plots import Plots
-from loadbook.report import palette
+from loadbook.notebook.trials import (
+    available_metrics,
+    exclude_trials,
+    restrict_to_trials,
+    select_trials,
+    slowest_trials,
+    trials_table,
+)
+from loadbook.notebook.zoom import ZoomView
 from loadbook.report import sections as counted
-from loadbook.report.blocks import Block, Column, Table, clean, render, render_block, table_markup, table_text
+from loadbook.report.blocks import Block, Column, Table, render_block, table_markup, table_text
 from loadbook.report.build import ensure_ingested
 from loadbook.report.page import Page, scope_parts
 from loadbook.stats import saturation
@@ -39,10 +37,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from loadbook.notebook.compare import Verdicts
-    from loadbook.notebook.display import Drawn
 
 
-class Why(Card):
+class TrialExplanation(Displayable):
     """What was unlike in one trial; `.frame` is the table behind it (`stats.diagnostics`)."""
 
     def __init__(self, data: RunData, trial: str) -> None:
@@ -66,9 +63,9 @@ class Why(Card):
                  for row in counted.row_tuples(unlike)]  # fmt: skip
         return [*gates, *(hosts or [NOTHING if len(self.frame) else UNKNOWN])]
 
-    def _shown(self) -> Block:
+    def _block(self) -> Block:
         """Return how far the trial lies from its treatment, and what came together with that."""
-        own: Any = worst(self._data).set_index("trial").loc[self.trial]
+        own: Any = slowest_trials(self._data).set_index("trial").loc[self.trial]
         away, metric = own["away"], self._data.study.metric
         far = f"{format_percent(away)} from the median of {own['treatment']}" if away == away else "no value"
         head = f"{self.trial}: {own['treatment']}, block {own['block']}, {own['status']}; {metric}: {far}"
@@ -80,104 +77,10 @@ NOTHING = "Its hosts did what they do in its treatment’s other trials."
 UNKNOWN = "Too little was recorded of its hosts to compare them with its treatment’s other trials."
 
 
-CUT = ("measurements", "samples", "traces", "problems")
-
-
-def chosen_asked(trials: pd.DataFrame, query: Any) -> pd.DataFrame:
-    """Return the trials of a pandas query or a mask; UsageError says what is wrong with it."""
-    if not isinstance(query, str):
-        return trials[_mask(trials, list(query))]
-    try:
-        return trials.query(query)
-    except Exception as error:  # pandas has many: an undefined name, a syntax error, a type that does not fit
-        columns = nearest_names(getattr(error, "name", "") or query, map(str, trials.columns))
-        said = f"{query!r} is no query of the trials: {error}"
-        raise UsageError(said[:300], f"columns: {', '.join(columns)}") from None
-
-
-def _mask(trials: pd.DataFrame, values: list[Any]) -> list[bool]:
-    if len(values) != len(trials) or not all(value in (True, False) for value in values):
-        raise UsageError(
-            f"a mask has a truth value for each of the {len(trials)} trials, in the order of run.trials",
-            'or ask by a query, "block > 2", or take some away: run.without("t0007")',
-        )
-    return [bool(value) for value in values]
-
-
-def but(trials: pd.DataFrame, names: Sequence[str], where: str) -> pd.DataFrame:
-    """Return the trials without those of these names."""
-    for name in names:
-        if name not in set(trials["trial"]):
-            raise unknown_name_error("trial", name, trials["trial"], where)
-    return trials[~trials["trial"].isin(list(names))]
-
-
-def cut(data: RunData, kept: pd.DataFrame) -> RunData:
-    """Return the run with these trials, and what was said of no trial."""
-    if kept.empty:
-        raise UsageError("no trial is left", "run.trials has all of them")
-    names = set(kept["trial"])
-    frames = {name: getattr(data, name) for name in CUT}
-    mine = {name: f[f["trial"].isin(names) | (f["trial"].isna() & (name == "problems"))] for name, f in frames.items()}
-    plan = data.plan | {"blocks": whole_blocks(kept)}
-    return replace(data, trials=kept.reset_index(drop=True), plan=plan, **mine)
-
-
-MIME = "application/vnd.plotly.v1+json"
-MORE = "To zoom, with each trial under the pointer: .venv/bin/pip install -e '.[explore]', then restart JupyterLab."
-HOW = "Drag to zoom, double-click to see all; a click on a name hides its trials."
-
-
-class Zoomed(Card):
-    """The order plot with every trial under the pointer; without plotly the still figure, and how to get more."""
-
-    def __init__(self, data: RunData, metric: str, still: Drawn) -> None:
-        self.data, self.metric, self.still = data, metric or data.study.metric, still
-
-    @property
-    def figure(self) -> dict[str, Any]:
-        """The figure as plotly's JSON: traces and layout."""
-        metric, statistic = which(self.data, self.metric)
-        unit = METRICS[metric].unit
-        frame = wide(self.data, (self.metric,))
-        frame["why"] = [", ".join(gates) or "no gate spoke" for gates in frame["gates"]]
-        title = {"text": clean(f"{self.metric} ({statistic}), {unit}")}
-        return {
-            "data": [self._trials(name, frame[frame["treatment"] == name]) for name in self.data.plan["treatments"]],
-            "layout": {"height": 420, "xaxis": {"title": {"text": "place in the order of execution"}},
-                       "yaxis": {"title": title, "type": "log"}, "plot_bgcolor": palette.BACKGROUND,
-                       "margin": {"l": 70, "r": 10, "t": 20, "b": 50}},
-        }  # fmt: skip
-
-    def _trials(self, name: str, own: Any) -> dict[str, Any]:
-        """Return one treatment's marks; those that do not count are crosses."""
-        said = [
-            _inert(f"{row.trial}, block {row.block}, {row.status}: {row.why}") for row in own.itertuples(index=False)
-        ]
-        values = [float(v) if v > 0 else None for v in own[self.metric]]
-        symbols = ["circle" if valid else "x" for valid in own["valid"]]
-        return {
-            "type": "scatter", "mode": "markers", "name": _inert(self.data.study.label(name)), "text": said,
-            "x": own["slot"].astype(int).tolist(), "y": values, "marker": {"symbol": symbols, "size": 9},
-            "hovertemplate": "%{text}<br>%{y:.5g}<extra></extra>",
-        }  # fmt: skip
-
-    def _shown(self) -> Block:
-        still, able = self.still._shown(), importlib.util.find_spec("plotly") is not None
-        words = HOW if able else MORE
-        html = still.html + str(render("note.html.j2", text=words))
-        return Block(html, f"{still.text}\n{words}", {MIME: self.figure} if able else {})
-
-
-def _inert(text: str) -> str:
-    """Return text in which plotly finds no markup: it reads a few tags of HTML."""
-    return str(clean(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "% {")
-
-
 FRAMES = ("trials", "measurements", "samples", "traces", "problems")
 
 
-class Run(Card):
+class Run(Displayable):
     """A recorded run of a study.
 
     Attributes
@@ -236,7 +139,7 @@ class Run(Card):
     @property
     def metrics(self) -> list[str]:
         """What was measured, by the names that `compare` and `wide` take: "ok_per_s", "latency p99"."""
-        return list(display.measured(self.data))
+        return list(available_metrics(self.data))
 
     def wide(self, *metrics: str) -> pd.DataFrame:
         """Return the trials in order of execution with a column per metric (default: the study's), in base units.
@@ -245,7 +148,7 @@ class Run(Card):
         ------
         UsageError : a metric that was not measured; the nearest of `run.metrics` come first.
         """
-        return display.wide(self.data, metrics or (self.data.study.metric,))
+        return trials_table(self.data, metrics or (self.data.study.metric,))
 
     def slowest(self, number: int = 5, metric: str = "") -> pd.DataFrame:
         """Return the trials that are worst beside the median of their treatment, the worst first.
@@ -255,16 +158,16 @@ class Run(Card):
         """
         if not isinstance(number, int):
             raise UsageError(f"how many comes first, not {number!r}", 'run.slowest(5, "latency p99")')
-        return display.worst(self.data, metric).head(number)
+        return slowest_trials(self.data, metric).head(number)
 
-    def why(self, trial: str) -> Why:
+    def why(self, trial: str) -> TrialExplanation:
         """Show what was unlike in one trial: what its hosts did beside its treatment's others, and what gates said.
 
         Raises
         ------
         UsageError : no such trial.
         """
-        return Why(self.data, trial)
+        return TrialExplanation(self.data, trial)
 
     def only(self, query: str | Sequence[bool] | pd.Series) -> Run:
         """Return the run with some trials only, by a pandas query ("block > 2") or a mask; it explores from then on.
@@ -273,7 +176,7 @@ class Run(Card):
         ------
         UsageError : a column that there is not, or no trial left.
         """
-        return self._of(chosen_asked(self.trials, query))
+        return self._restricted(select_trials(self.trials, query))
 
     def without(self, *trials: str | Iterable[str]) -> Run:
         """Return the run without these trials, by name or as a list of names; it explores from then on.
@@ -283,10 +186,10 @@ class Run(Card):
         UsageError : no such trial, or none left.
         """
         names = [name for some in trials for name in ([some] if isinstance(some, str) else some)]
-        return self._of(but(self.trials, names, f"in run {self.run}"))
+        return self._restricted(exclude_trials(self.trials, names, f"in run {self.run}"))
 
-    def _of(self, kept: pd.DataFrame) -> Run:
-        return Run(cut(self.data, kept), self._left_out + len(self.trials) - len(kept))
+    def _restricted(self, kept: pd.DataFrame) -> Run:
+        return Run(restrict_to_trials(self.data, kept), self._left_out + len(self.trials) - len(kept))
 
     def compare(
         self,
@@ -315,10 +218,10 @@ class Run(Card):
         DataError : there is no trial, as none could be read.
         """
         some = (treatments,) if isinstance(treatments, str) and treatments else tuple(treatments)
-        asked = verdicts.Asked(metric, baseline, some, by, margin, level)
-        return verdicts.compare(self.data, asked, self._by_hand())
+        asked = verdicts.ComparisonRequest(metric, baseline, some, by, margin, level)
+        return verdicts.compare(self.data, asked, self._selection_note())
 
-    def against(self, run: str = PREVIOUS, baseline: str = "", metric: str = "", level: float = 0.95) -> Moves:
+    def against(self, run: str = PREVIOUS, baseline: str = "", metric: str = "", level: float = 0.95) -> EffectChanges:
         """Compare the effects of this run with those of another run of its study, and say what else changed.
 
         Parameters
@@ -331,11 +234,11 @@ class Run(Card):
         ------
         UsageError : no such run, or the two hold no two answers to one question.
         """
-        return Moves(self.data, run, baseline, metric, level, self._by_hand())
+        return EffectChanges(self.data, run, baseline, metric, level, self._selection_note())
 
-    def zoom(self, metric: str = "") -> Zoomed:
+    def zoom(self, metric: str = "") -> ZoomView:
         """Draw every trial in order of execution, to zoom into (with the extra `explore`; else the still figure)."""
-        return Zoomed(self.data, metric, self.plot.order(metric))
+        return ZoomView(self.data, metric, self.plot.order(metric))
 
     def raw(self, trial: str, file: str = "") -> raw.Raw:
         """Show the bytes that a trial's numbers came from: by default what its tool printed.
@@ -352,28 +255,28 @@ class Run(Card):
         """Show where the numbers come from: hosts, versions, revision, sha256 of the study."""
         return Page(self.data).provenance()
 
-    def _shown(self) -> Block:
+    def _block(self) -> Block:
         """Return what the run is, what it holds, and what to ask it."""
         number, page = counted.trial_counts(self.data), Page(self.data)
-        scope = [*scope_parts(self.data, self.data.study.margin), *filter(None, [self._by_hand()])]
+        scope = [*scope_parts(self.data, self.data.study.margin), *filter(None, [self._selection_note()])]
         arms = [[name, self.data.study.label(name), *self._counts(name)] for name in self.treatments]
         columns = [Column("Treatment"), Column("Label", wrap=True), Column("Trials", True), Column("Count", True)]
         table = Table("Treatments", columns, arms)
         frames = ", ".join(f"{name} ({len(getattr(self, name)):,})" for name in FRAMES)
         facts = [
-            ("run", f"{self.run} of {self.study}{self._kept_as()}"),
+            ("run", f"{self.run} of {self.study}{self._file_path()}"),
             ("trials", f"{number['valid']} of {number['planned']} count"), ("frames", frames),
-            ("metrics", ", ".join(self.metrics)), ("ask", ASK),
+            ("metrics", ", ".join(self.metrics)), ("ask", METHODS_HELP),
         ]  # fmt: skip
         text = "\n".join([page.question, " · ".join(scope), *(f"{k}: {v}" for k, v in facts), "", table_text(table)])
         return render_block("run.html.j2", text, question=page.question, scope=" · ".join(scope), facts=facts,
                      table=table_markup(table))  # fmt: skip
 
-    def _by_hand(self) -> str:
+    def _selection_note(self) -> str:
         out = self._left_out
         return f"{out} of {len(self.trials) + out} trials left out by hand" if out else ""
 
-    def _kept_as(self) -> str:
+    def _file_path(self) -> str:
         folder = self.data.paths.raw.parent.name
         return "" if folder == self.study else f', lb.load("{folder}")'
 
@@ -390,7 +293,7 @@ class Run(Card):
         raise unknown_name_error("attribute", name, dir(self), f"of {type(self).__name__}")
 
 
-ASK = ".compare(), .against(run), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
+METHODS_HELP = ".compare(), .against(run), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
 
 
 def load(study: str, run: str = "latest") -> Run:
@@ -406,13 +309,13 @@ def load(study: str, run: str = "latest") -> Run:
     UsageError : no such study or run; the nearest of the known ones come first.
     """
     home = project_layout()
-    must_be_recorded(home, study)
+    check_study_recorded(home, study)
     paths = home.run(study, home.resolve_run(study, run))
     ensure_ingested(paths, lambda said: None)
     return Run(load_run(home, study, paths.raw.name))
 
 
-def must_be_recorded(home: Layout, study: str) -> None:
+def check_study_recorded(home: Layout, study: str) -> None:
     """Raise UsageError that names the recorded studies unless `study` is one of them."""
     known = [*home.studies_with_runs(), *([EXAMPLE_STUDY] if home.runs(EXAMPLE_STUDY) else [])]
     if study in known:

@@ -19,8 +19,8 @@ from loadbook.analyses.history.page import HistoryPage
 from loadbook.analyses.history.runs import read_history
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration
-from loadbook.notebook.display import Card, Drawn
-from loadbook.notebook.run import Run, load, must_be_recorded
+from loadbook.notebook.display import Displayable, FigureView
+from loadbook.notebook.run import Run, check_study_recorded, load
 from loadbook.report.blocks import DASH, Block, Column, Table, clean, render, table_markup, table_text
 from loadbook.store.ledger import is_run_complete, read_current_plan, read_ledger, trial_states
 from loadbook.store.paths import EXAMPLE_STUDY, Layout, project_layout
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class History(Card):
+class History(Displayable):
     """What became of a study's effects from run to run.
 
     Attributes
@@ -67,13 +67,13 @@ class History(Card):
         """A sentence per comparison."""
         return [f"{course.label} {words.series_sentence(course)}" for course in self.page.history.series]
 
-    def plot(self) -> Drawn:
+    def plot(self) -> FigureView:
         """Draw every effect by date, and where recorded conditions changed (figure 12)."""
         from loadbook.analyses.history import figure
 
-        return Drawn(figure, self.page.history, self.page.marks)
+        return FigureView(figure, self.page.history, self.page.marks)
 
-    def _shown(self) -> Block:
+    def _block(self) -> Block:
         """Return the answer and the sentences."""
         parts = [self.page.answer(), self.page.comparisons()]
         return Block("".join(part.html for part in parts), "\n".join([parts[0].text, *self.sentences]))
@@ -103,7 +103,7 @@ def history(study: str, metric: str = "", rate: float = ALARM_RATE, by_name: boo
     UsageError : no such study, metric or rate.
     """
     home = project_layout()
-    must_be_recorded(home, study)
+    check_study_recorded(home, study)
     return History(HistoryPage(read_history(home, study, lambda done, total: None, metric, rate, by_name)))
 
 
@@ -111,7 +111,7 @@ COLUMNS = ("study", "question", "runs", "latest", "trials", "planned", "complete
 
 
 @dataclass(frozen=True, repr=False)
-class Studies(Card):
+class Studies(Displayable):
     """The studies of a project; iterate over their names, or take `.frame` for a plain pandas frame."""
 
     rows: list[dict[str, Any]]
@@ -130,7 +130,7 @@ class Studies(Card):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def _shown(self) -> Block:
+    def _block(self) -> Block:
         """Return the table, recorded studies first, and what to do with a name of it."""
         columns = [Column("Study"), Column("Question", wrap=True), Column("Runs", True), Column("Latest"),
                    Column("Trials", True), Column("A new run takes", True)]  # fmt: skip
@@ -190,7 +190,7 @@ def _done(home: Layout, name: str) -> dict[str, Any]:
     }
 
 
-MORE = "To pick by mouse: .venv/bin/pip install -e '.[explore]', then restart JupyterLab."
+PICK_INSTALL_HINT = "To pick by mouse: %pip install ipywidgets in a cell, then restart JupyterLab."
 
 
 def pick(study: str = "example") -> Any:
@@ -199,7 +199,7 @@ def pick(study: str = "example") -> Any:
     Without ipywidgets the table of studies, and how to get more.
     """
     if importlib.util.find_spec("ipywidgets") is None:
-        return Studies(studies().rows, MORE)
+        return Studies(studies().rows, PICK_INSTALL_HINT)
     return Pickers(study).box
 
 

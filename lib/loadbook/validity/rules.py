@@ -27,7 +27,6 @@ from loadbook.validity import load as together
 from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, Severity, message
 from loadbook.validity.evidence import order_not_random, same_output
 from loadbook.validity.machine import facts_differ, state_grew_within_block
-from loadbook.validity.stall import stall
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,7 +98,6 @@ TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
     machine.foreign_cpu,
     machine.monitor_gaps,
     machine.clock,
-    stall,
 )
 
 
@@ -109,7 +107,6 @@ def check_trial(
     traces: Sequence[Row],
     doubts: Sequence[tuple[str, str]],
     thresholds: ValidityLimits,
-    samples: Sequence[Row] = (),
 ) -> list[RuleHit]:
     """Return every hit on one trial; a trial that measured nothing (lost, timed out, ...) has none.
 
@@ -118,11 +115,10 @@ def check_trial(
     rows : its measurements (driver, metric, statistic, value, unit).
     traces : its traces (host, t_s, metric, item, value), t_s in seconds since the measurement window opened.
     doubts : name and message of what the tool's parser doubts; one that a rule has judged already is not repeated.
-    samples : its series within the trial (series, metric, x, value): requests by the second.
     """
     if record.status not in MEASURED_STATUSES:
         return []
-    evidence = Evidence(record, rows, traces, thresholds, frozenset(name for name, _ in doubts), samples)
+    evidence = Evidence(record, rows, traces, thresholds, frozenset(name for name, _ in doubts))
     hits = [hit for rule in TRIAL_RULES for hit in rule(evidence)]
     covered = {hit.name for hit in hits if hit.level in ("invalid", "doubt")}
     if None not in load.offered_and_achieved_rates(evidence):  # the study's threshold decides, not the parser's

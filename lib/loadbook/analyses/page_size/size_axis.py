@@ -10,8 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from loadbook.analyses.page_size import text as words
-from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries
-from loadbook.analyses.page_size.curve import TwoRegimeCurve
+from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries, TwoRegimeCurve
 from loadbook.analyses.page_size.text import tick_text
 from loadbook.report import palette
 from loadbook.report.figures import axes as scales

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.cli.progress import interrupts
+from loadbook.cli.terminal import handle_interrupts
 
 
 class InterruptedOnce(io.RawIOBase):
@@ -39,6 +39,6 @@ def hearing():
 def test_an_interrupt_while_stderr_is_written_is_no_other_error(monkeypatch, capfd, hearing):
     terminal = io.TextIOWrapper(io.BufferedWriter(InterruptedOnce()), write_through=True)
     monkeypatch.setattr(sys, "stderr", terminal)
-    with pytest.raises(KeyboardInterrupt), interrupts(Path("hosts.toml")):
+    with pytest.raises(KeyboardInterrupt), handle_interrupts(Path("hosts.toml")):
         print("block 1 of 6", file=sys.stderr, flush=True)
     assert "interrupted: the load is ended" in capfd.readouterr().err

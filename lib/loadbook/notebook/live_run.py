@@ -1,0 +1,320 @@
+"""Run a study from a cell: plan, run with live progress, ingest, state.
+
+The run is a process of its own (`batch.process`); one output of the cell, updated in place, shows how far it is. A busy
+kernel shows nothing to a page that was opened after the cell began. So the cell ends, and the run goes on, when the
+last page has gone or another one has come; the same cell shows the run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, Request, build_opener
+
+from loadbook.batch.process import DetachedRun, WorkerJob, find_detached_run, start_detached_run
+from loadbook.batch.progress import RunState
+from loadbook.core.errors import DataError, LoadbookError, UsageError
+from loadbook.core.units import format_bytes, format_duration, format_percent
+from loadbook.execution.power import forecast_power, power_lines
+from loadbook.execution.studies import load_study
+from loadbook.ingestion.ingest import ingest as ingest_run
+from loadbook.notebook.display import Displayable, styled
+from loadbook.report.blocks import Block, Column, Table, render, render_block, table_markup, table_text
+from loadbook.report.notebooks import DONE_MIME
+from loadbook.report.page import note_block
+from loadbook.store.ledger import is_run_complete
+from loadbook.store.paths import project_layout
+from loadbook.store.tables import load_run
+from loadbook.study.plan import make_plan
+
+PEEKING_WARNING = "Peeking decides nothing: verdicts come when the plan is done, or at a look that the study declared."
+BACKGROUND_HINT = (
+    "■ stops it. Closing this tab or restarting the kernel does not: run this cell again to see how far it is."
+)
+RESUME_HINT = "the same call goes on with what is not done"
+PAGES_EVERY_S, PAGES_TIMEOUT_S = 0.9, 2.0
+REFRESH_S, KERNEL_EXIT_S = 1.0, 2.0
+MAX_NOTES, MAX_ROWS = 3, 20
+ERRORS_BY_EXIT_CODE = {UsageError.exit_code: UsageError, DataError.exit_code: DataError}
+
+
+@dataclass
+class OpenPages:
+    """The pages connected to this kernel; `address` is the kernel's at its Jupyter server, "" without a server."""
+
+    address: str = ""
+    token: str = field(default="", repr=False)
+    _number: int = 0
+    _next_time: float = 0.0
+
+    def changed(self) -> bool:
+        """Tell whether the last page has gone or another one has come; False within 0.9 s of the last question.
+
+        Both count: a browser may keep a page that was left, with its connection, for minutes.
+        """
+        if not self.address or time.monotonic() < self._next_time:
+            return False
+        self._next_time = time.monotonic() + PAGES_EVERY_S
+        number = self.number()
+        if number is None:
+            return False
+        before, self._number = self._number, number
+        return before > 0 and (number == 0 or number > before)
+
+    def number(self) -> int | None:
+        """Return how many there are by the server (GET /api/kernels/<id>, "connections"); None without an answer."""
+        request = Request(self.address, headers={"Authorization": f"token {self.token}"})  # noqa: S310 - http only
+        try:
+            with build_opener(ProxyHandler({})).open(request, timeout=PAGES_TIMEOUT_S) as answer:
+                return int(json.load(answer)["connections"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+def open_pages() -> OpenPages:
+    """Return the pages of this process's kernel; its server keeps its own address in a file beside the kernel's."""
+    if "ipykernel" not in sys.modules:
+        return OpenPages()
+    from ipykernel.connect import get_connection_file
+
+    try:
+        kernel = Path(get_connection_file())
+        server = json.loads((kernel.parent / f"jpserver-{os.getppid()}.json").read_bytes())
+        return pages_of_server(server, kernel.stem.removeprefix("kernel-"))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError):
+        return OpenPages()
+
+
+def pages_of_server(server: dict[str, str], kernel: str) -> OpenPages:
+    """Return the pages of a kernel; servers behind TLS or a socket are not asked."""
+    address = server["url"]
+    return (
+        OpenPages(f"{address}api/kernels/{kernel}", server["token"]) if address.startswith("http://") else OpenPages()
+    )
+
+
+class WatchingStoppedError(KeyboardInterrupt):
+    """The page was closed or opened again: the cell ends, the run goes on, and the kernel is free to show it."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [
+            "The page was left or opened again, so this cell ended. The run goes on: the same cell shows how far it is."
+        ]
+
+
+class RunStoppedError(KeyboardInterrupt):
+    """The cell was interrupted, and so was the run; the same call goes on."""
+
+    def _render_traceback_(self) -> list[str]:
+        return ["Stopped; the trial under way is recorded as cancelled. Run this cell again to go on."]
+
+
+@dataclass(frozen=True, repr=False)
+class RunProgress(Displayable):
+    """How far a run is at `now` (epoch seconds); `state` is None before its process wrote one."""
+
+    state: RunState | None
+    now: float
+
+    @property
+    def line(self) -> str:
+        """Block, trial, how many are done and the time that is left, in one line."""
+        return (self.state or RunState("")).line(self.now)
+
+    def _block(self) -> Block:
+        """Return the bar, the line, trials that did not end well, the running estimate, and the last notes."""
+        state = self.state or RunState("")
+        rows = [[str(label), format_percent(change), str(blocks)] for label, change, blocks in state.estimates]
+        heads = (Column("So far, against its baseline"), Column("Change", True), Column("Blocks", True))
+        table = Table("Running estimate", heads, rows[:MAX_ROWS]) if rows and not state.ended else None
+        bad = ", ".join(f"{n} {status}" for status, n in state.not_ok.items())
+        notes = state.notes[-MAX_NOTES:]
+        text = [self.line, *([f"not ok: {bad}"] if bad else []),
+                *([table_text(table), PEEKING_WARNING] if table else []), *notes]  # fmt: skip
+        return render_block(
+            "progress.html.j2", "\n".join(text), percent=round(100 * state.share), line=self.line, bad=bad, notes=notes,
+            table=table_markup(table) if table else None, warning=PEEKING_WARNING,
+            hint="" if state.ended else BACKGROUND_HINT,
+        )  # fmt: skip
+
+
+def follow(run: DetachedRun, show: Callable[[RunProgress], None] | None = None) -> str:
+    """Show a run until it ends and return its id.
+
+    Raises
+    ------
+    LoadbookError : it could not go on; the message says why.
+    RunStoppedError : the cell was interrupted; so is the run.
+    WatchingStoppedError : the page that showed the cell was closed, or opened again; the run goes on.
+    """
+    show = show or display_updater()
+    try:
+        return _follow(run, show, open_pages())
+    except WatchingStoppedError:
+        raise
+    except KeyboardInterrupt:
+        if kernel_is_exiting():
+            raise WatchingStoppedError from None
+        run.stop()
+        show(RunProgress(run.state(), time.time()))
+        raise RunStoppedError from None
+
+
+def _follow(run: DetachedRun, show: Callable[[RunProgress], None], pages: OpenPages) -> str:
+    last_line = ""
+    while True:
+        alive, state = run.is_alive(), run.state()  # in this order: the last state is read after the end of the process
+        progress = RunProgress(state, time.time())
+        if progress.line != last_line:
+            show(progress)
+            last_line = progress.line
+        if state and (ended := state.ended):
+            if "run" in ended:
+                return str(ended["run"])
+            raise ERRORS_BY_EXIT_CODE.get(ended["exit_code"], LoadbookError)(ended["error"], ended["hint"])
+        if not alive:
+            raise LoadbookError(f"the run's process ended without a word: {run.log_tail() or 'killed?'}", RESUME_HINT)
+        if pages.changed():
+            raise WatchingStoppedError
+        time.sleep(REFRESH_S)
+
+
+def kernel_is_exiting() -> bool:
+    """Tell whether an interrupt is the first step of a restart: Jupyter interrupts a kernel, then tells it to end."""
+    shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    deadline = time.monotonic() + (KERNEL_EXIT_S if hasattr(shell, "kernel") else 0.0)
+    with contextlib.suppress(KeyboardInterrupt):
+        while time.monotonic() < deadline and not shell.exit_now:
+            time.sleep(0.05)
+    return bool(getattr(shell, "exit_now", False))
+
+
+def display_updater() -> Callable[[RunProgress], None]:
+    """Return the function that shows progress: in one output of a cell, elsewhere as lines on stderr."""
+    if "IPython" in sys.modules:
+        from IPython import get_ipython
+        from IPython.display import display
+
+        if get_ipython() is not None:
+            handle = display(RunProgress(None, time.time()), display_id=True)
+            return handle.update
+    return lambda progress: print(progress.line, file=sys.stderr, flush=True)
+
+
+def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
+    """Show what a new run would do: treatments, trials, hours, disk, what it can find at recorded noise; no network.
+
+    Parameters
+    ----------
+    study : a name in studies/, a .toml file, or "NAME-smoke".
+    subset, blocks : instead of the study's own; 0 blocks are those.
+
+    Raises
+    ------
+    UsageError, StudyError : a wrong name, or mistakes in the study, all of them at once.
+    """
+    layout = project_layout()
+    planned = make_plan(load_study(layout, study), subset or None, blocks or None)
+    rows = [
+        ["treatments", ", ".join(planned.study.label(name) for name in planned.treatments)],
+        ["trials", f"{len(planned.trials)} ({planned.blocks} blocks of {len(planned.treatments)})"],
+        ["takes about", format_duration(planned.hours * 3600)],
+        ["disk", f"about {format_bytes(planned.disk_bytes)}"],
+    ]
+    rows += [line.split(maxsplit=1) for line in power_lines(forecast_power(layout, planned)) if line[0] != " "]
+    table = Table("Plan", [Column(study), Column("", wrap=True)], rows)
+    return styled(Block(str(table_markup(table)), table_text(table)))
+
+
+def run(
+    study: str, hosts: str = "", subset: str = "", resume: str = "", execute: bool = False, new: bool = False
+) -> Block:
+    """Run a study and show how far it is, or go on with its unfinished run; without `execute` only say so.
+
+    The run is a process of its own: closing the tab or restarting the kernel does not end it, and the same call shows
+    it again. Interrupting the cell stops it, and the same call goes on. A study whose latest run is complete is not
+    run again unless `new`.
+
+    Parameters
+    ----------
+    study : a name in studies/, a .toml file, or "NAME-smoke".
+    hosts : hosts file, by its path from the project's folder; empty is the loopback lab.
+    subset, resume : names; empty for the study's own subset and for the latest unfinished run.
+    execute : False does nothing, so that a notebook can be opened and run without a risk.
+    new : start a new run although the latest is complete or unfinished.
+
+    Raises
+    ------
+    UsageError, StudyError : a wrong name, or a mistake in the study; nothing was started.
+    LoadbookError : the run could not go on; the message says why and what to do.
+    """
+    layout = project_layout()
+    name = load_study(layout, study).name
+    if not execute:
+        return text_block("Nothing was executed. With execute = True the study is run, or its unfinished run resumed.")
+    folder = layout.study_raw(name)
+    under_way = find_detached_run(folder)
+    done = layout.runs(name)
+    if under_way is None:
+        if done and not (new or resume) and is_run_complete(layout.run(name, done[-1])):
+            return text_block(f"Run {done[-1]} of {study} is complete. To run it anew: new = True.")
+        job = WorkerJob(
+            study, name, str(layout.root / hosts) if hosts else None, subset or None,
+            run=resume or None, new=new, state_folder=str(folder),
+        )  # fmt: skip
+        under_way = start_detached_run(layout, folder, job)
+    return text_block(f"Run {follow(under_way)} of {study} is complete.")
+
+
+def ingest(study: str, run: str = "latest") -> Block:
+    """Rebuild the tables of a run from its raw data and show how many trials they hold.
+
+    Raises
+    ------
+    UsageError : no such study or run.
+    DataError : raw files that cannot be read; the message names them.
+    """
+    layout = project_layout()
+    if not layout.runs(study):
+        return text_block(f"{load_study(layout, study).name} has no run yet.")
+    found = ingest_run(layout.run(study, layout.resolve_run(study, run)))
+    problems = ", ".join(f"{n} {level}" for level, n in found.problems.items()) or "none"
+    return text_block(f"{found.trials} of {found.planned} trials are there, {found.valid} count. Problems: {problems}.")
+
+
+def state(study: str, run: str = "latest") -> Block:
+    """Show per treatment how many trials were planned, ended well, and count.
+
+    Raises
+    ------
+    UsageError : no such study or run.
+    DataError : the run has no tables yet, or they cannot be read.
+    """
+    layout = project_layout()
+    done = {"notebook": "run_study", "study": study, "run": None}
+    if not layout.runs(study):
+        load_study(layout, study)
+        return replace(text_block("The first run is one parameter away: execute = True."), data={DONE_MIME: done})
+    data = load_run(layout, study, run)
+    planned = [t["treatment"] for t in data.plan["trials"]]
+    rows = []
+    for name in data.plan["treatments"]:
+        own = data.trials[data.trials["treatment"] == name]
+        ok = int((own["status"] == "ok").sum())
+        rows.append([data.study.label(name), *map(str, (planned.count(name), len(own), ok, int(own["valid"].sum())))])
+    heads = ("Planned", "Executed", "Ended well", "Count")
+    table = Table("State", [Column("Treatment"), *(Column(h, True) for h in heads)], rows)
+    html = table_markup(table) + render("note.html.j2", text=f"Run {data.run} of {study}.")
+    return styled(Block(str(html), table_text(table), {DONE_MIME: done | {"run": data.run}}))
+
+
+def text_block(text: str) -> Block:
+    """Return a sentence that looks in a cell of its own as it does on a page."""
+    return styled(note_block(text))
