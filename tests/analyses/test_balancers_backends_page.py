@@ -15,7 +15,7 @@ import loadbook
 from figure_legibility import must_be_legible
 from loadbook.analyses.balancers import compute, connections
 from loadbook.analyses.balancers.backends import BackendsPage
-from loadbook.analyses.claims.compute import check_claims
+from loadbook.analyses.claims.checks import check_claims
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality.page import QualityPage
 from loadbook.core.errors import StudyError, UsageError
