@@ -157,6 +157,20 @@ def test_nineteen_treatments_are_one_family(blocks: int) -> None:
 @given(tables(blocks=(5, 9)), st.sampled_from([0.001, 7.0]), st.randoms(use_true_random=False))
 def test_unit_names_and_order_of_blocks_change_nothing(cells, factor: float, shuffled) -> None:
     """What a comparison says depends on neither the unit, nor what blocks are called, nor where they stand."""
+    check_invariance(cells, factor, shuffled)
+
+
+def test_an_interval_that_ends_at_the_margin_is_judged_alike_in_every_unit() -> None:
+    """102 against 100 is the margin itself; in thousandths it is rounded to the other side."""
+    base, b = [99, 98, 100, 100, 101, 99, 101, 101], [100, 100, 100, 94, 100, 100, 100, 100]
+    arms = {"base": base, "B": b, "tcp_nopush on": [101, 100, 101, 102, 100, 99, 99, 100]}
+    cells = {(name, k): str(value) for name, values in arms.items() for k, value in enumerate(values)}
+    for factor in (0.001, 7.0, 1e-9, 1e9):
+        check_invariance(cells, factor, random.Random(1))
+
+
+def check_invariance(cells, factor: float, shuffled) -> None:
+    """Compare the verdicts with those of the same table in another unit, with blocks renamed and rows shuffled."""
     blocks = sorted({block for _, block in cells})
     renamed = dict(zip(blocks, shuffled.sample([f"b{k}" for k in blocks], len(blocks)), strict=True))
     one = judged([(name, block, number(text)) for (name, block), text in cells.items()])

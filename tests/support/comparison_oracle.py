@@ -237,9 +237,9 @@ def decide(one: Expected, margin: float, higher: bool) -> str:
     if one.p is None:
         return "invalid"
     m = math.log1p(margin)
-    above, below = (end is not None and sign * end > 0 for sign, end in zip((1, -1), one.ci95, strict=True))
+    above, below = (end is not None and sign * end > TINY for sign, end in zip((1, -1), one.ci95, strict=True))
     shown = (above or below) and (one.p_adjusted is None or one.p_adjusted < 0.05)
-    inside = None not in one.ci90 and -m < one.ci90[0] and one.ci90[1] < m
+    inside = None not in one.ci90 and one.ci90[0] > -m + TINY and one.ci90[1] < m - TINY
     if shown:
         return "small" if inside else "better" if (one.estimate > 0) == higher else "worse"
     return "equivalent" if inside else "undecided"
@@ -270,6 +270,7 @@ def table(cells: Cells, baseline: str, margin: float, higher: bool = True) -> li
         one.verdict = decide(one, margin, higher)
         if one.verdict == "undecided" and one.scatter > 1e-12:
             n = total_blocks(one, margin, tested)
-            fewest, most = (max(1, math.ceil(n * f) - one.blocks) for f in RANGE)
-            one.more = (fewest, most) if n <= LONG else None
+            if n <= LONG:
+                fewest, most = (max(1, math.ceil(n * f) - one.blocks) for f in RANGE)
+                one.more = (fewest, most)
     return family

@@ -79,12 +79,17 @@ def response_difference(own: Iterable[ResponseKey], base: Iterable[ResponseKey])
     own_counts, base_counts = (Counter(a for a in responses if a[0] is not None) for responses in (own, base))
     if not own_counts or not base_counts:
         return None
-    (status, size), (base_status, base_size) = own_counts.most_common(1)[0][0], base_counts.most_common(1)[0][0]
+    (status, size), (base_status, base_size) = _most_frequent(own_counts), _most_frequent(base_counts)
     if status != base_status:
         return f"it answers differently (status {status} where the baseline answers {base_status})"
     if size != base_size:
         return f"it answers differently ({size} bytes where the baseline sends {base_size})"
     return None
+
+
+def _most_frequent(counts: Counter[ResponseKey]) -> ResponseKey:
+    """Return the most frequent key, of equally frequent ones the largest: the order of the trials must not matter."""
+    return max(counts, key=lambda key: (counts[key], key[0] or 0, key[1] or 0))
 
 
 def _response_reason(own: pd.DataFrame, base: pd.DataFrame, sized: bool) -> str | None:
@@ -117,15 +122,15 @@ def _tool_definition_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) 
 
 
 def _differing_values(column: str, own: pd.DataFrame, base: pd.DataFrame) -> tuple[object, object] | None:
-    """Return what a column holds in either arm where that differs; None where it agrees or is not known."""
+    """Return the most frequent value of a column in either arm where they differ; None where they agree or are unknown.
+
+    Of equally frequent values the smallest counts, whatever the order of the trials.
+    """
     if column not in own or not len(own) or not len(base):
         return None
-    own_value, base_value = own[column].iloc[0], base[column].iloc[0]
-    return (
-        None
-        if own_value == base_value or (own_value != own_value and base_value != base_value)
-        else (own_value, base_value)
-    )
+    own_value, base_value = (next(iter(arm[column].mode(dropna=False).tolist())) for arm in (own, base))
+    is_same = own_value == base_value or (own_value != own_value and base_value != base_value)
+    return None if is_same else (own_value, base_value)
 
 
 def _ceiling_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
@@ -165,8 +170,8 @@ def _missing_blocks_text(comparison: Comparison, own: pd.DataFrame, base: pd.Dat
 
 
 def _order_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    """Say so if one arm ran whole before the other: blocks that are real cannot give that order."""
-    if min(len(own), len(base)) < 2:
+    """Return the reason if one arm ran whole before the other; None where times, and so the order, are not known."""
+    if min(len(own), len(base)) < 2 or any("started" in arm and arm["started"].isna().any() for arm in (own, base)):
         return None
     if own["slot"].max() < base["slot"].min() or base["slot"].max() < own["slot"].min():
         return "one arm ran whole before the other, so the order was not randomised in blocks"
@@ -177,7 +182,7 @@ def _short_tail_reason(statistic: str, own: pd.DataFrame, base: pd.DataFrame) ->
     """Say so if a percentile is not measurable in most trials of an arm."""
     if "short_tail" not in own or not any(arm["short_tail"].mean() > 0.5 for arm in (own, base)):
         return None
-    return f"{statistic} is not measurable: too few requests of a trial lie beyond it (gates.min_tail_requests)"
+    return f"{statistic} is not measurable: too few requests of a trial lie beyond it (validity.min_tail_requests)"
 
 
 def _moving_rate_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
@@ -198,6 +203,7 @@ def _error_count_reason(metric: str, errors: ErrorSummary) -> str | None:
 
 
 MAX_FORECAST_BLOCKS = 60
+EFFECT_TOLERANCE = 1e-9  # effects this close (ratios minus 1) are one value that was rounded differently
 MIN_EFFECT = -1 + 1e-15  # effects below are -1 in floating point, and have no logarithm
 # a forecast from about ten blocks is itself uncertain by this much (statistics.md 3.9 c)
 FORECAST_RANGE = (0.46, 1.63)
@@ -248,9 +254,9 @@ def _non_inferiority_verdict(comparison: Comparison, interval: Interval, margin:
     sign = 1 if better == "higher" else -1
     worst, best = interval[::sign]
     limit = loss_at_margin(margin, better)
-    if sign * worst > sign * limit:
+    if _exceeds(sign * worst, sign * limit):
         return Verdict("no-loss", comparison, margin, one_sided_bounds=(worst, best))
-    if sign * best < sign * limit:
+    if _exceeds(sign * limit, sign * best):
         return Verdict("worse", comparison, margin, one_sided_bounds=(worst, best))
     forecast = forecast_one_sided(comparison, abs(_log_effect(comparison.effect or 0.0) - _log_effect(limit)))
     return Verdict("undecided", comparison, margin, forecast=forecast, one_sided_bounds=(worst, best))
@@ -258,12 +264,19 @@ def _non_inferiority_verdict(comparison: Comparison, interval: Interval, margin:
 
 def excludes_zero(interval: Interval) -> bool:
     """Tell whether an interval of effects lies on one side of no difference."""
-    return interval[0] > 0 or interval[1] < 0
+    return _exceeds(interval[0], 0.0) or _exceeds(0.0, interval[1])
+
+
+def _exceeds(effect: float, limit: float) -> bool:
+    """Tell whether an effect is above a limit by more than rounding: another unit of the values must change nothing."""
+    return effect - limit > EFFECT_TOLERANCE * (1 + abs(limit))
 
 
 def is_within_margin(interval: Interval, margin: float) -> bool:
     """Tell whether an interval of effects lies inside a factor 1 + margin in both directions."""
-    return loss_at_margin(margin, "higher") < interval[0] and interval[1] < loss_at_margin(margin, "lower")
+    return _exceeds(interval[0], loss_at_margin(margin, "higher")) and _exceeds(
+        loss_at_margin(margin, "lower"), interval[1]
+    )
 
 
 def loss_at_margin(margin: float, better: Direction) -> float:
