@@ -71,6 +71,17 @@ def test_a_run_of_that_name_that_differs_is_left_alone(archive, target_project, 
     assert changed.read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("corrupt", [lambda m: _changed(m), lambda m: _lost(m)], ids=["changed", "lost"])
+def test_a_corrupt_archive_of_a_run_that_is_here_is_refused(
+    archive, target_project, tmp_path, monkeypatch, capsys, corrupt
+):
+    assert exit_code(monkeypatch, "import", str(archive)) == 0
+    corrupted = corrupted_archive(archive, tmp_path / "odd.tar.gz", corrupt)
+    assert exit_code(monkeypatch, "import", str(corrupted)) == 4
+    assert "trials" in capsys.readouterr().err
+    assert exit_code(monkeypatch, "import", str(archive)) == 0
+
+
 Members = list[tuple[tarfile.TarInfo, bytes]]
 
 
@@ -147,6 +158,7 @@ def _odd_manifest(members: Members) -> None:
 @pytest.mark.parametrize("corrupt", [
     _changed, _longer, _lost, _twice, _unknown, _link, _no_manifest, _odd_manifest, _study("../../x"),
     _renamed("raw/../../../escaped"), _renamed("raw//escaped"), _renamed("raw/a/./b"), _renamed("raw/a\nb"),
+    _renamed("../escaped"), _renamed("/escaped"), _renamed("pages/../../escaped"), _renamed("elsewhere/escaped"),
 ])  # fmt: skip
 def test_of_an_odd_archive_nothing_is_kept(archive, target_project, tmp_path, monkeypatch, capsys, corrupt):
     corrupted = corrupted_archive(archive, tmp_path / "odd.tar.gz", corrupt)

@@ -39,7 +39,7 @@ from loadbook.store.ledger import read_added_files, read_current_plan
 from loadbook.store.paths import RunPaths
 from loadbook.store.schema import TABLES, arrow_schema, to_arrow, write_arrow
 from loadbook.store.trial_record import TrialRecord, read_json
-from loadbook.store.verify import attempt_checksums, changed_run_files
+from loadbook.store.verify import attempt_checksums, changed_run_files, missing_ledger_lines
 from loadbook.study.plan import Plan, PlannedTrial, parse_plan
 from loadbook.validity.base import RuleHit
 from loadbook.validity.rules import MEASURED_STATUSES, check_run
@@ -188,9 +188,8 @@ def write_tables(
         by_trial.setdefault(hit.trial, []).append(hit)
     trials = [trial_row(plan, r, ingested[r.trial].problems, by_trial.get(r.trial, [])) for r in records]
     keys = {"study": plan.study.name, "run": paths.raw.name}
-    problems = problem_rows(
-        plan, keys, ingested, hits, unplanned, [*files.problems(records), *map(_changed_file_row, changed)]
-    )
+    run_problems = [*files.problems(records), *map(_changed_file_row, changed), *_ledger_rows(paths)]
+    problems = problem_rows(plan, keys, ingested, hits, unplanned, run_problems)
     factors = tuple(plan.study.factors)
     finished = {"trials": to_arrow("trials", trials, factors), "problems": to_arrow("problems", problems)}
     for name, table in (finished | dict(tables)).items():
@@ -210,6 +209,13 @@ def _changed_file_row(name: str) -> dict[str, Any]:
         f"{name} is missing or no longer as it was kept when the run ended; loadbook verify names all that changed"
     )
     return {"file": name, "name": "changed-file", "level": "doubt", "message": message}
+
+
+def _ledger_rows(paths: RunPaths) -> Iterator[dict[str, Any]]:
+    """Yield the row of a ledger that lacks its last lines."""
+    if reason := missing_ledger_lines(paths):
+        message = f"{paths.ledger.name} {reason}: lines are missing at its end; loadbook verify names what it lacks"
+        yield {"file": paths.ledger.name, "name": "changed-file", "level": "doubt", "message": message}
 
 
 def _usable_records(plan: Plan, ingested: Mapping[str, IngestedTrial]) -> list[TrialRecord]:
@@ -292,7 +298,10 @@ def ingest(
         hint = "restore it from a backup; loadbook verify names all that changed"
         raise DataError(f"{paths.plan_json} is not as it was kept when the run ended: it was not used", hint)
     facts, files = _read_host_facts(paths, changed), AddedFiles(paths.raw.absolute(), tuple(read_added_files(paths)))
-    state, cache = raw_state(paths, folders, [unplanned, facts, changed, len(plan.trials)]), load_cache(paths)
+    state, cache = (
+        raw_state(paths, folders, [unplanned, facts, changed, len(plan.trials), missing_ledger_lines(paths)]),
+        load_cache(paths),
+    )
     if cache and cache.state == state != "":
         return _to_summary(cache.summary, read=0)
 

@@ -17,6 +17,7 @@ from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import read_run_record
 from loadbook.store.schema import TABLES
+from loadbook.store.tables import edited_tables
 from loadbook.study.plan import Plan, parse_plan
 
 HISTORY_NOTEBOOK = "history"
@@ -181,15 +182,18 @@ def _merge_parameters(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, An
 
 
 def ensure_ingested(paths: RunPaths, on_message: OnMessage) -> None:
-    """Ingest the run if a table is missing or older than what is recorded."""
+    """Ingest the run if a table is missing, older than what is recorded, or not as the last ingest wrote it."""
     tables = [paths.table(name) for name in TABLES]
     sources = (paths.plan_json, paths.run_json, paths.trials, paths.failed, paths.added_files)
     recorded = [p.stat().st_mtime for p in sources if p.exists()]
-    if all(t.is_file() for t in tables) and min(t.stat().st_mtime for t in tables) >= max(recorded):
+    up_to_date = all(t.is_file() for t in tables) and min(t.stat().st_mtime for t in tables) >= max(recorded)
+    edited = edited_tables(paths)
+    if up_to_date and not edited:
         return
     from loadbook.ingestion.ingest import ingest
 
-    on_message(f"{paths.raw.parent.name}: ingesting run {paths.raw.name}")
+    reason = f", as {', '.join(edited)} changed since the last ingest" if edited else ""
+    on_message(f"{paths.raw.parent.name}: ingesting run {paths.raw.name}{reason}")
     ingest(paths)
 
 

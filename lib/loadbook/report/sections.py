@@ -94,7 +94,7 @@ def config_differences(data: RunData) -> dict[str, str]:
 def _first_and_last_config(data: RunData, treatment: str) -> list[list[str]]:
     """Return the configuration lines of the first and the last recorded trial of a treatment."""
     trials = [t["trial"] for t in data.plan["trials"] if t["treatment"] == treatment]
-    folders = [data.paths.trial(t) for t in trials if data.paths.trial(t).is_dir()]
+    folders = [data.paths.trial(t) for t in trials if (data.paths.trial(t) / trial_record.RECORD_NAME).is_file()]
     chosen = [folders[0], folders[-1]] if folders else []
     return [list(_config_lines(folder)) for folder in chosen]
 

@@ -13,6 +13,7 @@ import hashlib
 import io
 import itertools
 import json
+import os
 import re
 import shutil
 import tarfile
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 ARCHIVE_SUFFIX = ".loadbook.tar.gz"
 MANIFEST_NAME = "manifest.json"
+ARCHIVE_FOLDERS = ("raw", "tables", "notebooks", "pages")
 MAX_MANIFEST_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 20
 FileProgress = Callable[[int, int], None]
@@ -132,6 +134,7 @@ def unpack_run(archive: Path, layout: Layout, on_file: FileProgress) -> tuple[Ar
             paths = layout.run(check_name("study", contents.study), check_name("run", contents.run))
             if paths.raw.exists():
                 _check_same_run(contents, paths)
+                _extract_raw_files(archive, tar, contents, None, on_file)
                 return contents, False
             _check_disk_space(contents, layout)
             part = paths.raw.with_name(f".{contents.run}.part")
@@ -157,12 +160,16 @@ def _read_manifest(archive: Path, tar: tarfile.TarFile) -> ArchiveManifest:
             f"{archive}: does not begin with {MANIFEST_NAME}", f"loadbook export makes archives: *{ARCHIVE_SUFFIX}"
         )
     try:
-        return ArchiveManifest.model_validate_json(file.read())
+        contents = ArchiveManifest.model_validate_json(file.read())
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         raise DataError(
             f"{archive}: {MANIFEST_NAME}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}"
         ) from error
+    for name in contents.files:
+        if not _is_plain_name(name) or name.partition("/")[0] not in ARCHIVE_FOLDERS:
+            raise DataError(f"{archive}: {MANIFEST_NAME}: {name!r} lies in no folder of an archive")
+    return contents
 
 
 def _check_same_run(contents: ArchiveManifest, paths: RunPaths) -> None:
@@ -187,21 +194,24 @@ def _check_disk_space(contents: ArchiveManifest, layout: Layout) -> None:
 
 
 def _extract_raw_files(
-    archive: Path, tar: tarfile.TarFile, contents: ArchiveManifest, part: Path, on_file: FileProgress
+    archive: Path, tar: tarfile.TarFile, contents: ArchiveManifest, part: Path | None, on_file: FileProgress
 ) -> None:
-    """Write the raw files to a folder of their own, each only as long as it is what the manifest says."""
-    shutil.rmtree(part, ignore_errors=True)
+    """Write the raw files to a folder of their own; without one, only check that they are as the manifest says."""
+    if part:
+        shutil.rmtree(part, ignore_errors=True)
     pending = dict(contents.files_below("raw"))
     total = len(pending)
     for member in itertools.islice(tar, 1, None):
         name = member.name.removeprefix("raw/")
         if member.name not in contents.files:
             raise DataError(f"{archive}: holds {member.name!r}, of which {MANIFEST_NAME} says nothing")
+        if not member.isreg():
+            raise DataError(f"{archive}: {member.name!r} is no plain file")
         if name == member.name:
             continue
-        if not member.isreg() or not _is_plain_name(name) or name not in pending:
-            raise DataError(f"{archive}: {member.name!r} is no plain file below raw/, or is there twice")
-        _extract_file(archive, tar, member, pending.pop(name), part / name)
+        if name not in pending:
+            raise DataError(f"{archive}: {member.name!r} is there twice")
+        _extract_file(archive, tar, member, pending.pop(name), part and part / name)
         on_file(total - len(pending), total)
     if pending:
         raise DataError(f"{archive}: lacks {len(pending)} files: {next(iter(pending))!r}", "was it sent whole?")
@@ -211,13 +221,16 @@ def _is_plain_name(name: str) -> bool:
     return name.isprintable() and "\\" not in name and not {"..", ".", ""} & {*name.split("/")}
 
 
-def _extract_file(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, entry: ArchiveEntry, out: Path) -> None:
+def _extract_file(
+    archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, entry: ArchiveEntry, out: Path | None
+) -> None:
     source = tar.extractfile(member)
     if source is None or member.size != entry.size:
         raise DataError(f"{archive}: {member.name!r} has not the size that {MANIFEST_NAME} says")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
-    with out.open("xb") as file:
+    with out.open("xb") if out else Path(os.devnull).open("wb") as file:
         while chunk := source.read(CHUNK_BYTES):
             digest.update(chunk)
             file.write(chunk)

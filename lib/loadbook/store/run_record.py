@@ -10,9 +10,7 @@ from typing_extensions import TypedDict
 from loadbook.core.errors import DataError
 from loadbook.store.paths import RunPaths
 from loadbook.store.schema import SCHEMA_VERSION
-from loadbook.store.trial_record import write_json
-
-MISSING_RECORD_HINT = "restore the run's folder from a copy (loadbook verify names every such file), or move it away"
+from loadbook.store.trial_record import RESTORE_HINT, write_json
 
 
 class _RecordedHost(TypedDict):
@@ -109,10 +107,10 @@ def read_run_record(paths: RunPaths) -> RunRecord:
     try:
         return RunRecord.model_validate_json(paths.run_json.read_bytes())
     except FileNotFoundError:
-        raise DataError(f"{paths.run_json} is not there", MISSING_RECORD_HINT) from None
+        raise DataError(f"{paths.run_json} is not there", RESTORE_HINT) from None
     except ValueError as error:  # ValidationError among them
         reason = "; ".join(_problems(error)) if isinstance(error, ValidationError) else str(error)
-        raise DataError(f"{paths.run_json} is no record of a run: {reason}", MISSING_RECORD_HINT) from error
+        raise DataError(f"{paths.run_json} is no record of a run: {reason}", RESTORE_HINT) from error
 
 
 def _problems(error: ValidationError) -> list[str]:

@@ -13,7 +13,7 @@ from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import read_run_record
 from loadbook.store.schema import TABLES, read_table
-from loadbook.store.trial_record import read_json
+from loadbook.store.trial_record import read_json, sha256_file
 from loadbook.study.model import Study
 
 if TYPE_CHECKING:
@@ -63,10 +63,22 @@ def trial_values(
     return joined.sort_values("slot", ignore_index=True)
 
 
+def edited_tables(paths: RunPaths) -> list[str]:
+    """Return the names of tables that are not as ingest wrote them; none where it left no checksums."""
+    try:
+        sums = read_json(paths.ingest_cache / "memory.json")["files"]
+        return [n for n in TABLES if n + ".parquet" in sums and sums[n + ".parquet"] != sha256_file(paths.table(n))]
+    except (DataError, OSError, KeyError, TypeError):
+        return []
+
+
 def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:
     """Load a run that was ingested; UsageError or DataError says what is missing and how to get it."""
     run = layout.resolve_run(study, run)
     paths = layout.run(study, run)
+    if edited := edited_tables(paths):
+        files = ", ".join(str(paths.table(name)) for name in edited)
+        raise DataError(f"{files}: changed since loadbook ingest wrote it", f"loadbook ingest {study} makes it again")
     frames = {name: read_table(paths.table(name), name) for name in TABLES}
     known = read_run_conditions(paths)
     return RunData(known.study, known.plan, known.run_record, known.facts, run, paths, **frames)

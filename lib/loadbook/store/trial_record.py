@@ -22,6 +22,7 @@ from loadbook.store.schema import SCHEMA_VERSION
 
 Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled"]
 RECORD_NAME = "trial.json"
+RESTORE_HINT = "restore it from a copy of the run; loadbook verify STUDY names every file that is missing or changed"
 
 
 def _check_inside(name: str) -> str:
@@ -191,7 +192,7 @@ def read_trial(folder: Path) -> TrialRecord:
     try:
         return TrialRecord.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        raise DataError(f"{path} is not there", "an incomplete folder: the trial will be repeated") from None
+        raise DataError(f"{path} is not there", RESTORE_HINT) from None
     except (ValidationError, ValueError) as error:
         raise DataError(f"{path} is not a trial record: {str(error).splitlines()[0]}", "loadbook verify") from error
 
@@ -217,9 +218,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise DataError(f"{path} is not there") from None
+        raise DataError(f"{path} is not there", RESTORE_HINT) from None
     except ValueError as error:
-        raise DataError(f"{path}: not JSON: {error}") from error
+        raise DataError(f"{path}: not JSON: {error}", RESTORE_HINT) from error
 
 
 class MeasurementSpans(NamedTuple):

@@ -15,6 +15,7 @@ from loadbook.core.errors import DataError
 from loadbook.store import trial_record
 from loadbook.store.ledger import TRACES_ADDED_EVENT, added_files_in, read_ledger
 from loadbook.store.paths import RunPaths
+from loadbook.store.run_record import read_run_record
 
 FindingKind = Literal["changed", "missing", "extra", "unreadable"]
 
@@ -79,6 +80,22 @@ def changed_run_files(paths: RunPaths) -> list[str]:
     checksums = _read_checksums(paths, IntegrityCheck())
     known = (checksums.run_files if checksums else None) or {}
     return sorted(name for name, sha256 in known.items() if _sha256(paths.raw / name) != sha256)
+
+
+def missing_ledger_lines(paths: RunPaths) -> str:
+    """Return how a run's own files contradict a ledger that lacks its last lines, "" where they do not."""
+    try:
+        entries = read_ledger(paths.ledger)
+        ended = read_run_record(paths).ended is not None
+    except (DataError, OSError):
+        return ""  # damaged: whoever needs them says so
+    known = {entry["trial"] for entry in entries if "trial" in entry}
+    trials = sorted(p.name for p in paths.trials.iterdir()) if paths.trials.is_dir() else []
+    if unknown := [name for name in trials if not name.startswith(".") and name not in known]:
+        return f"knows nothing of {len(unknown)} of {len(trials)} trials that are there ({unknown[0]}, ...)"
+    if ended and not any(entry["event"] == "run-ended" for entry in entries):
+        return "does not say that the run ended, though run.json does"
+    return ""
 
 
 def attempt_checksums(paths: RunPaths) -> dict[str, dict[int, str]]:

@@ -121,7 +121,10 @@ def parse_plan(raw: dict[str, Any], source: str) -> Plan:
         trials = tuple(PlannedTrial(**t) for t in raw["trials"])
         return Plan(study, raw["subset"], raw["seed"], raw["blocks"], tuple(raw["treatments"]), trials)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{source} is not a plan: {error}", "it was made by another version of loadbook") from error
+        raise DataError(
+            f"{source} is not a plan: {error}",
+            "it is damaged, or of another version of loadbook: loadbook verify tells which",
+        ) from error
 
 
 def study_spec(study: Study) -> dict[str, Any]:

@@ -250,12 +250,18 @@ _SECRET_HEADER = re.compile(
 )
 
 
+_SECRET_PARAMETER = re.compile(
+    r"[?&;]((?:[a-z0-9]+[_-])*(?:token|secret|password|passwd|pwd|signature|sig|api[_-]?key|auth))=", re.IGNORECASE
+)
+
+
 def check_secrets(workload: Workload, options: Sequence[str] = ()) -> None:
     """Raise ToolError if the load would send a login: what a study says stands in its records and in process lists.
 
     `options` are those by which the tool itself takes one, as typed.
     """
     logins = [name for name in workload.headers if _SECRET_HEADER.fullmatch(name)]
+    logins += [f"path: {name}" for name in _SECRET_PARAMETER.findall(workload.path)]
     logins += [
         word.split(":")[0] for word in workload.extra if re.search(rf"({_SECRET_HEADER.pattern})\s*:", word, re.I)
     ]
