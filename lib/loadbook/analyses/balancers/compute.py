@@ -1,12 +1,9 @@
-"""Were the requests spread evenly over the nodes? Counted on the nodes themselves, never by the load generator.
+"""The nodes behind a balancer: their shares of the requests, connections per request, and the price of a rate.
 
-Each node's service counts what it answers; the difference of its counter from before to after the load is the node's
-part of one trial. The rule: a trial's distance is the largest deviation of a node's part from an equal one, as a share
-of the equal part (two nodes with 49 and 51 % are 2 % apart from even); a treatment's is the largest of its trials.
-
-How many connections an application is sent for each request that it answers: the proof that pooling pools.
-
-Counted by the application itself, before the load and after it, never by the load generator or the proxy.
+Requests and connections are counted by the nodes themselves, never by the load generator or the proxy: the difference
+of a service's counter from before to after the load. The deviation of a trial is the largest deviation of a node's part
+from an equal one, as a share of the equal part (two nodes with 49 and 51 % deviate by 2 %); that of a treatment is the
+largest of its trials.
 """
 
 from __future__ import annotations
@@ -17,25 +14,31 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from loadbook.core.units import NBSP, join_words
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import NBSP, format_rounded, join_words, shorten_list
+from loadbook.stats.results import Analysis, AnalysisRow, Interval
+from loadbook.study.treatments import ABSENT_VARIANT
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from loadbook.store.tables import RunData
+    from loadbook.study.model import Study
+
 NODE_COUNTERS = ("served_requests", "accepted_connections")
 COUNTER_NOUNS = {"served_requests": "requests", "accepted_connections": "connections"}
-MAX_EVEN_DEVIATION = 0.05  # farther from an equal part in any trial is called uneven
-IDLE_SHARE = 1e-3  # of all requests: a node that is only asked for its counter answers as little
+MAX_EVEN_DEVIATION = 0.05  # a larger deviation in any trial is called uneven
+IDLE_SHARE = 1e-3  # of all requests: reading the counter alone makes that many
 
 
 @dataclass(frozen=True)
 class NodeShares:
-    """How one treatment's requests (or connections) were spread over its nodes.
+    """The parts of one treatment's requests (or connections) that its nodes had.
 
     Attributes
     ----------
     shares : node -> median over trials of its share of all that the nodes answered (0 to 1).
-    trials : how many trials have a count of every node.
+    trials : number of trials with a count of every node.
     max_deviation : largest deviation from an equal part in any trial, as a share of that part; NaN without a trial.
     idle_nodes : nodes that answered next to nothing in at least one trial.
     """
@@ -48,17 +51,17 @@ class NodeShares:
 
     @property
     def is_counted(self) -> bool:
-        """Tell whether any trial was counted on every node."""
+        """Whether any trial was counted on every node."""
         return self.trials > 0
 
     @property
     def is_even(self) -> bool:
-        """Tell whether every trial of the treatment was spread evenly."""
+        """Whether every trial of the treatment was spread evenly."""
         return self.is_counted and not self.idle_nodes and self.max_deviation <= MAX_EVEN_DEVIATION
 
     @property
     def text(self) -> str:
-        """The verdict: even to within how much, or how uneven."""
+        """The verdict in words: even to within a deviation, or uneven by one."""
         if not self.is_counted:
             return "not counted"
         if self.idle_nodes:
@@ -74,92 +77,80 @@ def node_shares(
     nodes: Mapping[str, Sequence[str]],
     counter: str = "served_requests",
 ) -> list[NodeShares]:
-    """Return how each treatment's requests were spread, from the nodes' own counters.
+    """Return the nodes' parts of each treatment's requests, from their own counters.
 
     Parameters
     ----------
     traces : the run's traces; `counter` has a row per host with the count so far, before and after the load.
     trials : the run's trials; those that are valid count.
-    role, nodes : of the nodes; and treatment -> its hosts, over which its requests should be spread.
+    role : the role of the nodes.
+    nodes : treatment -> hosts over which its requests should be spread.
     """
-    increases = counter_increases(traces[traces["role"] == role], counter)
-    valid = trials[trials["valid"]]
-    return [
-        _treatment_shares(name, list(hosts), increases, list(valid.loc[valid["treatment"] == name, "trial"]))
-        for name, hosts in nodes.items()
-    ]
+    counts = counter_increases(traces[traces["role"] == role], counter)
+    valid, shares = trials[trials["valid"]], []
+    for treatment, hosts in nodes.items():
+        own = valid.loc[valid["treatment"] == treatment, "trial"]
+        rows = [[counts[t, host] for host in hosts] for t in own if all((t, host) in counts for host in hosts)]
+        parts = [[count / sum(row) for count in row] for row in rows if sum(row) > 0]
+        if not parts:
+            shares.append(NodeShares(treatment, {}, 0, math.nan))
+            continue
+        deviation = max(abs(share * len(hosts) - 1) for row in parts for share in row)
+        idle = tuple(host for k, host in enumerate(hosts) if any(row[k] < IDLE_SHARE for row in parts))
+        medians = {host: median(row[k] for row in parts) for k, host in enumerate(hosts)}
+        shares.append(NodeShares(treatment, medians, len(parts), deviation, idle))
+    return shares
 
 
 def counter_increases(traces: pd.DataFrame, counter: str) -> dict[tuple[str, str], float]:
-    """Return (trial, host) -> how much its counters rose from their first to their last reading."""
+    """Return (trial, host) -> increase of its counters from their first to their last reading."""
     own = traces[traces["metric"] == counter].sort_values("t_s", kind="stable")
     readings = own.groupby(["trial", "host", "item"], sort=False)["value"].agg(["first", "last", "size"])
     repeated = readings[readings["size"] > 1].reset_index()
-    increases: dict[tuple[str, str], float] = {}
-    for trial, host, increase in zip(
-        repeated["trial"], repeated["host"], repeated["last"] - repeated["first"], strict=True
-    ):
-        increases[(trial, host)] = increases.get((trial, host), 0.0) + float(increase)
-    return increases
-
-
-def _treatment_shares(
-    name: str, hosts: list[str], counts: Mapping[tuple[str, str], float], trials: list[str]
-) -> NodeShares:
-    complete_trials = [t for t in trials if all((t, host) in counts for host in hosts)]
-    counts_by_trial = [[counts[(t, host)] for host in hosts] for t in complete_trials]
-    counts_by_trial = [part for part in counts_by_trial if sum(part) > 0]
-    if not counts_by_trial or not hosts:
-        return NodeShares(name, {}, 0, math.nan)
-    shares = [[count / sum(part) for count in part] for part in counts_by_trial]
-    max_deviation = max(abs(share * len(hosts) - 1) for row in shares for share in row)
-    idle_nodes = tuple(host for k, host in enumerate(hosts) if any(row[k] < IDLE_SHARE for row in shares))
-    median_shares = {host: median(row[k] for row in shares) for k, host in enumerate(hosts)}
-    return NodeShares(name, median_shares, len(counts_by_trial), max_deviation, idle_nodes)
+    increases = (repeated["last"] - repeated["first"]).groupby([repeated["trial"], repeated["host"]]).sum()
+    keys = [(str(key[0]), str(key[1])) for key in increases.index.tolist()]
+    return dict(zip(keys, increases.to_numpy(float).tolist(), strict=True))
 
 
 def evenness_sentence(shares: Sequence[NodeShares], labels: Mapping[str, str], counter: str = "served_requests") -> str:
     """Return whether the nodes of every treatment had equal parts, in one sentence."""
     multi_node, noun = [s for s in shares if len(s.shares) > 1 or not s.is_counted], COUNTER_NOUNS.get(counter, counter)
     counted = [s for s in multi_node if s.is_counted]
+    if not multi_node:
+        return "One node only: no spread."
     if not counted:
-        return (
-            f"Not counted: no service told how many {noun} it answered." if multi_node else "One node only: no spread."
-        )
-    with_idle_nodes = [s for s in counted if s.idle_nodes]
-    if with_idle_nodes:
-        return (
-            f"Not spread: in {labels[with_idle_nodes[0].treatment]}, {with_idle_nodes[0].text} in at least one trial."
-        )
+        return f"Not counted: no service told how many {noun} it answered."
+    idle = next((s for s in counted if s.idle_nodes), None)
+    if idle:
+        return f"Not spread: in {labels[idle.treatment]}, {idle.text} in at least one trial."
     uneven = [s for s in counted if not s.is_even]
-    trials = sum(s.trials for s in counted)
+    worst = max(uneven or counted, key=lambda s: s.max_deviation)
     if not uneven:
-        worst = max(counted, key=lambda s: s.max_deviation)
-        return f"All nodes had equal parts of the {noun}, {worst.text} in each of {trials} trials."
-    worst = max(uneven, key=lambda s: s.max_deviation)
-    even_treatments = len(counted) - len(uneven)
-    rest = (
-        f"; {even_treatments} of {len(counted)} treatments even to within {MAX_EVEN_DEVIATION * 100:g}{NBSP}%"
-        if even_treatments
-        else ""
-    )
+        return (
+            f"All nodes had equal parts of the {noun}, {worst.text} in each of {sum(s.trials for s in counted)} trials."
+        )
+    even, rest = len(counted) - len(uneven), ""
+    if even:
+        rest = f"; {even} of {len(counted)} treatments even to within {MAX_EVEN_DEVIATION * 100:g}{NBSP}%"
     return f"In {labels[worst.treatment]} a node’s part of the {noun} is {worst.text}{rest}."
 
 
-REUSE_LIMIT = 0.9  # connections per request: below it requests came on a connection that was there
-MIN_DECIMAL_RATE = 0.5  # from here on a number is plainer than "1 for so many"
+REUSE_LIMIT = 0.9  # connections per request: below it, requests reused connections
+MIN_DECIMAL_RATE = 0.5  # below it, the text is "1 for 2,300 requests"
 SIGNIFICANT_DIGITS = 2
 
 
 def connections_per_request(traces: pd.DataFrame, trials: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
-    """Return one row per trial that these roles' services counted: trial, treatment, block, valid, requests, ...
+    """Return one row per trial that these roles' services counted, without trials in which they answered nothing.
 
-    ... `connections` (accepted during the load) and `value`, connections per request. A trial in which they answered
-    nothing has no row.
+    Columns: trial, treatment, block, valid, requests, connections (accepted during the load), and value, connections
+    per request.
     """
-    own = traces[traces["role"].isin(roles)]
-    increases = {name: counter_increases(own, name) for name in ("served_requests", "accepted_connections")}
-    totals = {name: _total_by_trial(per_trial) for name, per_trial in increases.items()}
+    own, totals = traces[traces["role"].isin(roles)], dict[str, dict[str, float]]()
+    for counter in NODE_COUNTERS:
+        totals[counter] = {}
+        for (trial, _), increase in counter_increases(own, counter).items():
+            totals[counter][trial] = totals[counter].get(trial, 0.0) + increase
     per_trial = trials[["trial", "treatment", "block", "valid"]].assign(
         requests=trials["trial"].map(totals["served_requests"]),
         connections=trials["trial"].map(totals["accepted_connections"]),
@@ -168,21 +159,14 @@ def connections_per_request(traces: pd.DataFrame, trials: pd.DataFrame, roles: S
     return per_trial.assign(value=per_trial["connections"] / per_trial["requests"])
 
 
-def _total_by_trial(increases: dict[tuple[str, str], float]) -> dict[str, float]:
-    totals: dict[str, float] = {}
-    for (trial, _), increase in increases.items():
-        totals[trial] = totals.get(trial, 0.0) + increase
-    return totals
-
-
 def median_per_request(per_trial: pd.DataFrame, treatments: Sequence[str]) -> dict[str, float]:
-    """Return treatment -> median of connections per request over its trials that count, for those that have one."""
+    """Return treatment -> median of connections per request over its valid trials; without any, it is left out."""
     medians = per_trial[per_trial["valid"]].groupby("treatment")["value"].median()
     return {name: float(medians[name]) for name in treatments if name in medians}
 
 
 def per_request_text(per_request: float) -> str:
-    """Return "1.00 per request", or of connections that are used again and again "1 for 2,300 requests"."""
+    """Return "1.00 per request", or "1 for 2,300 requests" if connections are reused."""
     if per_request <= 0:
         return "none opened"
     if per_request >= MIN_DECIMAL_RATE:
@@ -192,20 +176,161 @@ def per_request_text(per_request: float) -> str:
 
 
 def pooling_sentence(medians: dict[str, float], names: dict[str, str]) -> str:
-    """Return which treatments use connections again, and what the others open."""
+    """Return the treatments that reuse connections, and how many the others open."""
     if not medians:
         return "Not known: no application counted its connections."
     reusing = [f"{names[t]} ({per_request_text(value)})" for t, value in medians.items() if value < REUSE_LIMIT]
-    opening = [value for value in medians.values() if value >= REUSE_LIMIT]
-    range_text = (
-        per_request_text(min(opening))
-        if opening and per_request_text(min(opening)) == per_request_text(max(opening))
-        else ""
-    )
-    rest = range_text or (
-        f"{min(opening):.{SIGNIFICANT_DIGITS}f} to {per_request_text(max(opening))}" if opening else ""
-    )
+    opening, rest = [value for value in medians.values() if value >= REUSE_LIMIT], ""
+    if opening:
+        least, most = per_request_text(min(opening)), per_request_text(max(opening))
+        rest = most if least == most else f"{min(opening):.{SIGNIFICANT_DIGITS}f} to {most}"
     if not reusing:
         return f"No connection is used again: {rest}."
-    others = f"; {'every other way opens' if opening else ''} {rest}" if opening else ""
+    others = f"; every other way opens {rest}" if opening else ""
     return f"Connections are used again by {join_words(reusing)}{others}."
+
+
+def node_role(study: Study) -> str | None:
+    """Return the role of the nodes behind the load's target; None if it has no backends."""
+    backends = study.roles[study.workload.target].backends
+    return backends[0] if backends else None
+
+
+def treatment_hosts(data: RunData, treatment: str, role: str) -> list[str]:
+    """Return the hosts on which a treatment runs the service of a role, in the order of the hosts file."""
+    setting = data.study.setting(treatment, role)
+    if setting.service is None:
+        return []
+    return [alias for alias, host in data.run_record.hosts.items() if role in host["roles"]][: setting.hosts]
+
+
+def nodes_by_treatment(data: RunData) -> dict[str, list[str]]:
+    """Return treatment -> its nodes; empty in a study without a balancer."""
+    role = node_role(data.study)
+    return {name: treatment_hosts(data, name, role) for name in data.plan["treatments"]} if role else {}
+
+
+def series_by_treatment(study: Study) -> dict[str, str]:
+    """Return treatment -> the name of its series, in which treatments differ in the number of nodes only.
+
+    The A/A arm and the known effect are in no series.
+    """
+    base, nodes, balancer = study.levels_of(study.baseline), node_role(study), study.workload.target
+    facets = {name: (factor.role, factor.of) for name, factor in study.factors.items()}
+    series = {}
+    for treatment in (name for name, spec in study.treatments.items() if spec.check is None):
+        levels = study.levels_of(treatment)
+        variants = [str(levels[name]) for name, facet in facets.items() if facet == (balancer, "variant")]
+        names = [f"no {balancer}" if text == ABSENT_VARIANT else text for text in variants] or [balancer]
+        fixed = ((balancer, "variant"), (nodes, "hosts"))
+        names += [f"{n} {levels[n]}" for n in levels if facets[n] not in fixed and levels[n] != base[n]]
+        series[treatment] = ", ".join(names)
+    return series
+
+
+PRICED_RATE_PER_S = 1000.0  # requests per second
+PRICES_HINT = "give each host its price_per_month, and the file its currency"
+
+
+@dataclass(frozen=True)
+class Price:
+    """The price of one treatment: a month of all its hosts, and that for every 1,000 requests/s.
+
+    `interval` follows from that of the treatment's change; the baseline has none. `ratio` is the price of 1,000
+    requests/s as a multiple of the baseline's, with its interval. `is_upper_bound`: the rate was limited by the load.
+    """
+
+    per_month: float
+    per_1000: float
+    interval: Interval | None = None
+    ratio: tuple[float, Interval] | None = None
+    is_upper_bound: bool = False
+
+    @property
+    def text(self) -> str:
+        """The price of 1,000 requests/s with its interval."""
+        most = "at most " if self.is_upper_bound else ""
+        return most + value_with_interval(self.per_1000, self.interval)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """The prices of a run by treatment; `missing` are the hosts and external services in use without a price."""
+
+    currency: str
+    by_treatment: Mapping[str, Price]
+    missing: tuple[str, ...]
+
+    @property
+    def header(self) -> str:
+        """The head of a column: the price of a month of hosts for every 1,000 requests/s."""
+        return f"{self.currency or 'price'} per 1,000/s"
+
+
+def compute_prices(data: RunData, analysis: Analysis, unsaturated: Sequence[str] = ()) -> Prices:
+    """Return the price of every treatment with a rate and a price for each of its hosts.
+
+    Prices are those of the hosts file, recorded in run.json; drivers cost nothing.
+
+    Parameters
+    ----------
+    unsaturated : treatments that served all of the offered load: they could have served more.
+    """
+    recorded, study = data.run_record.prices or {}, data.study
+    given = recorded.get("hosts", {}) | {f"external {role}": p for role, p in recorded.get("external", {}).items()}
+    months, missing = dict[str, float](), dict[str, None]()
+    for row in analysis.of_kind("baseline", "treatment"):
+        hosts = [alias for role in study.roles for alias in treatment_hosts(data, row.treatment, role)]
+        external = [f"external {role}" for role in study.roles if study.setting(row.treatment, role).external]
+        parts = dict.fromkeys([*hosts, *external])
+        missing |= {part: None for part in parts if part not in given}
+        if parts and set(parts) <= set(given):
+            months[row.treatment] = sum(given[part] for part in parts)
+    prices, base = dict[str, Price](), analysis.row(analysis.baseline)
+    if base.median and get_metric(analysis.metric).unit == "1/s":
+        for row in (row for row in analysis.rows if row.treatment in months):
+            month, base_month = months[row.treatment], months.get(base.treatment)
+            price = _treatment_price(row, base.median, month, base_month, row.treatment in unsaturated)
+            prices |= {row.treatment: price} if price else {}
+    return Prices(recorded.get("currency", ""), prices, tuple(missing))
+
+
+def _treatment_price(
+    row: AnalysisRow, base_rate: float, month: float, base_month: float | None, is_upper_bound: bool
+) -> Price | None:
+    price = month / (base_rate / PRICED_RATE_PER_S)
+    if row.kind == "baseline":
+        return Price(month, price, is_upper_bound=is_upper_bound)
+    comparison = row.verdict.comparison if row.verdict and row.verdict.kind != "invalid" else None
+    if comparison is None or comparison.effect is None or comparison.ci95 is None:
+        return None
+    low, middle, high = (1 / (1 + ratio) for ratio in (comparison.ci95[1], comparison.effect, comparison.ci95[0]))
+    times = month / base_month if base_month else None
+    ratio = (times * middle, (times * low, times * high)) if times else None
+    return Price(month, price * middle, (price * low, price * high), ratio, is_upper_bound)
+
+
+def price_sentence(prices: Prices, analysis: Analysis, labels: Mapping[str, str]) -> str:
+    """Return the price of a rate with each balancer and with the baseline, in one or two sentences."""
+    own = prices.by_treatment.get(analysis.baseline)
+    compared = [r.treatment for r in analysis.of_kind("treatment") if r.treatment in prices.by_treatment]
+    missing = f"no price for {join_words(shorten_list(prices.missing, 3))}"
+    if own is None or not compared:
+        reason = f"{missing} in the hosts file ({PRICES_HINT})" if prices.missing else "nothing was compared"
+        return f"Not known: {reason}."
+    unit = f"{NBSP}{prices.currency}" if prices.currency else ""
+    best = min(compared, key=lambda name: prices.by_treatment[name].per_1000)
+    price = prices.by_treatment[best]
+    first = f"1,000 requests/s cost {own.text}{unit} a month with {labels[analysis.baseline]}"
+    least = f"the least of the others is {labels[best]} with {price.text}{unit}"
+    times = f", {value_with_interval(*price.ratio)} times as much" if price.ratio and not price.is_upper_bound else ""
+    more = f" Not known for the rest: {missing} in the hosts file." if prices.missing else ""
+    return f"{first}; {least}{times}.{more}"
+
+
+def value_with_interval(value: float, bounds: Interval | None) -> str:
+    """Return "36.0 (35.7 to 36.4)", rounded as the interval deserves, or three digits without one."""
+    if bounds is None:
+        return f"{value:.3g}" if value < 1000 else format_rounded(value)
+    half = (bounds[1] - bounds[0]) / 2
+    return f"{format_rounded(value, half)} ({format_rounded(bounds[0], half)} to {format_rounded(bounds[1], half)})"

@@ -1,23 +1,23 @@
-"""Which hosts a treatment uses, and which of them are the nodes behind the balancer.
-
-What a rate costs: the price of a treatment's hosts for every 1,000 requests/s, the rate's interval carried over.
-
-Prices are those of the hosts file, kept in run.json; the drivers are the laboratory's own and cost nothing here.
-
-The page of a balancer study: what each one loses, what more nodes bring, who got the requests, at what price.
-"""
+"""The page of a balancer study: the loss of each balancer, the gain from more nodes, their shares, and prices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from loadbook.analyses.balancers import compute
-from loadbook.analyses.balancers.compute import NodeShares
+from loadbook.analyses.balancers.compute import (
+    NodeShares,
+    Prices,
+    compute_prices,
+    node_role,
+    nodes_by_treatment,
+    price_sentence,
+    series_by_treatment,
+)
 from loadbook.analyses.effects.page import EffectsPage
-from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_rounded, join_words
+from loadbook.core.units import NBSP
 from loadbook.report import sections, verdicts
 from loadbook.report.blocks import (
     DASH,
@@ -32,161 +32,7 @@ from loadbook.report.blocks import (
     table_text,
 )
 from loadbook.report.page import empty_section, load_run_data, note_block
-from loadbook.stats.results import Analysis, AnalysisRow, Interval
-from loadbook.store.tables import RunData
-from loadbook.study.model import Study
-from loadbook.study.treatments import ABSENT_VARIANT
-
-
-def node_role(study: Study) -> str | None:
-    """Return the role that the load's target hands its requests on to; None where nothing stands behind it."""
-    backends = study.roles[study.workload.target].backends
-    return backends[0] if backends else None
-
-
-def treatment_hosts(data: RunData, treatment: str, role: str) -> list[str]:
-    """Return the hosts on which a treatment runs the service of a role, in the order of the hosts file."""
-    setting = data.study.setting(treatment, role)
-    if setting.service is None:
-        return []
-    return [alias for alias, host in data.run_record.hosts.items() if role in host["roles"]][: setting.hosts]
-
-
-def nodes_by_treatment(data: RunData) -> dict[str, list[str]]:
-    """Return treatment -> its nodes, for every treatment of the run; nothing in a study without a balancer."""
-    role = node_role(data.study)
-    return {name: treatment_hosts(data, name, role) for name in data.plan["treatments"]} if role else {}
-
-
-def series_by_treatment(study: Study) -> dict[str, str]:
-    """Return treatment -> what stands before its nodes: treatments of one series differ in nothing but their number.
-
-    A check of the laboratory is in no series.
-    """
-    base = study.levels_of(study.baseline)
-    return {name: _series_name(study, name, base) for name, spec in study.treatments.items() if spec.check is None}
-
-
-def _series_name(study: Study, treatment: str, base: Mapping[str, object]) -> str:
-    balancer, nodes = study.workload.target, node_role(study)
-    levels = study.levels_of(treatment)
-    facets = {name: (factor.role, factor.of) for name, factor in study.factors.items()}
-    variants = [str(levels[name]) for name, facet in facets.items() if facet == (balancer, "variant")]
-    names = [f"no {balancer}" if text == ABSENT_VARIANT else text for text in variants] or [balancer]
-    differing = [
-        n for n in levels if facets[n] not in ((balancer, "variant"), (nodes, "hosts")) and levels[n] != base[n]
-    ]
-    return ", ".join([*names, *(f"{name} {levels[name]}" for name in differing)])
-
-
-PRICED_RATE_PER_S = 1000.0  # requests per second
-PRICED_KINDS = ("baseline", "treatment")  # kinds of rows; checks are no offers
-PRICES_HINT = "give each host its price_per_month, and the file its currency"
-
-
-@dataclass(frozen=True)
-class Price:
-    """What one treatment costs: a month of all its hosts, and that for every 1,000 requests/s.
-
-    `interval` comes from that of the treatment's change; the baseline has none. `ratio` is the price of 1,000
-    requests/s as a multiple of the baseline's, with its interval. `is_upper_bound`: the rate is that which was offered.
-    """
-
-    per_month: float
-    per_1000: float
-    interval: Interval | None = None
-    ratio: tuple[float, Interval] | None = None
-    is_upper_bound: bool = False
-
-    @property
-    def text(self) -> str:
-        """The price of 1,000 requests/s with its interval."""
-        most = "at most " if self.is_upper_bound else ""
-        return most + _value_with_interval(self.per_1000, self.interval)
-
-
-@dataclass(frozen=True)
-class Prices:
-    """The prices of a run by treatment; `missing` are hosts and external services in use that have none."""
-
-    currency: str
-    by_treatment: Mapping[str, Price]
-    missing: tuple[str, ...]
-
-    @property
-    def header(self) -> str:
-        """The head of a column: the price of a month of hosts for every 1,000 requests/s."""
-        return f"{self.currency or 'price'} per 1,000/s"
-
-
-def compute_prices(data: RunData, analysis: Analysis, unsaturated: Sequence[str] = ()) -> Prices:
-    """Return what every treatment of an analysis costs that has a rate and a price for each of its hosts.
-
-    Parameters
-    ----------
-    unsaturated : treatments that served all of what was offered: they could have served more.
-    """
-    known = data.run_record.prices or {}
-    wanted = {
-        row.treatment: _hosts_and_services(data, row.treatment) for row in analysis.rows if row.kind in PRICED_KINDS
-    }
-    given = known.get("hosts", {}) | {f"external {role}": p for role, p in known.get("external", {}).items()}
-    missing = dict.fromkeys(part for parts in wanted.values() for part in parts if part not in given)
-    months = {n: sum(given[p] for p in parts) for n, parts in wanted.items() if parts and set(parts) <= set(given)}
-    base = analysis.row(analysis.baseline)
-    found = {
-        row.treatment: _treatment_price(
-            row, base, months[row.treatment], months.get(base.treatment), row.treatment in unsaturated
-        )
-        for row in analysis.rows
-        if row.treatment in months and base.median and get_metric(analysis.metric).unit == "1/s"
-    }
-    return Prices(known.get("currency", ""), {n: price for n, price in found.items() if price}, tuple(missing))
-
-
-def _hosts_and_services(data: RunData, treatment: str) -> list[str]:
-    """Return the hosts on which a treatment runs services, each once, and the external services that it uses."""
-    study = data.study
-    hosts = [alias for role in study.roles for alias in treatment_hosts(data, treatment, role)]
-    outside = [f"external {role}" for role in study.roles if study.setting(treatment, role).external]
-    return list(dict.fromkeys([*hosts, *outside]))
-
-
-def _treatment_price(
-    row: AnalysisRow, base: AnalysisRow, month: float, of_base: float | None, limited: bool
-) -> Price | None:
-    rate = (base.median or 0.0) / PRICED_RATE_PER_S
-    if row.kind == "baseline":
-        return Price(month, month / rate, is_upper_bound=limited)
-    found = row.verdict.comparison if row.verdict and row.verdict.kind != "invalid" else None
-    if found is None or found.effect is None or found.ci95 is None:
-        return None
-    low, high = (1 / (1 + bound) for bound in reversed(found.ci95))
-    middle, one = 1 / (1 + found.effect), month / rate
-    month_ratio = month / of_base if of_base else None
-    times = (month_ratio * middle, (month_ratio * low, month_ratio * high)) if month_ratio else None
-    return Price(month, one * middle, (one * low, one * high), times, limited)
-
-
-def price_sentence(found: Prices, analysis: Analysis, labels: Mapping[str, str]) -> str:
-    """Return what a rate costs behind each balancer against the baseline, in one or two sentences."""
-    own = found.by_treatment.get(analysis.baseline)
-    compared = {
-        r.treatment: found.by_treatment[r.treatment]
-        for r in analysis.of_kind("treatment")
-        if r.treatment in found.by_treatment
-    }
-    lacking = f"no price for {_join_few(found.missing)}" if found.missing else "nothing was compared"
-    if own is None or not compared:
-        return f"Not known: {lacking} in the hosts file ({PRICES_HINT})." if found.missing else f"Not known: {lacking}."
-    unit = f"{NBSP}{found.currency}" if found.currency else ""
-    best = min(compared, key=lambda name: compared[name].per_1000)
-    price = compared[best]
-    first = f"1,000 requests/s cost {own.text}{unit} a month with {labels[analysis.baseline]}"
-    least = f"the least of the others is {labels[best]} with {price.text}{unit}"
-    times = f", {_value_with_interval(*price.ratio)} times as much" if price.ratio and not price.is_upper_bound else ""
-    more = f" Not known for the rest: {lacking} in the hosts file." if found.missing else ""
-    return f"{first}; {least}{times}.{more}"
+from loadbook.stats.results import Analysis
 
 
 def price_table(found: Prices, analysis: Analysis, labels: Mapping[str, str]) -> Table:
@@ -199,23 +45,11 @@ def price_table(found: Prices, analysis: Analysis, labels: Mapping[str, str]) ->
             labels[name],
             f"{price.per_month:,.6g}",
             price.text,
-            _value_with_interval(*price.ratio) if price.ratio else DASH,
+            compute.value_with_interval(*price.ratio) if price.ratio else DASH,
         ]
         for name, price in order
     ]
     return Table("Prices", columns, rows)
-
-
-def _join_few(names: Sequence[str], most: int = 3) -> str:
-    return join_words([*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])])
-
-
-def _value_with_interval(value: float, bounds: Interval | None) -> str:
-    """Return "36.0 (35.7 to 36.4)", rounded as the interval deserves, or three digits without one."""
-    if bounds is None:
-        return f"{value:.3g}" if value < 1000 else format_rounded(value)
-    half = (bounds[1] - bounds[0]) / 2
-    return f"{format_rounded(value, half)} ({format_rounded(bounds[0], half)} to {format_rounded(bounds[1], half)})"
 
 
 EVEN_STYLE, UNEVEN_STYLE = ("v-equivalent", "■"), ("v-undecided", "!")
