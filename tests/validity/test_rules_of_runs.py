@@ -55,6 +55,33 @@ def test_arms_that_answer_with_another_status() -> None:
     assert "status 404 where the baseline answers 200" in check_run(STUDY, *make(x=other))[0].message
 
 
+COMPRESSED = Study.model_validate({
+    "schema": 1, "name": "s", "question": "Which?", "baseline": "base", "blocks": 8,
+    "roles": {"driver": {}, "web": {"service": "nginx", "vars": {"gzip": "off"}}}, "workload": {"tool": "wrk"},
+    "factors": {"gzip": {"levels": ["off", "on"]}},
+    "treatments": {"base": {}, "x": {"set": {"gzip": "on"}}, "again": {"check": "aa", "same_as": "base"}},
+})  # fmt: skip
+GZIP = {("nginx", "gzip"): ("response_bytes",)}
+
+
+def test_a_treatment_that_must_change_the_bytes_and_did_not_is_a_doubt() -> None:
+    sent = received(*make(), base=20_240.995, x=20_240.996, again=20_240.995)
+    (hit,) = check_run(COMPRESSED, *sent, changes=GZIP)
+    assert (hit.name, hit.level, hit.treatment, hit.trial) == ("treatment_not_exercised", "doubt", "x", None)
+    assert "gzip = on should change the bytes of a response: 20,241.0 came" in hit.message
+    assert check_run(COMPRESSED, *sent) == []
+
+
+def test_a_treatment_that_changed_the_bytes_was_exercised() -> None:
+    sent = received(*make(), base=20_240.0, x=900.0, again=20_240.0)
+    assert named(check_run(COMPRESSED, *sent, changes=GZIP), "treatment_not_exercised") == []
+
+
+def test_without_counted_bytes_it_is_unchecked_whether_a_treatment_was_exercised() -> None:
+    (hit,) = check_run(COMPRESSED, *make(), changes=GZIP)
+    assert (hit.name, hit.level) == ("treatment_not_exercised", "unchecked")
+
+
 SIZED = Study.model_validate({
     "schema": 1, "name": "s", "question": "Which?", "baseline": "base", "blocks": 8,
     "roles": {"driver": {}, "web": {"service": "web"}}, "workload": {"tool": "wrk"},

@@ -20,7 +20,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from loadbook.core.errors import DataError
+from loadbook.core.errors import DataError, LoadbookError
 from loadbook.ingestion.cache import TrialFolder, find_trial_folders, load_cache, raw_state, save_cache
 from loadbook.ingestion.host_metrics import AddedFiles
 from loadbook.ingestion.trial_rows import Row
@@ -35,6 +35,7 @@ from loadbook.ingestion.workers import (
     usable_cpus,
     worker_processes,
 )
+from loadbook.services.spec import load_service
 from loadbook.store.ledger import read_added_files, read_current_plan
 from loadbook.store.paths import RunPaths
 from loadbook.store.schema import TABLES, arrow_schema, to_arrow, write_arrow
@@ -182,7 +183,7 @@ def write_tables(
     (see `ingest.IngestSummary`).
     """
     records = _usable_records(plan, ingested)
-    hits = _validity_hits(plan, records, ingested, tables, facts)
+    hits = _validity_hits(plan, records, ingested, tables, facts, paths)
     by_trial: dict[str | None, list[RuleHit]] = {}
     for hit in hits:
         by_trial.setdefault(hit.trial, []).append(hit)
@@ -230,6 +231,7 @@ def _validity_hits(
     ingested: Mapping[str, IngestedTrial],
     tables: Mapping[str, pa.Table],
     facts: Mapping[str, Any],
+    paths: RunPaths,
 ) -> list[RuleHit]:
     """Return the hits of every gate, on single trials (they are known) and on the run."""
     hits = [RuleHit(**hit) for record in records for hit in ingested[record.trial].hits]
@@ -238,7 +240,21 @@ def _validity_hits(
         tables["measurements"].select(MEASUREMENT_COLUMNS).to_pylist(),
         _rate_samples(tables["samples"]),
     )
-    return hits + check_run(plan.study, records, measurements, excluded, facts, rates)
+    changes = _declared_changes(plan, paths.processed.absolute())
+    return hits + check_run(plan.study, records, measurements, excluded, facts, rates, changes)
+
+
+def _declared_changes(plan: Plan, processed: Path) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return what variables of the study's services must change, as their service.toml declares it."""
+    own = [processed.parents[3] / "studies" / "services"] if len(processed.parents) > 3 else []
+    roles = {factor.role for factor in plan.study.factors.values() if factor.of == "vars"}
+    services = {plan.study.setting(name, role).service for name in plan.treatments for role in roles}
+    changes: dict[tuple[str, str], tuple[str, ...]] = {}
+    for service in sorted(filter(None, services)):
+        with suppress(LoadbookError):  # a service that is not there any more declares nothing
+            variables = load_service(service, own).vars
+            changes |= {(service, name): variable.changes for name, variable in variables.items() if variable.changes}
+    return changes
 
 
 def _rate_samples(samples: pa.Table) -> pd.DataFrame:

@@ -66,6 +66,7 @@ class _Var(ServiceModel):
     about: str
     needs: Precondition | None = None
     unset_since: dict[str, str] = Field(default_factory=dict, description='first version -> meaning of "unset"')
+    changes: tuple[Literal["response_bytes"], ...] = Field((), description="what it must change of what is measured")
     unset: bool = Field(False, description='may be "unset": the template then leaves it out')
     default: FactorLevel
 

@@ -142,6 +142,7 @@ def check_run(
     excluded: Collection[str] = (),
     facts: Mapping[str, Any] | None = None,
     samples: pd.DataFrame | None = None,
+    changes: Changes | None = None,
 ) -> list[RuleHit]:
     """Return the hits on a run: those on one trial name it, those on a treatment or on everything do not.
 
@@ -150,12 +151,14 @@ def check_run(
     measurements : rows of all trials with trial, driver, metric, statistic, value.
     excluded : trials that a rule on trials has called invalid; they do not count here either.
     facts : of the hosts, under ``<host>-before`` and ``<host>-after``.
+    changes : by service and variable, what the variable must change of what is measured.
     samples : the samples table; without it nothing is said about what happened within trials.
     """
     measured = [record for record in records if record.status == "ok" and record.trial not in excluded]
     return [
         *arms_answer_differently(study, measured),
         *bytes_differ(study, measured, measurements),
+        *treatment_not_exercised(study, measured, measurements, changes or {}),
         *facts_differ(study, measured, facts or {}),
         *(hit for hit in state_grew_within_block(study, records) if hit.trial in {r.trial for r in measured}),
         *aa_differs(study, measured, measurements),
@@ -224,6 +227,46 @@ def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Seq
             reference = f"{_arm_name(study, first)} {base_median:,.0f}"
             observation = f"under load it sent {own_median:,.0f} bytes per response, {reference} (headers included)"
             yield _treatment_hit("arms_answer_differently", "doubt", treatment, observation)
+
+
+# (service, variable) -> what the variable must change ("response_bytes")
+Changes = Mapping[tuple[str, str], Collection[str]]
+SAME_BYTES = 0.001  # of the bytes per response, beyond which they differ
+
+
+def treatment_not_exercised(
+    study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row], changes: Changes
+) -> Iterator[RuleHit]:
+    """Find treatments whose variable must change the bytes of a response, and did not."""
+    medians = {arm: median(sizes.values()) for arm, sizes in _bytes_per_response(records, measurements).items()}
+    for treatment in study.treatments:
+        reference = study.baseline_of(treatment)
+        settings = _settings_that_change_bytes(study, treatment, reference, changes)
+        tools = {r.tool for r in records if r.treatment == treatment}
+        if not settings or not tools:
+            continue
+        pairs = [(medians.get((treatment, tool)), medians.get((reference, tool))) for tool in tools]
+        if any(own is None or base is None for own, base in pairs):
+            text = f"not checked: {treatment}: the bytes of its responses are not counted"
+            yield RuleHit("treatment_not_exercised", "unchecked", None, treatment, None, text)
+        elif own_base := [(own, base) for own, base in pairs if own and base and abs(own / base - 1) < SAME_BYTES]:
+            own, base = own_base[0]
+            observation = (
+                f"{', '.join(settings)} should change the bytes of a response: {own:,.1f} came per response, "
+                f"{_arm_name(study, reference)} {base:,.1f}"
+            )
+            yield _treatment_hit("treatment_not_exercised", "doubt", treatment, observation)
+
+
+def _settings_that_change_bytes(study: Study, treatment: str, reference: str, changes: Changes) -> list[str]:
+    own, base = study.levels_of(treatment), study.levels_of(reference)
+    factors = {name: f for name, f in study.factors.items() if f.of == "vars" and own[name] != base[name]}
+    return [
+        f"{name} = {own[name]}"
+        for name, factor in factors.items()
+        if "response_bytes"
+        in changes.get((study.setting(treatment, factor.role).service or "", factor.var or name), ())
+    ]
 
 
 def _bytes_per_response(
