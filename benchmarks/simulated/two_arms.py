@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
-from loadbook.stats import vectorised
 from loadbook.stats.compare import TESTS, choose_method, compare_pairs
-from loadbook.stats.tests import PairedLogs
+from loadbook.stats.paired_tests import PairedLogs
+from loadbook.stats.power import p_by_row
 from loadbook.stats.verdict import decide_verdict
 from noise import MARGIN, SCENARIOS, Floats, Rng, draw
 from simulated.check import Row, Simulation, percent
@@ -35,7 +35,7 @@ def pairs_of(base: Floats, other: Floats, name: str = "x") -> PairedLogs:
 
 def p_values(base: Floats, other: Floats) -> Floats:
     """Return loadbook's p of each study, by its function for many studies at once; of some by what `compare` calls."""
-    p = vectorised.p_by_row(base, other)
+    p = p_by_row(base, other)
     for k in range(0, len(p), max(1, len(p) // CHECKED)):
         assert math.isclose(p[k], p_alone(base[k], other[k]), abs_tol=1e-9), "compare and many disagree"
     return p

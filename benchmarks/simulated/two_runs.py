@@ -10,8 +10,8 @@ import numpy as np
 
 from loadbook.analyses.compare_runs.compute import EffectChange, effect_change, is_changed
 from loadbook.stats.compare import compare_pairs
+from loadbook.stats.paired_tests import adjust_holm
 from loadbook.stats.results import Comparison
-from loadbook.stats.tests import adjust_holm
 from loadbook.stats.verdict import is_within_margin
 from noise import MARGIN, Floats, Rng, draw
 from simulated.check import Row, Simulation, percent

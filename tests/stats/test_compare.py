@@ -10,7 +10,7 @@ from scipy import stats
 
 from loadbook.core.errors import DataError
 from loadbook.stats.compare import IDENTICAL_VALUES, UNEQUAL_VARIANCES, compare
-from loadbook.stats.tests import blocked_rank, paired_t, signed_rank
+from loadbook.stats.paired_tests import blocked_rank, paired_t, signed_rank
 from trial_frames import frame, noisy
 
 RNG = np.random.default_rng(7)

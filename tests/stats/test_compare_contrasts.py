@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from command_line import exit_code
 from loadbook.stats.compare import compare
 from loadbook.stats.family import compare_contrasts, compare_declared, compare_with_best, find_best_arm, step_down_p
-from loadbook.stats.tests import PairedLogs, pair_arms, rank_differences
+from loadbook.stats.paired_tests import PairedLogs, pair_arms, rank_differences
 from trial_frames import frame, noisy
 
 LADDER = {"base": 0.0, "one": 0.03, "two": 0.031, "three": 0.07}

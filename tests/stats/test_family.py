@@ -8,7 +8,7 @@ from statsmodels.stats.multitest import multipletests
 
 from loadbook.stats.compare import compare
 from loadbook.stats.family import compare_all, find_best_arm
-from loadbook.stats.tests import pair_arms, rank_differences
+from loadbook.stats.paired_tests import pair_arms, rank_differences
 from trial_frames import frame, noisy
 
 EFFECTS = {"base": 0.0, "x": 0.03, "y": 0.004, "z": -0.01}

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from loadbook.core.errors import UsageError
 from loadbook.stats.compare import TESTS, choose_method
-from loadbook.stats.power import pair_pool, relabelling_test
+from loadbook.stats.paired_tests import PairedLogs
+from loadbook.stats.power import p_by_row, pair_pool, relabelling_test, smallest_detected
 from loadbook.stats.scatter import sd_interval_factors, summarise_noise, trials_of_arms, widest_gap_test
 from loadbook.stats.sequential import blocks_needed
-from loadbook.stats.tests import PairedLogs
-from loadbook.stats.vectorised import p_by_row, smallest_detected
 
 RNG = np.random.default_rng
 

@@ -197,7 +197,7 @@ def _centred_pairs(values: pd.DataFrame, name: str, baseline: str, aa: bool) -> 
     """Return the pairs of one arm and the baseline less their median; arms that are not alike each less its own."""
     import numpy as np
 
-    from loadbook.stats.tests import pair_arms
+    from loadbook.stats.paired_tests import pair_arms
 
     paired = pair_arms(values, name, baseline)
     arms = np.column_stack([paired.base, paired.other])

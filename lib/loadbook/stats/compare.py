@@ -9,9 +9,7 @@ import numpy as np
 
 from loadbook.core.units import format_percent
 from loadbook.stats import diagnostics
-from loadbook.stats.results import Comparison, Method
-from loadbook.stats.sequential import always_valid_paired_t
-from loadbook.stats.tests import (
+from loadbook.stats.paired_tests import (
     LOG_TOLERANCE,
     PairedLogs,
     PairedTestResult,
@@ -23,6 +21,8 @@ from loadbook.stats.tests import (
     signed_rank,
     variances_differ,
 )
+from loadbook.stats.results import Comparison, Method
+from loadbook.stats.sequential import always_valid_paired_t
 from loadbook.study.limits import StoppingRuleName
 
 if TYPE_CHECKING:

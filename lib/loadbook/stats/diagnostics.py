@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from loadbook.core.units import format_p_value, format_percent
+from loadbook.stats.paired_tests import LOG_DECIMALS, FloatArray, effect_from_log
 from loadbook.stats.saturation import finest_source_only
-from loadbook.stats.tests import LOG_DECIMALS, FloatArray, effect_from_log
 from loadbook.stats.text import predicate
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from loadbook.core.metrics import ERROR_CLASSES
+from loadbook.stats.paired_tests import MAX_EXACT_BLOCKS, label_signs, p_from_hits
 from loadbook.stats.results import ErrorSummary, Interval
-from loadbook.stats.tests import MAX_EXACT_BLOCKS, label_signs, p_from_hits
 from loadbook.store.tables import trial_values
 
 if TYPE_CHECKING:

@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from loadbook.core.metrics import Direction
-from loadbook.stats import tests as swaps
+from loadbook.stats import paired_tests
 from loadbook.stats.compare import MIN_RANK_BLOCKS, TESTS, allows_verdict, choose_method, compare_pairs
-from loadbook.stats.results import Comparison, Contrasts
-from loadbook.stats.tests import (
+from loadbook.stats.paired_tests import (
     MAX_EXACT_BLOCKS,
     FloatArray,
     PairedLogs,
@@ -39,6 +38,7 @@ from loadbook.stats.tests import (
     pair_arms,
     rank_differences,
 )
+from loadbook.stats.results import Comparison, Contrasts
 from loadbook.study.limits import StoppingRuleName
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def step_down_p(pairs: Sequence[PairedLogs]) -> list[float]:
     """
     z = _standardised_rank_differences(pairs)
     permuted = np.abs(z @ label_signs(z.shape[1]).T.astype(float))
-    return swaps.step_down_max(np.abs(z.sum(axis=1)), permuted, exact=z.shape[1] <= MAX_EXACT_BLOCKS)
+    return paired_tests.step_down_max(np.abs(z.sum(axis=1)), permuted, exact=z.shape[1] <= MAX_EXACT_BLOCKS)
 
 
 def _standardised_rank_differences(pairs: Sequence[PairedLogs]) -> FloatArray:

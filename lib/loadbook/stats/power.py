@@ -20,13 +20,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from loadbook.core.errors import UsageError
-from loadbook.stats.compare import MIN_BLOCKS
+from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS, MIN_SIGNED_BLOCKS
+from loadbook.stats.paired_tests import (
+    LOG_DECIMALS,
+    FloatArray,
+    blocked_rank_p,
+    paired_t_p,
+    signed_rank_p,
+    variances_differ,
+)
 from loadbook.stats.scatter import sd_interval_factors
 from loadbook.stats.sequential import best_trial_length_s, blocks_needed, detectable_effect
-from loadbook.stats.tests import FloatArray
-from loadbook.stats.vectorised import p_by_row, smallest_detected
 
 ALPHA, POWER = 0.05, 0.8
+BISECTION_STEPS = 12  # of the bisection: to 1/4,000 of the range of the values
+CHUNK_ROWS = 500  # studies that fit into memory together with all of their swaps
 PSEUDO_STUDIES, STUDY_SEED = 400, 20_170_424
 MAX_RESAMPLED_BLOCKS = 40  # beyond, a record of some 60 pairs is used up: the formula goes on from there
 SD_RANGE_LEVEL = 0.8
@@ -235,3 +243,43 @@ def estimate_trial_length(
 
 def _batch_means(series: np.ndarray, size: int) -> np.ndarray:
     return np.asarray(series[: len(series) // size * size].reshape(-1, size).mean(axis=1))
+
+
+def p_by_row(base: FloatArray, other: FloatArray) -> FloatArray:
+    """Return loadbook's two-sided p of each row of two arms of logs."""
+    starts = range(0, len(base), CHUNK_ROWS)
+    return np.concatenate([_p_and_sign(base[k : k + CHUNK_ROWS], other[k : k + CHUNK_ROWS])[0] for k in starts])
+
+
+def smallest_detected(base: FloatArray, other: FloatArray, alpha: float) -> FloatArray:
+    """Return by how much (log) each row's `other` must be raised to be found above `base`; inf if never.
+
+    By bisection: more of a difference is never harder to find.
+    """
+    max_shift = float(max(base.max() - other.min(), other.max() - base.min())) + 1e-6
+    max_shift *= 1 if base.shape[1] >= MIN_SIGNED_BLOCKS else 20  # the t test may ask for more than arms that lie apart
+    low, high = np.full(len(base), -max_shift), np.full(len(base), max_shift)
+    undetected = ~_is_detected(base, other, high, alpha)
+    for _ in range(BISECTION_STEPS):
+        middle = (low + high) / 2
+        detected = _is_detected(base, other, middle, alpha)
+        low, high = np.where(detected, low, middle), np.where(detected, middle, high)
+    return np.where(undetected, np.inf, high)
+
+
+def _is_detected(base: FloatArray, other: FloatArray, shift: FloatArray, alpha: float) -> NDArray[np.bool_]:
+    p, sign = _p_and_sign(base, other + shift[:, None])
+    return np.asarray((p <= alpha) & (sign > 0))
+
+
+def _p_and_sign(base: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return p and a number with the sign of the difference, by row; rows of one portion have one number of blocks."""
+    blocks = base.shape[1]
+    if blocks < MIN_RANK_BLOCKS:
+        return paired_t_p(other - base)[:2]
+    p, sign = blocked_rank_p(base, other)
+    unequal = variances_differ(base, other)
+    if unequal.any():
+        differences = np.round((other - base)[unequal], LOG_DECIMALS)
+        p[unequal], sign[unequal] = (signed_rank_p if blocks >= MIN_SIGNED_BLOCKS else paired_t_p)(differences)[:2]
+    return p, sign

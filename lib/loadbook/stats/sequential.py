@@ -18,8 +18,8 @@ import numpy as np
 from scipy.special import stdtr
 
 from loadbook.core.errors import UsageError
+from loadbook.stats.paired_tests import LOG_DECIMALS, FloatArray, PairedTestResult
 from loadbook.stats.results import Interval, Method, StoppingState
-from loadbook.stats.tests import LOG_DECIMALS, FloatArray, PairedTestResult
 from loadbook.study.limits import POCOCK_P, StoppingRule
 
 MAX_BLOCKS = 10_000

@@ -19,9 +19,9 @@ from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun
 from loadbook.stats.analyse import RunTables, strata_of
 from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
 from loadbook.stats.errors import ALPHA
+from loadbook.stats.paired_tests import complete_blocks, paired_t, permutation_p, signed_rank
 from loadbook.stats.results import Verdict
 from loadbook.stats.saturation import saturation_of_run
-from loadbook.stats.tests import complete_blocks, paired_t, permutation_p, signed_rank
 from loadbook.stats.text import direction
 from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, decide_verdict, forecast_one_sided, loss_at_margin
 from loadbook.store.tables import RunData

@@ -21,8 +21,8 @@ from loadbook.stats.analyse import AnalysisSpec, RunTables, analyse, resolve_spe
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
 from loadbook.stats.errors import ALPHA, zero_error_upper_bound
 from loadbook.stats.errors import errors_by_block as failing_trials
+from loadbook.stats.paired_tests import FloatArray, adjust_holm, complete_blocks, effect_from_log
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, Comparison, ErrorSummary, Interval, Verdict
-from loadbook.stats.tests import FloatArray, adjust_holm, complete_blocks, effect_from_log
 from loadbook.stats.text import common_decimals
 from loadbook.stats.verdict import decide_verdict, excludes_zero
 from loadbook.study.factorial import FactorialDesign, factorial_design, level_labels, switch_label

@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from loadbook.stats import tests
+from loadbook.stats import paired_tests
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
-from loadbook.stats.results import Comparison, Interval
-from loadbook.stats.tests import (
+from loadbook.stats.paired_tests import (
     LOG_DECIMALS,
     RESAMPLES,
     SEED,
@@ -33,6 +32,7 @@ from loadbook.stats.tests import (
     paired_t,
     signed_rank,
 )
+from loadbook.stats.results import Comparison, Interval
 from loadbook.study.factorial import FactorialDesign, effect_sign
 
 
@@ -123,7 +123,7 @@ def step_down_effects_p(
     effects = _estimable_effects(design) if effects is None else effects
     odd = np.array([[(effect & cell).bit_count() % 2 for cell in design.cells] for effect in effects])
     relabelled = np.abs(np.stack([(1 - 2 * signs)[drawn] @ row for signs, row in zip(odd, z, strict=True)]))
-    return tests.step_down_max(np.abs(z.sum(axis=1)), relabelled, exact=False)
+    return paired_tests.step_down_max(np.abs(z.sum(axis=1)), relabelled, exact=False)
 
 
 CellMeans = dict[tuple[bool, bool], tuple[float, Interval]]

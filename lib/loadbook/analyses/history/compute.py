@@ -21,9 +21,9 @@ from loadbook.analyses.history.levels import (
     find_changes,
 )
 from loadbook.core.metrics import Direction
+from loadbook.stats.paired_tests import effect_from_log
 from loadbook.stats.results import Interval, RowKind, VerdictKind
 from loadbook.stats.sequential import t_quantile
-from loadbook.stats.tests import effect_from_log
 
 ALARM_RATE = 0.01  # of runs, in any of a study's comparisons
 CHANGE_RATE = 0.01  # of histories without a change, in any of a study's comparisons

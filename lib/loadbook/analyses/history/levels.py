@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from loadbook.core.metrics import Direction
+from loadbook.stats.paired_tests import FloatArray
 from loadbook.stats.results import Interval
-from loadbook.stats.tests import FloatArray
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ import numpy as np
 from loadbook.stats import errors
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.family import compare_contrasts
+from loadbook.stats.paired_tests import FloatArray
 from loadbook.stats.results import ErrorSummary, Interval, Verdict
 from loadbook.stats.saturation import BYTES_PER_S_PER_MBIT, BottleneckCode, bottleneck_by_treatment, saturation_of_run
-from loadbook.stats.tests import FloatArray
 from loadbook.stats.verdict import decide_verdict, usable_mask
 from loadbook.study.model import Study
 from loadbook.study.reader import page_bytes, page_size_factor

@@ -1,18 +1,12 @@
-"""The reference set of randomised blocks: swaps of labels within blocks, and intervals by inverting a test.
+"""Paired tests on logs of values in complete blocks, their permutations, and intervals by inverting a test.
 
-Method: statistics.md 3.2. The set is complete for up to 12 blocks; beyond, 9,999 seeded draws and the observed order.
-
-Rows of trials -> pairs of logs in complete blocks, and logs -> ratios minus 1. Here log(0) cannot happen.
-
-The three tests of paired logs that `compare` chooses from: each gives an estimate, p and intervals.
-
-All take `base` and `other`, the logs of two arms in the same blocks, and work on the log scale.
+Every test works on the log scale, with blocks along the last axis; p values are also computed for many rows at once.
+Permutations swap the labels of the two arms within blocks: all of them for up to 12 blocks, 9,999 seeded ones beyond.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,12 +27,11 @@ FloatArray = NDArray[np.floating]
 MAX_EXACT_BLOCKS = 12
 RESAMPLES = 9_999
 SEED = 20_170_422
-# differences of logs closer than this are one value that was rounded differently
-LOG_TOLERANCE = 1e-12
-# statistics are multiples of one half
-HALF_STEP = 0.25
-# standardised statistics closer than this are one value that was rounded differently
-STATISTIC_TOLERANCE = 1e-9
+LOG_TOLERANCE, LOG_DECIMALS = 1e-12, 12  # logs closer than this are one value that was rounded differently
+HALF_STEP = 0.25  # rank statistics are multiples of one half
+STATISTIC_TOLERANCE = 1e-9  # of standardised statistics
+MAX_LOG = 700.0  # beyond, a ratio is no floating point number
+UNEQUAL_VARIANCE_ALPHA = 0.05
 
 
 @lru_cache(maxsize=16)
@@ -147,9 +140,6 @@ def _bisect_bounds(
     return accepted[: len(alphas)], accepted[len(alphas) :]
 
 
-MAX_LOG = 700.0  # beyond, a ratio is no floating point number
-
-
 @dataclass(frozen=True)
 class PairedLogs:
     """Logs of both arms by complete block.
@@ -229,11 +219,6 @@ def effect_interval_from_logs(log_interval: Interval | None) -> Interval | None:
     return None if log_interval is None else (effect_from_log(log_interval[0]), effect_from_log(log_interval[1]))
 
 
-UNEQUAL_VARIANCE_ALPHA = 0.05
-# logs this close are equal values that were scaled
-LOG_DECIMALS = 12
-
-
 class PairedTestResult(NamedTuple):
     """Estimate of the log ratio, two-sided p, and one interval of the log ratio per alpha asked for."""
 
@@ -250,48 +235,73 @@ def rank_differences(base: FloatArray, other: FloatArray) -> FloatArray:
 
 
 def blocked_rank(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
-    """Mann-Whitney's statistic judged against the swaps within blocks; estimate: Hodges-Lehmann (statistics.md 3.2)."""
+    """Test by Mann-Whitney's statistic under the swaps within blocks; the estimate is that of Hodges and Lehmann."""
     shifts = np.subtract.outer(other, base).ravel()
 
     def p_at(shift: FloatArray) -> FloatArray:
-        return permutation_p(rank_differences(np.tile(base, (len(shift), 1)), other - shift[:, None]))
+        return blocked_rank_p(np.broadcast_to(base, (len(shift), len(base))), other - shift[:, None])[0]
 
-    p = float(permutation_p(rank_differences(base, other)[None, :])[0])
-    return PairedTestResult(float(np.median(shifts)), p, invert_test(shifts, p_at, alphas))
+    return PairedTestResult(float(np.median(shifts)), float(p_at(np.zeros(1))[0]), invert_test(shifts, p_at, alphas))
+
+
+def blocked_rank_p(base: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return, by row, p of the blocked rank test and the sum of rank differences."""
+    differences = rank_differences(base, other)
+    return permutation_p(differences), differences.sum(axis=1)
 
 
 def signed_rank(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
-    """Wilcoxon's signed ranks with midranks against all sign changes; estimate: median of the Walsh averages."""
+    """Test by Wilcoxon's signed ranks, with midranks, under all sign changes; the estimate is Walsh's median."""
     differences = np.round(other - base, LOG_DECIMALS)
     first, second = np.triu_indices(len(differences))
     walsh = (differences[first] + differences[second]) / 2
 
     def p_at(shift: FloatArray) -> FloatArray:
-        return permutation_p(_signed_ranks(differences - shift[:, None]))
+        return signed_rank_p(differences - shift[:, None])[0]
 
-    p = float(permutation_p(_signed_ranks(differences[None, :]))[0])
-    return PairedTestResult(float(np.median(walsh)), p, invert_test(walsh, p_at, alphas))
+    return PairedTestResult(float(np.median(walsh)), float(p_at(np.zeros(1))[0]), invert_test(walsh, p_at, alphas))
 
 
-def _signed_ranks(differences: FloatArray) -> FloatArray:
+def signed_rank_p(differences: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return, by row, p of the signed rank test and the sum of signed ranks."""
     rounded = np.round(differences, LOG_DECIMALS + 1)
-    return np.asarray(np.sign(rounded) * stats.rankdata(np.abs(rounded), axis=-1))
+    ranks = np.sign(rounded) * stats.rankdata(np.abs(rounded), axis=-1)
+    return permutation_p(ranks), ranks.sum(axis=1)
 
 
 def paired_t(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
-    """Student's t on the paired log ratios."""
-    differences = np.round(other - base, LOG_DECIMALS)
-    blocks, mean = len(differences), float(differences.mean())
-    error = float(differences.std(ddof=1)) / math.sqrt(blocks)
-    p_of_constant = 1.0 if mean == 0 else 0.0
-    p = float(2 * stats.t.sf(abs(mean) / error, blocks - 1)) if error > 0 else p_of_constant
-    half_widths = [float(stats.t.ppf(1 - alpha / 2, blocks - 1)) * error for alpha in alphas]
+    """Test by Student's t on the paired log ratios; the estimate is their mean."""
+    p, mean, error = (float(x[0]) for x in paired_t_p((other - base)[None, :]))
+    half_widths = [float(stats.t.ppf(1 - alpha / 2, len(base) - 1)) * error for alpha in alphas]
     return PairedTestResult(mean, p, [(mean - w, mean + w) for w in half_widths])
 
 
-def variances_differ(base: FloatArray, other: FloatArray) -> bool:
+def paired_t_p(differences: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return, by row, p of the paired t test, mean and standard error of the mean."""
+    differences = np.round(differences, LOG_DECIMALS)
+    blocks, mean = differences.shape[1], differences.mean(axis=1)
+    error = differences.std(axis=1, ddof=1) / math.sqrt(blocks)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * stats.t.sf(np.abs(mean) / error, blocks - 1)
+    return np.where(error > 0, p, np.where(mean == 0, 1.0, 0.0)), mean, error
+
+
+def variances_differ(base: FloatArray, other: FloatArray) -> NDArray[np.bool_]:
     """Tell whether one arm scatters more: Spearman's correlation of sum and difference, robust Pitman-Morgan."""
-    total, difference = np.round(base + other, LOG_DECIMALS), np.round(other - base, LOG_DECIMALS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.ConstantInputWarning)
-        return bool(stats.spearmanr(total, difference).pvalue < UNEQUAL_VARIANCE_ALPHA)
+    total, difference = (_standard_ranks(np.round(x, LOG_DECIMALS)) for x in (base + other, other - base))
+    correlation = (total * difference).mean(axis=-1)
+    return np.asarray(np.abs(correlation) > _critical_correlation(base.shape[-1]))
+
+
+@lru_cache(maxsize=64)
+def _critical_correlation(blocks: int) -> float:
+    """Return the correlation of so many values beyond which Student's t is significant."""
+    critical = float(stats.t.isf(UNEQUAL_VARIANCE_ALPHA / 2, blocks - 2))
+    return critical / math.sqrt(blocks - 2 + critical**2)
+
+
+def _standard_ranks(values: FloatArray) -> FloatArray:
+    ranks = stats.rankdata(values, axis=-1)
+    sd = ranks.std(axis=-1, keepdims=True)
+    centred = ranks - ranks.mean(axis=-1, keepdims=True)
+    return np.divide(centred, sd, out=np.zeros_like(centred), where=sd > 0)
