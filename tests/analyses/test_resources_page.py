@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from loadbook.analyses.resources import page as traces_told
+from loadbook.analyses.resources import page as resources_page_module
 from loadbook.analyses.resources import text as words
 from loadbook.analyses.resources.page import NO_TRACES, ResourcesPage
 from loadbook.stats.saturation import bottleneck_by_treatment, hosts_with_traces, saturation_of_run
@@ -70,7 +70,7 @@ def test_sources_stand_beside_each_other(data):
     assert "as each source saw it: driver: sysstat" in page.sources().text
     assert page.saturation().text == ResourcesPage(data).saturation().text
     windows = page._metric_by_trial("duration")
-    assert traces_told.source_agreement(data.traces, data.trials, windows) == "One source for each host."
+    assert resources_page_module.source_agreement(data.traces, data.trials, windows) == "One source for each host."
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""All that a noise page shows of one configuration, computed once, and the sentences that say it (report.md 7, 11)."""
+"""The noise record of one configuration, and its sentences."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MIN_PAIRS = 10
 
 @dataclass(frozen=True)
 class NoiseRecord:
-    """All that figure 11 shows: the trials, their noise, what blocks can do at it, and the labels drawn anew.
+    """Trials of one configuration, their noise, the precision of designs at that noise, and a relabelling test.
 
-    `relabelling` is None where the record is no longer than two pseudo-studies.
+    `relabelling` is None if the record is not longer than two pseudo-studies.
     """
 
     metric: str
@@ -34,7 +34,7 @@ class NoiseRecord:
 
 
 def compute_noise_record(values: pd.DataFrame, metric: str, margin: float) -> NoiseRecord | None:
-    """Return the record of trials of one configuration (`scatter.trials_of_arms`); None where they are too few."""
+    """Return the record of trials of one configuration (`scatter.trials_of_arms`); None if they are too few."""
     summary = scatter.summarise_noise(values)
     if summary is None or summary.trials < 2 * MIN_PAIRS:
         return None
@@ -65,7 +65,7 @@ def noise_headline(record: NoiseRecord | None, margin: float) -> str:
 
 
 def relabelling_sentence(test: power.RelabellingTest | None) -> str:
-    """Return what pseudo-studies from windows of the record said, in words."""
+    """Return the rates of false alarms and of detection in pseudo-studies from windows of the record."""
     if test is None:
         return "Too few trials to draw labels anew."
     alarms, ordered, detected = (
