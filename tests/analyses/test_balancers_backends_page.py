@@ -64,7 +64,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> BackendsPage:
     return project(tmp_path_factory.mktemp("backends"))
 
 
-def test_one_way_is_fastest_near_and_remote(page: BackendsPage) -> None:
+def test_backends_page_names_the_fastest_way_in_both_conditions(page: BackendsPage) -> None:
     text = page.answer().text
     assert "Near and remote: http_proxy with keep-alive is the fastest way to the application." in text
     assert "Near: next is http_proxy, slower by " in text and "; static file faster by " in text
@@ -72,7 +72,7 @@ def test_one_way_is_fastest_near_and_remote(page: BackendsPage) -> None:
     assert page.summary()["notebook"] == "backend_modes"
 
 
-def test_each_condition_has_its_own_baseline_and_checks(page: BackendsPage) -> None:
+def test_backends_page_has_baseline_and_checks_per_condition(page: BackendsPage) -> None:
     near, remote = page.strata.values()
     assert list(page.strata) == ["near", "remote"]
     assert near.analysis.baseline == "near-proxy" and remote.analysis.baseline == "remote-proxy"
@@ -86,24 +86,24 @@ def test_each_condition_has_its_own_baseline_and_checks(page: BackendsPage) -> N
     assert "Same against same" in page.trust().text and "Known effect found" in page.trust().text
 
 
-def test_where_the_conditions_disagree_both_are_said(tmp_path: Path) -> None:
+def test_backends_page_states_both_conditions_when_they_disagree(tmp_path: Path) -> None:
     told = project(tmp_path, TRUTH | {"remote-pooled": -0.8, "remote-fastcgi": -0.7}).answer().text
     assert "Near: http_proxy with keep-alive is fastest; remote: FastCGI is fastest." in told
 
 
-def test_ways_of_which_any_may_be_fastest(tmp_path: Path) -> None:
+def test_backends_page_lists_ways_that_may_be_fastest(tmp_path: Path) -> None:
     tied = project(tmp_path, TRUTH | {"remote-pooled": -0.8, "remote-fastcgi": -0.8})
     assert "may be fastest" in tied.answer().text
     assert tied.summary()["verdict"]["kind"] == "undecided"
 
 
-def test_a_condition_without_a_verdict_is_said(tmp_path: Path) -> None:
+def test_backends_page_names_a_condition_without_a_verdict(tmp_path: Path) -> None:
     few = project(tmp_path, blocks=3)
     assert few.answer().text.splitlines()[0] == "Near: no verdict; remote: no verdict."
     assert few.summary()["verdict"]["kind"] == "invalid"
 
 
-def test_a_condition_whose_baseline_differs_from_itself_has_no_verdict(tmp_path: Path) -> None:
+def test_backends_page_condition_with_failed_aa_arm_has_no_verdict(tmp_path: Path) -> None:
     void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5})
     first, second = void.answer().text.splitlines()
     assert first == "Near: no verdict; remote: http_proxy with keep-alive is fastest."
@@ -112,7 +112,7 @@ def test_a_condition_whose_baseline_differs_from_itself_has_no_verdict(tmp_path:
     assert "✕ Same differs from same: near: http_proxy, again +5" in void.trust().text
 
 
-def test_a_check_that_one_condition_does_not_have_is_no_passed_one(page: BackendsPage) -> None:
+def test_backends_page_missing_check_is_not_passed(page: BackendsPage) -> None:
     trials = page.data.trials.assign(
         valid=page.data.trials["valid"] & (page.data.trials["treatment"] != "remote-proxy-again")
     )
@@ -120,31 +120,31 @@ def test_a_check_that_one_condition_does_not_have_is_no_passed_one(page: Backend
     assert "! Same against same: not checked: remote: http_proxy, again could not be compared" in told
 
 
-def test_a_laboratory_that_contradicts_itself_everywhere_has_no_verdict(tmp_path: Path) -> None:
+def test_backends_page_with_failed_aa_arms_has_no_verdict(tmp_path: Path) -> None:
     void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5, "remote-proxy-again": -0.5})
     assert void.answer().text.splitlines()[0] == "No verdict: the laboratory contradicts itself."
     assert "is fastest" not in void.answer().text and void.summary()["verdict"]["word"] == "no verdict"
 
 
-def test_a_known_effect_that_is_not_found_is_said_beside_the_answer(page: BackendsPage, tmp_path: Path) -> None:
+def test_backends_page_reports_a_known_effect_not_found(page: BackendsPage, tmp_path: Path) -> None:
     missed = project(tmp_path, TRUTH | {"near-control": 0.0}).answer()
     assert missed.text.splitlines()[1] == "The known effect was not found: this laboratory may miss others, too."
     assert "may miss others" in missed.html and "may miss others" not in page.answer().html
 
 
-def test_pooling_pools(page: BackendsPage) -> None:
+def test_backends_page_pools_conditions(page: BackendsPage) -> None:
     text = page.connections().text
     assert "Connections are used again by near: http_proxy with keep-alive (1 for 3,300 requests)" in text
     assert "every other way opens 1.00 per request" in text and "static" not in text
     assert BackendsPage(replace(page.data, traces=page.data.traces[:0])).connections().text.startswith("Not known")
 
 
-def test_the_article_is_judged_within_each_condition(page: BackendsPage) -> None:
+def test_backends_page_judges_article_claims_within_conditions(page: BackendsPage) -> None:
     text = page.published().text
     assert text.count("holds here") == 3 and "pooled http_proxy is the best backend (remote)" in text
 
 
-def test_every_block_is_clean(page: BackendsPage) -> None:
+def test_backends_page_blocks_are_well_formed(page: BackendsPage) -> None:
     cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
     called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
     assert called[:5] == ["scope", "answer", "trust", "effects", "connections"] and called[-1] == "provenance"
@@ -167,7 +167,7 @@ def drawn(case: str, root: Path, narrow: bool):
 
 @pytest.mark.parametrize("case", ["plain", "none-opened", "excluded"])
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_texts_are_whole_and_apart(case: str, narrow: bool, tmp_path: Path) -> None:
+def test_backends_figure_texts_are_whole_and_apart(case: str, narrow: bool, tmp_path: Path) -> None:
     figure = drawn(case, tmp_path, narrow)
     must_be_legible(figure)
 
@@ -177,16 +177,16 @@ def test_texts_are_whole_and_apart(case: str, narrow: bool, tmp_path: Path) -> N
     [(1.0, "1.00 per request"), (0.75, "0.75 per request"), (0.0, "none opened"), (1 / 2345, "1 for 2,300 requests"),
      (0.25, "1 for 4 requests")],
 )  # fmt: skip
-def test_connections_per_request_in_words(value: float, said: str) -> None:
+def test_backends_page_states_connections_per_request(value: float, said: str) -> None:
     assert compute.per_request_text(value) == said
 
 
-def test_a_study_without_conditions_is_one_part(page: BackendsPage) -> None:
+def test_study_without_strata_is_one_part(page: BackendsPage) -> None:
     plain = replace(page.data, study=page.data.study.model_copy(update={"stratify_by": None}))
     assert list(strata_of(plain)) == [""]
 
 
-def test_what_is_judged_apart_needs_a_baseline_under_every_condition(tmp_path: Path) -> None:
+def test_stratified_study_needs_a_baseline_in_every_stratum(tmp_path: Path) -> None:
     text = (STUDIES / "backend-modes.toml").read_text()
     for wrong, where in (
         ('stratify_by = "regime"|stratify_by = "regme"', "stratify_by"),
@@ -200,7 +200,7 @@ def test_what_is_judged_apart_needs_a_baseline_under_every_condition(tmp_path: P
         assert where in [p.path for p in caught.value.problems]
 
 
-def test_the_article_is_judged_alike_with_and_without_the_page(tmp_path: Path) -> None:
+def test_article_claims_are_judged_equally_on_page_and_command(tmp_path: Path) -> None:
     void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5})
     found = {one.claim.claim: one.finding for one in check_claims(void.data.study, void.data)}
     near, remote = (found[f"pooled http_proxy is the best backend ({where})"] for where in ("near", "remote"))
@@ -208,7 +208,7 @@ def test_the_article_is_judged_alike_with_and_without_the_page(tmp_path: Path) -
     assert remote.outcome == "holds" and remote.evidence in void.published().text
 
 
-def test_every_page_judges_conditions_apart(page: BackendsPage) -> None:
+def test_every_page_uses_the_strata_of_the_study(page: BackendsPage) -> None:
     for other in (EffectsPage(page.data), QualityPage(page.data)):
         rows = {row.treatment: row for row in other.analysis.rows}
         assert rows["remote-fastcgi"].verdict.comparison.baseline == "remote-proxy"
@@ -219,19 +219,19 @@ def test_every_page_judges_conditions_apart(page: BackendsPage) -> None:
     assert usual.published().text == page.published().text
 
 
-def test_one_baseline_that_is_asked_for_holds_under_every_condition(page: BackendsPage) -> None:
+def test_requested_baseline_applies_to_every_stratum(page: BackendsPage) -> None:
     asked = EffectsPage(page.data, "near-fastcgi")
     assert list(asked.strata) == [""]
     assert {row.verdict.comparison.baseline for row in asked.analysis.of_kind("treatment")} == {"near-fastcgi"}
 
 
-def test_a_study_without_a_way_to_a_backend_is_another_notebooks(tmp_path: Path) -> None:
+def test_backends_page_refuses_a_study_without_backends(tmp_path: Path) -> None:
     data = load_run(make_project(tmp_path, name="plain-study"), "plain-study")
     with pytest.raises(UsageError, match="no treatment of study 'plain-study' hands requests on"):
         BackendsPage(data).answer()
 
 
-def test_a_cell_judges_conditions_apart_as_the_page_does(page: BackendsPage) -> None:
+def test_notebook_cell_uses_the_same_strata_as_the_page(page: BackendsPage) -> None:
     run = Run(page.data)
     own = run.compare()
     rows = own.frame[own.frame["verdict"].notna()]

@@ -31,7 +31,7 @@ def one(parts: dict[str, list[tuple[float, float]]], **options) -> NodeShares:
     return found
 
 
-def test_the_counter_s_rise_is_a_node_s_part() -> None:
+def test_load_balance_uses_counter_increases_per_node() -> None:
     found = one({"a": [(1000, 5900), (9000, 14_000)], "b": [(3, 5103), (0, 5000)]})
     assert found.shares == {"a": pytest.approx(0.495), "b": pytest.approx(0.505)}
     assert (found.trials, found.max_deviation, found.is_even) == (2, pytest.approx(0.02), True)
@@ -41,7 +41,7 @@ def test_the_counter_s_rise_is_a_node_s_part() -> None:
     )
 
 
-def test_one_trial_far_from_even_is_enough() -> None:
+def test_load_balance_flags_one_uneven_trial() -> None:
     found = one({"a": [(0, 5000), (0, 4000)], "b": [(0, 5000), (0, 6000)]})
     assert (found.is_even, found.text) == (False, "uneven by up to 20\u00a0%")
     good = node_shares(traces({"a": [(0, 5)], "b": [(0, 5)]}), trials(1, "other"), "web", {"other": ["a", "b"]})
@@ -51,13 +51,13 @@ def test_one_trial_far_from_even_is_enough() -> None:
     assert "1 of 2 treatments even to within 5" in evenness_sentence([found, *good], LABELS)
 
 
-def test_a_node_that_only_answered_for_its_counter_got_nothing() -> None:
+def test_load_balance_ignores_counter_probe_requests() -> None:
     found = one({"a": [(0, 50_000)], "b": [(7, 8)], "c": [(0, 50_000)]})
     assert (found.idle_nodes, found.is_even, found.text) == (("b",), False, "nothing reached b")
     assert evenness_sentence([found], LABELS) == "Not spread: in two nodes, nothing reached b in at least one trial."
 
 
-def test_what_was_not_counted_is_said_and_not_taken_for_zero() -> None:
+def test_load_balance_reports_missing_counts() -> None:
     lacking = traces({"a": [(0, 10)], "b": [(0, 10)]})
     (found,) = node_shares(lacking[lacking["host"] == "a"], trials(1), "web", {"two": ["a", "b"]})
     assert (found.is_counted, found.is_even, found.text) == (False, False, "not counted")
@@ -67,7 +67,7 @@ def test_what_was_not_counted_is_said_and_not_taken_for_zero() -> None:
     assert not one({"a": [(0, 0)], "b": [(0, 0)]}).is_counted
 
 
-def test_trials_that_do_not_count_are_left_out() -> None:
+def test_load_balance_ignores_invalid_trials() -> None:
     told = trials(2)
     told.loc[1, "valid"] = False
     (found,) = node_shares(traces({"a": [(0, 5), (0, 9)], "b": [(0, 5), (0, 1)]}), told, "web", {"two": ["a", "b"]})
@@ -75,6 +75,6 @@ def test_trials_that_do_not_count_are_left_out() -> None:
     assert found.text == "even to within 1\u00a0%"
 
 
-def test_one_node_has_all() -> None:
+def test_load_balance_of_one_node_is_its_total() -> None:
     (found,) = node_shares(traces({"a": [(0, 10)]}), trials(1, "one"), "web", {"one": ["a"]})
     assert evenness_sentence([found], LABELS) == "One node only: no spread."

@@ -89,7 +89,7 @@ def page_of(data: RunData, shares: dict[str, list[float]] | None = None, prices:
     return BalancersPage(replace(data, run_record=record, traces=counters(data, EVEN if shares is None else shares)))
 
 
-def test_the_figure_alone_says_what_is_lost_and_what_nodes_bring(recorded: RunData) -> None:
+def test_balancers_figure_shows_loss_and_scaling(recorded: RunData) -> None:
     page = page_of(recorded)
     text = page.effects().text
     assert "▼ the cloud's, 2 nodes loses more than 2\u00a0%" in text
@@ -101,27 +101,27 @@ def test_the_figure_alone_says_what_is_lost_and_what_nodes_bring(recorded: RunDa
     assert "cloud, 2 nodes: 0.80" in said
 
 
-def test_even_nodes_are_shown_by_their_own_counts(recorded: RunData) -> None:
+def test_balancers_page_shows_requests_per_node(recorded: RunData) -> None:
     text = page_of(recorded).spread().text
     assert text.startswith("All nodes had equal parts of the requests, even to within 1\u00a0% in each of ")
     assert "■ even to within 1\u00a0%" in text and "www1 50.4\u00a0%, www2 49.6\u00a0%" in text
     assert "one node" not in text  # it has no one to share with
 
 
-def test_a_silent_node_is_a_doubt_beside_the_verdict(recorded: RunData) -> None:
+def test_balancers_page_doubts_a_node_without_requests(recorded: RunData) -> None:
     page = page_of(recorded, EVEN | {"four": [0.5, 0.5, 0.0, 0.0]})
     assert "A node got nothing: L4, 4 nodes: nothing reached www3 and www4" in page.doubts().text
     assert "A node got nothing" in page.trust().text
     assert "! nothing reached www3 and www4" in page.spread().text
 
 
-def test_services_that_do_not_count_are_said_to_be_unchecked(recorded: RunData) -> None:
+def test_balancers_page_reports_services_without_counters(recorded: RunData) -> None:
     page = page_of(recorded, {})
     assert page.spread().text.startswith("Not counted: no service told how many requests it answered.")
     assert "no count of each node’s requests: L4, 2 nodes, L4, 4 nodes, the cloud's, 2 nodes" in page.doubts().text
 
 
-def test_a_price_carries_the_interval_of_the_rate(recorded: RunData) -> None:
+def test_balancers_page_prices_have_intervals(recorded: RunData) -> None:
     page = page_of(recorded, prices=PRICES | {"external": {"balancer": 1000}})
     found = page.prices.by_treatment
     assert (found["node"].per_month, found["two"].per_month, found["cloud"].per_month) == (900, 2700, 2800)
@@ -143,7 +143,7 @@ def test_a_price_carries_the_interval_of_the_rate(recorded: RunData) -> None:
     assert any(line.replace("\u00a0", " ") == said for line in page.summary()["sentences"])
 
 
-def test_missing_prices_are_named_not_taken_for_nothing(recorded: RunData) -> None:
+def test_balancers_page_names_missing_prices(recorded: RunData) -> None:
     page = page_of(recorded)  # the cloud's balancer has no price
     assert "cloud" not in page.prices.by_treatment
     assert "no price for external balancer in the hosts file" in page.value().text
@@ -154,7 +154,7 @@ def test_missing_prices_are_named_not_taken_for_nothing(recorded: RunData) -> No
     assert [c.header for c in bare.effects_table().columns][-1] == "With errors"
 
 
-def test_what_was_offered_and_answered_is_a_lower_bound(recorded: RunData) -> None:
+def test_balancers_page_served_offered_rate_is_a_lower_bound(recorded: RunData) -> None:
     trials = recorded.trials.copy()
     trials["gates"] = [["offered_ceiling"] if t == "two" else list(g) for t, g in trials[["treatment", "gates"]].values]
     page = page_of(replace(recorded, trials=trials))
@@ -164,7 +164,7 @@ def test_what_was_offered_and_answered_is_a_lower_bound(recorded: RunData) -> No
     assert found[0].text.startswith("at least ")
 
 
-def test_every_block_is_safe_honest_and_whole(recorded: RunData) -> None:
+def test_balancers_page_blocks_are_well_formed(recorded: RunData) -> None:
     page = page_of(recorded)
     for block in (page.answer(), page.effects(), page.scaling(), page.spread(), page.value()):
         assert not forbidden_content(f"<!DOCTYPE html><html><body>{block.html}</body></html>")
@@ -173,7 +173,7 @@ def test_every_block_is_safe_honest_and_whole(recorded: RunData) -> None:
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 @pytest.mark.parametrize("limited", [(), ("two", "four")], ids=["measured", "offered"])
-def test_scaling_is_whole_in_both_layouts(recorded: RunData, narrow: bool, limited: tuple[str, ...]) -> None:
+def test_scaling_figure_is_complete(recorded: RunData, narrow: bool, limited: tuple[str, ...]) -> None:
     page = page_of(recorded)
     nodes = {"node": 1, "one": 1, "two": 2, "four": 4, "cloud": 2}
     series = {"node": "no balancer", "one": "l4", "two": "l4", "four": "l4", "cloud": "a cloud with a long name"}
@@ -186,11 +186,11 @@ def test_scaling_is_whole_in_both_layouts(recorded: RunData, narrow: bool, limit
     assert sum("at least" in text for text, _ in boxes) == min(len(limited), 1)  # each line's last point is labelled
 
 
-def test_scaling_is_left_out_where_nodes_do_not_vary(recorded: RunData) -> None:
+def test_scaling_figure_is_omitted_without_node_counts(recorded: RunData) -> None:
     assert not scaling.needed(page_of(recorded).analysis, {"node": 1, "one": 1}, {"node": "no", "one": "l4"})
 
 
-def test_the_notebook_calls_what_the_page_has() -> None:
+def test_notebook_calls_only_methods_of_its_page() -> None:
     cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
     called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
     assert called[:7] == ["scope", "answer", "trust", "effects", "errors", "scaling", "spread"]

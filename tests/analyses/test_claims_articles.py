@@ -40,7 +40,7 @@ def log(value: float, against: float) -> dict[str, float]:
     return {"effect": math.log(value / against)}
 
 
-def test_a_balancer_that_costs_nothing() -> None:
+def test_article_claims_of_the_balancer_study() -> None:
     name = "lb-vs-single-article"
     (claim,) = read(name).published.claims
     as_published = {"external-2": log(claim.value, claim.against_value)}
@@ -51,7 +51,7 @@ def test_a_balancer_that_costs_nothing() -> None:
     assert fates(name, {}, few=True, offered=25_000.0) == ["unchecked"]  # as in the article: all that was offered
 
 
-def test_the_balancers_numbers_are_those_that_the_tool_printed() -> None:
+def test_article_balancer_numbers_match_the_printed_output() -> None:
     report = (ROOT / "studies/lb-vs-single/published-httperf.stdout").read_text(encoding="utf-8")
     for name in ("lb-vs-single", "lb-vs-single-article"):
         claim = read_study(ROOT / "studies" / f"{name}.toml").published.claims[0]
@@ -59,7 +59,7 @@ def test_the_balancers_numbers_are_those_that_the_tool_printed() -> None:
         assert f"Errors: total {claim.errors} " in report
 
 
-def test_the_ways_to_a_backend() -> None:
+def test_article_claims_of_the_backend_study() -> None:
     rows = list(csv.DictReader((ROOT / "studies/backend-modes/published.csv").open(encoding="utf-8")))
     modes = {"static": "static", "fastcgi": "fastcgi", "http_proxy": "proxy", "http_proxy_keepalive": "pooled"}
     place = {"local-keepalive-c100": "near", "remote-100ms-no-keepalive-c10000": "remote"}
@@ -71,7 +71,7 @@ def test_the_ways_to_a_backend() -> None:
         assert (claim.value, claim.against_value) == (rate[claim.treatment], rate[claim.against])
 
 
-def test_placement_on_cores() -> None:
+def test_article_claims_of_the_cpu_affinity_study() -> None:
     assert fates("cpu-affinity", {}) == ["holds"]
     assert fates("cpu-affinity", {"separate": log(1550, 1592) | {"sd": 0.04}}) == ["undecided"]
     assert fates("cpu-affinity", {"separate": {"effect": -0.09}}) == ["contradicted"]
@@ -87,7 +87,7 @@ def sized(gbits: dict[int, float], four: float = 0.0) -> dict[str, dict[str, flo
     return two | {f"{size}-large-four": {"effect": log + four} for size, log in logs.items()}
 
 
-def test_page_sizes_through_a_balancer() -> None:
+def test_article_claims_of_the_page_size_study() -> None:
     ceiling = sized(dict.fromkeys(PAGES, 2.5))
     balancers = {"128-small-two": {"effect": -0.3}, "128-large-two": {"effect": 0.2, "failing": 0.9}}
     untraced = ["unchecked"] * 3  # nobody watches the hosts of a simulated run
@@ -97,13 +97,13 @@ def test_page_sizes_through_a_balancer() -> None:
     ]  # fmt: skip
 
 
-def test_the_articles_own_two_rates_are_no_ceiling_yet() -> None:
+def test_article_rates_below_saturation_are_undecided() -> None:
     """1 Gbit/s at 64 KB and 2.5 at 512 KB: bytes per second still rise, and the nodes may differ where they do."""
     rising = sized(dict(zip(PAGES, (1.0, 1.36, 2.5), strict=True)), four=0.1)
     assert fates("page-size-tps", rising, few=True)[2:4] == ["contradicted", "contradicted"]
 
 
-def test_the_ladder_of_directives_as_published() -> None:
+def test_article_claims_of_the_directive_sequence() -> None:
     rows = {r["treatment"]: r for r in csv.DictReader((ROOT / "studies/nginx-directives/published.csv").open())}
     base = float(rows["baseline-auto"]["requests_per_s"])
     truth = {name: log(float(r["requests_per_s"]), base) for name, r in rows.items()}
@@ -124,7 +124,7 @@ def test_the_ladder_of_directives_as_published() -> None:
     }
 
 
-def test_every_number_of_a_claim_stands_in_the_published_file() -> None:
+def test_article_claim_numbers_occur_in_the_published_file() -> None:
     rows = {r["treatment"]: r for r in csv.DictReader((ROOT / "studies/nginx-directives/published.csv").open())}
     for claim in read("nginx-directives").published.claims:
         for name, value, errors in (
@@ -135,7 +135,7 @@ def test_every_number_of_a_claim_stands_in_the_published_file() -> None:
 
 
 @pytest.mark.parametrize(("failing", "fate"), [(1.0, "holds"), (0.0, "contradicted")])
-def test_multi_accept_and_epoll_over_a_fraction_of_all_combinations(failing: float, fate: str) -> None:
+def test_article_claims_of_the_factorial_study(failing: float, fate: str) -> None:
     study = read("nginx-screening")
     broken = [n for n in study.treatments if study.levels_of(n)["multi_accept"] == "on"]
     alone = [n for n in broken if study.levels_of(n)["use_epoll"] == "unset"]
@@ -143,14 +143,14 @@ def test_multi_accept_and_epoll_over_a_fraction_of_all_combinations(failing: flo
     assert fates("nginx-screening", {n: {"failing": failing} for n in alone}, blocks=8) == [fate]
 
 
-def test_before_and_after_as_published() -> None:
+def test_article_claims_of_the_whole_file_study() -> None:
     """The rate by 16 % up and p99 by 40 % down; this run has no p50, which is said instead of guessed."""
     after = log(14_377.90, 12_408.57)
     tail = {"tail": 15.69 / 26.30 * math.exp(after["effect"])}
     assert fates("nginx-whole-file", {"after": after | tail}, few=True) == ["holds", "unchecked", "holds"]
 
 
-def test_every_file_of_an_article_lies_beside_its_study() -> None:
+def test_article_files_lie_beside_their_study() -> None:
     told = {path.stem: read(path.stem).published for path in study_files(ROOT / "studies")}
     named = [(study, said.file) for study, said in told.items() if said and said.file]
     files = [(study, name) for study, file in named for name in ([file] if isinstance(file, str) else file)]

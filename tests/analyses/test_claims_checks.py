@@ -58,11 +58,11 @@ def values():
 
 
 @pytest.mark.parametrize(("number", "expected"), list(enumerate(VALUES)), ids=lambda v: str(v))
-def test_claims_about_values(values, number, expected):
+def test_claim_about_a_value_is_checked_by_its_interval(values, number, expected):
     assert values[number].finding.outcome == expected[-1], values[number].finding.evidence
 
 
-def test_size_is_judged_only_of_what_holds():
+def test_claim_size_is_judged_only_if_its_direction_holds():
     claims = [
         claim("better", "fast", "base", value=1.06, against_value=1.0),
         claim("better", "fast", "base", **RATIO),
@@ -74,14 +74,14 @@ def test_size_is_judged_only_of_what_holds():
     assert [f.outcome for f in found] == ["holds", "holds", "contradicted", "holds"]
 
 
-def test_an_equivalence_does_not_contradict_a_claim_of_as_little():
+def test_equivalence_does_not_contradict_a_claim_within_the_margin():
     tiny = claim("better", "even", "base", value=1.005, against_value=1.0)
     (one,) = judged(ARMS, tiny, only=("base", "even"))
     assert one.finding.outcome == "undecided"
     assert one.finding.evidence.endswith("The article’s +0.5\u00a0% is not larger.")
 
 
-def test_a_difference_across_the_margin_leaves_equivalence_open():
+def test_claim_of_equivalence_is_undecided_across_the_margin():
     arms = {"base": {}, "near": {"effect": 0.022, "sd": 0.012}}
     (one,) = judged(arms, claim("equivalent", "near", "base"), seed=4)
     assert one.finding.verdict.kind == "better"
@@ -89,7 +89,7 @@ def test_a_difference_across_the_margin_leaves_equivalence_open():
     assert "It may be smaller than the 2\u00a0% that matters." in one.finding.evidence
 
 
-def test_a_claims_own_margin_replaces_the_studys():
+def test_claim_margin_overrides_the_study_margin():
     wide = claim("equivalent", "slow", "base", margin=0.1)
     no_loss = claim("no-loss", "slow", "base", margin=0.1)
     both = judged(ARMS, wide, no_loss, only=("base", "slow"))
@@ -98,7 +98,7 @@ def test_a_claims_own_margin_replaces_the_studys():
     assert "10\u00a0%" in both[0].check
 
 
-def test_the_best_is_ahead_of_every_rival_or_is_not_the_best():
+def test_claim_of_best_needs_to_beat_every_rival():
     claims = [
         claim("best", "fast", "base", among=["even", "slow"]),
         claim("best", "even", "base", among=["fast"]),
@@ -119,7 +119,7 @@ def test_the_best_is_ahead_of_every_rival_or_is_not_the_best():
     assert found[3].finding.evidence.startswith("noisy is not shown to be ahead of ")
 
 
-def test_the_best_of_those_that_were_run_is_undecided():
+def test_claim_of_best_is_undecided_with_missing_rivals():
     best = claim("best", "fast", "base", among=["even", "slow"])
     (one,) = judged(ARMS, best, only=("base", "fast", "even"))
     assert one.finding.outcome == "undecided"
@@ -127,7 +127,7 @@ def test_the_best_of_those_that_were_run_is_undecided():
     assert one.finding.evidence.endswith(" Not run: slow.")
 
 
-def test_equal_arms_are_hardly_ever_best():
+def test_claim_of_best_rarely_holds_for_equal_arms():
     """Of equal arms one is called best in 0.1 % of studies (docs/claims.md has the simulation)."""
     arms = {name: {"sd": 0.03} for name in ("base", "a", "b")}
     best = claim("best", "a", "base", among=["b"])
@@ -136,7 +136,7 @@ def test_equal_arms_are_hardly_ever_best():
     assert found.count("undecided") >= 4
 
 
-def test_a_geometric_mean_judges_several_pairs_at_once():
+def test_claim_about_several_pairs_uses_a_geometric_mean():
     arms = {"a1": {}, "a2": {"effect": 0.5}, "b1": {"effect": 0.04}, "b2": {"effect": 0.44}}
     joint = claim("equivalent", "b1", "a1", further=[["b2", "a2"]])
     single = claim("equivalent", "b1", "a1")
@@ -146,7 +146,7 @@ def test_a_geometric_mean_judges_several_pairs_at_once():
     assert found[0].check.endswith("(geometric mean of 2 ratios)")
 
 
-def test_a_pair_that_must_not_be_compared_takes_its_geometric_mean_along():
+def test_claim_with_an_invalid_pair_is_not_checked():
     arms = {"a1": {}, "a2": {}, "b1": {}, "b2": {}}
     joint = claim("equivalent", "b1", "a1", further=[["b2", "a2"]])
     study = study_of(arms, joint)
@@ -157,7 +157,7 @@ def test_a_pair_that_must_not_be_compared_takes_its_geometric_mean_along():
     assert "it answers differently (6 bytes" in one.finding.evidence
 
 
-def test_claims_about_latency_use_its_own_metric_and_direction():
+def test_claim_about_latency_uses_its_metric_and_direction():
     arms = {"base": {}, "tuned": {"effect": 0.10, "tail": 0.7}}
     claims = [
         claim("better", "tuned", "base", metric="latency", statistic="p99", value=0.0157, against_value=0.0263),
@@ -174,7 +174,7 @@ def test_claims_about_latency_use_its_own_metric_and_direction():
 ERRORS = {"base": {}, "often": {"failing": 0.95}, "seldom": {"failing": 0.25}, "never": {}}
 
 
-def test_claims_about_errors_count_trials():
+def test_claim_about_errors_counts_trials():
     claims = [
         claim("more-errors", "often", "base"),
         claim("fewer-errors", "never", "often"),
@@ -190,7 +190,7 @@ def test_claims_about_errors_count_trials():
     assert [one.finding.outcome for one in found] == expected, [one.finding.evidence for one in found]
 
 
-def test_few_trials_without_errors_show_nothing():
+def test_claim_of_no_errors_needs_enough_trials():
     """Nine clean trials still allow errors in 28 % of trials, four in 53 %: only the former is below the margin."""
     more = claim("more-errors", "never", "base")
     assert outcomes(ERRORS, more, only=("base", "never"), blocks=9) == ["contradicted"]
@@ -202,7 +202,7 @@ def test_few_trials_without_errors_show_nothing():
 
 
 @pytest.mark.parametrize("blocks", [6, 12])
-def test_removal_of_errors_that_never_occurred_cannot_be_checked(blocks):
+def test_claim_about_removal_of_absent_errors_cannot_be_checked(blocks):
     """More blocks without errors would not make a removal visible, so none are forecast."""
     (one,) = judged(ERRORS, claim("fewer-errors", "never", "base", margin=0.1), only=("base", "never"), blocks=blocks)
     assert one.finding.outcome == "unchecked"
@@ -210,7 +210,7 @@ def test_removal_of_errors_that_never_occurred_cannot_be_checked(blocks):
     assert "would decide" not in one.finding.evidence
 
 
-def test_interaction_without_any_errors_forecasts_the_blocks_that_contradict_it():
+def test_claim_about_error_interaction_forecasts_blocks():
     arms = {name: arm | {"failing": 0.0} for name, arm in TWO_BY_TWO.items()}
     few, many = (
         judged(arms, claim("interaction", "both", "accept", **PAIR), blocks=blocks)[0].finding for blocks in (6, 9)
@@ -234,13 +234,13 @@ PAIR = {"factors": ["accept", "epoll"]}
         ({"accept": 0.5, "both": 0.3, "neither": 0.1}, "undecided"),
     ],
 )
-def test_an_interaction_needs_the_remedy_to_work_where_the_cause_is(failing, outcome):
+def test_claim_about_interaction_needs_the_effect_where_the_cause_is(failing, outcome):
     arms = {name: arm | {"failing": failing.get(name, 0.0)} for name, arm in TWO_BY_TWO.items()}
     (one,) = judged(arms, claim("interaction", "both", "accept", **PAIR), seed=2)
     assert one.finding.outcome == outcome, one.finding.evidence
 
 
-def test_an_interaction_is_averaged_over_the_other_factors_of_a_factorial():
+def test_claim_about_interaction_averages_other_factors():
     more = {f"{n}-c": a | {"set": a.get("set", {}) | {"c": "on"}} for n, a in TWO_BY_TWO.items()}
     arms = {n: a | {"failing": float("accept" in n)} for n, a in (TWO_BY_TWO | more).items()}
     (one,) = judged(arms, claim("interaction", "both", "accept", **PAIR))
@@ -251,7 +251,7 @@ def test_an_interaction_is_averaged_over_the_other_factors_of_a_factorial():
     assert part.finding.evidence == "Not run: epoll alone; neither accept nor epoll."
 
 
-def test_equal_cells_seldom_show_an_interaction():
+def test_claim_about_interaction_rarely_holds_for_equal_cells():
     arms = {name: arm | {"failing": 0.5} for name, arm in TWO_BY_TWO.items()}
     study = study_of(arms, claim("interaction", "both", "accept", **PAIR))
     (one,) = study.published.claims
@@ -275,7 +275,7 @@ def slope(low: float, high: float, first: int, last: int):
     return claim("slope", f"s{last}", f"s{first}", among=between, factors=["page_bytes"], slope=[low, high])
 
 
-def test_slopes_name_the_regime():
+def test_claim_about_slope_names_the_regime():
     claims = [
         slope(-0.1, 0.1, 128, 8192),
         slope(-1.1, -0.9, 128, 8192),
@@ -289,7 +289,7 @@ def test_slopes_name_the_regime():
     assert outcomes(sized(sd=1.0), slope(-0.9, -0.7, 65_536, 524_288)) == ["undecided"]
 
 
-def test_slopes_need_numbers_and_blocks():
+def test_claim_about_slope_needs_numbers_and_blocks():
     flat = slope(-0.1, 0.1, 128, 8192)
     assert judged(sized(), flat, blocks=4)[0].finding.evidence == "Only 4 complete blocks, 5 are needed."
     arms = {"a": {"set": {"page_bytes": "small"}}, "b": {"set": {"page_bytes": 2048}}}
@@ -299,13 +299,13 @@ def test_slopes_need_numbers_and_blocks():
     assert one.finding.evidence == "page_bytes is not a positive number for a (small)."
 
 
-def test_a_slope_of_rates_that_were_all_served_is_the_generators() -> None:
+def test_claim_about_slope_of_served_offered_rates_is_not_checked() -> None:
     (one,) = judged(sized(), slope(-0.1, 0.1, 128, 8192), offered=20_000.0)
     assert one.finding.outcome == "unchecked"
     assert one.finding.evidence.startswith("All of the offered load was served by s8192; s128; s2048: ")
 
 
-def test_a_rival_that_must_not_be_compared_leaves_the_best_open() -> None:
+def test_claim_of_best_is_undecided_with_an_invalid_rival() -> None:
     best = claim("best", "fast", "base", among=["even", "slow"])
     study = study_of(ARMS, best)
     run = run_of(study, ARMS, only=("base", "fast", "even", "slow"))
@@ -315,7 +315,7 @@ def test_a_rival_that_must_not_be_compared_leaves_the_best_open() -> None:
     assert one.finding.evidence.endswith(" Not compared: even.")
 
 
-def test_what_was_not_run_names_the_command():
+def test_claim_about_missing_treatments_names_the_command():
     better = claim("better", "fast", "base")
     study = study_of(
         ARMS, better, subsets={"default": ["base", "even"], "all-of-it": list(ARMS), "two": ["base", "fast"]}
@@ -328,13 +328,13 @@ def test_what_was_not_run_names_the_command():
     assert nothing.article.could_show == "not known"
 
 
-def test_rates_at_the_offered_rate_cannot_be_compared():
+def test_claim_about_served_offered_rates_is_not_checked():
     (one,) = judged(ARMS, claim("no-loss", "fast", "base"), only=("base", "fast"), offered=20_000.0)
     assert one.finding.outcome == "unchecked"
     assert "offered load" in one.finding.evidence
 
 
-def test_too_few_blocks_and_a_laboratory_that_contradicts_itself_check_nothing():
+def test_claims_are_not_checked_with_few_blocks_or_failed_aa_arm():
     better = claim("better", "fast", "base")
     assert outcomes(ARMS, better, only=("base", "fast"), blocks=4) == ["unchecked"]
     arms = ARMS | {"again": {"check": "aa", "same_as": "base", "effect": 0.05}}
@@ -344,7 +344,7 @@ def test_too_few_blocks_and_a_laboratory_that_contradicts_itself_check_nothing()
         assert one.finding.evidence.startswith("No verdict: the laboratory contradicts itself.")
 
 
-def test_a_claim_agrees_with_the_page_that_it_stands_on():
+def test_claim_outcome_agrees_with_its_page():
     """Against the baseline the whole family counts; what is undecided there cannot be shown here."""
     arms = {"base": {}} | {f"t{k}": {"effect": 0.012, "sd": 0.012} for k in range(6)}
     claims = [claim("better", name, "base") for name in arms if name != "base"]
@@ -355,7 +355,7 @@ def test_a_claim_agrees_with_the_page_that_it_stands_on():
         assert one.finding.verdict == whole.row(one.claim.treatment).verdict
 
 
-def test_a_one_sided_or_stepwise_study_judges_its_claims_by_their_own_kind():
+def test_claims_of_one_sided_and_stepwise_studies_keep_their_kind():
     better = claim("better", "fast", "base")
     for declared in ({"hypothesis": "non-inferiority"}, {"contrasts": "best"}, {"contrasts": "adjacent"}):
         study = study_of(ARMS, better, **declared)
@@ -366,7 +366,7 @@ def test_a_one_sided_or_stepwise_study_judges_its_claims_by_their_own_kind():
             assert one.finding.verdict.comparison.baseline == "base"
 
 
-def test_between_planned_looks_nothing_is_judged():
+def test_claims_are_not_judged_between_planned_looks():
     more = claim("more-errors", "often", "base")
     study = study_of(ERRORS, more, stopping={"rule": "looks", "looks": [10, 20]}, blocks=20)
     run = run_of(study, ERRORS, only=("base", "often"), blocks=12)
@@ -376,7 +376,7 @@ def test_between_planned_looks_nothing_is_judged():
     assert one.finding.evidence.startswith("Not yet a planned look")
 
 
-def test_errors_that_nobody_counted_check_nothing():
+def test_claim_about_uncounted_errors_is_not_checked():
     more = claim("more-errors", "often", "base")
     study = study_of(ERRORS, more)
     run = run_of(study, ERRORS, only=("base", "often"))

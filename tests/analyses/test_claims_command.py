@@ -77,7 +77,7 @@ def project(tmp_path, monkeypatch):
     return make
 
 
-def test_claims_of_every_study_stand_with_verdict_evidence_and_run(project, monkeypatch, capsys):
+def test_claims_command_lists_claims_with_verdict_evidence_and_run(project, monkeypatch, capsys):
     project()
     assert exit_code(monkeypatch, "claims") == 0
     out = capsys.readouterr().out.replace("\u00a0", " ")
@@ -90,7 +90,7 @@ def test_claims_of_every_study_stand_with_verdict_evidence_and_run(project, monk
     assert "Of 2 claims: 1 holds here (in size, too: none); 1 not yet run here." in out
 
 
-def test_json_has_one_object_per_claim(project, monkeypatch, capsys):
+def test_claims_json_has_one_object_per_claim(project, monkeypatch, capsys):
     project(first="another sentence")
     assert exit_code(monkeypatch, "claims", "mock", "--json") == 0
     first, second = json.loads(capsys.readouterr().out)
@@ -104,7 +104,7 @@ def test_json_has_one_object_per_claim(project, monkeypatch, capsys):
     assert (second["outcome"], second["run"], second["kind"]) == ("not-run", None, "equivalent")
 
 
-def test_without_a_run_everything_is_not_yet_run(project, monkeypatch, capsys):
+def test_claims_command_without_a_run_lists_claims_as_not_run(project, monkeypatch, capsys):
     project(run=False)
     assert exit_code(monkeypatch, "claims") == 0
     out = capsys.readouterr().out
@@ -112,13 +112,13 @@ def test_without_a_run_everything_is_not_yet_run(project, monkeypatch, capsys):
     assert "The study has no run. To run: loadbook run mock." in out
 
 
-def test_treatments_that_were_changed_since_count_as_not_run(project, monkeypatch, capsys):
+def test_claims_about_changed_treatments_count_as_not_run(project, monkeypatch, capsys):
     project(connections=50)
     assert exit_code(monkeypatch, "claims", "--json") == 0
     assert {row["outcome"] for row in json.loads(capsys.readouterr().out)} == {"not-run"}
 
 
-def test_a_run_that_cannot_be_read_is_named_and_passed_over(project, monkeypatch, capsys):
+def test_claims_command_names_and_skips_an_unreadable_run(project, monkeypatch, capsys):
     layout = project()
     layout.run("mock", RUN).plan_json.write_text("{")
     assert exit_code(monkeypatch, "claims") == 0
@@ -127,7 +127,7 @@ def test_a_run_that_cannot_be_read_is_named_and_passed_over(project, monkeypatch
     assert "not yet run here" in said.out
 
 
-def test_studies_without_claims_and_unknown_ones(project, monkeypatch, capsys):
+def test_claims_command_reports_studies_without_claims_and_unknown_ones(project, monkeypatch, capsys):
     layout = project()
     path = layout.studies / "mock.toml"
     path.write_text(path.read_text().partition("[published]")[0])

@@ -41,21 +41,21 @@ def judged(data, **changes):
         ({"resource": "memory", "used": (0.0, 0.1 * GIB)}, "contradicted"),
     ],
 )
-def test_what_was_used_decides(data, changes, outcome):
+def test_resource_claim_is_decided_by_measured_use(data, changes, outcome):
     found = judged(data, **changes)
     assert found.finding.outcome == outcome, found.finding.evidence
     assert found.check.startswith("holds if the ") and found.finding.evidence
     assert bool(found.finding.short_evidence) == (outcome != "unchecked")
 
 
-def test_the_sentence_says_how_much(data):
+def test_resource_claim_sentence_states_the_amount(data):
     said = judged(data, resource="memory", used=(0.0, 2.0 * GIB))
     assert "the web used at most 5" in said.finding.evidence and "MiB of its memory, 8 trials." in said.finding.evidence
     assert said.check == "holds if the web uses 0\xa0B to 2.0\xa0GiB of its memory in every trial"
     assert said.article.could_show == "not known"
 
 
-def test_a_run_without_traces_cannot_tell(data):
+def test_resource_claim_without_host_metrics_is_not_checked(data):
     assert (
         judged(replace(data, traces=data.traces.iloc[:0]), resource="cpu", used=(0.9, 1.0)).finding.outcome
         == "unchecked"
@@ -65,6 +65,6 @@ def test_a_run_without_traces_cannot_tell(data):
 
 
 @pytest.mark.parametrize("changes", [{}, {"resource": "cpu"}, {"resource": "cpu", "used": (1.0, 0.5)}])
-def test_what_it_needs(changes):
+def test_resource_claim_requires_its_keys(changes):
     with pytest.raises(ValidationError, match=r"needs|range"):
         Claim(**{"claim": "c", "kind": "resource", "treatment": "a", "against": "a", "role": "web"} | changes)

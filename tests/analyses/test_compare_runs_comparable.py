@@ -50,22 +50,22 @@ def refused(older: RunConditions, newer: RunConditions, **asked: str) -> str:
     return caught.value.message
 
 
-def test_two_runs_of_one_study_may_be_compared(make: Maker) -> None:
+def test_two_runs_of_one_study_are_comparable(make: Maker) -> None:
     compute.check_comparable(make.run("a"), make.run("b"))
 
 
-def test_another_study(make: Maker) -> None:
+def test_runs_of_different_studies_are_refused(make: Maker) -> None:
     said = refused(make.run("a"), make.run("b", lambda spec: spec.update(name="other")))
     assert said == "run a is of study 'recorded', run b is of study 'other'"
 
 
-def test_a_replay_of_the_other_and_two_replays_of_one(make: Maker) -> None:
+def test_replays_of_the_same_run_are_refused(make: Maker) -> None:
     assert "those of run a" in refused(make.run("a"), make.run("b", replay="a"))
     assert "those of run x" in refused(make.run("a", replay="x"), make.run("b", replay="x"))
     compute.check_comparable(make.run("a", replay="x"), make.run("b", replay="y"))
 
 
-def test_a_copy_under_another_name(make: Maker) -> None:
+def test_copied_run_is_refused(make: Maker) -> None:
     rows = {"trial": ["t1", "t2"], "driver": ["*", "*"], "metric": "ok_per_s", "statistic": "value"}
     a, b = make_run_record(run="a"), make_run_record(run="b")
     one = SimpleNamespace(run_record=a, measurements=pd.DataFrame(rows | {"value": [1.0, 2.0]}))
@@ -76,19 +76,19 @@ def test_a_copy_under_another_name(make: Maker) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("metric", "latency"), ("baseline", "auto-nopush")])
-def test_another_question_is_refused_until_one_is_named(make: Maker, name: str, value: str) -> None:
+def test_runs_with_other_metric_need_one_to_be_named(make: Maker, name: str, value: str) -> None:
     older, newer = make.run("a"), make.run("b", lambda spec: spec.update({name: value}))
     assert f"the study's {name} was" in refused(older, newer)
     compute.check_comparable(older, newer, **{name: value})
 
 
-def test_no_treatment_in_common(make: Maker) -> None:
+def test_runs_without_common_treatments_are_refused(make: Maker) -> None:
     older, newer = make.run("a"), make.run("b")
     newer.plan["treatments"] = ["p1", "epoll"]
     assert "no treatment in common" in refused(older, newer)
 
 
-def test_a_treatment_that_sets_other_things_is_another(make: Maker) -> None:
+def test_changed_treatment_is_not_compared(make: Maker) -> None:
     def other(spec: dict[str, Any]) -> None:
         spec["treatments"]["auto-nopush"]["set"] = {"tcp_nodelay": "off"}
 
@@ -97,7 +97,7 @@ def test_a_treatment_that_sets_other_things_is_another(make: Maker) -> None:
     assert "tcp_nopush unset → on in the older run, as the baseline in the newer" in found["auto-nopush"]
 
 
-def test_a_set_up_that_changed_for_all_arms_leaves_treatments_as_they_are_and_is_doubted(make: Maker) -> None:
+def test_changed_common_setup_is_compared_with_a_doubt(make: Maker) -> None:
     def busier(spec: dict[str, Any]) -> None:
         spec["workload"]["connections"] = 100
         spec["roles"]["web"]["vars"]["page_bytes"] = 50
@@ -110,7 +110,7 @@ def test_a_set_up_that_changed_for_all_arms_leaves_treatments_as_they_are_and_is
     assert "workload.connections" in told[0].text
 
 
-def test_doubts_name_the_run(make: Maker) -> None:
+def test_compare_runs_doubts_name_the_run(make: Maker) -> None:
     older = make.run("a", imported={"folder": "f", "conditions": "c.csv", "timed": True})
     newer = make.run("b", lambda spec: spec.update(margin=0.05), replay="x", ended=None)
     newer.plan["added"] = 3

@@ -49,7 +49,7 @@ def row(found: RunComparison, name: str) -> EffectPair:
     return next(r for r in found.rows if r.row.treatment == name)
 
 
-def test_of_paired_t_it_is_welch_on_the_log_ratios_of_blocks() -> None:
+def test_effect_change_of_paired_t_runs_is_welchs_test() -> None:
     pairs = [noisy(n, {"base": 0.0, "x": e}, seed=s) for n, e, s in ((6, 0.06, 1), (7, 0.02, 2))]
     found = effect_change(*(compare(values, "x", "base") for values in pairs))
     logs = []
@@ -63,13 +63,13 @@ def test_of_paired_t_it_is_welch_on_the_log_ratios_of_blocks() -> None:
     assert found.ci95 == pytest.approx(tuple(np.expm1(told.confidence_interval(0.95))), rel=1e-6)
 
 
-def test_the_difference_shown_is_that_of_the_effects_shown() -> None:
+def test_effect_change_equals_the_ratio_of_printed_effects() -> None:
     found = compare_analyses(run({"x": 0.06}), run({"x": 0.01}, seed=2), ALIKE)
     older, newer = (side.verdict.comparison.effect for side in row(found, "x").sides)
     assert (1 + older) * (1 + row(found, "x").change.effect) == pytest.approx(1 + newer)
 
 
-def test_the_words_come_from_the_difference_alone() -> None:
+def test_effect_change_words_follow_its_interval() -> None:
     older = run({"moved": 0.06, "stayed": 0.06, "noisy": 0.01})
     newer = run({"moved": 0.01, "stayed": 0.062}, seed=2)
     loud = run({"noisy": 0.01}, seed=4, sd=0.04)
@@ -81,7 +81,7 @@ def test_the_words_come_from_the_difference_alone() -> None:
     }
 
 
-def test_two_verdict_words_that_differ_are_no_change() -> None:
+def test_different_verdicts_alone_are_no_change() -> None:
     """One run shows the effect, the other is too noisy to: the difference decides."""
     older, newer = run({"x": 0.02}), run({"x": 0.02}, seed=5, sd=0.05)
     kinds = [a.row("x").verdict.kind for a in (older, newer)]
@@ -89,7 +89,7 @@ def test_two_verdict_words_that_differ_are_no_change() -> None:
     assert words(compare_analyses(older, newer, ALIKE)) == {"x": "undecided"}
 
 
-def test_intervals_that_overlap_may_belong_to_a_change() -> None:
+def test_overlapping_intervals_can_be_a_change() -> None:
     def found(effect: float, seed: int) -> Comparison:
         return compare(noisy(10, {"base": 0.0, "x": effect}, seed=seed, sd=0.01), "x", "base")
 
@@ -101,13 +101,13 @@ def test_intervals_that_overlap_may_belong_to_a_change() -> None:
     assert moved is not None and is_changed(moved) and moved.p < 0.05
 
 
-def test_a_change_may_be_smaller_than_the_margin_and_says_so() -> None:
+def test_change_smaller_than_the_margin_says_so() -> None:
     found = compare_analyses(run({"x": 0.06}, sd=0.001), run({"x": 0.05}, seed=2, sd=0.001), ALIKE)
     assert words(found) == {"x": "changed"}
     assert wording.effect_change_phrase(row(found, "x"), 0.02).endswith("That is less than the 2\u00a0% that matters.")
 
 
-def test_many_comparisons_are_one_family_and_checks_are_none_of_it() -> None:
+def test_effect_changes_are_one_family_without_checks() -> None:
     effects = {f"t{k}": 0.01 * k for k in range(16)}
     older, newer = (run(effects | {"aa": 0.0}, blocks=6, seed=seed) for seed in (1, 2))
     found = compare_analyses(older, newer, ALIKE)
@@ -117,7 +117,7 @@ def test_many_comparisons_are_one_family_and_checks_are_none_of_it() -> None:
     assert found.rows[-1].row.kind == "aa"
 
 
-def test_what_is_seen_alone_only_is_undecided() -> None:
+def test_change_significant_only_unadjusted_is_undecided() -> None:
     older, newer = (
         run({f"t{k}": effect if k == 0 else 0.0 for k in range(4)}, blocks=7, seed=seed, sd=0.01)
         for seed, effect in ((1, 0.0), (10, 0.014))
@@ -127,19 +127,19 @@ def test_what_is_seen_alone_only_is_undecided() -> None:
     assert "differs if looked at alone, but not among 4 comparisons" in wording.effect_change_phrase(found, 0.02)
 
 
-def test_treatments_of_one_run_are_rows_too() -> None:
+def test_treatments_of_one_run_have_rows() -> None:
     found = compare_analyses(run({"x": 0.06, "gone": 0.0}), run({"x": 0.06, "new": 0.0}, seed=2), ALIKE)
     assert words(found) == {"x": "agrees", "new": "not compared", "gone": "not compared"}
     assert row(found, "gone").reason == "only the older run has it"
     assert "Not compared: " in wording.supporting_text(found)
 
 
-def test_no_treatment_in_both() -> None:
+def test_runs_without_common_treatment_have_no_change() -> None:
     found = compare_analyses(run({"gone": 0.06}), run({"new": 0.06}, seed=2), ALIKE)
     assert wording.headline(found) == "Nothing could be compared between the two runs."
 
 
-def test_a_run_that_is_void_names_itself() -> None:
+def test_invalid_run_is_named_in_every_row() -> None:
     newer = run({"x": 0.06}, seed=2)
     verdict = replace(newer.row("x").verdict, kind="invalid", reason="the laboratory contradicts itself")
     newer = replace(newer, rows=(newer.rows[0], replace(newer.row("x"), verdict=verdict)), aa_failure="No verdict.")
@@ -147,12 +147,12 @@ def test_a_run_that_is_void_names_itself() -> None:
     assert (found.kind, found.reason) == ("not compared", "the newer run: the laboratory contradicts itself")
 
 
-def test_another_thing_under_one_name_is_not_compared() -> None:
+def test_changed_treatment_has_no_change() -> None:
     found = compare_analyses(run({"x": 0.06}), run({"x": 0.06}, seed=2), {"x": "it sets other things"})
     assert wording.effect_change_phrase(row(found, "x"), 0.02) == ": not compared: it sets other things."
 
 
-def test_a_rung_held_against_another_is_not_compared() -> None:
+def test_step_with_another_reference_has_no_change() -> None:
     newer = run({"x": 0.06}, seed=2)
     verdict = newer.row("x").verdict
     verdict = replace(verdict, comparison=replace(verdict.comparison, baseline="rung-2"))
@@ -163,17 +163,17 @@ def test_a_rung_held_against_another_is_not_compared() -> None:
     )
 
 
-def test_too_few_blocks_have_no_interval() -> None:
+def test_effect_change_with_few_blocks_has_no_interval() -> None:
     found = row(compare_analyses(run({"x": 0.06}), run({"x": 0.06}, blocks=4), ALIKE), "x")
     assert found.change is None and "only 4 complete blocks" in found.reason
 
 
-def test_the_smaller_margin_judges() -> None:
+def test_effect_change_uses_the_smaller_margin() -> None:
     older, newer = run({"x": 0.06}, margin=0.001), run({"x": 0.06}, seed=2)
     assert words(compare_analyses(older, newer, ALIKE)) == {"x": "undecided"}
 
 
-def test_the_lower_side_of_the_newer_and_the_upper_of_the_older_bound_a_fall() -> None:
+def test_effect_decrease_is_bounded_by_the_matching_interval_ends() -> None:
     even = compare(noisy(10, {"base": 0.0, "x": 0.02}, sd=0.002), "x", "base")
     older = replace(even, effect=0.02, ci95=(0.019, 0.021), ci90=(0.019, 0.021))
     newer = replace(older, ci95=(-0.05, 0.021))
@@ -183,7 +183,7 @@ def test_the_lower_side_of_the_newer_and_the_upper_of_the_older_bound_a_fall() -
     assert turned.ci95[0] > -0.01 and turned.ci95[1] > 0.05
 
 
-def test_agreement_is_that_of_the_90_percent_interval() -> None:
+def test_runs_agree_by_the_90_percent_interval() -> None:
     even = compare(noisy(10, {"base": 0.0, "x": 0.02}, sd=0.002), "x", "base")
     found = effect_change(
         replace(even, effect=0.02, ci95=(0.007, 0.033)), replace(even, effect=0.02, ci95=(0.007, 0.033))
@@ -197,7 +197,7 @@ def test_agreement_is_that_of_the_90_percent_interval() -> None:
     assert words(compare_analyses(both, both, ALIKE)) == {"x": "agrees"}
 
 
-def test_blocks_that_would_decide_do() -> None:
+def test_forecast_blocks_decide_a_change() -> None:
     """As many blocks as the forecast asks for decide in most of two such runs."""
 
     def pair(blocks: int, seed: int) -> EffectPair:
@@ -210,7 +210,7 @@ def test_blocks_that_would_decide_do() -> None:
     assert found.change is not None and blocks_needed_per_run(replace(found.change, sd_logs=(0.5, 0.5)), 0.02) is None
 
 
-def test_values_that_never_vary_have_no_width_and_no_crash() -> None:
+def test_effect_change_of_constant_values_has_no_width() -> None:
     still = compare(noisy(6, {"base": 0.0, "x": 0.05}, sd=0.0, shared=0.0), "x", "base")
     other = replace(still, effect=0.03, ci95=(0.03, 0.03), ci90=(0.03, 0.03))
     same, moved = effect_change(still, still), effect_change(still, other)
@@ -218,7 +218,7 @@ def test_values_that_never_vary_have_no_width_and_no_crash() -> None:
     assert moved is not None and moved.p < 1e-50 and is_changed(moved)
 
 
-def test_sentences() -> None:
+def test_change_sentences_are_fixed_words() -> None:
     older = run({"moved": 0.06, "stayed": 0.06})
     found = compare_analyses(older, run({"moved": 0.01, "stayed": 0.061}, seed=2), ALIKE)
     assert wording.headline(found) == "1 of 2 comparisons changed: moved on."

@@ -129,7 +129,7 @@ def words(page: ComparePage) -> dict[str, str]:
     return {row.row.treatment: row.kind for row in page.result.rows}
 
 
-def test_what_changed_around_the_runs_comes_first(page: ComparePage) -> None:
+def test_compare_runs_page_lists_changed_conditions_first(page: ComparePage) -> None:
     text = BeautifulSoup(page_html(page), "html.parser").get_text(" ", strip=True)
     assert text.index("nginx 1.22.1 → 1.24.0") < text.index("What changed in the recorded conditions?")
     assert text.index("What changed in the recorded") < text.index("How far did each effect move?")
@@ -137,7 +137,7 @@ def test_what_changed_around_the_runs_comes_first(page: ComparePage) -> None:
     assert "Recorded conditions changed: web: nginx 1.22.1 → 1.24.0" in page.answer().text
 
 
-def test_an_effect_that_changed_is_told_and_bold_in_the_table(page: ComparePage) -> None:
+def test_compare_runs_page_marks_a_changed_effect(page: ComparePage) -> None:
     assert words(page)["tcp-nopush"] == "changed"
     assert "tcp_nopush on" in page.answer().text.splitlines()[0]
     shown = page.effects()
@@ -145,12 +145,14 @@ def test_an_effect_that_changed_is_told_and_bold_in_the_table(page: ComparePage)
     assert re.search(r"tcp_nopush on: changed: it is slower than it was, by \d", shown.text)
 
 
-def test_checks_are_compared_and_stand_below(page: ComparePage) -> None:
+def test_compare_runs_page_lists_checks_below(page: ComparePage) -> None:
     assert [row.row.kind for row in page.result.rows][-2:] == ["aa", "control"]
     assert page.result.rows[-1].change.p_adjusted is None
 
 
-def test_levels_stand_side_by_side_only_where_identity_agrees(page: ComparePage, cases: dict[str, ComparePage]) -> None:
+def test_compare_runs_page_shows_levels_only_for_equal_conditions(
+    page: ComparePage, cases: dict[str, ComparePage]
+) -> None:
     assert page.levels().text == (
         "Not shown, as conditions differ on which a level depends: web: nginx and driver and web: kernel."
     )
@@ -158,7 +160,7 @@ def test_levels_stand_side_by_side_only_where_identity_agrees(page: ComparePage,
     assert "Older run, ok/s" in shown and re.search(r"baseline +4\d,\d\d\d", shown)
 
 
-def test_a_reboot_is_told_and_levels_are_shown(tmp_path: Path) -> None:
+def test_compare_runs_page_shows_levels_after_a_reboot(tmp_path: Path) -> None:
     layout = CASES["one"](tmp_path)
     with_fact(layout, "boot_id", "another")
     page = page_of(layout)
@@ -167,7 +169,7 @@ def test_a_reboot_is_told_and_levels_are_shown(tmp_path: Path) -> None:
     assert "Older run, ok/s" in page.levels().text
 
 
-def test_levels_of_an_imported_run_are_not_shown(tmp_path: Path) -> None:
+def test_compare_runs_page_hides_levels_of_imported_runs(tmp_path: Path) -> None:
     layout = CASES["one"](tmp_path)
     told = {"folder": "f", "conditions": "c.csv", "timed": True, "at": 0.0}
     told_otherwise(layout, lambda record: record.update(imported=told))
@@ -176,14 +178,14 @@ def test_levels_of_an_imported_run_are_not_shown(tmp_path: Path) -> None:
     assert "The newer run was imported" in page.doubts().text
 
 
-def test_a_treatment_that_only_one_run_has_is_a_row(cases: dict[str, ComparePage]) -> None:
+def test_compare_runs_page_has_rows_for_treatments_of_one_run(cases: dict[str, ComparePage]) -> None:
     page = cases["apart"]
     assert words(page) == {"new": "not compared", "gone": "not compared"}
     assert "only the older run has it" in page.effects().text
     assert page.answer().text.startswith("Nothing could be compared between the two runs.")
 
 
-def test_a_laboratory_that_contradicts_itself_in_one_run(cases: dict[str, ComparePage]) -> None:
+def test_compare_runs_page_reports_a_failed_aa_arm(cases: dict[str, ComparePage]) -> None:
     page = cases["void"]
     assert {word for name, word in words(page).items() if name not in ("aa", "log-unbuffered")} == {"not compared"}
     assert "The newer run contradicts itself" in page.doubts().text
@@ -191,24 +193,24 @@ def test_a_laboratory_that_contradicts_itself_in_one_run(cases: dict[str, Compar
     assert "the newer run: the laboratory contradicts itself" in page.answer().text
 
 
-def test_a_run_without_valid_trials(cases: dict[str, ComparePage]) -> None:
+def test_compare_runs_page_handles_a_run_without_valid_trials(cases: dict[str, ComparePage]) -> None:
     assert set(words(cases["invalid"]).values()) == {"not compared"}
 
 
-def test_sixteen_are_one_family(cases: dict[str, ComparePage]) -> None:
+def test_compare_runs_page_adjusts_sixteen_treatments_together(cases: dict[str, ComparePage]) -> None:
     found = cases["sixteen"].result
     assert {row.change.family_size for row in found.treatments} == {16}
     assert found.rows[0].row.treatment == "t3" and found.rows[0].kind == "changed"
 
 
-def test_the_margin_is_one_band_and_the_words_those_of_the_page(page: ComparePage) -> None:
+def test_compare_runs_figure_has_one_margin_band_and_page_words(page: ComparePage) -> None:
     figure = two_runs.draw(page.result)
     said = [t.get_text() for t in figure.findobj(Text)]
     assert said.count("margin ±2\u00a0%") == 1
     assert said.count("changed") == list(words(page).values()).count("changed")
 
 
-def test_the_older_run_is_hollow_in_ink_with_its_verdicts_marker(cases: dict[str, ComparePage]) -> None:
+def test_compare_runs_figure_draws_the_older_run_hollow(cases: dict[str, ComparePage]) -> None:
     axes = two_runs.draw(cases["one"].result).axes[0]
     marks = [line for line in axes.lines if line.get_marker() not in ("None", "", None)]
     assert [line.get_marker() for line in marks] == ["^", "^"]
@@ -225,13 +227,13 @@ NAMES = ["upgraded", *CASES]
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_texts_are_whole_apart_and_large_enough(cases: dict[str, ComparePage], name: str, narrow: bool) -> None:
+def test_figure_texts_are_whole_apart_and_large_enough(cases: dict[str, ComparePage], name: str, narrow: bool) -> None:
     drawn = two_runs.draw(cases[name].result, narrow=narrow)
     must_be_legible(drawn)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_words_are_honest_and_the_page_is_safe(cases: dict[str, ComparePage], name: str) -> None:
+def test_compare_runs_page_is_escaped_and_complete(cases: dict[str, ComparePage], name: str) -> None:
     page = cases[name]
     answer, how, alt = (f(page.result) for f in (two_runs.answer, two_runs.how, two_runs.alt))
     assert answer in alt and answer in page.answer().text and how.endswith(".")
@@ -242,12 +244,12 @@ def test_words_are_honest_and_the_page_is_safe(cases: dict[str, ComparePage], na
     assert not FORBIDDEN.search(said), FORBIDDEN.search(said)
 
 
-def test_bytes_repeat(page: ComparePage) -> None:
+def test_figure_bytes_are_reproducible(page: ComparePage) -> None:
     first, second = (base.to_svg(two_runs.draw(page.result)) for _ in range(2))
     assert first == second and len(first) < 150_000
 
 
-def test_another_metric_or_baseline_can_be_asked(upgraded: Layout) -> None:
+def test_compare_runs_page_accepts_metric_and_baseline(upgraded: Layout) -> None:
     page = page_of(upgraded, metric="latency")
     assert page.result.newer.metric == "latency"
     assert "has a longer latency than it was" in page.effects().text
@@ -255,7 +257,7 @@ def test_another_metric_or_baseline_can_be_asked(upgraded: Layout) -> None:
         page_of(upgraded, baseline="no-such").answer()
 
 
-def test_runs_are_named_by_id_or_as_the_one_before(upgraded: Layout) -> None:
+def test_compare_runs_accepts_run_id_or_previous(upgraded: Layout) -> None:
     assert resolve_run_pair(upgraded, STUDY, "latest", "previous") == (OLDER, NEWER)
     assert resolve_run_pair(upgraded, STUDY, OLDER, NEWER) == (OLDER, NEWER)
     for run, against, said in (
@@ -285,7 +287,7 @@ DOCUMENTED = re.findall(r"^loadbook report (.*?) *(?:#.*)?$", (REPO / "docs/comp
 
 
 @pytest.mark.parametrize("command", DOCUMENTED)
-def test_the_documented_commands_make_the_page_and_link_it(reported: Layout, command: str) -> None:
+def test_compare_runs_documented_commands_make_the_page(reported: Layout, command: str) -> None:
     name = f"{STUDY}-{NEWER}-against-{OLDER}.html"
     (reported.reports / name).unlink(missing_ok=True)
     made = make_report(reported, *command.split())
@@ -299,11 +301,11 @@ def test_the_documented_commands_make_the_page_and_link_it(reported: Layout, com
     assert f'href="{STUDY}.html"' in made.page(name)
 
 
-def test_the_document_has_commands() -> None:
+def test_compare_runs_page_of_docs_has_commands() -> None:
     assert len(DOCUMENTED) == 2
 
 
-def test_the_command_line_refuses_before_anything_is_executed(tmp_path: Path) -> None:
+def test_compare_runs_command_refuses_before_execution(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
     from loadbook.cli.report import report

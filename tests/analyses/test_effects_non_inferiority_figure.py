@@ -37,7 +37,7 @@ def words(figure) -> list[str]:
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 @pytest.mark.parametrize("case", ["plain", "wide_interval", "long_names", "japanese", "all_invalid", "five_blocks"])
-def test_losses_draw_every_case_in_both_layouts(case: str, narrow: bool) -> None:
+def test_non_inferiority_figure_draws_every_case(case: str, narrow: bool) -> None:
     figure = non_inferiority.draw(one_sided(case), narrow=narrow)
     assert to_svg(figure) == to_svg(non_inferiority.draw(one_sided(case), narrow=narrow))
     renderer = FigureCanvasAgg(figure).get_renderer()
@@ -45,7 +45,7 @@ def test_losses_draw_every_case_in_both_layouts(case: str, narrow: bool) -> None
     assert all(figure.bbox.x0 - 1 <= box.x0 and box.x1 <= figure.bbox.x1 + 1 for box in spans)
 
 
-def test_the_bound_that_decides_is_the_thick_tick_and_the_number() -> None:
+def test_non_inferiority_figure_marks_the_deciding_bound() -> None:
     analysis = one_sided()
     drawn = non_inferiority.draw(analysis)
     ticks = [line.get_color() for line in drawn.axes[0].lines if line.get_linewidth() > 3 and line.get_color()]
@@ -58,7 +58,7 @@ def test_the_bound_that_decides_is_the_thick_tick_and_the_number() -> None:
     assert "largest loss accepted, 2\u00a0%, declared before" in said
 
 
-def test_a_bound_beyond_the_axis_is_an_arrow_head_and_no_tick() -> None:
+def test_non_inferiority_figure_draws_bounds_beyond_the_axis_as_arrows() -> None:
     plain = one_sided()
     first = next(r for r in plain.of_kind("treatment") if r.verdict.one_sided_bounds)
     far = replace(first, verdict=replace(first.verdict, kind="no-loss", one_sided_bounds=(2.3, 2.6)))
@@ -73,7 +73,7 @@ def test_a_bound_beyond_the_axis_is_an_arrow_head_and_no_tick() -> None:
 
 
 @pytest.mark.parametrize(("better", "side"), [("higher", -1), ("lower", 1)])
-def test_the_band_lies_on_the_side_of_the_loss(better: str, side: int) -> None:
+def test_non_inferiority_figure_band_lies_on_the_loss_side(better: str, side: int) -> None:
     analysis = one_sided("latency" if better == "lower" else "plain", better)
     (band,) = [p for p in non_inferiority.draw(analysis).axes[0].patches if p.get_facecolor()[:3] != (1, 1, 1)]
     middle = band.get_x() + band.get_width() / 2
@@ -81,7 +81,7 @@ def test_the_band_lies_on_the_side_of_the_loss(better: str, side: int) -> None:
     assert min(abs(band.get_x()), abs(band.get_x() + band.get_width())) == pytest.approx(0)
 
 
-def test_the_verdict_on_errors_stands_in_the_row() -> None:
+def test_non_inferiority_figure_rows_state_errors() -> None:
     analysis = one_sided()
     rows = tuple(
         replace(r, errors=replace(r.errors, kind="more", trials_with_errors=9, trials=12))
@@ -96,7 +96,7 @@ def test_the_verdict_on_errors_stands_in_the_row() -> None:
         )
 
 
-def test_caption_and_alternative_text_state_the_bounds() -> None:
+def test_non_inferiority_figure_texts_state_the_bounds() -> None:
     analysis = one_sided()
     expected = "1 of 6 treatments loses more than 2 %, no loss beyond 2 % in 4, 1 not compared."
     assert non_inferiority.answer(analysis).replace("\u00a0", " ") == expected
@@ -105,7 +105,7 @@ def test_caption_and_alternative_text_state_the_bounds() -> None:
     assert non_inferiority.answer(one_sided("all_invalid")) == "No treatment could be compared."
 
 
-def test_table_and_counts_use_the_words_of_the_question() -> None:
+def test_non_inferiority_table_uses_its_words() -> None:
     analysis = one_sided()
     table = verdicts.verdict_table(analysis, {})
     heads = [column.header for column in table.columns]
@@ -129,7 +129,7 @@ def laddered(contrasts: str) -> Analysis:
     return replace(m.analysis, contrasts=contrasts, rows=rows, **best)
 
 
-def test_a_ladder_says_that_rows_are_compared_with_the_one_above() -> None:
+def test_adjacent_contrasts_table_names_the_row_above() -> None:
     analysis = laddered("adjacent")
     assert any("against the treatment above it" in t.replace("\n", " ") for t in words(effects.draw(analysis)))
     assert effects.how(analysis).startswith(
@@ -139,7 +139,7 @@ def test_a_ladder_says_that_rows_are_compared_with_the_one_above() -> None:
     assert [c.header for c in verdicts.verdict_table(analysis, {}).columns][2] == "Against"
 
 
-def test_with_the_best_as_reference_the_answer_is_who_is_ahead() -> None:
+def test_best_contrasts_answer_names_the_leader() -> None:
     analysis = laddered("best")
     note = "its own gain is likely a little overstated"
     assert effects.answer(analysis) == f"baseline is ahead of every other treatment; {note}."
@@ -147,7 +147,7 @@ def test_with_the_best_as_reference_the_answer_is_who_is_ahead() -> None:
     assert verdicts.summarise_answer(analysis).headline.endswith(f"{note}.")
 
 
-def test_both_p_values_stand_side_by_side_and_checks_are_in_no_family() -> None:
+def test_error_table_has_both_p_values_and_excludes_checks() -> None:
     table = verdicts.verdict_table(mock("plain").analysis, {})
     heads = [column.header for column in table.columns]
     at = heads.index("p")
@@ -158,7 +158,7 @@ def test_both_p_values_stand_side_by_side_and_checks_are_in_no_family() -> None:
     assert "p" in alone
 
 
-def test_what_is_said_of_errors_comes_first() -> None:
+def test_page_states_errors_before_rates() -> None:
     analysis = mock("plain").analysis
     failing = replace(analysis.rows[1].errors, kind="more", trials=12, trials_with_errors=9, errors=90)
     rows = (analysis.rows[0], replace(analysis.rows[1], errors=failing), *analysis.rows[2:])

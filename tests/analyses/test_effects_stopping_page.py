@@ -30,7 +30,7 @@ def exploratory(data):
     return EffectsPage(replace(data, plan=data.plan | {"added": 4}))
 
 
-def test_a_run_to_which_blocks_were_added_is_exploratory_wherever_a_verdict_stands(data, exploratory, tmp_path):
+def test_added_blocks_mark_every_verdict_as_exploratory(data, exploratory, tmp_path):
     assert exploratory.answer().text.startswith("Exploratory: tcp_nopush on is faster by ")
     assert "EXPLORATORY: 4 blocks were added after looking" in exploratory.scope().text
     said = [line for line in exploratory.summary()["sentences"] if line[0] in "▲▼◆■●"]
@@ -48,7 +48,7 @@ def test_a_run_to_which_blocks_were_added_is_exploratory_wherever_a_verdict_stan
     assert "xploratory" not in " ".join(texts)
 
 
-def test_at_a_look_levels_and_words_are_those_of_the_look(tmp_path):
+def test_planned_look_page_uses_its_levels_and_words(tmp_path):
     page = EffectsPage(run(tmp_path, blocks=10, stopping={"rule": "looks", "looks": [5, 10]}))
     assert "looks after 5 and 10 blocks, each at p < 0.0294" in page.scope().text
     said = page.effects().text
@@ -57,7 +57,7 @@ def test_at_a_look_levels_and_words_are_those_of_the_look(tmp_path):
     assert f"(94.12{NBSP}% interval " in said
 
 
-def test_between_looks_there_is_no_verdict(tmp_path):
+def test_page_between_looks_has_no_verdict(tmp_path):
     data = run(tmp_path, blocks=10, stopping={"rule": "looks", "looks": [5, 10]})
     page = EffectsPage(replace(data, trials=data.trials[data.trials["block"] <= 8]))
     assert page.answer().text.startswith("No verdict yet: this is no planned look.")
@@ -66,7 +66,7 @@ def test_between_looks_there_is_no_verdict(tmp_path):
 
 
 @pytest.mark.long
-def test_an_always_valid_run_says_so_at_any_number_of_blocks(tmp_path):
+def test_always_valid_page_says_so(tmp_path):
     data = run(tmp_path, stopping={"rule": "always-valid"})
     page = EffectsPage(replace(data, trials=data.trials[data.trials["block"] <= 9]))
     assert "always-valid: a look after every block from 5 on" in page.scope().text

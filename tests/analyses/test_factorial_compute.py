@@ -50,7 +50,7 @@ def half() -> FactorialAnalysis:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 5), st.integers(0, 2), st.integers(0, 10_000))
-def test_the_mean_of_contrasts_is_the_least_squares_estimate(factors: int, words: int, seed: int) -> None:
+def test_factorial_effect_is_the_least_squares_estimate(factors: int, words: int, seed: int) -> None:
     design = FactorialDesign(tuple("abcde"[:factors]), factorial.minimum_aberration_words(factors, words))
     if len(design.alias_sets) >= len(design.cells):
         return  # saturated: least squares has nothing to spare
@@ -62,7 +62,7 @@ def test_the_mean_of_contrasts_is_the_least_squares_estimate(factors: int, words
         assert beside.interval[0] < beside.estimate < beside.interval[1]
 
 
-def test_a_pair_is_the_change_of_the_first_effect_by_the_second() -> None:
+def test_factorial_interaction_is_the_change_of_an_effect() -> None:
     design = FactorialDesign(("a", "b"), ())
     logs = np.log([[100.0, 110.0, 120.0, 180.0]])  # plain, a, b, ab
     a, b, pair = np.exp(block_contrasts(design, logs)[:, 0])
@@ -71,7 +71,7 @@ def test_a_pair_is_the_change_of_the_first_effect_by_the_second() -> None:
     assert pair == pytest.approx(1.5 / 1.1)
 
 
-def test_known_effects_are_found_and_the_rest_is_equivalent(half: FactorialAnalysis) -> None:
+def test_factorial_finds_known_effects_and_equivalences(half: FactorialAnalysis) -> None:
     found = kinds(half)
     assert {name: kind for name, kind in found.items() if kind != "equivalent"} == {
         "nopush": "better", "workers": "worse", "accept x epoll": "better",
@@ -85,12 +85,12 @@ def test_known_effects_are_found_and_the_rest_is_equivalent(half: FactorialAnaly
     assert all((e.verdict.comparison.p_adjusted or 0) >= (e.verdict.comparison.p or 0) for e in half.effects)
 
 
-def test_the_rows_are_those_of_a_usual_analysis(half: FactorialAnalysis) -> None:
+def test_factorial_rows_match_a_regular_analysis(half: FactorialAnalysis) -> None:
     assert [row.kind for row in half.analysis.rows] == ["baseline", *["treatment"] * 5, "aa", "control"]
     assert [row.passed for row in half.analysis.rows[-2:]] == [True, True]
 
 
-def test_where_a_pair_acts_all_four_combinations_are_given(half: FactorialAnalysis) -> None:
+def test_factorial_interaction_gives_all_four_cell_means(half: FactorialAnalysis) -> None:
     (meeting,) = half.interaction_plots
     assert meeting.effect.names == ("accept", "epoll")
     values = {both: value for both, (value, _) in meeting.cell_means.items()}
@@ -101,7 +101,7 @@ def test_where_a_pair_acts_all_four_combinations_are_given(half: FactorialAnalys
     assert meeting.conditional_effects[False][0] == pytest.approx(-0.025, abs=0.01)
 
 
-def test_sentences(half: FactorialAnalysis) -> None:
+def test_change_sentences_are_fixed_words(half: FactorialAnalysis) -> None:
     assert say.factorial_headline(half) == "accept on and epoll on act together: what one does depends on the other."
     (together,) = map(plain, say.interaction_sentences(half))
     up, down = r"\+\d\.\d % \(\+\d\.\d to \+\d\.\d %\)", r"−\d\.\d % \(−\d\.\d to −\d\.\d %\)"
@@ -126,12 +126,12 @@ def test_sentences(half: FactorialAnalysis) -> None:
     )
 
 
-def test_cost_as_power_says_it() -> None:
+def test_factorial_cost_equals_the_power_calculation() -> None:
     """statistics.md 3.1: 2^3 in 5 blocks has the power that one factor at a time reaches with twice the trials."""
     assert one_factor_at_a_time_trials(FactorialDesign(("a", "b", "c"), ()), 40) == 80
 
 
-def test_aliased_pairs_name_each_other() -> None:
+def test_factorial_aliased_interactions_name_each_other() -> None:
     names = ("a", "b", "c", "d")
     found = analysed(factorial_study(names, 9, fraction="half"), {("a", "b"): 0.06, ("d",): 0.03})
     assert kinds(found) == {
@@ -142,7 +142,7 @@ def test_aliased_pairs_name_each_other() -> None:
     assert "act together" not in say.factorial_headline(found)
 
 
-def test_nothing_real_gives_no_claims_in_families() -> None:
+def test_factorial_without_effects_keeps_the_family_error_rate() -> None:
     design = FactorialDesign(("a", "b", "c"), ())
     rng, claims = np.random.default_rng(7), 0
     for _ in range(100):
@@ -151,7 +151,7 @@ def test_nothing_real_gives_no_claims_in_families() -> None:
     assert claims <= 12  # 5 of 100, and four standard deviations
 
 
-def test_one_large_effect_does_not_make_others() -> None:
+def test_factorial_large_effect_creates_no_others() -> None:
     design = FactorialDesign(("a", "b", "c"), ())
     rng, claims = np.random.default_rng(8), 0
     shift = np.array([factorial.effect_sign(1, c) for c in design.cells]) * 0.3
@@ -163,7 +163,7 @@ def test_one_large_effect_does_not_make_others() -> None:
 
 
 @pytest.mark.long
-def test_three_factors_that_act_together_are_told() -> None:
+def test_factorial_reports_a_three_way_interaction() -> None:
     names = ("a", "b", "c")
     assert analysed(factorial_study(names, 8), {names: 0.2}).higher_order == ("a x b x c",)
     quiet = analysed(factorial_study(names, 8), {("a", "b"): 0.2})
@@ -175,7 +175,7 @@ def test_three_factors_that_act_together_are_told() -> None:
     assert say.higher_order_sentence(few) == "Whether three factors act together cannot be seen in so few combinations."
 
 
-def test_few_blocks_are_tested_by_t_and_holm() -> None:
+def test_factorial_with_few_blocks_uses_t_and_holm() -> None:
     found = analysed(factorial_study(("a", "b"), 6), {("a",): 0.1})
     assert (found.adjustment, {e.verdict.comparison.method for e in found.effects}) == ("Holm", {"paired-t"})
     assert kinds(found)["a"] == "better"
@@ -184,7 +184,7 @@ def test_few_blocks_are_tested_by_t_and_holm() -> None:
     assert "only 4 complete blocks" in (four.effects[0].verdict.reason or "")
 
 
-def test_a_block_needs_every_combination() -> None:
+def test_factorial_block_needs_every_combination() -> None:
     run = factorial_run(factorial_study(("a", "b"), 10), {("a",): 0.1})
     run.trials.loc[(run.trials["treatment"] == "ab") & (run.trials["block"] == 3), "valid"] = False
     found = analyse_factorial(run)
@@ -196,7 +196,7 @@ def test_a_block_needs_every_combination() -> None:
     assert "blocks are incomplete" in (again.effects[0].verdict.reason or "")
 
 
-def test_a_run_of_some_combinations_says_so() -> None:
+def test_factorial_run_of_a_subset_says_so() -> None:
     run = factorial_run(factorial_study(("a", "b"), 8), {})
     run.trials = run.trials[run.trials["treatment"] != "ab"]
     found = analyse_factorial(run)
@@ -205,7 +205,7 @@ def test_a_run_of_some_combinations_says_so() -> None:
     )
 
 
-def test_a_laboratory_that_contradicts_itself_voids_everything() -> None:
+def test_factorial_with_failed_aa_arm_has_no_verdicts() -> None:
     run = factorial_run(factorial_study(("a", "b"), 10), {("a",): 0.1})
     own = run.trials.loc[run.trials["treatment"] == "again", "trial"]
     rows = run.measurements["trial"].isin(own) & (run.measurements["metric"] == "ok_per_s")
@@ -215,7 +215,7 @@ def test_a_laboratory_that_contradicts_itself_voids_everything() -> None:
     assert f"{say.factorial_headline(found)} {say.supporting_text(found)}" == found.analysis.aa_failure
 
 
-def test_where_scatter_differs_the_two_analyses_may_disagree() -> None:
+def test_factorial_reports_disagreement_of_pooled_analysis() -> None:
     """One combination scatters wildly: least squares spreads its scatter over every effect."""
     design = FactorialDesign(("a", "b"), ())
     rng = np.random.default_rng(1)
@@ -228,7 +228,7 @@ def test_where_scatter_differs_the_two_analyses_may_disagree() -> None:
     assert 0 < low < high and beside[0].interval[0] < 0 < beside[0].interval[1]
 
 
-def test_errors_of_a_pair_are_found() -> None:
+def test_factorial_finds_errors_of_an_interaction() -> None:
     study = factorial_study(("accept", "epoll"), 24)
     run = factorial_run(study, {}, failing={("accept",): 0.9, ("accept", "epoll"): 0.0}, seed=2)
     found = count_factorial_errors(run)
@@ -243,7 +243,7 @@ def test_errors_of_a_pair_are_found() -> None:
     assert re.match(r"accept on has errors in more trials: \d+ of 48 trials against 0 of 48 \(p < 0.001\)\.", lines[1])
 
 
-def test_few_errors_are_undecided_and_none_is_no_proof() -> None:
+def test_factorial_few_errors_are_undecided() -> None:
     study = factorial_study(("accept", "epoll"), 8)
     switches = analysed(study, {}).factor_labels
     few = say.factorial_error_sentences(
@@ -259,13 +259,13 @@ def test_few_errors_are_undecided_and_none_is_no_proof() -> None:
     ]
 
 
-def test_a_study_without_factorial_has_none() -> None:
+def test_study_without_factorial_has_no_factorial_analysis() -> None:
     run = factorial_run(factorial_study(("a", "b"), 8), {})
     run.study = run.study.model_copy(update={"factorial": None})
     assert analyse_factorial(run) is None and count_factorial_errors(run) is None
 
 
-def test_groups_are_switched_as_one() -> None:
+def test_factorial_groups_of_variables_switch_together() -> None:
     study = factorial_study(("net", "events"), 8, groups={"net": ["nopush", "nodelay"], "events": ["accept", "epoll"]})
     assert study.treatments["a"].set == {"nopush": "on", "nodelay": "on", "accept": "off", "epoll": "off"}
     assert factorial_design(study.factorial).names == ("net", "events")

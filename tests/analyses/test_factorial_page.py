@@ -61,14 +61,14 @@ def found_of(case: str) -> FactorialAnalysis:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_texts_are_whole_apart_and_large_enough(case: str, narrow: bool) -> None:
+def test_figure_texts_are_whole_apart_and_large_enough(case: str, narrow: bool) -> None:
     drawn = figure.draw(found_of(case), narrow=narrow)
     assert drawn.get_figwidth() == (base.NARROW_IN if narrow else base.WIDE_IN)
     must_be_legible(drawn)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_words_beside_it_are_honest(case: str) -> None:
+def test_factorial_figure_texts_match_the_data(case: str) -> None:
     found = found_of(case)
     answer, how, alt = figure.answer(found), figure.how(found), figure.alt(found)
     assert answer.endswith(".") and how.endswith(".") and answer in alt
@@ -78,14 +78,14 @@ def test_words_beside_it_are_honest(case: str) -> None:
     assert ("Panels" in how) == bool(found.interaction_plots)
 
 
-def test_a_panel_per_pair_that_acts() -> None:
+def test_factorial_figure_has_a_panel_per_interaction() -> None:
     found = found_of("pairs")
     assert {m.effect.names for m in found.interaction_plots} >= {FIVE[:2], ("tcp_nopush", "tcp_nodelay")}
     assert len(figure.draw(found).axes) == 1 + len(found.interaction_plots)
     assert len(figure.draw(found_of("undecided")).axes) == 1
 
 
-def test_bytes_repeat() -> None:
+def test_figure_bytes_are_reproducible() -> None:
     first, second = (base.to_svg(figure.draw(found_of("pairs"))) for _ in range(2))
     assert first == second and len(first) < 200_000
 
@@ -103,7 +103,7 @@ def project(root: Path, effects: dict[str, float], name: str = "tuned") -> Facto
     return FactorialPage(load_run(layout, name))
 
 
-def test_the_page_answers_and_says_what_to_run_next(tmp_path: Path) -> None:
+def test_factorial_page_answers_and_names_the_next_run(tmp_path: Path) -> None:
     page = project(tmp_path, {"a": 0.06, "ab": 0.06})
     assert page.answer().text.startswith("network group on is faster by ")
     assert "No pair is shown to act together" in page.answer().text
@@ -120,7 +120,7 @@ def test_the_page_answers_and_says_what_to_run_next(tmp_path: Path) -> None:
         assert not FORBIDDEN.search(block.text), block.text
 
 
-def test_what_the_order_did_is_among_its_doubts(tmp_path: Path) -> None:
+def test_factorial_page_reports_doubts_about_the_order(tmp_path: Path) -> None:
     page = project(tmp_path, {})
     far = page.values.index[page.values["valid"]][0]
     page.values.loc[far, "value"] *= 3
@@ -128,7 +128,7 @@ def test_what_the_order_did_is_among_its_doubts(tmp_path: Path) -> None:
     assert page.notes[0].text in page.doubts().text
 
 
-def test_the_study_that_it_proposes_can_be_read(tmp_path: Path) -> None:
+def test_factorial_page_follow_up_study_is_valid(tmp_path: Path) -> None:
     page = project(tmp_path, {"a": 0.06, "ab": 0.06})
     _, text = follow_up_study(page.data.study, page.result)
     assert text is not None and text[0] == "studies/tuned-apart.toml"
@@ -141,14 +141,14 @@ def test_the_study_that_it_proposes_can_be_read(tmp_path: Path) -> None:
     assert made.treatments["ab"].set == {"tcp_nopush": "on", "tcp_nodelay": "off"}
 
 
-def test_nothing_to_take_apart(tmp_path: Path) -> None:
+def test_factorial_page_without_effects_proposes_nothing(tmp_path: Path) -> None:
     page = project(tmp_path, {})
     lines, text = follow_up_study(page.data.study, page.result)
     assert text is None
     assert lines == ["Nothing has to be taken apart: every effect that matters belongs to one factor or one pair."]
 
 
-def test_aliased_pairs_ask_for_a_larger_fraction() -> None:
+def test_factorial_page_with_aliases_proposes_a_larger_fraction() -> None:
     run = factorial_run(factorial_study("abcd", 9, fraction="half"), {("a", "b"): 0.06})
     found = analyse_factorial(run)
     assert found is not None
@@ -161,13 +161,13 @@ def test_aliased_pairs_ask_for_a_larger_fraction() -> None:
     ]
 
 
-def test_a_study_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_page_refuses_a_study_of_another_kind(tmp_path: Path) -> None:
     layout = make_project(tmp_path, name="plain-study")
     with pytest.raises(UsageError, match="has no \\[factorial\\]"):
         FactorialPage(load_run(layout, "plain-study")).answer()
 
 
-def test_the_notebook_calls_what_the_page_has() -> None:
+def test_notebook_calls_only_methods_of_its_page() -> None:
     cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
     called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
     assert called[:4] == ["scope", "answer", "trust", "effects"] and called[-1] == "provenance"

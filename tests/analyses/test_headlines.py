@@ -65,7 +65,7 @@ def faster(page, check, times):
     return anew(page, measurements=values)
 
 
-def test_blocks_added_after_looking_make_every_answer_exploratory(page):
+def test_headline_of_every_page_is_exploratory_after_added_blocks(page):
     found = anew(page, plan=page.data.plan | {"added": 2})
     assert found.answer().text.startswith("Exploratory: ")
     verdict = found.summary()["verdict"]
@@ -75,7 +75,7 @@ def test_blocks_added_after_looking_make_every_answer_exploratory(page):
 
 
 @pytest.mark.parametrize("page", LOOKS, indirect=True)
-def test_without_a_planned_look_there_is_no_answer_yet(page):
+def test_headline_of_every_page_waits_for_a_planned_look(page):
     waiting = replace(
         page.answer_analysis.stopping_state, pending_reason="not yet a planned look: 3 blocks are complete"
     )
@@ -86,7 +86,7 @@ def test_without_a_planned_look_there_is_no_answer_yet(page):
 
 
 @pytest.mark.parametrize("page", AA, indirect=True)
-def test_a_baseline_that_differs_from_itself_leaves_no_answer(page):
+def test_headline_of_every_page_is_withdrawn_by_a_failed_aa_arm(page):
     found = faster(page, "aa", 1.5)
     assert found.answer().text.startswith("No verdict: the laboratory contradicts itself.")
     verdict = found.summary()["verdict"]
@@ -94,7 +94,7 @@ def test_a_baseline_that_differs_from_itself_leaves_no_answer(page):
 
 
 @pytest.mark.parametrize("page", CONTROL, indirect=True)
-def test_a_known_effect_that_was_not_found_stands_below_the_answer(page):
+def test_headline_of_every_page_reports_a_known_effect_not_found(page):
     found = faster(page, "control", 9.0)
     assert MISSED in found.answer().text.splitlines() and MISSED in found.answer().html
     assert MISSED not in page.answer().html

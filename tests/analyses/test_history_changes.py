@@ -36,7 +36,7 @@ def noisy(effects, sd=0.004, seed=1):
 
 
 @pytest.mark.parametrize("sd", [0.001, 0.01], ids=["runs agree within their errors", "runs scatter more than that"])
-def test_runs_of_equal_errors_give_the_usual_mean_and_prediction(sd):
+def test_history_level_of_equal_errors_is_mean_with_prediction_interval(sd):
     values = RNG.normal(0.02, sd, 9)
     found = estimate_level(logs(values))
     assert found.mean == pytest.approx(values.mean())
@@ -44,12 +44,12 @@ def test_runs_of_equal_errors_give_the_usual_mean_and_prediction(sd):
     assert found.prediction_error(0.004) == pytest.approx(values.std(ddof=1) * math.sqrt(1 + 1 / 9), rel=1e-3)
 
 
-def test_a_run_of_few_blocks_weighs_less():
+def test_history_weights_runs_by_their_error():
     found = estimate_level([(0.0, 0.001), (0.001, 0.001), (-0.001, 0.001), (0.05, 0.05)])
     assert abs(found.mean) < 0.001
 
 
-def test_runs_that_are_exactly_alike_keep_their_own_errors():
+def test_history_level_of_identical_runs_keeps_their_errors():
     found = estimate_level(logs([0.01] * 5))
     assert (found.sd_between_runs, found.scale) == (0.0, 1.0)
     assert found.prediction_error(0.004) > 0.004
@@ -65,7 +65,7 @@ def test_runs_that_are_exactly_alike_keep_their_own_errors():
     ],
     ids=["a step", "one that was taken back", "the newest runs", "two steps"],
 )
-def test_a_change_is_found_where_it_is(effects, expected):
+def test_history_locates_a_change(effects, expected):
     assert find_changes(noisy(effects), 0.01) == expected
 
 
@@ -74,15 +74,15 @@ def test_a_change_is_found_where_it_is(effects, expected):
     [[], [0.0], [0.0, 0.1], [0.0, 0.0, 0.0, 0.1, 0.1], [0.0] * 20, [0.0] * 15 + [-0.03] + [0.0] * 15],
     ids=["none", "one run", "two", "fewer than two levels", "no change", "one run alone"],
 )
-def test_what_is_no_change_shows_none(effects):
+def test_history_shows_no_change_without_one(effects):
     assert find_changes(noisy(effects, 1e-3), 0.01) == []
 
 
-def test_levels_of_one_value_each_are_told_apart():
+def test_history_distinguishes_levels_of_constant_values():
     assert find_changes(logs([0.0] * 4 + [0.02] * 4), 0.01) == [4]
 
 
-def test_a_worse_run_alarms_and_a_better_one_never():
+def test_history_alarm_is_for_worse_runs_only():
     past = noisy_runs([0.03] * 10)
     worse, better = (
         assess_newest(past, (0.03 + by, 0.004, 10), better="higher", rate=0.01, margin=0.02) for by in (-0.05, 0.05)
@@ -92,19 +92,19 @@ def test_a_worse_run_alarms_and_a_better_one_never():
     assert worse.effect < worse.limit < worse.expected
 
 
-def test_of_times_a_longer_one_is_worse():
+def test_history_alarm_treats_longer_times_as_worse():
     found = assess_newest(noisy_runs([0.03] * 10), (0.08, 0.004, 10), better="lower", rate=0.01, margin=0.02)
     assert found.raised
     assert found.limit > found.expected
 
 
-def test_too_short_a_past_has_no_alarm():
+def test_history_alarm_needs_enough_earlier_runs():
     past = noisy_runs([0.0] * MIN_PAST_RUNS)
     assert assess_newest(past[1:], (-1.0, 0.004, 10), better="higher", rate=0.01, margin=0.02) is None
     assert assess_newest(past, (-1.0, 0.004, 10), better="higher", rate=0.01, margin=0.02).raised
 
 
-def test_a_run_that_takes_itself_for_too_good_has_the_usual_error():
+def test_history_alarm_uses_at_least_the_usual_error():
     past, limits = noisy_runs([0.0] * 10), {}
     for error, blocks in ((0.0004, 10), (0.004, 10), (0.04, 10), (0.0004, 1000)):
         limits[error, blocks] = assess_newest(past, (0.0, error, blocks), better="higher", rate=0.01, margin=0.02).limit
@@ -112,7 +112,7 @@ def test_a_run_that_takes_itself_for_too_good_has_the_usual_error():
     assert limits[0.04, 10] < limits[0.004, 10] < limits[0.0004, 1000]
 
 
-def test_the_limit_is_the_usual_prediction_interval():
+def test_history_alarm_limit_is_a_prediction_interval():
     values = RNG.normal(0.02, 0.01, 12)
     found = assess_newest(told(values), (0.02, 0.004, 10), better="higher", rate=0.01, margin=0.02)
     half = stats.t.ppf(0.99, 11) * values.std(ddof=1) * math.sqrt(1 + 1 / 12)
@@ -120,7 +120,7 @@ def test_the_limit_is_the_usual_prediction_interval():
 
 
 @pytest.mark.parametrize("runs", [5, 10, 30])
-def test_alarms_come_at_their_rate_and_what_is_found_is_foretold(runs):
+def test_history_alarm_keeps_its_rate_and_predicted_power(runs):
     """In short; benchmarks/history_rates.py is it whole."""
     histories = 150
     found = rates(runs, "normally", histories, rate=0.1)
@@ -130,5 +130,5 @@ def test_alarms_come_at_their_rate_and_what_is_found_is_foretold(runs):
     assert not too_many(found.shown, 0.01, histories, errors=4)
 
 
-def test_a_year_of_nights():
+def test_history_of_a_year_of_nightly_runs_is_analysed():
     assert false_alarms_per_year(0.01) == pytest.approx(3.65)

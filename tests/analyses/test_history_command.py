@@ -63,7 +63,7 @@ def course(said, treatment="tcp-nopush"):
     return next(one for one in said["comparisons"] if one["treatment"] == treatment)
 
 
-def test_no_alarm_is_exit_code_0_and_says_what_would_have_been_one(steady, monkeypatch, capsys):
+def test_history_command_without_alarm_exits_with_0(steady, monkeypatch, capsys):
     code, out, _ = history(monkeypatch, capsys, steady, "--alarm")
     assert code == 0
     assert "The newest run is not shown to be worse than its past" in out
@@ -71,7 +71,7 @@ def test_no_alarm_is_exit_code_0_and_says_what_would_have_been_one(steady, monke
     assert "1 in 100 raises a false alarm in its comparison: about 3.6 in a year of nightly runs" in out
 
 
-def test_a_worse_run_alarms(five, monkeypatch, capsys):
+def test_history_command_alarm_exits_with_1(five, monkeypatch, capsys):
     night(five, 5, -0.25)
     code, out, _ = history(monkeypatch, capsys, five, "--alarm")
     assert code == 1
@@ -80,7 +80,7 @@ def test_a_worse_run_alarms(five, monkeypatch, capsys):
     assert history(monkeypatch, capsys, five)[0] == 0, "only --alarm speaks by the exit code"
 
 
-def test_json_has_every_run_effect_level_and_alarm(steady, monkeypatch, capsys):
+def test_history_json_has_runs_effects_levels_and_alarms(steady, monkeypatch, capsys):
     said = told(monkeypatch, capsys, steady)
     assert [run["left_out"] for run in said["runs"]] == [None] * 7
     assert [bool(run["conditions_changed"]) for run in said["runs"]] == [False] * 5 + [True, False]
@@ -93,7 +93,7 @@ def test_json_has_every_run_effect_level_and_alarm(steady, monkeypatch, capsys):
     assert course(said, "aa")["alarm"] is None
 
 
-def test_one_run_is_no_history_and_no_alarm(tmp_path, monkeypatch, capsys):
+def test_history_command_with_one_run_has_no_alarm(tmp_path, monkeypatch, capsys):
     nights(tmp_path, 1)
     code, out, _ = history(monkeypatch, capsys, tmp_path, "--alarm")
     assert code == 0
@@ -110,7 +110,7 @@ def test_one_run_is_no_history_and_no_alarm(tmp_path, monkeypatch, capsys):
         ({"ended": False}, "not finished"),
     ],
 )
-def test_what_does_not_count_is_told_and_not_held_against_the_past(five, monkeypatch, capsys, change, said):
+def test_history_command_lists_runs_that_do_not_count(five, monkeypatch, capsys, change, said):
     run = night(five, 5, -0.25, **change)
     code, out, err = history(monkeypatch, capsys, five, "--alarm")
     assert f"left out: {run}: {said}" in out
@@ -118,7 +118,7 @@ def test_what_does_not_count_is_told_and_not_held_against_the_past(five, monkeyp
     assert f"run {run} cannot be held against its past" in err
 
 
-def test_a_damaged_run_is_told_and_the_others_go_on(five, monkeypatch, capsys):
+def test_history_command_names_a_damaged_run_and_continues(five, monkeypatch, capsys):
     layout = Layout(five)
     damaged = layout.run(STUDY, layout.runs(STUDY)[2])
     damaged.plan_json.write_text("{")
@@ -130,7 +130,7 @@ def test_a_damaged_run_is_told_and_the_others_go_on(five, monkeypatch, capsys):
     assert len(course(said)["points"]) == 3
 
 
-def test_runs_of_other_machines_are_not_held_together_unless_asked(five, monkeypatch, capsys):
+def test_history_command_separates_machines_unless_asked(five, monkeypatch, capsys):
     night(five, 5, machine="another")
     said = told(monkeypatch, capsys, five)
     assert [run["hosts"] for run in said["runs"]] == [0] * 5 + [1]
@@ -141,14 +141,14 @@ def test_runs_of_other_machines_are_not_held_together_unless_asked(five, monkeyp
     assert course(by_name)["alarm"]["past"] == 5
 
 
-def test_another_margin_is_another_question(five, monkeypatch, capsys):
+def test_history_separates_runs_with_another_margin(five, monkeypatch, capsys):
     night(five, 5, change=many_runs.margin)
     said = told(monkeypatch, capsys, five)
     assert course(said)["alarm"] is None
     assert said["runs"][-1]["conditions_changed"] == ["margin 0.02 → 0.05"]
 
 
-def test_what_a_run_found_is_remembered_until_its_tables_change(steady, monkeypatch, capsys):
+def test_history_caches_effects_until_tables_change(steady, monkeypatch, capsys):
     told(monkeypatch, capsys, steady)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("loadbook.analyses.history.runs._compute_effects", lambda *what: pytest.fail("computed again"))
@@ -174,7 +174,7 @@ def test_what_a_run_found_is_remembered_until_its_tables_change(steady, monkeypa
         (["--metric", "speed"], "no metric 'speed'"),
     ],
 )
-def test_what_is_asked_wrongly_is_said(steady, monkeypatch, capsys, words, said):
+def test_history_command_refuses_wrong_options(steady, monkeypatch, capsys, words, said):
     code, _, err = history(monkeypatch, capsys, steady, *words)
     assert code == 2
     assert said in err
@@ -187,19 +187,19 @@ COMMANDS = re.findall(
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=[words.strip() or "alone" for words in COMMANDS])
-def test_the_commands_of_the_page_run(steady, monkeypatch, capsys, words):
+def test_history_page_commands_run(steady, monkeypatch, capsys, words):
     code, out, _ = history(monkeypatch, capsys, steady, *words.split())
     assert code == 0
     assert out
 
 
-def test_an_unknown_study_names_what_to_do(steady, monkeypatch, capsys):
+def test_history_command_of_an_unknown_study_names_the_next_step(steady, monkeypatch, capsys):
     monkeypatch.setenv("LOADBOOK_HOME", str(steady))
     assert exit_code(monkeypatch, "history", "nothing") == 2
     assert "nothing" in capsys.readouterr().err
 
 
-def test_in_a_cell_it_is_frames_sentences_and_a_picture(steady, monkeypatch):
+def test_history_in_a_cell_gives_frames_sentences_and_figure(steady, monkeypatch):
     import loadbook as lb
 
     monkeypatch.setenv("LOADBOOK_HOME", str(steady))

@@ -64,7 +64,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_case_is_drawn_wide_and_narrow(case):
+def test_history_figure_draws_every_case(case):
     shown = page(CASES[case], {"run-001": [KERNEL]})
     for narrow in (False, True):
         drawn = figure.draw(shown.history, shown.marks, narrow)
@@ -75,17 +75,17 @@ def test_every_case_is_drawn_wide_and_narrow(case):
     assert len(figure.alt(shown.history, shown.marks)) > 40
 
 
-def test_a_picture_has_the_same_bytes_each_time():
+def test_history_figure_bytes_are_reproducible():
     first, second = (page(CASES["hosts that alternate"], {"run-002": [KERNEL]}) for _ in range(2))
     assert to_svg(figure.draw(first.history, first.marks)) == to_svg(figure.draw(second.history, second.marks))
 
 
-def test_comparisons_that_are_not_drawn_are_told():
+def test_history_figure_names_comparisons_not_drawn():
     shown = page(CASES["many comparisons"])
     assert "2 other comparisons are not drawn" in figure.how(shown.history, {})
 
 
-def test_the_axis_is_true_to_time_and_cuts_pauses():
+def test_history_axis_is_linear_in_time_with_cut_pauses():
     times = {f"r{k}": k * DAY + (400 * DAY if k > 4 else 0) for k in range(10)}
     found = axis(times)
     places = np.array(list(found.places.values()))
@@ -97,12 +97,12 @@ def test_the_axis_is_true_to_time_and_cuts_pauses():
     assert said.replace("\u00a0", " ") == "1 year"
 
 
-def test_runs_of_one_instant_stand_apart():
+def test_history_axis_separates_simultaneous_runs():
     places = list(axis(dict.fromkeys("abc", 5.0)).places.values())
     assert places == [0.0, 0.5, 1.0]
 
 
-def test_conditions_that_changed_are_marked_and_a_reboot_only_told():
+def test_history_figure_marks_changed_conditions():
     shown = page(nights(6), {"run-002": [KERNEL, REBOOT], "run-003": [REBOOT]})
     assert shown.marks == {"run-002": ("web: kernel 6.1 → 6.8",)}
     text = shown.which_count().text
@@ -110,7 +110,7 @@ def test_conditions_that_changed_are_marked_and_a_reboot_only_told():
     assert "secret" not in text
 
 
-def test_every_run_has_its_row_with_the_reason_why_it_does_not_count():
+def test_history_page_has_a_row_per_run_with_reasons():
     seen = nights(6)
     seen[2] = replace(seen[2], excluded_reason="a replay of run run-001: nothing was measured anew", effects=())
     table = page(seen, {"run-005": []}).runs_table()
@@ -120,14 +120,14 @@ def test_every_run_has_its_row_with_the_reason_why_it_does_not_count():
     assert table.rows[5][2:] == ["yes", "the first run on these hosts"]
 
 
-def test_hosts_have_a_column_where_there_are_several_and_imported_ones_a_doubt():
+def test_history_page_has_a_hosts_column_for_several_hosts():
     shown = page(CASES["hosts that alternate"], hosts=["driver, web", IMPORTED_HOSTS_TEXT])
     assert {row[2] for row in shown.runs_table().rows} == {"A", "B"}
     assert "A: driver, web; B: not recorded (imported)" in shown.scope().text
     assert "as if they were on the same hosts" in shown.doubts().text
 
 
-def test_the_page_says_the_alarm_first_and_leaves_the_mark_of_its_end():
+def test_history_page_states_the_alarm_first():
     from loadbook.report.notebooks import DONE_MIME
 
     shown = page(CASES["the newest is worse"])
@@ -137,14 +137,14 @@ def test_the_page_says_the_alarm_first_and_leaves_the_mark_of_its_end():
     assert shown.provenance().data[DONE_MIME]["alarms"] == ["tuned"]
 
 
-def test_names_do_no_harm_on_the_page():
+def test_history_page_escapes_hostile_names():
     shown = page(CASES["odd names"])
     html = "".join(block.html for block in (shown.scope(), shown.comparisons(), shown.which_count()))
     assert "$x$ &lt;i&gt;" in html
     assert "<i>" not in html
 
 
-def test_a_history_without_any_run_that_can_be_read_says_so():
+def test_history_page_without_readable_runs_says_so():
     shown = page([RunSummary("run-001", 0.0, -1, excluded_reason="cannot be read: torn")], hosts=())
     assert "no run has an effect" in shown.effect_timeline().text
     assert "cannot be read: torn" in shown.which_count().text

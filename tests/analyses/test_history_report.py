@@ -23,7 +23,7 @@ def made(layout, said):
     return history_report.build_history_page(layout, STUDY, "Which one?", said.append, 120)
 
 
-def test_two_runs_have_a_page_that_stands_alone(two, monkeypatch):
+def test_history_page_of_two_runs_is_self_contained(two, monkeypatch):
     monkeypatch.setenv("LOADBOOK_HOME", str(two.root))
     said = []
     (page,), failed = made(two, said)
@@ -38,14 +38,14 @@ def test_two_runs_have_a_page_that_stands_alone(two, monkeypatch):
     assert history_report.history_link(STUDY, two.reports) == [("history", f"{STUDY}-history.html")]
 
 
-def test_one_run_has_none(tmp_path):
+def test_history_page_is_not_made_for_one_run(tmp_path):
     layout, said = nights(tmp_path, 1), []
     assert made(layout, said) == ([], [])
     assert said == []
     assert history_report.history_link(STUDY, layout.reports) == []
 
 
-def test_a_page_that_cannot_be_made_is_said_and_an_old_one_does_not_stay(two, monkeypatch):
+def test_failed_history_page_is_reported_and_the_old_one_removed(two, monkeypatch):
     def fail(*what):
         raise ReportError("notebook history: cell 4 failed")
 
@@ -56,7 +56,7 @@ def test_a_page_that_cannot_be_made_is_said_and_an_old_one_does_not_stay(two, mo
     assert history_report.history_link(STUDY, two.reports) == []
 
 
-def test_the_report_of_a_study_makes_it_and_the_index_links_it(two, monkeypatch):
+def test_report_command_makes_and_links_the_history_page(two, monkeypatch):
     page = two.reports / f"{STUDY}-history.html"
     monkeypatch.setattr(history_report, "build_history_page", lambda *what: ([page], []))
     monkeypatch.setattr(build, "_build_page", lambda *what: None)
@@ -66,7 +66,7 @@ def test_the_report_of_a_study_makes_it_and_the_index_links_it(two, monkeypatch)
     assert page.name in index.write_index(two.reports).read_text(encoding="utf-8")
 
 
-def test_what_failed_is_the_report_s_failure_too(two, monkeypatch):
+def test_failed_history_page_fails_the_report(two, monkeypatch):
     monkeypatch.setattr(history_report, "build_history_page", lambda *what: ([], ["notebook history: cell 4 failed"]))
     monkeypatch.setattr(build, "_build_page", lambda *what: None)
     built = build.build_report(two, STUDY, "latest", [], lambda text: None)

@@ -37,7 +37,7 @@ def history(seen, **other):
 
 
 @pytest.mark.parametrize(("number", "more"), [(1, 4), (2, 3), (3, 2), (4, 1)])
-def test_few_runs_say_how_many_more_are_needed(number, more):
+def test_history_with_few_runs_names_how_many_more_are_needed(number, more):
     seen = runs(number)
     course = one(seen)
     assert course.alarm is None
@@ -46,19 +46,19 @@ def test_few_runs_say_how_many_more_are_needed(number, more):
     assert one(runs(number + more)).alarm is not None
 
 
-def test_level_of_a_single_run_has_the_interval_of_its_report():
+def test_history_level_of_a_single_run_has_the_interval_of_its_report():
     (run,) = runs(1)
     (segment,) = one([run]).segments
     assert segment.interval == run.effects[0].interval
 
 
-def test_level_of_several_runs_has_the_interval_of_their_mean():
+def test_history_level_of_several_runs_has_the_interval_of_their_mean():
     (segment,) = one(runs(5)).segments
     low, high = map(math.expm1, segment.level.interval())
     assert segment.interval == pytest.approx((low, high))
 
 
-def test_runs_on_other_hosts_are_never_held_together():
+def test_history_separates_runs_on_other_hosts():
     seen = runs(20, of=lambda k: 0.1 * (k % 2), hosts=lambda k: k % 2)
     course = one(seen)
     assert not course.changed_segments
@@ -68,13 +68,13 @@ def test_runs_on_other_hosts_are_never_held_together():
     assert "on hosts B" in words.series_sentence(course)
 
 
-def test_the_first_run_on_new_hosts_has_no_past():
+def test_history_first_run_on_new_hosts_has_no_past():
     course = one(runs(20, hosts=lambda k: int(k == 19)))
     assert course.alarm is None
     assert "there is none" in course.no_alarm_reason
 
 
-def test_another_question_begins_anew_and_is_told():
+def test_history_begins_a_new_level_for_another_question():
     seen = runs(20)
     seen[-1] = replace(seen[-1], effects=(effect(-1.0, question={"margin": "0.05"}),))
     course = one(seen)
@@ -83,20 +83,20 @@ def test_another_question_begins_anew_and_is_told():
     assert words.changed_question_text(course, 19) == "another question: margin"
 
 
-def test_an_interlude_with_another_question_does_not_end_the_first():
+def test_history_continues_after_an_interlude():
     seen = runs(20)
     seen[10] = replace(seen[10], effects=(effect(-1.0, question={"margin": "0.05"}),))
     assert one(seen).alarm.past_runs == 18
 
 
-def test_a_treatment_that_appears_later_has_its_own_past():
+def test_history_of_a_later_treatment_begins_with_it():
     seen = runs(12, names=("tuned", "late"))
     seen[:6] = [replace(run, effects=run.effects[:1]) for run in seen[:6]]
     found = {course.treatment: course for course in effect_series(seen, "higher", 0.02)}
     assert (found["tuned"].alarm.past_runs, found["late"].alarm.past_runs) == (11, 5)
 
 
-def test_a_treatment_that_is_gone_is_not_judged():
+def test_history_does_not_judge_a_removed_treatment():
     seen = runs(12, names=("tuned", "gone"))
     seen[-1] = replace(seen[-1], effects=seen[-1].effects[:1])
     found = {course.treatment: course for course in effect_series(seen, "higher", 0.02)}
@@ -112,7 +112,7 @@ def test_a_treatment_that_is_gone_is_not_judged():
         ({"effects": (), "excluded_reason": "a replay of run r1"}, "the newest run is left out: a replay of run r1"),
     ],
 )
-def test_a_newest_run_that_does_not_count_is_not_judged_and_says_why(newest, said):
+def test_history_explains_a_newest_run_that_does_not_count(newest, said):
     seen = runs(12)
     seen[-1] = replace(seen[-1], **newest)
     course = one(seen)
@@ -120,7 +120,7 @@ def test_a_newest_run_that_does_not_count_is_not_judged_and_says_why(newest, sai
     assert said in course.no_alarm_reason
 
 
-def test_runs_that_do_not_count_move_nothing():
+def test_history_ignores_runs_that_do_not_count():
     seen = runs(12)
     bad = [
         replace(run, excluded_reason="exploratory: 3 blocks were added after looking", effects=(effect(-1.0),))
@@ -132,7 +132,7 @@ def test_runs_that_do_not_count_move_nothing():
     assert not with_bad.changed_segments
 
 
-def test_the_past_begins_with_the_last_change():
+def test_history_past_begins_with_the_last_change():
     course = one(runs(30, of=lambda k: 0.03 if k < 15 else -0.03))
     assert course.alarm.past_runs == 14
     assert not course.alarm.raised
@@ -141,20 +141,20 @@ def test_the_past_begins_with_the_last_change():
     assert "Changed by −6." in words.series_sentence(course)
 
 
-def test_the_newest_run_takes_no_part_in_its_own_past():
+def test_history_excludes_the_newest_run_from_its_past():
     course = one(runs(30, of=lambda k: -0.1 if k == 29 else 0.03))
     assert course.alarm.raised
     assert course.alarm.past_runs == 29
     assert "ALARM" in words.alarm_sentence(course)
 
 
-def test_many_comparisons_share_the_rate():
+def test_history_alarm_rate_is_shared_by_comparisons():
     alone, together = (effect_series(runs(10, names=names), "higher", 0.02) for names in (("a",), ("a", "b", "c", "d")))
     assert alone[0].alarm.rate == pytest.approx(4 * together[0].alarm.rate)
     assert together[0].alarm.limit < alone[0].alarm.limit
 
 
-def test_checks_are_shown_and_raise_no_alarm():
+def test_history_checks_raise_no_alarm():
     seen = runs(12, of=lambda k: -1.0 if k == 11 else 0.0, kind="aa")
     course = one(seen)
     assert course.alarm is None
@@ -162,18 +162,18 @@ def test_checks_are_shown_and_raise_no_alarm():
     assert history(seen).alarms == ()
 
 
-def test_runs_of_one_instant_keep_their_order():
+def test_history_keeps_the_order_of_simultaneous_runs():
     seen = [replace(run, started=0.0) for run in runs(8)]
     assert [point.run for point in one(seen).points] == [run.run for run in seen]
 
 
-def test_a_comparison_without_any_width_does_not_count():
+def test_history_ignores_comparisons_without_an_interval():
     seen = runs(3)
     seen[1] = replace(seen[1], effects=(replace(effect(0.0), interval=(0.0, 0.0)),))
     assert "no interval of any width" in one(seen).points[1].excluded_reason
 
 
-def test_the_headline_says_what_is_worse_what_changed_and_what_cannot_be_said():
+def test_history_headline_states_alarms_changes_and_gaps():
     assert words.headline(history([])) == "0 runs that count: there is no history yet."
     assert "there is no history yet" in words.headline(history(runs(1)))
     assert words.headline(history(runs(3))).startswith("No alarm can be raised yet; there are too few runs")
@@ -187,7 +187,7 @@ def test_the_headline_says_what_is_worse_what_changed_and_what_cannot_be_said():
     assert words.headline(stepped) == "The newest run is not shown to be worse than its past; tuned changed on the way."
 
 
-def test_the_rate_is_said_per_run_and_per_year():
+def test_history_states_the_alarm_rate_per_run_and_year():
     assert words.supporting_text(history(runs(12))) == (
         "Of runs in which nothing changed, 1 in 100 raises a false alarm in its comparison: about 3.6 in a year of "
         "nightly runs."
@@ -196,5 +196,5 @@ def test_the_rate_is_said_per_run_and_per_year():
 
 
 @pytest.mark.parametrize(("number", "name"), [(0, "A"), (25, "Z"), (26, "AA"), (53, "BB")])
-def test_hosts_have_letters(number, name):
+def test_history_gives_each_set_of_hosts_a_letter(number, name):
     assert words.host_set_letter(number) == name

@@ -56,14 +56,14 @@ def page(tmp_path_factory):
 
 @pytest.mark.parametrize("case", RECORDS)
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_texts_are_whole_apart_and_large_enough(records, case, narrow):
+def test_figure_texts_are_whole_apart_and_large_enough(records, case, narrow):
     drawn = figure.draw(records[case], narrow=narrow)
     assert len(drawn.axes) == 4
     must_be_legible(drawn)
 
 
 @pytest.mark.parametrize("case", RECORDS)
-def test_words_are_honest_and_enough(records, case):
+def test_noise_figure_texts_match_the_data(records, case):
     found = records[case]
     answer, how, alt = figure.answer(found), figure.how(found), figure.alt(found)
     assert answer == noise_headline(found, 0.02)
@@ -72,13 +72,13 @@ def test_words_are_honest_and_enough(records, case):
     assert not any(FORBIDDEN.search(text) for text in (answer, how, alt))
 
 
-def test_bytes_repeat(records):
+def test_figure_bytes_are_reproducible(records):
     first, second = (base.to_svg(figure.draw(records["calm"])) for _ in range(2))
     assert first == second
     assert len(first) < 150_000
 
 
-def test_what_the_panels_say(records):
+def test_noise_figure_panels_state_their_results(records):
     assert "two groups: " in figure.alt(records["two groups"])
     assert "one group: no gap is visible" in figure.alt(records["calm"])
     assert re.search(r"drift of −1\d\.\d\u00a0% over the record", figure.alt(records["drifting"]))
@@ -87,7 +87,7 @@ def test_what_the_panels_say(records):
     assert not records["noisy"].blocks_needed.resampled
 
 
-def test_relabelling_is_said_as_a_count(records):
+def test_noise_page_states_relabelling_as_a_count(records):
     said = relabelling_sentence(records["drifting"].relabelling)
     assert re.match(
         r"False alarms: \d\.\d\u00a0% of 5,000 pseudo-studies of 10 blocks; these trials in fixed order: ", said
@@ -96,7 +96,7 @@ def test_relabelling_is_said_as_a_count(records):
     assert relabelling_sentence(None) == "Too few trials to draw labels anew."
 
 
-def test_the_page_tells_all(page):
+def test_noise_page_is_complete(page):
     said = page.answer().text
     assert said.startswith("On these hosts 2\u00a0% needs ")
     assert "False alarms: " in said
@@ -111,7 +111,7 @@ def test_the_page_tells_all(page):
     assert page.summary()["verdict"]["sentence"] == page.headline
 
 
-def test_the_table_has_the_numbers_of_the_record(page):
+def test_noise_page_table_matches_the_record(page):
     row = page.every_load().text.splitlines()[1]
     noise = page.record.noise
     low, high = noise.cv_interval
@@ -121,7 +121,7 @@ def test_the_table_has_the_numbers_of_the_record(page):
     assert re.search(r"29\s+1$", row)
 
 
-def test_the_notebook_makes_the_page(tmp_path):
+def test_noise_notebook_makes_the_page(tmp_path):
     arms = {"baseline": Arm(), "aa": Arm(check="aa")}
     layout = make_project(tmp_path, arms, name="noise", blocks=12, traces=False, notebooks=("noise",))
     made = make_report(layout, "noise")
@@ -131,7 +131,7 @@ def test_the_notebook_makes_the_page(tmp_path):
     assert "On these hosts" in made.page("index.html")
 
 
-def test_a_laboratory_that_contradicts_itself_says_so_first(tmp_path):
+def test_noise_page_states_a_failed_aa_arm_first(tmp_path):
     arms = {"baseline": Arm(), "aa": Arm(0.2, check="aa", label="again")}
     page = NoisePage(load_run(make_project(tmp_path, arms, name="broken", blocks=12, traces=False), "broken"))
     first, second, *_ = page.answer().text.splitlines()
@@ -141,7 +141,7 @@ def test_a_laboratory_that_contradicts_itself_says_so_first(tmp_path):
 
 
 @pytest.mark.long
-def test_one_arm_alone_is_a_record_too(tmp_path):
+def test_noise_page_accepts_a_single_arm(tmp_path):
     layout = make_project(tmp_path, {"baseline": Arm()}, name="alone", blocks=30, traces=False)
     page = NoisePage(load_run(layout, "alone"))
     assert page.record.noise.trials == 29
@@ -149,7 +149,7 @@ def test_one_arm_alone_is_a_record_too(tmp_path):
     assert not forbidden_content(page_html(page))
 
 
-def test_too_little_says_so(tmp_path):
+def test_noise_page_with_too_few_trials_says_so(tmp_path):
     arms = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06)}
     page = NoisePage(load_run(make_project(tmp_path, arms, name="short", blocks=6, traces=False), "short"))
     assert page.record is None

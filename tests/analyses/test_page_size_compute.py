@@ -42,7 +42,7 @@ def curve(values, **more) -> TwoRegimeCurve:
 @pytest.mark.parametrize(
     ("blocks", "sizes", "missing"), [(6, FOUR, 0.0), (10, FOUR, 0.05)], ids=["smoke", "trials lost"]
 )
-def test_intervals_cover_the_truth(blocks: int, sizes: tuple[int, ...], missing: float) -> None:
+def test_page_size_curve_intervals_cover_the_truth(blocks: int, sizes: tuple[int, ...], missing: float) -> None:
     """95 % of 120 studies, less two standard errors; benchmarks/regimes.py has 2,000 of each kind."""
     rng, hits, studies = np.random.default_rng(11), np.zeros(4), 120
     truths = (A, A / KNEE, KNEE, 1 / (A * (1 + 40_000 / KNEE)))
@@ -53,7 +53,7 @@ def test_intervals_cover_the_truth(blocks: int, sizes: tuple[int, ...], missing:
     assert (hits / studies >= 0.95 - 2 * math.sqrt(0.95 * 0.05 / studies)).all(), hits / studies
 
 
-def test_without_noise_it_returns_what_went_in() -> None:
+def test_page_size_curve_without_noise_recovers_its_parameters() -> None:
     fit = curve(rates(5, EIGHT, np.random.default_rng(1), sd=0.0))
     assert fit.knee_b.value == pytest.approx(KNEE, rel=1e-4)
     assert fit.knee_b.interval[1] / fit.knee_b.interval[0] < 1.001  # what blocks share does not move the knee
@@ -64,7 +64,7 @@ def test_without_noise_it_returns_what_went_in() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.floats(1e-3, 1e3), st.integers(0, 2**32 - 1))
-def test_a_faster_machine_has_the_knee_where_it_was(factor: float, seed: int) -> None:
+def test_page_size_knee_is_independent_of_machine_speed(factor: float, seed: int) -> None:
     values = rates(6, FOUR, np.random.default_rng(seed))
     fit = curve(values)
     other = curve({size: {b: v * factor for b, v in own.items()} for size, own in values.items()})
@@ -73,7 +73,7 @@ def test_a_faster_machine_has_the_knee_where_it_was(factor: float, seed: int) ->
 
 
 @pytest.mark.parametrize(("knee", "seen"), [(1e9, "request"), (2.0, "byte"), (KNEE, "both")])
-def test_a_knee_outside_the_sizes_is_not_named(knee: float, seen: str) -> None:
+def test_page_size_knee_outside_the_sizes_is_not_reported(knee: float, seen: str) -> None:
     fit = curve(rates(8, EIGHT, np.random.default_rng(2), knee=knee))
     assert fit.visible_regime == seen
     said = words.curve_sentence(fit)
@@ -86,7 +86,7 @@ def test_a_knee_outside_the_sizes_is_not_named(knee: float, seen: str) -> None:
     assert words.knee_text(fit).startswith({"request": "beyond ", "byte": "below ", "both": ""}[seen])
 
 
-def test_a_curve_that_is_too_simple_says_so() -> None:
+def test_page_size_curve_reports_a_poor_fit() -> None:
     rng = np.random.default_rng(3)
     values = rates(10, EIGHT, rng, sd=0.02)
     values[131_072.0] = {block: rate * 0.6 for block, rate in values[131_072.0].items()}
@@ -96,7 +96,7 @@ def test_a_curve_that_is_too_simple_says_so() -> None:
     assert words.misfit_sentence(curve(rates(10, EIGHT, rng, sd=0.02))) == ""
 
 
-def test_too_little_for_a_curve() -> None:
+def test_page_size_curve_needs_enough_sizes() -> None:
     rng = np.random.default_rng(4)
     assert "2 of 2 sizes have 5 trials" in str(fit_curve(rates(8, FOUR[:2], rng)))
     assert "0 of 4 sizes have 5 trials" in str(fit_curve(rates(4, FOUR, rng)))
@@ -106,7 +106,7 @@ def test_too_little_for_a_curve() -> None:
     assert "only 0 blocks have two sizes" in str(fit_curve(disjoint))
 
 
-def test_series_are_arms_that_differ_in_size_alone() -> None:
+def test_page_size_series_differ_in_size_only() -> None:
     study = sized_study()
     series = page_size_series(study, study.treatments)
     assert [one.name for one in series] == [
@@ -120,7 +120,7 @@ def test_series_are_arms_that_differ_in_size_alone() -> None:
     assert first_same_page(study, series[3].arms[2048]) == series[0].arms[2048]
 
 
-def test_a_run_says_where_the_network_is_the_limit_and_where_tiers_converge() -> None:
+def test_page_size_reports_network_limit_and_convergence() -> None:
     found = analyse_page_sizes(sized_run(sized_study(sizes=TIER_SIZES), failing=0.6), "ok_per_s")
     by_name = {one.name: one for one in found.curves.series}
     assert found.network_limited_from(by_name["large balancer, 2 nodes"]) == 262_144
@@ -142,7 +142,7 @@ def test_a_run_says_where_the_network_is_the_limit_and_where_tiers_converge() ->
     assert words.bandwidth_headline(found).endswith("of the link.")
 
 
-def test_where_too_few_trials_count_nothing_is_said_to_be_or_not_to_be_the_limit() -> None:
+def test_page_size_limit_is_unknown_with_few_valid_trials() -> None:
     """Of the article's tool in a small lab: the driver was full in most trials, and the page spoke of the network."""
     run = sized_run(sized_study(sizes=TIER_SIZES))
     late = run.trials["block"] > 4
@@ -160,7 +160,7 @@ def test_where_too_few_trials_count_nothing_is_said_to_be_or_not_to_be_the_limit
     assert words.headline(nowhere).replace("\xa0", " ").startswith("At no size up to 256 KiB is the network")
 
 
-def test_a_part_of_a_study_has_the_factors_that_vary_in_it() -> None:
+def test_page_size_subset_has_its_own_factors() -> None:
     """As a smoke variant is: one tier of two, one balancer of two."""
     study = sized_study(FOUR, blocks=5)
     part = [name for name in study.treatments if name.endswith("-large-2")]
@@ -171,7 +171,7 @@ def test_a_part_of_a_study_has_the_factors_that_vary_in_it() -> None:
 
 
 @pytest.mark.parametrize(("balancer", "web", "letter"), [(0.6, 0.2, "C"), (0.2, 0.6, "W")])
-def test_hosts_on_one_core_are_told_apart_by_what_their_processes_use(balancer: float, web: float, letter: str) -> None:
+def test_page_size_separates_hosts_sharing_a_core_by_process_use(balancer: float, web: float, letter: str) -> None:
     run = sized_run(sized_study(FOUR, ("large",), (2,), blocks=5), watched=False)
     one_core = {n: h | {"cpus": [min(h["cpus"][0], 1)]} for n, h in HOSTS.items()}
     run.run_record = make_run_record(lab=True, hosts=one_core)
@@ -186,6 +186,6 @@ def test_hosts_on_one_core_are_told_apart_by_what_their_processes_use(balancer: 
 
 
 @pytest.mark.parametrize(("size", "text"), [(128, "128 B"), (65_536, "64 KiB"), (1500, "1.5 KiB"), (2**20, "1 MiB")])
-def test_sizes_as_readers_see_them(size: float, text: str) -> None:
+def test_page_sizes_are_printed_in_binary_units(size: float, text: str) -> None:
     assert words.size_text(size).replace("\xa0", " ") == text
     assert words.tick_text(size).replace("\xa0", " ") == text.replace("iB", "")

@@ -48,13 +48,13 @@ def found_of(case: str) -> PageSizeResult:
 
 @pytest.mark.parametrize(("case", "by"), [*((c, "rate") for c in CASES), ("three balancers", "bytes")])
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_texts_are_whole_apart_and_large_enough(case: str, narrow: bool, by: str) -> None:
+def test_figure_texts_are_whole_apart_and_large_enough(case: str, narrow: bool, by: str) -> None:
     drawn = figure.draw(found_of(case), by, narrow=narrow)
     assert drawn.get_figwidth() == (base.NARROW_IN if narrow else base.WIDE_IN)
     must_be_legible(drawn, lambda text: not text.get_rotation() % 90)
 
 
-def test_a_name_stands_at_its_trials_where_the_curve_does_not_reach_the_first_size() -> None:
+def test_page_size_figure_labels_curves_at_their_trials() -> None:
     study = sized_study(FIVE, ("large",), (2,))
     run = sized_run(study)
     sizes = {name: float(study.levels_of(name)["page_bytes"]) for name in study.treatments}
@@ -67,7 +67,7 @@ def test_a_name_stands_at_its_trials_where_the_curve_does_not_reach_the_first_si
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_words_beside_it_are_honest(case: str) -> None:
+def test_factorial_figure_texts_match_the_data(case: str) -> None:
     found = found_of(case)
     for by in ("rate", "bytes"):
         answer, how, alt = (f(found, by) for f in (figure.answer, figure.how, figure.alt))
@@ -80,7 +80,7 @@ def test_words_beside_it_are_honest(case: str) -> None:
     assert bool(tier_ratios.sentences(found)) == (found.tiers is not None)
 
 
-def test_letters_and_bytes_repeat() -> None:
+def test_page_size_figure_is_reproducible() -> None:
     found = found_of("two tiers")
     letters = [size_axis.letter_of(found, arm) for arm in found.curves.series[2].arms.values()]
     assert letters == ["C", "C", "C", "C", "N"]
@@ -102,7 +102,7 @@ def project(root: Path) -> PageSizePage:
     return PageSizePage(load_run(layout, "sizes"))
 
 
-def test_the_page_answers_with_curves(tmp_path: Path) -> None:
+def test_page_size_page_answers_with_curves(tmp_path: Path) -> None:
     page = project(tmp_path)
     assert "is the network the limit" in page.answer().text
     curves = page.curves().text.replace("\xa0", " ")
@@ -120,7 +120,7 @@ def test_the_page_answers_with_curves(tmp_path: Path) -> None:
         assert not FORBIDDEN.search(block.text), block.text
 
 
-def test_jmeters_own_names_where_the_tool_is_jmeter(tmp_path: Path) -> None:
+def test_page_size_page_uses_jmeter_names_for_jmeter(tmp_path: Path) -> None:
     page = project(tmp_path)
     page.data.trials["tool"] = "jmeter"
     found = jmeter_table.jmeter_tables(page.data, page.labels)
@@ -137,7 +137,7 @@ def test_jmeters_own_names_where_the_tool_is_jmeter(tmp_path: Path) -> None:
     assert "last 20,000" in page.jmeter().text
 
 
-def test_a_study_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_page_refuses_a_study_of_another_kind(tmp_path: Path) -> None:
     layout = make_project(tmp_path, name="plain-study")
     with pytest.raises(UsageError, match="no factor of study 'plain-study' sets page_bytes"):
         PageSizePage(load_run(layout, "plain-study")).answer()
@@ -146,7 +146,7 @@ def test_a_study_of_another_kind_is_refused(tmp_path: Path) -> None:
         PageSizePage(page.data, "", "latency").answer()
 
 
-def test_the_notebook_calls_what_the_page_has() -> None:
+def test_notebook_calls_only_methods_of_its_page() -> None:
     cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
     called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
     assert called[:4] == ["scope", "answer", "trust", "curves"] and called[-1] == "provenance"

@@ -37,7 +37,7 @@ def changed(run: RunData, factor) -> RunData:
     return replace(run, measurements=run.measurements.assign(value=value))
 
 
-def test_under_the_order_plot_stand_drift_carry_over_and_far_trials(run: RunData) -> None:
+def test_order_section_reports_drift_carry_over_and_outliers(run: RunData) -> None:
     said = EffectsPage(run).order().text
     assert "No carry-over from one trial to the next is seen (p 0." in said
     assert "this check sees little: one below about " in said
@@ -45,7 +45,7 @@ def test_under_the_order_plot_stand_drift_carry_over_and_far_trials(run: RunData
     assert EffectsPage(run).notes == [] or {note.level for note in EffectsPage(run).notes} == {"note"}
 
 
-def test_a_carry_over_is_a_doubt_with_the_adjusted_effects(run: RunData) -> None:
+def test_carry_over_is_a_doubt_with_adjusted_effects(run: RunData) -> None:
     page = EffectsPage(changed(run, lambda trial, before: 0.93 if before == "x" else 1.0))
     found = {note.name: note for note in page.notes}["carry-over"]
     assert found.level == "doubt"
@@ -55,7 +55,7 @@ def test_a_carry_over_is_a_doubt_with_the_adjusted_effects(run: RunData) -> None
     assert "Carry-over" in page.trust().text
 
 
-def test_a_far_trial_is_said_ringed_and_counted(run: RunData) -> None:
+def test_outlier_is_reported_marked_and_counted(run: RunData) -> None:
     far = run.trials.loc[run.trials["valid"] & (run.trials["treatment"] == "y"), "trial"].iloc[3]
     page = EffectsPage(changed(run, lambda trial, before: 0.8 if trial.trial == far else 1.0))
     text = page.doubts().text
@@ -65,13 +65,13 @@ def test_a_far_trial_is_said_ringed_and_counted(run: RunData) -> None:
     assert page.analysis.row("y").valid_trials == run.trials.query("treatment == 'y'")["valid"].sum()
 
 
-def test_an_unstable_effect_is_a_doubt(run: RunData) -> None:
+def test_unstable_effect_is_a_doubt(run: RunData) -> None:
     page = EffectsPage(changed(run, lambda t, before: 1 + 0.03 * t.block * (t.treatment == "y")))
     assert "unstable effect: " in page.doubts().text
     assert "measure again in a new run before relying on it" in page.doubts().text
 
 
-def test_a_closed_loop_is_labelled_and_rate_and_median_are_one_piece_of_evidence(run: RunData) -> None:
+def test_closed_loop_latency_is_labelled(run: RunData) -> None:
     shown = EffectsPage(run).latency()
     said = shown.text
     assert "At fixed concurrency (closed loop): " in said
@@ -86,7 +86,7 @@ def with_requests(run: RunData, number: float) -> RunData:
     return replace(run, measurements=run.measurements.assign(value=run.measurements["value"].where(~counted, number)))
 
 
-def test_percentiles_that_cannot_be_measured_are_named_and_not_drawn(run: RunData) -> None:
+def test_unmeasurable_percentiles_are_named_and_not_drawn(run: RunData) -> None:
     page = EffectsPage(with_requests(run, 1500.0))
     assert "p99" not in page.panels and "p90" in page.panels
     said = page.latency().text
@@ -109,7 +109,7 @@ def logged(run: RunData) -> RunData:
     return run
 
 
-def test_requests_are_merged_for_the_picture_only(logged: RunData) -> None:
+def test_merged_requests_are_used_for_the_figure_only(logged: RunData) -> None:
     before = EffectsPage(logged).analysis
     found = checks.treatment_curves(logged)
     assert set(found) == {"baseline", "x"}
@@ -121,7 +121,7 @@ def test_requests_are_merged_for_the_picture_only(logged: RunData) -> None:
     assert EffectsPage(logged).analysis == before
 
 
-def test_a_curve_is_that_of_the_sorted_times(logged: RunData) -> None:
+def test_distribution_curve_equals_the_sorted_times(logged: RunData) -> None:
     paths = sorted(logged.paths.request_logs.glob("*.parquet"))[:3]
     merged, files = merge_times(paths)
     every = np.sort(np.concatenate([
@@ -136,7 +136,7 @@ def test_a_curve_is_that_of_the_sorted_times(logged: RunData) -> None:
 
 
 @pytest.mark.parametrize("narrow", [False, True])
-def test_the_distribution_is_drawn_with_a_panel_per_treatment(logged: RunData, narrow: bool) -> None:
+def test_distribution_figure_has_a_panel_per_treatment(logged: RunData, narrow: bool) -> None:
     analysis, found = EffectsPage(logged).analysis, checks.treatment_curves(logged)
     figure = distribution.draw(analysis, found, narrow=narrow)
     assert len(figure.axes) == 2
@@ -144,7 +144,7 @@ def test_the_distribution_is_drawn_with_a_panel_per_treatment(logged: RunData, n
     assert "it describes, and nothing is tested on it" in distribution.answer(analysis, found)
 
 
-def test_too_few_trials_for_carry_over_are_said(run: RunData) -> None:
+def test_carry_over_with_too_few_trials_is_reported(run: RunData) -> None:
     page = EffectsPage(run)
     few = page.values[page.values["block"] == 1]
     assert checks.CARRY_OVER_NOT_CHECKED in checks.order_sentences(
@@ -163,7 +163,7 @@ def with_rates(run: RunData, seconds: int, moving: str = "") -> RunData:
     return replace(run, samples=pd.DataFrame(rows, columns=columns))
 
 
-def test_the_quality_page_shows_what_moved_within_trials(run: RunData) -> None:
+def test_quality_page_shows_rate_changes_within_trials(run: RunData) -> None:
     text = QualityPage(with_rates(run, 62, moving="x")).within().text
     lines = {line.split("  ")[0]: line.rstrip() for line in text.splitlines()}
     assert lines["x on"].endswith("still moving") and "<\u00a00.001" in lines["x on"]
@@ -171,6 +171,6 @@ def test_the_quality_page_shows_what_moved_within_trials(run: RunData) -> None:
     assert lines["again"].endswith("not checked: no rates")
 
 
-def test_the_quality_page_says_what_it_cannot_tell(run: RunData) -> None:
+def test_quality_page_lists_what_was_not_checked(run: RunData) -> None:
     assert QualityPage(run).within().text == "Not known: wrk told no rates per second."
     assert "not checked: too short" in QualityPage(with_rates(run, 3)).within().text

@@ -35,7 +35,7 @@ def without(data: RunData, **changes) -> RunData:
     return replace(data, **changes)
 
 
-def test_the_answer_names_what_was_full(data):
+def test_resources_page_names_the_saturated_resource(data):
     page = ResourcesPage(data)
     said = page.answer().text
     assert said.startswith("At its limit: the CPU of the web in all 4 treatments; the driver had room except in")
@@ -44,17 +44,17 @@ def test_the_answer_names_what_was_full(data):
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_every_section_speaks_plainly(section, data):
+def test_resources_page_sections_are_complete(section, data):
     text = getattr(ResourcesPage(data), section)().text
     assert text.strip() and not FORBIDDEN.search(text)
 
 
-def test_the_table_names_the_bottleneck_beside_its_host(data):
+def test_resources_page_table_names_bottleneck_and_host(data):
     rows = [line for line in ResourcesPage(data).saturation().text.splitlines() if "web CPU" in line]
     assert len(rows) == 4 and all(re.search(r"\bweb +web CPU", row) for row in rows)
 
 
-def test_memory_is_told_by_host_with_a_size_that_holds_it(data):
+def test_resources_page_recommends_a_memory_size(data):
     text = ResourcesPage(data).memory().text
     assert "a host of 1\xa0GiB would have held it" in text and "Hosts of a lab are one machine" in text
     assert words.memory_size_text(1.9 * 1024**3, None).endswith("a host of 4\xa0GiB would have held it")
@@ -63,7 +63,7 @@ def test_memory_is_told_by_host_with_a_size_that_holds_it(data):
     assert words.memory_size_text(1e15, None).endswith("no usual size would have held it")
 
 
-def test_sources_stand_beside_each_other(data):
+def test_resources_page_shows_sources_side_by_side(data):
     other = data.traces.assign(source="sadf", value=data.traces["value"] * 0.5)
     both = without(data, traces=pd.concat([data.traces, other]))
     page = ResourcesPage(both)
@@ -74,7 +74,7 @@ def test_sources_stand_beside_each_other(data):
 
 
 @pytest.mark.long
-def test_a_machine_that_only_files_know(data):
+def test_resources_page_includes_machines_from_added_files(data):
     edge = data.traces[data.traces["host"] == "web"].assign(host="edge", role="balancer", source="munin")
     more = pd.concat([data.traces, edge])
     known = hosts_with_traces(more, data.run_record.hosts)
@@ -93,7 +93,7 @@ def test_a_machine_that_only_files_know(data):
         ({}, {"imported": {"timed": True, "folder": "f", "conditions": "c.csv", "at": 0}}, "It was imported"),
     ],
 )
-def test_a_run_without_monitors_says_so(data, study, record, why):
+def test_resources_page_without_monitors_says_so(data, study, record, why):
     monitors = data.study.monitors.model_copy(update=study)
     study = data.study.model_copy(update={"monitors": monitors})
     changes = {"study": study, "run_record": changed_record(data.run_record, **record)}

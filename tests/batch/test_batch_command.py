@@ -78,7 +78,7 @@ def runs(layout: Layout) -> dict[str, int]:
     return {name: len(layout.runs(name)) for name in ("first", "second")}
 
 
-def test_a_dry_run_says_order_hours_and_pages_and_touches_nothing(layout, monkeypatch, capsys):
+def test_batch_dry_run_prints_order_hours_and_pages(layout, monkeypatch, capsys):
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
     assert exit_code(monkeypatch, "batch", str(batch_file(layout, *BOTH)), "--dry-run", "--jobs", "1") == 0
     said = capsys.readouterr().out
@@ -97,7 +97,7 @@ def test_a_dry_run_says_order_hours_and_pages_and_touches_nothing(layout, monkey
         ('[[entry]]\nstudy = "first"', ["--failed"], "has had no round yet"),
     ],
 )
-def test_what_is_wrong_is_exit_code_2_and_touches_nothing(layout, monkeypatch, capsys, text, words, said):
+def test_batch_with_errors_exits_with_2_and_changes_nothing(layout, monkeypatch, capsys, text, words, said):
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
     path = layout.root / "nightly.toml"
     path.write_text(text)
@@ -107,7 +107,7 @@ def test_what_is_wrong_is_exit_code_2_and_touches_nothing(layout, monkeypatch, c
 
 
 @pytest.mark.lab
-def test_an_entry_is_run_reported_and_a_row(layout):
+def test_batch_entry_is_run_reported_and_listed(layout):
     done = loadbook(layout, "batch", str(batch_file(layout, BOTH[0])), "--json")
     out, err = done.communicate(timeout=PATIENCE_S)
     assert done.returncode == 0, err
@@ -120,7 +120,7 @@ def test_an_entry_is_run_reported_and_a_row(layout):
 
 @pytest.mark.lab
 @pytest.mark.long
-def test_everything_is_run_reported_and_kept_beside_its_page(layout):
+def test_batch_runs_and_reports_every_entry(layout):
     done = loadbook(layout, "batch", str(batch_file(layout, *BOTH)))
     out, err = done.communicate(timeout=PATIENCE_S)
     assert done.returncode == 0, err
@@ -141,7 +141,7 @@ def test_everything_is_run_reported_and_kept_beside_its_page(layout):
 
 @pytest.mark.lab
 @pytest.mark.long
-def test_ctrl_c_stops_it_and_the_same_command_goes_on(layout, tmp_path):
+def test_batch_interrupted_is_resumed_by_the_same_command(layout, tmp_path):
     write(layout, WAITS.format(tmp_path / "pid"))
     words = ("batch", str(batch_file(layout, *BOTH)), "--jobs", "1")
     first = loadbook(layout, *words)
@@ -161,7 +161,7 @@ def test_ctrl_c_stops_it_and_the_same_command_goes_on(layout, tmp_path):
 
 @pytest.mark.lab
 @pytest.mark.long
-def test_a_killed_kernel_is_a_failure_with_its_cell_and_is_repeated_alone(layout, tmp_path):
+def test_batch_with_killed_kernel_repeats_only_that_report(layout, tmp_path):
     write(layout, WAITS.format(tmp_path / "pid"))
     path = batch_file(layout, *BOTH)
     first = loadbook(layout, "batch", str(path), "--jobs", "1")
@@ -187,7 +187,7 @@ def test_a_killed_kernel_is_a_failure_with_its_cell_and_is_repeated_alone(layout
 
 @pytest.mark.lab
 @pytest.mark.long
-def test_after_a_kill_nothing_is_left_at_work_and_the_same_command_goes_on(layout, tmp_path):
+def test_batch_killed_leaves_no_process_and_is_resumed(layout, tmp_path):
     write(layout, WAITS.format(tmp_path / "pid"))
     words = ("batch", str(batch_file(layout, *BOTH)), "--jobs", "1")
     first = loadbook(layout, *words)
@@ -206,7 +206,7 @@ def test_after_a_kill_nothing_is_left_at_work_and_the_same_command_goes_on(layou
 
 @pytest.mark.lab
 @pytest.mark.long
-def test_two_calls_of_one_batch_do_not_meet(layout, tmp_path):
+def test_batch_refuses_a_second_concurrent_call(layout, tmp_path):
     write(layout, WAITS.format(tmp_path / "pid"))
     words = ("batch", str(batch_file(layout, *BOTH)))
     first = loadbook(layout, *words)
@@ -220,7 +220,7 @@ def test_two_calls_of_one_batch_do_not_meet(layout, tmp_path):
 
 @pytest.mark.lab
 @pytest.mark.long
-def test_a_build_gate_that_fails_is_exit_code_1(layout):
+def test_batch_with_failed_ci_policy_exits_with_1(layout):
     path = layout.studies / INCLUDED
     path.write_text(path.read_text().replace('["swift"]', '["config_effects"]'))
     gate = '\n[ci]\nundecided = "fail"\nfail_on = ["faster", "slower"]\n'

@@ -23,7 +23,7 @@ def mistakes(path: Path) -> dict[str, str]:
     return {problem.path: problem.message for problem in caught.value.problems}
 
 
-def test_an_entry_stands_for_every_combination_in_the_file_s_order(tmp_path):
+def test_batch_entry_expands_to_every_combination_in_order(tmp_path):
     text = """
 [[entry]]
 study = ["a", "sub/b.toml"]
@@ -46,7 +46,7 @@ blocks = [5, 10]
     assert (batch.name, len(batch.entries)) == ("nightly", 10)
 
 
-def test_paths_are_relative_to_the_file_and_home_is_home(tmp_path, monkeypatch):
+def test_batch_paths_are_relative_to_the_file(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/home/somebody")
     text = '[[entry]]\nstudy = "../s.toml"\nhosts = ["h.toml", "~/h.toml", "/etc/h.toml"]\n'
     entries = read_batch(write(tmp_path, text)).entries
@@ -54,7 +54,7 @@ def test_paths_are_relative_to_the_file_and_home_is_home(tmp_path, monkeypatch):
     assert entries[0].study == f"{tmp_path}/../s.toml"
 
 
-def test_what_the_whole_batch_says_gives_way_to_an_entry(tmp_path):
+def test_batch_entry_overrides_batch_settings(tmp_path):
     text = """
 hosts = "a.toml"
 parameters = { level = 0.9, metric = "latency" }
@@ -74,14 +74,14 @@ parameters.metric = "ok_per_s"
     assert (two.hosts, two.entry_parameters, two.batch_parameters) == (None, {"metric": "ok_per_s"}, {"level": 0.9})
 
 
-def test_entries_that_measure_alike_share_a_run_and_differ_in_identity(tmp_path):
+def test_batch_entries_with_equal_measurements_share_a_run(tmp_path):
     text = '[[entry]]\nstudy = "a"\nparameters.metric = ["x", "y"]\n[[entry]]\nstudy = "a"\nblocks = 3\n'
     one, two, three = read_batch(write(tmp_path, text)).entries
     assert one.run_key == two.run_key != three.run_key
     assert len({one.identity, two.identity, three.identity}) == 3
 
 
-def test_every_mistake_at_once_with_its_line_and_the_right_names(tmp_path):
+def test_batch_file_errors_are_reported_together_with_lines(tmp_path):
     text = """name = "a/b"
 hosts = ["lab", 3]
 stdy = 1
@@ -129,25 +129,25 @@ studdy = "x"
         ("[[entry]\n", "file", "line 1"),
     ],
 )
-def test_what_is_wrong_is_named_where_it_stands(tmp_path, text, path, message):
+def test_batch_file_errors_name_their_place(tmp_path, text, path, message):
     problems = mistakes(write(tmp_path, text))
     assert message in problems[path]
 
 
-def test_a_product_too_large_to_make_is_refused_at_once(tmp_path):
+def test_batch_with_too_many_combinations_is_refused(tmp_path):
     many = list(range(1, 2000))
     text = f'[[entry]]\nstudy = "a"\nparameters = {{ a = {many}, b = {many}, c = {many}, d = {many} }}'
     assert "more than" in mistakes(write(tmp_path, text))["entry"]
 
 
-def test_a_name_is_needed_where_the_file_s_own_is_none(tmp_path):
+def test_batch_file_with_an_invalid_name_needs_one(tmp_path):
     entry = '[[entry]]\nstudy = "a"\n'
     assert "is no name" in mistakes(write(tmp_path, entry, "every night.toml"))["name"]
     assert read_batch(write(tmp_path, 'name = "n"\n' + entry, "every night.toml")).name == "n"
 
 
 @pytest.mark.parametrize("name", ["absent.toml", "folder"])
-def test_a_file_that_cannot_be_read_says_so(tmp_path, name):
+def test_unreadable_batch_file_is_reported(tmp_path, name):
     (tmp_path / "folder").mkdir()
     with pytest.raises(UsageError, match=f"batch file .*{name}: "):
         read_batch(tmp_path / name)
@@ -157,7 +157,7 @@ PLAIN = {"NA", "null", "nan", "1e400", "None", "class", "print"}  # names after 
 
 
 @pytest.mark.parametrize("key", ["name", "study", "hosts", "subset"])
-def test_what_is_hostile_is_refused_by_its_form(tmp_path, key):
+def test_batch_file_refuses_hostile_names(tmp_path, key):
     for text in (text for text in WRITABLE if text not in PLAIN):
         raw = {"study": "a", key: text}
         top = f"name = {inline_toml(raw.pop('name'))}\n" if key == "name" else ""
@@ -167,7 +167,7 @@ def test_what_is_hostile_is_refused_by_its_form(tmp_path, key):
         assert silent(caught.value.message)
 
 
-def test_a_parameter_that_is_hostile_is_a_text_or_refused(tmp_path):
+def test_batch_parameters_keep_hostile_texts_or_refuse_them(tmp_path):
     for text in WRITABLE:
         path = write(tmp_path, f'[[entry]]\nstudy = "a"\nparameters = {{ metric = {inline_toml(text)} }}')
         if text.isprintable():

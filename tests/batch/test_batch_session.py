@@ -126,7 +126,7 @@ def states(round_: BatchRun) -> dict[str, str]:
     return {row.name: row.state for row in round_.entries}
 
 
-def test_a_row_says_what_came_of_its_entry_and_so_does_the_file(stage):
+def test_batch_row_and_file_record_the_result_of_an_entry(stage):
     done = stage.sit([work("a"), work("b")])
     kept = json.loads((stage.folder / "batch.json").read_text())
     row = kept["entries"][0]
@@ -139,14 +139,14 @@ def test_a_row_says_what_came_of_its_entry_and_so_does_the_file(stage):
     assert said == [f"{name} done, 10\u00a0s; {k} of 2 entries are over" for k, name in enumerate("ab", 1)]
 
 
-def test_the_checks_stand_beside_the_verdict(stage):
+def test_batch_row_lists_harness_checks_beside_the_verdict(stage):
     done = stage.sit([work("a")])
     (shown,) = page.entry_views(done)
     assert shown.lines == ["▲ gzip is faster by 6.0 %.", "✓ A/A · ✕ known effect"]
     assert '<td data-name="Checks">✓ A/A<br>✕ known effect</td>' in stage.page
 
 
-def test_a_failure_is_a_row_with_its_reason_and_the_others_go_on(stage):
+def test_batch_failure_is_a_row_and_others_continue(stage):
     stage.scripts["a"] = ([FAILED], 0)
     stage.scripts["b"] = ([*ran("run-b"), *reported("b", failures=("notebook x: cell 3 lost its kernel",))], 0)
     done = stage.sit([work("a"), work("b"), work("c")])
@@ -158,7 +158,7 @@ def test_a_failure_is_a_row_with_its_reason_and_the_others_go_on(stage):
     assert "1 of 3 done, 2 failed" in stage.page
 
 
-def test_a_run_that_failed_fails_all_its_reports_and_a_report_itself_alone(stage):
+def test_batch_failed_run_fails_its_reports(stage):
     stage.scripts["a"] = ([*ran("r")[:1], FAILED], 0)
     done = stage.sit([work("a", "x", "y")])
     assert (states(done), done.entries[0].run) == ({"x": "failed", "y": "failed"}, None)
@@ -169,14 +169,14 @@ def test_a_run_that_failed_fails_all_its_reports_and_a_report_itself_alone(stage
 
 
 @pytest.mark.parametrize(("code", "said"), [(-9, "by signal 9 (Killed)"), (1, "with exit code 1")])
-def test_a_worker_that_dies_is_a_failure_that_says_how(stage, code, said):
+def test_batch_dead_worker_is_a_failure_with_its_cause(stage, code, said):
     stage.scripts["a"] = (ran("run-a"), code)
     done = stage.sit([work("a"), work("b")])
     assert states(done) == {"a": "failed", "b": "done"}
     assert said in str(done.entries[0].reason)
 
 
-def test_the_worst_exit_code_counts_and_a_build_gate_is_one(stage):
+def test_batch_exit_code_is_the_worst(stage):
     gate = {"outcome": "failed", "exit_code": 1, "sentence": "Build gate: failed. gzip is slower."}
     stage.scripts["b"] = ([*ran("run-b"), *reported("b", GOOD | {"gate": gate})], 0)
     done = stage.sit([work("a"), work("b")])
@@ -186,7 +186,7 @@ def test_the_worst_exit_code_counts_and_a_build_gate_is_one(stage):
     assert stage.sit([work("a"), work("b"), work("c")], new=True).exit_code == 4
 
 
-def test_the_same_call_goes_on_where_it_was_stopped(stage):
+def test_batch_resumes_where_it_stopped(stage):
     works = [work("a"), work("b"), work("c")]
     stage.scripts["b"] = (ran("run-b"), 130)
     stopped = stage.sit(works, stop_at="b")
@@ -199,7 +199,7 @@ def test_the_same_call_goes_on_where_it_was_stopped(stage):
     assert (done.began, done.sittings) == (stopped.began, 2)
 
 
-def test_what_was_running_when_everything_died_is_done_again_in_its_run(stage):
+def test_batch_resumes_runs_that_were_active_when_killed(stage):
     works = [work("a"), work("b")]
     done = stage.sit(works)
     done.ended, done.entries[1].state = None, "running"
@@ -208,7 +208,7 @@ def test_what_was_running_when_everything_died_is_done_again_in_its_run(stage):
     assert [(job.study, job.run) for job in stage.jobs] == [("b", "run-b")]
 
 
-def test_a_round_that_is_over_is_followed_by_a_new_one_or_by_what_failed_in_it(stage):
+def test_batch_after_completion_starts_anew_or_repeats_failures(stage):
     works = [work("a"), work("b")]
     stage.scripts["a"] = ([FAILED], 0)
     first = stage.sit(works)
@@ -220,7 +220,7 @@ def test_a_round_that_is_over_is_followed_by_a_new_one_or_by_what_failed_in_it(s
     assert fresh.began > first.began
 
 
-def test_a_file_that_changed_keeps_what_is_done(stage):
+def test_batch_with_a_changed_file_keeps_finished_entries(stage):
     stage.scripts["b"] = (ran("run-b"), 130)
     stage.sit([work("a"), work("b")], stop_at="b")
     last = read_batch_run(stage.folder)
@@ -231,7 +231,7 @@ def test_a_file_that_changed_keeps_what_is_done(stage):
     assert said.endswith("1 of 2 entries are done; no longer in the file: b")
 
 
-def test_fail_fast_starts_nothing_more_and_the_round_is_not_over(stage):
+def test_batch_fail_fast_stops_and_can_be_resumed(stage):
     stage.scripts["a"] = ([FAILED], 0)
     done = stage.sit([work("a"), work("b")], BatchOptions(max_parallel=1, fail_fast=True))
     assert (states(done), done.ended) == ({"a": "failed", "b": "waiting"}, None)
@@ -239,7 +239,7 @@ def test_fail_fast_starts_nothing_more_and_the_round_is_not_over(stage):
     assert states(stage.sit([work("a"), work("b")])) == {"a": "done", "b": "done"}
 
 
-def test_reports_that_failed_need_no_second_run_and_added_blocks_are_remembered(stage):
+def test_batch_failed_report_is_repeated_without_a_new_run(stage):
     stage.layout.run("a", "run-a").plan_json.parent.mkdir(parents=True)
     stage.layout.run("a", "run-a").plan_json.touch()
     adding = {"kind": "adding", "run": "run-a", "blocks_after": 12}
@@ -250,7 +250,7 @@ def test_reports_that_failed_need_no_second_run_and_added_blocks_are_remembered(
     assert [(job.more, job.run, job.blocks_after) for job in stage.jobs] == [(4, "run-a", 12)]
 
 
-def test_wrong_choices_and_foreign_files_are_refused(stage, tmp_path):
+def test_batch_refuses_wrong_choices_and_foreign_files(stage, tmp_path):
     with pytest.raises(UsageError, match="no round yet"):
         stage.sit([work("a")], failed=True)
     stage.sit([work("a")])
@@ -262,7 +262,7 @@ def test_wrong_choices_and_foreign_files_are_refused(stage, tmp_path):
         read_batch_run(stage.folder)
 
 
-def test_the_page_is_inert_whatever_stands_in_its_rows(stage):
+def test_batch_page_escapes_hostile_rows(stage):
     done = stage.sit([work("a"), work("b")])
     for text in CORPUS:
         for row in done.entries:

@@ -59,7 +59,7 @@ def layout(tmp_path_factory):
     return home
 
 
-def test_a_run_is_begun_once_gone_on_with_and_then_left_alone(layout, monkeypatch):
+def test_worker_starts_a_run_once_and_resumes_it(layout, monkeypatch):
     first = Told()
 
     def interrupted(kind: str, **said: Any) -> None:
@@ -80,7 +80,7 @@ def test_a_run_is_begun_once_gone_on_with_and_then_left_alone(layout, monkeypatc
     assert again.notes() == f"run {run} is complete already"
 
 
-def test_a_round_begins_runs_of_its_own(layout):
+def test_worker_starts_new_runs_for_a_new_batch(layout):
     before = layout.runs(STUDY)
     told = Told()
     run = worker.measure(layout, job(), told)
@@ -88,7 +88,7 @@ def test_a_round_begins_runs_of_its_own(layout):
     assert run in layout.runs(STUDY)
 
 
-def test_blocks_are_added_once_whatever_interrupts_it(layout):
+def test_worker_adds_blocks_once_despite_interruptions(layout):
     run = worker.measure(layout, job(), Told())
     told = Told()
     assert worker.measure(layout, job(more=1, blocks=None), told) == run
@@ -101,7 +101,7 @@ def test_blocks_are_added_once_whatever_interrupts_it(layout):
 
 
 @pytest.mark.parametrize("error", [HostError("web", "gone", "look"), OSError("odd"), ValueError("torn")])
-def test_whatever_goes_wrong_is_told_and_other_reports_go_on(layout, monkeypatch, capsys, error):
+def test_worker_reports_failures_and_continues(layout, monkeypatch, capsys, error):
     def raises(*_: Any) -> str:
         raise error
 
@@ -138,7 +138,7 @@ def process(*words: str) -> subprocess.Popen[str]:
     return one
 
 
-def test_as_a_process_it_tells_a_line_of_json_each(tmp_path):
+def test_worker_process_prints_json_lines(tmp_path):
     one = process("-m", worker.__name__, str(tmp_path))
     assert one.stdout is not None
     said = json.loads(one.stdout.readline())
@@ -148,7 +148,7 @@ def test_as_a_process_it_tells_a_line_of_json_each(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["word", "end"])
-def test_it_is_interrupted_by_a_word_and_ends_with_whoever_started_it(how):
+def test_worker_process_ends_on_request_and_with_its_parent(how):
     one = process("-c", SLEEPS)
     assert one.stdin is not None and one.stderr is not None
     assert one.stderr.readline() == "at work\n"

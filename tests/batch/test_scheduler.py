@@ -82,7 +82,7 @@ class Hall:
         return self.more(one, said)
 
 
-def test_works_on_different_machines_go_together_and_others_in_order():
+def test_scheduler_runs_jobs_on_different_machines_concurrently():
     works = [work("a", "m1"), work("b", "m2"), work("c", "m1"), work("d", "m3")]
     hall = Hall(works)
     assert hall.begun == ["a", "b", "d", "c"]
@@ -91,13 +91,13 @@ def test_works_on_different_machines_go_together_and_others_in_order():
     assert set(hall.ended) == set("abcd")
 
 
-def test_one_at_a_time_is_the_file_s_order():
+def test_scheduler_with_one_slot_keeps_the_file_order():
     hall = Hall([work("a", "m1"), work("b", "m2"), work("c", "m3")], jobs=1)
     assert hall.begun == ["a", "b", "c"]
     assert max(map(len, hall.together)) == 1
 
 
-def test_what_measures_on_this_machine_is_alone_and_keeps_its_place():
+def test_scheduler_runs_local_measurements_alone():
     works = [work("a", "m1"), work("lab", here=True), work("b", "m2")]
     assert next_startable(works, [], 4) is works[0]
     assert next_startable(works[1:], works[:1], 4) is None
@@ -105,23 +105,23 @@ def test_what_measures_on_this_machine_is_alone_and_keeps_its_place():
     assert Hall(works).begun == ["a", "lab", "b"]
 
 
-def test_nobody_overtakes_one_who_waits_for_the_same_machine():
+def test_scheduler_keeps_order_per_machine():
     waits, later = work("b", "m1", "m2"), work("c", "m2")
     assert next_startable([waits, later], [work("a", "m1")], 4) is None
     assert next_startable([waits, work("c", "m3")], [work("a", "m1")], 4).study == "c"
 
 
-def test_replays_go_beside_anything_but_the_lab():
+def test_scheduler_runs_replays_beside_other_jobs():
     assert next_startable([work("b")], [work("a", "m1")], 4) is not None
     assert next_startable([work("a")], [work("a", "m1")], 4) is None
 
 
-def test_nothing_is_started_after_a_failure_that_ends_it():
+def test_scheduler_starts_nothing_after_a_fatal_failure():
     hall = Hall([work("a", "m1"), work("b", "m1")], more=lambda one, said: said["kind"] != "ended")
     assert (hall.begun, hall.ended) == (["a"], {"a": 0})
 
 
-def test_a_stop_interrupts_all_and_starts_no_other():
+def test_scheduler_stop_interrupts_all_jobs():
     class Stopping(Hall):
         def said(self, one: BatchJob, said: dict[str, Any]) -> bool:
             if said["kind"] == "x" and not self.scheduler.stops:
@@ -134,7 +134,7 @@ def test_a_stop_interrupts_all_and_starts_no_other():
     assert {name: fake.stops for name, fake in hall.fakes.items()} == {"a": 1, "b": 1}
 
 
-def test_a_timetable_follows_the_same_rule():
+def test_scheduler_timetable_follows_the_same_rules():
     works = [work("a", "m1", run_s=100), work("b", "m2", run_s=30), work("c", "m1", run_s=50), work("d", here=True)]
     times = [timetable(works, 4)[id(one)] for one in works]
     assert times == [(0, 100), (0, 30), (100, 150), (150, 210)]
@@ -144,7 +144,7 @@ def test_a_timetable_follows_the_same_rule():
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 3])
-def test_no_order_of_works_makes_two_meet(jobs):
+def test_scheduler_never_runs_two_jobs_on_one_machine(jobs):
     kinds = [work("a", "m1"), work("b", "m1", "m2"), work("a", "m3"), work("lab", here=True), work("r")]
     for order in itertools.permutations(kinds):
         times = timetable(order, jobs)

@@ -45,14 +45,16 @@ def plan(folder: Path, workload: str, *options: str) -> subprocess.CompletedProc
         ('tool = "ab"\nthreads = 2', "one thread", {"wrk", "h2load"}, {"ab"}),
     ],
 )
-def test_a_refusal_names_who_can(tmp_path: Path, workload: str, says: str, able: set[str], unable: set[str]) -> None:
+def test_plan_refusal_names_tools_that_can_make_the_load(
+    tmp_path: Path, workload: str, says: str, able: set[str], unable: set[str]
+) -> None:
     done = plan(tmp_path, workload)
     assert done.returncode == 2 and says in done.stderr, done.stderr
     named = set(done.stderr.rpartition("tools that can: ")[2].replace(",", " ").split())
     assert able <= named and not unable & named
 
 
-def test_a_number_of_requests_is_planned_by_what_it_is_expected_to_take(tmp_path: Path) -> None:
+def test_plan_of_a_request_count_uses_the_expected_duration(tmp_path: Path) -> None:
     done = plan(tmp_path, 'tool = "ab"\nrequests = 20_000\nduration_s = 30')
     assert done.returncode == 0 and "20,000 requests, expected to be a 30 s load" in done.stdout, done.stderr
     hours = json.loads(plan(tmp_path, 'tool = "ab"\nrequests = 20_000\nduration_s = 30', "--json").stdout)["estimate"]

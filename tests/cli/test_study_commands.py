@@ -44,7 +44,7 @@ def loadbook(tmp_path, monkeypatch, capsys):
     return call
 
 
-def test_five_mistakes_get_five_messages_with_key_paths(loadbook, tmp_path):
+def test_plan_reports_five_errors_with_key_paths(loadbook, tmp_path):
     (loadbook.layout.studies / "mistaken.toml").write_text(FIVE_MISTAKES)
     for command in (["plan"], ["run", "--hosts", str(tmp_path / "none.toml")]):
         code, out, err = loadbook(command[0], "mistaken", *command[1:])
@@ -57,7 +57,7 @@ def test_five_mistakes_get_five_messages_with_key_paths(loadbook, tmp_path):
         }  # fmt: skip
 
 
-def test_plan_says_trials_time_disk_and_detectable_difference(loadbook):
+def test_plan_prints_trials_time_disk_and_detectable_difference(loadbook):
     code, out, _ = loadbook("plan", "aa", "--blocks", "10")
     assert code == 0
     assert "20: 10 blocks of baseline, again" in out
@@ -89,13 +89,13 @@ def test_plan_needs_fewer_blocks_for_a_larger_difference(loadbook):
 
 
 @pytest.mark.parametrize("detect", ["0", "-1", "2", "3 percent", "nan", ""])
-def test_plan_refuses_a_difference_that_is_none(loadbook, detect):
+def test_plan_refuses_an_invalid_difference(loadbook, detect):
     code, out, err = loadbook("plan", "aa", f"--detect={detect}")
     assert (code, out) == (2, "")
     assert "is no difference" in err
 
 
-def test_ingest_says_where_the_tables_are(loadbook):
+def test_ingest_prints_where_the_tables_are(loadbook):
     code, out, _ = loadbook("ingest", STUDY)
     run = loadbook.layout.resolve_run(STUDY)
     assert code == 0
@@ -104,7 +104,7 @@ def test_ingest_says_where_the_tables_are(loadbook):
     assert loadbook("ingest", "nosuch")[0] == 2
 
 
-def test_a_hosts_file_that_is_not_there_is_a_usage_error(loadbook, tmp_path):
+def test_missing_hosts_file_is_a_usage_error(loadbook, tmp_path):
     code, _, err = loadbook("run", "aa", "--hosts", str(tmp_path / "none.toml"))
     assert code == 2
     assert "hosts file" in err
@@ -115,7 +115,7 @@ def test_a_hosts_file_that_is_not_there_is_a_usage_error(loadbook, tmp_path):
     ("old", "new", "path"),
     [('tool = "wrk"', 'tool = "nosuch"', "workload.tool"), ("duration_s = 1\n", "duration_s = 1.5\n", "workload")],
 )
-def test_a_load_that_no_tool_can_make_is_refused_when_it_is_planned(loadbook, old, new, path):
+def test_plan_refuses_a_load_that_no_tool_can_make(loadbook, old, new, path):
     file = loadbook.layout.studies / "nginx-directives.toml"
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))
@@ -125,7 +125,7 @@ def test_a_load_that_no_tool_can_make_is_refused_when_it_is_planned(loadbook, ol
     assert problems[1].strip().startswith(f"{path}: ")
 
 
-def test_a_run_without_any_valid_trial_says_why_and_fails(loadbook):
+def test_run_without_valid_trials_fails_with_the_reason(loadbook):
     run = loadbook.layout.run("recorded", loadbook.layout.resolve_run("recorded"))
     for file in run.trials.glob("*/stdout-*"):
         file.write_bytes(file.read_bytes()[:100])
@@ -135,7 +135,7 @@ def test_a_run_without_any_valid_trial_says_why_and_fails(loadbook):
     assert "changed-file" in err
 
 
-def test_what_does_not_count_is_said_with_the_number(loadbook):
+def test_run_prints_the_number_of_excluded_trials(loadbook):
     run = loadbook.layout.run("recorded", loadbook.layout.resolve_run("recorded"))
     next(run.trials.glob("*/stdout-*")).write_bytes(b"Running 1s test")
     code, out, _ = loadbook("ingest", "recorded")

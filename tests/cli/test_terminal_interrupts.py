@@ -36,7 +36,7 @@ def hearing():
     signal.signal(signal.SIGINT, before)
 
 
-def test_an_interrupt_while_stderr_is_written_is_no_other_error(monkeypatch, capfd, hearing):
+def test_interrupt_while_stderr_is_written_is_handled(monkeypatch, capfd, hearing):
     terminal = io.TextIOWrapper(io.BufferedWriter(InterruptedOnce()), write_through=True)
     monkeypatch.setattr(sys, "stderr", terminal)
     with pytest.raises(KeyboardInterrupt), handle_interrupts(Path("hosts.toml")):

@@ -24,21 +24,21 @@ def typed(tmp_path, monkeypatch, capsys):
     return call
 
 
-def test_a_misspelt_command_lists_them_the_nearest_first(typed):
+def test_misspelt_subcommand_lists_commands_nearest_first(typed):
     code, _, err = typed("rnu", "x")
     assert code == 2
     assert "no command 'rnu'" in err
     assert "commands: run, " in err
 
 
-def test_a_study_left_out_says_what_lists_them(typed):
+def test_missing_study_argument_names_the_studies_command(typed):
     code, _, err = typed("run")
     assert code == 2
     assert "Missing argument 'STUDY'" in err
     assert err.endswith("next: loadbook studies has them all\n")
 
 
-def test_a_new_study_without_a_service_lists_the_services(typed):
+def test_new_without_a_service_lists_the_services(typed):
     code, _, err = typed("new", "mine")
     assert code == 2
     assert "--service NAME; services: " in err and "haproxy" in err
@@ -52,32 +52,32 @@ def test_a_new_study_without_a_service_lists_the_services(typed):
         ("aa-smoke", "loadbook run aa-smoke"),
     ],
 )
-def test_a_report_without_a_run_says_which_have_one(typed, study, following):
+def test_report_without_a_run_lists_studies_with_runs(typed, study, following):
     code, _, err = typed("report", study)
     assert code == 2
     assert f"study '{study}' has no run" in err and f"next: {following}\n" in err
 
 
-def test_a_value_that_is_not_allowed_is_told_with_an_example(typed):
+def test_invalid_option_value_is_reported_with_an_example(typed):
     code, _, err = typed("new", "mine", "--service", "nginx", "--try", "open_file_cache=on")
     assert code == 2
     assert "web.open_file_cache: must match" in err and "next: for example `max=1000 inactive=20s`" in err
 
 
-def test_a_run_on_a_hosts_file_that_is_not_there_announces_no_run(typed, tmp_path):
+def test_run_with_missing_hosts_file_starts_nothing(typed, tmp_path):
     code, out, err = typed("run", STUDY, "--hosts", "hosts.toml")
     assert code == 2
     assert f"hosts file {tmp_path}/hosts.toml is not there" in err
     assert "new run" not in out + err
 
 
-def test_a_doctor_without_a_lab_says_how_to_make_one(typed):
+def test_doctor_without_a_lab_names_lab_up(typed):
     code, _, err = typed("doctor")
     assert code == 2
     assert "no lab on this machine yet" in err and "loadbook lab up" in err
 
 
-def test_trust_without_a_terminal_says_the_whole_command(typed, tmp_path, monkeypatch):
+def test_trust_without_a_terminal_prints_the_full_command(typed, tmp_path, monkeypatch):
     (tmp_path / "hosts.toml").write_text('[hosts.web1]\nroles = ["web"]\nhost_name = "192.0.2.13"\n')
     offer = SimpleNamespace(status="new", description="ssh-ed25519 SHA256:x", key=None)
     monkeypatch.setattr("loadbook.hosts.trust.check_offered_keys", lambda end: [offer])
@@ -96,7 +96,7 @@ def test_trust_of_a_changed_key_without_a_terminal_advises_replace(typed, tmp_pa
     assert err.endswith("then: loadbook hosts trust --yes --replace --hosts hosts.toml\n")
 
 
-def test_lab_down_during_a_run_warns_of_it(typed, monkeypatch):
+def test_lab_down_during_a_run_warns(typed, monkeypatch):
     owner = SimpleNamespace(description="me@here (process 7), run 20260101-000000 of aa, for 3 s")
     lab = SimpleNamespace(owners=lambda: [owner], down=lambda: [])
     monkeypatch.setattr("loadbook.cli.hosts._lab", lambda: lab)

@@ -50,7 +50,7 @@ def _write(folder: Path, text: str, name: str = "x.toml") -> Path:
     return file
 
 
-def test_old_and_new_keys_are_one_study_and_the_old_give_one_note(tmp_path: Path) -> None:
+def test_renamed_keys_give_the_same_study_and_one_note(tmp_path: Path) -> None:
     with pytest.warns(RenamedKeyWarning) as noted:
         old = read_study(_write(tmp_path, OLD))
     with warnings.catch_warnings():
@@ -72,7 +72,7 @@ def test_plan_json_keeps_the_recorded_names(tmp_path: Path) -> None:
     assert study_sha256(read.study) == study_sha256(study)
 
 
-def test_mistakes_have_the_present_names(tmp_path: Path) -> None:
+def test_renamed_keys_errors_use_the_new_names(tmp_path: Path) -> None:
     with pytest.raises(StudyError) as error:
         read_study(_write(tmp_path, NEW.replace("= 7", '= "many"').replace('"fail"', '"maybe"').replace("= 8", "= -1")))
     assert {p.path for p in error.value.problems} == {
@@ -80,7 +80,7 @@ def test_mistakes_have_the_present_names(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_one_key_by_both_names_is_refused(tmp_path: Path) -> None:
+def test_renamed_key_under_both_names_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="leave max_time_wait out"):
         read_study(_write(tmp_path, NEW.replace("= 7", "= 7\nmax_time_wait = 6")))
 

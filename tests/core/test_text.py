@@ -22,19 +22,19 @@ pytestmark = pytest.mark.fault(44)
 
 
 @pytest.mark.parametrize("text", TERMINAL)
-def test_what_acts_on_a_terminal_goes_and_the_rest_stays(text: str) -> None:
+def test_clean_text_removes_terminal_control_sequences(text: str) -> None:
     assert not silent(text)
     cleaned = clean(f"before {text} after")
     assert silent(cleaned) and cleaned.startswith("before ") and cleaned.endswith(" after")
 
 
-def test_lines_tabs_and_letters_of_any_language_stay() -> None:
+def test_clean_text_keeps_lines_tabs_and_any_language() -> None:
     for text in ("a\n\tb", "größe 1 µs 日本 −5 %", "₁²³ ✓ ▲"):
         assert clean(text) == text
     assert one_line("a\r\n[2/3] block 1\u2028 x\n\n") == "a [2/3] block 1 x"
 
 
-def test_errors_and_progress_are_clean_and_progress_is_one_line() -> None:
+def test_errors_and_progress_are_printed_clean() -> None:
     for text in CORPUS:
         error = HostError("web", f"it said: {text}", text)
         assert silent(error.message) and silent(error.hint or "") and silent(str(error))
@@ -44,7 +44,7 @@ def test_errors_and_progress_are_clean_and_progress_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("tty", [False, True])
-def test_the_live_line_holds_only_its_own_escapes(tty: bool) -> None:
+def test_live_progress_line_contains_only_its_own_escapes(tty: bool) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return tty
@@ -69,7 +69,7 @@ def test_printed_lines_and_cells_are_clean(capsys: pytest.CaptureFixture[str]) -
     assert "[sudo] password: " in printed.out
 
 
-def test_everything_is_printed_through_that_one_door() -> None:
+def test_every_module_prints_through_the_clean_functions() -> None:
     folder = Path(loadbook.__file__).parent
     doors = {folder / "cli" / "terminal.py"}
     others = [p for p in (folder / "cli").glob("*.py") if p not in doors]
@@ -77,7 +77,7 @@ def test_everything_is_printed_through_that_one_door() -> None:
     assert found == []
 
 
-def test_a_tools_output_is_read_into_a_clean_table(tmp_path: Path) -> None:
+def test_parsed_tool_output_table_is_clean(tmp_path: Path) -> None:
     """`loadbook parse` of an output that a server of ours could have made of its answers."""
     report = (
         "Running 1s test @ http://127.0.0.1:1/\x1b]8;;http://127.0.0.1:9/\x1b\\\n  1 threads and 1 connections\n"

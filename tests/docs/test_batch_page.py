@@ -34,13 +34,13 @@ def given(words: list[str]) -> dict[str, Any]:
     return {words[k + 1]: _resolve_type(words[k + 2]) for k, word in enumerate(words) if word == "-p"}
 
 
-def test_the_file_that_is_shown_is_one(tmp_path):
+def test_batch_page_example_file_is_valid(tmp_path):
     (text,) = blocks("toml")
     (tmp_path / "shown.toml").write_text(text)
     assert len(read_batch(tmp_path / "shown.toml").entries) == 6
 
 
-def test_the_first_command_of_the_page_says_what_would_be_done(monkeypatch, capsys):
+def test_batch_page_dry_run_prints_as_documented(monkeypatch, capsys):
     line = next(line for line in PAGE.splitlines() if line.startswith("loadbook batch"))
     monkeypatch.chdir(REPO)
     assert exit_code(monkeypatch, *shlex.split(line, comments=True)[1:]) == 0
@@ -49,18 +49,18 @@ def test_the_first_command_of_the_page_says_what_would_be_done(monkeypatch, caps
     assert "known-cost-smoke-latency.html: metric = latency" in said
 
 
-def test_every_key_of_an_entry_is_told():
+def test_batch_page_explains_every_key():
     rows = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", PAGE, re.MULTILINE))))
     assert rows >= set(EntrySpec.model_fields)
 
 
-def test_every_notebook_has_its_line():
+def test_batch_page_lists_every_notebook():
     known = {path.stem for path in (REPO / "notebooks").glob("*.ipynb")}
     assert {Path(words[1]).stem for words in PLAIN} == known
 
 
 @pytest.mark.parametrize("words", PLAIN, ids=lambda words: f"{Path(words[1]).stem}-{words[4]}")
-def test_plain_papermill_gives_each_notebook_parameters_that_it_takes(words, tmp_path):
+def test_batch_page_papermill_parameters_are_valid(words, tmp_path):
     values, out = given(words), tmp_path / words[2]
     assert set(values) <= set(declared_parameters(REPO / words[1]))
     made = papermill.execute_notebook(REPO / words[1], out, values, prepare_only=True, progress_bar=False)
@@ -70,7 +70,7 @@ def test_plain_papermill_gives_each_notebook_parameters_that_it_takes(words, tmp
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
-def test_systemd_takes_the_units(tmp_path):
+def test_batch_page_systemd_units_are_valid(tmp_path):
     names, own = [], str(Path(sys.executable).parent)
     for text in blocks("ini"):
         name = Path(re.match(r"# (\S+)", text)[1]).name

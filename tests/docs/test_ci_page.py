@@ -50,7 +50,7 @@ def left(layout: Layout) -> list[str]:
     return [path.name for path in (layout.root / "build").iterdir()]
 
 
-def test_the_script_ends_with_the_exit_code_of_the_gate(project: Layout) -> None:
+def test_ci_page_script_exits_with_the_gate_code(project: Layout) -> None:
     """Without what takes long; the run that is there was planned without a gate."""
     short = re.sub(r"(?m)^loadbook (run|report|export) .*\n", "", SCRIPT)
     assert len(short.splitlines()) == len(SCRIPT.splitlines()) - 3
@@ -58,27 +58,27 @@ def test_the_script_ends_with_the_exit_code_of_the_gate(project: Layout) -> None
 
 
 @pytest.mark.long
-def test_the_script_as_it_stands(project: Layout) -> None:
+def test_ci_page_script_runs_unchanged(project: Layout) -> None:
     done = build(project, SCRIPT, "--hosts", str(run_of(project) / "hosts.toml"))
     failed(project, done)
     assert "run.loadbook.tar.gz" in left(project)
     assert "✕ Build gate</b>: failed. tcp_nopush" in (project.root / f"build/{STUDY}.html").read_text()
 
 
-def test_a_run_that_fails_is_not_judged(project: Layout) -> None:
+def test_ci_page_script_stops_when_the_run_fails(project: Layout) -> None:
     done = build(project, SCRIPT, "--hosts", "none.toml")
     assert done.returncode == 2
     assert left(project) == []
 
 
-def test_the_workflow_calls_the_script_and_keeps_what_it_leaves() -> None:
+def test_ci_page_workflow_calls_the_script_and_keeps_artifacts() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     steps = yaml.safe_load(text)["jobs"]["loadbook"]["steps"]
     assert any(step.get("run", "").startswith("sh ci.sh ") for step in steps)
     assert (steps[-1]["if"], steps[-1]["with"]["path"]) == ("always()", "build/")
 
 
-def test_every_table_that_stands_there_is_a_gate(tmp_path) -> None:
+def test_ci_page_tables_are_valid_policies(tmp_path) -> None:
     keys = set(re.findall(r"\| `(\w+)`(?:, `(\w+)`)? \|", PAGE.split("## The table")[1].split("\n## ")[0]))
     named = {key for pair in keys for key in pair if key}
     assert named | {"treatments"} == set(CiPolicy.model_fields)

@@ -52,7 +52,7 @@ def test_local_links_of_the_documents_exist() -> None:
             assert (path.parent / link).exists(), f"{path.name}: {link}"
 
 
-def test_the_offline_example_plays_the_recorded_run_s_own_study() -> None:
+def test_readme_offline_example_uses_the_recorded_study() -> None:
     (recorded,) = (ROOT / "tests/fixtures/recorded-run").iterdir()
     example = ROOT / "tests/fixtures/recorded-studies/recorded.toml"
     assert str(example.relative_to(ROOT)) in (ROOT / "README.md").read_text()

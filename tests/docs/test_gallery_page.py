@@ -15,18 +15,18 @@ from recorded_run import STUDY, ingested_run
 KEPT = gallery_page.load()
 
 
-def test_the_page_says_what_is_kept() -> None:
+def test_gallery_page_matches_the_stored_results() -> None:
     assert gallery_page.written(KEPT) == gallery_page.PAGE.read_text(), f"run {gallery_page.COMMAND}"
 
 
-def test_all_five_articles_are_shown_each_by_its_source() -> None:
+def test_gallery_page_shows_all_five_articles() -> None:
     assert len(gallery_page.ARTICLES) == 5
     for studies in gallery_page.ARTICLES.values():
         assert any(KEPT[study]["source"] in gallery_page.PAGE.read_text() for study in studies if KEPT[study]["source"])
 
 
 @pytest.mark.parametrize("study", sorted(KEPT))
-def test_pictures_are_kept_and_small(study: str) -> None:
+def test_gallery_pictures_are_stored_and_small(study: str) -> None:
     picture = (gallery_page.PICTURES / KEPT[study]["picture"]).read_bytes()
     width, height = struct.unpack(">II", picture[16:24])
     assert picture.startswith(b"\x89PNG") and len(picture) < 80_000
@@ -34,14 +34,14 @@ def test_pictures_are_kept_and_small(study: str) -> None:
 
 
 @pytest.mark.parametrize("study", sorted(KEPT))
-def test_articles_are_quoted_as_the_studies_have_them(study: str) -> None:
+def test_gallery_quotes_match_the_studies(study: str) -> None:
     published = find_study(gallery.STUDIES, KEPT[study]["study"]).published
     known = {claim_title(claim): article_numbers_text(claim) for claim in published.claims} if published else {}
     assert {claim["claim"]: claim["numbers"] for claim in KEPT[study]["claims"]}.items() <= known.items()
     assert KEPT[study]["source"] == (published.source if published else "")
 
 
-def test_a_folder_with_runs_is_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gallery_update_reads_a_folder_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = ingested_run(tmp_path)
     data = load_run(home, STUDY)
     for name, path in (("PAGE", "gallery.md"), ("PICTURES", "."), ("KEPT", "gallery.json")):
@@ -54,11 +54,11 @@ def test_a_folder_with_runs_is_taken_in(tmp_path: Path, monkeypatch: pytest.Monk
     assert one["verdict"] in page and data.run == one["run"] and (tmp_path / one["picture"]).is_file()
 
 
-def test_a_study_that_is_not_shown_is_refused(tmp_path: Path) -> None:
+def test_gallery_update_refuses_an_unknown_study(tmp_path: Path) -> None:
     with pytest.raises(gallery.UsageError, match="does not show noise"):
         gallery.main(str(tmp_path), "noise")
 
 
-def test_what_is_kept_is_nothing_of_the_machines_own() -> None:
+def test_gallery_files_contain_no_machine_identity() -> None:
     text = gallery_page.KEPT.read_text()
     assert "/root" not in text and "/tmp" not in text and "/home" not in text

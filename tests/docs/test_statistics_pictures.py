@@ -12,13 +12,13 @@ TEXT = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text()
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)
-def test_every_picture_is_drawn_kept_and_shown(name: str) -> None:
+def test_statistics_pictures_are_drawn_stored_and_shown(name: str) -> None:
     assert to_svg(pictures.PICTURES[name]()).startswith(b"<?xml")
     assert (pictures.FOLDER / f"{name}.svg").stat().st_size < 80_000
     assert f"](pictures/{name}.svg)" in TEXT
 
 
-def test_only_the_order_makes_the_difference() -> None:
+def test_why_blocks_picture_differs_in_order_only() -> None:
     in_sequence, in_blocks = pictures.two_orders()
     assert sorted(in_sequence.order) == sorted(in_blocks.order)
     assert decide_verdict(in_sequence.comparison, pictures.MARGIN).kind == "worse"
@@ -26,6 +26,6 @@ def test_only_the_order_makes_the_difference() -> None:
     assert f"slower by {-100 * (in_sequence.comparison.effect or 0):.1f} %" in TEXT
 
 
-def test_the_picture_of_verdicts_has_each_once() -> None:
+def test_verdicts_picture_has_each_verdict_once() -> None:
     kinds = [row.verdict.kind for row in pictures.verdicts().rows if row.verdict]
     assert kinds == ["better", "worse", "small", "equivalent", "undecided", "invalid"]

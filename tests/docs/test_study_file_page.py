@@ -10,7 +10,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "study-file.md").read_text()
 READ_ONLY = {"schema_version", "config_text"}
 
 
-def test_every_key_stands_on_the_page() -> None:
+def test_study_file_page_lists_every_key() -> None:
     top, roles, treatments = (PAGE.split(title)[1].split("\n## ")[0] for title in ("## At", "## Roles", "## Treat"))
     assert not [key for key in Study.model_fields if f"`{key}`" not in top and key not in READ_ONLY]
     assert not [key for key in Role.model_fields if f"`{key}`" not in roles and key not in READ_ONLY]
@@ -18,6 +18,6 @@ def test_every_key_stands_on_the_page() -> None:
     assert not [key for key in Treatment.model_fields if key not in treatments]
 
 
-def test_every_part_that_a_factor_may_change_stands_on_the_page() -> None:
+def test_study_file_page_lists_every_factor_target() -> None:
     factors = PAGE.split("## Factors")[1].split("\n## ")[0]
     assert not [facet for facet in get_args(FactorTarget) if f"`{facet}`" not in factors]

@@ -47,13 +47,13 @@ def long_in_a_lab(test):
     return test
 
 
-def test_what_is_seen_is_held_against_the_page():
+def test_walkthrough_compares_output_with_the_page():
     assert seen("", "anything") and seen("a 3 %\n", "a  4.5 %\n") and seen("...\nb\n", "a\na\nb\n")
     assert seen("a [y/N]: y\nb: stored\n", "a [y/N]: b: stored\n") and seen("x ... z\n", "x y z\n")
     assert not seen("a\n", "a\nb\n") and not seen("a\nb\n", "b\na\n") and not seen("slower by 3 %\n", "faster by 3 %\n")
 
 
-def test_a_verdict_is_the_readers_own():
+def test_walkthrough_accepts_any_verdict():
     assert seen("▲ a is faster by 3 %\n", "▼ a is slower by 4 %\n")
     assert seen("▲ a is faster by 3 %\n", "No verdict: the laboratory contradicts itself.\n")
     assert not seen("▲ a is faster by 3 %\n", "a is faster by 3 %\n")
@@ -70,7 +70,7 @@ def own_tools(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_everything_that_needs_no_host(page, tmp_path, own_tools, monkeypatch, capfd):
+def test_walkthrough_steps_without_hosts_work(page, tmp_path, own_tools, monkeypatch, capfd):
     reader, done = Reader(tmp_path), 0
     for step in steps(page, own_tools if page == "howto-tool.md" else None):
         if isinstance(step, File):
@@ -81,7 +81,7 @@ def test_everything_that_needs_no_host(page, tmp_path, own_tools, monkeypatch, c
     assert done, f"{page} shows no dry run"
 
 
-def test_what_no_hosts_file_names_is_refused_as_the_page_says(tmp_path, monkeypatch, capsys):
+def test_walkthrough_refusal_of_unlisted_target_is_as_documented(tmp_path, monkeypatch, capsys):
     reader = Reader(tmp_path)
     for step in steps("howto-cloud.md"):
         if isinstance(step, File):
@@ -93,19 +93,19 @@ def test_what_no_hosts_file_names_is_refused_as_the_page_says(tmp_path, monkeypa
 
 
 @long_in_a_lab
-def test_the_tutorial(tmp_path):
+def test_walkthrough_of_the_tutorial_works(tmp_path):
     with own_lab(hosts=ALONE | {"lb1": ("balancer",)}) as lab:
         walk(Reader(tmp_path, lab), "tutorial.md", {"bench": getpass.getuser()})
 
 
 @long_in_a_lab
-def test_a_configuration_of_ones_own(tmp_path):
+def test_walkthrough_of_howto_config_works(tmp_path):
     with own_lab(hosts=ALONE) as lab:
         walk(Reader(tmp_path, lab), "howto-config.md")
 
 
 @long_in_a_lab
-def test_a_tool_of_ones_own(tmp_path, monkeypatch):
+def test_walkthrough_of_howto_tool_works(tmp_path, monkeypatch):
     found = f'"PATH={tmp_path / "bin"}:{os.environ["PATH"]}"'  # by whoever logs in, as /usr/local/bin is
     monkeypatch.setattr(sshd, "CONFIG_TEMPLATE", sshd.CONFIG_TEMPLATE.replace('"JMETER_HOME={jmeter}"', found))
     with own_lab(hosts=ALONE) as lab:
@@ -113,7 +113,7 @@ def test_a_tool_of_ones_own(tmp_path, monkeypatch):
 
 
 @long_in_a_lab
-def test_behind_a_jump_host(tmp_path):
+def test_walkthrough_of_howto_jump_host_works(tmp_path):
     with own_lab(hosts=ALONE | {"gate": ("none",)}) as lab:
         at = {host.alias: host.address for host in lab.status()}
         named = {"gate.example.org": at["gate"]}
@@ -128,7 +128,7 @@ def test_behind_a_jump_host(tmp_path):
 
 
 @long_in_a_lab
-def test_a_balancer_that_nobody_logs_in_to(tmp_path):
+def test_walkthrough_of_howto_cloud_works(tmp_path):
     with own_lab(hosts={"load1": ("driver",), "web1": ("node",)}) as lab, black_box(tmp_path) as (front, node):
         named = {"lb.example.net:80": front, "192.0.2.13:80": node, "192.0.2.13": "127.0.0.1"}
         walk(Reader(tmp_path, lab), "howto-cloud.md", named)
@@ -165,7 +165,7 @@ def _await(port):
     pytest.fail(f"nothing listens on {port}")
 
 
-def test_the_index_leads_to_every_page():
+def test_docs_index_links_every_page():
     index = (DOCS / "README.md").read_text()
     pages = {path.name for path in DOCS.glob("*.md")} - {"README.md"}
     assert pages - set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == set(), "nobody finds these pages"

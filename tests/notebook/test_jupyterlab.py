@@ -70,7 +70,7 @@ def run_to_its_end(chrome, lab, name):
     return html
 
 
-def test_explore_runs_to_its_end(lab, chrome):
+def test_explore_notebook_runs_to_its_end(lab, chrome):
     html = run_to_its_end(chrome, lab, "explore")
     assert html.count("data:image/svg+xml;base64,") == 2
     assert chrome.value(SHOWN) >= 1
@@ -79,7 +79,7 @@ def test_explore_runs_to_its_end(lab, chrome):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "pictures"), PICTURES.items())
-def test_a_page_runs_to_its_end(lab, chrome, name, pictures):
+def test_page_notebook_runs_to_its_end(lab, chrome, name, pictures):
     html = run_to_its_end(chrome, lab, name)
     assert html.count("data:image/svg+xml;base64,") >= pictures
     assert chrome.value(SHOWN) >= min(1, pictures)
@@ -88,7 +88,7 @@ def test_a_page_runs_to_its_end(lab, chrome, name, pictures):
 @pytest.mark.long
 @pytest.mark.lab
 @pytest.mark.parametrize("name", STUDIED)
-def test_a_page_of_a_run_made_now_runs_to_its_end(project, lab, chrome, name):
+def test_page_notebook_of_a_fresh_run_runs_to_its_end(project, lab, chrome, name):
     study, needs, pictures = STUDIED[name]
     if lacking := [one for one in needs if not shutil.which(one)]:
         pytest.skip(f"not installed: {', '.join(lacking)}")
@@ -103,5 +103,5 @@ def test_a_page_of_a_run_made_now_runs_to_its_end(project, lab, chrome, name):
     assert chrome.value(SHOWN) >= 1
 
 
-def test_every_notebook_is_among_them():
+def test_every_notebook_is_run_in_jupyterlab():
     assert {"explore", *PICTURES, *STUDIED} >= {path.stem for path in (REPO / "notebooks").glob("*.ipynb")}

@@ -101,7 +101,7 @@ def to_its_end(book, layout):
     assert len(layout.runs(STUDY)) == 1
 
 
-def test_a_closed_browser_does_not_end_it_and_the_cell_shows_it_again(project, lab, tmp_path):
+def test_run_survives_a_closed_browser(project, lab, tmp_path):
     with Chrome(tmp_path / "first") as chrome:
         begun(chrome, lab, project)
     reached(project, done(project) + 4)
@@ -109,7 +109,7 @@ def test_a_closed_browser_does_not_end_it_and_the_cell_shows_it_again(project, l
         shown_again(chrome, lab, project)
 
 
-def test_a_tab_that_was_elsewhere_shows_it_again(project, lab, chrome):
+def test_run_is_shown_again_in_a_returned_tab(project, lab, chrome):
     begun(chrome, lab, project)
     chrome.call("Page.navigate", url="about:blank")
     shown_again(chrome, lab, project)
@@ -126,7 +126,7 @@ def shown_again(chrome, lab, project):
     to_its_end(book, project)
 
 
-def test_a_restarted_kernel_does_not_end_it_and_the_cell_shows_it_again(project, lab, chrome):
+def test_run_survives_a_kernel_restart(project, lab, chrome):
     book = begun(chrome, lab, project)
     book.told("sessionContext.session.kernel.restart()")
     reached(project, done(project) + 4)
@@ -137,7 +137,7 @@ def test_a_restarted_kernel_does_not_end_it_and_the_cell_shows_it_again(project,
     to_its_end(book, project)
 
 
-def test_an_interrupt_stops_it_and_the_cell_goes_on(project, lab, chrome):
+def test_run_is_stopped_by_an_interrupt_and_resumed_by_the_cell(project, lab, chrome):
     book = begun(chrome, lab, project)
     book.command("notebook:interrupt-kernel")
     found = book.until(lambda now: "Run this cell again" in text(now) and now["idle"], 90)

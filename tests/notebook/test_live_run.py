@@ -171,7 +171,7 @@ def executed(layout, made):
 
 @pytest.mark.alone
 @pytest.mark.long
-def test_a_notebook_of_120_trials_stays_small(project):
+def test_notebook_of_120_trials_stays_small(project):
     layout, hosts = project
     longer(layout, hosts)
     outputs = executed(layout, book(layout, hosts))
@@ -215,7 +215,7 @@ def test_interrupted_run_is_resumed_by_the_same_call(project, monkeypatch):
     assert len(layout.runs(STUDY)) == 1 and len(list(run_of(layout).glob("trials/*"))) == 31
 
 
-def test_mistakes_are_errors_before_anything_starts(project, monkeypatch):
+def test_wrong_arguments_of_run_are_errors_before_the_start(project, monkeypatch):
     layout, _ = project
     monkeypatch.chdir(layout.root)
     with pytest.raises(UsageError, match="no study"):

@@ -23,14 +23,14 @@ def text_of(shown):
     return BeautifulSoup(shown._repr_html_(), "html.parser").get_text(" ", strip=True)
 
 
-def test_verbs_have_docstrings_and_are_completed():
+def test_public_verbs_have_docstrings_and_complete():
     assert {"studies", "load", "run", "plan", "state", "ingest"} <= set(dir(lb))
     assert not [name for name in dir(lb) if name.endswith("_page")]
     for name in dir(lb):
         assert name.startswith("__") or getattr(lb, name).__doc__
 
 
-def test_studies_are_a_table_with_the_recorded_ones_first(run):
+def test_studies_table_lists_recorded_studies_first(run):
     found = lb.studies()
     row = found.frame.iloc[0]
     assert (row["study"], row["runs"], row["trials"], row["planned"], bool(row["complete"])) == (STUDY, 1, 32, 32, True)
@@ -38,7 +38,7 @@ def test_studies_are_a_table_with_the_recorded_ones_first(run):
     assert next(iter(found)) == STUDY and len(found) == len(found.frame)
 
 
-def test_a_study_that_cannot_be_read_does_not_hide_the_others(run, home):
+def test_studies_table_survives_an_unreadable_study(run, home):
     bad = home.studies / "broken.toml"
     bad.write_text("blocks = ")
     try:
@@ -49,26 +49,26 @@ def test_a_study_that_cannot_be_read_does_not_hide_the_others(run, home):
     assert rows.loc[STUDY, "runs"] == 1
 
 
-def test_no_repr_is_longer_than_a_screen(run):
+def test_reprs_fit_on_a_screen(run):
     shown = [lb.plan(STUDY), lb.state(STUDY), lb.run(STUDY), run.data, run.provenance(), run, run.compare(), run.plot]
     assert all(len(repr(one).splitlines()) < 50 and "<" not in repr(one)[:200] for one in shown)
     assert all("<style" in one._repr_mimebundle_()["text/html"] for one in shown[:3])
 
 
-def test_frames_are_plain_pandas(run):
+def test_run_frames_are_plain_pandas(run):
     assert all(type(getattr(run, name)) is pd.DataFrame for name in FRAMES)
     assert len(run.trials) == 32
     assert list(run.wide("ok_per_s", "latency p99").columns[:8])[-2:] == ["ok_per_s", "latency p99"]
 
 
-def test_the_card_says_what_there_is(run):
+def test_run_display_lists_its_contents(run):
     for said in (repr(run), text_of(run)):
         assert "31 of 32 count" in said and "latency p99" in said and "trials (32)" in said
     assert {*FRAMES, "compare", "plot", "raw", "wide", "why", "only"} <= set(dir(run))
     assert not [name for name in dir(run) if name.startswith("_")]
 
 
-def test_the_studys_own_question_is_answered_as_in_the_report(run):
+def test_compare_answers_the_study_question_like_the_report(run):
     from loadbook.analyses.effects.page import EffectsPage
 
     found = run.compare()
@@ -79,7 +79,7 @@ def test_the_studys_own_question_is_answered_as_in_the_report(run):
     assert len(found) == 3 and len(found.sentences) == 3
 
 
-def test_what_was_not_declared_explores(run):
+def test_compare_of_an_undeclared_metric_is_exploratory(run):
     found = run.compare("latency p99", baseline="auto-nopush", margin=0.1, level=0.9)
     said = repr(found)
     assert "not declared before the run: metric latency p99 instead of ok_per_s; baseline auto-nopush" in said
@@ -88,18 +88,18 @@ def test_what_was_not_declared_explores(run):
     assert run.compare("ok_per_s").changed == ()
 
 
-def test_some_treatments_keep_their_checks(run):
+def test_compare_of_some_treatments_keeps_the_checks(run):
     found = run.compare(treatments="control-access-log").frame
     assert list(found["treatment"]) == ["baseline-auto", "baseline-again", "control-access-log"]
 
 
-def test_a_run_of_which_nothing_could_be_read_has_nothing_to_compare(run):
+def test_compare_of_an_empty_run_is_an_error(run):
     with pytest.raises(DataError, match=r"no trial to compare") as told:
         compare.compare(replace(run.data, trials=run.data.trials.iloc[:0]), compare.ComparisonRequest())
     assert "run.problems" in told.value.hint
 
 
-def test_each_value_of_a_column_by_itself(run):
+def test_compare_by_column_analyses_each_value(run):
     run.trials["half"] = ["first" if block <= 4 else "second" for block in run.trials["block"]]
     found = run.compare(by="half")
     assert list(found.groups) == ["first", "second"]
@@ -110,7 +110,7 @@ def test_each_value_of_a_column_by_itself(run):
     assert list(alone["kind"]) == ["baseline"]
 
 
-def test_some_trials_only(run):
+def test_run_can_be_restricted_to_some_trials(run):
     less = run.only("block > 2")
     assert set(less.trials["block"]) == set(range(3, 9)) and len(less.traces) < len(run.traces)
     assert "8 of 32 trials left out by hand" in repr(less.compare())
@@ -121,7 +121,7 @@ def test_some_trials_only(run):
     assert "9 of 32 trials left out by hand" in repr(less.without("t0009"))
 
 
-def test_slow_trials_and_why(run):
+def test_slowest_and_why_explain_slow_trials(run):
     slow = run.slowest(4)
     assert slow["away"].is_monotonic_increasing and slow["away"].iloc[0] < 0
     assert run.slowest(3, "latency p99")["away"].is_monotonic_decreasing
@@ -169,7 +169,7 @@ def test_slow_trials_and_why(run):
         (lambda r: lb.stuides(), "no verb 'stuides'", "verbs: studies"),
     ],
 )  # fmt: skip
-def test_a_wrong_name_lists_the_right_ones_the_nearest_first(run, ask, wrong, first):
+def test_wrong_name_error_lists_known_names_nearest_first(run, ask, wrong, first):
     if wrong is None:
         ask(run)
         return
@@ -180,19 +180,19 @@ def test_a_wrong_name_lists_the_right_ones_the_nearest_first(run, ask, wrong, fi
     assert caught.value._render_traceback_()[0].endswith(caught.value.message)
 
 
-def test_a_study_without_a_run_says_how_to_get_one(run):
+def test_load_without_a_run_names_the_run_command(run):
     with pytest.raises(UsageError, match="'noise' has no run yet") as caught:
         lb.load("noise")
     assert "lb.run('noise', execute=True)" in caught.value.hint
 
 
-def test_nearest_first():
+def test_suggestions_are_sorted_by_similarity():
     assert nearest_names("latenci", ["errors", "ok", "latency"])[0] == "latency"
     assert nearest_names("", ["b", "a"]) == ["b", "a"]
     assert nearest_names("x" * 10_000, ["b", "a"]) == ["b", "a"]
 
 
-def test_raw_bytes_with_their_checksum(run, home):
+def test_raw_shows_bytes_with_their_checksum(run, home):
     found = run.raw("t0001")
     path = run.data.paths.trial("t0001") / "stdout-driver"
     assert found.bytes == path.read_bytes() and found.sha256 == hashlib.sha256(found.bytes).hexdigest()
@@ -202,7 +202,7 @@ def test_raw_bytes_with_their_checksum(run, home):
     assert "nginx" in run.raw("t0001", "config-web-web/nginx.conf").text
 
 
-def test_hostile_bytes_stay_text(run, tmp_path):
+def test_raw_shows_hostile_bytes_as_text(run, tmp_path):
     from loadbook.notebook.raw import Raw
 
     folder = tmp_path / "t0001"
@@ -219,7 +219,7 @@ def test_hostile_bytes_stay_text(run, tmp_path):
     assert "gone" in repr(Raw(shown.record, folder, "stdout-driver"))
 
 
-def test_a_large_file_is_shown_in_part(run, tmp_path):
+def test_raw_shows_large_files_in_part(run, tmp_path):
     from loadbook.notebook.raw import SHOWN_BYTES, Raw
 
     folder = tmp_path / "t0001"
@@ -229,7 +229,7 @@ def test_a_large_file_is_shown_in_part(run, tmp_path):
     assert len(repr(shown)) < SHOWN_BYTES + 2000 and "beginning of 4.8" in repr(shown)
 
 
-def test_a_record_that_names_a_file_elsewhere_is_refused(run, home, tmp_path):
+def test_raw_refuses_a_record_with_a_foreign_path(run, home, tmp_path):
     from loadbook.notebook.raw import raw
     from loadbook.store.paths import RunPaths
 
@@ -244,7 +244,7 @@ def test_a_record_that_names_a_file_elsewhere_is_refused(run, home, tmp_path):
         raw(paths, "t0001", "../../secret")
 
 
-def test_every_figure_is_a_method_with_a_docstring(run):
+def test_every_figure_is_a_documented_plot_method(run):
     assert sorted(dir(run.plot)) == page.figure_names()
     assert all(getattr(Plots, name).__doc__ for name in dir(run.plot))
     assert all(name in repr(run.plot) for name in dir(run.plot))
@@ -255,7 +255,7 @@ NEEDS = {"beside": ("t0002",)}
 
 
 @pytest.mark.parametrize("name", page.figure_names())
-def test_every_figure_is_drawn_or_says_why_not(run, name):
+def test_every_figure_is_drawn_or_gives_the_reason(run, name):
     def ask():
         return getattr(run.plot, name)(*NEEDS.get(name, ()))
 
@@ -269,12 +269,12 @@ def test_every_figure_is_drawn_or_says_why_not(run, name):
     assert drawn._repr_html_().count("data:image/svg+xml;base64,") == 2
 
 
-def test_a_figure_is_saved(run, tmp_path):
+def test_figure_can_be_saved(run, tmp_path):
     out = run.plot.order("latency p99").save(str(tmp_path / "order.png"))
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_tables_are_made_when_they_are_missing(run, home):
+def test_load_ingests_missing_tables(run, home):
     for table in run.data.paths.processed.glob("*.parquet"):
         table.unlink()
     assert len(lb.load(STUDY).trials) == 32

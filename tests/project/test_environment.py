@@ -83,7 +83,7 @@ def test_locks_meet_the_security_floors(lock: str) -> None:
         assert all(v >= Version(floor) for v in pins(lock)[name]), name
 
 
-def test_the_floors_are_declared_and_told() -> None:
+def test_dependency_bounds_are_declared_and_explained() -> None:
     page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     for name, floor in SECURITY_FLOORS.items():
         least = next(Version(s.version) for s in declared()[name].specifier if s.operator == ">=")
@@ -96,7 +96,7 @@ def _installed(name: str) -> list[Version]:
     return [Version(metadata.version(name))]
 
 
-def test_jupyterlab_is_opened_for_its_user_alone() -> None:
+def test_make_lab_opens_jupyterlab_for_its_user_only() -> None:
     """Loopback, with its token, and without asking anybody for news or newer versions."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     command = next(line for line in makefile.splitlines() if "-m jupyterlab" in line)
@@ -108,7 +108,7 @@ def test_jupyterlab_is_opened_for_its_user_alone() -> None:
     assert importlib.import_module("jupyterlab").NeverCheckForUpdate
 
 
-def test_setup_without_its_lock_makes_nothing(tmp_path: Path) -> None:
+def test_setup_script_without_lock_file_creates_nothing(tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "setup.sh").write_bytes((ROOT / "scripts" / "setup.sh").read_bytes())
     done = subprocess.run(

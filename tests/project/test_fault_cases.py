@@ -9,20 +9,20 @@ NUMBERS = [number for number, *_ in cases()]
 PAGE = fault_proofs.PAGE.read_text(encoding="utf-8")
 
 
-def test_cases_are_numbered_once_each() -> None:
+def test_fault_cases_have_unique_numbers() -> None:
     assert list(range(1, len(NUMBERS) + 1)) == NUMBERS
 
 
-def test_every_case_is_injected_by_a_test() -> None:
+def test_every_fault_case_has_a_test() -> None:
     assert [number for number in NUMBERS if not fault_proofs.proofs().get(number)] == []
     assert set(fault_proofs.proofs()) <= set(NUMBERS)
 
 
-def test_the_page_names_the_tests_that_there_are() -> None:
+def test_reliability_page_names_existing_tests() -> None:
     assert fault_proofs.written(PAGE) == PAGE, "run python tests/support/fault_proofs.py"
 
 
-def test_every_promise_has_its_proof_and_every_case_its_promise() -> None:
+def test_every_promise_has_tests_and_every_case_a_promise() -> None:
     promises = re.findall(r"^### (P\d+)\. .*?<!-- proof ([\d ]+) -->", PAGE, re.MULTILINE | re.DOTALL)
     assert [name for name, _ in promises] == [f"P{k}" for k in range(1, 15)]
     assert {int(word) for _, numbers in promises for word in numbers.split()} == set(NUMBERS)

@@ -88,7 +88,7 @@ def test_nothing_below_analyses_imports_them() -> None:
 
 
 @pytest.mark.parametrize("library", DOORS)
-def test_one_door_per_library(library: str) -> None:
+def test_each_library_is_imported_by_its_allowed_packages_only(library: str) -> None:
     users = [
         str(p.relative_to(PACKAGE))
         for p in MODULES
@@ -99,12 +99,12 @@ def test_one_door_per_library(library: str) -> None:
     assert not strangers, f"{library} belongs behind {DOORS[library]}"
 
 
-def test_execute_and_ingest_meet_only_in_files() -> None:
+def test_execution_and_ingestion_share_files_only() -> None:
     assert not any("ingest" in name for name in imports(PACKAGE / "execution" / "loop.py"))
     assert not any("execute" in name for name in imports(PACKAGE / "ingestion" / "ingest.py"))
 
 
-def test_no_product_names_outside_their_folders() -> None:
+def test_product_names_occur_only_in_their_folders() -> None:
     """Services are data: no line of Python outside services/nginx (and none in it) knows nginx."""
     strangers = [
         f"{p.relative_to(PACKAGE)}:{n}"

@@ -96,7 +96,7 @@ def test_no_call_waits_without_a_limit():
     assert not odd, "\n".join(odd)
 
 
-def test_no_exception_is_kept_that_nobody_needs():
+def test_wait_exemptions_are_needed():
     assert set(ALLOWED) == {(file, called) for file, called, _ in found()}
 
 
@@ -107,6 +107,6 @@ def test_no_exception_is_kept_that_nobody_needs():
      ("fcntl.flock(f, fcntl.LOCK_EX)", True), ("fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)", False),
      ("sock.recv(10)", True), ("wait(futures)", True), ("wait(futures, timeout=3)", False), ("lock.acquire()", True)],
 )  # fmt: skip
-def test_the_rule_itself(text, waits):
+def test_wait_rule_detects_unlimited_calls(text, waits):
     ((called, node),) = [(ast.unparse(n.func), n) for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]
     assert unlimited(called, node) == waits

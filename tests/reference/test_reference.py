@@ -12,30 +12,30 @@ from loadbook.core.validity_rules import RULE_INFO
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_what_the_code_says(name: str) -> None:
+def test_reference_page_matches_the_code(name: str) -> None:
     assert (FOLDER / name).read_text() == reference_pages.written(name), f"out of date; run: {COMMAND}"
 
 
-def test_the_index_names_every_page_and_no_other() -> None:
+def test_reference_index_names_every_page() -> None:
     text = (FOLDER / "README.md").read_text()
     assert sorted(path.name for path in FOLDER.glob("*.md")) == sorted(["README.md", *PAGES])
     assert all(f"]({name})" in text for name in PAGES)
 
 
-def test_every_command_and_every_verb_has_a_part() -> None:
+def test_reference_covers_every_command_and_verb() -> None:
     commands, verbs = ((FOLDER / name).read_text() for name in ("command-line.md", "python.md"))
     assert [name for name in COMMANDS if f"\n## loadbook {name}\n" not in commands] == []
     assert [name for name in loadbook._VERBS if f"\n### lb.{name}\n" not in verbs] == []
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_no_row_lacks_what_it_means(name: str) -> None:
+def test_reference_tables_have_no_empty_meaning(name: str) -> None:
     rows = [line for line in (FOLDER / name).read_text().splitlines() if line.startswith("| ") and line.endswith("| |")]
     assert rows == [], f"{rows[0]}: say it in the docstring or help text, then run: {COMMAND}"
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_links_lead_somewhere(name: str) -> None:
+def test_reference_links_exist(name: str) -> None:
     text = (FOLDER / name).read_text()
     heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     anchors = {re.sub(r"[^a-z0-9_ -]", "", head.lower()).replace(" ", "-") for head in heads}
@@ -43,6 +43,6 @@ def test_links_lead_somewhere(name: str) -> None:
     assert [link for link in re.findall(r"\]\(([^)#]+)\)", text) if not (FOLDER / link).exists()] == []
 
 
-def test_every_threshold_of_a_gate_says_whose_it_is() -> None:
+def test_reference_names_the_rule_of_every_threshold() -> None:
     text = (FOLDER / "study-file.md").read_text()
     assert [g.name for g in RULE_INFO.values() if g.thresholds and f"`{g.name}`" not in text] == []

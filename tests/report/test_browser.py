@@ -34,7 +34,7 @@ def size(request):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_it_opens_fits_and_complains_about_nothing(chrome, made, size, name, tmp_path):
+def test_report_opens_in_a_browser_without_errors_or_overflow(chrome, made, size, name, tmp_path):
     chrome.open(made.layout.reports / name, *size)
     assert chrome.complaints() == []
     assert chrome.requests() == [(made.layout.reports / name).as_uri()]
@@ -46,7 +46,7 @@ def test_it_opens_fits_and_complains_about_nothing(chrome, made, size, name, tmp
     assert all((tmp_path / f"{part}.png").read_bytes().startswith(PNG) for part in ("first", "full"))
 
 
-def test_the_page_for_that_width_shows_its_own_figures(chrome, made):
+def test_report_shows_figures_for_the_window_width(chrome, made):
     shown = {}
     for name, size in SIZES.items():
         chrome.open(made.layout.reports / PAGES[0], *size)
@@ -55,7 +55,7 @@ def test_the_page_for_that_width_shows_its_own_figures(chrome, made):
     assert shown["laptop"] != shown["phone"]
 
 
-def test_above_the_fold(chrome, made):
+def test_report_headline_and_checks_are_above_the_fold(chrome, made):
     """Laptop: answer, trust and five rows of figure 1; phone: two rows (report.md section 3)."""
     top, height = (
         "document.querySelector('figure img').getBoundingClientRect().top",
@@ -69,21 +69,21 @@ def test_above_the_fold(chrome, made):
     assert chrome.value(height) > 200
 
 
-def test_letters_are_legible_on_a_phone(chrome, made):
+def test_report_text_is_legible_on_a_phone(chrome, made):
     chrome.open(made.layout.reports / PAGES[0], *SIZES["phone"])
     sizes = "[...document.querySelectorAll('main *')].map(e => parseFloat(getComputedStyle(e).fontSize))"
     assert chrome.value(f"Math.min(...{sizes})") >= 12.9
     assert chrome.value("document.querySelector('figure img').width / (3.72 * 72)") * 7.5 >= 9
 
 
-def test_everything_closed_opens_without_widening_the_page(chrome, made, size):
+def test_report_details_open_without_widening_the_page(chrome, made, size):
     chrome.open(made.layout.reports / PAGES[0], *size)
     chrome.value("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert chrome.value("document.documentElement.scrollWidth") <= size[0]
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_it_prints(chrome, made, name, tmp_path):
+def test_report_prints_completely(chrome, made, name, tmp_path):
     chrome.open(made.layout.reports / name, *SIZES["laptop"])
     chrome.pdf(tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
@@ -94,7 +94,7 @@ def test_it_prints(chrome, made, name, tmp_path):
         assert re.search(r"tcp_nopush on is\s+faster by|trials count", text)
 
 
-def test_a_hostile_study_runs_nothing(chrome, tmp_path):
+def test_report_of_a_hostile_study_runs_no_script(chrome, tmp_path):
     nasty = '"><img src=x onerror="document.title=1"><script>document.title=1</script>'
     arms = {"baseline": Arm(label=nasty), "one": Arm(0.06, label=nasty)}
     layout = make_project(tmp_path, arms, name="hostile", question=nasty[:80], doubt=nasty, blocks=6, traces=False)

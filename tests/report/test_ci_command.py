@@ -51,7 +51,7 @@ def project(tmp_path, monkeypatch):
         (ARMS, {"undecided": "fail"}, 4, "Build gate: no verdict. c on: not compared: "),
     ],
 )
-def test_exit_codes_and_the_last_line(project, monkeypatch, capsys, arms, gate, code, words) -> None:
+def test_gate_command_exit_codes_and_last_line(project, monkeypatch, capsys, arms, gate, code, words) -> None:
     project(arms, gate)
     assert exit_code(monkeypatch, "gate", STUDY) == code
     shown = capsys.readouterr()
@@ -59,7 +59,7 @@ def test_exit_codes_and_the_last_line(project, monkeypatch, capsys, arms, gate, 
     assert shown.err == "" or "[ci] of the study file" in shown.err
 
 
-def test_every_question_is_a_line(project, monkeypatch, capsys) -> None:
+def test_gate_command_prints_a_line_per_question(project, monkeypatch, capsys) -> None:
     project(ARMS, {"undecided": "fail", "only": ["slow"]})
     exit_code(monkeypatch, "gate", STUDY)
     lines = capsys.readouterr().out.splitlines()
@@ -71,7 +71,7 @@ def test_every_question_is_a_line(project, monkeypatch, capsys) -> None:
     assert lines[5].startswith("passed   trials: ")
 
 
-def test_a_study_without_a_gate_is_told_how_to_have_one(project, monkeypatch, capsys) -> None:
+def test_gate_command_without_policy_names_the_next_step(project, monkeypatch, capsys) -> None:
     project(FINE)
     assert exit_code(monkeypatch, "gate", STUDY) == 2
     said = capsys.readouterr().err
@@ -86,7 +86,7 @@ def write_study(layout: Layout, gate: str) -> None:
     )
 
 
-def test_a_gate_that_was_written_after_the_run_says_so(project, monkeypatch, capsys) -> None:
+def test_gate_command_reports_a_policy_written_after_the_run(project, monkeypatch, capsys) -> None:
     write_study(project(FINE), '[ci]\nundecided = "fail"')
     assert exit_code(monkeypatch, "gate", STUDY, "--json", "-") == 0
     shown = capsys.readouterr()
@@ -94,7 +94,7 @@ def test_a_gate_that_was_written_after_the_run_says_so(project, monkeypatch, cap
     assert "was planned without [ci]" in shown.err
 
 
-def test_the_gate_that_stood_when_the_run_was_planned_counts(project, monkeypatch, capsys) -> None:
+def test_gate_command_uses_the_policy_of_the_plan(project, monkeypatch, capsys) -> None:
     write_study(project(FINE, {"undecided": "fail"}), '[ci]\nundecided = "fail"\nfail_on = ["faster"]')
     assert exit_code(monkeypatch, "gate", STUDY) == 0
     assert "it counts from the next run on" in capsys.readouterr().err
@@ -103,20 +103,20 @@ def test_the_gate_that_stood_when_the_run_was_planned_counts(project, monkeypatc
     assert "ci.undecided" in capsys.readouterr().err
 
 
-def test_the_plan_says_what_fails(project, monkeypatch, capsys) -> None:
+def test_plan_command_prints_the_ci_policy(project, monkeypatch, capsys) -> None:
     write_study(project(FINE), '[ci]\nundecided = "fail"')
     assert exit_code(monkeypatch, "plan", STUDY) == 0
     assert "\nbuild gate  slower or more-errors fails; undecided fails\n" in capsys.readouterr().out
 
 
-def test_an_unfinished_run_fails_whatever_it_shows(project, monkeypatch, capsys) -> None:
+def test_gate_command_fails_an_unfinished_run(project, monkeypatch, capsys) -> None:
     paths = project(FINE, {"undecided": "pass"}).run(STUDY, RUN)
     write_json(paths.run_json, read_json(paths.run_json) | {"ended": None})
     assert exit_code(monkeypatch, "gate", STUDY) == 4
     assert "the run is not finished" in capsys.readouterr().out.lower()
 
 
-def test_the_json_summary_has_what_the_document_says(project, monkeypatch, tmp_path) -> None:
+def test_gate_json_summary_matches_its_documentation(project, monkeypatch, tmp_path) -> None:
     project(ARMS, {"undecided": "fail", "only": ["fast", "slow"], "min_effect": -0.01})
     out = tmp_path / "out/gate.json"
     assert exit_code(monkeypatch, "gate", STUDY, "--json", str(out)) == 1
@@ -134,7 +134,7 @@ def test_the_json_summary_has_what_the_document_says(project, monkeypatch, tmp_p
     assert sum(found["numbers"].values()) == len(found["cases"])
 
 
-def test_junit_has_a_case_per_question_and_what_schemas_demand(project, monkeypatch, tmp_path) -> None:
+def test_gate_junit_file_has_a_case_per_question(project, monkeypatch, tmp_path) -> None:
     project(ARMS, {"undecided": "fail"})
     assert exit_code(monkeypatch, "gate", STUDY, "--junit", "junit.xml") == 4
     (suite,) = ET.parse(tmp_path / "junit.xml").getroot()
@@ -156,7 +156,7 @@ def test_junit_has_a_case_per_question_and_what_schemas_demand(project, monkeypa
     assert len(cases["fast"]) == 0
 
 
-def test_a_percentile_is_judged_beside_the_rate(project, monkeypatch, tmp_path, capsys) -> None:
+def test_gate_command_judges_percentiles_beside_the_rate(project, monkeypatch, tmp_path, capsys) -> None:
     project(FINE, {"undecided": "pass", "metrics": {"latency p99": {"max_effect": -0.5}}})
     assert exit_code(monkeypatch, "gate", STUDY, "--junit", "j.xml", "--json", "s.json") == 1
     assert "failed   a on (latency p99): undecided: " in capsys.readouterr().out
@@ -166,7 +166,7 @@ def test_a_percentile_is_judged_beside_the_rate(project, monkeypatch, tmp_path, 
     assert [(c["metric"], c["statistic"]) for c in cases[:2]] == [("ok_per_s", "value"), ("latency", "p99")]
 
 
-def test_hostile_names_are_text_in_every_file(project, monkeypatch, tmp_path) -> None:
+def test_gate_files_escape_hostile_names(project, monkeypatch, tmp_path) -> None:
     bad = "<b>&\x1b[31m\x00\x0b\ufffe\uffff\U0001f600 \u202e\"']]>\n- x"
     arms = FINE | {"slow": Arm(-0.05, {"b": True}, bad)}
     project(arms, {"undecided": "pass"}, doubt=None)
@@ -179,13 +179,13 @@ def test_hostile_names_are_text_in_every_file(project, monkeypatch, tmp_path) ->
 
 
 @pytest.mark.parametrize("words", [("--junit", "x", "--json", "x"), ("--junit", "/dev/null"), ("--json", "studies")])
-def test_a_file_that_is_none_is_left_alone(project, monkeypatch, capsys, words) -> None:
+def test_gate_command_leaves_other_files_alone(project, monkeypatch, capsys, words) -> None:
     project(FINE, {"undecided": "pass"})
     assert exit_code(monkeypatch, "gate", STUDY, *words) == 2
     assert not Path("/dev/null").is_file()
 
 
-def test_the_page_says_in_a_line_whether_the_build_passes(project) -> None:
+def test_report_states_in_a_line_whether_the_build_passes(project) -> None:
     layout = project(ARMS, {"undecided": "fail", "only": ["slow"]})
     page = EffectsPage(load_run(layout, STUDY))
     assert "✕ Build gate: failed. b on is slower by " in page.trust().text
@@ -195,19 +195,19 @@ def test_the_page_says_in_a_line_whether_the_build_passes(project) -> None:
     assert "✕ build gate" in write_index(layout.reports).read_text()
 
 
-def test_the_page_of_a_study_without_a_gate_has_no_such_line(project) -> None:
+def test_report_without_ci_policy_has_no_build_line(project) -> None:
     page = EffectsPage(load_run(project(FINE), STUDY))
     assert "Build gate" not in page.trust().text
     assert "gate" not in page.summary()
 
 
-def test_several_runs_are_several_suites(project) -> None:
+def test_gate_junit_file_has_a_suite_per_run(project) -> None:
     found = evaluate_ci(load_run(project(FINE, {"undecided": "fail"}), STUDY))
     root = ET.fromstring(junit_xml([found, found]))
     assert [suite.attrib["id"] for suite in root] == ["0", "1"]
 
 
-def test_conditions_that_are_judged_apart_have_baselines_of_their_own(project) -> None:
+def test_gate_command_uses_the_baseline_of_each_stratum(project) -> None:
     arms = {
         "near": Arm(0.0, {"far": False}),
         "far": Arm(-0.5, {"far": True}),

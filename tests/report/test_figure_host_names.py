@@ -5,7 +5,7 @@ from __future__ import annotations
 from loadbook.report.figures.tracks import ordered, who
 
 
-def test_several_drivers_are_told_apart_and_one_keeps_its_name():
+def test_figure_labels_distinguish_several_drivers():
     hosts = {a: {"roles": r.split()} for a, r in [("a", "driver"), ("w", "web"), ("b", "driver"), ("c", "driver")]}
     assert [who(host, alias) for alias, host in ordered(hosts).items()] == [
         "first driver", "web", "second driver", "third driver",

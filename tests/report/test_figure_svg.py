@@ -25,7 +25,7 @@ def numbers_of_paths(svg):
     return [[float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", d)] for d in re.findall(r'\bd="([^"]*)"', svg)]
 
 
-def test_it_is_smaller_and_still_well_formed(svg):
+def test_svg_minification_keeps_well_formed_xml(svg):
     small = compact_svg(svg)
     assert len(small) < 0.75 * len(svg)
     ET.fromstring(small)
@@ -33,13 +33,13 @@ def test_it_is_smaller_and_still_well_formed(svg):
     assert compact_svg(small) == small
 
 
-def test_no_point_moves_by_a_hundredth_of_a_point(svg):
+def test_svg_minification_moves_no_point_visibly(svg):
     before, after = numbers_of_paths(svg), numbers_of_paths(compact_svg(svg))
     assert [len(p) for p in before] == [len(p) for p in after]
     assert max(abs(a - b) for p, q in zip(before, after, strict=True) for a, b in zip(p, q, strict=True)) <= 0.0051
 
 
-def test_every_reference_still_has_its_target(svg):
+def test_svg_minification_keeps_every_reference_target(svg):
     small = compact_svg(svg)
     ids = set(re.findall(r'\bid="([^"]+)"', small))
     used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', small))
@@ -47,7 +47,7 @@ def test_every_reference_still_has_its_target(svg):
     assert used
 
 
-def test_marks_of_one_kind_say_their_style_once():
+def test_svg_minification_shares_styles():
     svg = "".join(f'<use xlink:href="#m1" x="{x}" y="2" style="fill: #fff; stroke: #000"/>' for x in range(3))
     marks = "".join(f'<use href="#m1" x="{x}" y="2"/>' for x in range(3))
     assert compact_svg(svg) == f'<g style="fill:#fff;stroke:#000">{marks}</g>'

@@ -76,14 +76,14 @@ def boxes(figure):
 
 @pytest.mark.parametrize(("figure", "case"), PAIRS)
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_texts_are_whole_apart_and_large_enough(figure, case, narrow):
+def test_figure_texts_are_whole_apart_and_large_enough(figure, case, narrow):
     drawn = draw(figure, case, narrow)
     assert drawn.get_figwidth() == (base.NARROW_IN if narrow else base.WIDE_IN)
     must_be_legible(drawn)
 
 
 @pytest.mark.parametrize(("figure", "case"), PAIRS)
-def test_words_beside_a_figure_are_honest_and_enough(figure, case):
+def test_figure_captions_are_complete_and_match_the_data(figure, case):
     module, data = module_of(figure), data_of(figure, mock(case))
     answer, how, alt = module.answer(*data), module.how(*data), module.alt(*data)
     assert answer.endswith(".") and len(answer) > 15
@@ -97,7 +97,7 @@ def test_words_beside_a_figure_are_honest_and_enough(figure, case):
 
 @pytest.mark.parametrize("figure", FIGURES)
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_bytes_repeat_whatever_style_is_set(figure, narrow):
+def test_figure_bytes_are_reproducible_under_any_style(figure, narrow):
     import matplotlib as mpl
 
     first = base.to_svg(draw(figure, "plain", narrow))
@@ -108,7 +108,7 @@ def test_bytes_repeat_whatever_style_is_set(figure, narrow):
     assert len(first) < (300_000 if figure == "overlay" else 150_000)  # a line for every trial and resource
 
 
-def test_lines_of_many_long_trials_keep_their_peaks_and_no_more():
+def test_figure_lines_of_long_trials_keep_their_peaks():
     times = np.arange(10_000) / 100
     values = np.where(times < 50, 0.5, 0.6) + np.random.default_rng(3).normal(0, 0.01, len(times))
     values[[1234, 8765]] = 1.0, 0.0
@@ -120,7 +120,7 @@ def test_lines_of_many_long_trials_keep_their_peaks_and_no_more():
     assert tracks.extremes(times[:0], values[:0], 1.0).size == 0
 
 
-def test_no_pyplot_figure_stays_open():
+def test_figures_leave_no_pyplot_figure_open():
     import matplotlib.pyplot as plt
 
     before = plt.get_fignums()
@@ -132,7 +132,7 @@ def test_no_pyplot_figure_stays_open():
 # figure 1
 
 
-def test_effects_lists_rows_in_the_order_of_the_analysis():
+def test_effects_figure_lists_rows_in_order_of_the_analysis():
     m = mock("plain")
     found = {t.get_text(): t.get_window_extent().y0 for t, _ in boxes(effects.draw(m.analysis))}
     shown = [found[r.label] for r in (*m.analysis.of_kind("treatment"), *m.analysis.of_kind("aa", "control"))]
@@ -141,7 +141,7 @@ def test_effects_lists_rows_in_the_order_of_the_analysis():
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 @pytest.mark.parametrize("case", ["plain", "latency", "huge_effects", "tiny_effects"])
-def test_effects_prints_the_rounded_numbers_of_the_table_and_glyphs_before_words(case, narrow):
+def test_effects_figure_prints_the_numbers_of_the_table(case, narrow):
     m = mock(case)
     said = words(effects.draw(m.analysis, narrow=narrow))
     for row in m.analysis.of_kind("treatment", "aa", "control"):
@@ -154,7 +154,7 @@ def test_effects_prints_the_rounded_numbers_of_the_table_and_glyphs_before_words
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 @pytest.mark.parametrize("case", [*CASES, "all_slower", "all_faster"])
-def test_effects_keeps_the_words_above_the_axis_apart(case, narrow):
+def test_effects_figure_keeps_labels_above_the_axis_apart(case, narrow):
     analysis = (
         one_sided(-0.4) if case == "all_slower" else one_sided(0.6) if case == "all_faster" else mock(case).analysis
     )
@@ -185,14 +185,14 @@ def _panel_marks(axes) -> list[str]:
     return [line.get_marker() for line in axes.lines if line.get_marker() not in ("None", "", None)]
 
 
-def test_effects_draws_no_mark_for_what_was_not_compared():
+def test_effects_figure_draws_no_mark_for_invalid_rows():
     marks = _panel_marks(effects.draw(mock("plain").analysis).axes[0])
     compared = [r for r in mock("plain").analysis.rows if r.verdict and r.verdict.kind != "invalid"]
     assert len(marks) == len(compared)
     assert _panel_marks(effects.draw(mock("all_invalid").analysis).axes[0]) == []
 
 
-def test_effects_ends_a_very_wide_interval_in_arrow_heads_and_says_so():
+def test_effects_figure_ends_very_wide_intervals_in_arrows():
     m = mock("wide_interval")
     marks = _panel_marks(effects.draw(m.analysis).axes[0])
     assert marks.count("<") == marks.count(">") == 1
@@ -200,13 +200,13 @@ def test_effects_ends_a_very_wide_interval_in_arrow_heads_and_says_so():
     assert "arrow head" not in effects.how(mock("plain").analysis)
 
 
-def test_effects_says_that_a_check_failed_and_gives_no_verdict():
+def test_effects_figure_gives_no_verdict_when_a_check_failed():
     m = mock("aa_failed")
     assert "✕ failed" in words(effects.draw(m.analysis))
     assert effects.answer(m.analysis) == m.analysis.aa_failure
 
 
-def test_effects_names_blocks_at_both_widths():
+def test_effects_figure_names_the_number_of_blocks():
     assert any(text.endswith(", 12") for text in words(effects.draw(mock("plain").analysis)))
     assert any(
         "11 to 12 blocks" in text.replace("\n", " ")
@@ -217,7 +217,7 @@ def test_effects_names_blocks_at_both_widths():
 # figures 2 and 3
 
 
-def test_order_draws_every_trial_and_crosses_for_those_not_counted():
+def test_order_figure_draws_every_trial_with_crosses_for_excluded_ones():
     m = mock("plain")
     drawn = order.draw(m.analysis, m.values, m.reasons)
     crosses = [line for line in drawn.axes[0].lines if line.get_marker() == "x"]
@@ -231,29 +231,29 @@ def test_order_draws_every_trial_and_crosses_for_those_not_counted():
     assert sum("driver crashed: not counted" in text for text in words(drawn)) == 2
 
 
-def test_order_gives_each_treatment_its_own_shape():
+def test_order_figure_gives_each_treatment_a_shape():
     looks = base.marks(mock("plain").analysis).values()
     assert len({(s.marker, s.hollow) for s in looks}) == len(looks)
 
 
-def test_order_keeps_four_arms_of_many():
+def test_order_figure_shows_four_of_many_treatments():
     said = words(order.draw(mock("sixteen").analysis, mock("sixteen").values))
     assert "15 others" in said and "baseline" in said and "A/A: baseline again" in said
 
 
-def test_order_reports_the_drift_it_finds():
+def test_order_figure_reports_drift():
     m = mock("plain")
     jumped = m.values.assign(value=m.values["value"] * np.where(m.values["block"] > 6, 1.5, 1.0))
     assert "not steady: block medians lie up to 49\u00a0% apart" in order.answer(m.analysis, jumped)
     assert order.answer(m.analysis, m.values).startswith("No: block medians lie up to 4.3\u00a0% apart")
 
 
-def test_order_admits_incomplete_blocks():
+def test_order_figure_reports_incomplete_blocks():
     m = mock("plain")
     assert order.answer(m.analysis, m.values[m.values["slot"] != 5]).startswith("Hardly")
 
 
-def test_pairs_counts_agreeing_blocks_and_inks_the_others():
+def test_pairs_figure_counts_agreeing_blocks():
     m = mock("all_undecided")
     treatment = pairs.choose(m.analysis)
     drawn = pairs.draw(m.analysis, treatment, m.values)
@@ -263,7 +263,7 @@ def test_pairs_counts_agreeing_blocks_and_inks_the_others():
     assert 0 < against < len(lines)
 
 
-def test_pairs_chooses_only_what_was_compared():
+def test_pairs_figure_shows_compared_treatments_only():
     assert pairs.choose(mock("plain").analysis) == "tcp_nopush-on"
     assert pairs.choose(mock("all_invalid").analysis) is None
 
@@ -271,14 +271,14 @@ def test_pairs_chooses_only_what_was_compared():
 # figures 4 and 5
 
 
-def test_errors_are_needed_only_where_there_are_some():
+def test_errors_figure_is_drawn_only_with_errors():
     assert errors.needed(mock("plain").analysis)
     assert not errors.needed(mock("zero_errors").analysis)
     m = mock("zero_errors")
     assert errors.answer(m.analysis, m.errors, m.requests) == "No errors in any of 108 trials."
 
 
-def test_errors_separates_zero_from_the_log_axis():
+def test_errors_figure_separates_zero_from_the_log_axis():
     m = mock("plain")
     zero, axis = errors.draw(m.analysis, m.errors, m.requests).axes
     dots = sum(len(line.get_xdata()) for line in zero.lines)
@@ -287,7 +287,7 @@ def test_errors_separates_zero_from_the_log_axis():
     assert any("14 time-outs" in text for text in words(errors.draw(m.analysis, m.errors, m.requests)))
 
 
-def test_latency_colours_each_panel_by_its_own_verdict():
+def test_latency_figure_colours_panels_by_their_verdict():
     m = mock("plain")
     drawn = latency.draw(m.analysis, m.panels)
     kinds = {name: own.row("tcp_nopush-on").verdict.kind for name, (_, own) in m.panels.items()}
@@ -296,7 +296,7 @@ def test_latency_colours_each_panel_by_its_own_verdict():
         assert palette.VERDICTS[kind].fill in {line.get_color() for line in panel.lines}
 
 
-def test_latency_draws_six_panels_in_one_row_with_names_once():
+def test_latency_figure_draws_six_panels_in_a_row():
     m = mock("plain")
     own = next(iter(m.panels.values()))
     drawn = latency.draw(m.analysis, dict.fromkeys(("p50", "p75", "p90", "p95", "p99", "p99.9"), own))
@@ -304,7 +304,7 @@ def test_latency_draws_six_panels_in_one_row_with_names_once():
     assert words(drawn).count("baseline") == 1
 
 
-def test_latency_says_each_direction_by_itself():
+def test_latency_figure_states_each_direction():
     m = mock("plain")
     values, own = next(iter(m.panels.values()))
     name = own.rows[1].treatment
@@ -321,7 +321,7 @@ def decided(row, effect: float):
     return replace(found, verdict=replace(found.verdict, kind="better" if effect < 0 else "worse", decimals=None))
 
 
-def test_latency_gives_no_verdict_where_the_laboratory_contradicts_itself():
+def test_latency_figure_gives_no_verdict_when_the_aa_arm_failed():
     m = mock("plain")
     failed = replace(m.analysis, aa_failure="No verdict: the laboratory contradicts itself.")
     fills = {palette.VERDICTS[kind].fill for kind in ("better", "worse", "equivalent")}
@@ -331,48 +331,48 @@ def test_latency_gives_no_verdict_where_the_laboratory_contradicts_itself():
     assert "own verdict" not in latency.how(failed, m.panels)
 
 
-def test_latency_without_percentiles_says_so():
+def test_latency_figure_without_percentiles_says_so():
     assert latency.answer(mock("plain").analysis, {}) == "This tool prints no percentiles."
 
 
 # figure 7
 
 
-def test_traces_start_at_zero_and_show_the_capacity():
+def test_host_metrics_figure_starts_at_zero_and_shows_capacity():
     m = mock("plain")
     panels = traces.draw(m.traces, m.trials, m.hosts, m.labels).axes
     assert all(panel.get_ylim()[0] == 0 for panel in panels)
     assert [panel.get_ylim()[1] >= 100 for panel in panels[:2]] == [True, True]
 
 
-def test_traces_name_the_full_resource_and_what_was_not_watched():
+def test_host_metrics_figure_names_saturated_and_unmonitored_resources():
     m, silent = mock("plain"), mock("no_monitor")
     assert traces.answer(m.traces, m.trials, m.hosts, m.labels).startswith("At its limit: the web’s core (100")
     assert "No monitor on: web" in traces.how(silent.traces, silent.trials, silent.hosts, silent.labels)
     assert "not measured: no monitor" in words(traces.draw(silent.traces, silent.trials, silent.hosts, silent.labels))
 
 
-def test_traces_of_a_block_of_which_no_trial_counts_are_not_told_as_unwatched():
+def test_host_metrics_figure_of_an_invalid_block_is_not_called_unmonitored():
     m = mock("plain")
     none = m.trials.assign(valid=False)
     assert "no trial of block" in traces.answer(m.traces, none, m.hosts, m.labels)
     assert "not measured: no trial counts" in words(traces.draw(m.traces, none, m.hosts, m.labels))
 
 
-def test_traces_blame_the_driver_when_it_was_full():
+def test_host_metrics_figure_names_a_saturated_driver():
     m = mock("plain")
     swapped = {"gen": {"roles": ["web"], "cpus": [0]}, "www": {"roles": ["driver"], "cpus": None}}
     assert "the tool" in traces.answer(m.traces, m.trials, swapped, m.labels)
 
 
-def test_traces_do_not_join_gaps():
+def test_host_metrics_figure_does_not_join_gaps():
     m = mock("plain")
     network = traces.draw(m.traces, m.trials, m.hosts, m.labels).axes[2]
     line = max(network.lines, key=lambda one: len(one.get_xdata()))
     assert np.isnan(line.get_ydata()).sum() == 2 * m.trials["treatment"].nunique()
 
 
-def test_traces_take_windows_and_an_empty_table():
+def test_host_metrics_figure_accepts_windows_and_an_empty_table():
     m = mock("plain")
     nothing = m.traces.iloc[:0]
     assert not traces.needed(nothing) and traces.needed(m.traces)
@@ -383,7 +383,7 @@ def test_traces_take_windows_and_an_empty_table():
 
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_traces_begin_with_the_rate_that_was_answered(narrow):
+def test_host_metrics_figure_begins_with_the_response_rate(narrow):
     m = mock("plain")
     rates = dict(zip(m.values["trial"], m.values["value"], strict=True))
     drawn = traces.draw(m.traces, m.trials, m.hosts, m.labels, rates=rates, narrow=narrow)
@@ -395,7 +395,7 @@ def test_traces_begin_with_the_rate_that_was_answered(narrow):
     assert any(text.startswith("ok responses per second, thousands") for text in words(drawn))
 
 
-def test_traces_say_when_the_driver_was_full_for_a_moment():
+def test_host_metrics_figure_reports_a_briefly_saturated_driver():
     m = mock("plain")
     driver = next(alias for alias, host in m.hosts.items() if "driver" in host["roles"])
     mine = m.traces["trial"].isin(m.trials.loc[m.trials["block"] == 6, "trial"])
@@ -405,7 +405,7 @@ def test_traces_say_when_the_driver_was_full_for_a_moment():
     assert "the driver had room except in" in traces.answer(full, m.trials, m.hosts, m.labels)
 
 
-def test_cores_are_those_of_the_hosts_mask_and_processes_are_told_apart():
+def test_cores_figure_shows_cores_of_the_mask_and_each_process():
     m = mock("plain")
     drawn = cores.draw(m.traces, m.trials, m.hosts, m.labels, "gen")
     assert len(drawn.axes) == len(m.hosts["gen"]["cpus"] or "01")
@@ -419,7 +419,7 @@ def test_cores_are_those_of_the_hosts_mask_and_processes_are_told_apart():
     assert not cores.needed(m.traces[m.traces["item"] == "all"], "www")
 
 
-def test_a_trial_that_is_unlike_the_others_is_told():
+def test_overlay_figure_marks_a_trial_unlike_the_others():
     m = mock("plain")
     assert overlay.answer(m.traces, m.trials, m.hosts, m.labels).startswith("No trial of")
     trial = m.trials["trial"].iloc[5]
@@ -428,7 +428,7 @@ def test_a_trial_that_is_unlike_the_others_is_told():
     assert overlay.answer(odd, m.trials, m.hosts, m.labels).startswith("1 of")
 
 
-def test_several_sources_of_a_host_are_not_mixed():
+def test_host_metrics_figure_does_not_mix_sources():
     m = mock("plain")
     other = m.traces.assign(source="munin", value=m.traces["value"] * 0.1)
     both = pd.concat([m.traces, other])
@@ -438,7 +438,7 @@ def test_several_sources_of_a_host_are_not_mixed():
 # figures 10 and 13
 
 
-def test_gates_draw_hits_only_and_hatch_what_was_not_checked():
+def test_validity_figure_draws_hits_and_hatches_unchecked_rules():
     m = mock("no_monitor")
     drawn = validity.draw(m.trials, m.problems, m.titles, m.labels)
     crosses = [line for line in drawn.axes[0].lines if line.get_marker() == "x"]
@@ -449,7 +449,7 @@ def test_gates_draw_hits_only_and_hatch_what_was_not_checked():
     assert any(text.replace("\n", " ").endswith("12, all gzip on") for text in said)
 
 
-def test_gates_count_each_level_and_hatch_only_the_trials_that_could_not_be_checked():
+def test_validity_figure_counts_levels_and_hatches_unchecked_trials():
     m = mock("plain")
     names = list(m.trials["trial"])
     said = [("invalid", names[0]), ("doubt", names[1]), ("doubt", names[2]), ("note", names[3])]
@@ -464,7 +464,7 @@ def test_gates_count_each_level_and_hatch_only_the_trials_that_could_not_be_chec
 
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_gates_name_many_clean_ones_in_words(narrow):
+def test_validity_figure_lists_clean_rules_in_words(narrow):
     m = mock("plain")
     titles = m.titles | {f"more-{n}": f"One more gate {n}" for n in range(20)}
     drawn = validity.draw(m.trials, m.problems, titles, m.labels, narrow=narrow)
@@ -472,20 +472,20 @@ def test_gates_name_many_clean_ones_in_words(narrow):
     assert all(box.x1 <= drawn.bbox.x1 for _, box in boxes(drawn))
 
 
-def test_gates_explain_a_trial_that_no_gate_excluded():
+def test_validity_figure_explains_a_trial_excluded_without_a_rule():
     m = mock("plain")
     nothing = m.problems.iloc[:0]
     assert "did not end" in validity.answer(m.trials, nothing, m.titles)
 
 
-def test_published_draws_no_interval_for_the_article():
+def test_claims_figure_draws_no_interval_for_the_article():
     m = mock("all_invalid")
     drawn = published.draw(judged(m), m.analysis)
     assert _panel_marks(drawn.axes[0]).count("D") == len(m.study.published.claims)
     assert "· not yet run here" in words(drawn)
 
 
-def test_published_judges_direction_before_size():
+def test_claims_figure_judges_direction_before_size():
     m = mock("plain")
     said = published.answer(judged(m), m.analysis)
     assert said == (
@@ -494,7 +494,7 @@ def test_published_judges_direction_before_size():
     )
 
 
-def test_published_draws_what_a_claim_compares():
+def test_claims_figure_draws_the_compared_treatments():
     m = mock("plain")
     claim = m.study.published.claims[0].model_copy(update={"treatment": "access_log-on", "against": "tcp_nopush-on"})
     study = m.study.model_copy(update={"published": m.study.published.model_copy(update={"claims": (claim,)})})
@@ -507,7 +507,7 @@ def test_published_draws_what_a_claim_compares():
     assert "✗ does not hold here" in words(published.draw([one], m.analysis, narrow=True))
 
 
-def test_published_leaves_out_the_lane_of_a_claim_in_words():
+def test_claims_figure_leaves_out_claims_without_numbers():
     m = mock("plain")
     claim = m.study.published.claims[0]
     errors = claim.model_copy(update={"kind": "more-errors"})
@@ -522,18 +522,18 @@ def test_published_leaves_out_the_lane_of_a_claim_in_words():
 # shared helpers
 
 
-def test_names_fall_back_to_the_key_where_a_letter_is_missing():
+def test_figure_labels_fall_back_to_the_key_for_missing_glyphs():
     assert base.names(mock("japanese").analysis)["use-epoll"] == "use-epoll"
     assert base.names(mock("dollar").analysis)["tcp_nopush-on"] == "cost $5 < $6 & more"
 
 
-def test_wrapping_keeps_the_width_and_marks_what_it_cuts():
+def test_label_wrapping_keeps_the_width_and_marks_cuts():
     text = lettering.wrap("keepalive_requests 1000000, keepalive_timeout 75s and much more", 1.5, 9.6)
     assert text.count("\n") == 1 and text.endswith("…")
     assert lettering.widest([text], 9.6) <= 1.5
 
 
-def test_shortening_keeps_both_ends_of_a_name():
+def test_label_shortening_keeps_both_ends():
     short = lettering.shortened("worker_processes_and_connections 32768", 1.2, 8.6)
     assert short.startswith("worker") and short.endswith("32768") and "…" in short
     assert lettering.widest([short], 8.6) <= 1.2
@@ -541,7 +541,7 @@ def test_shortening_keeps_both_ends_of_a_name():
 
 @pytest.mark.parametrize("width_in", [0.9, 1.2, 2.4])
 @pytest.mark.parametrize(("low", "high"), [(0.21, 0.48), (1.8, 2.5), (2.2, 3.3), (40, 44), (0.9, 60), (5, 1000)])
-def test_a_value_axis_leaves_out_no_tick_between_two_others(low, high, width_in):
+def test_value_axis_has_no_missing_tick(low, high, width_in):
     from matplotlib.figure import Figure
 
     axes = Figure().add_subplot()
@@ -553,7 +553,7 @@ def test_a_value_axis_leaves_out_no_tick_between_two_others(low, high, width_in)
 
 
 @pytest.mark.parametrize("blocks", [1, 6, 12, 60, 500])
-def test_the_blocks_that_are_named_are_evenly_apart(blocks):
+def test_block_axis_labels_are_evenly_spaced(blocks):
     from matplotlib.figure import Figure
 
     axes, slots = Figure().add_subplot(), range(1, 2 * blocks + 1)
@@ -563,7 +563,7 @@ def test_the_blocks_that_are_named_are_evenly_apart(blocks):
     assert len(named) >= min(blocks, 5) and len(set(np.diff(named))) <= 1
 
 
-def test_blocks_of_which_every_second_is_missing_are_named():
+def test_block_axis_labels_existing_blocks():
     from matplotlib.figure import Figure
 
     axes, slots = Figure().add_subplot(), range(1, 201)
@@ -571,7 +571,7 @@ def test_blocks_of_which_every_second_is_missing_are_named():
     assert len(axes.xaxis.get_major_formatter().seq) >= 2
 
 
-def test_pushing_apart_keeps_order_size_and_limits():
+def test_label_separation_keeps_order_size_and_limits():
     wanted, sizes = [0.1, 0.1, 0.12, 3.0], [0.3, 0.3, 0.3, 0.3]
     places = lettering.pushed_apart(wanted, sizes, 0.0, 3.0)
     assert places == sorted(places)
@@ -580,6 +580,6 @@ def test_pushing_apart_keeps_order_size_and_limits():
 
 
 @pytest.mark.parametrize(("low", "high"), [(36, 47), (0.9, 1.1), (1, 50), (0.01, 5000), (40_000, 41_000)])
-def test_a_log_axis_always_has_ticks(low, high):
+def test_log_axis_always_has_ticks(low, high):
     ticks = scales.value_ticks(low, high)
     assert len(ticks) >= 2 and all(low <= t <= high for t in ticks)

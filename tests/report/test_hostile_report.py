@@ -117,7 +117,7 @@ def test_pages_of_hostile_data_are_inert(chrome: Chrome, tmp_path: Path, counter
     assert "<script>document.title='PWN'</script>" in shown and "{{7*7}}" in shown and "=cmd|" in shown
 
 
-def test_the_check_can_fail(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
+def test_inertness_check_can_fail(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
     """The very same texts, unescaped and without a policy, run, ask and lead away."""
     seen = set()
     chrome.call(
@@ -155,7 +155,7 @@ SVG = "<svg xmlns='http://www.w3.org/2000/svg'><script>document.title='PWN'</scr
 
 @pytest.mark.filterwarnings("ignore:Your element with mimetype")
 @pytest.mark.parametrize("mime", ACTIVE_TYPES)
-def test_outputs_put_into_an_executed_notebook_are_inert_or_not_exported(
+def test_forged_notebook_outputs_are_inert_or_not_exported(
     chrome: Chrome, tmp_path: Path, counter: Counter, mime: str
 ) -> None:
     """Somebody edits what papermill left, or a library prints HTML of its own."""
@@ -173,7 +173,7 @@ def test_outputs_put_into_an_executed_notebook_are_inert_or_not_exported(
             is_inert(chrome, page, counter)
 
 
-def test_streams_tracebacks_markdown_titles_and_links_are_inert(
+def test_notebook_streams_tracebacks_titles_and_links_are_inert(
     chrome: Chrome, tmp_path: Path, counter: Counter
 ) -> None:
     texts = [counter.of(text).replace("\ud800", "?") for text in (*HTML, *TERMINAL)]
@@ -190,7 +190,9 @@ def test_streams_tracebacks_markdown_titles_and_links_are_inert(
             is_inert(chrome, tmp_path / "page.html", counter)
 
 
-def test_the_policy_alone_stops_scripts_and_requests(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
+def test_content_security_policy_alone_stops_scripts_and_requests(
+    chrome: Chrome, tmp_path: Path, counter: Counter
+) -> None:
     """What the scan does not know: the browser is told, too. It cannot be told not to go elsewhere."""
     for text in map(counter.of, HTML):
         page = html.to_html(book_of(new_output("display_data", data={"text/html": text})), "t")
@@ -206,7 +208,7 @@ def test_the_policy_alone_stops_scripts_and_requests(chrome: Chrome, tmp_path: P
     assert counter.asked == []
 
 
-def test_the_index_of_hostile_studies_and_failures_is_inert(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
+def test_index_page_of_hostile_studies_is_inert(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
     for number, text in enumerate(map(counter.of, CORPUS)):
         verdict = dict.fromkeys(("kind", "glyph", "word", "sentence"), text)
         said = {"study": f"study-{number}", "run": text, "question": text, "started": 1.7e9, "ended": None,
@@ -227,7 +229,7 @@ def test_the_index_of_hostile_studies_and_failures_is_inert(chrome: Chrome, tmp_
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_the_command_makes_an_inert_report_and_index_and_so_does_a_failure(
+def test_report_command_on_hostile_data_makes_inert_pages(
     chrome: Chrome, tmp_path: Path, counter: Counter, record_property: object
 ) -> None:
     layout = hostile_project(tmp_path, counter)

@@ -108,7 +108,7 @@ def port() -> Iterator[int]:
     listener.close()
 
 
-def test_a_run_against_it_is_told_and_runs_nothing(
+def test_run_against_a_hostile_server_is_reported_and_inert(
     lab: Lab, port: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     layout = with_studies(tmp_path / "home")

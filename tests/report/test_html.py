@@ -26,12 +26,12 @@ def page(made, request):
     return made.page(request.param)
 
 
-def test_nothing_external_nothing_active(page):
+def test_exported_page_has_no_external_or_active_content(page):
     assert forbidden_content(page) == []
     assert not re.search(r"https?://|<script|javascript:|@import|<link", page, re.IGNORECASE)
 
 
-def test_head(page):
+def test_exported_page_head_is_complete(page):
     soup = BeautifulSoup(page, "html.parser")
     assert soup.html["lang"] == "en"
     assert soup.title.string.strip()
@@ -41,7 +41,7 @@ def test_head(page):
     assert len(soup.find_all("h1")) == 1
 
 
-def test_size(page):
+def test_exported_page_size_is_bounded(page):
     assert len(page.encode()) < MAX_PAGE_BYTES
 
 
@@ -50,7 +50,7 @@ def test_headings_are_questions(page):
     assert all(h.get_text(strip=True).endswith("?") for h in headings), headings
 
 
-def test_every_figure_has_words_and_two_layouts(soup):
+def test_every_figure_has_caption_and_alt_text(soup):
     figures = soup.find_all("figure")
     assert len(figures) >= 7
     for figure in figures:
@@ -63,25 +63,25 @@ def test_every_figure_has_words_and_two_layouts(soup):
         assert b"<script" not in base64.b64decode(image["src"].split(",")[1])
 
 
-def test_code_is_one_closed_details_away(soup):
+def test_exported_page_folds_its_code(soup):
     code = soup.find("details", class_="code")
     assert "open" not in code.attrs
     assert "lb.effects_page(" in code.get_text()
     assert "lb.effects_page(" not in soup.get_text().replace(code.get_text(), "")
 
 
-def test_links_lead_to_pages_that_are_there(made, soup):
+def test_exported_page_links_exist(made, soup):
     for link in soup.find_all("a"):
         target, _, anchor = link["href"].partition("#")
         assert not target or (made.layout.reports / target).is_file()
         assert not anchor or soup.find(id=anchor)
 
 
-def test_no_cell_warned(soup):
+def test_exported_page_has_no_warnings(soup):
     assert soup.find_all("pre", class_="stream") == []
 
 
-def test_sentence_table_and_headline_agree(soup):
+def test_exported_page_sentence_table_and_headline_agree(soup):
     """Read the numbers back: the headline's and the sentences' are those of the table (report.md 9.4)."""
     table = next(t for t in soup.find_all("table") if "Verdict" in t.get_text())
     cells = {
@@ -110,7 +110,7 @@ def test_sentence_table_and_headline_agree(soup):
     assert checked >= 4
 
 
-def test_the_same_notebook_gives_the_same_bytes(made, tmp_path):
+def test_exported_page_bytes_are_reproducible(made, tmp_path):
     notebook = made.layout.run("nginx-directives", "20261120T101500").processed / "notebooks" / "config_effects.ipynb"
     for name in ("a.html", "b.html"):
         html.export_html(notebook, tmp_path / name, "t")
@@ -138,7 +138,7 @@ def test_the_same_notebook_gives_the_same_bytes(made, tmp_path):
         '<a href="a/../../x.html">x</a>', '<a href="batch/n/x.js">x</a>',
     ],
 )  # fmt: skip
-def test_the_scan_refuses(bad, tmp_path):
+def test_export_scan_refuses_active_content(bad, tmp_path):
     assert forbidden_content(f"<html><body>{bad}</body></html>")
     book = nbformat.v4.new_notebook(cells=[shown({"text/html": bad})])
     nbformat.write(book, tmp_path / "n.ipynb")
@@ -154,11 +154,11 @@ def shown(data):
 @pytest.mark.parametrize(
     "good", ['<a href="#doubts">x</a>', '<a href="index.html">x</a>', '<img src="data:image/svg+xml;base64,x">']
 )
-def test_the_scan_lets_pass(good):
+def test_export_scan_accepts_static_content(good):
     assert forbidden_content(good) == []
 
 
-def test_streams_errors_and_plain_text_are_escaped():
+def test_export_escapes_streams_errors_and_plain_text():
     output = nbformat.v4.new_output
     nasty = "<script>alert(1)</script>\x1b[31m\u202e"
     cell = nbformat.v4.new_code_cell("nasty = '<script>'", outputs=[
@@ -172,7 +172,7 @@ def test_streams_errors_and_plain_text_are_escaped():
     assert "\u202e" not in page
 
 
-def test_an_urgent_section_comes_first_and_an_empty_one_goes():
+def test_export_puts_urgent_sections_first_and_drops_empty_ones():
     markdown = nbformat.v4.new_markdown_cell
     cells = [
         shown({"text/plain": "head"}), markdown("## a?"), shown({"text/plain": "a"}), markdown("## b?"),
@@ -184,13 +184,13 @@ def test_an_urgent_section_comes_first_and_an_empty_one_goes():
     assert texts == ["head", "## b?", "b", "## a?", "a"]
 
 
-def test_too_large_a_page_is_refused(tmp_path):
+def test_export_refuses_too_large_a_page(tmp_path):
     nbformat.write(nbformat.v4.new_notebook(cells=[shown({"text/html": "x" * MAX_PAGE_BYTES})]), tmp_path / "n.ipynb")
     with pytest.raises(ReportError, match="more than"):
         html.export_html(tmp_path / "n.ipynb", tmp_path / "n.html", "t")
 
 
-def test_index_has_a_row_per_study_and_for_failures(made, tmp_path):
+def test_index_page_has_a_row_per_study_and_failure(made, tmp_path):
     from loadbook.batch import index
     from loadbook.report import links
 

@@ -79,7 +79,7 @@ def failed_cell(book: Path) -> tuple[int, str]:
 
 @pytest.mark.long
 @pytest.mark.fault(6)
-def test_a_killed_kernel_costs_its_page_only(layout, tmp_path, record_property):
+def test_killed_kernel_fails_only_its_page(layout, tmp_path, record_property):
     write(layout, "victim", WAITS.format(tmp_path / "pid", 60))
     batch = loadbook(layout, "report", "first", "middle", "third")
     kill_kernel(tmp_path / "pid")
@@ -100,7 +100,7 @@ def test_a_killed_kernel_costs_its_page_only(layout, tmp_path, record_property):
 
 @pytest.mark.long
 @pytest.mark.fault(7)
-def test_a_cell_that_overstays_says_its_limit_and_what_raises_it(layout, tmp_path, record_property):
+def test_cell_beyond_its_time_limit_names_limit_and_option(layout, tmp_path, record_property):
     write(layout, "victim", WAITS.format(tmp_path / "pid", 4))
     short = loadbook(layout, "report", "middle", "--timeout-s", "1")
     _, err = short.communicate(timeout=100)
@@ -119,7 +119,7 @@ def test_a_cell_that_overstays_says_its_limit_and_what_raises_it(layout, tmp_pat
 
 @pytest.mark.fault(6)
 @pytest.mark.parametrize("victim", ["kernel", "papermill"])
-def test_what_a_killed_papermill_left_is_not_taken_for_a_report(layout, tmp_path, victim):
+def test_partial_notebook_of_a_killed_papermill_is_not_a_report(layout, tmp_path, victim):
     write(layout, "victim", WAITS.format(tmp_path / "pid", 60))
     out = tmp_path / "out.ipynb"
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/victim.ipynb", str(out)]
@@ -158,7 +158,7 @@ print(whole, halves)
 """
 
 
-def test_a_reader_finds_a_whole_notebook_or_none(layout, tmp_path):
+def test_executed_notebook_is_published_atomically(layout, tmp_path):
     write(layout, "big", *["print('x' * 3_000_000)"] * 4)
     out, over = tmp_path / "out" / "big.ipynb", tmp_path / "over"
     words = [sys.executable, "-c", READER, str(out), str(over)]
@@ -173,7 +173,7 @@ def test_a_reader_finds_a_whole_notebook_or_none(layout, tmp_path):
 
 
 @pytest.mark.long
-def test_two_executions_with_one_output_leave_one_of_them_whole(layout, tmp_path):
+def test_concurrent_executions_leave_one_complete_notebook(layout, tmp_path):
     write(layout, "pair", "import time; time.sleep(1)")
     code = """
 import sys; from pathlib import Path
@@ -191,7 +191,7 @@ print(done["study"])
 
 
 @pytest.mark.parametrize(("failures", "ends"), [(1, "well"), (9, "badly")])
-def test_a_kernel_that_does_not_come_up_is_started_once_more(layout, tmp_path, monkeypatch, failures, ends):
+def test_kernel_that_fails_to_start_is_retried_once(layout, tmp_path, monkeypatch, failures, ends):
     write(layout, "victim")
     spec, counter = tmp_path / "jupyter" / "kernels" / "python3", tmp_path / "starts"
     spec.mkdir(parents=True)

@@ -13,7 +13,7 @@ from loadbook.report import notebooks
 DECLARED = {"study": "s", "level": 0.95, "blocks": 3, "execute": False, "names": []}
 
 
-def test_literals_of_a_parameters_cell():
+def test_parameters_cell_literals_are_read():
     assert notebooks.parse_literals('study = "x"\nlevel = 0.95\nnothing = None') == {
         "study": "x",
         "level": 0.95,
@@ -22,7 +22,7 @@ def test_literals_of_a_parameters_cell():
 
 
 @pytest.mark.parametrize("source", ["import os", "x = open('/etc/passwd')", "x, y = 1, 2", "x =", "print(1)"])
-def test_anything_else_is_refused(source):
+def test_parameters_cell_with_code_is_refused(source):
     with pytest.raises(UsageError, match="plain assignments"):
         notebooks.parse_literals(source)
 
@@ -45,13 +45,13 @@ def test_anything_else_is_refused(source):
         ("__builtins__", 1, "not a usable name"),
     ],
 )
-def test_misfits(name, value, said):
+def test_parameter_mismatches_are_errors(name, value, said):
     with pytest.raises(UsageError, match=said) as caught:
         notebooks.validate_parameters("notebook x", DECLARED, {name: value})
     assert "study (text)" in caught.value.hint
 
 
-def test_every_misfit_is_named_at_once():
+def test_parameter_mismatches_are_reported_together():
     with pytest.raises(UsageError) as caught:
         notebooks.validate_parameters("notebook x", DECLARED, {"studdy": 1, "lvl": 2})
     assert "studdy" in caught.value.message
@@ -59,7 +59,7 @@ def test_every_misfit_is_named_at_once():
 
 
 @given(st.text(max_size=20), st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.none(), st.binary()))
-def test_only_known_names_of_the_declared_type_pass(name, value):
+def test_parameters_must_be_known_and_of_the_declared_type(name, value):
     if not notebooks.parameter_problems(DECLARED, {name: value}):
         assert name in DECLARED
         assert name.isidentifier()
@@ -67,19 +67,19 @@ def test_only_known_names_of_the_declared_type_pass(name, value):
         assert type(value) is type(DECLARED[name]) or (name == "level" and isinstance(value, int))
 
 
-def test_texts_of_the_command_line_take_the_declared_type():
+def test_command_line_parameters_take_the_declared_type():
     given = notebooks.parse_pairs(DECLARED, ["study=a=b", "level=0.9", "blocks=4", "execute=True", "names=a,b"])
     assert given == {"study": "a=b", "level": 0.9, "blocks": 4, "execute": True, "names": ["a", "b"]}
 
 
-def test_a_text_that_does_not_fit_is_an_error_later():
+def test_command_line_parameter_of_wrong_type_is_an_error():
     with pytest.raises(UsageError, match="must be a number"):
         notebooks.validate_parameters("x", DECLARED, notebooks.parse_pairs(DECLARED, ["level=high"]))
     with pytest.raises(UsageError, match="not name=value"):
         notebooks.parse_pairs(DECLARED, ["level"])
 
 
-def test_the_injected_cell_is_compared_with_the_declared_one():
+def test_injected_parameters_are_checked_against_declared_ones():
     cells = ["", 'study = "x"\nlevel = 0.95', '# Parameters\nstudy = "y"\n', "import loadbook"]
     notebooks.check_injected(cells)
     with pytest.raises(UsageError, match="unknown parameter 'studdy'"):
@@ -88,12 +88,12 @@ def test_the_injected_cell_is_compared_with_the_declared_one():
         notebooks.check_injected([*cells[:2], '# Parameters\nlevel = "y"\n'])
 
 
-def test_without_papermill_there_is_nothing_to_check():
+def test_parameters_are_not_checked_without_papermill():
     notebooks.check_injected(["", 'study = "x"', "study = 5"])
 
 
 @pytest.mark.fault(47)
-def test_no_text_of_the_corpus_is_a_name():
+def test_hostile_texts_are_refused_as_parameter_names():
     """papermill writes names as they are: one with a newline in it would be a line of Python."""
     for text in (*CORPUS, "study\nimport os", "study ", "study=1;x", "\u2118", "self", "print", "lambda", "_", "a.b"):
         with pytest.raises(UsageError) as refused:
@@ -102,7 +102,7 @@ def test_no_text_of_the_corpus_is_a_name():
 
 
 @pytest.mark.fault(47)
-def test_texts_of_the_corpus_arrive_in_a_notebook_as_they_are_or_not_at_all():
+def test_hostile_parameter_values_arrive_verbatim_or_are_refused():
     """What papermill makes of a value is run as Python; it must be that value and nothing else."""
     from papermill.translators import PythonTranslator
 
@@ -118,14 +118,14 @@ def test_texts_of_the_corpus_arrive_in_a_notebook_as_they_are_or_not_at_all():
 
 @pytest.mark.fault(47)
 @pytest.mark.parametrize("text", ["1e400", "-1e400", "nan", "inf", "1" * 5000, "0x1", "１", "1_0", "", "true"])
-def test_numbers_of_the_command_line_are_finite_or_refused(text):
+def test_command_line_numbers_must_be_finite(text):
     given = notebooks.parse_pairs(DECLARED, [f"level={text}", f"blocks={text}"])
     refused = {name for name in given if notebooks.parameter_problems(DECLARED, {name: given[name]})}
     finite = {"１": {"level", "blocks"}, "1_0": {"level", "blocks"}, "1" * 5000: set()}.get(text, set())
     assert set(given) - refused <= finite
 
 
-def test_numbers_beyond_a_float_and_in_lists_are_refused():
+def test_parameter_numbers_beyond_float_range_are_refused():
     for values in ({"level": 10**400}, {"names": [1.0, float("nan")]}, {"names": [float("inf")]}, {"blocks": 10**400}):
         with pytest.raises(UsageError, match="must be"):
             notebooks.validate_parameters("notebook x", DECLARED, values)

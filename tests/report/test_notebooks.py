@@ -33,7 +33,7 @@ def write(layout, name, *cells):
     return layout.notebooks / f"{name}.ipynb"
 
 
-def test_it_runs_to_the_sentinel_with_this_interpreter(layout, tmp_path):
+def test_notebook_runs_to_its_end_with_this_interpreter(layout, tmp_path):
     write(layout, "good", "import sys; print(sys.executable)", DONE_CELL)
     out = tmp_path / "deep" / "a {b}.ipynb"
     done = notebooks.execute_notebook(layout, "good", {"study": "x"}, out)
@@ -45,13 +45,13 @@ def test_it_runs_to_the_sentinel_with_this_interpreter(layout, tmp_path):
 
 @pytest.mark.fault(50)
 @pytest.mark.parametrize("name", ["absent", "../good", "https://example.com/x", "good.ipynb", ""])
-def test_only_our_own_notebooks(layout, tmp_path, name):
+def test_only_notebooks_of_the_project_are_executed(layout, tmp_path, name):
     with pytest.raises(UsageError, match="no notebook"):
         notebooks.execute_notebook(layout, name, {}, tmp_path / "o.ipynb")
 
 
 @pytest.mark.fault(50)
-def test_a_link_to_a_notebook_elsewhere_is_refused(layout, tmp_path):
+def test_link_to_a_notebook_elsewhere_is_refused(layout, tmp_path):
     (tmp_path / "evil.ipynb").write_text((layout.notebooks / "run_study.ipynb").read_text())
     (layout.notebooks / "evil.ipynb").symlink_to(tmp_path / "evil.ipynb")
     with pytest.raises(UsageError, match="no notebook"):
@@ -59,13 +59,13 @@ def test_a_link_to_a_notebook_elsewhere_is_refused(layout, tmp_path):
 
 
 @pytest.mark.fault(47)
-def test_an_unknown_parameter_stops_before_any_kernel(layout, tmp_path):
+def test_unknown_parameter_is_refused_before_a_kernel_starts(layout, tmp_path):
     with pytest.raises(UsageError, match=r"unknown parameter 'studdy' \(did you mean 'study'\?\)"):
         notebooks.execute_notebook(layout, "config_effects", {"studdy": "x"}, tmp_path / "o.ipynb")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failing_cell_is_named_and_the_notebook_kept(layout, tmp_path):
+def test_failing_cell_is_named_and_the_notebook_kept(layout, tmp_path):
     write(layout, "bad", "1 / 0", DONE_CELL)
     with pytest.raises(ReportError, match=r"notebook bad: cell \d failed: ZeroDivisionError"):
         notebooks.execute_notebook(layout, "bad", {}, tmp_path / "o.ipynb")
@@ -73,21 +73,21 @@ def test_a_failing_cell_is_named_and_the_notebook_kept(layout, tmp_path):
 
 
 @pytest.mark.fault(6)
-def test_a_dead_kernel_is_no_success(layout, tmp_path):
+def test_dead_kernel_is_a_failure(layout, tmp_path):
     write(layout, "dead", "import os; os._exit(1)", DONE_CELL)
     with pytest.raises(ReportError, match="notebook dead"):
         notebooks.execute_notebook(layout, "dead", {}, tmp_path / "o.ipynb")
     assert not (tmp_path / "o.ipynb").exists()
 
 
-def test_no_sentinel_is_no_success(layout, tmp_path):
+def test_notebook_without_end_marker_is_a_failure(layout, tmp_path):
     write(layout, "short", "print(1)")
     with pytest.raises(ReportError, match="without reaching its last cell"):
         notebooks.execute_notebook(layout, "short", {}, tmp_path / "o.ipynb")
 
 
 @pytest.mark.fault(7)
-def test_a_cell_that_hangs_is_ended(layout, tmp_path):
+def test_hanging_cell_is_ended(layout, tmp_path):
     write(layout, "slow", "import time; time.sleep(60)", DONE_CELL)
     with pytest.raises(ReportError, match=r"notebook slow: .*[Tt]ime"):
         notebooks.execute_notebook(layout, "slow", {}, tmp_path / "o.ipynb", timeout_s=2)
@@ -103,7 +103,7 @@ def papermill(layout, *arguments, cwd):
     ("folder", "name"),
     [(".", "run_quality"), pytest.param("notebooks", "config_effects", marks=pytest.mark.long)],
 )
-def test_plain_papermill_works_from_the_project_and_from_its_notebooks(layout, folder, name, tmp_path):
+def test_plain_papermill_works_from_project_and_notebooks_folder(layout, folder, name, tmp_path):
     cwd, out = layout.root / folder, tmp_path / "o.ipynb"
     source = os.path.relpath(layout.notebooks / f"{name}.ipynb", cwd)
     done = papermill(layout, source, out, "-p", "study", "nginx-directives", cwd=cwd)
@@ -117,13 +117,13 @@ def test_plain_papermill_works_from_the_project_and_from_its_notebooks(layout, f
     ("name", "value", "said"),
     [("studdy", "x", "did you mean 'study'"), pytest.param("level", "high", "a number", marks=pytest.mark.long)],
 )
-def test_plain_papermill_refuses_a_misfit(layout, name, value, said, tmp_path):
+def test_plain_papermill_refuses_a_parameter_mismatch(layout, name, value, said, tmp_path):
     done = papermill(layout, "notebooks/config_effects.ipynb", tmp_path / "o.ipynb", "-p", name, value, cwd=layout.root)
     assert done.returncode != 0
     assert said in done.stderr
 
 
-def test_run_study_is_safe_by_default(tmp_path):
+def test_run_study_notebook_executes_nothing_by_default(tmp_path):
     for name in ("studies", "notebooks"):
         shutil.copytree(REPO / name, tmp_path / name)
     done = notebooks.execute_notebook(

@@ -28,26 +28,26 @@ def code(notebook):
     return [c for c in notebook.cells if c.cell_type == "code"]
 
 
-def test_the_three_notebooks_are_there():
+def test_required_notebooks_exist():
     assert {p.stem for p in NOTEBOOKS} >= {"run_study", "run_quality", "config_effects"}
 
 
-def test_it_is_a_valid_notebook_for_the_usual_kernel(notebook):
+def test_notebook_is_valid_for_the_python_kernel(notebook):
     nbformat.validate(notebook)
     assert notebook.metadata.kernelspec.name == "python3"
 
 
-def test_no_outputs_no_counts(notebook):
+def test_notebook_has_no_outputs_or_counts(notebook):
     assert all(c.outputs == [] and c.execution_count is None for c in code(notebook))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-def test_nbstripout_has_nothing_to_strip(path):
+def test_nbstripout_finds_nothing_to_strip(path):
     done = subprocess.run([sys.executable, "-m", "nbstripout", "--verify", str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_one_cell_of_parameters_holds_names_only(notebook):
+def test_notebook_has_one_parameters_cell_of_literals(notebook):
     tagged = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     assert len(tagged) == 1
     declared = parse_literals(tagged[0].source)
@@ -57,20 +57,20 @@ def test_one_cell_of_parameters_holds_names_only(notebook):
         assert not re.search(r"[/\\~@]", str(value)), f"{name} is a path or an address"
 
 
-def test_parameters_are_checked_before_anything_is_done(notebook):
+def test_notebook_checks_parameters_first(notebook):
     cells = [c.source for c in code(notebook)]
     assert "lb.check_parameters()" in cells[1]
     assert cells[1].startswith("import loadbook as lb")
 
 
-def test_cells_are_short_and_few(notebook):
+def test_notebook_cells_are_short_and_few(notebook):
     cells = code(notebook)
     assert len(cells) <= 22
     assert all(len(c.source.splitlines()) <= (8 if "parameters" in c.metadata.get("tags", []) else 5) for c in cells)
     assert sum(len(c.source.splitlines()) for c in cells) / len(cells) <= 3
 
 
-def test_every_cell_loads_makes_one_call_or_shows(notebook):
+def test_notebook_cells_load_call_or_display(notebook):
     for cell in code(notebook):
         tree = ast.parse(cell.source)
         assert not [n for n in ast.walk(tree) if isinstance(n, FORBIDDEN)], cell.source
@@ -82,7 +82,7 @@ def test_every_cell_loads_makes_one_call_or_shows(notebook):
             assert not WORDS.search(cell.source), cell.source
 
 
-def test_only_public_verbs_are_called(notebook):
+def test_notebook_calls_public_verbs_only(notebook):
     used = {name for c in code(notebook) for name in re.findall(r"\blb\.(\w+)", c.source)}
     assert used <= set(_VERBS)
 
@@ -95,5 +95,5 @@ def test_headings_are_questions(notebook):
     assert all(line.endswith("?") for line in headings), headings
 
 
-def test_markdown_holds_no_markup(notebook):
+def test_notebook_markdown_has_no_html(notebook):
     assert not any(re.search(r"[<>]|\]\(", c.source) for c in notebook.cells if c.cell_type == "markdown")

@@ -40,21 +40,21 @@ def usual(tmp_path_factory):
     return page_of(tmp_path_factory.mktemp("usual"), usual_arms(), name="usual", question="Which one is faster?")
 
 
-def test_scope_and_answer(usual):
+def test_page_states_scope_and_answer(usual):
     assert usual.scope().text.startswith("Which one is faster?\nwrk, closed loop, 100 connections · page of 4")
     assert len(usual.scope().text.splitlines()[1]) <= 160
     assert usual.answer().text.startswith("tcp_nopush on is faster by ")
     assert len(usual.answer().text.splitlines()[0]) <= 90
 
 
-def test_a_claim_about_two_treatments_is_compared_with_the_one_it_names(tmp_path):
+def test_page_claim_about_two_treatments_compares_them(tmp_path):
     claims = [PUBLISHED["claims"][0] | {"treatment": "access-log", "against": "tcp-nopush"}]
     page = page_of(tmp_path, published=PUBLISHED | {"claims": claims})
     said = re.search(r"is slower than tcp_nopush on by (\d+\.\d)\u00a0%", page.published().text)
     assert said and float(said[1]) == pytest.approx(100 * (1 - 0.953 / 1.06), abs=1)
 
 
-def test_trust_strip(usual):
+def test_page_lists_the_harness_checks(usual):
     cells = usual.trust().text.splitlines()
     assert cells[0].startswith("✓ Same against same: A/A arm ")
     assert cells[1].startswith("✓ Known effect found: built in −10\u00a0%, seen −")
@@ -63,7 +63,7 @@ def test_trust_strip(usual):
     assert 'href="#doubts"' in usual.trust().html
 
 
-def test_an_aa_arm_that_passed_although_its_interval_leaves_zero_out_says_why(usual):
+def test_page_explains_a_passed_aa_arm_whose_interval_excludes_zero(usual):
     aa = next(row for row in usual.analysis.rows if row.kind == "aa")
     found = replace(aa.verdict.comparison, effect=0.03, ci95=(0.01, 0.05), p=0.025)
     near = replace(aa, verdict=replace(aa.verdict, comparison=found))
@@ -71,7 +71,7 @@ def test_an_aa_arm_that_passed_although_its_interval_leaves_zero_out_says_why(us
     assert told.glyph == "✓" and told.text.endswith("; p 0.025, which fails below 0.01")
 
 
-def test_what_holds_for_several_treatments_is_said_once(usual):
+def test_page_merges_sentences_of_several_treatments(usual):
     left_out = "in 1 block a trial of the treatment or of the baseline does not count; that block is left out"
     rows = [
         replace(row, verdict=row.verdict and replace(row.verdict, comparison=replace(row.verdict.comparison, flags=f)))
@@ -84,28 +84,28 @@ def test_what_holds_for_several_treatments_is_said_once(usual):
     ]
 
 
-def test_the_last_block_tells_the_runner(usual):
+def test_page_ends_with_the_result_for_the_runner(usual):
     summary = usual.summary()
     assert usual.provenance().data == {"application/vnd.loadbook.done+json": summary}
     assert (summary["valid"], summary["planned"], summary["aa"], summary["control"]) == (95, 108, True, True)
     assert summary["verdict"]["kind"] == "better"
 
 
-def test_setup_shows_differences_first_and_changed_facts(usual):
+def test_page_setup_shows_differences_and_changed_facts_first(usual):
     block = usual.setup()
     assert block.html.index("How do the treatments differ") < block.html.index("On which hosts")
     assert "load 1min" in block.html
     assert "Some CPU &lt;b&gt;" in block.html
 
 
-def test_provenance_says_when_raw_data_changed(tmp_path):
+def test_page_provenance_reports_changed_raw_data(tmp_path):
     page = page_of(tmp_path)
     assert "raw data: verified: 3 files of 3 trials" in page.provenance().text
     (page.data.paths.trial("t0002") / "stdout-driver-1").write_text("changed")
     assert "NOT as recorded: t0002/stdout-driver-1" in page.provenance().text
 
 
-def test_any_figure_can_be_shown_by_name(usual):
+def test_page_shows_any_figure_by_name(usual):
     shown = usual.figure("effects", usual.analysis)
     assert shown.html.count("data:image/svg+xml;base64,") == 2
     for name in ("absent", "common", "../effects"):
@@ -113,7 +113,7 @@ def test_any_figure_can_be_shown_by_name(usual):
             usual.figure(name)
 
 
-def test_unknown_names_are_errors_that_name_the_known_ones(usual):
+def test_page_unknown_names_list_the_known_ones(usual):
     with pytest.raises(UsageError, match="no treatment 'x'"):
         EffectsPage(usual.data, baseline="x").answer()
     with pytest.raises(UsageError, match="no metric 'speed'"):
@@ -122,7 +122,7 @@ def test_unknown_names_are_errors_that_name_the_known_ones(usual):
         EffectsPage(usual.data, level=95).answer()
 
 
-def test_hostile_strings_are_text_everywhere(tmp_path):
+def test_page_escapes_hostile_strings(tmp_path):
     arms = {
         "baseline": Arm(label=NASTY),
         "one": Arm(0.06, {"one": True}, NASTY, errors=5, error_share=0.5),
@@ -146,11 +146,11 @@ def test_hostile_strings_are_text_everywhere(tmp_path):
 
 
 @pytest.mark.parametrize("value", ["a\x00b\x1b[0m\u200f\ud800c", "a\r\nb"])
-def test_control_characters_go(value):
+def test_page_removes_control_characters(value):
     assert not set(clean(value)) - set("ab[0mc\n")
 
 
-def test_tables_escape_cells_heads_and_captions():
+def test_page_tables_escape_cells_heads_and_captions():
     table = Table(NASTY, [Column(NASTY), Column("n", numeric=True)], [[NASTY, NASTY]], caption=NASTY)
     assert forbidden_content(str(table_markup(table))) == []
     assert "<script>" not in table_markup(table)
@@ -159,7 +159,7 @@ def test_tables_escape_cells_heads_and_captions():
         table_markup(Table("t", table.columns, [["x"]]))
 
 
-def test_all_undecided_no_monitors_no_errors_nothing_published(tmp_path):
+def test_page_of_an_undecided_run_without_monitors_renders(tmp_path):
     arms = {"baseline": Arm(scatter=0.05), "aa": Arm(check="aa", scatter=0.05), "one": Arm(0.0, scatter=0.05),
             "two": Arm(0.004, scatter=0.05)}  # fmt: skip
     page = page_html(page_of(tmp_path, arms, traces=False, doubt=None))
@@ -172,14 +172,14 @@ def test_all_undecided_no_monitors_no_errors_nothing_published(tmp_path):
     assert 'class="answer bar-undecided"' in page
 
 
-def test_all_invalid(tmp_path):
+def test_page_of_an_invalid_run_renders(tmp_path):
     arms = {"baseline": Arm(), "one": Arm(invalid="answers 24 bytes"), "two": Arm(invalid="zero work")}
     text = text_of(page_html(page_of(tmp_path, arms, blocks=6)))
     assert "No verdict: no treatment could be compared." in text
     assert "No A/A arm" in text
 
 
-def test_a_failed_aa_arm_replaces_the_answer(tmp_path):
+def test_page_with_failed_aa_arm_has_no_answer(tmp_path):
     arms = {"baseline": Arm(), "aa": Arm(0.08, check="aa", label="A/A"), "one": Arm(0.06, label="one")}
     page = page_of(tmp_path, arms)
     text = text_of(page_html(page))
@@ -189,7 +189,7 @@ def test_a_failed_aa_arm_replaces_the_answer(tmp_path):
     assert page.summary()["aa"] is False
 
 
-def test_more_errors_are_said_first(tmp_path):
+def test_page_states_more_errors_first(tmp_path):
     arms = {"baseline": Arm(), "aa": Arm(check="aa"), "bad": Arm(0.05, label="bad one", errors=40, error_share=0.9)}
     page = page_of(tmp_path, arms)
     html = page_html(page)
@@ -199,7 +199,7 @@ def test_more_errors_are_said_first(tmp_path):
 
 
 @pytest.mark.long
-def test_sixteen_treatments_odd_names_and_sizes(tmp_path):
+def test_page_of_sixteen_treatments_with_odd_names_renders(tmp_path):
     dice = random.Random(3)
     labels = ["名前が日本語の設定", "a $dollar$ _name_", "x < y & z", "a name that is exactly forty letters long"]
     arms = {"baseline": Arm()} | {
@@ -216,20 +216,20 @@ def test_sixteen_treatments_odd_names_and_sizes(tmp_path):
     assert "名前が日本語の設定 (t00)" in text
 
 
-def test_five_blocks_are_compared_and_one_treatment_is_enough(tmp_path):
+def test_page_of_five_blocks_and_one_treatment_renders(tmp_path):
     page = page_of(tmp_path, {"baseline": Arm(), "one": Arm(0.1, label="one")}, blocks=6)
     assert "one is faster by" in text_of(page_html(page))
     assert ", 5 blocks" in page.effects().text
 
 
-def test_quality_page(tmp_path):
+def test_quality_page_renders(tmp_path):
     text = text_of(page_html(page_of(tmp_path, usual_arms(), QualityPage, name="usual")))
     assert "95 of 108 trials count; A/A arm passed, control passed." in text
     assert "At this noise 12 blocks find a difference of" in text
     assert "the driver crashed (signal 11)" in text
 
 
-def test_a_run_that_was_not_finished(tmp_path):
+def test_page_of_an_unfinished_run_says_so(tmp_path):
     """Trials that were planned and never executed are counted as such, not forgotten."""
     page = page_of(tmp_path, usual_arms(), name="usual")
     page.data.run_record.ended = None
@@ -258,7 +258,7 @@ def recorded_run(tmp_path_factory):
     return load_run(layout, STUDY)
 
 
-def test_a_recorded_run_of_the_lab_fills_every_section(recorded_run):
+def test_page_of_a_recorded_run_fills_every_section(recorded_run):
     """The real run among the fixtures: real traces, gates, facts, configurations and published claims."""
     page = EffectsPage(recorded_run)
     html = page_html(page)
@@ -274,7 +274,7 @@ def test_a_recorded_run_of_the_lab_fills_every_section(recorded_run):
     assert recorded_run.facts["web-before"]["boot_id"]["value"] not in html
 
 
-def test_the_quality_of_a_recorded_run(recorded_run):
+def test_quality_page_of_a_recorded_run_renders(recorded_run):
     text = text_of(page_html(QualityPage(recorded_run)))
     assert "Was every trial done alike?" in text
     assert "configure" in text
@@ -282,7 +282,7 @@ def test_the_quality_of_a_recorded_run(recorded_run):
 
 
 @pytest.mark.parametrize("kind", [EffectsPage, QualityPage])
-def test_a_run_whose_outputs_were_all_lost(tmp_path, kind):
+def test_page_of_a_run_without_outputs_renders(tmp_path, kind):
     """Every trial's output was cut to nothing: no number at all, and the page says so instead of breaking."""
     layout = copy_recorded_run(tmp_path)
     for path in run_of(layout).glob("trials/*/stdout-driver"):

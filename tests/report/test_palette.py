@@ -38,38 +38,38 @@ def _lab(colour: str, vision: str) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("vision", MATRICES)
-def test_verdict_fills_stay_apart_for_every_reader(vision):
+def test_palette_verdict_colours_differ_for_colour_blind_readers(vision):
     fills = {kind: style.fill for kind, style in LOOKS.items() if kind != "invalid"}
     for (one, first), (two, second) in itertools.combinations(fills.items(), 2):
         assert math.dist(_lab(first, vision), _lab(second, vision)) >= 15, (vision, one, two)
 
 
-def test_contrast_formula_agrees_with_known_values():
+def test_palette_contrast_formula_matches_known_values():
     assert palette.contrast_ratio("#000000", "#FFFFFF") == pytest.approx(21)
     assert palette.contrast_ratio("#767676", "#FFFFFF") == pytest.approx(4.54, abs=0.01)
 
 
 @pytest.mark.parametrize("kind", STYLES)
-def test_marks_and_words_keep_their_contrast(kind):
+def test_palette_marks_and_labels_have_enough_contrast(kind):
     style = STYLES[kind]
     assert palette.contrast_ratio(style.text, palette.BACKGROUND) >= 4.5
     assert all(palette.contrast_ratio(style.edge, ground) >= 3.0 for ground in GROUNDS)
 
 
 @pytest.mark.parametrize("ground", [palette.BACKGROUND, palette.TINT])
-def test_other_texts_keep_their_contrast(ground):
+def test_palette_other_texts_have_enough_contrast(ground):
     for text in (palette.INK, palette.SOFT, palette.LINK, palette.DOUBT_TEXT):
         assert palette.contrast_ratio(text, ground) >= 4.5
     assert palette.contrast_ratio(palette.DOUBT_TEXT, palette.DOUBT_BOX) >= 4.5
 
 
-def test_lines_that_carry_meaning_keep_their_contrast():
+def test_palette_lines_have_enough_contrast():
     assert palette.contrast_ratio(palette.DOUBT, palette.BACKGROUND) >= 3.0
     assert palette.contrast_ratio(palette.DOUBT, palette.WINDOW_TINT) >= 3.0
     assert palette.contrast_ratio(palette.OTHERS, palette.BACKGROUND) >= 3.0
 
 
-def test_every_class_has_its_own_glyph_and_marker():
+def test_palette_verdicts_have_unique_glyphs_and_markers():
     glyphs = [s.glyph for kind, s in STYLES.items() if kind != "baseline"]
     assert len(set(glyphs)) == len(glyphs)
     marks = [(s.marker, s.hollow) for kind, s in LOOKS.items() if kind != "invalid"]
@@ -83,13 +83,13 @@ def test_every_class_has_its_own_glyph_and_marker():
     ("name", "better", "worse"),
     [("ok_per_s", "faster", "slower"), ("latency", "shorter", "longer"), ("errors", "fewer", "more")],
 )
-def test_words_follow_the_metric(name, better, worse):
+def test_palette_verdict_words_follow_the_metric(name, better, worse):
     assert palette.verdict_word("better", get_metric(name)) == better
     assert palette.verdict_word("worse", get_metric(name)) == worse
     assert len({palette.verdict_word(kind, get_metric(name)) for kind in VERDICT_ORDER}) == len(VERDICT_ORDER)
     assert palette.verdict_word("worse", get_metric(name), "non-inferiority") == "loses more"
 
 
-def test_only_the_two_answers_that_exclude_a_loss_look_alike():
+def test_palette_only_equivalent_and_no_loss_share_a_style():
     assert palette.VERDICTS["no-loss"] == palette.VERDICTS["equivalent"]
     assert len({style.fill for style in palette.VERDICTS.values()}) == len(palette.VERDICTS) - 1

@@ -22,7 +22,7 @@ def layout(tmp_path):
     return make_project(tmp_path, FEW, name="quick", blocks=6, **QUICK)
 
 
-def test_last_lines_are_the_verdicts_and_the_path(made):
+def test_report_command_ends_with_verdicts_and_path(made):
     lines = made.output.strip().splitlines()
     assert made.exit_code == 0
     assert lines[0].startswith("▲ tcp_nopush on is faster by")
@@ -31,12 +31,12 @@ def test_last_lines_are_the_verdicts_and_the_path(made):
     assert lines[-1] == f"index: {made.layout.reports / 'index.html'}"
 
 
-def test_executed_notebooks_stay_with_the_processed_data(made):
+def test_report_command_stores_notebooks_with_processed_data(made):
     folder = made.layout.run("nginx-directives", "20261120T101500").processed / "notebooks"
     assert sorted(p.name for p in folder.iterdir()) == ["config_effects.ipynb", "run_quality.ipynb"]
 
 
-def test_parameters_reach_the_notebooks_that_declare_them(layout):
+def test_report_command_passes_parameters_to_notebooks_that_declare_them(layout):
     made = make_report(layout, "quick", "-p", "metric=latency")
     assert made.exit_code == 0, made.output
     book = nbformat.read(
@@ -58,20 +58,20 @@ def test_parameters_reach_the_notebooks_that_declare_them(layout):
         (["../quick"], "not allowed"),
     ],
 )
-def test_wrong_arguments_touch_nothing(layout, arguments, said):
+def test_report_command_with_wrong_arguments_changes_nothing(layout, arguments, said):
     with pytest.raises(UsageError, match=said):
         make_report(layout, *arguments)
     assert not layout.reports.exists()
 
 
-def test_no_run_at_all(tmp_path):
+def test_report_command_without_a_run_names_the_next_step(tmp_path):
     for folder in ("studies", "notebooks", "data/raw"):
         (tmp_path / folder).mkdir(parents=True)
     with pytest.raises(UsageError, match="no study has a run"):
         make_report(Layout(tmp_path))
 
 
-def test_a_failed_notebook_is_a_row_and_exit_3_and_others_go_on(tmp_path):
+def test_report_command_with_a_failed_notebook_continues_and_exits_with_3(tmp_path):
     layout = make_project(tmp_path, FEW, name="quick", blocks=6, **QUICK)
     make_project(tmp_path, FEW, name="torn", blocks=6, **QUICK)
     (layout.run("torn", "20261120T101500").table("trials")).write_bytes(b"not parquet")
@@ -85,7 +85,7 @@ def test_a_failed_notebook_is_a_row_and_exit_3_and_others_go_on(tmp_path):
     assert json.loads((layout.reports / "torn.summary.json").read_text())["failed"]
 
 
-def test_tables_older_than_the_raw_data_are_rebuilt(layout, monkeypatch):
+def test_report_command_rebuilds_tables_older_than_raw_data(layout, monkeypatch):
     ingested, said = [], []
     monkeypatch.setattr("loadbook.ingestion.ingest.ingest", ingested.append)
     paths = layout.run("quick", "20261120T101500")

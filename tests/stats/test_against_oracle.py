@@ -95,7 +95,7 @@ def check(found, expected):
     st.integers(0, 3),
     st.integers(0, 99),
 )
-def test_the_json_is_what_the_definition_says(tmp_path_factory, cells, metric, dialect, naming, seed) -> None:
+def test_compare_json_equals_the_brute_force_definition(tmp_path_factory, cells, metric, dialect, naming, seed) -> None:
     path = tmp_path_factory.mktemp("t") / "t.csv"
     path.write_bytes(written(cells, metric, seed=seed, block=BLOCKS[naming], dialect=dialect))
     found = {c["treatment"]: c for c in asked(path, metric)["comparisons"]}
@@ -109,7 +109,7 @@ def test_the_json_is_what_the_definition_says(tmp_path_factory, cells, metric, d
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("blocks", [11, 12])
-def test_every_swap_is_counted_up_to_twelve_blocks(blocks: int, seed: int, tmp_path) -> None:
+def test_compare_enumerates_all_permutations_up_to_twelve_blocks(blocks: int, seed: int, tmp_path) -> None:
     rng = np.random.default_rng(seed)
     noise = sorted(NOISE)[seed % len(NOISE)]
     drift = rng.normal(0, 0.03, blocks)
@@ -124,7 +124,7 @@ def test_every_swap_is_counted_up_to_twelve_blocks(blocks: int, seed: int, tmp_p
 
 @pytest.mark.parametrize("spread", [1, 4])
 @pytest.mark.parametrize("blocks", [13, 15])
-def test_drawn_swaps_come_close_to_all_swaps(blocks: int, spread: int) -> None:
+def test_sampled_permutations_approximate_all_permutations(blocks: int, spread: int) -> None:
     rng = np.random.default_rng(blocks)
     drift = rng.normal(0, 0.03, blocks) * (spread == 1)
     a, b = drift + rng.normal(0, 0.01, blocks), drift + 0.01 + rng.normal(0, 0.01 * spread, blocks)
@@ -139,7 +139,7 @@ def test_drawn_swaps_come_close_to_all_swaps(blocks: int, spread: int) -> None:
 
 
 @pytest.mark.parametrize("blocks", [8, 13])
-def test_nineteen_treatments_are_one_family(blocks: int) -> None:
+def test_compare_treats_nineteen_treatments_as_one_family(blocks: int) -> None:
     rng = np.random.default_rng(blocks)
     arms = {f"t{k}": 100 * np.exp(rng.normal(0.03 * (k == 3), 0.01, blocks)) for k in range(20)}
     cells = {(name, k): value for name, values in arms.items() for k, value in enumerate(values)}
@@ -155,7 +155,7 @@ def test_nineteen_treatments_are_one_family(blocks: int) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(tables(blocks=(5, 9)), st.sampled_from([0.001, 7.0]), st.randoms(use_true_random=False))
-def test_unit_names_and_order_of_blocks_change_nothing(cells, factor: float, shuffled) -> None:
+def test_compare_is_invariant_to_unit_names_and_block_order(cells, factor: float, shuffled) -> None:
     """What a comparison says depends on neither the unit, nor what blocks are called, nor where they stand."""
     check_invariance(cells, factor, shuffled)
 

@@ -67,7 +67,7 @@ def usual() -> Run:
     return make_run()
 
 
-def test_rows_come_in_the_order_in_which_they_are_shown(usual: Run) -> None:
+def test_analysis_rows_have_display_order(usual: Run) -> None:
     found = analyse(usual)
     assert [r.treatment for r in found.rows] == ["base", "fast", "slow", "even", "noisy", "again", "log"]
     assert [r.verdict.kind for r in found.of_kind("treatment")] == ["better", "worse", "equivalent", "undecided"]
@@ -75,13 +75,13 @@ def test_rows_come_in_the_order_in_which_they_are_shown(usual: Run) -> None:
     assert (found.aa_failure, found.best, found.planned_blocks) == (None, "fast", 12)
 
 
-def test_checks_are_not_in_the_family(usual: Run) -> None:
+def test_analysis_family_excludes_harness_checks(usual: Run) -> None:
     found = analyse(usual)
     assert {r.verdict.comparison.family_size for r in found.of_kind("treatment")} == {4}
     assert {r.verdict.comparison.family_size for r in found.of_kind("aa", "control")} == {1}
 
 
-def test_levels_are_medians_with_their_half_width(usual: Run) -> None:
+def test_analysis_levels_are_medians_with_half_widths(usual: Run) -> None:
     row = analyse(usual).row("fast")
     rates = usual.measurements.merge(usual.trials).query("treatment == 'fast' and metric == 'ok_per_s'")["value"]
     assert row.median == pytest.approx(rates.median())
@@ -90,12 +90,12 @@ def test_levels_are_medians_with_their_half_width(usual: Run) -> None:
     assert row_texts(row).trials_with_errors == "0 of 12"
 
 
-def test_all_rows_of_an_analysis_have_the_same_decimals(usual: Run) -> None:
+def test_analysis_rows_share_the_number_of_decimals(usual: Run) -> None:
     texts = [row_texts(r).change_number for r in analyse(usual).of_kind("treatment")]
     assert {len(t.partition(".")[2]) for t in texts} == {1}
 
 
-def test_headline_and_supporting_sentence(usual: Run) -> None:
+def test_analysis_has_a_headline_and_a_supporting_sentence(usual: Run) -> None:
     found = analyse(usual)
     assert headline(found).startswith("tcp_nopush on is faster by ")
     assert len(headline(found)) < 90
@@ -104,13 +104,13 @@ def test_headline_and_supporting_sentence(usual: Run) -> None:
     assert verdict_counts(found) == {"better": 1, "worse": 1, "equivalent": 1, "undecided": 1}
 
 
-def test_checks_are_told_as_passed(usual: Run) -> None:
+def test_analysis_reports_passed_checks(usual: Run) -> None:
     found = analyse(usual)
     assert aa_sentence(found.row("again"), "base").startswith("A/A: baseline again: passed. Same against same")
     assert control_sentence(found.row("log")).startswith("log: passed. The known effect was found: −")
 
 
-def test_latency_is_better_when_shorter(usual: Run) -> None:
+def test_analysis_treats_shorter_latency_as_better(usual: Run) -> None:
     found = analyse(usual, metric="latency")
     assert found.row("fast").verdict.kind == "better"
     assert found.row("slow").verdict.kind == "worse"
@@ -119,7 +119,7 @@ def test_latency_is_better_when_shorter(usual: Run) -> None:
     assert found.row("log").expected_effect is None  # it is stated for the study's own metric
 
 
-def test_a_control_without_expectation_passes_on_any_difference() -> None:
+def test_positive_control_without_direction_passes_on_any_difference() -> None:
     vague = {k: v for k, v in ARMS["log"].items() if k not in ("expect", "expect_effect")}
     assert analyse(make_run(ARMS | {"log": vague})).row("log").passed
     size_only = {k: v for k, v in ARMS["log"].items() if k != "expect"}
@@ -128,7 +128,7 @@ def test_a_control_without_expectation_passes_on_any_difference() -> None:
     assert analyse(run, metric="latency").row("log").passed
 
 
-def test_another_baseline_makes_the_old_one_a_treatment(usual: Run) -> None:
+def test_analysis_with_another_baseline_treats_the_old_one_as_treatment(usual: Run) -> None:
     found = analyse(usual, baseline="fast")
     assert [r.treatment for r in found.of_kind("baseline")] == ["fast"]
     assert found.row("base").verdict.kind == "worse"
@@ -136,7 +136,7 @@ def test_another_baseline_makes_the_old_one_a_treatment(usual: Run) -> None:
     assert found.row("log").passed
 
 
-def test_an_aa_arm_that_differs_voids_every_verdict() -> None:
+def test_differing_aa_arm_invalidates_every_verdict() -> None:
     found = analyse(make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.05}}))
     assert found.aa_failure.startswith("No verdict: the laboratory contradicts itself. A/A: baseline again")
     assert {r.verdict.kind for r in found.of_kind("treatment")} == {"invalid"}
@@ -145,7 +145,7 @@ def test_an_aa_arm_that_differs_voids_every_verdict() -> None:
     assert aa_sentence(found.row("again"), "base").startswith("A/A: baseline again: failed.")
 
 
-def test_a_control_that_is_not_found_fails() -> None:
+def test_positive_control_that_is_not_found_fails() -> None:
     found = analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}}))
     assert found.row("log").passed is False
     assert "failed. The known effect was not found" in control_sentence(found.row("log"))
@@ -154,28 +154,28 @@ def test_a_control_that_is_not_found_fails() -> None:
 
 
 @pytest.mark.parametrize("label", ["a label of forty letters, more or less..", "x" * 120])
-def test_a_long_label_costs_the_headline_its_blocks_but_never_the_interval(usual: Run, label: str) -> None:
+def test_headline_with_a_long_label_drops_blocks_but_keeps_the_interval(usual: Run, label: str) -> None:
     said = headline(analyse(usual), {"fast": label})
     assert said.startswith(label) and said.endswith("%).")
     assert "(95\u00a0% interval " in said
 
 
 @pytest.mark.parametrize("arms", [2, 4, 17])
-def test_support_is_two_sentences_at_most_and_leaves_counting_to_the_counts(arms: int) -> None:
+def test_supporting_text_has_two_sentences_at_most(arms: int) -> None:
     spread = {f"t{k}": {"effect": 0.06 if k < 2 else 0.0, "sd": 0.03} for k in range(arms)}
     said = supporting_text(analyse(make_run({"base": {"sd": 0.03}} | spread)))
     assert len(re.findall(r"\.(?: |$)", said)) <= 2
     assert not re.search(r"\d (?:is|are) undecided", said)
 
 
-def test_what_moved_beside_the_headline_keeps_its_interval() -> None:
+def test_supporting_text_gives_intervals_of_other_effects() -> None:
     said = supporting_text(
         analyse(make_run({"base": {}, "a": {"effect": -0.1}, "b": {"effect": -0.2}, "c": {"effect": 0.1}}))
     )
     assert re.search(r"b is slower by 18[\d.]*\u00a0% \([\d.]+ to [\d.]+\u00a0%\); a is slower by 9", said)
 
 
-def test_too_few_blocks_leave_everything_open() -> None:
+def test_analysis_of_too_few_blocks_gives_no_verdict() -> None:
     found = analyse(make_run(blocks=3))
     assert {r.verdict.kind for r in found.of_kind("treatment")} == {"invalid"}
     assert (found.row("again").passed, found.row("log").passed) == (None, None)
@@ -184,7 +184,7 @@ def test_too_few_blocks_leave_everything_open() -> None:
     assert supporting_text(found).startswith("Reason: only 3 complete blocks, 5 are needed.")
 
 
-def test_excluded_trials_are_named_by_their_gate() -> None:
+def test_analysis_names_the_rule_that_excluded_trials() -> None:
     run = make_run()
     bad = (run.trials["treatment"] == "fast") & (run.trials["block"] > 4)
     run.trials.loc[bad, "valid"] = False
@@ -194,7 +194,7 @@ def test_excluded_trials_are_named_by_their_gate() -> None:
     assert row.verdict.reason == ("only 4 complete blocks, 5 are needed (8 of 12 trials excluded: driver at its limit)")
 
 
-def test_doubts_are_not_named_as_the_cause_of_exclusion() -> None:
+def test_analysis_does_not_name_doubts_as_cause_of_exclusion() -> None:
     run = make_run()
     fast = run.trials["treatment"] == "fast"
     run.trials.loc[fast, "valid"] = False
@@ -210,7 +210,7 @@ def test_doubts_are_not_named_as_the_cause_of_exclusion() -> None:
     assert analyse(run).row("fast").verdict.reason.endswith("(12 of 12 trials excluded: no work done)")
 
 
-def test_blocks_of_the_plan_that_were_not_run_are_incomplete_too() -> None:
+def test_planned_blocks_that_did_not_run_count_as_incomplete() -> None:
     run = make_run(blocks=8)
     run.plan = {"treatments": list(ARMS), "blocks": 12}
     row = analyse(run).row("fast")
@@ -220,7 +220,7 @@ def test_blocks_of_the_plan_that_were_not_run_are_incomplete_too() -> None:
     assert analyse(run).row("fast").verdict.kind == "better"
 
 
-def test_an_incomplete_aa_arm_that_differs_voids_every_verdict_all_the_same() -> None:
+def test_incomplete_differing_aa_arm_invalidates_every_verdict() -> None:
     arms = ARMS | {"again": ARMS["again"] | {"effect": 0.08}}
     run = make_run(arms)
     run.trials.loc[(run.trials["treatment"] == "again") & (run.trials["block"] > 9), "valid"] = False
@@ -229,27 +229,27 @@ def test_an_incomplete_aa_arm_that_differs_voids_every_verdict_all_the_same() ->
     assert found.aa_failure is not None
 
 
-def test_failed_trials_do_not_enter() -> None:
+def test_analysis_ignores_failed_trials() -> None:
     run = make_run()
     run.trials.loc[(run.trials["treatment"] == "fast") & (run.trials["block"] == 2), "status"] = "tool_failed"
     found = analyse(run).row("fast").verdict.comparison
     assert (found.blocks, found.excluded) == (11, 1)
 
 
-def test_an_arm_that_answers_differently_is_not_compared() -> None:
+def test_treatment_with_another_response_is_not_compared() -> None:
     run = make_run()
     run.trials.loc[run.trials["treatment"] == "fast", "response_bytes"] = 24
     verdict = analyse(run).row("fast").verdict
     assert verdict.reason == "it answers differently (24 bytes where the baseline sends 5)"
 
 
-def test_an_arm_under_another_load_is_not_compared() -> None:
+def test_treatment_under_another_load_is_not_compared() -> None:
     run = make_run()
     run.trials.loc[run.trials["treatment"] == "fast", "concurrency"] = 100
     assert "another number of connections" in analyse(run).row("fast").verdict.reason
 
 
-def test_rates_of_arms_that_both_served_all_of_the_offered_load_are_not_compared() -> None:
+def test_rates_equal_to_the_offered_load_are_not_compared() -> None:
     run = make_run()
     run.trials["gates"] = [["offered_ceiling"]] * len(run.trials)
     run.problems = pd.DataFrame(
@@ -264,13 +264,13 @@ def test_rates_of_arms_that_both_served_all_of_the_offered_load_are_not_compared
     assert analyse(run).row("fast").verdict.kind == "better"
 
 
-def test_an_order_that_no_block_can_give_is_not_compared() -> None:
+def test_treatments_run_one_after_the_other_are_not_compared() -> None:
     run = make_run()
     run.trials["slot"] = run.trials.sort_values(["treatment", "block"]).reset_index().sort_values("index").index + 1
     assert "not randomised in blocks" in analyse(run).row("fast").verdict.reason
 
 
-def test_more_errors_forbid_a_rate_that_counts_them() -> None:
+def test_rate_that_includes_errors_is_not_compared_when_errors_increase() -> None:
     run = make_run(metric="requests_per_s")
     run.measurements = run.measurements.replace({"metric": {"ok_per_s": "requests_per_s"}})
     fast = run.trials.loc[run.trials["treatment"] == "fast", "trial"]
@@ -280,7 +280,7 @@ def test_more_errors_forbid_a_rate_that_counts_them() -> None:
     assert row.verdict.reason.startswith("requests_per_s counts error responses")
 
 
-def test_a_planned_treatment_without_trials_keeps_its_row() -> None:
+def test_planned_treatment_without_trials_keeps_its_row() -> None:
     run = make_run()
     run.plan = {"treatments": list(ARMS), "blocks": 15}
     run.trials = run.trials[run.trials["treatment"] != "even"]
@@ -289,7 +289,7 @@ def test_a_planned_treatment_without_trials_keeps_its_row() -> None:
     assert analyse(run).planned_blocks == 15
 
 
-def test_a_run_without_any_trial_is_an_analysis_too() -> None:
+def test_analysis_of_a_run_without_trials_is_empty() -> None:
     run = make_run()
     run.trials, run.measurements = run.trials.iloc[:0], run.measurements.iloc[:0]
     run.plan = {"treatments": list(ARMS), "blocks": 12}
@@ -298,7 +298,7 @@ def test_a_run_without_any_trial_is_an_analysis_too() -> None:
     assert row_texts(found.row("base")).level == "–"
 
 
-def test_all_undecided_says_so() -> None:
+def test_headline_says_when_all_treatments_are_undecided() -> None:
     found = analyse(make_run({"base": {"sd": 0.08}, "a": {"sd": 0.08}, "b": {"sd": 0.08}}))
     assert headline(found) == "No treatment is shown to change the rate by 2\u00a0% or more."
     assert re.match(
@@ -309,14 +309,14 @@ def test_all_undecided_says_so() -> None:
     assert supporting_text(alone).startswith("About ")
 
 
-def test_one_treatment_alone_has_its_own_headline() -> None:
+def test_headline_of_a_single_treatment_states_its_verdict() -> None:
     assert headline(analyse(make_run({"base": {}, "a": {"effect": 0.1}}))).startswith("a is faster by ")
     assert headline(analyse(make_run({"base": {}, "a": {"sd": 0.1}}))).startswith("a: undecided, ")
     even = headline(analyse(make_run({"base": {}, "a": {"sd": 0.001}})))
     assert even.startswith("a: no difference larger than 2\u00a0% (90\u00a0% interval ")
 
 
-def test_sixteen_treatments_with_two_leaders() -> None:
+def test_headline_names_two_leaders_of_sixteen_treatments() -> None:
     arms = {"base": {}} | {f"t{k}": {"effect": 0.05 if k < 2 else 0.0} for k in range(16)}
     found = analyse(make_run(arms))
     assert headline(found).startswith("2 of 16 treatments are faster")
@@ -325,12 +325,12 @@ def test_sixteen_treatments_with_two_leaders() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"baseline": "nobody"}, {"metric": "no_metric"}, {"level": 95.0}, {"level": 0.2}])
-def test_wrong_arguments_are_usage_errors(usual: Run, wrong: dict) -> None:
+def test_analyse_with_wrong_arguments_is_a_usage_error(usual: Run, wrong: dict) -> None:
     with pytest.raises(UsageError):
         analyse(usual, **wrong)
 
 
-def test_another_level_widens_the_interval(usual: Run) -> None:
+def test_analyse_with_a_higher_level_widens_the_interval(usual: Run) -> None:
     usual95, wide = (analyse(usual, level=level).row("slow").verdict.comparison for level in (0.95, 0.99))
     assert wide.ci95[0] < usual95.ci95[0] < usual95.ci95[1] < wide.ci95[1]
     assert wide.level == 0.99
@@ -341,7 +341,7 @@ def values_of(run: Run) -> pd.DataFrame:
     return run.trials.merge(rates, on="trial")
 
 
-def test_drift_is_described() -> None:
+def test_analysis_describes_drift() -> None:
     found = diagnostics.describe_drift(values_of(make_run(drift=-0.03)))
     assert found.drift == pytest.approx(np.exp(-0.03 * 11) - 1, abs=0.1)
     assert found.drift_p < 0.01
@@ -349,6 +349,6 @@ def test_drift_is_described() -> None:
     assert found.lag1 > 0.5
 
 
-def test_no_drift_is_said_carefully() -> None:
+def test_analysis_without_drift_makes_no_stronger_claim() -> None:
     assert diagnostics.describe_drift(values_of(make_run())).sentence == "No steady drift is visible over the run."
     assert diagnostics.describe_drift(values_of(make_run(blocks=3))).sentence == "Too few blocks to see a drift."

@@ -25,7 +25,7 @@ def kinds(analysis) -> dict[str, str]:
     return {row.treatment: row.verdict.kind for row in analysis.of_kind("treatment")}
 
 
-def test_rungs_keep_their_order_and_name_the_one_before() -> None:
+def test_adjacent_contrasts_keep_order_and_name_the_previous_step() -> None:
     found = analyse(make_run(LADDER, contrasts="adjacent"))
     assert [r.treatment for r in found.rows] == ["base", "one", "two", "three", "again", "log"]
     assert [r.reference_label for r in found.of_kind("treatment")] == ["base", "one", "two"]
@@ -37,7 +37,7 @@ def test_rungs_keep_their_order_and_name_the_one_before() -> None:
     assert (found.row("again").passed, found.row("log").passed) == (True, True)
 
 
-def test_the_rungs_are_those_of_the_plan_in_its_order() -> None:
+def test_adjacent_contrasts_follow_the_plan() -> None:
     run = make_run(LADDER, contrasts="adjacent")
     run.plan = {"treatments": ["base", "three", "one", "again"], "blocks": 12}
     assert [(r.treatment, r.reference_label) for r in analyse(run).of_kind("treatment")] == [
@@ -46,13 +46,13 @@ def test_the_rungs_are_those_of_the_plan_in_its_order() -> None:
     ]
 
 
-def test_another_baseline_is_what_everything_is_compared_with() -> None:
+def test_adjacent_contrasts_with_another_baseline_compare_with_it() -> None:
     found = analyse(make_run(LADDER, contrasts="adjacent"), baseline="one")
     assert {r.verdict.comparison.baseline for r in found.of_kind("treatment")} == {"one"}
     assert {r.reference_label for r in found.rows} == {None}
 
 
-def test_a_reason_names_the_rung_that_it_is_about() -> None:
+def test_adjacent_contrast_reason_names_its_step() -> None:
     run = make_run(LADDER, contrasts="adjacent")
     run.trials.loc[run.trials["treatment"] == "two", "response_bytes"] = 24
     found = analyse(run)
@@ -60,7 +60,7 @@ def test_a_reason_names_the_rung_that_it_is_about() -> None:
     assert found.row("three").verdict.reason == "it answers differently (5 bytes where two sends 24)"
 
 
-def test_the_best_arm_is_the_reference_and_its_gain_is_doubted() -> None:
+def test_best_treatment_is_the_reference_and_its_gain_a_doubt() -> None:
     found = analyse(make_run(LADDER, contrasts="best"))
     assert (found.baseline, found.best) == ("three", "three")
     assert {(r.treatment, r.reference_label) for r in found.of_kind("treatment")} == {
@@ -71,7 +71,7 @@ def test_the_best_arm_is_the_reference_and_its_gain_is_doubted() -> None:
     assert (found.row("again").passed, found.row("log").passed) == (True, True)
 
 
-def test_tied_arms_share_the_headline() -> None:
+def test_tied_best_treatments_share_the_headline() -> None:
     found = analyse(make_run(LADDER | {"four": {"effect": 0.1205}}, contrasts="best"))
     assert headline(found) in {
         f"Either {one} or {other} may be best; all are ahead of the rest."
@@ -79,7 +79,7 @@ def test_tied_arms_share_the_headline() -> None:
     }
 
 
-def test_an_arm_that_answers_differently_is_no_leader() -> None:
+def test_treatment_with_another_response_cannot_be_best() -> None:
     run = make_run(LADDER, contrasts="best")
     run.trials.loc[run.trials["treatment"] == "three", "response_bytes"] = 24
     found = analyse(run)
@@ -87,18 +87,18 @@ def test_an_arm_that_answers_differently_is_no_leader() -> None:
     assert found.row("three").verdict.kind == "invalid"
 
 
-def test_of_two_arms_the_baseline_stays_the_reference() -> None:
+def test_best_of_two_treatments_keeps_the_baseline_as_reference() -> None:
     found = analyse(make_run({"base": {}, "one": {"effect": 0.1}}, contrasts="best"))
     assert (found.baseline, found.best_is_reference) == ("base", False)
     assert headline(found).startswith("one is faster than base by ")
 
 
-def test_the_winners_curse_is_told_of_a_leader_among_plain_contrasts_too() -> None:
+def test_selection_bias_is_reported_for_plain_contrasts() -> None:
     said = supporting_text(analyse(make_run(LADDER)))
     assert said.startswith("three is ahead of every other treatment; its own gain is likely a little overstated.")
 
 
-def test_a_one_sided_question_is_asked_of_the_study_s_metric_only() -> None:
+def test_non_inferiority_applies_to_the_study_metric_only() -> None:
     run = make_run(
         {"base": {}, "down": {"effect": -0.05}, "up": {"effect": 0.05}} | CHECKS,
         hypothesis="non-inferiority",
@@ -114,7 +114,7 @@ def test_a_one_sided_question_is_asked_of_the_study_s_metric_only() -> None:
     assert (found.row("again").passed, found.row("log").passed) == (True, True)
 
 
-def test_a_loss_of_latency_is_a_rise() -> None:
+def test_non_inferiority_of_latency_bounds_an_increase() -> None:
     run = make_run(
         {"base": {}, "slow": {"effect": -0.1}, "even": {"sd": 0.004}}, hypothesis="non-inferiority", margin=0.03
     )
@@ -125,7 +125,7 @@ def test_a_loss_of_latency_is_a_rise() -> None:
     assert worst > best > 0.03
 
 
-def test_no_loss_of_any_names_the_one_nearest_to_the_margin() -> None:
+def test_no_loss_headline_names_the_treatment_nearest_to_the_margin() -> None:
     run = make_run({"base": {}, "a": {"effect": 0.02}, "b": {"effect": 0.0}}, hypothesis="non-inferiority", margin=0.05)
     assert headline(analyse(run)).startswith("No loss beyond 5\u00a0% in any of 2 treatments: at worst ")
     assert headline(analyse(run)).endswith("(b).")
@@ -142,7 +142,7 @@ def study_file(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_one_sided_question_needs_a_margin_of_its_own(tmp_path: Path) -> None:
+def test_non_inferiority_requires_a_margin(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="margin: is required with hypothesis"):
         read_study(study_file(tmp_path, 'asks = "no-loss"'))
     assert (
@@ -160,13 +160,13 @@ def test_a_one_sided_question_needs_a_margin_of_its_own(tmp_path: Path) -> None:
         ('hypothesis = "nothing"', "hypothesis"),
     ],
 )
-def test_declarations_that_make_no_sense_are_named(tmp_path: Path, text: str, path: str) -> None:
+def test_contradictory_study_settings_are_named(tmp_path: Path, text: str, path: str) -> None:
     with pytest.raises(StudyError) as error:
         read_study(study_file(tmp_path, text))
     assert [problem.path for problem in error.value.problems] == [path]
 
 
-def test_the_ladder_of_the_article_adds_one_directive_at_a_time() -> None:
+def test_article_sequence_adds_one_directive_per_step() -> None:
     study = find_study(STUDIES, "nginx-ladder")
     rungs = [name for name in study.treatments_in() if not study.treatments[name].check]
     levels = [study.levels_of(name) for name in rungs]
@@ -175,7 +175,7 @@ def test_the_ladder_of_the_article_adds_one_directive_at_a_time() -> None:
     assert (study.contrasts, rungs[0]) == ("adjacent", study.baseline)
 
 
-def test_the_first_reason_that_hits_is_given() -> None:
+def test_first_applicable_reason_is_reported() -> None:
     """All reasons at once, then each one taken away: the next in the method's order speaks."""
     run = make_run(metric="requests_per_s")
     trials = run.trials.assign(at_ceiling=True, moving=run.trials["treatment"] == "fast")
@@ -206,7 +206,7 @@ def test_the_first_reason_that_hits_is_given() -> None:
     assert first(12) == ""
 
 
-def test_a_laboratory_that_contradicts_itself_leaves_earlier_reasons_standing() -> None:
+def test_failed_aa_arm_keeps_earlier_reasons() -> None:
     run = make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.05}})
     run.trials.loc[run.trials["treatment"] == "fast", "response_bytes"] = 24
     found = analyse(run)
@@ -214,6 +214,6 @@ def test_a_laboratory_that_contradicts_itself_leaves_earlier_reasons_standing() 
     assert found.row("slow").verdict.reason.startswith("the laboratory contradicts itself")
 
 
-def test_a_study_of_the_checks_alone_says_what_they_saw() -> None:
+def test_study_with_checks_only_reports_them() -> None:
     found = analyse(make_run({"base": {}, "again": ARMS["again"]}))
     assert headline(found).startswith("None is seen: the baseline and its duplicate differ by ")

@@ -16,7 +16,7 @@ ROW = re.compile(r"^\| (\w+) \| (.+?) \| .+? \(p=.+?\) \| (.+?) \|$", re.MULTILI
 PRINTED = ",a,,b,,,\n,u,CI,u,CI,vs base,P\nTrial,1,7%,2,6%,-8.92%,p=0.002 n=11+12\ngeomean,1,,2,,-8.92%,\n"
 
 
-def test_the_documented_sentences_are_todays() -> None:
+def test_documented_comparison_sentences_are_current() -> None:
     text = (ROOT / "docs" / "statistics.md").read_text().split("## Beside benchstat")[1].split("\n## ")[0]
     rows = ROW.findall(text)
     assert {name for name, *_ in rows} == set(benchstat.SHOWN)
@@ -25,7 +25,7 @@ def test_the_documented_sentences_are_todays() -> None:
         assert f"{treatment}: {sentence}\n" in loadbook("compare", path, "--baseline", base, "--margin", 0.02).stdout
 
 
-def test_benchstat_is_given_the_trials_that_count(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_benchstat_gets_only_valid_trials(tmp_path: Path, monkeypatch, capsys) -> None:
     seen = tmp_path / "seen"
     program = tmp_path / "benchstat"
     program.write_text(f"#!/bin/sh\nshift 2\nhead -n 99 \"$@\" >{seen}\nprintf '{PRINTED}'\n".replace("%,", "%%,"))
@@ -42,7 +42,7 @@ def test_benchstat_is_given_the_trials_that_count(tmp_path: Path, monkeypatch, c
     assert "| b | -8.92% (p=0.002 n=11+12) | " in capsys.readouterr().out
 
 
-def test_without_benchstat_the_message_says_how_to_get_it(tmp_path: Path, monkeypatch) -> None:
+def test_missing_benchstat_error_names_the_remedy(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError) as found:
         benchstat.main(str(benchstat.FIXTURES / "drift.csv"), "plain")

@@ -37,7 +37,7 @@ def case(found: CiResult, name: str):
     return next(c for c in found.cases if name in (c.treatment, c.name))
 
 
-def test_by_default_what_is_shown_to_be_slower_fails(judged) -> None:
+def test_ci_fails_by_default_on_slower(judged) -> None:
     found = judged()
     assert {c.treatment: c.outcome for c in found.cases if c.kind == "comparison"} == {
         "fast": "passed", "slow": "failed", "even": "passed", "noisy": "passed",
@@ -48,7 +48,7 @@ def test_by_default_what_is_shown_to_be_slower_fails(judged) -> None:
 
 
 @pytest.mark.parametrize(("choice", "code"), [("pass", 0), ("fail", 1)])
-def test_undecided_is_as_the_study_chose_and_is_said(judged, choice: str, code: int) -> None:
+def test_ci_treats_undecided_as_declared(judged, choice: str, code: int) -> None:
     found = judged(undecided=choice, only=["noisy", "even"])
     assert (found.exit_code, case(found, "noisy").undecided) == (code, True)
     assert "neither a difference nor its absence is shown" in case(found, "noisy").because
@@ -70,12 +70,12 @@ def test_undecided_is_as_the_study_chose_and_is_said(judged, choice: str, code: 
         ({"fail_on": ["faster"], "min_effect": 0.05}, "failed"),
     ],
 )
-def test_an_interval_decides_about_a_limit_never_the_estimate(judged, limits: dict, outcome: str) -> None:
+def test_ci_limit_is_decided_by_the_interval(judged, limits: dict, outcome: str) -> None:
     one = case(judged(only=["fast"], undecided="fail", **limits), "fast")
     assert (one.outcome, one.undecided) == (outcome.replace("undecided", "failed"), outcome == "undecided")
 
 
-def test_a_limit_on_losses_stands_in_place_of_slower(judged) -> None:
+def test_ci_loss_limit_replaces_slower(judged) -> None:
     assert judged(only=["slow"], min_effect=-0.10).outcome == "passed"
     assert judged(only=["slow"], min_effect=-0.10, fail_on=["slower"]).outcome == "failed"
     assert judged(only=["slow"], max_effect=0.10).outcome == "failed"  # no limit on losses: slower still fails
@@ -83,7 +83,7 @@ def test_a_limit_on_losses_stands_in_place_of_slower(judged) -> None:
     assert unacceptable_verdicts(CiLimits(min_effect=-0.1), "latency") == ("slower", "more-errors")
 
 
-def test_beyond_a_limit_is_shown_only_by_the_interval_that_allows_for_all(usual) -> None:
+def test_ci_limit_uses_the_family_adjusted_interval(usual) -> None:
     run, analysis = usual
     row = analysis.row("fast")
     low, high = row.verdict.comparison.ci95
@@ -94,7 +94,7 @@ def test_beyond_a_limit_is_shown_only_by_the_interval_that_allows_for_all(usual)
     assert assess_run(gate, replace(analysis, rows=rows), run).outcome == "passed"
 
 
-def test_a_real_loss_that_is_small_fails_where_the_study_says_so() -> None:
+def test_ci_fails_on_small_loss_if_declared() -> None:
     run = make_run({"base": {}, "less": {"effect": -0.01, "sd": 0.002}, "more": {"effect": 0.01, "sd": 0.002}}, 20)
     analysis = analyse(run)
     assert {r.verdict.kind for r in analysis.of_kind("treatment")} == {"small"}
@@ -103,13 +103,13 @@ def test_a_real_loss_that_is_small_fails_where_the_study_says_so() -> None:
     assert assess_run(CiPolicy(undecided="fail"), analysis, run).exit_code == 0
 
 
-def test_of_a_latency_longer_is_slower() -> None:
+def test_ci_treats_longer_latency_as_slower() -> None:
     run = make_run({"base": {}, "slow": {"effect": -0.08}}, metric="latency")
     found = assess_run(CiPolicy(undecided="fail"), analyse(run), run)
     assert found.sentence.startswith("Build gate: failed. slow has a longer latency by ")
 
 
-def test_other_metrics_are_judged_by_limits_of_their_own() -> None:
+def test_ci_limits_apply_per_metric() -> None:
     run = make_run({"base": {}, "slow": {"effect": -0.08, "label": "slow one"}})
     analysis, latency = analyse(run), analyse(run, metric="latency")
     latency = replace(latency, rows=tuple(replace(r, errors=replace(r.errors, kind="more")) for r in latency.rows))
@@ -126,7 +126,7 @@ def test_other_metrics_are_judged_by_limits_of_their_own() -> None:
     assert [c.outcome for c in on_latency(max_effect=0.05)] == ["passed", "failed"]
 
 
-def test_more_errors_fail(usual) -> None:
+def test_ci_fails_on_more_errors(usual) -> None:
     run, analysis = usual
     row = analysis.row("even")
     rows = tuple(replace(r, errors=replace(r.errors, kind="more")) if r is row else r for r in analysis.rows)
@@ -136,7 +136,7 @@ def test_more_errors_fail(usual) -> None:
     assert assess_run(lenient, replace(analysis, rows=rows), run).exit_code == 0
 
 
-def test_a_comparison_that_may_not_be_made_never_passes() -> None:
+def test_ci_never_passes_an_invalid_comparison() -> None:
     run = make_run()
     run.trials.loc[run.trials["treatment"] == "slow", "valid"] = False
     found = assess_run(CiPolicy(undecided="pass"), analyse(run), run)
@@ -145,7 +145,7 @@ def test_a_comparison_that_may_not_be_made_never_passes() -> None:
     assert assess_run(CiPolicy(undecided="pass", only=("even",)), analyse(run), run).exit_code == 0
 
 
-def test_an_a_a_arm_that_differs_is_the_first_reason() -> None:
+def test_ci_names_a_differing_aa_arm_first() -> None:
     run = make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.08}})
     found = assess_run(CiPolicy(undecided="pass"), analyse(run), run)
     assert found.exit_code == 4
@@ -154,14 +154,14 @@ def test_an_a_a_arm_that_differs_is_the_first_reason() -> None:
     assert found.sentence.endswith("The same differs. 4 more like it.")
 
 
-def test_a_known_effect_that_is_not_found_is_no_pass() -> None:
+def test_ci_does_not_pass_without_the_known_effect() -> None:
     run = make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}})
     found = assess_run(CiPolicy(undecided="pass", only=("fast",)), analyse(run), run)
     assert [(c.kind, c.outcome) for c in found.cases_with("invalid")] == [("control", "invalid")]
     assert found.exit_code == 4
 
 
-def test_checks_that_a_study_lacks_are_skipped_and_said() -> None:
+def test_ci_reports_missing_checks_as_skipped() -> None:
     run = make_run({"base": {}, "even": {"sd": 0.002}})
     found = assess_run(CiPolicy(undecided="fail"), analyse(run), run)
     assert [(c.name, c.sentence) for c in found.cases_with("skipped")] == [
@@ -172,7 +172,7 @@ def test_checks_that_a_study_lacks_are_skipped_and_said() -> None:
     assert found.exit_code == 0
 
 
-def test_checks_alone_are_judged_too_and_nothing_at_all_is_no_pass() -> None:
+def test_ci_judges_checks_alone_and_never_passes_nothing() -> None:
     run = make_run({"base": {}, "again": {"check": "aa", "same_as": "base"}})
     assert assess_run(CiPolicy(undecided="fail"), analyse(run), run).sentence == "Build gate: passed."
     alone = make_run({"base": {}})
@@ -180,12 +180,12 @@ def test_checks_alone_are_judged_too_and_nothing_at_all_is_no_pass() -> None:
     assert (found.exit_code, found.sentence) == (4, "Build gate: no verdict. Nothing was compared.")
 
 
-def test_a_treatment_that_did_not_run_is_no_pass(judged) -> None:
+def test_ci_does_not_pass_a_treatment_that_did_not_run(judged) -> None:
     found = judged(only=["gone"])
     assert found.sentence == "Build gate: no verdict. gone: not compared: it is not in this run."
 
 
-def test_an_unfinished_run_is_no_pass(usual) -> None:
+def test_ci_does_not_pass_an_unfinished_run(usual) -> None:
     run, analysis = usual
     run = replace(run, plan={"trials": [None] * 90})
     run.run_record = make_run_record(ended=None)
@@ -198,7 +198,7 @@ def test_an_unfinished_run_is_no_pass(usual) -> None:
     assert assess_run(CiPolicy(undecided="pass", only=("even",)), analysis, run).exit_code == 0
 
 
-def test_a_gate_in_a_line() -> None:
+def test_ci_policy_fits_in_one_line() -> None:
     assert policy_text(CiPolicy(undecided="pass"), "ok_per_s") == "slower or more-errors fails; undecided passes"
     gate = CiPolicy(undecided="fail", fail_on=(), min_effect=-0.02, doubts=("all",), only=("a",), treatments={"a": {}})
     assert policy_text(gate, "ok_per_s") == (
@@ -207,7 +207,7 @@ def test_a_gate_in_a_line() -> None:
 
 
 @pytest.mark.parametrize(("choice", "code"), [("pass", 0), ("fail", 1)])
-def test_blocks_added_after_looking_leave_it_undecided(usual, choice: str, code: int) -> None:
+def test_ci_is_undecided_when_blocks_were_added_after_looking(usual, choice: str, code: int) -> None:
     run, analysis = usual
     more = replace(analysis, stopping_state=replace(analysis.stopping_state, added_blocks=3))
     found = assess_run(CiPolicy(undecided=choice, only=("even",)), more, run)
@@ -225,7 +225,7 @@ def test_blocks_added_after_looking_leave_it_undecided(usual, choice: str, code:
         ([], "skipped"),
     ],
 )
-def test_doubts_fail_where_they_are_named(usual, doubts: list[str], outcome: str) -> None:
+def test_ci_fails_on_declared_doubts(usual, doubts: list[str], outcome: str) -> None:
     run = replace(
         usual[0],
         problems=pd.DataFrame(
@@ -238,7 +238,7 @@ def test_doubts_fail_where_they_are_named(usual, doubts: list[str], outcome: str
     assert (one.outcome, one.undecided) == (outcome.replace("undecided", "failed"), outcome == "undecided")
 
 
-def test_an_unchanged_system_seldom_fails_in_short() -> None:
+def test_ci_rarely_fails_an_unchanged_system() -> None:
     """benchmarks/build_gate.py is it whole."""
     one = next(c for c in CASES if c.truth.startswith(NOTHING) and len(c.effects) == 4 and c.limit)
     share = 100 * outcomes(one, 20)["failed"] / 20

@@ -32,7 +32,7 @@ def rank_statistic(other, base, axis=-1):
 
 @pytest.mark.parametrize("blocks", [8, 9, 12])
 @pytest.mark.parametrize("kind", ["iid", "shared", "ties"])
-def test_blocked_rank_p_is_the_permutation_test_of_scipy(blocks: int, kind: str) -> None:
+def test_blocked_rank_p_equals_scipy_permutation_test(blocks: int, kind: str) -> None:
     base, other = arms(blocks, kind)
     expected = stats.permutation_test(
         (other, base), rank_statistic, permutation_type="samples", n_resamples=np.inf, vectorized=True
@@ -42,7 +42,7 @@ def test_blocked_rank_p_is_the_permutation_test_of_scipy(blocks: int, kind: str)
 
 @pytest.mark.parametrize("blocks", [8, 10, 12])
 @pytest.mark.parametrize("kind", ["iid", "shared", "ties"])
-def test_interval_ends_where_the_test_starts_to_accept(blocks: int, kind: str) -> None:
+def test_interval_ends_where_the_test_accepts(blocks: int, kind: str) -> None:
     base, other = arms(blocks, kind)
     for alpha in (0.05, 0.10):
         found = blocked_rank(base, other, [alpha])
@@ -56,7 +56,7 @@ def test_interval_ends_where_the_test_starts_to_accept(blocks: int, kind: str) -
 
 
 @pytest.mark.parametrize("test", [blocked_rank, signed_rank])
-def test_drawn_swaps_give_an_interval_that_ends_where_they_change_their_mind(test) -> None:
+def test_interval_from_sampled_permutations_ends_where_they_accept(test) -> None:
     base, other = arms(25, "shared")
     for alpha in (0.05, 0.10, 0.01):
         (low, high), p = test(base, other, [alpha]).intervals[0], lambda shift: test(base, other - shift, []).p
@@ -64,14 +64,14 @@ def test_drawn_swaps_give_an_interval_that_ends_where_they_change_their_mind(tes
         assert p(high + 1e-9) <= alpha < p(high - 1e-9)
 
 
-def test_estimate_is_the_median_of_all_differences() -> None:
+def test_estimate_is_the_hodges_lehmann_median() -> None:
     base, other = arms(9, "iid")
     every = [o - b for o, b in itertools.product(other, base)]
     assert blocked_rank(base, other, []).estimate == pytest.approx(np.median(every))
 
 
 @pytest.mark.parametrize("blocks", [10, 12])
-def test_signed_rank_p_is_wilcoxons_without_ties(blocks: int) -> None:
+def test_signed_rank_p_equals_scipy_wilcoxon_without_ties(blocks: int) -> None:
     base, other = arms(blocks, "iid")
     expected = stats.wilcoxon(other, base, mode="exact").pvalue
     found = signed_rank(base, other, [0.05])
@@ -80,7 +80,7 @@ def test_signed_rank_p_is_wilcoxons_without_ties(blocks: int) -> None:
     assert low < found.estimate < high
 
 
-def test_paired_t_is_scipys() -> None:
+def test_paired_t_equals_scipy_ttest_rel() -> None:
     base, other = arms(6, "shared")
     expected = stats.ttest_rel(other, base)
     interval = expected.confidence_interval(0.95)
@@ -88,7 +88,7 @@ def test_paired_t_is_scipys() -> None:
     assert (found.p, *found.intervals[0]) == pytest.approx((expected.pvalue, interval.low, interval.high))
 
 
-def test_sampled_p_is_close_to_the_exact_one_and_never_zero() -> None:
+def test_sampled_p_is_close_to_exact_p_and_never_zero() -> None:
     base, other = arms(13, "shared")
     exact = stats.permutation_test(
         (other, base), rank_statistic, permutation_type="samples", n_resamples=np.inf, vectorized=True
@@ -102,7 +102,7 @@ def test_sampled_p_is_close_to_the_exact_one_and_never_zero() -> None:
     ("blocks", "method"),
     [(1, None), (4, None), (5, "paired-t"), (7, "paired-t"), (8, "blocked-rank"), (30, "blocked-rank")],
 )
-def test_method_follows_the_number_of_blocks(blocks: int, method: str | None) -> None:
+def test_method_depends_on_the_number_of_blocks(blocks: int, method: str | None) -> None:
     found = compare(noisy(blocks, {"a": 0, "b": 0.02}), "b", "a")
     assert (found.method, found.blocks) == (method, blocks)
     assert (found.p is None) == (found.ci95 is None) == (found.ci90 is None) == (method is None)
@@ -110,7 +110,7 @@ def test_method_follows_the_number_of_blocks(blocks: int, method: str | None) ->
 
 
 @pytest.mark.parametrize(("blocks", "method"), [(9, "paired-t"), (10, "signed-rank"), (20, "signed-rank")])
-def test_unequal_spread_is_compared_within_blocks(blocks: int, method: str) -> None:
+def test_unequal_scatter_uses_a_paired_method(blocks: int, method: str) -> None:
     steady = np.full(blocks, 100.0) + np.linspace(0, 0.01, blocks)
     wild = 100 * np.exp(np.linspace(-0.4, 0.4, blocks))
     found = compare(frame({"a": steady, "b": wild}), "b", "a")
@@ -118,7 +118,7 @@ def test_unequal_spread_is_compared_within_blocks(blocks: int, method: str) -> N
     assert UNEQUAL_VARIANCES in found.flags
 
 
-def test_values_without_a_logarithm_drop_their_block_and_are_flagged() -> None:
+def test_values_without_logarithm_drop_their_block_with_a_flag() -> None:
     values = [100.0, 101, 102, 103, 104, 105, 106, 107, 108, 109]
     found = compare(frame({"a": values, "b": [0, -1, None, float("inf"), *values[4:]]}), "b", "a")
     assert (found.blocks, found.excluded, found.method) == (6, 4, "paired-t")
@@ -128,7 +128,7 @@ def test_values_without_a_logarithm_drop_their_block_and_are_flagged() -> None:
     assert compare(one_block, "b", "a").flags[0].endswith("; that block is left out")
 
 
-def test_blocks_without_one_arm_and_invalid_trials_are_excluded() -> None:
+def test_incomplete_blocks_and_invalid_trials_are_excluded() -> None:
     values = noisy(10, {"a": 0, "b": 0.02, "c": 0})
     values["valid"] = ~((values["treatment"] == "a") & (values["block"] == 3))
     values = values[~((values["treatment"] == "b") & (values["block"] == 7))]
@@ -143,18 +143,18 @@ def test_equal_values_give_p_1_and_a_flag() -> None:
         assert IDENTICAL_VALUES in found.flags
 
 
-def test_coarse_values_with_many_ties_keep_estimate_inside_interval() -> None:
+def test_values_with_many_ties_keep_the_estimate_inside_the_interval() -> None:
     found = compare(frame({"a": [3, 3, 3, 4, 3, 3, 4, 3, 3, 3], "b": [3, 4, 3, 4, 3, 3, 4, 4, 3, 3]}), "b", "a")
     assert found.p == pytest.approx(0.5)
     assert found.ci95[0] <= found.effect <= found.ci95[1]
 
 
-def test_absurd_ratios_stay_finite() -> None:
+def test_extreme_ratios_stay_finite() -> None:
     found = compare(frame({"a": [1e-300] * 8, "b": [1e300] * 8}), "b", "a")
     assert np.isfinite([found.effect, *found.ci95, *found.ci90]).all()
 
 
-def test_two_rows_of_one_arm_in_one_block_are_refused() -> None:
+def test_duplicate_rows_of_a_treatment_in_a_block_are_refused() -> None:
     values = noisy(8, {"a": 0, "b": 0})
     values.loc[0, "block"] = 2
     with pytest.raises(DataError, match="more than one row in block 2"):
@@ -174,7 +174,7 @@ def numbers(found) -> list[float]:
 
 @settings(max_examples=60, deadline=None)
 @given(pairs)
-def test_swapping_the_arms_negates_everything(values) -> None:
+def test_swapping_treatments_negates_effect_and_interval(values) -> None:
     a, b = values
     one = compare(frame({"a": a, "b": b}), "b", "a")
     other = compare(frame({"a": a, "b": b}), "a", "b")
@@ -184,7 +184,7 @@ def test_swapping_the_arms_negates_everything(values) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(pairs, st.sampled_from([0.001, 0.3, 7.0, 12345.678]))
-def test_the_unit_does_not_matter(values, factor: float) -> None:
+def test_comparison_is_independent_of_the_unit(values, factor: float) -> None:
     a, b = (np.array(arm) for arm in values)
     one, other = (
         compare(frame({"a": a, "b": b}), "b", "a"),
@@ -196,7 +196,7 @@ def test_the_unit_does_not_matter(values, factor: float) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(pairs, st.randoms(use_true_random=False))
-def test_the_order_of_blocks_does_not_matter(values, random) -> None:
+def test_comparison_is_independent_of_block_order(values, random) -> None:
     a, b = values
     order = list(range(len(a)))
     random.shuffle(order)
@@ -207,7 +207,7 @@ def test_the_order_of_blocks_does_not_matter(values, random) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(pairs)
-def test_p_and_interval_agree(values) -> None:
+def test_p_value_and_interval_agree(values) -> None:
     a, b = values
     found = compare(frame({"a": a, "b": b}), "b", "a")
     low, high = found.ci95

@@ -48,7 +48,7 @@ def csv(tmp_path: Path) -> Path:
     return write(tmp_path / "a.csv", noisy(10, EFFECTS, sd=0.005))
 
 
-def test_json_is_the_contract(csv: Path) -> None:
+def test_compare_json_has_the_documented_keys(csv: Path) -> None:
     done = loadbook("compare", csv, "--by", "treatment", "--block", "block", "--metric", "ok_per_s", "--baseline",
                     "base", "--margin", "0.02", "--json")  # fmt: skip
     document = json.loads(done.stdout)
@@ -64,7 +64,7 @@ def test_json_is_the_contract(csv: Path) -> None:
     assert fast["sentence"].startswith("faster by ")
 
 
-def test_undecided_says_how_many_more_blocks(tmp_path: Path) -> None:
+def test_compare_undecided_names_the_blocks_needed(tmp_path: Path) -> None:
     path = write(tmp_path / "b.csv", noisy(10, {"base": 0, "x": 0.01}, sd=0.015, seed=4))
     found = json.loads(loadbook("compare", path, "--baseline", "base", "--margin", 0.02, "--json").stdout)
     (only,) = found["comparisons"]
@@ -73,20 +73,20 @@ def test_undecided_says_how_many_more_blocks(tmp_path: Path) -> None:
     assert f"({only['more_blocks'][0]}..{only['more_blocks'][1]})" in only["sentence"]
 
 
-def test_without_a_margin_nothing_is_equivalent(csv: Path) -> None:
+def test_compare_without_a_margin_never_says_equivalent(csv: Path) -> None:
     found = json.loads(loadbook("compare", csv, "--baseline", "base", "--json").stdout)
     assert found["margin"] is None
     assert found["comparisons"][2]["verdict"] == "undecided"
 
 
-def test_table_and_sentences(csv: Path) -> None:
+def test_compare_prints_table_and_sentences(csv: Path) -> None:
     done = loadbook("compare", csv, "--baseline", "base", "--margin", 0.02)
     assert done.returncode == 0
     assert "ok_per_s against base" in done.stdout
     assert "slow: slower by" in done.stdout
 
 
-def test_lower_is_better_for_known_and_told_metrics(tmp_path: Path) -> None:
+def test_compare_knows_metrics_where_lower_is_better(tmp_path: Path) -> None:
     latency = write(tmp_path / "l.csv", noisy(10, EFFECTS, sd=0.005), "latency")
     unknown = write(tmp_path / "u.csv", noisy(10, EFFECTS, sd=0.005), "joules")
 
@@ -104,7 +104,7 @@ def test_lower_is_better_for_known_and_told_metrics(tmp_path: Path) -> None:
     assert fast(unknown, "joules", "--lower-is-better") == ("worse", "higher")
 
 
-def test_zero_and_missing_values_drop_blocks(tmp_path: Path) -> None:
+def test_compare_drops_blocks_with_zero_or_missing_values(tmp_path: Path) -> None:
     values = noisy(10, {"base": 0, "x": 0.06}, sd=0.005)
     values.loc[0, "value"], values.loc[15, "value"] = 0.0, float("nan")
     done = loadbook("compare", write(tmp_path / "z.csv", values), "--baseline", "base", "--margin", 0.02, "--json")
@@ -116,7 +116,7 @@ def test_zero_and_missing_values_drop_blocks(tmp_path: Path) -> None:
     ]
 
 
-def test_absurd_ratios_are_said_in_few_digits(tmp_path: Path) -> None:
+def test_compare_prints_extreme_ratios_in_few_digits(tmp_path: Path) -> None:
     values = noisy(10, {"base": 0, "x": 500}, sd=0.5)
     (only,) = json.loads(loadbook("compare", write(tmp_path / "h.csv", values), "--baseline", "base", "--json").stdout)[
         "comparisons"
@@ -125,7 +125,7 @@ def test_absurd_ratios_are_said_in_few_digits(tmp_path: Path) -> None:
     assert len(only["sentence"]) < 100
 
 
-def test_four_blocks_are_invalid_and_still_json(tmp_path: Path) -> None:
+def test_compare_of_four_blocks_is_invalid_and_valid_json(tmp_path: Path) -> None:
     done = loadbook("compare", write(tmp_path / "f.csv", noisy(4, EFFECTS)), "--baseline", "base", "--json")
     first = json.loads(done.stdout)["comparisons"][0]
     assert (first["verdict"], first["method"], first["p"], first["ci95"]) == ("invalid", None, None, None)
@@ -153,7 +153,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_a_message_and_an_exit_code(case: str, tmp_path: Path) -> None:
+def test_compare_refuses_bad_input_with_a_message(case: str, tmp_path: Path) -> None:
     text, code, said = BAD[case]
     path = tmp_path / "bad.csv"
     if text is not None:
@@ -164,21 +164,21 @@ def test_bad_input_is_a_message_and_an_exit_code(case: str, tmp_path: Path) -> N
     assert "Traceback" not in done.stderr
 
 
-def test_binary_and_folders_are_refused(tmp_path: Path) -> None:
+def test_compare_refuses_binary_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(b"\xff\xfe\x00a")
     assert loadbook("compare", tmp_path / "x.csv", "--baseline", "a").returncode == 4
     assert loadbook("compare", tmp_path, "--baseline", "a").returncode == 2
 
 
 @pytest.mark.parametrize("margin", ["0", "1", "-0.02", "2"])
-def test_a_margin_that_is_none_is_refused(csv: Path, margin: str) -> None:
+def test_compare_refuses_an_invalid_margin(csv: Path, margin: str) -> None:
     done = loadbook("compare", csv, "--baseline", "base", "--margin", margin)
     assert done.returncode == 2
     assert "is not between 0 and 1" in done.stderr
 
 
 @pytest.mark.parametrize("columns", [60, 80])
-def test_a_terminal_cuts_neither_names_nor_numbers(columns: int, tmp_path: Path, monkeypatch) -> None:
+def test_compare_table_is_not_truncated_on_a_terminal(columns: int, tmp_path: Path, monkeypatch) -> None:
     name = "worker_processes auto; worker_cpu_affinity auto"
     values = noisy(12, {"base": 0, name: -0.06, "größer 日本": 0}, sd=0.005)
     for variable, value in {"FORCE_COLOR": "1", "COLUMNS": str(columns), "TERM": "xterm"}.items():
@@ -190,14 +190,14 @@ def test_a_terminal_cuts_neither_names_nor_numbers(columns: int, tmp_path: Path,
     assert "adjusted" in table.splitlines()[1]
 
 
-def test_names_are_printed_as_they_are(tmp_path: Path) -> None:
+def test_compare_prints_names_verbatim(tmp_path: Path) -> None:
     values = noisy(8, {"base": 0, "[red]$x<b>": 0.1, "日本": 0}, sd=0.005)
     done = loadbook("compare", write(tmp_path / "n.csv", values), "--baseline", "base", "--margin", 0.02)
     assert "[red]$x<b>: faster by" in done.stdout
     assert "日本" in done.stdout
 
 
-def test_the_installed_program_is_the_same(csv: Path) -> None:
+def test_compare_of_the_installed_program_gives_the_same_output(csv: Path) -> None:
     program = Path(sys.executable).parent / "loadbook"
     argv = ["compare", str(csv), "--baseline", "base", "--margin", "0.02", "--json"]
     done = subprocess.run([program, *argv], capture_output=True, text=True, timeout=60)

@@ -26,7 +26,7 @@ def rungs(values) -> list:
     return compare_declared(values, "base", ["one", "two", "three"], "adjacent").comparisons
 
 
-def test_a_ladder_compares_each_rung_with_the_one_before() -> None:
+def test_adjacent_contrasts_compare_each_step_with_the_previous() -> None:
     values = noisy(10, LADDER)
     found = rungs(values)
     assert [(c.treatment, c.baseline) for c in found] == RUNGS
@@ -38,7 +38,7 @@ def test_a_ladder_compares_each_rung_with_the_one_before() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(8, 12), st.integers(0, 1000))
-def test_a_ladder_climbed_down_says_the_opposite_at_the_same_p(blocks: int, seed: int) -> None:
+def test_adjacent_contrasts_reversed_have_opposite_sign_and_equal_p(blocks: int, seed: int) -> None:
     values = noisy(blocks, LADDER, seed=seed)
     up = rungs(values)
     down = compare_declared(values, "three", ["two", "one", "base"], "adjacent").comparisons[::-1]
@@ -50,7 +50,7 @@ def test_a_ladder_climbed_down_says_the_opposite_at_the_same_p(blocks: int, seed
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(8, 12), st.integers(0, 1000), st.permutations(["one", "two", "three"]))
-def test_the_best_does_not_depend_on_the_order_of_arms_or_on_the_unit(blocks: int, seed: int, order) -> None:
+def test_best_is_independent_of_order_and_unit(blocks: int, seed: int, order) -> None:
     values = noisy(blocks, LADDER, seed=seed)
     first = compare_with_best(values, list(LADDER), "base")
     other = compare_with_best(values.assign(value=values["value"] * 1e-3), ["base", *order], "base")
@@ -59,7 +59,7 @@ def test_the_best_does_not_depend_on_the_order_of_arms_or_on_the_unit(blocks: in
     assert {c.treatment: c.p_adjusted for c in other.comparisons} == pytest.approx(p)
 
 
-def test_a_swap_flips_all_rungs_of_a_block_together() -> None:
+def test_adjacent_permutation_flips_all_steps_of_a_block() -> None:
     """Every sign vector one by one, the same sign for both comparisons of an arm that stands in two."""
     values = noisy(9, LADDER, seed=4)
     z = []
@@ -77,7 +77,7 @@ def test_a_swap_flips_all_rungs_of_a_block_together() -> None:
 
 
 @pytest.mark.parametrize("steps", [{}, {2: 0.03, 4: 0.03}], ids=["no step", "two steps"])
-def test_a_ladder_keeps_the_error_rate_of_its_family(steps: dict[int, float]) -> None:
+def test_adjacent_contrasts_keep_the_family_error_rate(steps: dict[int, float]) -> None:
     """Noise shared by blocks and drift within them; 400 studies of 10 blocks and 6 rungs: 5 % are 20, sd 4.4."""
     rng, arms, wrong = np.random.default_rng(3), 6, 0
     effects = np.cumsum([steps.get(k, 0.0) for k in range(arms)])
@@ -91,7 +91,7 @@ def test_a_ladder_keeps_the_error_rate_of_its_family(steps: dict[int, float]) ->
     assert wrong <= 34
 
 
-def test_the_best_is_compared_with_all_and_claimed_only_if_it_beats_all() -> None:
+def test_best_is_claimed_only_if_it_beats_all() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.03, "z": -0.03}
     found = compare_with_best(noisy(12, arms), list(arms), "base")
     assert (found.observed_best, found.best_arm.best, found.best_arm.tied) == ("x", "x", ())
@@ -101,7 +101,7 @@ def test_the_best_is_compared_with_all_and_claimed_only_if_it_beats_all() -> Non
     assert (down.observed_best, down.best_arm.best) == ("z", "z")
 
 
-def test_without_a_best_each_arm_is_judged_among_all_that_are_compared_with_it() -> None:
+def test_arm_that_is_not_best_is_adjusted_over_its_comparisons() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.0601, "z": 0.045}
     values = noisy(12, arms, sd=0.012, seed=3)
     found = compare_with_best(values, list(arms), "base")
@@ -114,14 +114,14 @@ def test_without_a_best_each_arm_is_judged_among_all_that_are_compared_with_it()
     assert set(found.best_arm.tied) == set(arms) - set(behind)
 
 
-def test_two_arms_have_no_best_and_are_compared_with_the_baseline() -> None:
+def test_best_of_two_arms_falls_back_to_the_baseline() -> None:
     values = noisy(12, {"base": 0, "x": 0.1})
     found = compare_declared(values, "base", ["x"], "best")
     assert (found.reference, found.best_arm, found.comparisons[0].baseline) == ("base", None, "base")
     assert compare_with_best(noisy(4, LADDER), list(LADDER), "base") is None
 
 
-def test_an_arm_that_may_not_be_compared_cannot_be_the_best() -> None:
+def test_invalid_arm_cannot_be_best() -> None:
     values = noisy(12, {"base": 0, "x": 0.2, "y": 0.05, "z": 0.0})
     found = compare_declared(values, "base", ["x", "y", "z"], "best", comparable=lambda c: c.treatment != "x")
     assert found.reference == "y"
@@ -129,7 +129,7 @@ def test_an_arm_that_may_not_be_compared_cannot_be_the_best() -> None:
 
 
 @pytest.mark.parametrize(("effects", "limit"), [((0.0, 0.0, 0.0, 0.0), 1), ((0.0, 0.0, 0.03, 0.03), 6)])
-def test_wrong_claims_of_a_best_are_rare(effects: tuple[float, ...], limit: int) -> None:
+def test_wrong_claims_of_a_best_arm_are_rare(effects: tuple[float, ...], limit: int) -> None:
     """40 studies of 10 blocks: all equal, and two tied leaders (5 % are 2, sd 1.4)."""
     rng, names, wrong = np.random.default_rng(8), list("abcd"), 0
     for _ in range(40):
@@ -145,7 +145,7 @@ def test_equal_arms_are_all_tied() -> None:
     assert (found.best_arm.best, len(found.best_arm.tied), found.best_arm.ties_beat_rest) == (None, 3, False)
 
 
-def test_too_few_common_blocks_with_the_leader_leave_an_arm_tied() -> None:
+def test_arm_with_too_few_common_blocks_stays_tied() -> None:
     values = noisy(12, {"base": 0, "x": 0.1, "y": 0.05})
     away = ((values["treatment"] == "x") & (values["block"] > 6)) | (
         (values["treatment"] == "y") & (values["block"] < 7)
@@ -185,13 +185,13 @@ def asked(table) -> Callable[..., dict]:
     return lambda *options: json.loads(table("--margin", 0.02, "--json", *options).stdout)
 
 
-def test_the_default_has_no_new_keys(asked) -> None:
+def test_compare_json_of_default_contrasts_has_no_extra_keys(asked) -> None:
     default, said = asked(), asked("--contrasts", "baseline")
     assert default == said
     assert "against" not in default["comparisons"][0] and "best" not in default
 
 
-def test_adjacent_names_what_each_is_compared_with(asked, table) -> None:
+def test_compare_adjacent_names_each_reference(asked, table) -> None:
     found = asked("--contrasts", "adjacent")["comparisons"]
     assert [(c["treatment"], c["against"]) for c in found] == [("fast", "base"), ("more", "fast"), ("slow", "more")]
     assert found[0]["sentence"].startswith("faster than base by ")
@@ -200,7 +200,7 @@ def test_adjacent_names_what_each_is_compared_with(asked, table) -> None:
     assert "slow: slower than more by " in text and "against" in text
 
 
-def test_best_says_which_cannot_be_told_apart(asked, table) -> None:
+def test_compare_best_lists_indistinguishable_arms(asked, table) -> None:
     found = asked("--contrasts", "best")
     assert (found["best"], set(found["tied_with_best"])) == (None, {"fast", "more"})
     assert {c["against"] for c in found["comparisons"]} == {found["tied_with_best"][0]}
@@ -208,7 +208,7 @@ def test_best_says_which_cannot_be_told_apart(asked, table) -> None:
     assert "may be best; all are ahead of the rest." in text
 
 
-def test_no_loss_asks_for_the_bound_on_the_side_of_the_loss(asked) -> None:
+def test_compare_no_loss_uses_the_bound_on_the_loss_side(asked) -> None:
     found = asked("--no-loss")["comparisons"]
     assert [c["verdict"] for c in found] == ["no-loss", "no-loss", "worse"]
     low = found[0]["ci90"][0] * 100
@@ -226,13 +226,13 @@ def test_no_loss_asks_for_the_bound_on_the_side_of_the_loss(asked) -> None:
         (["--contrasts", "worst"], "'worst' is not one of"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(table, options: list[str], said: str) -> None:
+def test_compare_refuses_contradictory_options(table, options: list[str], said: str) -> None:
     done = table(*options)
     assert (done.code, done.stdout) == (2, "")
     assert said in done.stderr
 
 
-def test_flags_name_the_rung_whose_trial_does_not_count() -> None:
+def test_compare_flags_name_the_step_with_an_invalid_trial() -> None:
     values = noisy(10, LADDER)
     values.loc[(values["treatment"] == "one") & (values["block"] == 3), "value"] = 0.0
     first, second, third = rungs(values)
@@ -241,5 +241,5 @@ def test_flags_name_the_rung_whose_trial_does_not_count() -> None:
     assert (first.blocks, second.blocks, third.blocks) == (9, 9, 10)
 
 
-def test_contrasts_of_nothing_are_none() -> None:
+def test_contrasts_without_treatments_are_empty() -> None:
     assert compare_contrasts(noisy(8, LADDER), []) == []

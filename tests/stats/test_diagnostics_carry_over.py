@@ -22,7 +22,7 @@ def run(seed: int, carry: float = 0.0, arms: str = "abcdefg", blocks: int = 12, 
     return pd.DataFrame(rows, columns=["trial", "treatment", "block", "slot", "valid", "value"])
 
 
-def test_what_runs_after_a_treatment_is_found_and_taken_out() -> None:
+def test_carry_over_after_a_treatment_is_detected_and_removed() -> None:
     found = carry_over(run(1, carry=-0.04, effect=0.03), "a")
     assert found is not None and found.is_significant
     assert found.worst_predecessor == "b"
@@ -37,7 +37,7 @@ def test_what_runs_after_a_treatment_is_found_and_taken_out() -> None:
     assert "has a shorter latency by" in found.sentence("latency", LABELS)
 
 
-def test_without_carry_over_it_is_seldom_seen_and_says_how_little_it_sees() -> None:
+def test_carry_over_check_has_few_false_alarms_and_reports_its_power() -> None:
     found = [carry_over(run(seed), "a") for seed in range(40)]
     assert sum(one is not None and one.is_significant for one in found) <= 2
     quiet = next(one for one in found if one is not None and not one.is_significant)
@@ -47,21 +47,21 @@ def test_without_carry_over_it_is_seldom_seen_and_says_how_little_it_sees() -> N
     assert 0.005 < quiet.detectable_effect < 0.02
 
 
-def test_two_arms_tell_the_whole_difference_between_what_runs_after_each() -> None:
+def test_carry_over_of_two_arms_is_their_difference() -> None:
     found = carry_over(run(3, carry=-0.05, arms="ab", blocks=20), "a")
     assert found is not None and found.is_significant
     assert found.effect_by_predecessor["b"] == pytest.approx(-0.05, abs=0.012)
     assert found.effect_by_predecessor["a"] == pytest.approx(0.05, abs=0.012)
 
 
-def test_a_repeated_treatment_counts_as_what_it_repeats() -> None:
+def test_carry_over_counts_a_duplicate_as_its_original() -> None:
     found = carry_over(run(4), "a", {"g": "a"})
     assert found is not None
     assert set(found.effect_by_predecessor) == set("abcdef")
     assert set(found.adjusted_effects) == set("abcdefg")
 
 
-def test_trials_that_do_not_count_are_still_what_ran_before() -> None:
+def test_carry_over_includes_invalid_trials_as_predecessors() -> None:
     values = run(5, carry=-0.06)
     lost = values["treatment"] == "b"
     values.loc[lost, ["valid", "value"]] = [False, np.nan]
@@ -73,10 +73,10 @@ def test_trials_that_do_not_count_are_still_what_ran_before() -> None:
 @pytest.mark.parametrize(
     "values", [run(1, blocks=2, arms="ab"), run(1, arms="a"), run(1).assign(value=7.0), run(1).iloc[:0]]
 )
-def test_too_little_to_tell_is_no_answer(values: pd.DataFrame) -> None:
+def test_carry_over_of_few_trials_is_not_reported(values: pd.DataFrame) -> None:
     assert carry_over(values, "a") is None
 
 
-def test_strict_alternation_cannot_tell() -> None:
+def test_carry_over_of_strict_alternation_cannot_be_estimated() -> None:
     values = run(1, arms="ab").sort_values(["block", "treatment"]).assign(slot=range(1, 25))
     assert carry_over(values, "a") is None

@@ -13,7 +13,7 @@ from loadbook.stats.diagnostics import has_short_tail, requests_needed, share_be
 @pytest.mark.parametrize(
     ("statistic", "share", "requests"), [("p50", 0.5, 40), ("p99", 0.01, 2000), ("p99.9", 0.001, 20_000)]
 )
-def test_how_many_requests_a_percentile_needs(statistic: str, share: float, requests: int) -> None:
+def test_percentile_needs_twenty_requests_beyond_it(statistic: str, share: float, requests: int) -> None:
     assert share_beyond(statistic) == pytest.approx(share)
     assert requests_needed(statistic, 20) == requests
     counts = pd.Series([requests - 1.0, requests, float("nan")])
@@ -21,7 +21,7 @@ def test_how_many_requests_a_percentile_needs(statistic: str, share: float, requ
 
 
 @pytest.mark.parametrize(("metric", "statistic"), [("latency", "mean"), ("ok_per_s", "p99"), ("latency", "p100")])
-def test_other_statistics_need_none(metric: str, statistic: str) -> None:
+def test_other_statistics_need_no_minimum_of_requests(metric: str, statistic: str) -> None:
     assert tail_requests(metric, statistic, pd.Series([1.0])) is None
     assert not has_short_tail(metric, statistic, pd.Series([1.0, float("nan")]), 20).any()
 
@@ -42,7 +42,7 @@ def test_p99_of_enough_requests_is_compared() -> None:
     assert found.row("x").verdict.kind == "better"
 
 
-def test_p99_of_too_few_is_not_and_says_why() -> None:
+def test_p99_of_too_few_requests_is_not_compared() -> None:
     run = run_of({"base": 2500.0, "x": 1900.0})
     verdict = analyse(run, metric="latency", statistic="p99").row("x").verdict
     assert (verdict.kind, verdict.comparison.effect) == ("invalid", None)
@@ -52,6 +52,6 @@ def test_p99_of_too_few_is_not_and_says_why() -> None:
     assert analyse(run, metric="latency", statistic="p50").row("x").verdict.kind == "better"
 
 
-def test_a_study_may_ask_for_less() -> None:
+def test_study_can_lower_the_requests_beyond_a_percentile() -> None:
     run = run_of({"base": 500.0, "x": 500.0}, validity={"min_tail_requests": 5})
     assert analyse(run, metric="latency", statistic="p99").row("x").verdict.kind == "better"

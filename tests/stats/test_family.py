@@ -34,25 +34,25 @@ def step_down_by_hand(values, names, baseline) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_step_down_is_what_the_definition_says(seed: int) -> None:
+def test_step_down_equals_its_definition(seed: int) -> None:
     values = noisy(9, EFFECTS, seed=seed)
     found = compare_all(values, OTHERS, "base")
     expected = [max(p, c.p) for p, c in zip(step_down_by_hand(values, OTHERS, "base"), found, strict=True)]
     assert [c.p_adjusted for c in found] == pytest.approx(expected)
 
 
-def test_few_blocks_use_holm() -> None:
+def test_family_with_few_blocks_uses_holm() -> None:
     values = noisy(6, EFFECTS)
     found = compare_all(values, OTHERS, "base")
     plain = [compare(values, name, "base").p for name in OTHERS]
     assert [c.p_adjusted for c in found] == pytest.approx(list(multipletests(plain, method="holm")[1]))
 
 
-def test_a_single_comparison_has_no_adjusted_p() -> None:
+def test_single_comparison_has_no_adjusted_p() -> None:
     assert compare_all(noisy(10, {"base": 0, "x": 0.03}), ["x"], "base")[0].p_adjusted is None
 
 
-def test_the_plain_numbers_stay_and_the_family_interval_is_wider() -> None:
+def test_family_keeps_plain_numbers_and_adds_a_wider_interval() -> None:
     values = noisy(10, EFFECTS)
     for found in compare_all(values, OTHERS, "base"):
         alone = compare(values, found.treatment, "base")
@@ -61,7 +61,7 @@ def test_the_plain_numbers_stay_and_the_family_interval_is_wider() -> None:
         assert found.family_size == 3
 
 
-def test_no_family_interval_where_so_few_blocks_cannot_have_one() -> None:
+def test_family_interval_is_absent_with_too_few_blocks() -> None:
     many = {"base": 0.0} | {f"t{k}": 0.01 * k for k in range(8)}
     found = compare_all(noisy(8, many), list(many)[1:], "base")
     ranked = [c for c in found if c.method == "blocked-rank"]
@@ -69,7 +69,7 @@ def test_no_family_interval_where_so_few_blocks_cannot_have_one() -> None:
     assert all(c.ci_family is None and c.ci95 for c in ranked)
 
 
-def test_a_treatment_without_enough_blocks_is_not_in_the_family() -> None:
+def test_family_excludes_treatments_with_too_few_blocks() -> None:
     values = noisy(10, EFFECTS)
     values = values[(values["treatment"] != "z") | (values["block"] < 4)]
     found = compare_all(values, OTHERS, "base")
@@ -79,7 +79,7 @@ def test_a_treatment_without_enough_blocks_is_not_in_the_family() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.permutations(OTHERS), st.integers(8, 14), st.integers(0, 50))
-def test_the_order_of_treatments_does_not_matter(order, blocks: int, seed: int) -> None:
+def test_family_is_independent_of_treatment_order(order, blocks: int, seed: int) -> None:
     values = noisy(blocks, EFFECTS, seed=seed)
     one = {c.treatment: c.p_adjusted for c in compare_all(values, OTHERS, "base")}
     other = {c.treatment: c.p_adjusted for c in compare_all(values, order, "base")}
@@ -87,23 +87,23 @@ def test_the_order_of_treatments_does_not_matter(order, blocks: int, seed: int) 
     assert all(c.p_adjusted >= c.p for c in compare_all(values, OTHERS, "base"))
 
 
-def test_best_is_only_what_beats_every_other() -> None:
+def test_best_must_beat_every_other_treatment() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.03, "z": -0.03}
     assert find_best_arm(noisy(12, arms), list(arms), "base").best == "x"
     assert find_best_arm(noisy(12, arms), list(arms), "base", better="lower").best == "z"
 
 
-def test_ties_with_the_leader_are_listed_and_compared_with_the_rest() -> None:
+def test_best_ties_are_listed_and_compared_with_the_rest() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.0601, "z": -0.03}
     found = find_best_arm(noisy(12, arms), list(arms), "base")
     assert (found.best, set(found.tied), found.ties_beat_rest) == (None, {"x", "y"}, True)
 
 
-def test_two_arms_have_no_best() -> None:
+def test_best_needs_more_than_two_arms() -> None:
     assert find_best_arm(noisy(12, {"base": 0, "x": 0.1}), ["base", "x"], "base").best is None
 
 
-def test_missing_blocks_of_one_treatment_keep_the_others_exact() -> None:
+def test_family_with_missing_blocks_keeps_the_others_exact() -> None:
     values = noisy(10, EFFECTS)
     values = values[(values["treatment"] != "z") | (values["block"] != 4)]
     found = {c.treatment: c for c in compare_all(values, OTHERS, "base")}
@@ -111,7 +111,7 @@ def test_missing_blocks_of_one_treatment_keep_the_others_exact() -> None:
     assert all(0 < c.p_adjusted <= 1 for c in found.values())
 
 
-def test_identical_arms_do_not_break_the_family() -> None:
+def test_family_handles_identical_arms() -> None:
     same = [5.0] * 10
     found = compare_all(frame({"base": same, "x": same, "y": [6.0] * 10}), ["x", "y"], "base")
     assert [c.p_adjusted for c in found] == [1.0, pytest.approx(2 / 1024)]

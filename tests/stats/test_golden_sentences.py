@@ -23,12 +23,12 @@ WORDING = ("text", "headline", "verdict", "compare")
 ON_PURPOSE = "Same against same"
 
 
-def test_the_table_is_the_one_that_was_read() -> None:
+def test_golden_sentences_are_unchanged() -> None:
     said = golden.GOLDEN.read_text(encoding="utf-8")
     assert golden.table() == said, "if the new wording is right: python tests/stats/golden.py, and read the difference"
 
 
-def test_the_table_holds_every_class_in_both_directions() -> None:
+def test_golden_sentences_cover_every_verdict_in_both_directions() -> None:
     assert {case.verdict.kind for case in CASES} == set(VERDICT_ORDER)
     for metric in golden.METRICS:
         kinds = {case.verdict.kind for case in CASES if case.name.startswith(f"{metric}:")}
@@ -36,7 +36,7 @@ def test_the_table_holds_every_class_in_both_directions() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_words_of_absence_need_an_interval_that_excludes_more(case: golden.Case) -> None:
+def test_equivalence_words_need_an_excluding_interval(case: golden.Case) -> None:
     for text in (case.report, case.line):
         assert not NEVER.search(text) and not SAME.search(text)
         assert bool(NO_DIFFERENCE.search(text)) == (case.verdict.kind == "equivalent")
@@ -44,7 +44,7 @@ def test_words_of_absence_need_an_interval_that_excludes_more(case: golden.Case)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_report_sentences_are_set_as_readers_expect(case: golden.Case) -> None:
+def test_report_sentences_follow_typographic_rules(case: golden.Case) -> None:
     assert case.report.endswith(".")
     assert " %" not in case.report and not re.search(r"-\d", case.report)  # a no-break space, a true minus
     assert case.verdict.kind == "invalid" or "\u00a0%" in case.report
@@ -63,19 +63,19 @@ def literals(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("folder", ["stats", "report"])
-def test_no_module_holds_a_word_that_a_report_may_not_print(folder: str) -> None:
+def test_source_holds_no_forbidden_report_words(folder: str) -> None:
     files = sorted((PACKAGE / folder).rglob("*.py"))
     assert len(files) > 10
     assert not [(p.name, text) for p in files for text in literals(p) if " " in text and NEVER.search(text)]
 
 
 @pytest.mark.parametrize("name", WORDING)
-def test_same_is_said_of_the_duplicate_of_the_baseline_only(name: str) -> None:
+def test_word_same_is_used_for_the_aa_arm_only(name: str) -> None:
     said = [text.replace(ON_PURPOSE, "") for text in literals(PACKAGE / "stats" / f"{name}.py")]
     assert not [text for text in said if SAME.search(text)]
 
 
-def test_only_the_answer_to_a_one_sided_question_denies_a_loss() -> None:
+def test_words_no_loss_are_used_for_non_inferiority_only() -> None:
     texts = [
         (p.name, text)
         for p in [PACKAGE / "stats" / "text.py", PACKAGE / "stats" / "headline.py"]

@@ -34,7 +34,7 @@ def of(frame: pd.DataFrame, host: str, resource: str) -> pd.Series:
     return frame[(frame["host"] == host) & (frame["resource"] == resource)].iloc[0]
 
 
-def test_the_busiest_core_of_the_hosts_mask_counts():
+def test_saturation_uses_the_busiest_core_of_the_mask():
     busy = [
         *rows("t1", "edge", "cpu_busy", "cpu0", [1.0] * 4),  # not the balancer's
         *rows("t1", "edge", "cpu_busy", "cpu2", [0.2] * 4),
@@ -48,7 +48,7 @@ def test_the_busiest_core_of_the_hosts_mask_counts():
     assert bottleneck_by_treatment(found) == {"small8": "C"}
 
 
-def test_a_quota_is_a_capacity_and_so_is_the_mask_of_the_processes():
+def test_saturation_capacity_is_quota_or_process_mask():
     busy = [
         *rows("t1", "edge", "cpu_busy", "cpu2", [0.25] * 4),
         *rows("t1", "edge", "cpu_busy", "cpu3", [0.25] * 4),
@@ -64,7 +64,7 @@ def test_a_quota_is_a_capacity_and_so_is_the_mask_of_the_processes():
     assert of(mask, "edge", "cpu")["mean"] == pytest.approx(0.49)
 
 
-def test_a_core_full_of_others_work_is_no_bottleneck():
+def test_core_filled_by_other_processes_is_no_bottleneck():
     busy = [
         *rows("t1", "edge", "cpu_busy", "cpu2", [1.0] * 4),
         *rows("t1", "edge", "process_cpu", "b:7", [0.3] * 4),
@@ -75,7 +75,7 @@ def test_a_core_full_of_others_work_is_no_bottleneck():
     assert bottleneck_by_treatment(saturation(pd.DataFrame(more), trials("t1"), HOSTS)) == {"small8": "C"}
 
 
-def test_the_network_is_full_only_where_the_link_is_known():
+def test_network_saturation_needs_a_known_link_rate():
     flow = [*rows("t1", "web1", "net_tx", "eth0", [120e6] * 4), *rows("t1", "edge", "net_tx", "eth0", [120e6] * 4)]
     found = saturation(pd.DataFrame(flow), trials("t1"), HOSTS)
     assert of(found, "web1", "network")["share_full"] == 1.0
@@ -83,12 +83,12 @@ def test_the_network_is_full_only_where_the_link_is_known():
     assert bottleneck_by_treatment(found) == {"small8": "N"}
 
 
-def test_what_was_used_most_is_the_bottleneck():
+def test_bottleneck_is_the_most_used_saturated_resource():
     busy = [*rows("t1", "edge", "cpu_busy", "cpu2", [0.93] * 4), *rows("t1", "load", "cpu_busy", "cpu0", [1.0] * 4)]
     assert bottleneck_by_treatment(saturation(pd.DataFrame(busy), trials("t1"), HOSTS)) == {"small8": "D"}
 
 
-def test_only_measured_time_of_trials_that_count():
+def test_saturation_covers_measured_time_of_valid_trials():
     busy = pd.DataFrame(rows("t1", "edge", "cpu_busy", "cpu2", [1.0] * 4 + [0.0] * 40))
     assert of(saturation(busy, trials("t1"), HOSTS, windows_s={"t1": 1.0}), "edge", "cpu")["share_full"] == 1.0
     assert of(saturation(busy, trials("t1"), HOSTS), "edge", "cpu")["share_full"] < 0.1
@@ -96,7 +96,7 @@ def test_only_measured_time_of_trials_that_count():
     assert nothing.empty and list(nothing.columns) == list(COLUMNS) and bottleneck_by_treatment(nothing) == {}
 
 
-def test_several_sources_are_not_added():
+def test_saturation_does_not_add_sources():
     both = [
         *rows("t1", "edge", "memory_used", "all", [50.0] * 4),
         *rows("t1", "edge", "memory_used", "all", [60.0] * 4, "munin"),
@@ -111,7 +111,7 @@ def test_several_sources_are_not_added():
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=8), min_size=1, max_size=5))
-def test_shares_are_shares(values):
+def test_saturation_shares_lie_between_0_and_1(values):
     busy = [row for n, one in enumerate(values) for row in rows(f"t{n}", "edge", "cpu_busy", "cpu2", one)]
     names = [f"t{n}" for n in range(len(values))]
     edge = of(saturation(pd.DataFrame(busy), trials(*names), HOSTS), "edge", "cpu")

@@ -35,13 +35,13 @@ def false_alarms(looks: int, p: float) -> float:
 
 
 @pytest.mark.parametrize(("looks", "p"), POCOCK_P.items())
-def test_so_many_looks_raise_a_false_alarm_in_one_of_twenty_runs(looks, p):
+def test_planned_looks_keep_false_alarms_at_five_percent(looks, p):
     assert false_alarms(looks, p) == pytest.approx(0.05, abs=0.0002)
     assert false_alarms(looks, 0.05) > 0.08
 
 
 @given(st.lists(st.floats(-1, 1).map(lambda x: round(x, 6)), min_size=5, max_size=40), st.floats(0.001, 0.5))
-def test_the_interval_excludes_zero_where_p_is_below_alpha(differences, alpha):
+def test_always_valid_interval_agrees_with_its_p_value(differences, alpha):
     found = always_valid_t(np.array(differences), [alpha])
     interval = found.intervals[0]
     assert 0 <= found.p <= 1
@@ -53,7 +53,7 @@ def test_the_interval_excludes_zero_where_p_is_below_alpha(differences, alpha):
     assert (negated.estimate, negated.p) == (-found.estimate, pytest.approx(found.p))
 
 
-def test_p_is_the_inverse_of_the_mixture_likelihood_ratio():
+def test_always_valid_p_is_the_inverse_mixture_likelihood_ratio():
     """The ratio of t densities, averaged over effects that are normal with g times the variance of a difference."""
     x, g = np.array([0.3, 1.2, 0.8, 1.9, 0.1, 1.1]), 1.0
     n = len(x)
@@ -69,7 +69,7 @@ def test_p_is_the_inverse_of_the_mixture_likelihood_ratio():
     assert always_valid_t(x, g=g).p == pytest.approx(given_effect(0.0) / mixture, rel=1e-4)
 
 
-def test_what_cannot_be_told_yet_has_no_interval_and_values_without_scatter_one_point():
+def test_always_valid_interval_needs_scatter():
     three = always_valid_t(np.array([1.0, 1.01, 0.99]), [0.05])
     assert three.intervals == [None] and three.p > 0.05
     same = always_valid_t(np.zeros(6), [0.05])
@@ -77,7 +77,7 @@ def test_what_cannot_be_told_yet_has_no_interval_and_values_without_scatter_one_
     assert always_valid_t(np.full(6, 0.5)).p == pytest.approx(7 ** (-5 / 2))
 
 
-def test_looking_after_every_block_raises_few_false_alarms_only_with_the_always_valid_test():
+def test_always_valid_test_keeps_false_alarms_after_every_block():
     rng = np.random.default_rng(1)
     studies = rng.normal(0, 1, (300, 40))
     lowest = [min(always_valid_t(one[:n]).p for n in range(5, 41)) for one in studies]
@@ -88,7 +88,7 @@ def test_looking_after_every_block_raises_few_false_alarms_only_with_the_always_
     assert np.mean(peeking) > 0.15
 
 
-def test_a_comparison_says_that_it_is_always_valid_and_is_wider():
+def test_always_valid_comparison_is_marked_and_wider():
     values = noisy(12, {"b": 0.0, "t": 0.03}, sd=0.01)
     usual, always = compare(values, "t", "b"), compare(values, "t", "b", rule="always-valid")
     assert (always.method, always.flags, always.level) == ("always-valid-t", (), 0.95)
@@ -97,7 +97,7 @@ def test_a_comparison_says_that_it_is_always_valid_and_is_wider():
     assert compare(values[values.block < 5], "t", "b", rule="always-valid").method is None
 
 
-def test_a_fixed_number_of_blocks_is_judged_as_a_whole():
+def test_fixed_rule_judges_only_the_whole_plan():
     found = compute_stopping_state(StoppingRule(), started=7, complete=7, planned=10)
     assert (found.rule, found.blocks, found.interim_analysis, found.pending_reason, found.level) == (
         "fixed",
@@ -109,7 +109,7 @@ def test_a_fixed_number_of_blocks_is_judged_as_a_whole():
 
 
 @pytest.mark.parametrize(("blocks", "look"), [(10, (1, 3)), (20, (2, 3)), (30, (3, 3))])
-def test_at_a_planned_look_the_level_is_that_of_one_look(blocks, look):
+def test_planned_look_uses_the_level_of_one_look(blocks, look):
     found = compute_stopping_state(LOOKS, started=blocks, complete=blocks, planned=30)
     assert (found.interim_analysis, found.blocks, found.pending_reason) == (look, blocks, None)
     assert found.level == pytest.approx(0.9779)
@@ -125,30 +125,30 @@ def test_at_a_planned_look_the_level_is_that_of_one_look(blocks, look):
         (30, 29, "29 blocks are complete, the next look is after 30"),
     ],
 )
-def test_between_looks_there_is_no_verdict(begun, complete, said):
+def test_no_verdict_between_planned_looks(begun, complete, said):
     found = compute_stopping_state(LOOKS, started=begun, complete=complete, planned=30)
     assert found.pending_reason == f"not yet a planned look: {said}"
     assert found.interim_analysis is None
 
 
-def test_blocks_beyond_the_last_look_make_it_exploratory():
+def test_blocks_beyond_the_last_look_make_the_run_exploratory():
     found = compute_stopping_state(LOOKS, started=36, complete=36, planned=36, added=6)
     assert (found.interim_analysis, found.pending_reason, found.added_blocks, found.blocks) == (None, None, 6, 36)
     assert found.level == pytest.approx(0.9779)
 
 
-def test_always_valid_judges_what_is_there():
+def test_always_valid_rule_judges_any_number_of_blocks():
     found = compute_stopping_state(ALWAYS, started=15, complete=14, planned=60)
     assert (found.rule, found.blocks, found.pending_reason, found.level) == ("always-valid", 14, None, 0.95)
 
 
-def test_looks_are_defined_for_95_percent_only():
+def test_planned_looks_support_the_95_percent_level_only():
     assert compute_stopping_state(ALWAYS, started=5, complete=5, planned=5, level=0.9).level == 0.9
     with pytest.raises(UsageError, match="at 95 % over all looks"):
         compute_stopping_state(LOOKS, started=10, complete=10, planned=30, level=0.9)
 
 
-def test_a_forecast_knows_that_an_always_valid_interval_is_wider():
+def test_forecast_accounts_for_the_wider_always_valid_interval():
     values = noisy(8, {"b": 0.0, "t": 0.03}, sd=0.02, seed=5)
     usual, always = (
         decide_verdict(compare(values, "t", "b", rule=rule), 0.02).forecast.about for rule in ("fixed", "always-valid")
@@ -156,7 +156,7 @@ def test_a_forecast_knows_that_an_always_valid_interval_is_wider():
     assert 0 < usual < always
 
 
-def test_a_fixed_number_of_blocks_may_stand_for_the_always_valid_rule():
+def test_fixed_number_of_blocks_can_use_the_always_valid_rule():
     for blocks in (6, 20, 60):
         alpha = equivalent_fixed_alpha(blocks, 0.05)
         assert critical_t("paired-t", blocks, alpha) == pytest.approx(critical_t("always-valid-t", blocks, 0.05))

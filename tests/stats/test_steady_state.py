@@ -21,7 +21,7 @@ def series(rng: np.random.Generator, tau_s: float, trials: int = 1, seconds: int
 
 
 @pytest.mark.parametrize("tau_s", [0, 2, 5])
-def test_what_mser_leaves_is_not_biased_by_the_warm_up(tau_s: float) -> None:
+def test_mser_removes_the_bias_of_the_warm_up(tau_s: float) -> None:
     rng = np.random.default_rng(3)
     left = [one[mser5(one) :].mean() for one in (series(rng, tau_s)[0] for _ in range(300))]
     assert abs(np.mean(left) - 1) < 0.005
@@ -29,7 +29,7 @@ def test_what_mser_leaves_is_not_biased_by_the_warm_up(tau_s: float) -> None:
     assert tau_s == 0 or whole < 0.985
 
 
-def test_ten_seconds_and_mser_cut_more_than_either() -> None:
+def test_steady_state_cuts_ten_seconds_and_mser() -> None:
     one = np.concatenate([np.full(10, 0.2), np.full(5, 0.6), np.ones(45)])
     assert mser5(one) == 15
     assert warmup_samples(one) == 15
@@ -38,21 +38,21 @@ def test_ten_seconds_and_mser_cut_more_than_either() -> None:
 
 
 @pytest.mark.parametrize(("tau_s", "low", "high"), [(0, 0, 3), (12, 90, 100)])
-def test_a_treatment_that_still_moves_is_flagged_and_a_steady_one_is_not(tau_s: float, low: int, high: int) -> None:
+def test_moving_rate_is_flagged_and_a_steady_one_is_not(tau_s: float, low: int, high: int) -> None:
     rng = np.random.default_rng(11)
     found = [rate_trend(series(rng, tau_s, trials=10)) for _ in range(150)]
     flagged = 100 * sum(trend is not None and trend.moving for trend in found) / len(found)
     assert low <= flagged <= high
 
 
-def test_the_change_is_from_the_first_window_to_the_last() -> None:
+def test_rate_change_is_from_first_to_last_window() -> None:
     trend = rate_trend([np.repeat(np.linspace(1.0, 1.18, 12), 5)])
     assert trend is not None and trend.moving
     assert trend.change == pytest.approx((1.18 / (1 + 0.18 * 2 / 11)) - 1)
     assert trend.duration_s == 60
 
 
-def test_short_series_are_not_judged() -> None:
+def test_short_rate_series_are_not_judged() -> None:
     assert rate_trend([]) is None
     assert rate_trend([np.ones(39)]) is None
     assert rate_trend([np.ones(60), np.ones(12)]) is None
@@ -61,13 +61,13 @@ def test_short_series_are_not_judged() -> None:
     assert rate_trend([np.ones(8)], interval_s=5.0) is not None
 
 
-def test_a_rate_that_never_changes_is_steady() -> None:
+def test_constant_rate_is_steady() -> None:
     trend = rate_trend([np.full(60, 40_000.0)] * 3)
     assert trend is not None and (trend.moving, trend.p) == (False, 1.0)
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=90))
-def test_a_cut_is_whole_batches_and_at_most_half(values: list[float]) -> None:
+def test_warm_up_cut_is_whole_batches_and_at_most_half(values: list[float]) -> None:
     cut = mser5(values)
     assert cut % 5 == 0
     assert cut <= len(values) / 2

@@ -33,7 +33,7 @@ def run_with(tau_of: dict[str, float], seconds: int = 60):
     return run
 
 
-def test_only_whole_seconds_count_and_drivers_add_up() -> None:
+def test_rates_use_whole_seconds_and_sum_drivers() -> None:
     both = pd.concat([samples({"t1": np.arange(1.0, 8.0)}), samples({"t1": np.full(5, 10.0)}, driver="d2")])
     one = rate_series(both)["t1"]
     assert one.interval_s == 1
@@ -43,16 +43,16 @@ def test_only_whole_seconds_count_and_drivers_add_up() -> None:
     assert rate_series(whole, "ok_per_s") == {}
 
 
-def test_a_tool_without_rates_and_short_trials_are_not_known() -> None:
+def test_steadiness_is_unknown_without_rates_or_in_short_trials() -> None:
     assert rate_trends(samples({"t1": np.ones(60)}), {"t1": "a", "t2": "b"})["b"] is None
     assert rate_trends(samples({"t1": np.ones(MIN_SERIES_S.__int__() - 1)}), {"t1": "a"}) == {"a": None}
 
 
-def test_arms_that_both_held_still_are_compared() -> None:
+def test_two_steady_arms_are_compared() -> None:
     assert analyse(run_with({"base": 0, "x": 0})).row("x").verdict.kind == "better"
 
 
-def test_arms_that_both_moved_are_compared() -> None:
+def test_two_moving_arms_are_compared() -> None:
     assert analyse(run_with({"base": 15, "x": 15})).row("x").verdict.kind == "better"
 
 
@@ -63,22 +63,22 @@ def test_arms_that_both_moved_are_compared() -> None:
         ({"base": 15, "x": 0}, "its rate held still within trials, the baseline's did"),
     ],
 )
-def test_arms_of_which_one_moved_are_not(taus: dict[str, float], reason: str) -> None:
+def test_steady_and_moving_arm_are_not_compared(taus: dict[str, float], reason: str) -> None:
     verdict = analyse(run_with(taus)).row("x").verdict
     assert (verdict.kind, verdict.reason) == ("invalid", reason)
 
 
-def test_trials_too_short_to_tell_are_compared() -> None:
+def test_arms_of_unknown_steadiness_are_compared() -> None:
     assert analyse(run_with({"base": 0, "x": 15}, seconds=30)).row("x").verdict.kind == "better"
 
 
-def test_the_settled_rate_is_that_after_the_warm_up() -> None:
+def test_settled_rate_excludes_the_warm_up() -> None:
     values = np.concatenate([np.full(15, 100.0), np.full(45, 500.0)])
     assert settled_rate(RateSeries(1.0, values)) == (15.0, 500.0)
     assert settled_rate(RateSeries(1.0, values[:39])) is None
 
 
-def test_the_settled_rate_is_a_statistic_of_its_own() -> None:
+def test_settled_rate_is_a_separate_statistic() -> None:
     run = run_with({"base": 3, "x": 3})
     found = analyse(run, statistic="settled")
     assert found.statistic == "settled"

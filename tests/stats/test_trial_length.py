@@ -23,7 +23,7 @@ def run(trials: int, seconds: int, between: float, seed: int = 1) -> list[np.nda
 
 
 @pytest.mark.parametrize("between, best_s", [(0.01, 34), (0.02, 17)])
-def test_the_example_of_the_method(between, best_s):
+def test_trial_length_matches_the_worked_example(between, best_s):
     """5 % per second, correlated by one half, 15 s around each trial: 34 s and 17 s."""
     trials = run(400, 60, between)
     sd = float(np.std(np.log([t.mean() for t in trials]), ddof=1))
@@ -33,11 +33,11 @@ def test_the_example_of_the_method(between, best_s):
     assert found.best_s == pytest.approx(best_s, rel=0.25)
 
 
-def test_no_scatter_between_trials_has_no_best_length():
+def test_trial_length_without_scatter_between_trials_has_no_optimum():
     found = estimate_trial_length(run(20, 60, 0.0), 1.0, 0.001, 15.0)
     assert (found.best_s, found.between) == (None, 0.0)
 
 
 @pytest.mark.parametrize("trials, seconds", [(20, 29), (4, 60), (0, 0)])
-def test_too_short_or_too_few(trials, seconds):
+def test_trial_length_needs_long_and_enough_trials(trials, seconds):
     assert estimate_trial_length(run(trials, seconds, 0.01), 1.0, 0.02, 15.0) is None

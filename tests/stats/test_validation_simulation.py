@@ -54,31 +54,31 @@ def the_one_with(words: str) -> Simulation:
 
 
 @pytest.mark.parametrize(("words", "studies"), SHORT, ids=[words for words, _ in SHORT])
-def test_the_method_keeps_its_promises(words: str, studies: int) -> None:
+def test_simulated_error_rates_are_within_limits(words: str, studies: int) -> None:
     results = the_one_with(words).run(studies, SLACK)
     assert any(r.row.limited for r in results)
     assert all(r.ok for r in results), cases(results)
 
 
 @pytest.mark.parametrize("control", list(controls.simulations()), ids=lambda s: s.rows[0].case)
-def test_what_loadbook_does_not_do_fails(control: Simulation) -> None:
+def test_simulated_naive_methods_fail(control: Simulation) -> None:
     results = control.run(60, SLACK)
     assert results[0].row.claim == controls.CONTROL
     assert all(r.ok for r in results), cases(results)
 
 
-def test_every_row_is_measured_once_and_most_have_limits() -> None:
+def test_validation_rows_are_unique_and_mostly_limited() -> None:
     rows = [(row.claim, row.case) for simulation in EVERY for row in simulation.rows]
     assert len(set(rows)) == len(rows)
     assert sum(row.limited for simulation in EVERY for row in simulation.rows) > len(rows) / 2
 
 
-def test_a_simulation_repeats_itself() -> None:
+def test_simulation_is_reproducible() -> None:
     simulation = the_one_with("a true 2 % found: iid, n=10")
     assert simulation.run(50) == simulation.run(50)
 
 
-def test_a_row_outside_its_limits_is_said() -> None:
+def test_validation_marks_rows_outside_their_limits() -> None:
     row = Row("a claim", "a case", 2.5, 6.5)
     assert Result(row, 6.4, 5000).ok
     assert not Result(row, 6.6, 5000).ok
@@ -89,14 +89,14 @@ def test_a_row_outside_its_limits_is_said() -> None:
     assert "OUTSIDE" not in summary([Result(known, known.high, 5000)])
 
 
-def test_the_markdown_has_a_line_for_every_noise_and_claim() -> None:
+def test_validation_markdown_covers_every_noise_and_claim() -> None:
     results = [Result(row, 50.0, 100) for simulation in EVERY for row in simulation.rows]
     text = markdown(results)
     assert all(f"| {words} (`{noise}`) |" in text for noise, words in IN_WORDS.items())
     assert all(row.claim in text for simulation in EVERY for row in simulation.rows if row.limited)
 
 
-def test_the_documents_have_every_claim() -> None:
+def test_validation_page_contains_every_claim() -> None:
     docs = Path(__file__).parents[2] / "docs"
     text = (docs / "validation.md").read_text()
     assert all(f"| {row.claim}" in text for simulation in EVERY for row in simulation.rows if row.limited)
@@ -107,12 +107,12 @@ def test_the_documents_have_every_claim() -> None:
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_noise_knows_nothing_of_effects(noise: str) -> None:
+def test_simulated_noise_is_independent_of_effects(noise: str) -> None:
     plain, raised = (draw(np.random.default_rng(1), noise, 3, 6, [effect]) for effect in (0.0, 0.5))
     assert np.allclose(raised - plain, np.array([0.0, 0.5])[:, None, None])
 
 
-def test_orders_are_what_they_are_called() -> None:
+def test_simulated_orders_match_their_names() -> None:
     rng = np.random.default_rng(1)
     order = blocked(rng, 200, 4, 3).reshape(200, 4, 3)
     assert (np.sort(order, axis=2) == [0, 1, 2]).all()

@@ -20,39 +20,39 @@ from trial_frames import comparison, noisy
         (0.015, 0.005, 0.026, "better"),
     ],
 )
-def test_kinds_for_a_metric_that_is_better_when_higher(effect: float, low: float, high: float, kind: str) -> None:
+def test_verdict_kinds_for_a_metric_where_higher_is_better(effect: float, low: float, high: float, kind: str) -> None:
     assert decide_verdict(comparison(effect, low, high), 0.02).kind == kind
     swapped = {"better": "worse", "worse": "better"}.get(kind, kind)
     assert decide_verdict(comparison(effect, low, high), 0.02, "lower").kind == swapped
 
 
 @pytest.mark.parametrize("effect", [(0.010, 0.004, 0.017), (0.005, -0.004, 0.015)])
-def test_without_a_margin_nothing_is_small_or_equivalent(effect) -> None:
+def test_verdict_without_margin_is_never_small_or_equivalent(effect) -> None:
     assert decide_verdict(comparison(*effect), 0.0).kind in ("better", "undecided")
 
 
-def test_the_margin_is_a_factor_in_both_directions() -> None:
+def test_verdict_margin_is_a_factor_in_both_directions() -> None:
     assert is_within_margin((-0.0196, 0.0199), 0.02)
     assert not is_within_margin((-0.0197, 0.01), 0.02)
     assert not is_within_margin((-0.01, 0.02), 0.02)
 
 
-def test_fewer_than_five_blocks_are_invalid() -> None:
+def test_verdict_with_fewer_than_five_blocks_is_invalid() -> None:
     found = decide_verdict(compare(noisy(4, {"a": 0, "b": 0.1}), "b", "a"), 0.02)
     assert (found.kind, found.reason) == ("invalid", "only 4 complete blocks, 5 are needed")
 
 
-def test_more_than_a_fifth_of_the_blocks_incomplete_is_invalid() -> None:
+def test_verdict_with_a_fifth_of_blocks_incomplete_is_invalid() -> None:
     assert decide_verdict(comparison(blocks=8, excluded=2), 0.02).kind == "better"
     found = decide_verdict(comparison(blocks=8, excluded=3), 0.02)
     assert (found.kind, found.reason) == ("invalid", "3 of 11 blocks are incomplete, more than 20\u00a0%")
 
 
-def test_a_reason_given_wins_over_numbers() -> None:
+def test_verdict_reason_overrides_numbers() -> None:
     assert decide_verdict(comparison(), 0.02, reason="it answers differently").kind == "invalid"
 
 
-def test_in_a_family_the_adjusted_p_decides_and_the_difference_is_flagged() -> None:
+def test_verdict_in_a_family_uses_the_adjusted_p() -> None:
     wide = {"effect": 0.03, "low": 0.004, "high": 0.055, "p": 0.02, "family_size": 7}
     found = decide_verdict(comparison(p_adjusted=0.08, **wide), 0.02)
     assert found.kind == "undecided"
@@ -60,7 +60,7 @@ def test_in_a_family_the_adjusted_p_decides_and_the_difference_is_flagged() -> N
     assert decide_verdict(comparison(p_adjusted=0.04, **wide), 0.02).kind == "better"
 
 
-def test_an_interval_that_so_few_blocks_cannot_have_is_said_so() -> None:
+def test_verdict_reports_an_interval_unreachable_with_few_blocks() -> None:
     found = decide_verdict(compare(noisy(8, {"a": 0, "b": 0.1}), "b", "a", level=0.999), 0.02)
     assert (found.kind, found.reason) == ("invalid", "8 blocks are too few for a 0.999 interval")
 
@@ -76,25 +76,25 @@ def test_forecast_is_the_smaller_of_detecting_and_excluding() -> None:
     assert forecast_blocks(comparison(0.02, -0.05, 0.09, sd_log=0.2), 0.02).about is None
 
 
-def test_a_family_needs_more_blocks_to_detect() -> None:
+def test_forecast_in_a_family_needs_more_blocks() -> None:
     one = forecast_blocks(comparison(0.03, -0.01, 0.07, sd_log=0.04), 0.02)
     seven = forecast_blocks(comparison(0.03, -0.01, 0.07, sd_log=0.04, family_size=7), 0.02)
     assert seven.about > one.about
 
 
 @pytest.mark.parametrize(("ratio", "blocks"), [(0.25, 128), (0.33, 75), (0.5, 34), (0.7, 19), (1.0, 10), (1.5, 6)])
-def test_blocks_needed_are_those_of_the_table(ratio: float, blocks: int) -> None:
+def test_blocks_needed_match_the_table(ratio: float, blocks: int) -> None:
     sd = 0.02
     assert blocks_needed(math.expm1(ratio * sd), sd) == pytest.approx(blocks, abs=1)
     assert blocks_needed(math.expm1(-ratio * sd), sd) == pytest.approx(blocks, abs=1)
 
 
-def test_detectable_and_needed_are_inverse() -> None:
+def test_detectable_difference_and_blocks_needed_are_inverse() -> None:
     for blocks in (6, 10, 20, 40):
         assert blocks_needed(detectable_effect(blocks, 0.03) * 1.0001, 0.03) == blocks
 
 
-def test_an_effect_of_nothing_or_too_small_needs_no_number() -> None:
+def test_forecast_is_absent_for_zero_or_tiny_effects() -> None:
     assert blocks_needed(0.0, 0.02) is None
     assert blocks_needed(0.001, 0.2, limit=60) is None
 

@@ -94,7 +94,7 @@ SHORT = {
 
 
 @pytest.mark.parametrize("case", REPORT)
-def test_report_form(case: str) -> None:
+def test_verdict_sentences_in_report_form(case: str) -> None:
     found, expected = REPORT[case]
     block_s = 433.3 if case in ("undecided", "only alone") else None
     text = verdict_sentence(found, "tcp_nopush on", block_s=block_s)
@@ -104,11 +104,11 @@ def test_report_form(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", SHORT)
-def test_command_line_form(case: str) -> None:
+def test_verdict_sentences_in_command_line_form(case: str) -> None:
     assert verdict_line(REPORT[case][0]) == SHORT[case]
 
 
-def test_numbers_in_sentence_and_table_are_the_same_texts() -> None:
+def test_sentence_and_table_print_the_same_numbers() -> None:
     found = verdict("better")
     texts = comparison_texts(found)
     assert texts.size in verdict_sentence(found, "x")
@@ -117,7 +117,7 @@ def test_numbers_in_sentence_and_table_are_the_same_texts() -> None:
     assert (texts.p, texts.direction_word) == ("<\u00a00.001", "faster")
 
 
-def test_an_invalid_row_shows_no_numbers() -> None:
+def test_invalid_verdict_prints_no_numbers() -> None:
     texts = comparison_texts(verdict("invalid", reason="x"))
     assert (texts.change, texts.interval, texts.p, texts.blocks) == ("–", "–", "–", "12")
 
@@ -165,11 +165,11 @@ BASE = errors(12, 0, "baseline", upper_share=0.22)
         (errors(0, 0, "none"), BASE, "errors: not measured."),
     ],
 )
-def test_errors_sentence(summary, baseline, expected: str) -> None:
+def test_error_sentence_states_the_comparison(summary, baseline, expected: str) -> None:
     assert errors_sentence(summary, baseline).replace("\u00a0", " ") == expected
 
 
-def test_best_sentence() -> None:
+def test_best_sentence_names_the_best_treatment() -> None:
     assert best_sentence([], "x") == "x is ahead of every other treatment; its own gain is likely a little overstated."
     assert best_sentence(["a", "b", "c"], None, True) == "Any of a, b and c may be best; all are ahead of the rest."
     assert best_sentence(["a", "b"], None) == "Either a or b may be best."
@@ -177,7 +177,7 @@ def test_best_sentence() -> None:
     assert best_sentence(list("abcdef"), None) == "Any of a, b, c and 3 others may be best."
 
 
-def test_margins_keep_their_decimals() -> None:
+def test_margins_are_printed_with_their_decimals() -> None:
     assert [margin_text(m).replace("\u00a0", " ") for m in (0.02, 0.005, 0.0125, 0.1)] == [
         "2 %",
         "0.5 %",

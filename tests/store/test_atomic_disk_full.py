@@ -29,7 +29,7 @@ def limited(folder: Path, *lines: str) -> str:
     return done.stderr.splitlines()[-1]
 
 
-def test_a_file_that_was_there_stays_and_nothing_is_left_of_the_new_one(tmp_path, record_property):
+def test_failed_atomic_write_keeps_the_old_file(tmp_path, record_property):
     old = tmp_path / "old.json"
     old.write_text("old")
     message = limited(tmp_path, "from loadbook.store.atomic import write_atomic",
@@ -42,7 +42,7 @@ def test_a_file_that_was_there_stays_and_nothing_is_left_of_the_new_one(tmp_path
     record_property("seen", message.partition(": ")[2].replace("\xa0", " "))
 
 
-def test_a_table_is_written_whole_or_not_at_all(tmp_path):
+def test_table_is_written_completely_or_not_at_all(tmp_path):
     message = limited(
         tmp_path, "import pyarrow, random", "from loadbook.store.schema import write_arrow",
         "table = pyarrow.table({'x': [random.random() for _ in range(20000)]})",
@@ -52,7 +52,7 @@ def test_a_table_is_written_whole_or_not_at_all(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_rows_of_requests_are_written_whole_or_not_at_all(tmp_path):
+def test_request_table_is_written_completely_or_not_at_all(tmp_path):
     log = "".join(f"{1_700_000_000_000_000 + k * 977}\t200\t{(k * 7919) % 100_000}\n" for k in range(40_000))
     (tmp_path / "h2load.log").write_text(log)
     message = limited(
@@ -66,7 +66,7 @@ def test_rows_of_requests_are_written_whole_or_not_at_all(tmp_path):
     assert not list((tmp_path / "requests").iterdir())
 
 
-def test_a_line_of_the_ledger_that_did_not_fit_is_not_there_and_the_next_one_is(tmp_path):
+def test_failed_ledger_line_is_absent_and_the_next_is_written(tmp_path):
     path = tmp_path / "ledger.jsonl"
     message = limited(
         tmp_path, "from loadbook.store.ledger import Ledger", "ledger = Ledger(folder / 'ledger.jsonl')",
@@ -82,7 +82,7 @@ def test_a_line_of_the_ledger_that_did_not_fit_is_not_there_and_the_next_one_is(
     assert len(read_ledger(path)) == 3
 
 
-def test_a_command_says_it_without_a_traceback(tmp_path):
+def test_full_disk_is_reported_without_a_traceback(tmp_path):
     message = limited(tmp_path, "import sys", "from loadbook import cli",
                    "from loadbook.store.atomic import write_atomic",
                    f"cli.cli = lambda **given: write_atomic(folder / 'x', b'x' * {2 * LIMIT})",

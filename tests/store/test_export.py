@@ -44,7 +44,7 @@ def contents(layout: Layout) -> dict[str, bytes]:
     return {p.relative_to(raw).as_posix(): p.read_bytes() for p in raw.rglob("*") if p.is_file()}
 
 
-def test_it_is_opened_elsewhere_as_the_same_bytes_and_tables(
+def test_archive_is_imported_with_the_same_bytes_and_tables(
     source_project, archive, target_project, monkeypatch, capsys
 ):
     assert exit_code(monkeypatch, "import", str(archive)) == 0
@@ -55,14 +55,14 @@ def test_it_is_opened_elsewhere_as_the_same_bytes_and_tables(
     assert "the same was opened before" in capsys.readouterr().out
 
 
-def test_equal_runs_give_equal_archives(source_project, archive, tmp_path, monkeypatch):
+def test_archives_of_equal_runs_are_equal(source_project, archive, tmp_path, monkeypatch):
     monkeypatch.setenv("LOADBOOK_HOME", str(source_project.root))
     assert exit_code(monkeypatch, "export", STUDY, "--out", str(tmp_path / "again.tar.gz")) == 0
     assert (tmp_path / "again.tar.gz").read_bytes() == archive.read_bytes()
     assert exit_code(monkeypatch, "export", STUDY, "--out", str(archive)) == 2  # nothing is overwritten
 
 
-def test_a_run_of_that_name_that_differs_is_left_alone(archive, target_project, monkeypatch, capsys):
+def test_archive_never_overwrites_a_different_run(archive, target_project, monkeypatch, capsys):
     assert exit_code(monkeypatch, "import", str(archive)) == 0
     changed = run_of(target_project) / "trials/t0002/stdout-driver"
     changed.write_bytes(b"mine")
@@ -160,7 +160,7 @@ def _odd_manifest(members: Members) -> None:
     _renamed("raw/../../../escaped"), _renamed("raw//escaped"), _renamed("raw/a/./b"), _renamed("raw/a\nb"),
     _renamed("../escaped"), _renamed("/escaped"), _renamed("pages/../../escaped"), _renamed("elsewhere/escaped"),
 ])  # fmt: skip
-def test_of_an_odd_archive_nothing_is_kept(archive, target_project, tmp_path, monkeypatch, capsys, corrupt):
+def test_malformed_archive_leaves_nothing(archive, target_project, tmp_path, monkeypatch, capsys, corrupt):
     corrupted = corrupted_archive(archive, tmp_path / "odd.tar.gz", corrupt)
     assert exit_code(monkeypatch, "import", str(corrupted)) in (2, 4)
     assert capsys.readouterr().err.startswith("loadbook: ")
@@ -171,20 +171,20 @@ def test_of_an_odd_archive_nothing_is_kept(archive, target_project, tmp_path, mo
 @pytest.mark.parametrize(
     "data", [b"", b"not an archive", gzip.compress(b"neither"), None], ids=["empty", "text", "no-tar", "cut"]
 )
-def test_what_is_no_archive_or_was_cut_is_told(archive, target_project, tmp_path, monkeypatch, capsys, data):
+def test_truncated_or_foreign_archive_is_reported(archive, target_project, tmp_path, monkeypatch, capsys, data):
     corrupted = tmp_path / "odd.tar.gz"
     corrupted.write_bytes(archive.read_bytes()[:-2000] if data is None else data)
     assert exit_code(monkeypatch, "import", str(corrupted)) == 4
     assert str(corrupted) in capsys.readouterr().err and not target_project.runs(STUDY)
 
 
-def test_an_archive_begins_with_its_manifest(archive):
+def test_archive_begins_with_its_manifest(archive):
     with tarfile.open(archive) as tar:
         names = tar.getnames()
     assert names[0] == MANIFEST_NAME and not [name for name in names if name.startswith(("/", "."))]
 
 
-def test_as_a_sheet_and_for_benchstat(source_project, tmp_path, monkeypatch, capsys):
+def test_export_writes_csv_and_benchstat(source_project, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LOADBOOK_HOME", str(source_project.root))
     assert exit_code(monkeypatch, "export", STUDY, "--as", "csv", "--out", str(tmp_path / "t.csv")) == 0
     rows = list(csv.DictReader((tmp_path / "t.csv").open()))

@@ -36,7 +36,7 @@ ENDED, EARLY = {"event": "run-ended"}, {"event": "run-ended", "blocks": 2}
         ([ENDED, added(9, False, 5), {"event": "run-ended", "blocks": 7}], 7, 0),
     ],
 )
-def test_blocks_come_and_go_by_what_the_ledger_says(entries, blocks, more):
+def test_plan_follows_blocks_added_and_stopped_in_the_ledger(entries, blocks, more):
     before = dict(PLAN)
     plan = current_plan(PLAN, [{"event": "run-started"}, *entries])
     assert (plan["blocks"], plan["added"], plan["seed"]) == (blocks, more, 1)
@@ -44,12 +44,12 @@ def test_blocks_come_and_go_by_what_the_ledger_says(entries, blocks, more):
     assert before == PLAN
 
 
-def test_a_plan_of_which_the_ledger_says_nothing_is_itself():
+def test_plan_without_ledger_events_is_unchanged():
     assert current_plan(PLAN, [{"event": "run-started"}, ENDED]) is PLAN
     assert all_planned_trials(PLAN, []) == PLAN["trials"]
 
 
-def test_a_run_is_complete_until_blocks_are_added(tmp_path):
+def test_run_is_complete_until_blocks_are_added(tmp_path):
     paths, seen = RunPaths(tmp_path, tmp_path), []
     with Ledger(paths.ledger) as ledger:
         for event in ("run-started", "run-ended", "blocks-added", "run-resumed", "run-ended"):

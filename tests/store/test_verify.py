@@ -26,7 +26,7 @@ def raw(layout):
     return run_of(layout)
 
 
-def test_a_run_as_it_was_kept(layout, raw, monkeypatch, capsys):
+def test_verify_of_an_unchanged_run_finds_nothing(layout, raw, monkeypatch, capsys):
     assert exit_code(monkeypatch, "verify") == 0
     (line,) = capsys.readouterr().out.splitlines()
     files = sum(p.is_file() for p in raw.rglob("*"))
@@ -34,7 +34,7 @@ def test_a_run_as_it_was_kept(layout, raw, monkeypatch, capsys):
     assert "all as it was kept" in line
 
 
-def test_everything_that_was_touched_is_named(layout, raw, monkeypatch, capsys):
+def test_verify_names_every_changed_file(layout, raw, monkeypatch, capsys):
     stdout = raw / "trials/t0002/stdout-driver"
     stdout.write_bytes(stdout.read_bytes().replace(b"1", b"2", 1))
     (raw / "trials/t0003/monitor-web").unlink()
@@ -61,7 +61,7 @@ def test_everything_that_was_touched_is_named(layout, raw, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("harm", "kind"), [("unlink", "missing"), ("damage", "unreadable")])
-def test_a_ledger_that_is_gone_or_damaged_is_a_finding(layout, raw, harm, kind):
+def test_verify_reports_a_missing_or_damaged_ledger(layout, raw, harm, kind):
     ledger = raw / "ledger.jsonl"
     if harm == "unlink":
         ledger.unlink()
@@ -71,7 +71,7 @@ def test_a_ledger_that_is_gone_or_damaged_is_a_finding(layout, raw, harm, kind):
     assert [(f.kind, f.path) for f in verify_run(paths).findings] == [(kind, ledger)]
 
 
-def test_a_new_run_keeps_checksums_of_everything(layout, raw, monkeypatch, capsys):
+def test_new_run_has_checksums_of_every_file(layout, raw, monkeypatch, capsys):
     paths = layout.run(STUDY, run_study(layout, STUDY, raw / "hosts.toml", blocks=1))
     result = verify_run(paths)
     assert (result.findings, result.uncovered) == ([], [])
@@ -96,7 +96,7 @@ def test_a_new_run_keeps_checksums_of_everything(layout, raw, monkeypatch, capsy
     assert exit_code(monkeypatch, "verify", STUDY, "--run", raw.name) == 0
 
 
-def test_what_is_not_there_cannot_be_verified(layout, monkeypatch, capsys):
+def test_verify_of_a_missing_run_is_an_error(layout, monkeypatch, capsys):
     assert exit_code(monkeypatch, "verify", "nosuch") == 2
     assert "no run of 'nosuch'" in capsys.readouterr().err
     assert exit_code(monkeypatch, "verify", "--run", "latest") == 2

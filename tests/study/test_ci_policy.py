@@ -19,11 +19,11 @@ same_as = "base"
 """
 
 
-def test_a_study_has_no_build_gate_unless_it_says_so(read) -> None:
+def test_study_has_no_ci_policy_by_default(read) -> None:
     assert read("").ci is None
 
 
-def test_what_is_said_of_one_treatment_stands_before_what_is_said_of_all(read) -> None:
+def test_ci_policy_of_a_treatment_overrides_the_general_one(read) -> None:
     gate = read(
         '[ci]\nundecided = "fail"\nmin_effect = -0.02\n'
         '[ci.treatments.one]\nundecided = "pass"\nfail_on = "small"\nmax_effect = 0.5\n'
@@ -59,7 +59,7 @@ def test_what_is_said_of_one_treatment_stands_before_what_is_said_of_all(read) -
         ),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(read, lines: str, path: str, words: str) -> None:
+def test_ci_policy_refuses_contradictions(read, lines: str, path: str, words: str) -> None:
     with pytest.raises(StudyError) as error:
         read(lines)
     (problem,) = error.value.problems
@@ -67,7 +67,7 @@ def test_what_cannot_be_is_refused_in_words(read, lines: str, path: str, words: 
     assert words in problem.message
 
 
-def test_what_is_said_of_another_metric_is_said_of_it_alone(read) -> None:
+def test_ci_policy_of_a_metric_applies_to_it_only(read) -> None:
     gate = read(
         '[ci]\nundecided = "fail"\nmin_effect = -0.02\n[ci.metrics."latency p99"]\nmax_effect = 0.1\n'
         '[ci.treatments.one]\nundecided = "pass"\n'
@@ -83,19 +83,19 @@ def test_misspelt_key_names_the_nearest(read) -> None:
     assert messages["ci.fial_on"] == "unknown key; did you mean 'fail_on'?"
 
 
-def test_against_the_best_everything_loses(read) -> None:
+def test_ci_policy_with_best_contrasts_is_refused(read) -> None:
     with pytest.raises(StudyError, match="against the best, everything loses"):
         read('[ci]\nundecided = "pass"\n', top='contrasts = "best"\n')
 
 
-def test_a_gate_does_not_change_what_is_measured(read) -> None:
+def test_ci_policy_does_not_change_the_study_hash(read) -> None:
     plain, gated = read(""), read('[ci]\nundecided = "pass"\n')
     assert study_sha256(plain) == study_sha256(gated)
     assert "gate" not in make_plan(plain).to_json()["study_spec"]
     assert parse_plan(make_plan(gated).to_json(), "plan.json").study.ci == gated.ci
 
 
-def test_a_smoke_variant_is_gated_as_far_as_it_has_the_treatments(read) -> None:
+def test_ci_policy_of_a_smoke_variant_covers_its_treatments(read) -> None:
     both = '[ci]\nundecided = "pass"\n[ci.treatments.two]\nmin_effect = 0.1\n[ci.treatments.one]\nmin_effect = 0.2'
     assert set(smoke_variant(read(both)).ci.treatments) == {"one"}
     assert smoke_variant(read('[ci]\nundecided = "pass"\nonly = ["two"]')).ci is None

@@ -60,7 +60,7 @@ def read(folder: Path, more: str) -> Claim:
         ('kind = "better"\nmargin = 2', f"{CLAIM_PATH}.margin", "less than 1"),
     ],
 )
-def test_what_is_wrong_with_a_claim_is_said_with_its_key(tmp_path: Path, more: str, path: str, message: str) -> None:
+def test_claim_errors_name_the_key(tmp_path: Path, more: str, path: str, message: str) -> None:
     with pytest.raises(StudyError) as caught:
         read(tmp_path, more)
     (problem,) = caught.value.problems
@@ -68,12 +68,12 @@ def test_what_is_wrong_with_a_claim_is_said_with_its_key(tmp_path: Path, more: s
     assert message in problem.message
 
 
-def test_without_a_kind_the_two_numbers_say_what_is_meant(tmp_path: Path) -> None:
+def test_claim_kind_is_inferred_from_its_numbers(tmp_path: Path) -> None:
     assert read(tmp_path, NUMBERS).effective_kind == "better"
     assert read(tmp_path, NUMBERS.replace("2", "0.5")).effective_kind == "worse"
 
 
-def test_a_claim_knows_its_arms(tmp_path: Path) -> None:
+def test_claim_lists_its_treatments(tmp_path: Path) -> None:
     claim = read(tmp_path, 'kind = "best"\namong = ["large", "nopush"]')
     assert claim.treatments == ("nopush", "base", "large")
     joint = read(tmp_path, 'kind = "equivalent"\nfurther = [["large", "base"]]')

@@ -63,7 +63,7 @@ def column(effect: int, cells: tuple[int, ...]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("size", "wanted"), KNOWN.items())
-def test_the_best_fractions_are_those_of_the_book(size: tuple[int, int], wanted: int) -> None:
+def test_fractional_designs_match_the_textbook(size: tuple[int, int], wanted: int) -> None:
     words = factorial.minimum_aberration_words(*size)
     assert len(words) == size[1]
     assert factorial.aliases_resolution(words) == wanted
@@ -72,7 +72,7 @@ def test_the_best_fractions_are_those_of_the_book(size: tuple[int, int], wanted:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_effects_are_orthogonal_or_one_column(data: st.DataObject) -> None:
+def test_factorial_effects_are_orthogonal_or_aliased(data: st.DataObject) -> None:
     factors = data.draw(st.integers(2, 7))
     words = data.draw(
         st.lists(st.integers(1, 2**factors - 1), max_size=3).filter(lambda w: 0 not in factorial.defining_relation(w))
@@ -87,7 +87,7 @@ def test_effects_are_orthogonal_or_one_column(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("size", [*KNOWN, (3, 0), (5, 0)])
-def test_every_contrast_of_a_design_is_named_once(size: tuple[int, int]) -> None:
+def test_factorial_contrasts_are_named_once(size: tuple[int, int]) -> None:
     factors, words = size[0], factorial.minimum_aberration_words(*size)
     named = len(factorial.alias_sets(factors, words)) + len(factorial.higher_order_effects(factors, words))
     assert named == 2 ** (size[0] - size[1]) - 1
@@ -95,7 +95,7 @@ def test_every_contrast_of_a_design_is_named_once(size: tuple[int, int]) -> None
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 7), st.data())
-def test_every_effect_is_in_one_set_of_aliases(factors: int, data: st.DataObject) -> None:
+def test_factorial_effects_are_in_one_alias_set(factors: int, data: st.DataObject) -> None:
     words = data.draw(
         st.lists(st.integers(1, 2**factors - 1), max_size=2).filter(lambda w: 0 not in factorial.defining_relation(w))
     )
@@ -108,7 +108,7 @@ def test_every_effect_is_in_one_set_of_aliases(factors: int, data: st.DataObject
         assert all(abs(int(column(aliases_of_one[0], cells) @ column(e, cells))) == len(cells) for e in aliases_of_one)
 
 
-def test_a_factorial_becomes_treatments(tmp_path: Path) -> None:
+def test_factorial_expands_to_treatments(tmp_path: Path) -> None:
     made = study(tmp_path)
     assert list(made.treatments) == ["plain", "ab", "ac", "bc", "ad", "bd", "cd", "abcd", "again"]
     assert made.treatments["plain"].set == {
@@ -128,7 +128,7 @@ def test_a_factorial_becomes_treatments(tmp_path: Path) -> None:
     assert Study.model_validate(made.model_dump(mode="json", by_alias=True)) == made
 
 
-def test_aliases_in_words(tmp_path: Path) -> None:
+def test_factorial_aliases_are_described(tmp_path: Path) -> None:
     sentences = alias_sentences(factorial_design(study(tmp_path).factorial))
     assert sentences[0].startswith(
         "8 of 16 combinations are run, a fraction of resolution IV: every main effect stands alone"
@@ -145,13 +145,13 @@ def test_aliases_in_words(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_generators_are_written_with_names() -> None:
+def test_factorial_generators_use_factor_names() -> None:
     spec = Factorial(factors=("p", "q", "r", "s", "t"), generators=("s = p q r", "t = p q"), screening=True)
     assert factorial_design(spec).resolution == 3
     assert "p cannot be told apart from q x t." in alias_sentences(factorial_design(spec))
 
 
-def test_a_smoke_variant_is_the_whole_factorial_of_two(tmp_path: Path) -> None:
+def test_factorial_smoke_variant_is_a_full_design_of_two_factors(tmp_path: Path) -> None:
     short = smoke_variant(study(tmp_path))
     assert list(short.treatments) == ["plain", "a", "b", "ab", "again"]
     assert short.treatments_in() == tuple(short.treatments)
@@ -185,7 +185,7 @@ def test_a_smoke_variant_is_the_whole_factorial_of_two(tmp_path: Path) -> None:
         ('baseline = "plain"', 'baseline = "plain"\nstopping.rule = "always-valid"', "stopping.rule", "fixed"),
     ],
 )  # fmt: skip
-def test_mistakes_are_named(tmp_path: Path, old: str, new: str, path: str, words: str) -> None:
+def test_factorial_errors_are_named(tmp_path: Path, old: str, new: str, path: str, words: str) -> None:
     with pytest.raises(StudyError) as caught:
         study(tmp_path, (old, new))
     messages = {p.path: p.message for p in caught.value.problems}
@@ -193,7 +193,7 @@ def test_mistakes_are_named(tmp_path: Path, old: str, new: str, path: str, words
     assert all("factorial" in other for other in messages), messages
 
 
-def test_eight_factors_want_a_fraction(tmp_path: Path) -> None:
+def test_factorial_of_eight_factors_needs_a_fraction(tmp_path: Path) -> None:
     names = [f"f{i}" for i in range(8)]
     factors = "\n".join(f'{n} = {{ levels = ["off", "on"] }}' for n in names)
     old = 'factors = ["tcp_nopush", "accepting", "tcp_nodelay", "worker_processes"]\nfraction = "half"'
@@ -203,7 +203,7 @@ def test_eight_factors_want_a_fraction(tmp_path: Path) -> None:
     assert "8 factors make 256 treatments" in caught.value.problems[0].message
 
 
-def test_conditions_of_a_factorial_are_among_its_factors(tmp_path):
+def test_factorial_strata_must_be_factors(tmp_path):
     with pytest.raises(StudyError) as refused:
         study(tmp_path, ('baseline = "plain"', 'baseline = "plain"\napart = "sendfile"'))
     assert {p.path: p.message for p in refused.value.problems}["stratify_by"].endswith("leave stratify_by out")

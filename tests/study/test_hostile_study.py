@@ -59,7 +59,7 @@ REFUSED = {
 
 @pytest.mark.fault(43, 46)
 @pytest.mark.parametrize("kind", REFUSED)
-def test_names_and_what_goes_to_a_host_are_refused_by_their_form(tmp_path: Path, kind: str) -> None:
+def test_hostile_names_and_host_values_are_refused(tmp_path: Path, kind: str) -> None:
     for text in (t for t in WRITABLE if t not in PLAIN):
         with pytest.raises(StudyError) as refused:
             read_study(write(tmp_path, REFUSED[kind](text)))
@@ -68,7 +68,7 @@ def test_names_and_what_goes_to_a_host_are_refused_by_their_form(tmp_path: Path,
 
 @pytest.mark.fault(44)
 @pytest.mark.parametrize("keys", [("treatments", "gzip", "label"), ("background",), ("treatments", "gzip", "note")])
-def test_texts_are_kept_as_they_are(tmp_path: Path, keys: tuple[str, ...]) -> None:
+def test_hostile_descriptive_texts_are_kept_verbatim(tmp_path: Path, keys: tuple[str, ...]) -> None:
     limit = MAX_LABEL_CHARS if keys[-1] == "label" else MAX_TEXT_CHARS
     for text in (t for t in WRITABLE if len(t) <= limit):
         study = read_study(write(tmp_path, changed(*keys, value=text)))

@@ -16,14 +16,14 @@ TREATMENTS = """
 """
 
 
-def test_a_study_says_nothing_and_has_a_fixed_number_of_blocks(read):
+def test_study_without_stopping_rule_has_fixed_blocks(read):
     study = read("")
     assert (study.stopping, study.blocks) == (StoppingRule(), 10)
     assert study.stopping.interim_blocks(10) == (10,)
     assert not study.stopping.allows_interim(20)
 
 
-def test_the_last_look_is_the_number_of_blocks(read):
+def test_planned_looks_set_the_number_of_blocks(read):
     study = read('[stopping]\nrule = "looks"\nlooks = [10, 20, 30]')
     assert (study.blocks, study.stopping.interim_blocks(30)) == (30, (10, 20, 30))
     assert study.stopping.describe() == "looks after 10, 20 and 30 blocks, each at p < 0.0221"
@@ -36,7 +36,7 @@ def test_the_last_look_is_the_number_of_blocks(read):
     assert (short.blocks, short.stopping.rule, len(make_plan(short).trials)) == (6, "fixed", 12)
 
 
-def test_always_valid_looks_after_every_block_that_can_be_judged(read):
+def test_always_valid_rule_tests_from_the_fifth_block(read):
     study = read('[stopping]\nrule = "always-valid"', top="blocks = 7\n")
     assert study.stopping.interim_blocks(7) == (5, 6, 7)
     assert study.stopping.interim_blocks(3) == (3,)
@@ -58,13 +58,13 @@ def test_always_valid_looks_after_every_block_that_can_be_judged(read):
         ('rule = "looks"\nlook = [10, 20]', "stopping.look", "did you mean 'looks'?"),
     ],
 )
-def test_a_rule_that_is_none_is_refused_by_its_key(read, lines, path, words):
+def test_unknown_stopping_rule_is_refused(read, lines, path, words):
     with pytest.raises(StudyError) as refused:
         read(f"[stopping]\n{lines}")
     assert words in {p.path: p.message for p in refused.value.problems}[path]
 
 
-def test_another_number_of_blocks_than_the_last_look_is_refused(read):
+def test_blocks_that_differ_from_the_last_look_are_refused(read):
     with pytest.raises(StudyError) as refused:
         read('[stopping]\nrule = "looks"\nlooks = [10, 20]', top="blocks = 12\n")
     assert {p.path: p.message for p in refused.value.problems} == {
@@ -72,14 +72,14 @@ def test_another_number_of_blocks_than_the_last_look_is_refused(read):
     }
 
 
-def test_a_factorial_has_no_looks(read):
+def test_factorial_with_looks_is_refused(read):
     factorial = '[factors.a]\nlevels = [1, 2]\n[factors.b]\nlevels = [1, 2]\n[factorial]\nfactors = ["a", "b"]\n'
     with pytest.raises(StudyError) as refused:
         read(f'{factorial}[stopping]\nrule = "always-valid"')
     assert "fixed number of blocks" in {p.path: p.message for p in refused.value.problems}["stopping.rule"]
 
 
-def test_more_blocks_go_on_with_the_same_draw(read):
+def test_added_blocks_continue_the_seeded_order(read):
     study = read("")
     plan = make_plan(study, blocks=4)
     assert plan.trials + additional_trials(plan, 9) == make_plan(study, blocks=9).trials

@@ -28,7 +28,7 @@ def make_study(treatments: int = 5, blocks: int = 4, **changes) -> Study:
 
 
 @given(st.integers(1, 12), st.integers(1, 15), st.integers(0, 2**40))
-def test_each_block_has_every_treatment_once_and_more_blocks_keep_the_earlier(treatments, blocks, seed):
+def test_plan_blocks_contain_every_treatment_once(treatments, blocks, seed):
     plan = make_plan(make_study(treatments), blocks=blocks, seed=seed)
     for block in range(1, blocks + 1):
         assert sorted(t.treatment for t in plan.trials if t.block == block) == sorted(plan.treatments)
@@ -39,20 +39,20 @@ def test_each_block_has_every_treatment_once_and_more_blocks_keep_the_earlier(tr
     assert make_plan(make_study(treatments), blocks=blocks, seed=seed) == plan
 
 
-def test_seeds_and_blocks_differ():
+def test_plan_order_depends_on_seed_and_block():
     orders = {tuple(t.treatment for t in make_plan(make_study(8), blocks=3, seed=s).trials) for s in range(30)}
     assert len(orders) == 30
     first = make_plan(make_study(8), blocks=10).trials
     assert len({tuple(t.treatment for t in first if t.block == b) for b in range(1, 11)}) > 5
 
 
-def test_every_treatment_leads_about_as_often():
+def test_plan_order_is_balanced_over_positions():
     plan = make_plan(make_study(4), blocks=800)
     leads = [t.treatment for t in plan.trials if t.slot % 4 == 1]
     assert all(150 < leads.count(name) < 250 for name in plan.treatments)
 
 
-def test_json_gives_the_same_plan_back():
+def test_plan_json_round_trips():
     plan = make_plan(make_study(), subset="few", seed=9)
     raw = json.loads(json.dumps(plan.to_json()))
     assert parse_plan(raw, "plan.json") == plan
@@ -62,19 +62,19 @@ def test_json_gives_the_same_plan_back():
         parse_plan(raw, "plan.json")
 
 
-def test_hash_follows_meaning_only():
+def test_study_hash_depends_on_meaning_only():
     assert study_sha256(make_study()) == study_sha256(make_study())
     assert study_sha256(make_study()) != study_sha256(make_study(margin=0.03))
 
 
-def test_bad_subset_and_blocks():
+def test_plan_refuses_unknown_subset_and_bad_blocks():
     with pytest.raises(UsageError, match="no subset 'nope'"):
         make_plan(make_study(), subset="nope")
     with pytest.raises(UsageError, match="at least one block"):
         make_plan(make_study(), blocks=0)
 
 
-def test_estimates_grow_with_the_plan():
+def test_plan_estimates_grow_with_the_plan():
     short, long = make_plan(make_study(), blocks=2), make_plan(make_study(), blocks=4)
     assert long.hours == pytest.approx(2 * short.hours)
     assert short.hours == pytest.approx(10 * (0.1 + 2 + 10 + 0.5) / 3600)

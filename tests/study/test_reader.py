@@ -63,7 +63,7 @@ def problems(folder: Path, text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda p: p.stem)
-def test_the_studies_that_come_with_loadbook_load(path: Path) -> None:
+def test_included_studies_are_valid(path: Path) -> None:
     study = read_study(path)
     assert study.name == path.stem
     assert Study.model_validate(study.model_dump(mode="json", by_alias=True)) == study
@@ -72,7 +72,7 @@ def test_the_studies_that_come_with_loadbook_load(path: Path) -> None:
     assert set(short.treatments_in()) <= set(short.treatments)
 
 
-def test_five_mistakes_get_five_messages_with_key_paths(tmp_path: Path) -> None:
+def test_study_with_five_errors_reports_five_key_paths(tmp_path: Path) -> None:
     text = VALID.replace('baseline = "base"', 'baseline = "bsae"\nmetric = "ok_per_second"')
     text = text.replace("[workload]", '[workload]\nduration = 3\ntarget = "wbe"')
     text = text.replace('tcp_nopush = "on"', 'tcp_nopush = "of"')
@@ -153,7 +153,7 @@ def test_five_mistakes_get_five_messages_with_key_paths(tmp_path: Path) -> None:
         ("value = 2.0", "value = 1979-05-27", "published.claims.0.value", "valid number"),
     ],
 )
-def test_a_mistake_has_its_key_path_and_its_words(tmp_path: Path, old: str, new: str, path: str, words: str) -> None:
+def test_study_error_has_key_path_and_reason(tmp_path: Path, old: str, new: str, path: str, words: str) -> None:
     assert old in VALID
     messages = problems(tmp_path, VALID.replace(old, new, 1))
     assert words in messages[path]
@@ -172,13 +172,13 @@ def test_a_mistake_has_its_key_path_and_its_words(tmp_path: Path, old: str, new:
     ],
     ids=["cut", "nul", "huge", "huge hex", "deep table", "deep list", "twice"],
 )
-def test_hostile_files_are_refused_in_words(tmp_path: Path, text: str) -> None:
+def test_hostile_study_files_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(StudyError) as caught:
         read_study(write(tmp_path, text))
     assert len(caught.value.message) < 5000
 
 
-def test_a_huge_file_and_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_huge_and_binary_study_files_are_refused(tmp_path: Path) -> None:
     big = write(tmp_path, "#" * (toml.MAX_BYTES + 1))
     with pytest.raises(StudyError, match="larger than"):
         read_study(big)
@@ -189,14 +189,14 @@ def test_a_huge_file_and_bytes_that_are_no_text_are_refused(tmp_path: Path) -> N
         read_study(tmp_path / "gone.toml")
 
 
-def test_control_characters_never_reach_the_terminal(tmp_path: Path) -> None:
+def test_study_errors_contain_no_control_characters(tmp_path: Path) -> None:
     text = VALID + '\n[treatments."a\\u001b[31m\\nb\\u202e"]\nset = { "\\u001b" = "\\u001b" }\n'
     with pytest.raises(StudyError) as caught:
         read_study(write(tmp_path, text))
     assert all(line.isprintable() for line in caught.value.message.splitlines())
 
 
-def test_include_merges_tables_and_the_file_itself_wins(tmp_path: Path) -> None:
+def test_include_merges_tables_with_precedence_of_the_file(tmp_path: Path) -> None:
     write(tmp_path, VALID, "base.toml")
     path = write(tmp_path, 'include = "base.toml"\nname = "y"\n[workload]\nconnections = 7\n', "y.toml")
     study = read_study(path)
@@ -205,18 +205,18 @@ def test_include_merges_tables_and_the_file_itself_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("include", ["../x.toml", "/etc/passwd", "x.toml\\u0000", ".", "", 3, ["a.toml"]])
-def test_include_names_one_file_beside_it(tmp_path: Path, include: object) -> None:
+def test_include_accepts_one_file_beside_the_study(tmp_path: Path, include: object) -> None:
     value = f'"{include}"' if isinstance(include, str) else repr(include)
     with pytest.raises(StudyError, match=r"include: must name a .toml file beside this one"):
         read_study(write(tmp_path, f"include = {value}\n"))
 
 
-def test_an_include_of_itself_ends(tmp_path: Path) -> None:
+def test_include_of_itself_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="four deep at most"):
         read_study(write(tmp_path, 'include = "x.toml"\n'))
 
 
-def test_find_study(tmp_path: Path) -> None:
+def test_study_is_found_by_name_or_path(tmp_path: Path) -> None:
     write(tmp_path, VALID)
     assert find_study(tmp_path, "x").name == "x"
     assert find_study(tmp_path, "x-smoke").name == "x-smoke"
@@ -225,7 +225,7 @@ def test_find_study(tmp_path: Path) -> None:
         find_study(tmp_path, "xx")
 
 
-def test_levels_vars_and_subsets(tmp_path: Path) -> None:
+def test_study_levels_variables_and_subsets_are_read(tmp_path: Path) -> None:
     study = read_study(write(tmp_path, VALID))
     assert study.levels_of("again") == study.levels_of("base") == {"tcp_nopush": "unset"}
     assert study.vars_of("nopush", "web") == {"tcp_nopush": "on"}
@@ -234,7 +234,7 @@ def test_levels_vars_and_subsets(tmp_path: Path) -> None:
         study.treatments_in("nope")
 
 
-def test_smoke_keeps_only_claims_about_what_it_runs() -> None:
+def test_smoke_variant_keeps_claims_about_its_treatments() -> None:
     short = smoke_variant(read_study(STUDIES / "nginx-directives.toml"))
     assert short.published is not None
     assert {c.treatment for c in short.published.claims} <= set(short.treatments)
@@ -272,7 +272,7 @@ def mutate(raw: dict[str, Any], draw: Any) -> None:
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_any_mutation_loads_or_is_refused_with_key_paths(data: st.DataObject, tmp_path: Path) -> None:
+def test_mutated_study_is_read_or_refused_with_key_paths(data: st.DataObject, tmp_path: Path) -> None:
     raw = copy.deepcopy(read_study_tables(write(tmp_path, VALID)))
     for _ in range(data.draw(st.integers(1, 3))):
         if places(raw):
@@ -289,7 +289,7 @@ def test_any_mutation_loads_or_is_refused_with_key_paths(data: st.DataObject, tm
     assert study.baseline in study.treatments_in() and smoke_variant(study).treatments
 
 
-def test_a_treatment_may_change_the_load(tmp_path: Path) -> None:
+def test_treatment_can_change_the_workload(tmp_path: Path) -> None:
     other = 'set = { tcp_nopush = "on" }\nworkload = { tool = "ab", extra = ["-l"] }'
     study = read_study(write(tmp_path, VALID.replace('set = { tcp_nopush = "on" }', other)))
     assert study.workload_of("base") == study.workload_of("again") == study.workload

@@ -42,7 +42,7 @@ QUOTAS = 'cpu = { role = "%s", of = "cpu_quota", levels = [1.0, 0.5] }'
         ("", 'mode = "systemd"', "", "roles.web.mode", "'managed' or 'system'"),
     ],
 )
-def test_it_is_refused(tmp_path, driver, web, factor, path, words):
+def test_process_settings_without_a_process_are_refused(tmp_path, driver, web, factor, path, words):
     (tmp_path / "own.toml").write_text(STUDY.format(driver=driver, web=web, factor=factor))
     with pytest.raises(StudyError) as refused:
         read_study(tmp_path / "own.toml")
@@ -50,6 +50,6 @@ def test_it_is_refused(tmp_path, driver, web, factor, path, words):
     assert words in refused.value.problems[0].message
 
 
-def test_a_quota_of_a_service_is_fine(tmp_path):
+def test_cpu_quota_of_a_service_is_accepted(tmp_path):
     (tmp_path / "own.toml").write_text(STUDY.format(driver="", web="cpu_quota = 0.5", factor=QUOTAS % "web"))
     assert read_study(tmp_path / "own.toml").roles["web"].cpu_quota == 0.5

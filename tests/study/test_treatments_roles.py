@@ -73,20 +73,20 @@ def studies(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_grid_makes_every_combination_and_keeps_what_is_said_of_one(studies):
+def test_grid_expands_every_combination_and_keeps_overrides(studies):
     study = find_study(studies, "own")
     made = ["none-1", "none-2", "l4-1", "l4-2", "l7-1", "l7-2"]
     assert list(study.treatments) == [*made, "many", "again"]
     assert [study.label(name) for name in made[:3]] == ["single node", "none x 2", "l4 x 1"]
 
 
-def test_the_level_none_leaves_a_role_out_and_the_load_goes_on_to_what_stands_behind(studies):
+def test_level_none_removes_a_role_from_the_chain(studies):
     study = find_study(studies, "own")
     assert not study.setting("none-1", "balancer").is_present
     assert [study.target_of(name) for name in ("none-1", "l4-1")] == ["web", "balancer"]
 
 
-def test_a_variant_lies_over_the_role_and_factors_lie_over_both(studies):
+def test_factors_override_variants_and_variants_override_roles(studies):
     study = find_study(studies, "own")
     plain, many = study.setting("l4-2", "balancer"), study.setting("many", "balancer")
     assert (plain.service, plain.vars, plain.cpus, plain.sysctls) == (
@@ -101,12 +101,12 @@ def test_a_variant_lies_over_the_role_and_factors_lie_over_both(studies):
     assert study.setting("many", "driver").delay_ms == 20
 
 
-def test_a_factor_of_the_load_changes_the_load_also_of_what_repeats_it(studies):
+def test_workload_factor_applies_to_duplicates_too(studies):
     study = find_study(studies, "own")
     assert [study.workload_of(name).connections for name in ("none-1", "many", "again")] == [50, 400, 400]
 
 
-def test_a_subset_called_smoke_is_the_smoke_variant(studies):
+def test_subset_named_smoke_is_the_smoke_variant(studies):
     short = find_study(studies, "own-smoke")
     assert (short.treatments_in(), short.blocks) == (("none-1", "l4-2"), 6)
     assert smoke_variant(find_study(studies, "own")) == short
@@ -134,7 +134,7 @@ def test_a_subset_called_smoke_is_the_smoke_variant(studies):
         ("[roles.web]", "[roles.db]\nrate_mbit = 9\n[roles.web]", "roles.db.rate_mbit", "has no service"),
     ],
 )
-def test_a_mistake_has_its_key_path(studies, old, new, path, words):
+def test_treatment_error_has_its_key_path(studies, old, new, path, words):
     text = STUDY.replace("delay = 20 }", "delay = 90_000 }") if "90_000" in new else STUDY
     if path == "factors.connections.levels":
         text = text.replace('target = "balancer"', 'target = "balancer"\nconnections = 50')
@@ -146,7 +146,7 @@ def test_a_mistake_has_its_key_path(studies, old, new, path, words):
     assert any(key.endswith(path) and words in message for key, message in messages.items()), messages
 
 
-def test_a_factor_of_the_load_needs_no_role(tmp_path):
+def test_workload_factor_needs_no_role(tmp_path):
     (tmp_path / "box.toml").write_text(
         """
 schema = 1
@@ -177,13 +177,13 @@ set = { think_time_s = 0.02 }
         read_study(tmp_path / "box.toml")
 
 
-def test_a_file_beside_the_study_is_kept_with_it(studies):
+def test_user_configuration_file_is_stored_with_the_study(studies):
     (studies / "mine.conf").write_text("events {}\n")
     (studies / "own.toml").write_text(STUDY.replace('service = "nginx"', 'service = "nginx"\nconfig = "mine.conf"'))
     assert find_study(studies, "own").setting("none-1", "web").config_text == "events {}\n"
 
 
-def test_another_service_does_not_take_over_variables():
+def test_variant_with_another_service_drops_variables():
     role = Role.model_validate(
         {"service": "a", "vars": {"x": 1}, "cpus": "0", "variants": {"b": {"service": "b"}, "c": {"vars": {"y": 2}}}}
     )
@@ -198,13 +198,13 @@ def test_another_service_does_not_take_over_variables():
 
 
 @given(st.lists(st.one_of(st.text(min_size=1), st.integers(), st.booleans()), min_size=1, max_size=4))
-def test_a_name_made_from_levels_is_a_name(levels):
+def test_generated_treatment_names_are_valid(levels):
     assert set(combination_name(tuple(levels))) <= set(
         "-._ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
     )
 
 
-def test_a_variant_that_was_kept_means_what_it_meant() -> None:
+def test_recorded_variant_keeps_its_meaning() -> None:
     """A run keeps its study as JSON: what a variant does not state is still the role's own when that is read again."""
     spec = {
         "service": "nginx", "backends": "app", "nofile": 64_000, "vars": {"page_bytes": 5},

@@ -22,18 +22,18 @@ from loadbook.study.workload import Workload
         ({"scheme": "ftp"}, "'http' or 'https'"),
     ],
 )
-def test_what_contradicts_itself_is_refused(asked: dict[str, object], says: str) -> None:
+def test_contradictory_workload_is_refused(asked: dict[str, object], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         Workload.model_validate({"tool": "wrk"} | asked)
 
 
-def test_a_load_of_requests_may_take_longer_than_expected() -> None:
+def test_workload_of_requests_has_a_longer_time_limit() -> None:
     timed = Workload(tool="ab", duration_s=10, timeout_s=2)
     assert timed.hang_limit_s == 12
     assert timed.model_copy(update={"requests": 1000}).hang_limit_s == 32
 
 
-def test_a_shorter_load_has_fewer_requests_but_one_for_each_connection() -> None:
+def test_shortened_workload_keeps_one_request_per_connection() -> None:
     load = Workload(tool="ab", duration_s=10, requests=20_000, connections=50)
     short = load.with_duration(1.0, 0.3)
     assert (short.duration_s, short.warmup_s, short.requests) == (1.0, 0.3, 2000)
@@ -42,7 +42,7 @@ def test_a_shorter_load_has_fewer_requests_but_one_for_each_connection() -> None
     assert Workload(tool="ab").with_duration(1.0, 0).requests is None
 
 
-def test_a_smoke_variant_shortens_what_treatments_change_of_the_load() -> None:
+def test_smoke_variant_shortens_treatment_workloads() -> None:
     study = Study.model_validate(
         {
             "name": "loads",

@@ -82,18 +82,18 @@ WEIGHT = {"note": 1, "doubt": 2, "invalid": 3}
 
 
 @pytest.mark.parametrize("key", ValidityLimits.model_fields)
-def test_a_study_moves_every_threshold(key: str) -> None:
+def test_study_can_change_every_threshold(key: str) -> None:
     gate, lenient, hits_under = CASES[key]
     assert key in RULE_INFO[gate].thresholds
     before, after = (sum(WEIGHT[h.level] for h in named(hits_under(g), gate)) for g in ({}, {key: lenient}))
     assert after < before
 
 
-def test_every_key_that_a_gate_names_is_one_of_the_study() -> None:
+def test_rule_thresholds_are_keys_of_the_study() -> None:
     assert {key for info in RULE_INFO.values() for key in info.thresholds} == set(ValidityLimits.model_fields)
 
 
-def test_the_same_run_is_silent_under_the_defaults() -> None:
+def test_run_has_no_hits_under_default_thresholds() -> None:
     assert run({}, *received(*make())) == []
     assert grown({}, time_wait=300.0, conntrack=300.0, open_files=300.0, load1=3.0) == []
     assert check(gates={}, workload=CLEAN["workload"]) == []

@@ -47,7 +47,7 @@ DOUBTS = st.lists(st.tuples(st.sampled_from([*RULE_INFO, "never_heard"]), st.tex
 
 @settings(max_examples=300, deadline=None)
 @given(MEASURED, WORKLOADS, CHANGES, DOUBTS, st.booleans())
-def test_every_hit_is_of_a_known_gate_and_says_what_to_do(
+def test_every_hit_names_a_known_rule_with_a_remedy(
     measured: dict[Any, Any], workload: dict[str, Any], changes: dict[str, Any], doubts: list[Any], traced: bool
 ) -> None:
     trial = record(workload=workload, **changes)
@@ -61,7 +61,7 @@ def test_every_hit_is_of_a_known_gate_and_says_what_to_do(
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10**5), st.floats(0, 1), st.floats(0, 1))
-def test_a_stricter_limit_never_lets_more_errors_pass(errors: int, one: float, other: float) -> None:
+def test_stricter_error_limit_never_passes_more_trials(errors: int, one: float, other: float) -> None:
     weight = {"note": 1, "doubt": 2, "invalid": 3}
     measured = rows({("errors_status", "count"): errors, ("ok", "count"): TOTALS["requests", "count"] - errors + 1})
 

@@ -39,18 +39,18 @@ def make(blocks: int = 8, aa: float = 0.0, **by_treatment):
     return records, rows
 
 
-def test_a_sound_run_has_no_hits() -> None:
+def test_sound_run_has_no_hits() -> None:
     assert check_run(STUDY, *make()) == []
 
 
-def test_arms_that_send_other_bytes() -> None:
+def test_arms_with_other_response_sizes_are_invalid() -> None:
     other = {"response_before": {"status": 200, "bytes": 24, "sha256": "b"}}
     (hit,) = check_run(STUDY, *make(x=other))
     assert (hit.name, hit.level, hit.treatment, hit.trial) == ("arms_answer_differently", "invalid", "x", None)
     assert "24 bytes where the baseline sends 5" in hit.message
 
 
-def test_arms_that_answer_with_another_status() -> None:
+def test_arms_with_another_status_are_invalid() -> None:
     other = {"response_before": {"status": 404, "bytes": 5, "sha256": "b"}}
     assert "status 404 where the baseline answers 200" in check_run(STUDY, *make(x=other))[0].message
 
@@ -92,7 +92,7 @@ SIZED = Study.model_validate({
 LARGE = {"response_before": {"status": 200, "bytes": 2048, "sha256": "b"}}
 
 
-def test_arms_whose_pages_differ_on_purpose_are_compared_with_the_first_of_their_size() -> None:
+def test_arms_with_declared_page_sizes_are_compared_within_size() -> None:
     """Each is asked for its own size (`wrong_response`, from the workload that the factor makes)."""
     assert check_run(SIZED, *received(*make(x=LARGE, again=LARGE), x=2300.0, again=2300.0)) == []
     assert SIZED.workload_of("x").expect_bytes == 2048
@@ -114,7 +114,7 @@ def received(records, rows, **bytes_each: float):
     return records, rows + more
 
 
-def test_other_bytes_under_load_than_the_page_asked_for_beside_it_are_a_doubt() -> None:
+def test_bytes_under_load_that_differ_from_the_probe_are_a_doubt() -> None:
     assert check_run(STUDY, *received(*make(), x=239.0)) == []
     (hit,) = check_run(STUDY, *received(*make(), x=180.0))
     assert (hit.name, hit.level, hit.treatment, hit.trial) == ("arms_answer_differently", "doubt", "x", None)
@@ -127,14 +127,14 @@ def test_other_content_of_the_same_size_is_a_doubt() -> None:
     assert (hit.name, hit.level) == ("arms_answer_differently", "doubt")
 
 
-def test_content_that_always_changes_says_nothing() -> None:
+def test_content_that_always_changes_is_not_judged() -> None:
     records, rows = make()
     for k, record in enumerate(records):
         record.response_before.sha256 = str(k)
     assert check_run(STUDY, records, rows) == []
 
 
-def test_a_reboot_and_a_new_version_are_doubts_on_the_odd_trials() -> None:
+def test_reboot_and_new_version_are_doubts_on_the_affected_trials() -> None:
     records, rows = make()
     records[3].boot_ids = {"driver-1": "b1", "web-1": "b9"}
     records[5].services[0].version = "nginx 1.26"
@@ -146,13 +146,13 @@ def test_a_reboot_and_a_new_version_are_doubts_on_the_odd_trials() -> None:
     assert "web-1 was rebooted (b9, b1 in most trials)" in hits[0].message
 
 
-def test_an_aa_arm_that_differs_is_invalid_for_the_run() -> None:
+def test_differing_aa_arm_is_invalid_for_the_run() -> None:
     (hit,) = check_run(STUDY, *make(aa=0.05))
     assert (hit.name, hit.level, hit.treatment, hit.trial) == ("aa_differs", "invalid", "again", None)
     assert "again: it differs from base by +5" in hit.message
 
 
-def test_an_aa_arm_of_few_blocks_is_unchecked() -> None:
+def test_aa_arm_of_few_blocks_is_unchecked() -> None:
     (hit,) = check_run(STUDY, *make(blocks=4, aa=0.05))
     assert (hit.name, hit.level) == ("aa_differs", "unchecked")
 
@@ -165,7 +165,7 @@ def test_excluded_and_failed_trials_do_not_count() -> None:
     assert check_run(STUDY, records, rows, excluded={"t0006", "t0009"}) == []
 
 
-def test_an_empty_run_is_no_trouble() -> None:
+def test_empty_run_has_no_hits() -> None:
     assert check_run(STUDY, [], []) == []
 
 
@@ -178,20 +178,20 @@ def run_with_facts(before: dict, after: dict | None, study: Study = STUDY):
     return named(check_run(study, *make(), facts=facts), "facts_differ")
 
 
-def test_an_identity_fact_that_changed_during_the_run_is_a_doubt() -> None:
+def test_changed_identity_fact_is_a_doubt() -> None:
     (hit,) = run_with_facts({"net.core.somaxconn": fact(4096)}, {"net.core.somaxconn": fact(128)})
     assert (hit.level, hit.trial, hit.host) == ("doubt", None, "web-1")
     assert "net.core.somaxconn of web-1 was 4096 before the run and 128 after it" in hit.message
 
 
-def test_tolerance_facts_may_move_a_little_and_informational_ones_at_will() -> None:
+def test_tolerated_and_informational_facts_may_change() -> None:
     before = {"memory_total_b": fact(1000, "tolerance"), "load_1min": fact(0.1, "info"), "boot_id": fact("a")}
     after = {"memory_total_b": fact(1015, "tolerance"), "load_1min": fact(9.0, "info"), "boot_id": fact("b")}
     assert run_with_facts(before, after) == []
     assert len(run_with_facts(before, after | {"memory_total_b": fact(1030, "tolerance")})) == 1
 
 
-def test_a_declared_factor_may_change_and_facts_not_read_again_are_unchecked() -> None:
+def test_declared_factor_facts_may_change_and_missing_facts_are_unchecked() -> None:
     factors = {"factors": {"backlog": {"var": "somaxconn", "levels": [128, 4096]}}}
     declared = Study.model_validate(STUDY.model_dump(by_alias=True) | factors)
     before, after = {"net.core.somaxconn": fact(4096)}, {"net.core.somaxconn": fact(128)}
@@ -200,7 +200,7 @@ def test_a_declared_factor_may_change_and_facts_not_read_again_are_unchecked() -
     assert (hit.level, hit.host) == ("unchecked", "web-1")
 
 
-def test_trials_of_another_load_configuration_mask_or_server_are_doubts() -> None:
+def test_trials_with_other_load_configuration_or_server_are_doubts() -> None:
     records, rows = make()
     records[3].workload = records[3].workload | {"connections": 51}
     records[6].services[0].config_sha256 = "f" * 64
@@ -218,14 +218,14 @@ def test_trials_of_another_load_configuration_mask_or_server_are_doubts() -> Non
     }
 
 
-def test_arms_of_different_loads_and_configurations_are_what_the_study_asks_for() -> None:
+def test_arms_with_declared_differences_have_no_doubts() -> None:
     records, rows = make(x={"tool": "ab", "tool_version": "2.3", "workload": {"connections": 10}})
     for record in records:
         record.services[0].config_sha256 = record.treatment.ljust(64, "0")
     assert check_run(STUDY, records, rows) == []
 
 
-def test_one_trial_with_other_bytes_than_its_like() -> None:
+def test_trial_with_other_bytes_than_its_treatment_is_invalid() -> None:
     records, rows = received(*make())
     for row in rows:
         if row["trial"] == "t0005" and row["metric"] == "bytes_read":
@@ -240,7 +240,7 @@ def test_bytes_of_different_tools_are_not_compared() -> None:
     assert check_run(STUDY, records, rows) == []
 
 
-def test_levels_above_those_at_the_start_of_the_block() -> None:
+def test_sockets_above_the_level_at_block_start_are_a_doubt() -> None:
     records, rows = make()
     for record in records:
         record.reset["web-1"] |= {"conntrack": 100.0, "load1": 1.0}

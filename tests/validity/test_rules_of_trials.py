@@ -14,16 +14,16 @@ def only(hits, name: str):
     return hits[0]
 
 
-def test_a_clean_trial_has_no_hits() -> None:
+def test_clean_trial_has_no_hits() -> None:
     assert check() == []
 
 
-def test_a_trial_that_measured_nothing_is_not_judged() -> None:
+def test_trial_without_measurements_is_not_judged() -> None:
     lost = record(status="lost", window=None)
     assert check_trial(lost, [], [], [], ValidityLimits()) == []
 
 
-def test_error_responses_by_share() -> None:
+def test_error_responses_are_judged_by_their_share() -> None:
     hit = only(check({("errors_status", "count"): 50}), "error_responses")
     assert (hit.level, hit.trial, hit.treatment) == ("invalid", "t0001", "base")
     assert hit.message.startswith("50 of 100,000 responses were errors (0.05\u00a0%): an error page is answered faster")
@@ -33,7 +33,7 @@ def test_error_responses_by_share() -> None:
     assert only(check({("errors_status", "count"): 5}, gates=lenient), "error_responses").level == "note"
 
 
-def test_socket_errors_by_share_of_attempts() -> None:
+def test_socket_errors_are_judged_by_their_share_of_attempts() -> None:
     hit = only(check({("errors_timeout", "count"): 3, ("errors_read", "count"): 2}), "socket_errors")
     assert hit.level == "invalid"
     assert hit.message.startswith("5 of 100,005 attempts failed")
@@ -44,7 +44,7 @@ def test_driver_limits_are_always_invalid() -> None:
     assert only(found, "driver_limits").level == "invalid"
 
 
-def test_zero_work() -> None:
+def test_trial_without_any_request_is_invalid() -> None:
     none = check({("requests", "count"): 0, ("ok", "count"): 0})
     assert named(none, "zero_work")[0].level == "invalid"
     assert named(check({("ok", "count"): 0}), "zero_work")[0].message.startswith("none of 100,000 responses")
@@ -58,7 +58,7 @@ def test_zero_work() -> None:
         ([("errors_connect", "count"), ("errors_timeout", "count")], "socket_errors"),
     ],
 )
-def test_counts_that_a_tool_does_not_report_are_unchecked(lacking, name: str) -> None:
+def test_counts_missing_from_a_tool_are_unchecked(lacking, name: str) -> None:
     hits = named(check(dict.fromkeys(lacking)), name)
     assert [hit.level for hit in hits] == ["unchecked"]
     assert hits[0].message.startswith("not checked: ")
@@ -72,13 +72,13 @@ def test_counts_that_a_tool_does_not_report_are_unchecked(lacking, name: str) ->
         ({"response_after": {"status": 200, "bytes": 5, "sha256": "b"}}, "note", "content changed"),
     ],
 )
-def test_wrong_response(changes, level: str, said: str) -> None:
+def test_wrong_response_is_invalid(changes, level: str, said: str) -> None:
     hit = only(check(**changes), "wrong_response")
     assert hit.level == level
     assert said in hit.message
 
 
-def test_a_page_of_changing_size_is_doubtful_where_none_is_expected() -> None:
+def test_page_of_changing_size_is_a_doubt_unless_expected() -> None:
     found = check(workload={"model": "closed"}, response_after={"status": 200, "bytes": 9, "sha256": "b"})
     assert only(found, "wrong_response").level == "doubt"
     unasked = check(response_before=None, response_after=None)
@@ -87,7 +87,7 @@ def test_a_page_of_changing_size_is_doubtful_where_none_is_expected() -> None:
     ]
 
 
-def test_a_server_that_calls_itself_another_name_afterwards() -> None:
+def test_changed_server_header_is_a_doubt() -> None:
     first, last = (CLEAN["response_after"] | {"server": name} for name in ("nginx/1.22.1", "Apache"))
     hit = only(check(response_before=first, response_after=last), "server_identity")
     assert hit.level == "doubt"
@@ -98,12 +98,12 @@ def test_a_server_that_calls_itself_another_name_afterwards() -> None:
 @pytest.mark.parametrize(
     ("got", "level"), [(499_000, None), (480_000, "doubt"), (103_000_000, None), (106_000_000, "doubt")]
 )
-def test_bytes_per_response_lie_between_the_page_and_the_page_with_its_headers(got: int, level: str | None) -> None:
+def test_bytes_per_response_must_lie_between_page_and_page_with_headers(got: int, level: str | None) -> None:
     hits = named(check({("bytes_read", "count"): got}), "bytes_per_response")
     assert [hit.level for hit in hits] == ([level] if level else [])
 
 
-def test_what_was_under_way_at_the_end_may_be_counted() -> None:
+def test_bytes_of_unfinished_responses_are_tolerated() -> None:
     page = {"status": 200, "bytes": 1_000_000, "sha256": "a"}
     big = {"workload": CLEAN["workload"] | {"expect_bytes": None}, "response_before": page, "response_after": page}
     few = {("requests", "count"): 100, ("ok", "count"): 100}
@@ -112,41 +112,41 @@ def test_what_was_under_way_at_the_end_may_be_counted() -> None:
     assert hit.message.startswith("500,000 bytes came per response; the page has 1,000,000: ")
 
 
-def test_bytes_that_nobody_counts_or_expects_are_unchecked() -> None:
+def test_bytes_without_count_or_expectation_are_unchecked() -> None:
     assert only(check({("bytes_read", "count"): None}), "bytes_per_response").level == "unchecked"
     unknown = check(workload={"model": "closed"}, response_before=None, response_after=None)
     assert named(unknown, "bytes_per_response")[0].level == "unchecked"
 
 
 @pytest.mark.parametrize(("live", "level"), [(False, "invalid"), (None, "unchecked")])
-def test_config_not_live(live, level: str) -> None:
+def test_configuration_that_is_not_live_is_invalid(live, level: str) -> None:
     hit = only(check(services=[CLEAN["services"][0] | {"live": live}]), "config_not_live")
     assert (hit.level, hit.host) == (level, "web-1")
 
 
 @pytest.mark.parametrize(("busy", "level"), [(0.97, "invalid"), (0.92, "doubt")])
-def test_driver_saturated_reads_only_the_drivers_own_cpu_in_the_window(busy: float, level: str) -> None:
+def test_driver_saturation_uses_driver_cpus_in_the_window(busy: float, level: str) -> None:
     load = {("driver-1", "cpu_busy", "cpu1"): busy, ("driver-1", "process_cpu", "wrk:100"): busy - 0.02}
     hit = only(check(traced=load), "driver_saturated")
     assert (hit.level, hit.host) == (level, "driver-1")
     assert hit.message.startswith(f"cpu1 of the driver was {busy * 100:.0f}\u00a0% busy")
 
 
-def test_a_cpu_that_others_filled_is_a_doubt() -> None:
+def test_driver_cpu_filled_by_others_is_a_doubt() -> None:
     hits = check(traced={("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "process_cpu", "wrk:100"): 0.25})
     (hit,) = named(hits, "driver_saturated")
     assert (hit.level, "25\u00a0% of that with the load" in hit.message) == ("doubt", True)
     assert named(hits, "foreign_cpu")[0].host == "driver-1"
 
 
-def test_without_a_mask_every_cpu_is_the_drivers_own() -> None:
+def test_driver_without_mask_owns_every_cpu() -> None:
     monitors = [CLEAN["monitors"][0] | {"cpus": []}]
     found = check(monitors=monitors, boot_ids={"driver-1": "b1", "web-1": "b2"})
     assert named(found, "driver_saturated")[0].message.startswith("cpu0 of the driver was 97\u00a0% busy")
 
 
 @pytest.mark.parametrize(("used", "threads", "level"), [(0.97, 1, "invalid"), (0.92, 1, "doubt"), (1.94, 2, "invalid")])
-def test_a_generator_whose_threads_move_between_cpus_is_at_its_limit_too(used: float, threads: int, level: str) -> None:
+def test_driver_threads_moving_between_cpus_are_saturated(used: float, threads: int, level: str) -> None:
     workload = CLEAN["workload"] | {"threads": threads}
     spread = {("driver-1", "cpu_busy", f"cpu{n}"): 0.3 for n in range(4)}
     monitors = [m | {"cpus": []} for m in CLEAN["monitors"]]
@@ -158,12 +158,12 @@ def test_a_generator_whose_threads_move_between_cpus_is_at_its_limit_too(used: f
     assert "thread" in hit.message
 
 
-def test_threads_with_time_to_spare_are_no_limit() -> None:
+def test_driver_threads_with_idle_time_are_not_saturated() -> None:
     busy = {("driver-1", "process_cpu", "wrk:100"): 0.97}
     assert not named(check(traced=busy, workload=CLEAN["workload"] | {"threads": 2}), "driver_saturated")
 
 
-def test_a_host_that_was_not_at_rest_is_a_doubt() -> None:
+def test_host_not_at_rest_is_a_doubt() -> None:
     state = {"at_rest": 0.0, "waited_s": 10.02, "time_wait": 28_000.0}
     (hit,) = named(check(reset={"driver-1": CLEAN["reset"]["driver-1"], "web-1": state}), "not_at_rest")
     assert (hit.level, hit.host) == ("doubt", "web-1")
@@ -171,13 +171,13 @@ def test_a_host_that_was_not_at_rest_is_a_doubt() -> None:
     assert named(check(reset={}), "not_at_rest")[0].level == "unchecked"
 
 
-def test_httperf_fills_its_cpu_by_design() -> None:
+def test_httperf_busy_polling_is_not_saturation() -> None:
     full = {("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "process_cpu", "wrk:100"): 1.0}
     hit = only(check(traced=full, tool="httperf"), "driver_saturated")
     assert (hit.level, "by design" in hit.message) == ("unchecked", True)
 
 
-def test_no_traces_leave_their_rules_unchecked() -> None:
+def test_missing_host_metrics_leave_rules_unchecked() -> None:
     found = check_trial(record(monitors=[]), rows(), [], [], ValidityLimits())
     assert {hit.level for hit in found} == {"unchecked"}
     assert {hit.name for hit in found} >= {"driver_saturated", "monitor_gaps"}
@@ -190,11 +190,11 @@ def test_no_traces_leave_their_rules_unchecked() -> None:
         {"monitors": [CLEAN["monitors"][0] | {"cpus": []}, CLEAN["monitors"][1]]},
     ],
 )
-def test_shared_cores(changes) -> None:
+def test_driver_and_server_on_shared_cores_are_a_doubt(changes) -> None:
     assert named(check(**changes), "shared_cores")[0].level == "doubt"
 
 
-def test_two_machines_share_nothing_and_an_unknown_boot_id_is_unchecked() -> None:
+def test_shared_cores_need_one_machine_with_a_known_boot_id() -> None:
     everywhere = [CLEAN["services"][0] | {"cpus": [0, 1]}]
     assert not named(check(services=everywhere, boot_ids={"driver-1": "b1", "web-1": "b2"}), "shared_cores")
     assert only(check(boot_ids={}), "shared_cores").level == "unchecked"
@@ -207,7 +207,7 @@ OPEN = {"model": "open", "rate_per_s": 25_000, "expect_bytes": 5}
     ("achieved", "errors", "names"),
     [(24_900, 0, ["offered_ceiling"]), (24_900, 5, []), (24_000, 0, []), (20_000, 0, ["offered_shortfall"])],
 )
-def test_open_load_at_its_ceiling_or_short_of_it(achieved: float, errors: int, names: list[str]) -> None:
+def test_open_load_at_or_below_its_offered_rate_is_flagged(achieved: float, errors: int, names: list[str]) -> None:
     found = check({("requests_per_s", "value"): achieved, ("errors", "count"): errors}, workload=OPEN)
     assert [hit.name for hit in found] == names
     assert all(hit.level == "doubt" for hit in found)
@@ -217,32 +217,32 @@ def test_closed_load_has_no_offered_rate() -> None:
     assert check({("requests_per_s", "value"): 1.0}) == []
 
 
-def test_stolen_cpu_of_the_own_cpus_only() -> None:
+def test_stolen_cpu_counts_own_cpus_only() -> None:
     hit = only(check(traced={("web-1", "cpu_steal", "cpu0"): 0.05, ("web-1", "cpu_busy", "cpu0"): 1.0}), "stolen_cpu")
     assert (hit.level, hit.host) == ("doubt", "web-1")
     assert hit.message.startswith("5.0\u00a0% of cpu0 was stolen")
     assert check(traced={("web-1", "cpu_steal", "cpu1"): 0.05}) == []
 
 
-def test_foreign_cpu_is_what_nobody_watched_used() -> None:
+def test_foreign_cpu_is_use_by_unmonitored_processes() -> None:
     hit = only(check(traced={("web-1", "process_cpu", "nginx:201"): 0.70}), "foreign_cpu")
     assert (hit.level, hit.host) == ("doubt", "web-1")
     assert "used 25\u00a0% of a CPU" in hit.message
 
 
-def test_a_neighbour_on_the_same_cpus_is_no_stranger() -> None:
+def test_foreign_cpu_excludes_roles_on_the_same_cpus() -> None:
     monitors = [m | {"cpus": [0, 1]} for m in CLEAN["monitors"]]
     assert not named(check(monitors=monitors), "foreign_cpu")
     apart = check(monitors=monitors, boot_ids={"driver-1": "b1", "web-1": "b2"})
     assert len(named(apart, "foreign_cpu")) == 2
 
 
-def test_foreign_cpu_needs_watched_processes() -> None:
+def test_foreign_cpu_needs_monitored_processes() -> None:
     without = {key: None for key in LOAD if key[1] == "process_cpu"}
     assert {hit.level for hit in named(check(traced=without), "foreign_cpu")} == {"unchecked"}
 
 
-def test_monitor_gaps() -> None:
+def test_gaps_in_host_metrics_are_a_doubt() -> None:
     half = [k * 0.25 for k in range(-4, 20) if not 1.0 < k * 0.25 < 3.0]
     found = named(check(times=half), "monitor_gaps")
     assert [(hit.level, hit.host) for hit in found] == [("doubt", "driver-1"), ("doubt", "web-1")]
@@ -251,7 +251,7 @@ def test_monitor_gaps() -> None:
     assert not named(check(times=late), "monitor_gaps")
 
 
-def test_clock() -> None:
+def test_clock_problems_are_a_doubt() -> None:
     assert only(check({("duration", "value"): -1.0}), "clock").level == "invalid"
     assert only(check({("duration", "value"): 4000.0}), "clock").level == "invalid"
     step = {"web-1": {"offset_before_s": 0.0, "rtt_before_s": 0.001, "offset_after_s": 1.5, "rtt_after_s": 0.001}}
@@ -260,7 +260,7 @@ def test_clock() -> None:
     assert only(check(clocks={}), "clock").level == "unchecked"
 
 
-def test_what_tools_doubt_is_passed_on_once() -> None:
+def test_tool_doubts_are_reported_once() -> None:
     hit = only(check(doubts=[("connections", "49 of 50 connections were opened")]), "connections")
     advice = "make connections a multiple of threads, and look for refused connects."
     assert (hit.level, hit.message) == ("doubt", f"49 of 50 connections were opened; {advice}")
@@ -269,7 +269,7 @@ def test_what_tools_doubt_is_passed_on_once() -> None:
     assert only(both, "driver_limits").level == "invalid"
 
 
-def test_every_hit_has_a_gate_and_every_gate_has_its_words() -> None:
+def test_every_hit_has_a_rule_and_every_rule_a_text() -> None:
     assert traces()
     for name, info in RULE_INFO.items():
         assert name == info.name

@@ -63,7 +63,7 @@ TRIPPED = [
 
 
 @pytest.mark.parametrize(("gate", "level", "tool", "case", "workload"), TRIPPED, ids=lambda v: v if v else "")
-def test_a_capture_trips_the_gate(gate: str, level: str, tool: str, case: str, workload: dict) -> None:
+def test_capture_triggers_its_rule(gate: str, level: str, tool: str, case: str, workload: dict) -> None:
     hits = named(check_capture(tool, case, **workload), gate)
     assert [hit.level for hit in hits] == [level]
     assert RULE_INFO[gate].remedy in hits[0].message
@@ -84,17 +84,17 @@ def test_a_capture_trips_the_gate(gate: str, level: str, tool: str, case: str, w
         ("ab", "2.3--csv_gnuplot", {"connections": 20}),
     ],
 )
-def test_a_clean_capture_trips_none(tool: str, case: str, workload: dict) -> None:
+def test_clean_capture_triggers_no_rule(tool: str, case: str, workload: dict) -> None:
     assert [hit for hit in check_capture(tool, case, **workload) if hit.level != "unchecked"] == []
 
 
-def test_a_percentile_needs_twenty_requests_beyond_it() -> None:
+def test_percentile_rule_needs_twenty_requests_beyond_it() -> None:
     (hit,) = named(check_capture("ab", "2.3--https_tls12", connections=10), "too_short")
     assert hit.message.startswith("p99 is that of 1,000 requests: 10 lie beyond it, 20 are needed")
     assert named(check_capture("ab", "2.3--https_tls12", {"min_tail_requests": 10}, connections=10), "too_short") == []
 
 
-def test_little_law_holds_for_every_clean_closed_capture_of_tools_that_time_whole_requests() -> None:
+def test_littles_law_holds_for_clean_closed_captures() -> None:
     asked = {
         "h2load": {"1.52.0--duration_D4": 20, "1.52.0--duration_D4_warm1": 20, "1.52.0--freeze_1s": 1},
         "weighttp": {"0.5--ka_n200000_c50_t2": 50, "0.5--pipeline_K8": 20, "0.5--sigint": 20},
@@ -108,20 +108,20 @@ def test_little_law_holds_for_every_clean_closed_capture_of_tools_that_time_whol
 
 
 @pytest.mark.parametrize("tool", ["ab", "h2load", "weighttp"])
-def test_little_law_says_why_it_cannot_judge(tool: str) -> None:
+def test_littles_law_reports_why_it_is_unchecked(tool: str) -> None:
     for path in good(tool):
         hits = named(check_capture(tool, path.stem, connections=1_000_000), "little_law")
         assert hits[0].level == "unchecked", path.stem
         assert hits[0].message.startswith("not checked: ")
 
 
-def test_a_threshold_of_the_study_replaces_the_parsers_own() -> None:
+def test_study_threshold_overrides_the_parser_doubt() -> None:
     assert named(check_capture("wrk2", "4.0.0--overload_R300k_d4", {"offered_shortfall": 0.2}, **OPEN), "too_short")
     lenient = check_capture("wrk2", "4.0.0--overload_R300k_d4", {"offered_shortfall": 0.2}, **OPEN)
     assert not named(lenient, "offered_shortfall")
 
 
-def test_redirects_that_are_expected_are_no_errors() -> None:
+def test_expected_redirects_are_not_errors() -> None:
     assert named(check_capture("ab", "2.3--non2xx_302"), "error_responses")[0].message.startswith(
         "3,000 of 3,000 responses were not 2xx"
     )
@@ -129,7 +129,7 @@ def test_redirects_that_are_expected_are_no_errors() -> None:
     assert hit.level == "unchecked"
 
 
-def test_wrk2s_weighted_timeouts_are_not_counted_as_attempts() -> None:
+def test_wrk2_weighted_timeouts_are_not_attempts() -> None:
     assert not named(check_capture("wrk2", "4.0.0--server_killed_midrun", **OPEN), "socket_errors")
 
 
@@ -145,14 +145,14 @@ def doubts_in(path: Path) -> set[str]:
     return {str(e.value) for e in found if isinstance(e, ast.Constant) and isinstance(e.value, str)}
 
 
-def test_every_doubt_that_a_tool_can_raise_is_a_gate() -> None:
+def test_every_tool_doubt_has_a_rule() -> None:
     named_by = {path.name: doubts_in(path) for path in SOURCES}
     assert sum(map(len, named_by.values())) > 20
     for module, names in named_by.items():
         assert not names - set(RULE_INFO), f"{module}: add these doubts to core/validity_rules.toml"
 
 
-def test_every_doubt_of_a_capture_is_a_gate_and_found_in_the_sources() -> None:
+def test_every_capture_doubt_has_a_rule_and_a_source() -> None:
     found = set().union(*(doubts_in(path) for path in SOURCES))
     for tool in base.tool_names():
         for path in good(tool):
@@ -161,7 +161,7 @@ def test_every_doubt_of_a_capture_is_a_gate_and_found_in_the_sources() -> None:
     assert {name for name, info in RULE_INFO.items() if info.by == "tool"} - {"tool_doubt"} <= found
 
 
-def test_everything_that_could_not_be_read_has_a_title() -> None:
+def test_every_ingest_problem_has_a_title() -> None:
     named_in = re.compile(r'(?:\b(?:Problem|problem|_note(?:_fields)?|add_problem)\(\s*|"name": )"([a-z][a-z_-]+)"')
     sources = [
         path

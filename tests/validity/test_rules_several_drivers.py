@@ -41,32 +41,32 @@ def two(late_s: float = 0.0, traced: dict | None = None, *, gates: dict | None =
     return check(traced=ADDED | (traced or {}), gates=gates, **(changes(late_s) | more))
 
 
-def test_two_drivers_together_trip_nothing_whatever_their_clocks_say():
+def test_synchronised_drivers_have_no_hits_whatever_their_clocks():
     assert two() == []
     assert two(0.05) == []
 
 
 @pytest.mark.parametrize(("late_s", "level"), [(0.15, "doubt"), (-0.3, "doubt"), (1.0, "invalid"), (9.0, "invalid")])
-def test_drivers_that_did_not_measure_together(late_s, level):
+def test_drivers_that_did_not_overlap_are_invalid(late_s, level):
     hit = named(two(late_s), "drivers_apart")[0]
     assert hit.level == level
     together = max(0.0, 4 - abs(late_s))
     assert hit.message.startswith(f"all 2 drivers were at work for {together:.3g}".replace("0 s", "0"))
 
 
-def test_clocks_that_are_not_known_well_enough_are_a_doubt():
+def test_driver_clocks_with_large_error_are_a_doubt():
     hit = named(two(**changes(rtt_s=1.0)), "drivers_apart")[0]
     assert hit.level == "doubt"
     assert "clocks are known to 500 ms only, 13\u00a0% of the measurement" in hit.message.replace("\u00a0ms", " ms")
 
 
-def test_times_that_are_not_recorded_leave_it_unchecked():
+def test_driver_overlap_without_times_is_unchecked():
     blind = changes()
     blind["drivers"][1] |= {"started_host": None}
     assert named(two(**blind), "drivers_apart")[0].level == "unchecked"
 
 
-def test_each_driver_is_looked_at():
+def test_every_driver_is_checked():
     full = {("driver-2", "cpu_busy", "cpu2"): 0.99, ("driver-2", "process_cpu", "wrk:300"): 0.98}
     monitors = changes()["monitors"]
     monitors[2] = monitors[2] | {"cpus": [2]}
@@ -74,7 +74,7 @@ def test_each_driver_is_looked_at():
     assert (hit.level, hit.host) == ("invalid", "driver-2")
 
 
-def test_drivers_that_share_a_cpu_fill_it_together():
+def test_drivers_sharing_a_cpu_are_judged_together():
     full = {(host, "cpu_busy", "cpu1"): 0.99 for host in ("driver-1", "driver-2")}
     half = {("driver-1", "process_cpu", "wrk:100"): 0.49, ("driver-2", "process_cpu", "wrk:300"): 0.48}
     hits = named(two(traced=full | half), "driver_saturated")
@@ -94,7 +94,7 @@ def measured(tool: str, means: list[float], requests: int) -> list[RuleHit]:
     return check_trial(found, total + own, traces(ADDED), [], ValidityLimits())
 
 
-def test_littles_law_holds_over_drivers_and_short_tails_are_found_on_each():
+def test_littles_law_sums_drivers_and_tails_are_per_driver():
     rate = TOTALS["requests_per_s", "value"]
     right = 50 / rate
     assert named(measured("h2load", [0.5 * right, 1.5 * right], 50_000), "little_law") == []

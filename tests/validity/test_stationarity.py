@@ -30,7 +30,7 @@ def test_steady_rates_have_no_hits() -> None:
     assert list(unsteady(RECORDS, samples())) == []
 
 
-def test_a_rate_that_moves_is_a_doubt_on_its_treatment() -> None:
+def test_moving_rate_is_a_doubt_on_its_treatment() -> None:
     (hit,) = unsteady(RECORDS, samples(moving="b"))
     assert (hit.name, hit.level, hit.treatment, hit.trial) == ("unsteady", "doubt", "b", None)
     assert hit.message.startswith("b: the rate moved by +")
@@ -44,16 +44,16 @@ def test_a_rate_that_moves_is_a_doubt_on_its_treatment() -> None:
         (samples(seconds=12), "not checked: at most 12 s of rates per second, 40 s are needed"),
     ],
 )
-def test_what_cannot_be_told_is_said_once(frame: pd.DataFrame, said: str) -> None:
+def test_unknown_steadiness_is_reported_once(frame: pd.DataFrame, said: str) -> None:
     (hit,) = unsteady(RECORDS, frame)
     assert (hit.level, hit.treatment, hit.message) == ("unchecked", None, said)
 
 
-def test_a_treatment_without_rates_beside_one_that_has_them() -> None:
+def test_treatment_without_rates_is_unchecked() -> None:
     (hit,) = unsteady(RECORDS, samples(only="a"))
     assert (hit.level, hit.treatment) == ("unchecked", "b")
 
 
-def test_the_rule_is_among_those_of_a_run() -> None:
+def test_stationarity_is_a_rule_of_runs() -> None:
     assert [hit.name for hit in check_run(STUDY, *make(), samples=samples(only=""))] == ["unsteady"]
     assert list(unsteady([], samples())) == []
