@@ -8,28 +8,17 @@ and its like. Each is imported only when it is used.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loadbook.analyses import PAGES
-
-if TYPE_CHECKING:
-    from loadbook.notebook.live_run import ingest, plan, run, state
-    from loadbook.notebook.run import load
-    from loadbook.notebook.studies import history, pick, studies
-    from loadbook.report.notebooks import check_parameters
 
 __version__ = "0.1.0"
 
 _VERBS = PAGES | {
     "check_parameters": "loadbook.report.notebooks",
-    "history": "loadbook.notebook.studies",
-    "ingest": "loadbook.notebook.live_run",
     "load": "loadbook.notebook.run",
-    "pick": "loadbook.notebook.studies",
-    "plan": "loadbook.notebook.live_run",
-    "run": "loadbook.notebook.live_run",
-    "state": "loadbook.notebook.live_run",
-    "studies": "loadbook.notebook.studies",
+    **dict.fromkeys(("history", "pick", "studies"), "loadbook.notebook.studies"),
+    **dict.fromkeys(("ingest", "plan", "run", "state"), "loadbook.notebook.live_run"),
 }
 
 
@@ -45,5 +34,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    # a page is what one notebook calls; what people look for is not among a dozen of them
+    # without the pages: each is called by one notebook
     return sorted([*(name for name in _VERBS if not name.endswith("_page")), "__version__"])

@@ -15,7 +15,7 @@ from loadbook.batch.progress import ProgressDisplay
 from loadbook.cli import cli
 from loadbook.cli.terminal import cell, echo
 from loadbook.core.errors import HostError, SpecProblem, StudyError
-from loadbook.core.text import clean, one_line
+from loadbook.core.text import clean, closest_name, one_line
 from loadbook.execution.progress import Progress
 
 pytestmark = pytest.mark.fault(44)
@@ -92,3 +92,12 @@ def test_parsed_tool_output_table_is_clean(tmp_path: Path) -> None:
     (tmp_path / "none.txt").write_text("".join(TERMINAL).replace("\ud800", ""))
     done = CliRunner().invoke(cli, ["parse", "wrk", str(tmp_path / "none.txt")])
     assert done.exit_code and silent(str(done.exception)) and silent(done.output)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("latenci", "latency"), ("LATENCY", "latency"), ("zzz", None), ("", None), ("x" * 10_000, None), (7, None)],
+)
+def test_the_closest_name_is_the_one_that_was_probably_meant(name: object, expected: str | None) -> None:
+    assert closest_name(name, ["errors", "ok", "latency"]) == expected
+    assert closest_name(name, []) is None

@@ -9,7 +9,8 @@ import pytest
 from bs4 import BeautifulSoup
 
 import loadbook as lb
-from loadbook.core.errors import DataError, UsageError, nearest_names
+from loadbook.core.errors import DataError, UsageError
+from loadbook.core.text import nearest_names
 from loadbook.notebook import compare
 from loadbook.notebook.plots import Plots
 from loadbook.report import page

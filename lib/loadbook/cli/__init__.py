@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import keyword
 import sys
@@ -26,6 +25,7 @@ import click
 from loadbook.cli.terminal import echo
 from loadbook.core.errors import DataError, LoadbookError, unknown_name_error
 from loadbook.core.renamed_keys import RenamedKeyWarning
+from loadbook.core.text import closest_name
 
 # command -> its module in this folder, and its summary (the module is imported only when the command is called)
 COMMANDS = {
@@ -75,8 +75,8 @@ class LazyGroup(click.Group):
         """Find a command; UnknownNameError lists all commands, the nearest first."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
             error = unknown_name_error("command", args[0], COMMANDS)
-            nearest = difflib.get_close_matches(args[0], COMMANDS, 1)
-            error.hint = f"did you mean {nearest[0]}? {error.hint}" if nearest else error.hint
+            nearest = closest_name(args[0], COMMANDS)
+            error.hint = f"did you mean {nearest}? {error.hint}" if nearest else error.hint
             raise error
         return super().resolve_command(ctx, args)
 

@@ -1,6 +1,6 @@
 """Foundations of every layer: errors, units, metrics, validity rules, TOML files.
 
-- `text`: text of other people, cleaned for terminals and pages
+- `text`: text cleaned for terminals and pages; names that resemble a mistyped one
 - `errors`: exceptions with exit codes and hints
 - `metrics`: names, units and directions of metrics
 - `renamed_keys`: old names of keys in TOML files

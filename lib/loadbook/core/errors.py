@@ -2,18 +2,15 @@
 
 A message says what failed and where (host, trial, file, key path); ``hint`` says what to do next.
 Exit codes are those of docs/architecture.md: 2 usage or bad spec, 3 a host or tool failed, 4 data invalid.
-Both may quote hosts, tools and files, so they are made fit to be shown here, once.
-
-What to say of a name that there is not: those that there are, the most like it first.
+Both may quote hosts, tools and files, so control characters are removed here, once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
-from loadbook.core.text import clean
+from loadbook.core.text import MAX_NAME_LENGTH, clean, nearest_names
 
 
 class LoadbookError(Exception):
@@ -155,26 +152,8 @@ class ReportError(LoadbookError):
     """A notebook or page could not be made."""
 
 
-SIMILARITY_CUTOFF = 0.6
-MAX_NAME_LENGTH = 80  # letters of a name that are compared and shown
-
-
 class UnknownNameError(UsageError, AttributeError):
-    """A name of nothing that there is; also an AttributeError, so that completion and hasattr go on."""
-
-
-def nearest_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names: first those that are like `name`, the most alike before others, then the rest."""
-    lowered = name[:MAX_NAME_LENGTH].lower()
-
-    def distance(other: str) -> float:
-        similarity = SequenceMatcher(None, lowered, other.lower()).ratio()
-        contains = bool(lowered) and (lowered in other.lower() or other.lower() in lowered)
-        if similarity < SIMILARITY_CUTOFF and not contains:
-            return 0.0
-        return -max(similarity, SIMILARITY_CUTOFF if contains else 0.0)
-
-    return sorted(known, key=distance)
+    """A name that is not known; also an AttributeError, so that completion and hasattr work."""
 
 
 def unknown_name_error(

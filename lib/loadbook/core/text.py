@@ -1,15 +1,19 @@
-"""Text that came from a host, a tool, a file or a study, made fit to be shown: it can say things, not do them.
+"""Text of hosts, tools, files and studies, cleaned for terminals and pages; names that resemble a mistyped one.
 
-Escape sequences move a terminal's cursor, hide what stands before them and make links; a NUL ends a line of a log; an
-override of direction swaps what one reads. None of them gets through.
+Escape sequences move a terminal's cursor, hide text and make links; a NUL ends a line of a log; an override of
+direction swaps letters. `clean` removes all of them.
 """
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
+from difflib import SequenceMatcher
 
 # control, format (zero width, direction), lone surrogates, private use
 _REMOVED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co"})
+SIMILARITY_CUTOFF = 0.6
+MAX_NAME_LENGTH = 80  # letters of a name that are compared and shown
 
 
 def clean(text: str) -> str:
@@ -20,5 +24,27 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return clean text as one line, so that none of it passes for another line of a log."""
+    """Return clean text as one line, so that it cannot look like several lines of a log."""
     return " ".join(line for line in map(str.strip, clean(text).splitlines()) if line)
+
+
+def _similarity(name: str, other: str) -> float:
+    return SequenceMatcher(None, name[:MAX_NAME_LENGTH].lower(), other.lower()).ratio()
+
+
+def closest_name(name: object, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant by a mistyped one, None if none is similar."""
+    best = max(known, key=lambda other: _similarity(str(name), other), default=None)
+    return best if best is not None and _similarity(str(name), best) >= SIMILARITY_CUTOFF else None
+
+
+def nearest_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names: first those like `name`, the most similar before others, then the rest in their order."""
+    lowered = name[:MAX_NAME_LENGTH].lower()
+
+    def distance(other: str) -> float:
+        contains = bool(lowered) and (lowered in other.lower() or other.lower() in lowered)
+        similarity = max(_similarity(name, other), SIMILARITY_CUTOFF if contains else 0.0)
+        return -similarity if similarity >= SIMILARITY_CUTOFF else 0.0
+
+    return sorted(known, key=distance)

@@ -6,7 +6,6 @@ From the names in a file of conditions to the files that they mean: only regular
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import math
 import os
@@ -18,6 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from loadbook.core.errors import DataError, LoadbookError, UsageError
+from loadbook.core.text import closest_name
 from loadbook.ingestion.trial_rows import RESERVED_NAMES, STDOUT, STREAMED_SUFFIX, read_bytes, read_small_files
 from loadbook.store.paths import NAME_PATTERN
 from loadbook.study.problems import short_repr, suggestion
@@ -284,8 +284,8 @@ def resolve_inside(folder: Path, name: str) -> Path:
 def _missing_file_text(folder: Path, name: str, missing: Path) -> str:
     readable = missing.parent.is_dir() and os.access(missing.parent, os.R_OK)
     names = [entry.name for entry in missing.parent.iterdir()] if readable else []
-    near = difflib.get_close_matches(missing.name, names, n=1)
-    hint = "; separate folders by /" if "\\" in name else f"; did you mean {short_repr(near[0])}?" if near else ""
+    near = closest_name(missing.name, names)
+    hint = "; separate folders by /" if "\\" in name else f"; did you mean {short_repr(near)}?" if near else ""
     return f"no file {short_repr(name)} in {folder}{hint}"
 
 

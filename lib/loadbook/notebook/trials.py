@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.errors import UsageError, nearest_names, unknown_name_error
+from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.metrics import METRICS
+from loadbook.core.text import nearest_names
 from loadbook.store.tables import RunData
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from nbformat.v4 import new_output
 from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines
 
 from loadbook.core.errors import ReportError, UsageError
+from loadbook.core.text import closest_name
 from loadbook.store.atomic import DISK_FULL_ERRNOS, explain_disk_full, fsync_path
 from loadbook.store.paths import Layout
 
@@ -151,8 +151,8 @@ def _parameter_problem(declared: Mapping[str, Any], name: str, value: Any) -> st
     if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name) or name.startswith("_"):
         return f"parameter {name!r} is not a usable name"
     if name not in declared:
-        near = get_close_matches(name, declared, 1)
-        return f"unknown parameter {name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
+        near = closest_name(name, declared)
+        return f"unknown parameter {name!r}" + (f" (did you mean {near!r}?)" if near else "")
     if not _matches_type(declared[name], value):
         return f"parameter {name!r} must be {_type_name(declared[name])}, is {value!r}"[:300]
     return None

@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadbook.core.errors import UsageError, nearest_names, unknown_name_error
+from loadbook.core.errors import UsageError, unknown_name_error
+from loadbook.core.text import nearest_names
 
 EXAMPLE_STUDY = "example"  # the study whose recorded run comes with the project
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from loadbook.core.errors import SpecProblem
 from loadbook.core.metrics import METRICS
+from loadbook.core.text import closest_name
 from loadbook.study.limits import last_declared_look
 from loadbook.study.workload import Workload
 
@@ -58,9 +58,8 @@ def short_repr(value: object) -> str:
 def suggestion(name: object, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` with the nearest known name, or `; known: x, y`."""
     names = list(map(str, known))
-    nearest = difflib.get_close_matches(str(name)[:80], names, n=1)
-    if nearest:
-        return f"; did you mean {short_repr(nearest[0])}?"
+    if nearest := closest_name(name, names):
+        return f"; did you mean {short_repr(nearest)}?"
     return f"; known: {', '.join(key_path([n]) for n in names) or 'none'}"
 
 
