@@ -1,4 +1,4 @@
-"""Two arms over complete blocks -> a Comparison (statistics.md 3.2)."""
+"""Comparison of two arms over their complete blocks: choice of the test, effect, intervals, flags."""
 
 from __future__ import annotations
 
@@ -84,11 +84,14 @@ def compare_pairs(
     differences = pairs.other - pairs.base
     alpha = 1 - level
     alphas = [alpha, 2 * alpha] + ([alpha / family_size] if family_size > 1 else [])
-    result = TESTS[method](pairs.base, pairs.other, alphas) if method else _estimate_without_test(pairs)
-    ci95, ci90, *family_intervals = [effect_interval_from_logs(interval) for interval in result.intervals] or [
-        None,
-        None,
-    ]
+    if method:
+        result = TESTS[method](pairs.base, pairs.other, alphas)
+    else:
+        every_difference = np.subtract.outer(pairs.other, pairs.base)
+        estimate = float(np.median(every_difference)) if every_difference.size else math.nan
+        result = PairedTestResult(estimate, math.nan, [])
+    intervals = [effect_interval_from_logs(interval) for interval in result.intervals] or [None, None]
+    ci95, ci90, *family_intervals = intervals
     return Comparison(
         treatment=pairs.treatment,
         baseline=pairs.baseline,
@@ -123,24 +126,14 @@ def choose_method(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> Method
     return "blocked-rank"
 
 
-def allows_verdict(pairs: PairedLogs) -> bool:
-    """Tell whether a verdict is possible."""
-    return insufficient_blocks(len(pairs.blocks), pairs.incomplete) is None
-
-
 def insufficient_blocks(complete: int, incomplete: int) -> str | None:
-    """Return why so few complete blocks, or so many that are not, allow no verdict; None where they do."""
+    """Return the reason if too few blocks are complete, or too many are not, for a verdict; else None."""
     if complete < MIN_BLOCKS:
         return f"only {complete} complete block{'' if complete == 1 else 's'}, {MIN_BLOCKS} are needed"
     if incomplete > MAX_INCOMPLETE_SHARE * (complete + incomplete):
         limit = format_percent(MAX_INCOMPLETE_SHARE, 0, signed=False)
         return f"{incomplete} of {complete + incomplete} blocks are incomplete, more than {limit}"
     return None
-
-
-def _estimate_without_test(pairs: PairedLogs) -> PairedTestResult:
-    differences = np.subtract.outer(pairs.other, pairs.base)
-    return PairedTestResult(float(np.median(differences)) if differences.size else math.nan, math.nan, [])
 
 
 def _comparison_flags(pairs: PairedLogs, method: Method | None) -> tuple[str, ...]:

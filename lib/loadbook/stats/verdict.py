@@ -1,9 +1,7 @@
-"""Why two arms must not be compared, whatever their numbers say (statistics.md 5.3, `invalid`).
+"""Verdict on a comparison, given the margin declared before the run, and the reasons that forbid one.
 
-A Comparison and the margin declared before the run -> a Verdict (statistics.md 3.5 and 5.3).
-
-In a family "the interval excludes 0" also needs the adjusted p below 1 - level: the interval shown stays the plain
-one, `ci_family` stands beside it, and a difference that only the plain interval sees is undecided, with a flag.
+In a family "the interval excludes 0" also needs an adjusted p below 1 - level: the interval stays the plain one, with
+`ci_family` beside it, and a difference that only the plain interval shows is undecided, with a flag.
 """
 
 from __future__ import annotations
@@ -44,13 +42,13 @@ def invalid_reason(
     varied: Collection[str] = (),
     reference_text: str = BASELINE_TEXT,
 ) -> str | None:
-    """Return the first reason that forbids the comparison, or None; the order is that of statistics.md 5.3.
+    """Return the first reason that forbids the comparison, None where there is none.
 
     Parameters
     ----------
     trials : trials table of the run; only rows with status ok and valid are compared.
-    varied : fields of the workload in which the study says that the two arms differ.
-    reference_text : the name of what is compared with.
+    varied : fields of the workload in which the study makes the two arms differ.
+    reference_text : name of the arm that stands for the baseline.
     """
     own = trials[trials["treatment"] == comparison.treatment]
     base = trials[trials["treatment"] == comparison.baseline]
@@ -75,7 +73,7 @@ def usable_mask(trials: pd.DataFrame) -> pd.Series:
 
 
 def response_difference(own: Iterable[ResponseKey], base: Iterable[ResponseKey]) -> str | None:
-    """Say how two arms' usual answers (status, bytes) differ; None where they agree or are not known."""
+    """Describe how the most frequent responses (status, bytes) differ; None where they agree or are unknown."""
     own_counts, base_counts = (Counter(a for a in responses if a[0] is not None) for responses in (own, base))
     if not own_counts or not base_counts:
         return None
@@ -93,7 +91,7 @@ def _most_frequent(counts: Counter[ResponseKey]) -> ResponseKey:
 
 
 def _response_reason(own: pd.DataFrame, base: pd.DataFrame, sized: bool) -> str | None:
-    """Say how the answers of two arms differ; in their size they may, where the study gives each a page of its own."""
+    """Describe how responses differ; sizes may (`sized`) where the study gives each arm a page of its own."""
     own_keys, base_keys = (
         [(status, None if sized else size) for status, size in _response_keys(arm)] for arm in (own, base)
     )
@@ -114,7 +112,7 @@ def _load_reason(own: pd.DataFrame, base: pd.DataFrame, varied: Collection[str])
 
 
 def _tool_definition_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    """Say so if two tools timed the arms: each has its own definition of every time that it prints (docs/tools.md)."""
+    """Return the reason if two tools timed the arms: each defines its times in its own way (docs/tools.md)."""
     tools = _differing_values("tool", own, base)
     if tools is None or get_metric(metric).kind != "time":
         return None
@@ -134,7 +132,7 @@ def _differing_values(column: str, own: pd.DataFrame, base: pd.DataFrame) -> tup
 
 
 def _ceiling_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    """Say so if both arms served an open load whole: their rates are equal because the generator's setting is."""
+    """Return the reason if both arms served all of an open load: their rates are the setting of the generator."""
     if metric not in RATE_METRICS or "at_ceiling" not in own or not len(own) or not len(base):
         return None
     if own["at_ceiling"].mean() <= 0.5 or base["at_ceiling"].mean() <= 0.5:
@@ -151,7 +149,7 @@ def _insufficient_blocks_reason(comparison: Comparison, own: pd.DataFrame, base:
 
 
 def _main_exclusion_cause(trials: pd.DataFrame) -> str | None:
-    """Return the most frequent cause of trials that do not count: a gate, else how the trial ended."""
+    """Return the most frequent cause of trials that do not count: a validity rule, else the status of the trial."""
     excluded = trials[~usable_mask(trials)]
     if excluded.empty:
         return None
@@ -179,14 +177,14 @@ def _order_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
 
 
 def _short_tail_reason(statistic: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    """Say so if a percentile is not measurable in most trials of an arm."""
+    """Return the reason if a percentile is not measurable in most trials of an arm."""
     if "short_tail" not in own or not any(arm["short_tail"].mean() > 0.5 for arm in (own, base)):
         return None
     return f"{statistic} is not measurable: too few requests of a trial lie beyond it (validity.min_tail_requests)"
 
 
 def _moving_rate_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    """Say so if the rate of one arm still moved within its trials and that of the other did not."""
+    """Return the reason if the rate of only one of the arms moved within its trials."""
     values = _differing_values("moving", own, base)
     if values is None or any(moving != moving for moving in values):  # not known
         return None
@@ -205,7 +203,7 @@ def _error_count_reason(metric: str, errors: ErrorSummary) -> str | None:
 MAX_FORECAST_BLOCKS = 60
 EFFECT_TOLERANCE = 1e-9  # effects this close (ratios minus 1) are one value that was rounded differently
 MIN_EFFECT = -1 + 1e-15  # effects below are -1 in floating point, and have no logarithm
-# a forecast from about ten blocks is itself uncertain by this much (statistics.md 3.9 c)
+# a forecast from about ten blocks is itself uncertain by this much (docs/statistics.md)
 FORECAST_RANGE = (0.46, 1.63)
 FORECAST_POWER = 0.8  # of a forecast
 NOT_SIGNIFICANT_IN_FAMILY = "differs if looked at alone, but not among all {family} comparisons (adjusted p {p:.2g})"
@@ -219,14 +217,14 @@ def decide_verdict(
     reason: str | None = None,
     hypothesis: Hypothesis = "difference",
 ) -> Verdict:
-    """Return what may be said.
+    """Return the verdict that a comparison allows.
 
     Parameters
     ----------
     margin : smallest difference that matters, ratio minus 1; 0 if none was declared (never small, never equivalent).
     better : which direction of the metric is better.
-    reason : why the arms must not be compared, whatever the numbers say.
-    hypothesis : "non-inferiority" asks one thing only: whether a loss beyond the margin is excluded.
+    reason : reason that forbids the comparison, whatever the numbers are.
+    hypothesis : "non-inferiority" tests only whether a loss beyond the margin is excluded.
     """
     reason = reason or insufficient_blocks(comparison.blocks, comparison.excluded)
     if reason or comparison.effect is None or comparison.ci95 is None or comparison.ci90 is None:
@@ -285,7 +283,7 @@ def loss_at_margin(margin: float, better: Direction) -> float:
 
 
 def is_significant(comparison: Comparison) -> bool:
-    """Tell whether a difference is shown, after allowing for all comparisons of the family."""
+    """Tell whether a difference is significant, adjusted for all comparisons of the family."""
     if comparison.ci95 is None or not excludes_zero(comparison.ci95):
         return False
     return comparison.p_adjusted is None or comparison.p_adjusted < 1 - comparison.level
@@ -315,11 +313,11 @@ def forecast_one_sided(comparison: Comparison, distance: float) -> Forecast:
 
 def _blocks_for_one_sided_bound(comparison: Comparison, distance: float) -> int | None:
     """Return how many blocks have a one-sided bound that lies within `distance` (log) of the estimate."""
-    sd, alpha = comparison.sd_log, 2 * (1 - comparison.level)
-    return (
-        smallest_block_count(lambda n: critical_t(comparison.method, n, alpha), distance, sd, MAX_FORECAST_BLOCKS)
-        if sd
-        else None
+    if not comparison.sd_log:
+        return None
+    method, alpha = comparison.method, 2 * (1 - comparison.level)
+    return smallest_block_count(
+        lambda n: critical_t(method, n, alpha), distance, comparison.sd_log, MAX_FORECAST_BLOCKS
     )
 
 
