@@ -20,7 +20,7 @@ help:
 	@echo 'make test-faults        inject every fault that needs no root, and print what was seen'
 	@echo 'make test-faults-root   the same for those that need root: network namespaces'
 	@echo 'make test-long          the other tests that take minutes: notebooks in JupyterLab'
-	@echo 'make lab      open JupyterLab on the notebooks'
+	@echo 'make lab      open JupyterLab on this folder, at notebooks/explore.ipynb'
 	@echo 'make jmeter   install Apache JMeter for the lab (72 MB below .cache, checksummed)'
 	@echo 'make clean    take the lab down and remove the environment (data/ and reports/ stay)'
 
@@ -87,7 +87,7 @@ check:
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 lab: setup
 	@$(LOADBOOK) lab up
-	@cd notebooks && ../.venv/bin/python -m jupyterlab --ServerApp.ip=127.0.0.1 --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(AS_ROOT) $(JUPYTER_ARGS)
+	@.venv/bin/python -m jupyterlab --ServerApp.ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/explore.ipynb --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(AS_ROOT) $(JUPYTER_ARGS)
 
 # After a change of studies/ or of what a service needs: tests/project/test_packages.py compares.
 packages:

@@ -8,6 +8,7 @@ and its like. Each is imported only when it is used.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from loadbook.analyses import PAGES
@@ -36,3 +37,9 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     # without the pages: each is called by one notebook
     return sorted([*(name for name in _VERBS if not name.endswith("_page")), "__version__"])
+
+
+if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:
+    from loadbook.notebook.completion import register_completion
+
+    register_completion(_shell)

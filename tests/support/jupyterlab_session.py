@@ -50,7 +50,7 @@ def served(layout: Layout, own: Path) -> Iterator[dict[str, Any]]:
     environment.pop("LOADBOOK_HOME", None)
     with (own / "log").open("wb") as log:
         command = [sys.executable, "-m", "jupyterlab", *options()]
-        server = subprocess.Popen(command, cwd=layout.notebooks, env=environment, stdout=log, stderr=log)
+        server = subprocess.Popen(command, cwd=layout.root, env=environment, stdout=log, stderr=log)
     try:
         yield _address(own / "RUNTIME", server)
     finally:
@@ -74,7 +74,7 @@ class Notebook:
     def __init__(self, chrome: Chrome, lab: dict[str, Any], name: str, width: int = 1400, height: int = 9000) -> None:
         self.chrome = chrome
         chrome.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        chrome.call("Page.navigate", url=f"{lab['url']}lab/tree/{name}.ipynb?token={lab['token']}&reset")
+        chrome.call("Page.navigate", url=f"{lab['url']}lab/tree/notebooks/{name}.ipynb?token={lab['token']}&reset")
         self.until(lambda found: found["ready"])
 
     def until(self, holds: Callable[[dict[str, Any]], bool], wait_s: float = WAIT_S) -> dict[str, Any]:

@@ -1,18 +1,15 @@
-"""The index page, reports/index.html: one row per study, newest run first.
-
-Failed notebooks and batches are listed, too.
-"""
+"""The index page, reports/index.html: one row per study with its newest run, failed notebooks, batches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loadbook.batch.jobs import read_batch_run
+from loadbook.batch.jobs import BATCH_FILE, BatchRun, read_batch_run
 from loadbook.batch.page import PAGE_FILE, tally, utc_text
 from loadbook.core.errors import DataError, ReportError
 from loadbook.core.units import format_duration
@@ -28,10 +25,7 @@ MAX_INDEX_COMPARISONS = 5
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One row: what a page's summary says, made ready to be shown.
-
-    `comparisons` are links to comparisons of its runs.
-    """
+    """One row: the summary of a study's newest report, and links to comparisons of its runs."""
 
     summary: dict[str, Any]
     comparisons: Sequence[tuple[str, str]] = ()
@@ -54,24 +48,64 @@ class IndexEntry:
 
 
 def write_site_summary(reports: Path, summary: dict[str, Any]) -> None:
-    """Write what became of `loadbook report --all`, for the index (see batch.site)."""
+    """Write the outcome of `loadbook report --all` for the index (see batch.site)."""
     write_json(reports / SITE_FILE, summary)
 
 
 def write_index(reports: Path) -> Path:
     """Write index.html over every summary in `reports` and return its path."""
-    entries = sorted(_read_entries(reports), key=lambda e: (-e.summary["started"], e.summary["study"]))
-    values = {"entries": entries, "site": _read_site(reports), "batches": _batch_rows(reports)}
+    batches = _read_batches(reports)
+    newest: dict[str, dict[str, Any]] = {}
+    for summary in (*_read_summaries(reports), *_batch_summaries(batches)):
+        known = newest.get(summary["study"])
+        if known is None or summary["started"] > known["started"]:
+            newest[summary["study"]] = summary
+    entries = [IndexEntry(s, comparison_links(reports, name)[:MAX_INDEX_COMPARISONS]) for name, s in newest.items()]
+    entries.sort(key=lambda entry: (-entry.summary["started"], entry.summary["study"]))
+    rows = [
+        {"name": run.batch, "began": utc_text(run.began), "tally": tally(run), "page": f"batch/{folder}/{PAGE_FILE}"}
+        for folder, run in batches
+    ]
+    values = {"entries": entries, "site": _read_site(reports), "batches": rows}
     page = str(render("index.html.j2", **values, style=stylesheet(), policy=CONTENT_SECURITY_POLICY))
-    found = forbidden_content(page)
-    if found:
-        raise ReportError(f"index.html: not written, it would hold {'; '.join(found[:5])}")
+    if forbidden := forbidden_content(page):
+        raise ReportError(f"index.html: not written, it would hold {'; '.join(forbidden[:5])}")
     write_atomic(reports / "index.html", page.encode())
     return reports / "index.html"
 
 
+def _read_summaries(reports: Path) -> Iterator[dict[str, Any]]:
+    """Yield the summaries of `loadbook report`; a torn one is removed, as the study's next report writes it again."""
+    for path in sorted(reports.glob(f"*{SUMMARY_SUFFIX}")):
+        try:
+            yield read_json(path)
+        except DataError:
+            path.unlink()
+
+
+def _batch_summaries(batches: list[tuple[str, BatchRun]]) -> Iterator[dict[str, Any]]:
+    """Yield the summaries of batches' entries that answer a study's own question, with links to their pages."""
+    for folder, run in batches:
+        for entry in run.entries:
+            summary = entry.summary
+            if entry.state != "done" or entry.parameters or not {"study", "started", "page"} <= set(summary):
+                continue
+            more = {name: f"batch/{folder}/{page}" for name, page in summary.get("more", {}).items()}
+            yield summary | {"page": f"batch/{folder}/{summary['page']}", "more": more}
+
+
+def _read_batches(reports: Path) -> list[tuple[str, BatchRun]]:
+    """Return folder and last round of every batch, the newest first; the next round reports a broken file."""
+    batches = []
+    for path in sorted(reports.glob(f"batch/*/{BATCH_FILE}")):
+        with suppress(DataError):
+            if run := read_batch_run(path.parent):
+                batches.append((path.parent.name, run))
+    return sorted(batches, key=lambda batch: -batch[1].began)
+
+
 def _read_site(reports: Path) -> dict[str, Any] | None:
-    """Return what the last `loadbook report --all` took, and what it could not run."""
+    """Return the times of the last `loadbook report --all`, and the studies that it could not run."""
     path = reports / SITE_FILE
     if not path.is_file():
         return None
@@ -84,35 +118,3 @@ def _read_site(reports: Path) -> dict[str, Any] | None:
     lacking = [part for part in summary["parts"] if part["lacks"]]
     took = {key: format_duration(summary[f"{key}_s"]) for key in ("ran", "reported")}
     return took | {"began": began, "studies": len(summary["parts"]), "lacking": lacking}
-
-
-def _batch_rows(reports: Path) -> list[dict[str, str]]:
-    """Return name, day, tally and page of every batch, the newest first."""
-    files = sorted(reports.glob("batch/*/batch.json"))
-    if not files:
-        return []
-    rounds = []
-    for path in files:
-        with suppress(DataError):  # the next round of that batch says what is wrong with it
-            rounds.append((path.parent, read_batch_run(path.parent)))
-    found = sorted(((folder, one) for folder, one in rounds if one), key=lambda each: -each[1].began)
-    return [
-        {
-            "name": one.batch,
-            "began": utc_text(one.began),
-            "tally": tally(one),
-            "page": f"batch/{folder.name}/{PAGE_FILE}",
-        }
-        for folder, one in found
-    ]
-
-
-def _read_entries(reports: Path) -> Sequence[IndexEntry]:
-    found = []
-    for path in sorted(reports.glob(f"*{SUMMARY_SUFFIX}")):
-        try:
-            summary = read_json(path)
-            found.append(IndexEntry(summary, comparison_links(reports, summary["study"])[:MAX_INDEX_COMPARISONS]))
-        except DataError:
-            path.unlink()  # ours, torn by a full disk, say; the next report of that study writes it again
-    return found

@@ -1,11 +1,10 @@
-"""What a batch file means here: its studies, hosts files and notebooks read, every misfit named before anything runs.
+"""The jobs of a batch file and their record.
 
-Entries that measure alike share one run and differ in what is reported of it: together they are one `BatchJob`.
+Studies, hosts files and notebooks of a batch file are read, and every mistake is named before anything runs. Entries
+that measure the same share one run and differ in what is reported of it: together they are one `BatchJob`.
 
-What came of a batch, kept in one file (batch.json) after every change: the summary for programs, and the way back.
-
-A round is one pass over a batch file. Whoever calls again after an end that was none goes on with the same round:
-what is done stays done.
+A batch run (a round) is one pass over a batch file; its record, batch.json, is written after every change. The same
+command resumes a round that did not end: what is done stays done.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,12 +28,11 @@ from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.keys import resolve_host_name
 from loadbook.hosts.lab import lab_kind
 from loadbook.report import notebooks
-from loadbook.report import notebooks as parameters
 from loadbook.store.paths import Layout
 from loadbook.store.trial_record import read_json, write_json
 from loadbook.study.plan import Plan, make_plan
 
-# what a notebook of ours takes on a slow machine, seconds: only estimates use it
+# seconds that a notebook takes on a slow machine, for estimates
 NOTEBOOK_S = 15.0
 FIXED_PARAMETERS = ("study", "run")
 LOOPBACK_ADDRESS = re.compile(r"localhost$|127\.|::1$|\[::1\]")
@@ -44,7 +41,7 @@ MAX_ENTRY_NAME = 80
 
 @dataclass(frozen=True)
 class ReportJob:
-    """One entry of a work: its name (of its row and pages), and the parameters of its notebooks."""
+    """One report of a job: its name (of its entry and pages), and the parameters of its notebooks."""
 
     name: str
     identity: str
@@ -58,8 +55,8 @@ class BatchJob:
     Parameters
     ----------
     study_source : the study as `run_study` takes it; `study` is its own name.
-    machines : names and addresses of what it measures on or puts load on; empty for what is only played back. None:
-        this machine, on which notebooks are executed, too.
+    machines : names and addresses of the hosts that it measures or puts load on; empty for a replay. None: this
+        machine, on which notebooks are executed, too.
     run_s : seconds that its trials are expected to take.
     """
 
@@ -83,7 +80,7 @@ class BatchJob:
 
     @property
     def name(self) -> str:
-        """What it is called while it lasts: like its entry, or like its run where it is of several."""
+        """The name of its entry; of several entries, study and hosts of their run."""
         place = f" on {self.hosts.stem}" if self.hosts else ""
         return self.reports[0].name if len(self.reports) == 1 else f"{self.study}{place}"
 
@@ -94,55 +91,45 @@ class BatchJob:
 
 
 def batch_jobs(layout: Layout, batch: Batch) -> list[BatchJob]:
-    """Return what there is to do, in the file's order.
+    """Return the jobs of a batch file, in its order.
 
     Raises
     ------
-    StudyError : everything that is wrong, each with its key path and line; no host was asked anything.
+    StudyError : every mistake, each with its key path and line; no host is contacted.
     """
-    found: list[SpecProblem] = []
+    mistakes: list[SpecProblem] = []
     names = _entry_names(batch.entries)
     jobs: list[BatchJob] = []
-    known = set(_default_parameter_names(batch))
-    for _, group in groupby(sorted(batch.entries, key=_order_of_first_entry(batch)), key=lambda entry: entry.run_key):
-        entries = list(group)
-        job, wrong = _batch_job(layout, entries, names, [w.study for w in jobs if not w.more])
-        found += wrong
-        if job is not None:
-            jobs.append(job)
-            known -= {name for report in job.reports for name in report.parameters}
-    if not found:
-        found = [SpecProblem(f"parameters.{name}", "no notebook of these studies knows it") for name in sorted(known)]
-    if found:
-        raise StudyError(str(batch.file), list(dict.fromkeys(found)))
-    return jobs
-
-
-def _default_parameter_names(batch: Batch) -> Iterator[str]:
+    by_run: dict[str, list[BatchEntry]] = {}
     for entry in batch.entries:
-        yield from entry.batch_parameters
-
-
-def _order_of_first_entry(batch: Batch) -> Any:
-    """Return a key that brings entries which share a run together, where the first of them stands."""
-    first: dict[str, int] = {}
-    for number, entry in enumerate(batch.entries):
-        first.setdefault(entry.run_key, number)
-    return lambda entry: first[entry.run_key]
+        by_run.setdefault(entry.run_key, []).append(entry)
+    for entries in by_run.values():
+        job, wrong = _batch_job(layout, entries, names, [job.study for job in jobs if not job.more])
+        mistakes += wrong
+        jobs += [job] if job is not None else []
+    used = {name for job in jobs for report in job.reports for name in report.parameters}
+    unused = {name for entry in batch.entries for name in entry.batch_parameters} - used
+    if not mistakes:
+        mistakes = [
+            SpecProblem(f"parameters.{name}", "no notebook of these studies knows it") for name in sorted(unused)
+        ]
+    if mistakes:
+        raise StudyError(str(batch.file), list(dict.fromkeys(mistakes)))
+    return jobs
 
 
 def _batch_job(
     layout: Layout, entries: list[BatchEntry], names: dict[str, str], studies_with_run: list[str]
 ) -> tuple[BatchJob | None, list[SpecProblem]]:
-    """Return a work, and what is wrong with it; `studies_with_run` are studies that have got a run by then."""
-    entry, found = entries[0], list[SpecProblem]()
-    plan = _entry_plan(layout, entry, studies_with_run, found)
-    inventory = _entry_hosts_file(entry, plan, found)
+    """Return a job and its mistakes; `studies_with_run` will have a run by then."""
+    entry, mistakes = entries[0], list[SpecProblem]()
+    plan = _entry_plan(layout, entry, studies_with_run, mistakes)
+    inventory = _entry_hosts_file(entry, plan, mistakes)
     if plan is None:
-        return None, found
+        return None, mistakes
     reports: list[ReportJob] = []
-    for report in (_report_job(layout, one, plan, names, found) for one in entries):
-        # those that differ in what no notebook of this study knows are one
+    for report in (_report_job(layout, one, plan, names, mistakes) for one in entries):
+        # entries that differ only in parameters that no notebook of this study knows are one report
         if report.parameters not in [other.parameters for other in reports]:
             reports.append(report)
     count = len(plan.trials) if not entry.more else entry.more * len(plan.treatments)
@@ -160,25 +147,25 @@ def _batch_job(
         machines=None if entry.hosts is None else _machine_names(entry.hosts, inventory),
         reports=tuple(reports),
     )
-    return job, found
+    return job, mistakes
 
 
 def _entry_plan(
-    layout: Layout, entry: BatchEntry, studies_with_run: list[str], found: list[SpecProblem]
+    layout: Layout, entry: BatchEntry, studies_with_run: list[str], mistakes: list[SpecProblem]
 ) -> Plan | None:
     try:
         plan = make_plan(load_study(layout, entry.study), entry.subset, entry.blocks)
     except LoadbookError as error:
-        found += _entry_problems(entry.location("study"), error)
+        mistakes += _entry_problems(entry.location("study"), error)
         return None
     if entry.more and not layout.runs(plan.study.name) and plan.study.name not in studies_with_run:
         message = f"{plan.study.name} has no run yet to which blocks could be added"
-        found.append(SpecProblem(entry.location("more"), message))
+        mistakes.append(SpecProblem(entry.location("more"), message))
     return plan
 
 
-def _entry_hosts_file(entry: BatchEntry, plan: Plan | None, found: list[SpecProblem]) -> HostsFile | None:
-    """Return the hosts file of an entry, held against its plan."""
+def _entry_hosts_file(entry: BatchEntry, plan: Plan | None, mistakes: list[SpecProblem]) -> HostsFile | None:
+    """Return the hosts file of an entry, checked against its plan."""
     if entry.hosts is None:
         return None
     try:
@@ -187,13 +174,13 @@ def _entry_hosts_file(entry: BatchEntry, plan: Plan | None, found: list[SpecProb
             check_load_allowed(plan, inventory, entry.hosts, lab=bool(lab_kind(entry.hosts)))
             check_roles(plan, inventory)
     except LoadbookError as error:
-        found += _entry_problems(entry.location("hosts"), error, f"{entry.hosts}: ")
+        mistakes += _entry_problems(entry.location("hosts"), error, f"{entry.hosts}: ")
         return None
     return inventory
 
 
 def _report_job(
-    layout: Layout, entry: BatchEntry, plan: Plan, names: dict[str, str], found: list[SpecProblem]
+    layout: Layout, entry: BatchEntry, plan: Plan, names: dict[str, str], mistakes: list[SpecProblem]
 ) -> ReportJob:
     """Return one report of a run; its parameters are checked against the study's notebooks."""
     known: dict[str, Any] = {}
@@ -203,23 +190,23 @@ def _report_job(
         values = entry.entry_parameters | {
             name: value for name, value in entry.batch_parameters.items() if name in known
         }
-        parameters.validate_parameters(f"notebooks of {plan.study.name}", known, values)
+        notebooks.validate_parameters(f"notebooks of {plan.study.name}", known, values)
     except UsageError as error:
-        found += _entry_problems(entry.location("parameters"), error)
+        mistakes += _entry_problems(entry.location("parameters"), error)
         return ReportJob(names[entry.identity], entry.identity, {})
     for name in set(FIXED_PARAMETERS) & set(values):
         message = "is that of the entry" if name == "study" else "is the one that the entry makes"
-        found.append(SpecProblem(entry.location(f"parameters.{name}"), message))
+        mistakes.append(SpecProblem(entry.location(f"parameters.{name}"), message))
     for name, kind, allowed in (("metric", "metric", METRICS), ("baseline", "treatment", plan.study.treatments)):
         if values.get(name, "") not in ("", *allowed):
-            found += _entry_problems(
+            mistakes += _entry_problems(
                 entry.location(f"parameters.{name}"), unknown_name_error(kind, values[name], allowed)
             )
     return ReportJob(names[entry.identity], entry.identity, values)
 
 
 def _entry_problems(where: str, error: LoadbookError, prefix: str = "") -> Iterator[SpecProblem]:
-    """Yield what an error says as problems of a batch file: each of several; `prefix`: the file it is about."""
+    """Yield the problems of an error as problems of a batch file; `prefix` is the file that it is about."""
     if isinstance(error, StudyError):
         yield from (SpecProblem(where, f"{error.source}: {one.path}: {one.message}") for one in error.problems)
     else:
@@ -228,7 +215,7 @@ def _entry_problems(where: str, error: LoadbookError, prefix: str = "") -> Itera
 
 
 def _machine_names(path: Path, inventory: HostsFile | None) -> frozenset[str] | None:
-    """Return every name by which a hosts file knows what is measured: of hosts, and of external targets."""
+    """Return the names and addresses of the hosts and external targets of a hosts file (see `BatchJob.machines`)."""
     if inventory is None or inventory.replay is not None:
         return frozenset()
     named = {resolve_host_name(alias, entry).lower() for alias, entry in inventory.hosts.items()}
@@ -238,17 +225,14 @@ def _machine_names(path: Path, inventory: HostsFile | None) -> frozenset[str] | 
 
 
 def _entry_names(entries: tuple[BatchEntry, ...]) -> dict[str, str]:
-    """Return identity -> a name for each entry's row and pages, made of what it says, the same in every call."""
-    found: dict[str, str] = {}
+    """Return identity -> a name for each entry and its pages, made of its values, the same in every call."""
+    names: dict[str, str] = {}
     for entry in entries:
-        plain, long = (
-            _entry_name(entry, *entry.entry_parameters.values()),
-            _entry_name(entry, *entry.entry_parameters.values(), *entry.batch_parameters.values()),
-        )
-        taken = {*found.values(), "index"}
-        free = [name for name in (plain, long) if name not in taken]
-        found[entry.identity] = free[0] if free else f"{long}-{sha256(entry.identity.encode()).hexdigest()[:6]}"
-    return found
+        short = _entry_name(entry, *entry.entry_parameters.values())
+        long = _entry_name(entry, *entry.entry_parameters.values(), *entry.batch_parameters.values())
+        free = [name for name in (short, long) if name not in {*names.values(), "index"}]
+        names[entry.identity] = free[0] if free else f"{long}-{sha256(entry.identity.encode()).hexdigest()[:6]}"
+    return names
 
 
 def _entry_name(entry: BatchEntry, *values: Any) -> str:
@@ -276,11 +260,14 @@ class PageFiles(_FileModel):
 
 
 class EntryRecord(_FileModel):
-    """One entry: what it was to do, how far it is, and what came of it.
+    """One entry: its job, its state and its result.
 
-    `blocks_after`: of added blocks, how many there are when they are done. `ran_s` and `reported_s` are seconds; the
-    run of entries that share one is told by the first. `summary` is what the first page says (verdict, sentences,
-    trials that count). `exit_code` is that of the command line for this entry alone.
+    Attributes
+    ----------
+    blocks_after : how many blocks the run has when those of `more` are added.
+    ran_s, reported_s : seconds; the time of a run that several entries share is that of the first.
+    summary : of the first page (verdict, sentences, trials that count).
+    exit_code : that of the command line for this entry alone.
     """
 
     name: str
@@ -304,13 +291,13 @@ class EntryRecord(_FileModel):
     exit_code: int = 0
 
     def fail(self, error: LoadbookError) -> None:
-        """Keep why the entry failed, and what to do about it."""
+        """Record why the entry failed, and what to do about it."""
         self.state, self.exit_code = "failed", error.exit_code
         self.reason, self.next = " ".join(error.message.split()), error.hint
 
 
 class BatchRun(_FileModel):
-    """One pass over a batch file: its rows in the file's order; `ended` is None until none of them is left to do."""
+    """One pass over a batch file: its entries in the file's order; `ended` is None until all are done or failed."""
 
     format: Literal[1] = 1
     batch: str
@@ -321,23 +308,18 @@ class BatchRun(_FileModel):
     exit_code: int = 0
     entries: list[EntryRecord]
 
-    @property
-    def unfinished(self) -> list[EntryRecord]:
-        """The rows that are not finished."""
-        return [row for row in self.entries if row.state != "done"]
-
     def entry_of(self, report: ReportJob) -> EntryRecord:
-        """Return the row of a report."""
-        return next(row for row in self.entries if row.identity == report.identity)
+        """Return the entry of a report."""
+        return next(entry for entry in self.entries if entry.identity == report.identity)
 
     def write(self, folder: Path) -> None:
-        """Write the file; the exit code is the worst of any row: the highest."""
-        self.exit_code = max((row.exit_code for row in self.entries), default=0)
+        """Write batch.json; the exit code is the highest of any entry."""
+        self.exit_code = max((entry.exit_code for entry in self.entries), default=0)
         write_json(folder / BATCH_FILE, self.model_dump(mode="json"))
 
 
 def read_batch_run(folder: Path) -> BatchRun | None:
-    """Return the last round of a batch, None if there was none; DataError for a file that holds none."""
+    """Return the last round of a batch, None if there was none; DataError for a broken file."""
     path = folder / BATCH_FILE
     if not path.is_file():
         return None
@@ -353,13 +335,13 @@ def read_batch_run(folder: Path) -> BatchRun | None:
 def start_batch_run(
     batch: Batch, jobs: list[BatchJob], last: BatchRun | None, *, new: bool, failed: bool
 ) -> tuple[BatchRun, str]:
-    """Return the round to do, and a sentence that says which it is.
+    """Return the round to do, and a sentence about it.
 
-    The last one goes on where it was if it has not ended, or with what `failed` in it; else a new one begins.
+    The last one is resumed if it has not ended, or to do again what `failed` in it; else a new one begins.
 
     Raises
     ------
-    UsageError : the last round is that of another file with this name; `failed` without a round.
+    UsageError : the last round belongs to another file with this name; `failed` without a round.
     """
     if last is not None and Path(last.file) != batch.file:
         message = f"a batch called {batch.name!r} is that of {last.file}"
@@ -367,28 +349,28 @@ def start_batch_run(
     if failed and last is None:
         raise UsageError(f"batch {batch.name!r} has had no round yet: nothing has failed", "leave --failed out")
     if last is None or new or (last.ended is not None and not failed):
-        rows = [_new_entry_record(job, report) for job in jobs for report in job.reports]
-        return BatchRun(batch=batch.name, file=str(batch.file), began=time.time(), entries=rows), "a new round"
+        entries = [_new_entry_record(job, report) for job in jobs for report in job.reports]
+        return BatchRun(batch=batch.name, file=str(batch.file), began=time.time(), entries=entries), "a new round"
     return _resume_batch_run(last, jobs)
 
 
 def _resume_batch_run(last: BatchRun, jobs: list[BatchJob]) -> tuple[BatchRun, str]:
-    """Return the last round as its file is now: rows that are done stay, the others are to be done."""
-    known = {row.identity: row for row in last.entries}
-    rows = []
-    for job in jobs:
-        for report in job.reports:
-            row = _new_entry_record(job, report)
-            before = known.pop(report.identity, None)
-            if before is not None and before.state == "done":
-                row = before
-            elif before is not None:
-                row.run, row.blocks_after = before.run, before.blocks_after
-            rows.append(row)
-    done = sum(row.state == "done" for row in rows)
-    dropped = f"; no longer in the file: {', '.join(row.name for row in known.values())}" if known else ""
-    text = f"going on with the round of {_utc_text(last.began)}: {done} of {len(rows)} entries are done{dropped}"
-    return last.model_copy(update={"entries": rows, "ended": None, "sittings": last.sittings + 1}), text
+    """Return the last round with the entries of the file as it is now: those that are done stay."""
+    known = {entry.identity: entry for entry in last.entries}
+    entries = []
+    for entry in [_new_entry_record(job, report) for job in jobs for report in job.reports]:
+        before = known.pop(entry.identity, None)
+        if before is not None and before.state == "done":
+            entries.append(before)
+            continue
+        if before is not None:
+            entry.run, entry.blocks_after = before.run, before.blocks_after
+        entries.append(entry)
+    done = sum(entry.state == "done" for entry in entries)
+    dropped = f"; no longer in the file: {', '.join(entry.name for entry in known.values())}" if known else ""
+    began = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(last.began))
+    text = f"going on with the round of {began}: {done} of {len(entries)} entries are done{dropped}"
+    return last.model_copy(update={"entries": entries, "ended": None, "sittings": last.sittings + 1}), text
 
 
 def _new_entry_record(job: BatchJob, report: ReportJob) -> EntryRecord:
@@ -403,7 +385,3 @@ def _new_entry_record(job: BatchJob, report: ReportJob) -> EntryRecord:
         more=job.more,
         parameters=report.parameters,
     )
-
-
-def _utc_text(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))

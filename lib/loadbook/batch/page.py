@@ -1,4 +1,4 @@
-"""The summary of a batch: a page with a row per entry, and the same rows as lines of a table for a terminal."""
+"""The summary of a batch: a page with a row per entry, and the same rows as texts for a terminal."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from loadbook.store.atomic import write_atomic
 PAGE_FILE = "index.html"
 HOME_LINK = "../../index.html"
 STATE_GLYPHS = {"done": "✓", "failed": "✕", "stopped": "■", "running": "▶", "waiting": "…"}
-# of an entry that is done: what the build gate of its study makes of it, by exit code
+# of an entry that is done: the result of its study's [ci], by exit code
 CI_STATES = {1: "unacceptable", 4: "no verdict"}
 
 
 @dataclass(frozen=True)
 class EntryView:
-    """One row made ready to be shown."""
+    """One row of the summary: the texts of an entry."""
 
     entry: EntryRecord
     batch_file: str
 
     @property
     def state(self) -> str:
-        """How far the entry is; of one that is done, what the build gate of its study says against it."""
+        """How far the entry is; of one that is done, the objection of its study's [ci]."""
         return CI_STATES.get(self.entry.exit_code, "done") if self.entry.state == "done" else self.entry.state
 
     @property
@@ -42,7 +42,7 @@ class EntryView:
 
     @property
     def request_texts(self) -> list[str]:
-        """What the entry asks for beside its study: how much of it, and notebook parameters."""
+        """The options of the entry: how much of its study, and notebook parameters."""
         row = self.entry
         sizes = [f"subset {row.subset}" if row.subset else "", f"{row.blocks} blocks" if row.blocks else ""]
         sizes += [f"{row.more} blocks more" if row.more else ""]
@@ -61,15 +61,15 @@ class EntryView:
 
     @property
     def took(self) -> str:
-        """How long run and reports took; a dash for what was not done."""
+        """How long run and reports took; a dash if nothing was done."""
         row = self.entry
         return format_duration(row.ran_s + row.reported_s) if row.ran_s or row.reported_s else "–"
 
     @property
     def verdict(self) -> dict[str, Any] | None:
         """Kind, word, glyph and sentence of the headline; None without a report."""
-        found: dict[str, Any] | None = self.entry.summary.get("verdict")
-        return found
+        verdict: dict[str, Any] | None = self.entry.summary.get("verdict")
+        return verdict
 
     @property
     def checks(self) -> list[str]:
@@ -78,15 +78,15 @@ class EntryView:
 
     @property
     def lines(self) -> list[str]:
-        """The headline, what speaks against it, and what to do next, as a terminal shows them."""
+        """The headline, the checks, the reason against it, and what to do next, as a terminal shows them."""
         verdict = [f"{self.verdict['glyph']} {self.verdict['sentence']}"] if self.verdict else []
         verdict += [" · ".join(self.checks)] if self.checks else []
-        against = [self.entry.reason] if self.entry.reason else []
-        return [*verdict, *against, *([f"next: {self.entry.next}"] if self.entry.next else [])] or ["–"]
+        reason = [self.entry.reason] if self.entry.reason else []
+        return [*verdict, *reason, *([f"next: {self.entry.next}"] if self.entry.next else [])] or ["–"]
 
     @property
     def page_files(self) -> list[tuple[str, PageFiles]]:
-        """What to call each notebook, and its files, where there is one."""
+        """Name and files of each notebook that has any."""
         files = [one for one in self.entry.pages if one.page or one.executed]
         return [(one.notebook.removeprefix("run_").replace("_", " "), one) for one in files]
 
@@ -99,7 +99,7 @@ class EntryView:
 
 
 def entry_views(batch_run: BatchRun) -> list[EntryView]:
-    """Return the rows of a round, made ready."""
+    """Return the rows of a round."""
     return [EntryView(row, batch_run.file) for row in batch_run.entries]
 
 

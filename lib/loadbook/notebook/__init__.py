@@ -9,4 +9,5 @@
 - `run`: a recorded run, ``lb.load``
 - `studies`: the table of studies, ``lb.history``, and pickers (ipywidgets)
 - `live_run`: plan, run with live progress, ingest, state
+- `completion`: completion by the Tab key inside quotes
 """

@@ -1,0 +1,56 @@
+"""Completion inside quotes: ``lb.load("`` lists studies, ``run.compare("`` metrics, ``run.why("`` trials."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from loadbook.notebook.run import Run
+
+# object.method("text before the cursor
+OPEN_QUOTE = re.compile(r"(\w+)\.(\w+)\((?:[^()]*,\s*)?[\"']([^\"']*)$")
+METRICS_OF: Callable[[Run], Iterable[str]] = lambda run: run.metrics  # noqa: E731
+TRIALS_OF: Callable[[Run], Iterable[str]] = lambda run: run.trials["trial"]  # noqa: E731
+RUN_METHODS = {
+    "compare": METRICS_OF, "wide": METRICS_OF, "slowest": METRICS_OF, "zoom": METRICS_OF,
+    "why": TRIALS_OF, "raw": TRIALS_OF, "without": TRIALS_OF,
+}  # fmt: skip
+
+
+def register_completion(shell: InteractiveShell) -> None:
+    """Have an IPython shell complete names inside the quotes of our verbs and methods."""
+
+    def complete(_: object, event: SimpleNamespace) -> list[str]:
+        match = OPEN_QUOTE.search(event.text_until_cursor)
+        if match is None:
+            return []
+        name, method, start = match.groups()
+        known = _known_names(shell.user_ns.get(name), method)
+        typed = len(start) - len(event.symbol)  # a name with a space is completed from its last word on
+        return [text[typed:] for text in known if text.startswith(start)]
+
+    shell.set_hook("complete_command", complete, re_key=r".*\w\.\w+\(.*[\"'][^\"']*$")
+
+
+def _known_names(owner: object, method: str) -> list[str]:
+    import loadbook
+    from loadbook.core.errors import UsageError
+    from loadbook.notebook.run import Run
+    from loadbook.store.paths import EXAMPLE_STUDY, project_layout
+
+    if isinstance(owner, Run) and method in RUN_METHODS:
+        return list(RUN_METHODS[method](owner))
+    if owner is not loadbook or method not in ("load", "history", "plan", "run", "ingest", "state", "pick"):
+        return []
+    try:
+        layout = project_layout()
+    except UsageError:
+        return []
+    recorded = {*layout.studies_with_runs(), *([EXAMPLE_STUDY] if layout.runs(EXAMPLE_STUDY) else [])}
+    files = {path.stem for path in layout.studies.glob("*.toml")} if method in ("plan", "run") else set()
+    return sorted(recorded | files)

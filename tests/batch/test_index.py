@@ -1,0 +1,44 @@
+"""The index has one row per study: that of its newest run, whether `loadbook report` or a batch made its page."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from loadbook.batch.index import write_index
+from loadbook.batch.jobs import BatchRun, EntryRecord
+from loadbook.report.links import write_summary
+
+VERDICT = {"kind": "better", "word": "faster", "glyph": "▲"}
+
+
+def summary(run: str, started: float, sentence: str) -> dict[str, Any]:
+    verdict = VERDICT | {"sentence": sentence}
+    facts = {"question": "Is a faster?", "valid": 4, "planned": 4, "ended": started + 60}
+    return {"study": "a", "run": run, "started": started, "page": f"{run}.html", "verdict": verdict} | facts
+
+
+def write_batch(reports, entry_summary: dict[str, Any], **entry: Any) -> None:
+    record = EntryRecord(name="a", identity="a", study="a", question="?", hosts="lab", state="done", **entry)
+    record.summary = entry_summary
+    BatchRun(batch="nightly", file="nightly.toml", began=time.time(), entries=[record]).write(
+        reports / "batch" / "nightly"
+    )
+
+
+def test_index_shows_the_newer_run_of_a_batch_and_links_its_page(tmp_path):
+    (tmp_path / "batch" / "nightly").mkdir(parents=True)
+    write_summary(tmp_path, summary("old", 1_000.0, "a is slower."))
+    write_batch(tmp_path, summary("new", 2_000.0, "a is faster."))
+    page = write_index(tmp_path).read_text()
+    assert "a is faster." in page and "a is slower." not in page
+    assert 'href="batch/nightly/new.html"' in page
+    write_summary(tmp_path, summary("newest", 3_000.0, "a is equivalent."))
+    assert "a is equivalent." in write_index(tmp_path).read_text()
+
+
+def test_entry_with_parameters_of_its_own_is_not_the_verdict_of_the_study(tmp_path):
+    (tmp_path / "batch" / "nightly").mkdir(parents=True)
+    write_summary(tmp_path, summary("old", 1_000.0, "a is slower."))
+    write_batch(tmp_path, summary("new", 2_000.0, "a is faster."), parameters={"metric": "latency"})
+    assert "a is slower." in write_index(tmp_path).read_text()
