@@ -39,6 +39,6 @@ def hearing():
 def test_interrupt_while_stderr_is_written_is_handled(monkeypatch, capfd, hearing):
     terminal = io.TextIOWrapper(io.BufferedWriter(InterruptedOnce()), write_through=True)
     monkeypatch.setattr(sys, "stderr", terminal)
-    with pytest.raises(KeyboardInterrupt), handle_interrupts(Path("hosts.toml")):
+    with pytest.raises(KeyboardInterrupt), handle_interrupts(Path("hosts.toml"), "loadbook run aa"):
         print("block 1 of 6", file=sys.stderr, flush=True)
     assert "interrupted: the load is ended" in capfd.readouterr().err

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadbook.core.errors import LoadbookError
+from loadbook.core.errors import DataError, LoadbookError
 from loadbook.execution import loop
 from loadbook.execution.deployment import failed_folder, initial_record, staging_folder
 from loadbook.execution.loop import PUBLISHED_STATUSES, AttemptStore
@@ -123,10 +123,21 @@ def test_loop_retries_a_transient_failure_and_keeps_it(plan, tmp_path, monkeypat
 def test_loop_stops_after_three_lost_trials_and_repeats_them_later(plan, tmp_path, monkeypatch):
     with pytest.raises(LoadbookError, match="3 trials in a row were lost, the last because scripted") as stopped:
         run_scripted(plan, tmp_path, ["ok", *["~lost"] * 9], monkeypatch)
-    assert "same command" in stopped.value.hint
+    assert "then resume: loadbook run recorded" in stopped.value.hint
     paths = run_scripted(plan, tmp_path, [], monkeypatch)
     ended = trial_states(read_ledger(paths.ledger))
     assert [(s.attempt, s.status) for s in ended.values()] == [(1, "ok"), *[(4, "ok")] * 3, *[(1, "ok")] * 4]
+
+
+def test_resume_with_a_missing_trial_record_names_the_next_step(plan, tmp_path):
+    paths, testbed, planned = RunPaths(tmp_path, tmp_path), make_testbed(plan), plan.trials[0]
+    with Ledger(paths.ledger) as ledger:
+        store = AttemptStore(testbed, paths, ledger)
+        store.begin(planned)
+        paths.trial(planned.trial).mkdir(parents=True)
+        with pytest.raises(DataError, match=r"trials/t0001/trial.json is not there") as error:
+            store.recover(planned, 1)
+    assert error.value.hint.startswith(f"move {paths.trial('t0001')} away, then resume: t0001 is repeated")
 
 
 @pytest.mark.fault(2)

@@ -112,6 +112,16 @@ def test_import_without_times_has_a_doubt_about_the_order(layout, tmp_path):
     assert list(data.trials["slot"]) == list(range(1, 19))
 
 
+@pytest.mark.parametrize("key", [lambda r: r["treatment"], lambda r: r["block"], lambda r: r["file"][::-1]])
+def test_import_without_times_ignores_the_order_of_lines(layout, tmp_path, key):
+    there = folder(tmp_path)
+    lines = [{name: text for name, text in row.items() if name != "started"} for row in rows(there)]
+    write(there, sorted(lines, key=key))
+    row = analyse(imported(layout, there)).row("access-log")
+    assert row.verdict.kind == "worse"
+    assert row.verdict.comparison.effect == pytest.approx(-0.200581, abs=1e-6)
+
+
 def test_import_orders_trials_by_their_times(layout, tmp_path):
     there = folder(tmp_path)
     write(there, sorted(rows(there), key=lambda r: r["file"]))
@@ -223,6 +233,19 @@ def test_import_of_several_tools_needs_a_tool_column(layout, tmp_path):
     write(there, [r | {"block": "1", "tool": tool} for r, tool in ((said[0], "ab"), (said[1], "wrk"))])
     data = imported(layout, there)
     assert data.study.tools_of(data.study.treatments) == ("ab", "wrk")
+
+
+def test_import_names_no_tool_of_an_unreadable_output_beside_two_tools(layout, tmp_path):
+    there = folder(tmp_path)
+    lines = rows(there)
+    lines[0]["file"] = capture(there, "ab", "2.3--n20000_c50", whole=False)
+    last = next(row for row in reversed(lines) if row["treatment"] == lines[0]["treatment"])
+    (there / last["file"]).write_text("    Running 1s test\n")
+    write(there, lines)
+    with pytest.raises(DataError) as caught:
+        imported(layout, there)
+    assert f"{last['file']} is no report of any tool" in caught.value.message
+    assert f"{last['file']} is of" not in caught.value.message
 
 
 def test_import_checks_the_named_tool_against_the_output(layout, tmp_path):

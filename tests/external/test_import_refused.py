@@ -195,9 +195,19 @@ def test_import_dry_run_writes_nothing(call):
     code, out, err = call("--dry-run")
     assert (code, err) == (0, "")
     assert "outputs   18 of wrk: 6 blocks of access log, plain, tcp_nopush on" in out
+    assert "blocks    6 complete blocks; a verdict needs at least 5\n" in out
     assert "t0002  plain-1.txt       plain              1  123,909 /s" in out
     assert out.endswith("nothing was written (--dry-run)\n")
     assert not (call.layout.root / "data").exists()
+
+
+def test_import_dry_run_names_missing_blocks(call):
+    lines = rows(call.there)
+    write(call.there, [row for row in lines if row["block"] in ("1", "2", "3")])
+    (call.there / "plain-2.txt").write_text("wrk: unable to connect\n")
+    _, out, _ = call("--dry-run")
+    expected = "2 complete blocks; a verdict needs at least 5: without more the report gives no verdict"
+    assert f"blocks    {expected}\n" in out
 
 
 def test_import_again_reports_a_new_run(call):

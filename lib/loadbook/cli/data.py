@@ -75,9 +75,7 @@ def make_tables(layout: Layout, study: str, run_id: str, scheduler: str | None =
             f"{layout.run(study, run_id).raw} holds what was seen; set that right, then: loadbook run {study}",
         )
     causes = f" ({_causes_text(summary)})" if summary.valid < summary.trials else ""
-    counts = ", ".join(f"{count} {level}" for level, count in summary.problems.items())
-    problems = f"{counts} (the report names them)" if counts else "none"
-    return f"{summary.valid} of {summary.planned} planned trials are valid{causes}; problems: {problems}"
+    return f"{summary.valid} of {summary.planned} planned trials are valid{causes}; {summary.problems_text}"
 
 
 def _workers(scheduler: str | None) -> AbstractContextManager[Executor | None]:
@@ -335,6 +333,7 @@ def _summary_lines(checked: CheckedImport) -> list[str]:
             f"decides   {study.metric} against {study.label(study.baseline)}, margin "
             f"{format_percent(study.margin, signed=False)}"
         ),
+        f"blocks    {checked.blocks_text}",
         f"order     {'by the times given' if timed else 'not known: the file gives no times, or not for every row'}",
     ]
 

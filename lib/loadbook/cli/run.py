@@ -213,6 +213,7 @@ def _length(work: Workload) -> str:
     metavar="ID",
     help="End the run that holds a host, by the id that a refusal shows. Yours, or as root on the host.",
 )
+@click.option("--yes", is_flag=True, help="Start although other programs use the hosts, without a question.")
 @click.option("--dry-run", "dry", is_flag=True, help="Only print every command, host by host; no host is touched.")
 @click.option("--verbose", is_flag=True, help="With --dry-run: with every file and script in full.")
 def run(
@@ -226,6 +227,7 @@ def run(
     wait: bool,
     wait_limit: float | None,
     break_lock: str,
+    yes: bool,
     dry: bool,
     verbose: bool,
 ) -> None:
@@ -236,7 +238,7 @@ def run(
     """
     from loadbook.batch.progress import ProgressDisplay
     from loadbook.cli.data import make_tables
-    from loadbook.cli.terminal import handle_interrupts
+    from loadbook.cli.terminal import confirm, handle_interrupts
     from loadbook.execution.api import run_study
     from loadbook.execution.progress import LockPolicy
     from loadbook.execution.studies import load_study
@@ -251,8 +253,15 @@ def run(
     here = project_layout()
     patience_s = wait_limit if wait_limit is not None else float("inf") if wait else 0.0
     lock_policy = LockPolicy(patience_s, break_lock)
-    with handle_interrupts(hosts or here.lab / "hosts.toml"), ProgressDisplay(sys.stderr) as display:
-        done = run_study(here, study, hosts, subset, blocks, new, resume, display, more, lock_policy)
+    # not --new, --subset, --blocks: an unfinished run goes on as it was planned
+    again = ["loadbook", "run", study, *(["--hosts", str(hosts)] if hosts else [])]
+    again += [*(["--resume", resume] if resume else []), *(["--more", str(more)] if more else [])]
+    question = None if yes or not (sys.stdin.isatty() and sys.stderr.isatty()) else confirm
+    with (
+        handle_interrupts(hosts or here.lab / "hosts.toml", shlex.join(again)),
+        ProgressDisplay(sys.stderr) as display,
+    ):
+        done = run_study(here, study, hosts, subset, blocks, new, resume, display, more, lock_policy, question)
     name = load_study(here, study).name
     echo(make_tables(here, name, done))
     if added := read_current_plan(here.run(name, done)).get("added"):

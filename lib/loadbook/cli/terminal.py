@@ -35,6 +35,12 @@ def echo(text: object = "", *, err: bool = False) -> None:
     click.echo(clean(str(text)), err=err)
 
 
+def confirm(question: str) -> bool:
+    """Ask a question on the terminal; anything but yes is no."""
+    echo(f"{question} [y/N]", err=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def echo_now(text: str) -> None:
     """Print a text to stderr from a signal handler, which may interrupt a write to the buffer of stderr."""
     with suppress(OSError):
@@ -92,8 +98,13 @@ SECOND_INTERRUPT = (
 
 
 @contextmanager
-def handle_interrupts(hosts_file: Path) -> Iterator[None]:
-    """Turn each of these signals into KeyboardInterrupt, and print what happens now and what to do about the hosts."""
+def handle_interrupts(hosts_file: Path, resume: str) -> Iterator[None]:
+    """Turn each of these signals into KeyboardInterrupt, and print what happens now and what to do about the hosts.
+
+    Parameters
+    ----------
+    resume : the command that goes on with the run.
+    """
     count = 0
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
@@ -106,7 +117,7 @@ def handle_interrupts(hosts_file: Path) -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt:
-            echo("stopped; the same command goes on with the next trial", err=True)
+            echo(f"stopped; to resume with the next trial: {resume}", err=True)
             _exit_if_threads_hang()
             raise
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from loadbook.core.errors import DataError, UsageError
 from loadbook.execution.loop import AttemptStore, execute_plan
 from loadbook.execution.power import forecast_power, underpowered_note
-from loadbook.execution.progress import LockPolicy, OnEvent, Progress, ignore_event
+from loadbook.execution.progress import Confirm, LockPolicy, OnEvent, Progress, ignore_event
 from loadbook.execution.select import RunRequest, interim_analysis, select_run, stopping_points
 from loadbook.execution.session import RunSession
 from loadbook.execution.studies import load_study, study_file
@@ -29,6 +29,7 @@ def run_study(
     on_event: OnEvent = ignore_event,
     more: int | None = None,
     lock_policy: LockPolicy | None = None,
+    confirm: Confirm | None = None,
 ) -> str:
     """Do a study's plan on hosts and return the run's id; an unfinished run is resumed exactly as it was planned.
 
@@ -39,10 +40,11 @@ def run_study(
     subset, blocks : of a new run; None takes the study's own.
     new : start a new run although the last one is unfinished.
     resume : id of the unfinished run to go on with; None is the latest.
-    on_event : is told of everything that happens (see `progress.Progress`).
+    on_event : receives every event (see `progress.Progress`).
     more : add so many blocks to the latest run, or to the one that `resume` names, which must be complete. Where the
         study declares no look there, the run is exploratory from then on.
-    turn : what to do about hosts that another run uses; None: to be refused.
+    lock_policy : what to do about hosts that another run uses; None: to be refused.
+    confirm : asks the user whether to start although other programs use the hosts; None: no question.
 
     Raises
     ------
@@ -66,7 +68,7 @@ def run_study(
             selection = select_run(layout, study, RunRequest(subset, blocks, new, resume, more))
             on_event(Progress("note", selection.message, run=selection.run))
             # whoever is refused hears it before the statistics are loaded
-            with RunSession(layout, selection, hosts, on_event, lock_policy) as session:
+            with RunSession(layout, selection, hosts, on_event, lock_policy, confirm) as session:
                 if not selection.resumed and (note := underpowered_note(forecast_power(layout, selection.plan, hosts))):
                     on_event(Progress("note", note))
                 _run_session(session, study_file(layout, study_name))
@@ -75,7 +77,7 @@ def run_study(
         if error.errno in DISK_FULL_ERRNOS:
             raise DataError(disk_full_message(error, where), DISK_FULL_HINT) from error
         raise DataError(
-            f"{where}: {error.strerror or error}", "set that right, then give the same command again"
+            f"{where}: {error.strerror or error}", f"set that right, then resume: loadbook run {study_name}"
         ) from error
     return selection.run
 

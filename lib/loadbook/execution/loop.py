@@ -78,10 +78,18 @@ class AttemptStore:
         """Give an attempt of a dead controller its one recorded end.
 
         What was already sealed counts as it is; anything else is kept as a failed attempt, and the trial is repeated.
+
+        Raises
+        ------
+        DataError : the attempt was published, and its record is missing or damaged now.
         """
         for place in (self.paths.trial(planned.trial), failed_folder(self.paths, planned.trial, attempt)):
             if place.is_dir():
-                record = trial_record.read_trial(place)
+                try:
+                    record = trial_record.read_trial(place)
+                except DataError as error:
+                    hint = f"move {place} away, then resume: {planned.trial} is repeated; or restore it from a backup"
+                    raise DataError(error.message, hint) from error
                 self._record_end(record, place, final=place == self.paths.trial(planned.trial))
                 return record
         folder = staging_folder(self.paths, planned.trial, attempt)
@@ -174,7 +182,8 @@ def _too_many_lost(store: AttemptStore, lost: list[TrialRecord]) -> LoadbookErro
         store.ledger.append("reopened", trial=record.trial)
     return LoadbookError(
         f"stopped: {len(lost)} trials in a row were lost, the last because {lost[-1].reason}",
-        "see to the host (loadbook doctor), then give the same command again: it goes on from here",
+        f"see to the host (loadbook doctor), then resume: loadbook run {store.testbed.plan.study.name}, with the same "
+        "--hosts",
     )
 
 

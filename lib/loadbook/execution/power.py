@@ -420,6 +420,17 @@ def blocks_needed_text(forecast: PowerForecast) -> str:
     return f"{forecast.blocks_needed} blocks{span}, {format_duration(forecast.hours(forecast.blocks_needed) * 3600)},"
 
 
+def noise_cost_text(forecast: PowerForecast) -> str:
+    """Return what more noise would cost in blocks, from the noise that is recorded on these hosts."""
+    if forecast.sd_range is None or forecast.blocks_needed is None:
+        return "how many more blocks that takes is not known, as no noise is recorded on these hosts yet"
+    noise, effect = (format_percent(value, signed=False) for value in (forecast.sd, forecast.effect))
+    return (
+        f"at the noise recorded on these hosts ({noise} between two trials of a block) {effect} needs "
+        f"{forecast.blocks_needed} blocks, at twice that noise about {4 * forecast.blocks_needed}"
+    )
+
+
 def underpowered_note(forecast: PowerForecast) -> str | None:
     """Return the line that `loadbook run` begins with where the plan is too short for the margin, else None."""
     if not forecast.underpowered:

@@ -59,6 +59,10 @@ class Progress:
 OnEvent = Callable[[Progress], None]
 
 
+# asks the user a question with the answers yes and no
+Confirm = Callable[[str], bool]
+
+
 def ignore_event(event: Progress) -> None:
     """Do nothing with an event."""
 

@@ -28,8 +28,9 @@ from loadbook.core.units import format_duration
 from loadbook.execution.deployment import job_stem, preflight_stem
 from loadbook.execution.host_state import close_all, remove_stale_jobs
 from loadbook.execution.loop import AttemptStore, lost_attempts
+from loadbook.execution.power import forecast_power, noise_cost_text
 from loadbook.execution.preflight import hex_address, preflight
-from loadbook.execution.progress import LockPolicy, OnEvent, Progress, wait_for_hosts
+from loadbook.execution.progress import Confirm, LockPolicy, OnEvent, Progress, wait_for_hosts
 from loadbook.execution.select import RunSelection
 from loadbook.execution.testbed import Testbed, open_testbed, resolve_hosts_file, unloaded_hosts
 from loadbook.hosts.facts import gather_facts
@@ -183,7 +184,7 @@ def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iter
     used = _cpus_in_use(first, rest, mask)
     load = float(values["load"][0]) if "load" in values else 0.0
     if used > foreign_cpu:
-        yield f"others use {used:.1f} of its {len(mask)} CPUs now (load average {load:g}): see with top who"
+        yield f"others use {used:.1f} of its {len(mask)} CPUs now (load average {load:g}): run top there to see which"
     elif load > max(1, len(mask)):
         yield f"its load average is {load:g}: somebody used it until now, or waits for its disks"
     for fields in lines:
@@ -278,8 +279,10 @@ class RunSession:
         hosts: Path | None,
         on_event: OnEvent,
         lock_policy: LockPolicy | None = None,
+        confirm: Confirm | None = None,
     ) -> None:
         self.layout, self.selection, self.hosts_file, self.on_event = layout, selection, hosts, on_event
+        self.confirm = confirm
         self.lock_policy = lock_policy or LockPolicy()
         self.paths = selection.paths
 
@@ -303,8 +306,9 @@ class RunSession:
             self._stop_leftovers()
         self._roll_back_leftovers()
         others = None if self.testbed.lab else self.testbed.inventory
-        for message in (*unloaded_hosts(self.selection.plan, others), *background_load(self.testbed)):
+        for message in unloaded_hosts(self.selection.plan, others):
             self.on_event(Progress("note", message))
+        self._warn_of_background_load()
         self.on_event(Progress("note", f"checking {', '.join(self.testbed.hosts)} and every configuration"))
         preflight(self.testbed, self.layout.study_raw(self.selection.plan.study.name))
         for message in self._driver_notes():
@@ -320,6 +324,19 @@ class RunSession:
             self._append_transcripts(self.paths.raw)
         else:
             self._make_run(study_file)
+
+    def _warn_of_background_load(self) -> None:
+        """Tell what else uses the hosts and what that costs; UsageError when the user would rather not start."""
+        if not (messages := list(background_load(self.testbed))):
+            return
+        for message in messages:
+            self.on_event(Progress("note", f"warning: {message}"))
+        forecast = forecast_power(self.layout, self.selection.plan, self.hosts_file)
+        self.on_event(Progress("note", f"warning: other programs make results noisier: {noise_cost_text(forecast)}"))
+        if self.confirm is not None and not self.confirm("Other programs use these hosts. Start the run all the same?"):
+            raise UsageError(
+                "not started: other programs use the hosts", "stop them, or start all the same: loadbook run ... --yes"
+            )
 
     def _roll_back_leftovers(self) -> None:
         """Put back what any run left changed on these hosts, and say so; NotRestoredError for what cannot be."""

@@ -99,13 +99,18 @@ def _try_tool(source: OutputFiles, read: ToolOutput, name: str) -> ParsedReport 
 
 
 def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list[ImportProblem]]:
-    """Give outputs that no parser takes the tool of their treatment, else the only tool there is."""
-    by_treatment = {r.condition.treatment: r.tool for r in reports if r.tool}
-    tools = set(by_treatment.values())
-    only = min(tools) if len(tools) == 1 else ""
+    """Give outputs that no parser takes the tool of their treatment, else the only tool there is.
+
+    An output of a treatment with several tools gets none.
+    """
+    by_treatment: dict[str, set[str]] = {}
+    for report in (r for r in reports if r.tool):
+        by_treatment.setdefault(report.condition.treatment, set()).add(report.tool)
+    tools = set().union(*by_treatment.values())
     assigned, problems = [], []
     for report in reports:
-        tool = report.tool or by_treatment.get(report.condition.treatment, only)
+        candidates = by_treatment.get(report.condition.treatment, tools)
+        tool = report.tool or (min(candidates) if len(candidates) == 1 else "")
         if not tool:
             text = f"{report.condition.file} is no report of any tool ({', '.join(base.tool_names())})"
             problems.append(

@@ -15,6 +15,7 @@ import re
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -36,6 +37,7 @@ from loadbook.external.conditions import (
 )
 from loadbook.external.reports import ToolReport, read_reports
 from loadbook.ingestion.trial_rows import find_argv
+from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.store import trial_record
 from loadbook.store.atomic import move_folder
 from loadbook.store.ledger import Ledger
@@ -259,13 +261,16 @@ def _load_settings(reports: Sequence[ToolReport]) -> dict[str, Any]:
 def import_plan(study: Study, reports: Sequence[ToolReport]) -> tuple[Plan, list[tuple[PlannedTrial, ToolReport]]]:
     """Return the plan in the order of execution as far as it is known, and each trial's report.
 
-    The order is that of the times where all rows have one, else that of the file; what an incomplete block lacks
-    is planned last. No seed: the order was not drawn by loadbook.
+    The order is that of the times where all rows have one. Otherwise it is not known, and trials are listed by block,
+    so that no verdict depends on the lines of the file. Missing trials of incomplete blocks come last.
+    There is no seed, since loadbook did not draw the order.
     """
     names = unique_names(list(dict.fromkeys(r.condition.treatment for r in reports)))
     blocks = block_numbers(reports)
     timed = all(r.condition.started is not None for r in reports)
-    ordered = sorted(reports, key=lambda r: r.condition.started or 0.0) if timed else list(reports)
+    arms = list(names)
+    by_block = sorted(reports, key=lambda r: (blocks[r.condition.block], arms.index(r.condition.treatment)))
+    ordered = sorted(by_block, key=lambda r: r.condition.started or 0.0) if timed else by_block
     done = [(names[r.condition.treatment], blocks[r.condition.block]) for r in ordered]
     missing = [(n, b) for b in sorted(blocks.values()) for n in names.values() if (n, b) not in set(done)]
     trials = tuple(PlannedTrial(f"t{i:04d}", name, block, i) for i, (name, block) in enumerate(done + missing, 1))
@@ -298,6 +303,19 @@ class CheckedImport:
     def name(self) -> str:
         """Name of the study."""
         return self.plan.study.name
+
+    @property
+    def complete_blocks(self) -> int:
+        """Number of blocks in which every treatment has an output with numbers."""
+        counts = Counter(planned.block for planned, report in self.pairs if report.parsed)
+        return sum(count == len(self.plan.treatments) for count in counts.values())
+
+    @property
+    def blocks_text(self) -> str:
+        """Numbers of complete blocks and of those that a verdict needs, in words."""
+        count = self.complete_blocks
+        text = f"{count} complete block{'' if count == 1 else 's'}; a verdict needs at least {MIN_BLOCKS}"
+        return text if count >= MIN_BLOCKS else f"{text}: without more the report gives no verdict"
 
 
 def write_run(paths: RunPaths, checked: CheckedImport, on_file: OnFile) -> None:

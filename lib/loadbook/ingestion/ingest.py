@@ -15,12 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loadbook.core.errors import DataError, LoadbookError
+from loadbook.core.validity_rules import rule_title
 from loadbook.ingestion.cache import TrialFolder, find_trial_folders, load_cache, raw_state, save_cache
 from loadbook.ingestion.host_metrics import AddedFiles
 from loadbook.ingestion.trial_rows import Row
@@ -200,8 +201,18 @@ def write_tables(
         "trials": len(trials),
         "valid": sum(row["valid"] for row in trials),
         "problems": dict(sorted(Counter(row["level"] for row in problems).items())),
+        "problem_trials": _problem_trials(problems),
         "causes": invalid_causes(trials, problems),
     }
+
+
+def _problem_trials(problems: Iterable[Row]) -> dict[str, list[tuple[str, int]]]:
+    """Return level -> the name of each problem and its number of trials, most frequent first."""
+    trials: dict[tuple[str, str], set[str]] = {}
+    for row in problems:
+        trials.setdefault((row["level"], row["name"]), set()).update([row["trial"]] if row["trial"] else [])
+    counts = sorted(((level, name, len(ids)) for (level, name), ids in trials.items()), key=lambda c: (-c[2], c[1]))
+    return {level: [(name, n) for at, name, n in counts if at == level] for level in sorted({c[0] for c in counts})}
 
 
 def _changed_file_row(name: str) -> dict[str, Any]:
@@ -271,14 +282,16 @@ def _rate_samples(samples: pa.Table) -> pd.DataFrame:
 
 # Raw bytes that a worker is given at a time, and below which no processes are started: starting takes longer then.
 PART_BYTES, MIN_PARALLEL_BYTES = 4_000_000, 12_000_000
+MAX_NAMED_CHECKS = 4
 
 
 @dataclass(frozen=True)
 class IngestSummary:
     """What an ingest found: numbers of planned, recorded and valid trials, of problems by level, and causes.
 
-    `causes` says why recorded trials are not valid (how they ended, else their gates), with how many, most frequent
-    first. `read` is the number of trials whose folders were read this time.
+    `causes` says why recorded trials are not valid (how they ended, else their rules), with how many, most frequent
+    first; `problem_trials` holds name and number of trials of each problem, by level. `read` is the number of trials
+    whose folders were read this time.
     """
 
     planned: int
@@ -286,7 +299,22 @@ class IngestSummary:
     valid: int
     problems: dict[str, int]
     causes: list[tuple[str, int]]
+    problem_trials: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     read: int = 0
+
+    @property
+    def problems_text(self) -> str:
+        """Checks that raised a doubt, and checks that could not be made, by their titles."""
+        parts = []
+        for level, prefix in (("doubt", "doubtful, but counted"), ("unchecked", "not checked")):
+            checks = self.problem_trials.get(level, [])
+            named = [
+                f"{rule_title(name)}" + (f" ({count} trial{'' if count == 1 else 's'})" if count else "")
+                for name, count in checks[:MAX_NAMED_CHECKS]
+            ]
+            more = [f"and {len(checks) - MAX_NAMED_CHECKS} more"] if len(checks) > MAX_NAMED_CHECKS else []
+            parts += [f"{prefix}: {', '.join([*named, *more])}"] if checks else []
+        return "; ".join(parts) or "no check raised a doubt"
 
 
 def ingest(
@@ -347,7 +375,8 @@ def _remove_stale_requests(paths: RunPaths, ingested: Mapping[str, IngestedTrial
 
 def _to_summary(summary: Mapping[str, Any], read: int) -> IngestSummary:
     causes = [(why, count) for why, count in summary["causes"]]
-    return IngestSummary(**{**summary, "causes": causes, "read": read})
+    named = {level: [(name, n) for name, n in checks] for level, checks in summary["problem_trials"].items()}
+    return IngestSummary(**{**summary, "causes": causes, "problem_trials": named, "read": read})
 
 
 def _read_host_facts(paths: RunPaths, changed: Sequence[str]) -> dict[str, Any]:

@@ -285,8 +285,9 @@ def ingest(study: str, run: str = "latest") -> Block:
     if not layout.runs(study):
         return text_block(f"{load_study(layout, study).name} has no run yet.")
     found = ingest_run(layout.run(study, layout.resolve_run(study, run)))
-    problems = ", ".join(f"{n} {level}" for level, n in found.problems.items()) or "none"
-    return text_block(f"{found.trials} of {found.planned} trials are there, {found.valid} count. Problems: {problems}.")
+    return text_block(
+        f"{found.trials} of {found.planned} trials are there, {found.valid} count; {found.problems_text}."
+    )
 
 
 def state(study: str, run: str = "latest") -> Block:
