@@ -47,7 +47,7 @@ def test_p99_of_too_few_requests_is_not_compared() -> None:
     verdict = analyse(run, metric="latency", statistic="p99").row("x").verdict
     assert (verdict.kind, verdict.comparison.effect) == ("invalid", None)
     assert verdict.reason == (
-        "p99 is not measurable: too few requests of a trial lie beyond it (gates.min_tail_requests)"
+        "p99 is not measurable: too few requests of a trial lie beyond it (validity.min_tail_requests)"
     )
     assert analyse(run, metric="latency", statistic="p50").row("x").verdict.kind == "better"
 

@@ -1,1 +1,23 @@
-"""Statistics: paired tests, intervals, equivalence, verdicts and their sentences."""
+"""Statistics: paired tests, intervals, equivalence, verdicts and their sentences.
+
+Modules, each importing only those before it:
+
+- `results`: the values that statistics return
+- `paired_tests`: paired tests on logs, permutations, intervals by inverting a test
+- `sequential`: stopping rules, the always-valid t, blocks needed for a difference
+- `text`: sentences and rounding of a comparison
+- `saturation`: full resources and the bottleneck of each treatment
+- `diagnostics`: carry-over, drift, outliers, measurable percentiles, unstable effects
+- `compare`: comparison of two arms
+- `family`: families of comparisons and the best arm
+- `errors`: errors per trial
+- `steady_state`: warm-up and change of the rate within trials
+- `verdict`: verdicts, and reasons against a comparison
+- `harness_checks`: states of A/A arm and positive control
+- `scatter`: noise of one configuration
+- `power`: blocks and trial length that a recorded noise asks for
+- `analyse`: tables of a run to its `Analysis`
+- `headline`: first line of a report and the sentence below it
+- `ci`: outcome of a build by the study's CI policy
+- `table`: CSV files of trials
+"""

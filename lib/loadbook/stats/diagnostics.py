@@ -1,21 +1,9 @@
-"""One trial beside the others of its treatment: what did its hosts do that they did not do in those? A description.
+"""Diagnostics of a run: unusual trials, carry-over, drift, outliers, measurable percentiles, unstable effects.
 
-Carry-over: does what ran before a trial show in it? A diagnostic by regression (statistics.md 3.1).
-
-Random order cannot cure it: a treatment that slows down whatever runs next looks faster than its neighbours. Each
-trial's log value is explained by block, treatment and the treatment of the trial before it; the last is tested whole.
-
-Did the host drift over the run? A description (statistics.md 3.11), never a licence to drop blocks.
-
-Percentiles of a trial: which its requests can measure at all (statistics.md 3.12).
-
-A percentile q of N requests rests on the N (1 - q) beyond it. Below 20 of them it is biased and scatters by a tenth and
-more: it is not measurable. From 200 on it is good.
-
-Did the effect itself change during the run? Trend and memory of the paired log ratios (statistics.md 3.11).
-
-Blocks take drift of the host out of a comparison; a difference that grows or comes and goes they cannot. Power is low:
-what is not flagged may still be unstable.
+They describe; none leaves out a block or a trial. Blocks cancel drift of the host in a comparison, but neither a
+carry-over from one trial to the next nor an effect that itself changes. A percentile q of N requests rests on the
+N (1 - q) beyond it: below 20 of them it is biased and scatters by a tenth and more (not measurable), from 200 on it is
+good.
 """
 
 from __future__ import annotations
@@ -36,9 +24,9 @@ from loadbook.stats.text import predicate
 if TYPE_CHECKING:
     import pandas as pd
 
-MIN_PEERS = 3  # other trials, below which nothing is called usual
-MIN_RELATIVE_DIFFERENCE = 0.1  # a difference below this share of what is usual, or of a CPU, is not told
-MIN_SCALED_DISTANCE = 3.0  # how many times the usual spread of the others a value must lie away
+MIN_PEERS = 3  # other trials, below which nothing is compared
+MIN_RELATIVE_DIFFERENCE = 0.1  # of the usual value, or of one CPU; smaller differences are left out
+MIN_SCALED_DISTANCE = 3.0  # spreads of the other trials; values that lie nearer are usual
 MAD_TO_SD = 1.4826  # median absolute deviation -> standard deviation of normal values
 # traffic is left out: it follows the rate
 LEVEL_METRICS = {
@@ -46,14 +34,31 @@ LEVEL_METRICS = {
     "sockets_tcp_tw": "sockets in TIME-WAIT",
     "sockets_tcp_inuse": "sockets in use",
 }
+OTHER_PROCESSES = "CPUs of other processes"
 PEER_COLUMNS = ["host", "resource", "unit", "here", "usual", "spread", "apart"]
+
+CARRY_OVER_ALPHA = 0.01
+ZERO_SUM_OF_SQUARES = 1e-20  # of logs that are equal
+MIN_RESIDUAL_DF = 5  # trials beyond the parameters of the regression
+DETECTABLE_STANDARD_ERRORS = 2.58 + 0.84  # of an effect that p < 0.01 finds in four of five runs
+
+MIN_DRIFT_BLOCKS, DRIFT_ALPHA = 5, 0.05
+TUKEY_FENCE, MIN_OUTLIER_TRIALS, NEIGHBOUR_TRIALS = 1.5, 8, 9
+EQUAL_LOGS = 1e-9  # logs this close are one value
+
+REQUEST_TIMES = ("latency", "latency_intended", "service_time")
+GOOD_TAIL_REQUESTS = 200  # requests beyond a percentile
+_PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
+
+MIN_STABILITY_BLOCKS, UNSTABLE_ALPHA = 8, 0.01
+FLAG_PREFIX = "unstable effect: "
 
 
 def host_resources(traces: pd.DataFrame, hosts: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """Return every host's resources over time: trial, host, resource, unit, t_s, value.
 
     CPUs are those that the host may use (run.json "hosts"), summed; processes are summed by label, as ids are others in
-    every trial. "other processes" is CPU time that no watched process used: what a stranger on the host takes.
+    every trial. "other processes" is CPU time that no monitored process used.
     """
     import pandas as pd
 
@@ -69,7 +74,7 @@ def host_resources(traces: pd.DataFrame, hosts: Mapping[str, Mapping[str, Any]])
 
 
 def _cpu_resources(own: pd.DataFrame, cpus: list[int] | None) -> pd.DataFrame:
-    """Return a host's CPUs in all, those that others stole, each process label's, and what no watched process used."""
+    """Return the busy CPUs of a host, those stolen by others, those of each process label, and of other processes."""
     import pandas as pd
 
     items = {f"cpu{n}" for n in cpus} if cpus else set(own["item"]) - {"all"}
@@ -92,13 +97,10 @@ def _cpu_resources(own: pd.DataFrame, cpus: list[int] | None) -> pd.DataFrame:
     return pd.concat(parts).assign(unit="1")
 
 
-OTHER_PROCESSES = "CPUs of other processes"
-
-
 def peer_comparison(
     resources: pd.DataFrame, trials: pd.DataFrame, trial: str, windows_s: Mapping[str, float]
 ) -> pd.DataFrame:
-    """Return what one trial's hosts did beside the other counting trials of its treatment, what differs most first.
+    """Compare the hosts in one trial with the other valid trials of its treatment, largest difference first.
 
     Parameters
     ----------
@@ -108,8 +110,8 @@ def peer_comparison(
     Returns
     -------
     host, resource, unit; `here` the mean in this trial, `usual` the median of the others' means, `spread` their scaled
-    median absolute deviation, `apart` how far this one is away in such spreads, with its sign; NaN where it is nothing
-    to tell (less than a tenth of what is usual, or of one CPU).
+    median absolute deviation, `apart` the signed distance in such spreads; NaN where the difference is small (less than
+    a tenth of the usual value, or of one CPU).
     """
     import pandas as pd
 
@@ -135,7 +137,7 @@ def _median_and_mad_sd(others: pd.Series) -> tuple[float, float]:
 
 
 def _scaled_distance(unit: str, here: float, usual: float, spread: float) -> float:
-    """Return how many spreads a value lies away; a spread is at least a third of what is told at all."""
+    """Return the distance in spreads; a spread is at least a third of the smallest difference that counts."""
     min_difference = MIN_RELATIVE_DIFFERENCE if unit == "1" and usual < 1 else MIN_RELATIVE_DIFFERENCE * abs(usual)
     difference = here - usual
     if abs(difference) < max(min_difference, np.finfo(float).tiny):
@@ -144,23 +146,18 @@ def _scaled_distance(unit: str, here: float, usual: float, spread: float) -> flo
     return distance if abs(distance) >= MIN_SCALED_DISTANCE else float("nan")
 
 
-CARRY_OVER_ALPHA = 0.01
-ZERO_SUM_OF_SQUARES = 1e-20  # sum of squares of logs that are equal
-MIN_RESIDUAL_DF = 5  # trials beyond what the regression uses up
-DETECTABLE_STANDARD_ERRORS = (
-    2.58 + 0.84
-)  # standard errors between an effect and what p < 0.01 finds in four of five runs
-
-
 @dataclass(frozen=True)
 class CarryOver:
-    """What ran before, as an effect on the next trial (ratios minus 1).
+    """Effect of a treatment on the trial after it (ratios minus 1).
+
+    Each log value is explained by block, treatment and previous treatment; the last is tested as a whole. Random order
+    cannot cure a carry-over: a treatment that slows down the next trial makes its neighbours look slow.
 
     Parameters
     ----------
     p : of all previous treatments together (F test).
-    effect_by_predecessor : previous treatment -> how what ran after it differs from what ran after the others.
-    detectable_effect : a carry-over below this would hardly be seen.
+    effect_by_predecessor : previous treatment -> effect on the next trial, against the mean of the other treatments.
+    detectable_effect : smallest carry-over that this test finds in four of five runs.
     adjusted_effects : treatment -> its effect against the baseline with the previous treatment taken out.
     """
 
@@ -180,7 +177,7 @@ class CarryOver:
         return max(self.effect_by_predecessor, key=lambda name: abs(math.log1p(self.effect_by_predecessor[name])))
 
     def sentence(self, metric: str, labels: Mapping[str, str]) -> str:
-        """Return what a reader is told."""
+        """Return the carry-over in words."""
         if not self.is_significant:
             return (
                 f"No carry-over from one trial to the next is seen (p {format_p_value(self.p)}); "
@@ -194,14 +191,13 @@ class CarryOver:
 
 
 def carry_over(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str] | None = None) -> CarryOver | None:
-    """Look for carry-over; None where there are too few trials to tell it from blocks and treatments.
+    """Estimate carry-over; None where too few trials separate it from blocks and treatments.
 
     Parameters
     ----------
-    values : treatment, block, slot, valid, value of every executed trial; those that do not count are only what ran
-        before others.
-    baseline : treatment that the adjusted effects are against.
-    repeats : treatments that repeat another exactly -> that other: what ran before is then the same.
+    values : treatment, block, slot, valid, value of every executed trial; invalid ones count as predecessors only.
+    baseline : reference of the adjusted effects.
+    repeats : treatment -> the treatment that it repeats exactly; as predecessors they are one.
     """
     rows = _carry_over_rows(values, baseline, repeats or {})
     if rows["previous"].nunique() < 2 or rows["treatment"].nunique() < 2:
@@ -225,7 +221,7 @@ def carry_over(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str] |
 
 
 def _carry_over_rows(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str]) -> pd.DataFrame:
-    """Return counted trials whose predecessor is known: log, block, treatment (baseline first) and previous."""
+    """Return valid trials with a known predecessor: log, block, treatment (baseline first) and previous."""
     import pandas as pd
 
     predecessor_by_slot = values.set_index("slot")["treatment"].map(lambda name: repeats.get(name, name))
@@ -251,15 +247,9 @@ def _predecessor_effects(fit: Any, names: list[str]) -> tuple[dict[str, float], 
     return {name: math.expm1(log) for name, log in zip(names, centring @ logs, strict=True)}, errors
 
 
-MIN_DRIFT_BLOCKS = 5
-DRIFT_ALPHA = 0.05
-TUKEY_FENCE, MIN_OUTLIER_TRIALS, NEIGHBOUR_TRIALS = 1.5, 8, 9
-EQUAL_LOGS = 1e-9  # logs this close are one value
-
-
 @dataclass(frozen=True)
 class DriftSummary:
-    """How values moved with the order of execution, treatments taken out.
+    """Change of the values with the order of execution, treatment effects removed.
 
     Parameters
     ----------
@@ -278,7 +268,7 @@ class DriftSummary:
 
     @property
     def sentence(self) -> str:
-        """What a reader is told."""
+        """The drift in words."""
         if self.drift is None or self.drift_p is None:
             return "Too few blocks to see a drift."
         if self.drift_p >= DRIFT_ALPHA:
@@ -306,12 +296,12 @@ def describe_drift(values: pd.DataFrame) -> DriftSummary:
 
 
 def find_outliers(values: pd.DataFrame) -> dict[str, float]:
-    """Return the trials that lie far from others of their treatment: trial -> ratio to what was expected, minus 1.
+    """Return the outliers among the trials of each treatment: trial -> ratio to the expected value, minus 1.
 
     Expected is the median of the treatment, and of the neighbouring nine trials' distances from theirs (the drift). Far
     is outside Tukey's fences, 1.5 quartile ranges beyond the quartiles of the treatment; the range is that of the
-    treatment or of all trials, whichever is larger, as few trials may lie close together by luck. They are marked and
-    never left out: leaving them out doubles the false alarms (statistics.md 3.2).
+    treatment or of all trials, whichever is larger, as few trials may lie close together by chance. Outliers are marked
+    and never left out: that would double the false alarms (docs/statistics.md).
 
     Parameters
     ----------
@@ -353,19 +343,14 @@ def lag1_correlation(residuals: np.ndarray) -> float:
     return float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())
 
 
-REQUEST_TIMES = ("latency", "latency_intended", "service_time")
-GOOD_TAIL_REQUESTS = 200  # requests beyond a percentile
-_PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
-
-
 def share_beyond(statistic: str) -> float | None:
-    """Return the share of requests beyond a percentile, 0.01 for p99; None for what is no percentile."""
+    """Return the share of requests beyond a percentile, 0.01 for p99; None for other statistics."""
     match = _PERCENTILE.fullmatch(statistic)
     return 1 - float(match[1]) / 100 if match and float(match[1]) < 100 else None
 
 
 def requests_needed(statistic: str, least: float) -> int:
-    """Return how many requests a trial needs for a percentile, so that `least` of them lie beyond it."""
+    """Return the number of requests of which `least` lie beyond a percentile."""
     return math.ceil(least / (share_beyond(statistic) or 1.0) - 1e-6)
 
 
@@ -381,13 +366,8 @@ def has_short_tail(metric: str, statistic: str, requests: pd.Series, least: floa
     return requests.isna() & False if tail is None else tail < least - 1e-9
 
 
-MIN_STABILITY_BLOCKS = 8
-UNSTABLE_ALPHA = 0.01
-FLAG_PREFIX = "unstable effect: "
-
-
 class EffectStability(NamedTuple):
-    """How a comparison's ratio changed: effects (ratio minus 1) of the halves of its blocks, and p."""
+    """Change of the effect during a run: effects (ratio minus 1) of the halves of its blocks, and p."""
 
     first_half: float
     second_half: float
@@ -395,12 +375,12 @@ class EffectStability(NamedTuple):
 
     @property
     def is_unstable(self) -> bool:
-        """Whether the change is more than blocks in any order would show once in a hundred comparisons."""
+        """Whether blocks in random order would show such a change less than once in a hundred comparisons."""
         return self.p < UNSTABLE_ALPHA
 
     @property
     def flag(self) -> str:
-        """What a reader is told."""
+        """The change in words."""
         halves = (
             f"{format_percent(self.first_half)} in the first half of the blocks, "
             f"{format_percent(self.second_half)} in the second"
@@ -439,7 +419,7 @@ def rank_von_neumann_p(values: FloatArray) -> float:
 
 
 def block_order(blocks: Sequence[object]) -> list[int] | None:
-    """Return the places of blocks in the order in which they ran; None where their names do not tell (not numbers)."""
+    """Return the indices of blocks in order of execution; None where their names are no numbers."""
     try:
         numbers = [float(str(block)) for block in blocks]
     except ValueError:
@@ -448,7 +428,7 @@ def block_order(blocks: Sequence[object]) -> list[int] | None:
 
 
 def stability_flags(blocks: Sequence[object], base: FloatArray, other: FloatArray) -> tuple[str, ...]:
-    """Return the flag of a comparison whose effect changed, as a tuple of none or one."""
+    """Return the flag of a comparison whose effect is unstable, as a tuple of none or one."""
     order = block_order(blocks)
     stability = None if order is None else effect_stability((other - base)[order])
     return (stability.flag,) if stability and stability.is_unstable else ()

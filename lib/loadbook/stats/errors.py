@@ -1,4 +1,4 @@
-"""Errors, counted per trial (statistics.md 3.7): the trial is the unit, since errors come in bursts."""
+"""Errors counted per trial: the trial is the unit, since errors come in bursts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ErrorCounts(NamedTuple):
 
 
 def count_errors(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: str) -> ErrorCounts:
-    """Count the errors of one treatment in all its trials that a tool reported on, also those that gates excluded.
+    """Count the errors of one treatment in all its trials with a report, invalid ones included.
 
     A trial whose tool gave no total of errors has the sum of its classes; one with neither is not counted.
     """
@@ -65,7 +65,7 @@ def count_errors(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: st
 def errors_by_block(trials: pd.DataFrame, measurements: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
     """Return whether trials had errors (0 or 1), blocks down and arms across, complete blocks only.
 
-    All trials that reported a total count, also those that a gate excluded from the rates.
+    Trials with a total of errors count, invalid ones included.
     """
     errors = trial_values(trials, measurements, "errors", "count")
     table = errors.pivot(index="block", columns="treatment", values="value")
@@ -73,7 +73,7 @@ def errors_by_block(trials: pd.DataFrame, measurements: pd.DataFrame, arms: Sequ
 
 
 def summarise_errors(treatment: str, counts: ErrorCounts, baseline: ErrorCounts | None) -> ErrorSummary:
-    """Compare the errors of a treatment with the baseline's; `baseline` None says that this is the baseline."""
+    """Compare the errors of a treatment with those of the baseline; None is the baseline itself."""
     p = rate = interval = None
     kind: ErrorVerdictKind | Literal["baseline"] = "baseline"
     if baseline is not None:
@@ -97,7 +97,7 @@ def summarise_errors(treatment: str, counts: ErrorCounts, baseline: ErrorCounts 
 
 
 def zero_error_upper_bound(trials: int) -> float:
-    """Return the share of trials that could have errors although none of so many did (one-sided 95 %)."""
+    """Return the upper bound (one-sided 95 %) of the share of trials with errors if none of so many had any."""
     return float(1 - 0.05 ** (1 / trials))
 
 
@@ -125,7 +125,7 @@ def _error_verdict_kind(
 
 
 def block_sign_flip_p(counts: ErrorCounts, baseline: ErrorCounts) -> float | None:
-    """Return the p of flipping the signs of root counts' differences by block: a check of the other two tests.
+    """Return p of the differences of root counts under sign flips by block: a check of the other two tests.
 
     None where no block has both arms.
     """

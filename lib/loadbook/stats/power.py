@@ -1,12 +1,8 @@
-"""What recorded noise means for studies: pseudo-studies from trials of one configuration (statistics.md 3.9, 4.3).
+"""Power of studies under recorded noise, by pseudo-studies from trials of one configuration, and the best trial length.
 
-Every pseudo-study is judged by loadbook's own test. Blocks are pairs of neighbouring trials; which of the two is
-called the treatment is drawn.
-
-Run length against number of runs: how long a trial gives most precision per hour (statistics.md 3.9 d).
-
-Scatter within a trial averages out with its length, scatter between trials only with their number. What a trial costs
-around its measurement decides where the best length lies. Longer trials do not replace more of them.
+Blocks are pairs of neighbouring trials; labels are drawn, and every pseudo-study is judged by loadbook's own test. The
+scatter within a trial averages out with its length, the scatter between trials only with their number: the cost of a
+trial beyond its measurement decides where the best length lies.
 """
 
 from __future__ import annotations
@@ -36,13 +32,13 @@ ALPHA, POWER = 0.05, 0.8
 BISECTION_STEPS = 12  # of the bisection: to 1/4,000 of the range of the values
 CHUNK_ROWS = 500  # studies that fit into memory together with all of their swaps
 PSEUDO_STUDIES, STUDY_SEED = 400, 20_170_424
-MAX_RESAMPLED_BLOCKS = 40  # beyond, a record of some 60 pairs is used up: the formula goes on from there
+MAX_RESAMPLED_BLOCKS = 40  # beyond, a record of some 60 pairs is too small: the formula takes over
 SD_RANGE_LEVEL = 0.8
 PRECISION_BLOCKS, PRECISION_STUDIES = (5, 6, 7, 8, 10, 12, 16, 24, 40), 200
 
 
 class BlocksNeeded(NamedTuple):
-    """So many blocks find a difference with a probability of 80 %, and from how few to how many it may be."""
+    """Number of blocks that detect a difference with a probability of 80 %, and its range."""
 
     blocks: int
     low: int
@@ -51,7 +47,7 @@ class BlocksNeeded(NamedTuple):
 
 
 class DesignPrecision(NamedTuple):
-    """What studies of so many blocks can do.
+    """Precision of studies of so many blocks.
 
     `half_width` is the median one of their 95 % intervals, `detectable_effect` the effect that 80 % of them find (both
     ratios
@@ -105,7 +101,7 @@ class PairPool:
         return _with_drawn_labels(drawn, rng)
 
     def power(self, blocks: int, effect: float, alpha: float = ALPHA) -> float:
-        """Return the share of studies that find an effect (ratio minus 1)."""
+        """Return the share of studies that detect an effect (ratio minus 1)."""
         base, other = self.draw_studies(blocks)
         return float(np.mean(p_by_row(base, other + math.log1p(effect)) <= alpha))
 
@@ -119,7 +115,7 @@ class PairPool:
         return self._found_by(smallest_detected(*self.draw_studies(blocks, number), alpha), power)
 
     def precision(self, blocks: int, margin: float) -> DesignPrecision:
-        """Return what studies of so many blocks can do."""
+        """Return the precision of studies of so many blocks."""
         smallest_effects = smallest_detected(*self.draw_studies(blocks, PRECISION_STUDIES), ALPHA)
         return DesignPrecision(
             blocks,
@@ -133,7 +129,7 @@ class PairPool:
         return math.expm1(float(np.quantile(smallest_effects, power, method="higher")))
 
     def blocks_needed(self, effect: float, alpha: float = ALPHA) -> BlocksNeeded | None:
-        """Return how many blocks find an effect; None for more than 10,000. Beyond 40 blocks: by the formula."""
+        """Return the number of blocks that detect an effect; None above 10,000. Beyond 40 blocks: by the formula."""
         if not effect > 0:
             raise UsageError(f"a difference of {effect} is nothing to look for", "give 0.02 for 2 %")
         blocks, resampled = self._resampled(effect, alpha), True
@@ -146,7 +142,7 @@ class PairPool:
         return BlocksNeeded(blocks, min(low, blocks), max(high, blocks), resampled)
 
     def detectable_by_formula(self, blocks: int, alpha: float = ALPHA) -> float:
-        """Return what more than 40 blocks detect: by the formula, from what 40 do."""
+        """Return the effect that more than 40 blocks detect, by the formula, from that of 40."""
         return detectable_effect(blocks, self._sd_beyond(alpha), alpha=alpha)
 
     def _sd_beyond(self, alpha: float) -> float:
@@ -207,7 +203,7 @@ MIN_TRIALS = 5
 
 
 class TrialLength(NamedTuple):
-    """What the parts of the scatter say (ratios; seconds); `best_s` is None where no scatter between trials is seen."""
+    """Scatter within and between trials (ratios; seconds); `best_s` is None where there is none between trials."""
 
     best_s: float | None
     within_1s: float
@@ -219,7 +215,7 @@ class TrialLength(NamedTuple):
 def estimate_trial_length(
     rates: Sequence[ArrayLike], interval_s: float, sd_trial: float, overhead_s: float
 ) -> TrialLength | None:
-    """Return what trials of one configuration say of their best length; None where they are too short or too few.
+    """Estimate the best trial length from trials of one configuration; None where they are too short or too few.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The values that statistics return. Effects and interval bounds are ratios to the baseline minus 1."""
+"""Values that statistics return. Effects and interval bounds are ratios to the baseline minus 1."""
 
 from __future__ import annotations
 

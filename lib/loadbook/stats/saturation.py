@@ -1,7 +1,7 @@
-"""Which resource was full while it was measured: by treatment and host, and what therefore was the bottleneck.
+"""Saturation of resources by treatment and host, and the bottleneck that follows from it.
 
-A resource is full in a sample from FULL of its capacity on. The CPU's capacity is the mask of the host or, where the
-study gives the processes less of it, theirs; the network's is the link rate, the memory's what is installed.
+A resource is full in a sample from `FULL_SHARE` of its capacity on. The capacity of the CPU is the mask of the host or,
+where the study gives the processes less, theirs; that of the network is the link rate, of memory the installed size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HostRecords = Mapping[str, Mapping[str, Any]]
 
 
 class CpuAllowance(NamedTuple):
-    """What a treatment leaves the processes on a host: CPUs (None: all of the host's) and CPUs' worth of time."""
+    """CPUs that the processes of a treatment may use on a host (None: all), and their quota in CPUs."""
 
     cpus: tuple[int, ...] | None = None
     quota: float | None = None
@@ -49,7 +49,7 @@ def saturation(
     link_capacities_b_per_s: Mapping[str, float] | None = None,
     allowances: CpuAllowances | None = None,
 ) -> pd.DataFrame:
-    """Return one row per treatment, host and resource (cpu, network, memory) that was watched in trials that count.
+    """Return one row per treatment, host and resource (cpu, network, memory) that was monitored in valid trials.
 
     Parameters
     ----------
@@ -57,17 +57,17 @@ def saturation(
     hosts : run.json's "hosts": `roles`, `cpus` (None: all), `link_mbit` of each.
     windows_s : trial -> seconds measured (the metric "duration"); default: to the trace's last sample.
     link_capacities_b_per_s : host -> capacity of its network in B/s, where it is known; default: from `link_mbit`.
-    allowances : (treatment, host) -> what its processes may use, where that is less than the host.
+    allowances : (treatment, host) -> CPUs of its processes, where they are fewer than the host has.
 
     Returns
     -------
     DataFrame of COLUMNS: `share_full` is the share of the measured time at which the resource was full, `mean` the
     mean share of its capacity that was used, `least` and `most` the means of the trials that used least and most (all 0
     to 1, NaN where the capacity is not known); `peak` and `capacity` are in B, B/s, or for the CPU as a share; `trials`
-    counts those that were watched, `own` is the share of the CPU's work that the watched processes did (NaN: not
-    known), `trials_full` those in which it was full at least MOSTLY; `bottleneck` is C (CPU of
-    a balancer), W (of another server), D (of a driver), N (any network), None if the resource was not full, or its CPU
-    was full of other processes' work.
+    counts the monitored ones, `trials_full` those in which the resource was full for BOTTLENECK_TIME_SHARE or more;
+    `own` is the share of the CPU time that the monitored processes used (NaN: not known); `bottleneck` is C (CPU of a
+    balancer), W (of another server), D (of a driver), N (any network), None if the resource was not full, or other
+    processes filled the CPU.
     """
     samples = _samples_within_windows(traces, trials, windows_s or {})
     link_capacities_b_per_s = link_capacities_b_per_s if link_capacities_b_per_s is not None else link_capacities(hosts)
@@ -82,7 +82,7 @@ def saturation(
 
 
 def saturation_of_run(data: RunData, links: Mapping[str, float] | None = None) -> pd.DataFrame:
-    """Return `saturation` of a run, with all that its records tell of windows, links and placement."""
+    """Return the saturation of a run, with windows, links and CPU placement from its records."""
     measured = data.values("duration").set_index("trial")["value"].dropna()
     windows_s = {str(trial): float(value) for trial, value in measured.items()}
     hosts, allowances = data.run_record.hosts, cpu_allowances(data)
@@ -92,14 +92,14 @@ def saturation_of_run(data: RunData, links: Mapping[str, float] | None = None) -
 
 
 def bottleneck_by_treatment(frame: pd.DataFrame) -> dict[str, BottleneckCode | None]:
-    """Return treatment -> its bottleneck: of the resources that were full, the one that was used most; None: not known.
+    """Return treatment -> its bottleneck: the most used of the full resources; None: no resource was full.
 
-    `frame` is what `saturation` returned. A treatment that nobody watched is not in it.
+    `frame` is the result of `saturation`; treatments without monitored trials are missing.
     """
     codes: dict[str, BottleneckCode | None] = {}
     for treatment, rows in frame.groupby("treatment", sort=False):
         full = rows[rows["bottleneck"].notna()]
-        # of what was used alike the driver is said first: while it is full nothing is known of the others' limits
+        # a driver first among equally used ones: while it is full, the limits of the others are not known
         ranked = full.assign(used=full["mean"].round(2), other=full["bottleneck"] != "D")
         ranked = ranked.sort_values(["used", "other"], ascending=[False, True])
         codes[str(treatment)] = ranked["bottleneck"].iloc[0] if len(full) else None
@@ -107,7 +107,7 @@ def bottleneck_by_treatment(frame: pd.DataFrame) -> dict[str, BottleneckCode | N
 
 
 def finest_source_only(traces: pd.DataFrame) -> pd.DataFrame:
-    """Return the samples of the finest source of each host and metric: several tell the same, and must not be added."""
+    """Return the samples of the finest source of each host and metric; several sources must not be added."""
     if "source" not in traces or traces["source"].nunique() < 2:
         return traces
     rank = (
@@ -120,7 +120,7 @@ def finest_source_only(traces: pd.DataFrame) -> pd.DataFrame:
 
 
 def hosts_with_traces(traces: pd.DataFrame, hosts: HostRecords) -> dict[str, dict[str, Any]]:
-    """Return run.json's hosts and, after them, machines that only files of traces know, with the role told there."""
+    """Return the recorded hosts, then the machines that only trace files name, with their role there."""
     records = {alias: dict(host) for alias, host in hosts.items()}
     for row in traces[["host", "role"]].drop_duplicates().itertuples():
         records.setdefault(str(row.host), {"roles": [str(row.role)], "cpus": None})
@@ -128,7 +128,7 @@ def hosts_with_traces(traces: pd.DataFrame, hosts: HostRecords) -> dict[str, dic
 
 
 def cpu_allowances(data: RunData) -> dict[tuple[str, str], CpuAllowance]:
-    """Return what each treatment leaves the processes on each host, as the study says it."""
+    """Return the CPUs that the study gives each treatment's processes on each host."""
     from loadbook.hosts.shell import cpu_list
 
     allowances: dict[tuple[str, str], CpuAllowance] = {}
@@ -148,7 +148,7 @@ def cpu_allowances(data: RunData) -> dict[tuple[str, str], CpuAllowance]:
 
 
 def _absolute_cpus(mask: set[int], own: list[int] | None) -> Iterator[int]:
-    """Yield the machine's numbers of CPUs that a study counts within those that the host has."""
+    """Yield the machine's numbers of CPUs, which a study numbers within those of the host."""
     for number in mask:
         if own is None:
             yield number
@@ -157,12 +157,12 @@ def _absolute_cpus(mask: set[int], own: list[int] | None) -> Iterator[int]:
 
 
 def link_capacities(hosts: HostRecords) -> dict[str, float]:
-    """Return host -> rate of its link in B/s, where the hosts file says it."""
+    """Return host -> rate of its link in B/s, where the hosts file has it."""
     return {alias: host["link_mbit"] * BYTES_PER_S_PER_MBIT for alias, host in hosts.items() if host.get("link_mbit")}
 
 
 def _samples_within_windows(traces: pd.DataFrame, trials: pd.DataFrame, windows_s: Mapping[str, float]) -> pd.DataFrame:
-    """Return the samples within the windows of trials that count, with their treatment.
+    """Return the samples within the windows of valid trials, with their treatment.
 
     A sample stands for the interval before it: one whose interval began before the window counts only if there is no
     other of its host.
@@ -236,7 +236,7 @@ def _bottleneck_code(resource: str, roles: list[str]) -> BottleneckCode | None:
 
 
 def _cpu_usage(own: pd.DataFrame, allowance: CpuAllowance, cpus: list[int] | None) -> pd.Series:
-    """Return the use of a host's CPU: its busiest core's or its processes' share of what they may use, if that is more.
+    """Return the use of a host's CPU: the larger of its busiest core and the share of its processes' allowance.
 
     Processes that move between cores, or have a quota of time, fill no core and still can do no more.
     """
@@ -254,11 +254,11 @@ def _allowed_cores(own: pd.DataFrame, allowance: CpuAllowance, cpus: list[int] |
     allowed = allowance.cpus or cpus
     items = {f"cpu{n}" for n in allowed} if allowed else set(cores["item"]) - {"all"} or {"all"}
     busy = cores[cores["item"].isin(list(items))]
-    return busy if len(busy) else cores[cores["item"] == "all"]  # a source that knows no single cores
+    return busy if len(busy) else cores[cores["item"] == "all"]  # a source without single cores
 
 
 def _own_cpu_share(own: pd.DataFrame, allowance: CpuAllowance, cpus: list[int] | None) -> float:
-    """Return which share of the cores' work the watched processes did; with a quota all that counts is theirs."""
+    """Return the share of the busy CPU time that the monitored processes used; 1 with a quota."""
     busy = _allowed_cores(own, allowance, cpus).groupby(["trial", "t_s"])["value"].sum().mean()
     used = _metric_sum(own, "process_cpu")
     if allowance.quota:

@@ -1,7 +1,6 @@
-"""The noise of one configuration on one set of hosts: trials that should all be alike (statistics.md 4.3, 5.7).
+"""Noise of one configuration on one set of hosts, from trials that should all be alike.
 
-A description, on the log scale but for the mean and the coefficient of variation. What it means for the number of
-blocks is `stats.power`.
+All on the log scale but for the mean and the coefficient of variation; `stats.power` says what it means for a study.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ BIMODAL_ALPHA = 0.01
 
 @dataclass(frozen=True)
 class GapTest:
-    """The widest gap among the middle 80 % of the trials: so wide (ratio minus 1), with so many trials on each side.
+    """Widest gap (ratio minus 1) among the middle 80 % of the trials, and the number of trials on each side.
 
     `p` is the share of normal samples of this size and spread that have one as wide.
     """
@@ -46,7 +45,7 @@ class GapTest:
 
 @dataclass(frozen=True)
 class NoiseSummary:
-    """What trials of one configuration did.
+    """Noise of trials of one configuration.
 
     Parameters
     ----------
@@ -70,12 +69,12 @@ class NoiseSummary:
 
     @property
     def trials(self) -> int:
-        """How many trials count."""
+        """Number of valid trials."""
         return len(self.residuals)
 
 
 def trials_of_arms(values: pd.DataFrame, arms: Collection[str]) -> pd.DataFrame:
-    """Return the trials of these arms, which are one configuration, that count and have a value; in order."""
+    """Return the valid trials with a value of these arms (one configuration), in order of execution."""
     counted = values[values["treatment"].isin(arms) & values["valid"].astype(bool) & (values["value"] > 0)]
     return counted.sort_values("slot", ignore_index=True)
 
@@ -105,10 +104,10 @@ def summarise_noise(values: pd.DataFrame) -> NoiseSummary | None:
 
 
 def sd_interval_factors(sample: NDArray[np.float64], lag1: float = 0.0, level: float = 0.95) -> Interval:
-    """Return by which factors the true standard deviation may differ from that of the sample, low and high.
+    """Return the interval of the true standard deviation over that of the sample.
 
-    Bonett's interval (2006), which allows for heavy tails; correlated neighbours count as fewer trials, as they do for
-    the variance of an autoregressive series: n (1 - r^2) / (1 + r^2).
+    Bonett's interval (2006), which allows for heavy tails, with the effective sample size of an autoregressive series:
+    n (1 - r^2) / (1 + r^2).
     """
     from scipy.stats import norm, trim_mean
 
@@ -122,7 +121,7 @@ def sd_interval_factors(sample: NDArray[np.float64], lag1: float = 0.0, level: f
 
 
 def widest_gap_test(residuals: NDArray[np.float64]) -> GapTest:
-    """Return the widest gap among the middle 80 % of the residuals, and how often normal noise has one as wide."""
+    """Test the widest gap among the middle 80 % of the residuals against normal noise."""
     ordered = np.sort(residuals)
     start, gap = _widest_gap(ordered[None, :])
     simulated = np.sort(np.random.default_rng(GAP_SEED).normal(size=(GAP_SAMPLES, len(ordered))))
@@ -133,19 +132,19 @@ def widest_gap_test(residuals: NDArray[np.float64]) -> GapTest:
 
 
 def _widest_gap(ordered: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return, per row, where its widest gap begins among the middle, and how wide it is."""
+    """Return, per row, start and width of the widest gap among the middle."""
     outer = int(ordered.shape[1] * (1 - MIDDLE_SHARE) / 2)
     gaps = np.diff(ordered, axis=1)[:, outer : ordered.shape[1] - 1 - outer]
     return np.argmax(gaps, axis=1) + outer, gaps.max(axis=1)
 
 
 def normal_scores(size: int) -> NDArray[np.float64]:
-    """Return where so many sorted values lie on a normal scale (Blom)."""
+    """Return normal scores of so many sorted values (Blom)."""
     return normal_quantiles((np.arange(1, size + 1) - 0.375) / (size + 0.25))
 
 
 def normal_quantiles(shares: ArrayLike) -> NDArray[np.float64]:
-    """Return where shares of a whole lie on a normal scale."""
+    """Return the normal quantiles of shares."""
     from scipy.special import ndtri
 
     return np.asarray(ndtri(np.asarray(shares, float)))

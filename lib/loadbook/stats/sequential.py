@@ -1,12 +1,8 @@
-"""How many blocks a difference needs, and what so many blocks can detect (statistics.md 3.9 b and d).
+"""Stopping rules of a run, and the number of blocks that a difference needs.
 
 `sd` is the standard deviation of the paired log ratio: about 1.4 times the coefficient of variation of a trial when
-trials scatter independently, less when their noise is shared within blocks.
-
-What a declared stopping rule makes of the blocks that are there (statistics.md 3.8).
-
-Planned looks: the usual tests at a smaller threshold. Always-valid: a t test whose intervals hold at every number of
-blocks at once, so that a run may stop whenever it pleases.
+trials scatter independently, less when blocks share their noise. At planned looks the usual tests have a smaller
+threshold; the intervals of the always-valid t hold at every number of blocks at once, so that a run may stop any time.
 """
 
 from __future__ import annotations
@@ -65,16 +61,8 @@ def best_trial_length_s(sd_within_1s: float, sd_between: float, overhead_s: floa
     return sd_within_1s / sd_between * math.sqrt(overhead_s)
 
 
-__all__ = [
-    "POCOCK_P",
-    "always_valid_paired_t",
-    "always_valid_t",
-    "compute_stopping_state",
-    "critical_t",
-    "equivalent_fixed_alpha",
-]
 DEFAULT_LEVEL = 0.95
-MIN_ALPHA = 1e-6  # below, so few blocks find nothing of any size that matters
+MIN_ALPHA = 1e-6  # of so few blocks that they detect no difference of a size that matters
 
 
 def always_valid_paired_t(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
@@ -83,7 +71,7 @@ def always_valid_paired_t(base: FloatArray, other: FloatArray, alphas: Sequence[
 
 
 def always_valid_t(differences: FloatArray, alphas: Sequence[float] = (), g: float = 1.0) -> PairedTestResult:
-    """Test whether the mean of differences is zero; p and intervals hold whenever the looking stops.
+    """Test whether the mean of differences is zero; p and intervals hold at any stopping time.
 
     Student's t mixed over normal effects of `g` times the variance (Lai 1976; Wang and Ramdas 2023). With r = (sqrt(1 +
     n g) / alpha)^(2/n) it rejects where t^2 > (n - 1) (r - 1) / (1 - r / (1 + n g)); p is the alpha of equality.
@@ -91,7 +79,7 @@ def always_valid_t(differences: FloatArray, alphas: Sequence[float] = (), g: flo
     Parameters
     ----------
     differences : one per block, in any unit; at least two.
-    g : variance of the effects that it looks for, in variances of a difference.
+    g : variance of the effects of the mixture, in variances of a difference.
 
     Returns
     -------
@@ -120,7 +108,7 @@ def critical_t(method: Method | None, blocks: int, alpha: float) -> float:
 
 
 def equivalent_fixed_alpha(blocks: int, alpha: float) -> float:
-    """Return the threshold at which a t test of a fixed number of blocks asks for as much as the always-valid one."""
+    """Return the alpha at which a fixed t test has the critical t of the always-valid one."""
     return max(float(2 * stdtr(blocks - 1, -_always_valid_critical_t(blocks, alpha))), MIN_ALPHA)
 
 
@@ -144,14 +132,14 @@ def compute_stopping_state(
     added: int = 0,
     level: float = DEFAULT_LEVEL,
 ) -> StoppingState:
-    """Return where a run stands by its declared rule.
+    """Return the level and blocks that the stopping rule gives a run now, or why it gives no verdict yet.
 
     Parameters
     ----------
-    started, complete : of how many blocks any trial is there, and all trials.
-    planned : how many blocks are to be done, added ones included; None where there is no plan.
-    added : how many blocks were added although the rule does not provide for them.
-    level : confidence asked for, over all looks together.
+    started, complete : numbers of blocks with any trial, and with all trials.
+    planned : number of blocks, added ones included; None where there is no plan.
+    added : number of blocks that were added although the rule does not provide for them.
+    level : confidence over all looks together.
 
     Raises
     ------

@@ -1,11 +1,8 @@
-"""Within a trial: where the warm-up ends, and whether the rate holds still after it (statistics.md 3.10).
+"""Steady state within trials: the end of the warm-up, and whether the rate still moves after it.
 
-Two different questions. `mser5` cuts one trial's series, so that its mean has the least error; `rate_trend` asks all
-trials
-of a treatment together whether the rate still moves after the first ten seconds. Neither changes a tool's own figures:
-what the rate is after the cut is a statistic of its own (`ingest.trial_rows`, `steady`).
-
-Rates per second within the trials of a run: whether each treatment held still, and its rate once settled.
+`mser5` cuts the series of one trial so that its mean has the least error; `rate_trend` tests all trials of a treatment
+together after the first ten seconds. Neither changes a tool's own figures: the rate after the cut is a statistic of its
+own (`settled`).
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ MOVING_ALPHA = 0.01
 
 
 class RateTrend(NamedTuple):
-    """Whether a treatment's rate still moved: `p` of Mann-Kendall, `change` from first to last window (ratio - 1)."""
+    """Trend of a treatment's rate: `p` of Mann-Kendall, `change` from first to last window (ratio minus 1)."""
 
     moving: bool
     p: float
@@ -38,10 +35,10 @@ class RateTrend(NamedTuple):
 
 
 def mser5(series: ArrayLike, max_cut: float = MAX_CUT) -> int:
-    """Return how many samples to cut from the front: the cut whose remaining mean has the smallest standard error.
+    """Return the number of samples to cut from the front: the cut after which the mean has the smallest standard error.
 
-    The series is taken in batches of five (White, Cobb and Spratt, 2000); what is over at the end is not judged. At
-    most the share `max_cut` is cut: a cut at that limit says that the series had not settled.
+    The series is cut in batches of five (White, Cobb and Spratt, 2000), the rest at the end left out. At most the share
+    `max_cut` is cut; a series with a cut at that limit has not settled.
     """
     values = np.asarray(series, float)
     batches = values[: len(values) // MSER_BATCH * MSER_BATCH].reshape(-1, MSER_BATCH).mean(axis=1)
@@ -53,16 +50,16 @@ def mser5(series: ArrayLike, max_cut: float = MAX_CUT) -> int:
 
 
 def warmup_samples(series: ArrayLike, interval_s: float = 1.0) -> int:
-    """Return how many samples of one trial are warm-up: ten seconds, and what MSER-5 cuts from the rest."""
+    """Return the number of warm-up samples of one trial: ten seconds, and the cut of MSER-5 in the rest."""
     first = math.ceil(MIN_WARMUP_S / interval_s)
     return first + mser5(np.asarray(series, float)[first:])
 
 
 def rate_trend(series_by_trial: Sequence[ArrayLike], interval_s: float = 1.0) -> RateTrend | None:
-    """Return whether the rate of one treatment still moved after ten seconds; None where its series are too short.
+    """Test whether the rate of one treatment moves after ten seconds; None where its series are too short.
 
     Mann-Kendall at p < 0.01 on means over windows of 5 s (ten of them in trials of 60 s; at most 20, which are longer
-    in longer trials), averaged over all trials: of one trial alone it finds too little.
+    in longer trials), averaged over all trials: the power in one trial alone is too low.
 
     Parameters
     ----------
@@ -105,21 +102,21 @@ class RateSeries(NamedTuple):
 
     @property
     def duration_s(self) -> float:
-        """How long the series is."""
+        """Length of the series, seconds."""
         return len(self.values) * self.interval_s
 
 
 class SettledRate(NamedTuple):
-    """What a trial's rate is after the warm-up that MSER-5 finds: seconds left out, rate per second of the rest."""
+    """Seconds of warm-up by MSER-5, and the rate per second after it."""
 
     warmup_s: float
     rate_per_s: float
 
 
 def rate_series(samples: pd.DataFrame, metric: str = "requests_per_s") -> dict[str, RateSeries]:
-    """Return trial -> its rates; trials of tools that tell no rates per second are not there.
+    """Return trial -> its rates; trials of tools without rates per second are missing.
 
-    Seconds of several drivers are added up by their number: they start together, and each counts by its own clock.
+    Rates of several drivers are added second by second: they start together, and each counts by its own clock.
     """
     series_by_trial: dict[str, RateSeries] = {}
     selected = samples[(samples["metric"] == metric) & samples["series"].isin(list(RATE_SERIES_KINDS))]
@@ -132,11 +129,11 @@ def rate_series(samples: pd.DataFrame, metric: str = "requests_per_s") -> dict[s
 
 
 def rate_trends(samples: pd.DataFrame, treatment_of: Mapping[str, str]) -> dict[str, RateTrend | None]:
-    """Return for each treatment whether its rate still moved after ten seconds; None where nothing tells.
+    """Return the trend of each treatment's rate after ten seconds; None where rates are not known.
 
     Parameters
     ----------
-    treatment_of : treatment of each trial that counts.
+    treatment_of : treatment of each valid trial.
     """
     series_by_trial = rate_series(samples)
     result: dict[str, RateTrend | None] = {}
@@ -152,7 +149,7 @@ def rate_trends(samples: pd.DataFrame, treatment_of: Mapping[str, str]) -> dict[
 
 
 def settled_rate(series: RateSeries) -> SettledRate | None:
-    """Return the rate after the warm-up; None for a series that is too short to be judged."""
+    """Return the rate after the warm-up; None for a series that is too short."""
     if series.duration_s < MIN_SERIES_S:
         return None
     cut = warmup_samples(series.values, series.interval_s)

@@ -1,4 +1,4 @@
-"""A CSV file of trials -> the frame that comparisons take, or a message that names the line and the column."""
+"""Trials from a CSV file; messages name the line and the column."""
 
 from __future__ import annotations
 
